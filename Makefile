@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+# Everything is set up inside .venv by the first target that needs it; nothing outside the repository is touched.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TORCH ?= torch==2.13.*
+PACKAGES := "$(TORCH)" torchvision transformers numpy click rich matplotlib highspy hypothesis pytest \
+	scikit-build-core nanobind cmake ninja ruff
+
+.DEFAULT_GOAL := help
+.PHONY: help dev demo test lint bench clean
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+dev: $(VENV)/built ## set everything up in .venv; .venv/bin/memoir is then the command
+
+demo: dev ## record ResNet-50, plan it, run it from its slab beside plain PyTorch
+	@$(BIN)/python examples/demo.py
+
+test: dev ## run every test
+	@$(BIN)/cmake --preset release -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja > build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
+	@$(BIN)/cmake --build --preset release
+	@$(BIN)/ctest --preset release
+	@$(BIN)/python -m pytest -q
+
+lint: dev ## check the style of C++ and Python
+	@$(BIN)/ruff check python tests bench examples && $(BIN)/ruff format --check python tests bench examples
+
+clean: ## remove what the other targets made
+	rm -rf build $(VENV) out
+
+# --- set-up: one stamp per step, so that a second call costs nothing ---
+$(VENV)/tools: Makefile
+	@$(SHELL) .ci/need $(PYTHON)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check uv
+	@$(BIN)/uv pip install -q --python $(BIN)/python $(PACKAGES)
+	@mkdir -p build && touch $@
+
+SOURCES := $(shell find src python -name '*.h' -o -name '*.cc' -o -name '*.cpp' -o -name CMakeLists.txt)
+$(VENV)/built: $(VENV)/tools pyproject.toml CMakeLists.txt $(SOURCES)
+	@echo "building memoir"
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/uv pip install -q --python $(BIN)/python --no-build-isolation --no-deps -e .
+	@touch $@

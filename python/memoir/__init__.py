@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+"""memoir: allocators that remember.
+
+Importing this package is cheap: torch, matplotlib, highspy and ortools are imported by what needs them, on first use.
+"""
+
+from memoir._core import Error
+
+__version__ = "0.1.0"
+__all__ = ["Error", "__version__"]

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The core as a Python module, with the names it has in C++. One bind_*.cpp per folder of the core.
+#include <nanobind/nanobind.h>
+
+#include "bind.h"
+#include "memoir/base/error.h"
+
+namespace nb = nanobind;
+
+NB_MODULE(_core, module) {
+  nb::exception<memoir::Error>(module, "Error").doc() =
+      "A bad file or argument: what is wrong, where, and what to do. The command line exits with 2 on it.";
+  memoir::bind_trace(module);
+  memoir::bind_plan(module);
+  memoir::bind_run(module);
+}

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace memoir {
+
+void bind_trace(nanobind::module_& module);
+void bind_plan(nanobind::module_& module);
+void bind_run(nanobind::module_& module);
+
+}  // namespace memoir

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The one exception of memoir: a bad file or a bad argument. It says what is wrong, where (file, line or record) and what
+// to do. Nothing in base, arena, heap, run, shim or the trace writer throws it: those are called inside malloc.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace memoir {
+
+class Error : public std::runtime_error {
+ public:
+  explicit Error(const std::string& message) : std::runtime_error(message) {}
+};
+
+}  // namespace memoir

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Offline dynamic storage allocation: buffers whose lifetimes are known get one offset each, such that two that live at
+// the same time never overlap, and the arena is small.
+//
+//   offset                              Problem: three buffers        Plan
+//     6 |      +-----+                    {{0, 4}, 2, 1}  // a          offsets    {0, 2, 0}
+//       |      |  b  |                    {{2, 7}, 4, 1}  // b          arena_size 6
+//     2 |--+---|     |--+                 {{4, 9}, 2, 1}  // c
+//       |   a  +--+--+ c|               load() = 6: a and b are live together at ticks 2 and 3
+//     0 +---------+-----+--> tick
+//       0   2     4     7  9
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "memoir/base/units.h"
+
+namespace memoir {
+
+struct Buffer {
+  Lifetime lifetime;   // half-open ticks; begin < end
+  Size size = 0;       // bytes, > 0
+  Size alignment = 1;  // bytes, > 0; its offset is a multiple of it. Any value, though powers of two are usual
+
+  bool operator==(const Buffer&) const = default;
+};
+
+using Problem = std::vector<Buffer>;
+
+struct Plan {
+  std::vector<Offset> offsets;  // one per buffer, in the problem's order
+  Size arena_size = 0;          // bytes: the largest offset + size
+
+  bool operator==(const Plan&) const = default;
+};
+
+/// The most bytes live at one tick: no plan can be smaller. Throws Error when the sum does not fit in 64 bits.
+Size load(const Problem& problem);
+
+/// Why a plan is not one: the buffers (indices into the problem) that break it. `second` equals `first` when one buffer is
+/// wrong by itself (misaligned, or outside the arena).
+struct Violation {
+  size_t first = 0;
+  size_t second = 0;
+  std::string what;
+};
+
+/// Slow and obviously right: compares all pairs that live together. nullopt when the plan is valid.
+std::optional<Violation> check(const Problem& problem, const Plan& plan);
+
+}  // namespace memoir
