@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs a fuzzer without libFuzzer: every file named (or every file in a folder named) as it is, then `--rounds N`
-// mutations of them from a fixed seed. A crash or a sanitizer report is the failure; there is nothing to assert here.
+// Runs a fuzzer without libFuzzer: every file named (or every file in a folder named) as it is, then
+// `--rounds N` mutations of them from a fixed seed. A crash or a sanitizer report is the failure; there is
+// nothing to assert here.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -23,11 +24,21 @@ void mutate(Bytes& bytes, std::mt19937_64& random) {
   for (auto edits = 1 + random() % 8; edits > 0; --edits) {
     const size_t at = bytes.empty() ? 0 : random() % bytes.size();
     switch (bytes.empty() ? 3 : random() % 6) {
-      case 0: bytes[at] ^= static_cast<std::uint8_t>(1u << random() % 8); break;
-      case 1: bytes[at] = kTelling[random() % std::size(kTelling)]; break;
-      case 2: bytes.resize(at); break;
-      case 3: bytes.insert(bytes.begin() + at, static_cast<std::uint8_t>(random())); break;
-      case 4: bytes.erase(bytes.begin() + at); break;
+      case 0:
+        bytes[at] ^= static_cast<std::uint8_t>(1u << random() % 8);
+        break;
+      case 1:
+        bytes[at] = kTelling[random() % std::size(kTelling)];
+        break;
+      case 2:
+        bytes.resize(at);
+        break;
+      case 3:
+        bytes.insert(bytes.begin() + at, static_cast<std::uint8_t>(random()));
+        break;
+      case 4:
+        bytes.erase(bytes.begin() + at);
+        break;
       default:  // all ones over up to eight bytes: sizes near 2^64
         for (size_t i = at; i < bytes.size() && i < at + 8; ++i) bytes[i] = 0xff;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MEMOIR_CHECK(condition, "what must hold"): for a programmer's mistake only, never for a bad file or a full machine.
-// It writes one line with write(2) and aborts: no malloc, no streams, usable inside an allocator.
+// MEMOIR_CHECK(condition, "what must hold"): for a programmer's mistake only, never for a bad file or a full
+// machine. It writes one line with write(2) and aborts: no malloc, no streams, usable inside an allocator.
 #pragma once
 
 namespace memoir {
@@ -10,7 +10,8 @@ namespace memoir {
 
 }  // namespace memoir
 
-#define MEMOIR_CHECK(condition, what)                                                    \
-  do {                                                                                   \
-    if (!(condition)) [[unlikely]] ::memoir::check_failed(#condition, what, __FILE__, __LINE__); \
+#define MEMOIR_CHECK(condition, what)                               \
+  do {                                                              \
+    if (!(condition)) [[unlikely]]                                  \
+      ::memoir::check_failed(#condition, what, __FILE__, __LINE__); \
   } while (false)

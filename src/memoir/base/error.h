@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one exception of memoir: a bad file or a bad argument. It says what is wrong, where (file, line or record) and what
-// to do. Nothing in base, arena, heap, run, shim or the trace writer throws it: those are called inside malloc.
+// The one exception of memoir: a bad file or a bad argument. It says what is wrong, where (file, line or
+// record) and what to do. Nothing in base, arena, heap, run, shim or the trace writer throws it: those are
+// called inside malloc.
 #pragma once
 
 #include <stdexcept>

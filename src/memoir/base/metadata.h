@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory for an allocator's own bookkeeping. It comes from mmap, never from malloc (which may be us), and is kept apart
-// from the bytes that are handed out, so a heap works the same on host memory, on a device and on no memory at all.
+// Memory for an allocator's own bookkeeping. It comes from mmap, never from malloc (which may be us), and is
+// kept apart from the bytes that are handed out, so a heap works the same on host memory, on a device and on
+// no memory at all.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +17,12 @@ namespace memoir {
 /// Zeroed pages of at least `size` bytes, or nullptr. Thread-safe. Give them back with the same size.
 void* map_metadata(Size size) noexcept;
 void unmap_metadata(void* address, Size size) noexcept;
-/// Grows (or moves) a mapping; the new part is zero. nullptr when the system has no memory: the old mapping stands.
+/// Grows (or moves) a mapping; the new part is zero. nullptr when the system has no memory: the old mapping
+/// stands.
 void* remap_metadata(void* address, Size old_size, Size new_size) noexcept;
 
-/// A growable array of trivially copyable T in metadata memory. Not thread-safe. A push that finds no memory returns
-/// false and changes nothing.
+/// A growable array of trivially copyable T in metadata memory. Not thread-safe. A push that finds no memory
+/// returns false and changes nothing.
 template <class T>
 class MetadataArray {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -53,7 +55,8 @@ class MetadataArray {
     if (count <= capacity_) return true;
     if (count > (~size_t{0} >> 1) / sizeof(T)) return false;
     const Size bytes = align_up(count * sizeof(T), 4 * kKiB);
-    void* grown = data_ == nullptr ? map_metadata(bytes) : remap_metadata(data_, capacity_ * sizeof(T), bytes);
+    void* grown =
+        data_ == nullptr ? map_metadata(bytes) : remap_metadata(data_, capacity_ * sizeof(T), bytes);
     if (grown == nullptr) return false;
     data_ = static_cast<T*>(grown);
     capacity_ = bytes / sizeof(T);

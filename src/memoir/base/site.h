@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Site ids are hashes, not numbers handed out in order of arrival: an allocation site (for PyTorch, a chain of operator
-// scopes; for a native program, a call stack) has the same id in every run and every process, so that a plan or a model
-// recorded yesterday is matched today without any table. docs/decisions/site-ids-are-hashes.md says what a collision costs.
+// Site ids are hashes, not numbers handed out in order of arrival: an allocation site (for PyTorch, a chain
+// of operator scopes; for a native program, a call stack) has the same id in every run and every process, so
+// that a plan or a model recorded yesterday is matched today without any table.
+// docs/decisions/site-ids-are-hashes.md says what a collision costs.
 #pragma once
 
 #include <string_view>
@@ -12,7 +13,8 @@
 namespace memoir {
 
 namespace detail {
-inline constexpr std::uint64_t mix(std::uint64_t x) noexcept {  // the finaliser of splitmix64 (Steele et al. 2014)
+inline constexpr std::uint64_t mix(
+    std::uint64_t x) noexcept {  // the finaliser of splitmix64 (Steele et al. 2014)
   x ^= x >> 30;
   x *= 0xbf58476d1ce4e5b9ull;
   x ^= x >> 27;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The glossary of quantities. Every interface of memoir speaks in these; no page, word or block unit crosses one.
+// The glossary of quantities. Every interface of memoir speaks in these; no page, word or block unit crosses
+// one.
 //
 //   Size     a count of bytes
 //   Offset   a byte position inside one arena, 0 <= offset < capacity; heaps and plans never hold addresses
-//   Tick     a moment of a recording; for planning it is the index of the event, so that no two events share one
-//   SiteId   a 64-bit hash of an allocation site: the same site has the same id in every run (base/site.h)
-//   ObjectId one allocation of one recording; never reused, unlike the address it had
+//   Tick     a moment of a recording; for planning it is the index of the event, so that no two events share
+//   one SiteId   a 64-bit hash of an allocation site: the same site has the same id in every run
+//   (base/site.h) ObjectId one allocation of one recording; never reused, unlike the address it had
 #pragma once
 
 #include <cstddef>
@@ -37,7 +38,8 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-/// Half-open: live at tick t when begin <= t < end. An object freed at tick t and one allocated at t may share bytes.
+/// Half-open: live at tick t when begin <= t < end. An object freed at tick t and one allocated at t may
+/// share bytes.
 struct Lifetime {
   Tick begin = 0;
   Tick end = 0;
@@ -46,10 +48,15 @@ struct Lifetime {
   bool operator==(const Lifetime&) const = default;
 };
 
-inline constexpr bool is_power_of_two(Size value) noexcept { return value != 0 && (value & (value - 1)) == 0; }
+inline constexpr bool is_power_of_two(Size value) noexcept {
+  return value != 0 && (value & (value - 1)) == 0;
+}
 
-/// The least multiple of `alignment` (a power of two) that is >= value. The caller keeps value below 2^64 - alignment.
-inline constexpr Size align_up(Size value, Size alignment) noexcept { return (value + alignment - 1) & ~(alignment - 1); }
+/// The least multiple of `alignment` (a power of two) that is >= value. The caller keeps value below 2^64 -
+/// alignment.
+inline constexpr Size align_up(Size value, Size alignment) noexcept {
+  return (value + alignment - 1) & ~(alignment - 1);
+}
 
 inline constexpr Size align_down(Size value, Size alignment) noexcept { return value & ~(alignment - 1); }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A heap decides WHICH offset of one arena an object gets. Every allocation policy of memoir is a Heap, and the same
-// object code serves simulation, host memory and devices, because of four rules:
+// A heap decides WHICH offset of one arena an object gets. Every allocation policy of memoir is a Heap, and
+// the same object code serves simulation, host memory and devices, because of four rules:
 //
 //   1. it speaks only in offsets of its arena, the type that a planner emits;
 //   2. it never touches the memory that it manages: its bookkeeping is its own;
@@ -14,20 +14,20 @@
 namespace memoir {
 
 struct Request {
-  Size size = 0;              // bytes, > 0
-  Size alignment = 1;         // bytes, a power of two
-  SiteId site = kNoSite;      // where in the program, kNoSite when unknown
+  Size size = 0;          // bytes, > 0
+  Size alignment = 1;     // bytes, a power of two
+  SiteId site = kNoSite;  // where in the program, kNoSite when unknown
 };
 
 class Heap {
  public:
   virtual ~Heap() = default;
 
-  /// An offset at a multiple of the alignment with `size` bytes that no live object holds, or kNoOffset: the caller then
-  /// serves the request elsewhere. A request of 0 bytes or of a bad alignment gets kNoOffset.
+  /// An offset at a multiple of the alignment with `size` bytes that no live object holds, or kNoOffset: the
+  /// caller then serves the request elsewhere. A request of 0 bytes or of a bad alignment gets kNoOffset.
   virtual Offset allocate(const Request& request) noexcept = 0;
-  /// Ends the object at this offset. Anything but an offset that allocate() returned and that is live is ignored, and
-  /// reported by returning false: a wild free must not corrupt a heap.
+  /// Ends the object at this offset. Anything but an offset that allocate() returned and that is live is
+  /// ignored, and reported by returning false: a wild free must not corrupt a heap.
   virtual bool free(Offset offset) noexcept = 0;
   /// Bytes held by the live object at this offset (>= what was asked), or 0 when there is none.
   virtual Size size_of(Offset offset) const noexcept = 0;

@@ -22,7 +22,8 @@ Size load(const Problem& problem) {
   for (const auto& [tick, buffer] : births) {
     while (death != deaths.end() && death->first <= tick) live -= (death++)->second->size;
     if (__builtin_add_overflow(live, buffer->size, &live)) {
-      throw Error("the sizes of the buffers live at tick " + std::to_string(tick) + " add up to more than 2^64 bytes");
+      throw Error("the sizes of the buffers live at tick " + std::to_string(tick) +
+                  " add up to more than 2^64 bytes");
     }
     most = std::max(most, live);
   }
@@ -31,12 +32,14 @@ Size load(const Problem& problem) {
 
 std::optional<Violation> check(const Problem& problem, const Plan& plan) {
   if (plan.offsets.size() != problem.size()) {
-    return Violation{0, 0, "the plan has " + std::to_string(plan.offsets.size()) + " offsets for " +
-                               std::to_string(problem.size()) + " buffers"};
+    return Violation{0, 0,
+                     "the plan has " + std::to_string(plan.offsets.size()) + " offsets for " +
+                         std::to_string(problem.size()) + " buffers"};
   }
   for (size_t i = 0; i < problem.size(); ++i) {
     const Offset offset = plan.offsets[i];
-    if (offset % problem[i].alignment != 0) return Violation{i, i, "offset is not a multiple of the alignment"};
+    if (offset % problem[i].alignment != 0)
+      return Violation{i, i, "offset is not a multiple of the alignment"};
     if (problem[i].size > plan.arena_size || offset > plan.arena_size - problem[i].size) {
       return Violation{i, i, "buffer ends outside the arena"};
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Offline dynamic storage allocation: buffers whose lifetimes are known get one offset each, such that two that live at
-// the same time never overlap, and the arena is small.
+// Offline dynamic storage allocation: buffers whose lifetimes are known get one offset each, such that two
+// that live at the same time never overlap, and the arena is small.
 //
 //   offset                              Problem: three buffers        Plan
 //     6 |      +-----+                    {{0, 4}, 2, 1}  // a          offsets    {0, 2, 0}
@@ -22,9 +22,10 @@
 namespace memoir {
 
 struct Buffer {
-  Lifetime lifetime;   // half-open ticks; begin < end
-  Size size = 0;       // bytes, > 0
-  Size alignment = 1;  // bytes, > 0; its offset is a multiple of it. Any value, though powers of two are usual
+  Lifetime lifetime;  // half-open ticks; begin < end
+  Size size = 0;      // bytes, > 0
+  Size alignment =
+      1;  // bytes, > 0; its offset is a multiple of it. Any value, though powers of two are usual
 
   bool operator==(const Buffer&) const = default;
 };
@@ -38,11 +39,12 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-/// The most bytes live at one tick: no plan can be smaller. Throws Error when the sum does not fit in 64 bits.
+/// The most bytes live at one tick: no plan can be smaller. Throws Error when the sum does not fit in 64
+/// bits.
 Size load(const Problem& problem);
 
-/// Why a plan is not one: the buffers (indices into the problem) that break it. `second` equals `first` when one buffer is
-/// wrong by itself (misaligned, or outside the arena).
+/// Why a plan is not one: the buffers (indices into the problem) that break it. `second` equals `first` when
+/// one buffer is wrong by itself (misaligned, or outside the arena).
 struct Violation {
   size_t first = 0;
   size_t second = 0;

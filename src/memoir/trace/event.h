@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a trace is made of: fixed-size records, so that a file is mapped and not parsed. docs/formats.md is the
-// specification; this header is its C++ side.
+// What a trace is made of: fixed-size records, so that a file is mapped and not parsed. docs/formats.md is
+// the specification; this header is its C++ side.
 //
 //   allocate  object 7, site s, 4096 bytes, thread 0   -> object ids count up and are never reused;
 //   free      object 7, thread 2                          an address appears nowhere, since addresses are
 //   pass_begin / pass_end                                 one repetition of the program's unit of work
 //   site      site s, parent p, followed by text           "s is the frame `name` reached from p"
-//   meta      followed by text "key=value"                 what was recorded: model, input signature, versions
-//   text      48 bytes of a name or a meta, raw            continuation of the record before
+//   meta      followed by text "key=value"                 what was recorded: model, input signature,
+//   versions text      48 bytes of a name or a meta, raw            continuation of the record before
 #pragma once
 
 #include <cstdint>
@@ -34,10 +34,10 @@ struct Event {
   std::uint32_t thread = 0;         // small number of the thread, in order of first sight
   ObjectId object = 0;              // kAllocate, kFree: the object; kPassBegin, kPassEnd: the pass
   SiteId site = kNoSite;            // kAllocate: where; kSite: the site that is defined
-  Size size = 0;                    // kAllocate: bytes as asked; kSite: the parent's SiteId; kMeta, kSite: see text_size
-  Tick time = 0;                    // nanoseconds since the recording began
-  std::uint32_t text_size = 0;      // kSite, kMeta: bytes of text in the records that follow
-  std::uint32_t check = 0;          // checksum over the other 44 bytes (and the text): a torn record is not read
+  Size size = 0;  // kAllocate: bytes as asked; kSite: the parent's SiteId; kMeta, kSite: see text_size
+  Tick time = 0;  // nanoseconds since the recording began
+  std::uint32_t text_size = 0;  // kSite, kMeta: bytes of text in the records that follow
+  std::uint32_t check = 0;      // checksum over the other 44 bytes (and the text): a torn record is not read
 
   bool operator==(const Event&) const = default;
 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A trace read back: mapped, checked once, then a span of events. A file from a stranger is not trusted: every size is
-// bounded, and a bad record gets an Error that names it. Immutable, so any number of threads may read one.
+// A trace read back: mapped, checked once, then a span of events. A file from a stranger is not trusted:
+// every size is bounded, and a bad record gets an Error that names it. Immutable, so any number of threads
+// may read one.
 #pragma once
 
 #include <memory>
@@ -24,12 +25,14 @@ class Trace {
 
   /// Every record but text, in order of writing; kSite and kMeta too.
   std::span<const Event> events() const noexcept;
-  /// True when the writer closed it; false after a crash or a kill: then the events are those up to the last complete one.
+  /// True when the writer closed it; false after a crash or a kill: then the events are those up to the last
+  /// complete one.
   bool complete() const noexcept;
   /// Bytes after the last complete record that were not read.
   Size lost_bytes() const noexcept;
 
-  /// The name of one frame, and the whole chain "outer > inner", of a site; empty when the trace does not define it.
+  /// The name of one frame, and the whole chain "outer > inner", of a site; empty when the trace does not
+  /// define it.
   std::string_view site_name(SiteId site) const noexcept;
   std::optional<SiteId> site_parent(SiteId site) const noexcept;
   std::string site_chain(SiteId site) const;

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writes a trace as it happens, into a file or into memory. Called inside allocators: never throws, never calls malloc,
-// and a full disk ends the recording (ok() turns false, dropped() counts) without harming the program that is recorded.
+// Writes a trace as it happens, into a file or into memory. Called inside allocators: never throws, never
+// calls malloc, and a full disk ends the recording (ok() turns false, dropped() counts) without harming the
+// program that is recorded.
 //
-// The file is mapped and grown in steps with its blocks really allocated (a sparse file on a full disk would kill the
-// program with SIGBUS). A record becomes visible to readers by its kind byte, stored last; so after a SIGKILL the file
-// is readable up to its last complete record. Not thread-safe: the recorder that owns it has the lock.
+// The file is mapped and grown in steps with its blocks really allocated (a sparse file on a full disk would
+// kill the program with SIGBUS). A record becomes visible to readers by its kind byte, stored last; so after
+// a SIGKILL the file is readable up to its last complete record. Not thread-safe: the recorder that owns it
+// has the lock.
 #pragma once
 
-#include <string_view>
 #include <span>
+#include <string_view>
 
 #include "memoir/trace/event.h"
 
@@ -19,7 +21,8 @@ class TraceWriter {
  public:
   /// Writes into growing anonymous memory; bytes() is then what a file would hold.
   TraceWriter() noexcept;
-  /// Creates the file at `path` (which must not exist: O_EXCL). ok() is false, error() says why, when it cannot.
+  /// Creates the file at `path` (which must not exist: O_EXCL). ok() is false, error() says why, when it
+  /// cannot.
   explicit TraceWriter(const char* path) noexcept;
   ~TraceWriter();  // close()
   TraceWriter(const TraceWriter&) = delete;
@@ -38,13 +41,15 @@ class TraceWriter {
   /// "key=value" about the recording as a whole, up to 1 MiB.
   bool meta(std::string_view key, std::string_view value) noexcept;
 
-  std::uint64_t records() const noexcept;   // complete records written, text included
+  std::uint64_t records() const noexcept;  // complete records written, text included
   std::uint64_t dropped() const noexcept;
 
-  /// The trace so far as the bytes of a file: header and complete records. Valid until the next call that writes.
+  /// The trace so far as the bytes of a file: header and complete records. Valid until the next call that
+  /// writes.
   std::span<const std::byte> bytes() const noexcept;
 
-  /// Cuts the file to its length, marks it complete in the header, closes it. Idempotent; the destructor does it too.
+  /// Cuts the file to its length, marks it complete in the header, closes it. Idempotent; the destructor does
+  /// it too.
   void close() noexcept;
 
  private:
