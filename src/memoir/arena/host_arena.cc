@@ -22,7 +22,8 @@ Size page_size() noexcept {
 void prefault(std::byte* begin, Size size) noexcept {
   if (::madvise(begin, size, MADV_POPULATE_WRITE) == 0) return;
   for (Size at = 0; at < size; at += page_size()) {
-    *reinterpret_cast<volatile char*>(begin + at) = 0;
+    auto* const touched = reinterpret_cast<volatile char*>(begin + at);
+    *touched = *touched;  // part of the range may hold data already
   }
 }
 

@@ -74,6 +74,7 @@ class MetadataArray {
   }
   void pop_back() noexcept { --size_; }
   void clear() noexcept { size_ = 0; }
+  void resize_down(size_t count) noexcept { size_ = count < size_ ? count : size_; }
   /// Sets the size to `count`, every element to `value`.
   bool assign(size_t count, const T& value) noexcept {
     if (!reserve(count)) return false;

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The heap that follows a plan. It keeps its place in the recorded sequence of allocations; a request that is
+// the next one of the recording gets the planned offset. A plan is a hint: an offset is handed out only if
+// its range is free at that moment, so a run that departs from its recording is looser, never wrong.
+//
+//   recorded   conv:64   relu:64   conv:32   out:16(escapes)
+//   requested  conv:64   extra:8   relu:64   conv:32   out:16
+//   answer     planned   elsewhere planned   planned   elsewhere
+//
+// Matching (the thesis MemoMalloc, chapter 3.3, matches by bare order, and is lost after the first extra
+// operator):
+//   in step       the request's size, and its site when the caller knows it, are those of the next recorded
+//   allocation; out of step   the recorded allocation of that site and size that is nearest to the last match
+//   and not used in this
+//                 pass. Far jumps wait until some requests in a row found nothing near: one extra operator
+//                 must not drag the place to the end of the pass.
+// A caller that knows no sites (kNoSite) is answered in step only; see in_step().
+#pragma once
+
+#include "memoir/heap/heap.h"
+#include "memoir/heap/planned_layout.h"
+
+namespace memoir {
+
+class PlannedHeap final : public Heap {
+ public:
+  struct Counters {               // since begin_pass()
+    std::uint64_t planned = 0;    // served at their planned offset
+    std::uint64_t escaping = 0;   // matched an allocation that the recording left out of the plan
+    std::uint64_t unmatched = 0;  // no recorded allocation fits
+    std::uint64_t occupied = 0;   // matched, but the planned range was not free
+  };
+
+  /// Follows `layout`, which the caller keeps alive and whose ok() holds. Starts at the beginning of a pass.
+  explicit PlannedHeap(const PlannedLayout& layout) noexcept;
+
+  /// False when there was no metadata memory; then every request gets kNoOffset.
+  bool ok() const noexcept { return ok_; }
+
+  /// Back to the start of the recording. Objects that are still live stay live, and their ranges taken.
+  void begin_pass() noexcept;
+  /// True while every request of this pass was the next one of the recording and found its range free.
+  bool in_step() const noexcept { return in_step_; }
+  /// True when nothing of the recording is left to come.
+  bool at_end() const noexcept { return next_ == layout_->entries().size(); }
+  const Counters& counters() const noexcept { return counters_; }
+
+  Offset allocate(const Request& request) noexcept override;
+  bool free(Offset offset) noexcept override;
+  Size size_of(Offset offset) const noexcept override;
+  Size live() const noexcept override { return live_; }
+  /// Objects live now.
+  size_t live_objects() const noexcept { return live_objects_; }
+
+ private:
+  using Entry = PlannedLayout::Entry;
+
+  std::uint32_t find_out_of_step(const Request& request) noexcept;
+  Offset place(const Request& request, std::uint32_t index) noexcept;
+  bool range_is_free(const Entry& entry) const noexcept;
+  void flip_range(const Entry& entry) noexcept;
+  void leave_step() noexcept;
+  bool is_used(std::uint32_t index) const noexcept { return used_[index / 64] >> (index % 64) & 1; }
+
+  const PlannedLayout* layout_;
+  MetadataArray<std::uint64_t> segment_live_;  // a bit per segment
+  MetadataArray<std::uint32_t> object_at_;     // per start: the entry live there, or kNone
+  MetadataArray<std::uint64_t> used_;          // a bit per entry: matched in this pass; kept once out of step
+  std::uint32_t next_ = 0;                     // the entry after the last match
+  std::uint32_t misses_ = 0;                   // requests in a row that found nothing near
+  bool in_step_ = true;
+  bool ok_ = false;
+  Size live_ = 0;
+  size_t live_objects_ = 0;
+  Counters counters_;
+};
+
+}  // namespace memoir
