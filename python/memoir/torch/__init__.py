@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""memoir for PyTorch on CPUs: a model that remembers what it allocates.
+
+    import memoir.torch
+    model = memoir.torch.remember(model)
+
+The first call with a new input signature records every allocation of the pass; then its memory is planned, and later
+calls run out of one preallocated slab. A pass that departs from its recording is served by PyTorch's own allocator
+where it does: looser, never wrong.
+"""
+
+from __future__ import annotations
+
+try:
+    import torch as _pytorch
+except ImportError as error:
+    raise ImportError("memoir.torch needs PyTorch: pip install 'memoir[torch]'") from error
+try:
+    from memoir import _torch
+except ImportError as error:
+    raise ImportError(
+        "memoir was built without PyTorch, or for another one: with torch installed, build it again with "
+        "pip install --no-build-isolation --force-reinstall memoir"
+    ) from error
+
+
+def _check_version() -> None:
+    built, found = (version.split("+")[0].split(".")[:2] for version in (_torch.torch_version, _pytorch.__version__))
+    if built != found:
+        raise ImportError(
+            f"memoir was built for torch {_torch.torch_version}, and this is torch {_pytorch.__version__}: build it again with "
+            "pip install --no-build-isolation --force-reinstall memoir"
+        )
+
+
+_check_version()
+
+from memoir.torch.memory import Stats  # noqa: E402
+from memoir.torch.recording import graph_allocations, record  # noqa: E402
+from memoir.torch.remembered import forget, remember, stats  # noqa: E402
+
+__all__ = ["Stats", "forget", "graph_allocations", "record", "remember", "stats"]

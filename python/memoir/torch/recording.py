@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recording on purpose: a trace file of some passes, with what the exported graph would have shown beside it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from memoir import Error, _torch
+from memoir.torch.memory import describe_recording
+from memoir.torch.signature import describe
+
+
+def record(
+    function: Callable,
+    *args,
+    path: str | os.PathLike,
+    passes: int = 1,
+    warm_up: int = 1,
+    graph: bool = False,
+    force: bool = False,
+    **kwargs,
+):
+    """Calls `function(*args, **kwargs)` and records every allocation of the calls into a trace file.
+
+    passes: calls that are recorded, each a pass of the trace. warm_up: calls before them, which are not (a first call
+    makes caches that later ones find). graph: also exports the graph (torch.export) and notes its allocations, so that
+    `memoir show` prints them beside those that really happened. force: overwrites the file. Returns the last result.
+    """
+    path = Path(path)
+    if path.exists() and not force:
+        raise Error(f"{path}: exists already; pass force=True to overwrite it")
+    for _ in range(warm_up):
+        function(*args, **kwargs)
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.unfinished")  # readable if this process is killed
+    unfinished.unlink(missing_ok=True)
+    recording = _torch.Recording(str(unfinished))
+    try:
+        describe_recording(recording, getattr(function, "__qualname__", type(function).__name__), describe(args, kwargs))
+        if graph:
+            count, size = graph_allocations(function, *args, **kwargs)
+            recording.meta("graph_allocations", str(count))
+            recording.meta("graph_bytes", str(size))
+        recording.begin()
+        try:
+            for _ in range(passes):
+                recording.pass_begin()
+                result = function(*args, **kwargs)
+                recording.pass_end()
+        finally:
+            recording.end()
+        if recording.dropped:
+            raise Error(f"{path}: {recording.dropped} events could not be written: is the disk full?")
+        recording.close()
+        unfinished.rename(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+    return result
+
+
+def graph_allocations(module: torch.nn.Module, *args, **kwargs) -> tuple[int, int]:
+    """The allocations and bytes that the graph of `module` shows: one for each output tensor of each operator in
+    torch.export's graph that is not a view or an in-place result (MemoMalloc, table 3.1, counts the graph's so)."""
+    with torch.no_grad():
+        exported = torch.export.export(module, args, kwargs or None, strict=False)
+    count = size = 0
+    for node in exported.graph.nodes:
+        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        values = node.meta.get("val")
+        values = values if isinstance(values, (tuple, list)) else [values]
+        for value, returned in zip(values, node.target._schema.returns, strict=False):
+            if isinstance(value, torch.Tensor) and returned.alias_info is None:
+                count += 1
+                size += value.untyped_storage().nbytes()
+    return count, size

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`remember`, `stats` and `forget`: the wrappers that a user holds."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable
+from typing import TypeVar, overload
+
+import torch
+
+from memoir.torch.memory import Memory, Options, Stats
+
+F = TypeVar("F", bound=Callable)
+
+
+@overload
+def remember(function: torch.nn.Module, **options) -> torch.nn.Module: ...
+@overload
+def remember(function: F, **options) -> F: ...
+def remember(function, *, max_plans: int = 16, max_slabs: int = 8, max_bytes: int | None = None):
+    """A callable that does what `function` does, out of planned memory. Thread-safe; results are the same bit for bit.
+
+    function: any nn.Module (the result is one too: parameters, state_dict, train, to and hooks are the module's own) or
+    callable, such as a whole training step or what torch.compile returned.
+    max_plans: how many input signatures are remembered; the least recently used is forgotten first.
+    max_slabs: how many passes may run from a slab at the same time; more run on PyTorch's allocator.
+    max_bytes: the most memory that all slabs may hold together; None for no limit.
+
+    Tensors that outlive their call (outputs, caches, gradients that are kept) never live in a slab.
+    """
+    if max_plans < 1 or max_slabs < 1 or (max_bytes is not None and max_bytes < 0):
+        raise ValueError("max_plans and max_slabs must be at least 1, and max_bytes not negative")
+    options = Options(max_plans, max_slabs, max_bytes)
+    if isinstance(function, RememberedModule) or hasattr(function, "__memoir__"):
+        raise ValueError("this callable is remembered already")
+    if isinstance(function, torch.nn.Module):
+        return RememberedModule(function, options)
+    if not callable(function):
+        raise TypeError(f"memoir.torch.remember takes an nn.Module or a callable, not {type(function).__name__}")
+    memory = Memory(getattr(function, "__qualname__", type(function).__name__), options)
+
+    @functools.wraps(function)
+    def remembered(*args, **kwargs):
+        return memory.call(function, args, kwargs)
+
+    remembered.__memoir__ = memory
+    return remembered
+
+
+class RememberedModule(torch.nn.Module):
+    """The remembered module itself, but for its call: both share one attribute dictionary, so parameters, buffers,
+    submodules, hooks and `training` are the same objects whichever of the two is asked."""
+
+    __slots__ = ("__memoir__", "_remembered_module")
+
+    def __init__(self, module: torch.nn.Module, options: Options):
+        object.__setattr__(self, "__dict__", module.__dict__)
+        object.__setattr__(self, "_remembered_module", module)
+        object.__setattr__(self, "__memoir__", Memory(type(module).__name__, options))
+
+    def __call__(self, *args, **kwargs):
+        return self.__memoir__.call(self._remembered_module, args, kwargs)
+
+    def forward(self, *args, **kwargs):
+        return self._remembered_module.forward(*args, **kwargs)
+
+    def __getattr__(self, name: str):
+        try:
+            return super().__getattr__(name)  # parameters, buffers and submodules
+        except AttributeError:
+            return getattr(object.__getattribute__(self, "_remembered_module"), name)  # methods of its class
+
+    def __repr__(self) -> str:
+        return f"remembered {self._remembered_module!r}"
+
+    def __deepcopy__(self, memo: dict) -> RememberedModule:
+        return RememberedModule(copy.deepcopy(self._remembered_module, memo), self.__memoir__.options)
+
+    def __reduce__(self):
+        return (RememberedModule, (self._remembered_module, self.__memoir__.options))
+
+
+def _memory_of(function: Callable) -> Memory:
+    memory = getattr(function, "__memoir__", None)
+    if not isinstance(memory, Memory):
+        raise TypeError("not a remembered callable: pass what memoir.torch.remember returned")
+    return memory
+
+
+def stats(function: Callable) -> Stats:
+    """What a remembered callable did so far, and the memory that it holds."""
+    return _memory_of(function).stats()
+
+
+def forget(function: Callable) -> None:
+    """Drops every plan and gives all slabs back: at once, or with the pass or tensor that still uses one. The callable
+    goes on to work, and records again on its next call. The counters of `stats` go on."""
+    _memory_of(function).forget()

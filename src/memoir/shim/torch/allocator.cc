@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memoir/shim/torch/allocator.h"
+
+#include <ATen/record_function.h>
+#include <c10/core/CPUAllocator.h>
+
+#include <mutex>
+#include <shared_mutex>
+#include <vector>
+
+#include "memoir/run/address_space.h"
+#include "memoir/run/scope_stack.h"
+
+namespace memoir::torch_shim {
+
+namespace {
+
+constexpr Size kAlignment = 64;  // what c10 promises of every CPU allocation (c10::gAlignment)
+
+struct ThreadPass {
+  Slab* slab = nullptr;          // follows a plan when set
+  Recorder* recorder = nullptr;  // records when set
+  bool scoped = false;           // operator scopes are being listened to
+  at::CallbackHandle callback = at::INVALID_CALLBACK_HANDLE;
+  ScopeStack scopes;
+
+  bool active() const noexcept { return slab != nullptr || recorder != nullptr; }
+};
+constinit thread_local ThreadPass t_pass;
+
+std::unique_ptr<at::ObserverContext> enter_scope(const at::RecordFunction& function) {
+  if (t_pass.active()) t_pass.scopes.enter(function.name());
+  return nullptr;
+}
+
+void leave_scope(const at::RecordFunction&, at::ObserverContext*) {
+  if (t_pass.active()) t_pass.scopes.leave();
+}
+
+void listen_to_scopes(ThreadPass& pass) {
+  pass.scopes.clear();
+  pass.scoped = true;
+  pass.callback = at::addThreadLocalCallback(
+      at::RecordFunctionCallback(enter_scope, leave_scope)
+          .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION,
+                   at::RecordScope::TORCHSCRIPT_FUNCTION}));
+}
+
+void stop_listening(ThreadPass& pass) noexcept {
+  if (!pass.scoped) return;
+  at::removeCallback(pass.callback);
+  pass.callback = at::INVALID_CALLBACK_HANDLE;
+  pass.scoped = false;
+}
+
+// The recordings in progress. A thread that frees may be any, so the list is locked (shared); the counter spares the
+// lock to every free outside of recordings.
+std::atomic<int> g_recordings{0};
+std::shared_mutex g_recorders_mutex;
+std::vector<Recorder*> g_recorders;
+
+void tell_allocated(const void* pointer, Size size) {
+  ThreadPass& pass = t_pass;
+  if (pass.recorder != nullptr) {
+    pass.recorder->allocated(pointer, size, kAlignment, &pass.scopes);
+    return;
+  }
+  const std::shared_lock lock(g_recorders_mutex);
+  if (g_recorders.size() == 1) g_recorders[0]->allocated(pointer, size, kAlignment, nullptr);
+}
+
+void tell_freed(const void* pointer) {
+  const std::shared_lock lock(g_recorders_mutex);
+  for (Recorder* recorder : g_recorders) {
+    if (recorder->freed(pointer)) return;
+  }
+}
+
+// PyTorch's own allocator and its deleter, and the slabs' address space: set once by install().
+c10::Allocator* g_forward = nullptr;
+c10::DeleterFnPtr g_forward_deleter = nullptr;
+const AddressSpace* g_space = nullptr;
+
+void deallocate(void* pointer) {
+  if (g_space->contains(pointer)) {
+    Slab* const held = t_pass.slab;
+    if (held != nullptr && held->contains(pointer)) [[likely]] {
+      held->free_held(pointer);
+    } else {
+      g_space->owner_of(pointer)->free_from_elsewhere(pointer);
+    }
+    return;
+  }
+  if (g_recordings.load(std::memory_order_relaxed) != 0) [[unlikely]] tell_freed(pointer);
+  g_forward_deleter(pointer);
+}
+
+class Allocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t size) override {
+    ThreadPass& pass = t_pass;
+    if (pass.slab != nullptr) {
+      const SiteId site = pass.scoped ? pass.scopes.site() : kNoSite;
+      if (void* const pointer = pass.slab->allocate({size, kAlignment, site})) [[likely]] {
+        return {pointer, pointer, &deallocate, c10::Device(c10::DeviceType::CPU)};
+      }
+      if (!pass.scoped && !pass.slab->heap().in_step()) listen_to_scopes(pass);
+    }
+    return forward(size);
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &deallocate; }
+  void copy_data(void* destination, const void* source, size_t count) const override {
+    g_forward->copy_data(destination, source, count);
+  }
+
+ private:
+  // Every tensor carries one and the same deleter, so that PyTorch's raw_deleter() contract holds whoever served it.
+  c10::DataPtr forward(size_t size) {
+    c10::DataPtr data = g_forward->allocate(size);
+    if (data.get_context() != data.get() || !data.compare_exchange_deleter(g_forward_deleter, &deallocate)) return data;
+    if (g_recordings.load(std::memory_order_relaxed) != 0 && data.get() != nullptr) [[unlikely]] {
+      tell_allocated(data.get(), size);
+    }
+    return data;
+  }
+};
+
+}  // namespace
+
+void install() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    g_space = &AddressSpace::instance();
+    g_forward = c10::GetCPUAllocator();
+    g_forward_deleter = g_forward->raw_deleter();
+    static Allocator* const allocator = new Allocator;  // outlives every tensor
+    c10::SetCPUAllocator(allocator, /*priority=*/100);
+  });
+}
+
+bool in_pass() noexcept { return t_pass.active(); }
+
+void begin_recording(Recorder& recorder) {
+  listen_to_scopes(t_pass);
+  t_pass.recorder = &recorder;
+  const std::unique_lock lock(g_recorders_mutex);
+  g_recorders.push_back(&recorder);
+  g_recordings.fetch_add(1, std::memory_order_relaxed);
+}
+
+void end_recording() noexcept {
+  Recorder* const recorder = std::exchange(t_pass.recorder, nullptr);
+  stop_listening(t_pass);
+  const std::unique_lock lock(g_recorders_mutex);
+  std::erase(g_recorders, recorder);
+  g_recordings.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void begin_planned(Slab& slab, bool scoped) {
+  if (scoped) listen_to_scopes(t_pass);
+  t_pass.slab = &slab;
+}
+
+PassResult end_planned() noexcept {
+  Slab* const slab = std::exchange(t_pass.slab, nullptr);
+  stop_listening(t_pass);
+  return {slab->heap().counters(), slab->heap().in_step(), slab->heap().at_end()};
+}
+
+}  // namespace memoir::torch_shim
