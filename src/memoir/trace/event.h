@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a trace is made of: fixed-size records, so that a file is mapped and not parsed. docs/formats.md is
-// the specification; this header is its C++ side.
+// What a trace is made of: records of one size. docs/formats.md is the specification; this is its C++ side.
 //
-//   allocate  object 7, site s, 4096 bytes, thread 0   -> object ids count up and are never reused;
-//   free      object 7, thread 2                          an address appears nowhere, since addresses are
-//   pass_begin / pass_end                                 one repetition of the program's unit of work
-//   site      site s, parent p, followed by text           "s is the frame `name` reached from p"
-//   meta      followed by text "key=value"                 what was recorded: model, input signature,
-//   versions text      48 bytes of a name or a meta, raw            continuation of the record before
+//   allocate    object 7, site s, 4096 bytes, thread 0   object ids are never reused; an address appears
+//   free        object 7, thread 2                         nowhere, since addresses are
+//   pass_begin  pass 0, and pass_end                     one repetition of the program's unit of work
+//   site        site s, parent p, then text              s is the frame of that name, reached from p
+//   meta        then text "key=value"                    what was recorded: model, input signature, versions
+//
+// Text is 48 bytes a record, raw: the continuation of the site or meta before it.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A trace read back: mapped, checked once, then a span of events. A file from a stranger is not trusted:
-// every size is bounded, and a bad record gets an Error that names it. Immutable, so any number of threads
-// may read one.
+// A trace read back: read once, checked once, then a span of events. A file from a stranger is not trusted:
+// every size is bounded, and a bad record gets an Error that names it and its byte. Immutable, so any number
+// of threads may read one.
+//
+// The file is read, not mapped: one that is cut while we look (a recording that ends) would kill us with
+// SIGBUS.
 #pragma once
 
 #include <memory>
@@ -18,26 +21,39 @@ namespace memoir {
 
 class Trace {
  public:
-  /// Maps and checks a file. Throws Error: not a trace, another version, a record that cannot be.
+  /// Reads and checks a file. Throws Error: not a trace, another version, a record that cannot be. A file
+  /// that just ends too early is no error: complete() is then false.
+  ///
+  /// What holds for the events of any Trace: an object is allocated once and freed at most once, later; times
+  /// do not decrease; sizes and alignments, and the bytes live at once, are at most 2^56; a pass begins once
+  /// and ends at most once, later; no chain of sites has a loop or more than 4,096 frames.
   static Trace open(const std::string& path);
-  /// The same over bytes in memory (a TraceWriter's bytes()), which are copied.
+  /// The same over bytes in memory (a TraceWriter's bytes()), which are copied. `name` is for the messages.
   static Trace from_bytes(std::span<const std::byte> bytes, const std::string& name = "<memory>");
 
   /// Every record but text, in order of writing; kSite and kMeta too.
   std::span<const Event> events() const noexcept;
-  /// True when the writer closed it; false after a crash or a kill: then the events are those up to the last
-  /// complete one.
+  /// True when the writer closed it and nothing was cut off since; false after a crash or a kill: then the
+  /// events are those up to the last complete one.
   bool complete() const noexcept;
-  /// Bytes after the last complete record that were not read.
+  /// Bytes of records known to be lost after the last complete one: written there but torn, or cut off a
+  /// closed file.
   Size lost_bytes() const noexcept;
+  /// Records that the writer could not write: its disk was full, or they were impossible.
+  std::uint64_t dropped() const noexcept;
+  /// Nanoseconds since 1970-01-01 UTC at time 0 of the events.
+  std::uint64_t start() const noexcept;
 
   /// The name of one frame, and the whole chain "outer > inner", of a site; empty when the trace does not
   /// define it.
   std::string_view site_name(SiteId site) const noexcept;
+  /// The site that this one was reached from, kNoSite at the bottom; nullopt when the trace does not define
+  /// `site`.
   std::optional<SiteId> site_parent(SiteId site) const noexcept;
   std::string site_chain(SiteId site) const;
   /// The value of a meta record (the last one of that key), or empty.
   std::string_view meta(std::string_view key) const noexcept;
+  std::vector<std::string_view> meta_keys() const;
 
   ~Trace();
   Trace(Trace&&) noexcept;

@@ -5,9 +5,10 @@
 // program that is recorded.
 //
 // The file is mapped and grown in steps with its blocks really allocated (a sparse file on a full disk would
-// kill the program with SIGBUS). A record becomes visible to readers by its kind byte, stored last; so after
-// a SIGKILL the file is readable up to its last complete record. Not thread-safe: the recorder that owns it
-// has the lock.
+// kill the program with SIGBUS). A record becomes visible to readers by its first word, which holds its kind,
+// stored last; so after a SIGKILL the file is readable up to its last complete record. After fork() the
+// child's copy of a writer into a file records nothing (two processes would overwrite each other's records);
+// a writer into memory goes on in both. Not thread-safe: the recorder that owns it has the lock.
 #pragma once
 
 #include <span>
@@ -22,30 +23,33 @@ class TraceWriter {
   /// Writes into growing anonymous memory; bytes() is then what a file would hold.
   TraceWriter() noexcept;
   /// Creates the file at `path` (which must not exist: O_EXCL). ok() is false, error() says why, when it
-  /// cannot.
+  /// cannot; a file that found no room for its first records is removed again.
   explicit TraceWriter(const char* path) noexcept;
   ~TraceWriter();  // close()
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
 
+  /// True while records are taken: nothing failed, and close() was not called.
   bool ok() const noexcept;
-  int error() const noexcept;  // an errno, 0 when ok
+  int error() const noexcept;  // an errno: ENOSPC, EFBIG (a limit on file sizes), ...; 0 when nothing failed
 
-  /// All return false when the record was dropped. `check` and `time` are filled in by the writer.
+  /// All return false when the record was dropped: after the recording ended, or because no reader would
+  /// believe it (an allocation beyond 2^56 bytes, an alignment that is no power of two). The free of an
+  /// allocation that was dropped must not be recorded. `check` and `time` are filled in by the writer.
   bool allocate(ObjectId object, SiteId site, Size size, Size alignment, std::uint32_t thread) noexcept;
   bool free(ObjectId object, std::uint32_t thread) noexcept;
   bool pass_begin(std::uint64_t pass, std::uint32_t thread) noexcept;
   bool pass_end(std::uint64_t pass, std::uint32_t thread) noexcept;
   /// Defines a site; write it once, before or after its first use. Names longer than 4,096 bytes are cut.
   bool define_site(SiteId site, SiteId parent, std::string_view name) noexcept;
-  /// "key=value" about the recording as a whole, up to 1 MiB.
+  /// "key=value" about the recording as a whole, up to 1 MiB. A key is not empty and holds no '='.
   bool meta(std::string_view key, std::string_view value) noexcept;
 
   std::uint64_t records() const noexcept;  // complete records written, text included
   std::uint64_t dropped() const noexcept;
 
   /// The trace so far as the bytes of a file: header and complete records. Valid until the next call that
-  /// writes.
+  /// writes. Empty once a file is closed; a closed trace in memory keeps its bytes.
   std::span<const std::byte> bytes() const noexcept;
 
   /// Cuts the file to its length, marks it complete in the header, closes it. Idempotent; the destructor does
@@ -54,7 +58,7 @@ class TraceWriter {
 
  private:
   struct Impl;
-  Impl* impl_;  // in metadata memory
+  Impl* impl_;  // in metadata memory; nullptr when there was none
 };
 
 }  // namespace memoir

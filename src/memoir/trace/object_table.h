@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which objects of a trace were seen, and how large the live ones are: a flat hash table, since a check of a
+// million events should take some tens of milliseconds.
+#pragma once
+
+#include <vector>
+
+#include "memoir/base/site.h"
+#include "memoir/base/units.h"
+
+namespace memoir {
+
+class ObjectTable {
+ public:
+  enum class State : std::uint64_t { kUnknown, kFreed, kLive };
+  struct Entry {
+    ObjectId object = 0;
+    State state = State::kUnknown;
+    Size size = 0;
+  };
+
+  ObjectTable() : entries_(1024) {}
+
+  /// The entry of this object, kUnknown when it was not seen: fill it in, and call added(). Valid until then.
+  Entry& find(ObjectId object) noexcept {
+    size_t at = detail::mix(object) & (entries_.size() - 1);
+    while (entries_[at].state != State::kUnknown && entries_[at].object != object)
+      at = (at + 1) & (entries_.size() - 1);
+    return entries_[at];
+  }
+  void added() {
+    if (++count_ * 2 <= entries_.size()) return;
+    std::vector<Entry> old(entries_.size() * 2);
+    old.swap(entries_);
+    for (const Entry& entry : old) {
+      if (entry.state != State::kUnknown) find(entry.object) = entry;
+    }
+  }
+
+ private:
+  std::vector<Entry> entries_;  // a power of two of them, at most half taken
+  size_t count_ = 0;
+};
+
+}  // namespace memoir

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memoir/trace/trace_writer.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <initializer_list>
+
+#include "memoir/base/metadata.h"
+#include "memoir/trace/format.h"
+
+namespace memoir {
+
+using namespace trace_format;
+
+namespace {
+
+constexpr Size kFirstStep = kMiB;  // 21,844 records
+constexpr Size kLargestStep = 64 * kMiB;
+constexpr Size kSmallestStep = 4 * kKiB;
+
+std::uint64_t clock_now(clockid_t clock) noexcept {
+  timespec time;
+  ::clock_gettime(clock, &time);
+  return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+/// Makes the file's blocks up to `size` real. 0 or an errno. A limit on file sizes is looked up first,
+/// because going past it sends SIGXFSZ, whose default is to end the program.
+int allocate_blocks(int file, Size from, Size size) noexcept {
+  rlimit limit;
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && size > limit.rlim_cur) {
+    return EFBIG;
+  }
+  int result;
+  do {
+    result = ::posix_fallocate(file, static_cast<off_t>(from), static_cast<off_t>(size - from));
+  } while (result == EINTR);
+  return result;
+}
+
+/// `name` cut to at most `size` bytes, not inside a UTF-8 sequence.
+std::string_view cut(std::string_view name, Size size) noexcept {
+  if (name.size() <= size) return name;
+  while (size > 0 && (static_cast<unsigned char>(name[size]) & 0xc0) == 0x80) --size;
+  return name.substr(0, size);
+}
+
+/// Makes a record visible: all but its first word, which holds the kind, and then that word.
+void publish(std::byte* to, const Event& event) noexcept {
+  std::uint64_t first;
+  std::memcpy(&first, &event, sizeof first);
+  std::memcpy(to + sizeof first, reinterpret_cast<const std::byte*>(&event) + sizeof first,
+              sizeof event - sizeof first);
+  __atomic_store_n(reinterpret_cast<std::uint64_t*>(to), first, __ATOMIC_RELEASE);
+}
+
+}  // namespace
+
+// In a page of its own. For a file the page is wiped in a forked child, so that there `open` is false and
+// nothing is written: zero is the state of a writer that has ended.
+struct TraceWriter::Impl {
+  bool open;  // records are taken
+  bool in_memory;
+  int file;
+  int error;
+  std::byte* base;         // header, then records; nullptr when there is no mapping
+  Size mapped;             // bytes at base
+  std::uint64_t records;   // complete
+  std::uint64_t capacity;  // records that fit into `mapped`
+  std::uint64_t dropped;
+  std::uint64_t start;  // CLOCK_MONOTONIC at time 0
+
+  Size used() const noexcept { return sizeof(Header) + records * kRecordSize; }
+  Header& header() noexcept { return *reinterpret_cast<Header*>(base); }
+  void begin(int to_file) noexcept;
+  bool grow(std::uint64_t more) noexcept;
+  std::byte* room_for(std::uint64_t count) noexcept;
+  bool drop() noexcept;
+  bool write(Event& event) noexcept;
+  bool write(Event& event, std::initializer_list<std::string_view> parts) noexcept;
+};
+
+void TraceWriter::Impl::begin(int to_file) noexcept {
+  file = to_file;
+  if (!grow(1)) return;
+  Header fresh{};
+  std::memcpy(fresh.magic, kMagic, sizeof kMagic);
+  fresh.version = kVersion;
+  fresh.endianness = kEndianness;
+  fresh.header_size = sizeof(Header);
+  fresh.record_size = kRecordSize;
+  fresh.clock = kClockMonotonic;
+  fresh.start = clock_now(CLOCK_REALTIME);
+  header() = fresh;
+  start = clock_now(CLOCK_MONOTONIC);
+  open = true;
+}
+
+/// Makes room for `more` records. The steps double, so that a short recording takes little disk and a long
+/// one few steps; on a nearly full disk they halve, so that it takes what there is. False, with `error` set,
+/// at the end.
+bool TraceWriter::Impl::grow(std::uint64_t more) noexcept {
+  const Size least = align_up(used() + more * kRecordSize, kSmallestStep);
+  Size step = std::clamp(mapped, kFirstStep, kLargestStep);
+  Size size = std::max(mapped + step, least);
+  while (!in_memory && (error = allocate_blocks(file, mapped, size)) != 0) {
+    if (size == least) return false;
+    step = align_down(step / 2, kSmallestStep);
+    size = std::max(mapped + step, least);
+  }
+  void* mapping = base != nullptr ? ::mremap(base, mapped, size, MREMAP_MAYMOVE)
+                                  : ::mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                                           in_memory ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED, file, 0);
+  if (mapping == MAP_FAILED) {
+    error = errno;
+    return false;
+  }
+  base = static_cast<std::byte*>(mapping);
+  mapped = size;
+  capacity = (size - sizeof(Header)) / kRecordSize;
+  return true;
+}
+
+/// Where the next `count` records go, or nullptr: the recording has ended.
+inline std::byte* TraceWriter::Impl::room_for(std::uint64_t count) noexcept {
+  if (!open) [[unlikely]]
+    return nullptr;
+  if (capacity - records < count) [[unlikely]] {
+    if (!grow(count)) {
+      open = false;
+      return nullptr;
+    }
+  }
+  return base + used();
+}
+
+bool TraceWriter::Impl::drop() noexcept {
+  ++dropped;
+  if (base != nullptr) header().dropped = dropped;
+  return false;
+}
+
+inline bool TraceWriter::Impl::write(Event& event) noexcept {
+  std::byte* to = room_for(1);
+  if (to == nullptr) [[unlikely]]
+    return drop();
+  event.time = clock_now(CLOCK_MONOTONIC) - start;
+  event.check = checksum(event, nullptr);
+  publish(to, event);
+  ++records;
+  return true;
+}
+
+bool TraceWriter::Impl::write(Event& event, std::initializer_list<std::string_view> parts) noexcept {
+  Size size = 0;
+  for (const std::string_view part : parts) size += part.size();
+  event.text_size = static_cast<std::uint32_t>(size);
+  event.text_records = static_cast<std::uint16_t>(text_records(size));
+  std::byte* const to = room_for(1 + event.text_records);
+  if (to == nullptr) return drop();
+  char* text = reinterpret_cast<char*>(to + kRecordSize);  // the room is zero: padding needs no write
+  for (const std::string_view part : parts) text = std::copy_n(part.data(), part.size(), text);
+  event.time = clock_now(CLOCK_MONOTONIC) - start;
+  event.check = checksum(event, to + kRecordSize);
+  publish(to, event);
+  records += 1 + event.text_records;
+  return true;
+}
+
+TraceWriter::TraceWriter() noexcept : impl_(static_cast<Impl*>(map_metadata(sizeof(Impl)))) {
+  if (impl_ == nullptr) return;
+  impl_->in_memory = true;
+  impl_->begin(-1);
+}
+
+TraceWriter::TraceWriter(const char* path) noexcept : impl_(static_cast<Impl*>(map_metadata(sizeof(Impl)))) {
+  if (impl_ == nullptr) return;
+  ::madvise(impl_, align_up(sizeof(Impl), 4 * kKiB), MADV_WIPEONFORK);
+  const int file = ::open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file < 0) {
+    impl_->error = errno;
+    return;
+  }
+  impl_->begin(file);
+  if (impl_->open) return;
+  ::close(file);
+  ::unlink(path);
+}
+
+TraceWriter::~TraceWriter() {
+  if (impl_ == nullptr) return;
+  close();
+  unmap_metadata(impl_->base, impl_->mapped);
+  unmap_metadata(impl_, sizeof(Impl));
+}
+
+bool TraceWriter::ok() const noexcept { return impl_ != nullptr && impl_->open; }
+int TraceWriter::error() const noexcept { return impl_ == nullptr ? ENOMEM : impl_->error; }
+std::uint64_t TraceWriter::records() const noexcept { return impl_ == nullptr ? 0 : impl_->records; }
+std::uint64_t TraceWriter::dropped() const noexcept { return impl_ == nullptr ? 0 : impl_->dropped; }
+
+std::span<const std::byte> TraceWriter::bytes() const noexcept {
+  if (impl_ == nullptr || impl_->base == nullptr) return {};
+  return {impl_->base, impl_->used()};
+}
+
+bool TraceWriter::allocate(ObjectId object, SiteId site, Size size, Size alignment,
+                           std::uint32_t thread) noexcept {
+  if (impl_ == nullptr) return false;
+  if (size > kMaxSize || !is_power_of_two(alignment) || alignment > kMaxSize) [[unlikely]]
+    return impl_->drop();
+  Event event{.kind = EventKind::kAllocate, .thread = thread, .object = object, .site = site, .size = size};
+  event.alignment_log2 = static_cast<std::uint8_t>(std::countr_zero(alignment));
+  return impl_->write(event);
+}
+
+bool TraceWriter::free(ObjectId object, std::uint32_t thread) noexcept {
+  if (impl_ == nullptr) return false;
+  Event event{.kind = EventKind::kFree, .thread = thread, .object = object};
+  return impl_->write(event);
+}
+
+bool TraceWriter::pass_begin(std::uint64_t pass, std::uint32_t thread) noexcept {
+  if (impl_ == nullptr) return false;
+  Event event{.kind = EventKind::kPassBegin, .thread = thread, .object = pass};
+  return impl_->write(event);
+}
+
+bool TraceWriter::pass_end(std::uint64_t pass, std::uint32_t thread) noexcept {
+  if (impl_ == nullptr) return false;
+  Event event{.kind = EventKind::kPassEnd, .thread = thread, .object = pass};
+  return impl_->write(event);
+}
+
+bool TraceWriter::define_site(SiteId site, SiteId parent, std::string_view name) noexcept {
+  if (impl_ == nullptr) return false;
+  if (site == kNoSite || site == parent) return impl_->drop();
+  Event event{.kind = EventKind::kSite, .site = site, .size = parent};
+  return impl_->write(event, {cut(name, kMaxSiteText)});
+}
+
+bool TraceWriter::meta(std::string_view key, std::string_view value) noexcept {
+  if (impl_ == nullptr) return false;
+  const bool possible = !key.empty() && key.find('=') == key.npos && key.size() < kMaxMetaText &&
+                        value.size() < kMaxMetaText - key.size();
+  if (!possible) return impl_->drop();
+  Event event{.kind = EventKind::kMeta};
+  return impl_->write(event, {key, "=", value});
+}
+
+void TraceWriter::close() noexcept {
+  if (impl_ == nullptr) return;
+  Impl& w = *impl_;
+  w.open = false;
+  if (w.base == nullptr) return;
+  w.header().records = w.records;
+  __atomic_store_n(&w.header().flags, kComplete, __ATOMIC_RELEASE);
+  if (w.in_memory) return;
+  ::munmap(w.base, w.mapped);
+  w.base = nullptr;
+  [[maybe_unused]] const int cut_result = ::ftruncate(w.file, static_cast<off_t>(w.used()));
+  ::close(w.file);
+}
+
+}  // namespace memoir

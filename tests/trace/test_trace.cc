@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reading traces that are cut, damaged, or not traces at all.
+#include "memoir/trace/trace.h"
+
+#include <sys/stat.h>
+
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "doctest/doctest.h"
+#include "memoir/base/error.h"
+#include "memoir/trace/format.h"
+#include "memoir/trace/trace_writer.h"
+#include "trace/temporary.h"
+
+namespace memoir {
+
+using namespace trace_format;
+using Bytes = std::vector<std::byte>;
+
+namespace {
+
+// Records 0-1 a meta, 2-3 a site, 4 to 8 events.
+Bytes small_trace() {
+  TraceWriter writer;
+  writer.meta("model", "tiny");
+  writer.define_site(11, kNoSite, "aten::conv2d");
+  writer.pass_begin(0, 0);
+  writer.allocate(1, 11, 4096, 64, 0);
+  writer.allocate(2, 11, 512, 64, 0);
+  writer.free(1, 0);
+  writer.pass_end(0, 0);
+  writer.close();
+  return {writer.bytes().begin(), writer.bytes().end()};
+}
+
+/// Why these bytes are refused; empty when they are not.
+std::string refusal(const Bytes& bytes) {
+  try {
+    Trace::from_bytes(bytes, "x.trace");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// The small trace with one record changed, its checksum made right again.
+Bytes forged(size_t record, const std::function<void(Event&)>& change) {
+  Bytes bytes = small_trace();
+  std::byte* const at = bytes.data() + sizeof(Header) + record * kRecordSize;
+  Event event;
+  std::memcpy(&event, at, sizeof event);
+  change(event);
+  event.check = checksum(event, at + kRecordSize);
+  std::memcpy(at, &event, sizeof event);
+  return bytes;
+}
+
+Bytes with_header(const std::function<void(Header&)>& change) {
+  Bytes bytes = small_trace();
+  Header header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  change(header);
+  std::memcpy(bytes.data(), &header, sizeof header);
+  return bytes;
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
+
+}  // namespace
+
+TEST_CASE("a trace cut anywhere is read up to its last complete record, or says why not") {
+  const Bytes whole = small_trace();
+  REQUIRE(whole.size() == 64 + 9 * 48);
+  const size_t begins[] = {0, 2, 4, 5, 6, 7, 8, 9};  // the records that events begin at, and the end
+  for (size_t size = 0; size < whole.size(); ++size) {
+    CAPTURE(size);
+    const Bytes bytes(whole.begin(), whole.begin() + size);
+    if (size < 64) {
+      CHECK(contains(refusal(bytes), "x.trace: "));
+      continue;
+    }
+    const Trace trace = Trace::from_bytes(bytes);
+    size_t events = 0;
+    while (64 + begins[events + 1] * 48 <= size) ++events;
+    CHECK(trace.events().size() == events);
+    CHECK_FALSE(trace.complete());
+    CHECK(trace.lost_bytes() == whole.size() - 64 - begins[events] * 48);
+  }
+}
+
+TEST_CASE("no flipped bit goes unseen in a closed trace") {
+  const Bytes whole = small_trace();
+  const Trace original = Trace::from_bytes(whole);
+  for (size_t bit = 0; bit < whole.size() * 8; ++bit) {
+    CAPTURE(bit);
+    if (bit >= 32 * 8 && bit < 40 * 8) continue;  // the time of day: any value can be
+    Bytes bytes = whole;
+    bytes[bit / 8] ^= std::byte{1} << (bit % 8);
+    const std::string why = refusal(bytes);
+    if (why.empty()) {  // then it is said in another way
+      const Trace trace = Trace::from_bytes(bytes);
+      CHECK((!trace.complete() || trace.dropped() != 0));
+    } else if (bit >= 64 * 8) {
+      const size_t record = (bit / 8 - 64) / 48;
+      const size_t named = record == 1   ? 0
+                           : record == 3 ? 2
+                                         : record;     // text belongs to the record before it
+      if (bit / 8 % 48 != 18 && bit / 8 % 48 != 19) {  // not text_records, which moves what follows
+        CHECK(contains(why, "x.trace: record " + std::to_string(named) + " (byte " +
+                                std::to_string(64 + named * 48) + ")"));
+      }
+    }
+  }
+}
+
+TEST_CASE("a record that was torn by a crash ends the trace; one in the middle is damage") {
+  Bytes bytes = with_header([](Header& header) { header.flags = 0, header.records = 0; });
+  bytes.resize(bytes.size() + 4096);  // the room of a recording that runs
+  CHECK_FALSE(Trace::from_bytes(bytes).complete());
+  CHECK(Trace::from_bytes(bytes).lost_bytes() == 0);
+  Bytes torn = bytes;
+  std::memset(torn.data() + 64 + 8 * 48 + 8, 0, 40);
+  CHECK(Trace::from_bytes(torn).events().size() == 6);
+  CHECK(Trace::from_bytes(torn).lost_bytes() == 48);
+  Bytes unfinished = bytes;  // all but the first word, which is written last
+  std::memset(unfinished.data() + 64 + 8 * 48, 0, 8);
+  CHECK(Trace::from_bytes(unfinished).events().size() == 6);
+  CHECK(Trace::from_bytes(unfinished).lost_bytes() == 48);
+  Bytes damaged = bytes;
+  damaged[64 + 5 * 48 + 8] ^= std::byte{1};
+  CHECK(contains(refusal(damaged), "x.trace: record 5 (byte 304): the checksum does not match"));
+}
+
+TEST_CASE("headers of others") {
+  CHECK(contains(refusal({}), "the file is empty"));
+  CHECK(contains(refusal(Bytes(200, std::byte{'a'})), "not a memoir trace: it is a text file"));
+  CHECK(
+      contains(refusal(Bytes(3, std::byte{0x7f})), "not a memoir trace: it begins with the bytes 7f 7f 7f"));
+  CHECK(contains(refusal(with_header([](Header& header) { header.version = 2; })),
+                 "trace format version 2, but this memoir reads version 1"));
+  CHECK(contains(refusal(with_header([](Header& header) { header.endianness = 0x04030201; })), "big-endian"));
+  CHECK(contains(refusal(with_header([](Header& header) { header.record_size = 64; })),
+                 "the header is damaged"));
+  CHECK(
+      contains(refusal(with_header([](Header& header) { header.records = ~std::uint64_t{0}; })), "damaged"));
+  CHECK(contains(refusal(with_header([](Header& header) { header.records = 8; })),
+                 "record 8 (byte 448): the file goes on"));
+}
+
+TEST_CASE("records that cannot be, though their checksums are right") {
+  const auto allocate = [](Event& event) {
+    event = {.kind = EventKind::kAllocate, .object = 9, .time = event.time};
+  };
+  CHECK(refusal(forged(5, [](Event&) {})).empty());
+  const auto why = [&](size_t record, const std::function<void(Event&)>& change) {
+    const std::string text = refusal(forged(record, change));
+    CHECK(contains(text, "x.trace: record " + std::to_string(record) + " (byte "));
+    return text;
+  };
+  CHECK(contains(why(5, [](Event& e) { e.size = ~Size{0}; }),
+                 "object 1 has 18446744073709551615 bytes, over 2^56"));
+  CHECK(contains(why(5, [](Event& e) { e.size = kMaxSize + 1; }), "over 2^56"));
+  CHECK(contains(why(6, [](Event& e) { e.size = kMaxSize; }), "live objects add up to more than 2^56"));
+  CHECK(contains(why(5, [](Event& e) { e.alignment_log2 = 64; }), "aligned to 2^64"));
+  CHECK(contains(why(6, [](Event& e) { e.object = 1; }), "object 1 is allocated a second time"));
+  CHECK(contains(why(7, [](Event& e) { e.object = 7; }), "object 7 is freed but was never allocated"));
+  CHECK(contains(why(8, [](Event& e) { e.kind = EventKind::kFree, e.object = 1; }),
+                 "object 1 is freed a second time"));
+  CHECK(contains(why(8, [](Event& e) { e.object = 3; }), "pass 3 ends but is not running"));
+  CHECK(contains(why(7, [](Event& e) { e.kind = EventKind::kPassBegin, e.object = 0; }),
+                 "pass 0 begins a second"));
+  CHECK(contains(why(5, [](Event& e) { e.kind = static_cast<EventKind>(7); }), "unknown kind 7"));
+  CHECK(contains(why(8, [](Event& e) { e.time = 0; }), "its time, 0 ns"));
+  CHECK(contains(why(8, [](Event& e) { e.time = ~Tick{0}; }), "its time"));
+  CHECK(contains(why(2, [](Event& e) { e.site = kNoSite; }), "site 0"));
+  CHECK(contains(why(2, [](Event& e) { e.text_size = 50; }), "50 bytes of text in 1 records"));
+  CHECK(contains(why(7, [](Event& e) { e.text_records = 1; }), "0 bytes of text in 1 records"));
+  CHECK(contains(why(7, [](Event& e) { e.text_records = 9; }), "goes past the end"));
+  CHECK(contains(why(0, [](Event& e) { e.text_size = 3; }), "not key=value"));  // "mod"
+  CHECK(contains(why(2, [](Event& e) { e.kind = EventKind::kNone; }), "the record is empty"));
+  CHECK(refusal(forged(4, allocate)).empty() == false);  // the pass that ends never began
+}
+
+TEST_CASE("sites: a circle, two meanings, a chain without end") {
+  const auto why = [](const std::function<void(TraceWriter&)>& write) {
+    TraceWriter writer;
+    write(writer);
+    return refusal({writer.bytes().begin(), writer.bytes().end()});
+  };
+  CHECK(contains(why([](TraceWriter& writer) {
+                   writer.define_site(1, 2, "a");
+                   writer.define_site(2, 1, "b");
+                 }),
+                 "runs in a circle"));
+  CHECK(contains(
+      why([](TraceWriter& writer) {
+        writer.define_site(1, 2, "a");
+        writer.define_site(1, 2, "a");
+        writer.define_site(1, 2, "b");
+      }),
+      "record 4 (byte 256): site 0000000000000001 is defined twice, as \"a\" in record 0 and as \"b\""));
+  const auto chain = [&](SiteId frames) {
+    return why([&](TraceWriter& writer) {
+      for (SiteId site = 1; site <= frames; ++site) writer.define_site(site, site - 1, "f");
+    });
+  };
+  CHECK(chain(4096).empty());
+  CHECK(contains(chain(4097), "more than 4,096 frames"));
+}
+
+TEST_CASE("things that are no file of ours") {
+  TemporaryFolder folder;
+  const auto why = [](const std::string& path) {
+    try {
+      Trace::open(path);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(why(folder / "missing") == folder / "missing: cannot open: No such file or directory");
+  CHECK(contains(why(folder / ""), "a folder"));
+  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  CHECK(contains(why(folder / "pipe"), "not a regular file"));
+  write_file(folder / "empty", {});
+  CHECK(contains(why(folder / "empty"), "the file is empty"));
+}
+
+}  // namespace memoir
