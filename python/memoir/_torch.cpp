@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The PyTorch shim as a Python module; memoir/torch is its only user. Everything that holds addresses (slabs, recorders,
-// the allocator) lives in this one shared object. Importing it puts memoir's allocator in place.
+// The PyTorch shim as a Python module; memoir/torch is its only user. Everything that holds addresses (slabs,
+// recorders, the allocator) lives in this one shared object. Importing it puts memoir's allocator in place.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -29,7 +29,8 @@ struct Layout {
   }
 };
 
-/// A trace in the making, in memory or in a file: allocations of the thread between begin() and end(), with passes marked.
+/// A trace in the making, in memory or in a file: allocations of the thread between begin() and end(), with
+/// passes marked.
 class Recording {
  public:
   explicit Recording(const std::optional<std::string>& path) {
@@ -57,7 +58,7 @@ class Recording {
   void meta(const std::string& key, const std::string& value) { recorder_->meta(key, value); }
   nb::bytes bytes() {
     const auto bytes = recorder_->writer().bytes();
-    return {bytes.data(), bytes.size()};
+    return nb::bytes(bytes.data(), bytes.size());
   }
   std::uint64_t dropped() { return recorder_->writer().dropped(); }
   void close() { recorder_->writer().close(); }
@@ -76,8 +77,8 @@ class PlannedPass {
     const auto result = torch_shim::end_planned();
     pool_->give_back(slab_);
     const auto& counters = result.counters;
-    return nb::make_tuple(counters.planned, counters.escaping, counters.unmatched, counters.occupied, result.in_step,
-                          result.at_end);
+    return nb::make_tuple(counters.planned, counters.escaping, counters.unmatched, counters.occupied,
+                          result.in_step, result.at_end);
   }
 
  private:
@@ -85,7 +86,8 @@ class PlannedPass {
   Slab* slab_;
 };
 
-std::optional<PlannedPass> begin_planned(const std::shared_ptr<SlabPool>& pool, const Layout& layout, bool scoped) {
+std::optional<PlannedPass> begin_planned(const std::shared_ptr<SlabPool>& pool, const Layout& layout,
+                                         bool scoped) {
   Slab* slab = nullptr;
   {
     nb::gil_scoped_release release;  // a new slab's pages are touched here
@@ -102,7 +104,8 @@ NB_MODULE(_torch, module) {
   nb::module_::import_("memoir._core");  // RecordedPlan and Error are known to Python from there
   torch_shim::install();
   module.attr("torch_version") = MEMOIR_TORCH_VERSION;
-  module.def("in_pass", &torch_shim::in_pass, "True while the calling thread is inside a recorded or planned pass.");
+  module.def("in_pass", &torch_shim::in_pass,
+             "True while the calling thread is inside a recorded or planned pass.");
 
   nb::class_<Layout>(module, "Layout")
       .def(nb::init<const RecordedPlan&>(), nb::arg("plan"))

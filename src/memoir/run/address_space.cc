@@ -8,7 +8,8 @@
 namespace memoir {
 
 namespace {
-constexpr Size kMost = Size{1} << 40, kLeast = Size{1} << 30;  // under a limit on address space, take what there is
+constexpr Size kMost = Size{1} << 40,
+               kLeast = Size{1} << 30;  // under a limit on address space, take what there is
 }
 
 AddressSpace& AddressSpace::instance() noexcept {

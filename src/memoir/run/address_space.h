@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One reservation of address space for every slab of the process, so that "is this pointer ours, and whose?" is a
-// subtraction, a comparison and one load, on the path of every free of the program.
+// One reservation of address space for every slab of the process, so that "is this pointer ours, and whose?"
+// is a subtraction, a comparison and one load, on the path of every free of the program.
 //
 //   base                                                              base + size
 //    |  window 0  |  window 1  |  window 2  |  ...                        |

@@ -21,7 +21,7 @@ bool LiveTable::insert(const void* address, ObjectId object) noexcept {
 }
 
 ObjectId LiveTable::take(const void* address) noexcept {
-  if (slots_.empty()) return 0;
+  if (slots_.empty() || address == nullptr) return 0;
   const size_t mask = slots_.size() - 1;
   size_t hole = home(address);
   while (slots_[hole].address != address) {
@@ -59,9 +59,15 @@ void Recorder::allocated(const void* address, Size size, Size alignment, const S
   const std::lock_guard lock(mutex_);
   if (scopes != nullptr) define_sites(*scopes);
   const ObjectId object = next_object_;
-  if (!live_.insert(address, object)) return;  // unseen rather than never freed
-  ++next_object_;
-  writer_.allocate(object, scopes == nullptr ? kNoSite : scopes->site(), size, alignment, thread);
+  // Without memory for the table, or with the trace full, the object is not seen at all: a free without its
+  // allocation would make the trace unreadable.
+  if (!live_.insert(address, object)) return;
+  const SiteId site = scopes == nullptr ? kNoSite : scopes->site();
+  if (writer_.allocate(object, site, size, alignment, thread)) {
+    ++next_object_;
+  } else {
+    live_.take(address);
+  }
 }
 
 bool Recorder::freed(const void* address) noexcept {
@@ -90,7 +96,8 @@ void Recorder::meta(std::string_view key, std::string_view value) noexcept {
 
 void Recorder::define_sites(const ScopeStack& scopes) noexcept {
   if (scopes.kept() == 0) {
-    if (is_new_site(ScopeStack::kOutside)) writer_.define_site(ScopeStack::kOutside, kNoSite, "(no operator)");
+    if (is_new_site(ScopeStack::kOutside))
+      writer_.define_site(ScopeStack::kOutside, kNoSite, "(no operator)");
     return;
   }
   // The innermost is the one most often seen before; a defined site has all its parents defined.

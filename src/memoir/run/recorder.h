@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Turns allocations and frees, told by address, into the events of a trace, told by object: an address is reused, an
-// object id never is. Thread-safe (one lock); never throws, never calls malloc.
+// Turns allocations and frees, told by address, into the events of a trace, told by object: an address is
+// reused, an object id never is. Thread-safe (one lock); never throws, never calls malloc.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,8 @@ namespace memoir {
 /// Live addresses and their objects: open addressing, in metadata memory. Not thread-safe.
 class LiveTable {
  public:
-  /// False when there is no memory (nothing changed). An address that is there already is overwritten: its free was missed.
+  /// False when there is no memory (nothing changed). An address that is there already is overwritten: its
+  /// free was missed.
   bool insert(const void* address, ObjectId object) noexcept;
   /// The object, taken out; 0 when the address is unknown. Object ids start at 1.
   ObjectId take(const void* address) noexcept;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The operator scopes that one thread is in: a light stack that gives every allocation its site without unwinding.
-// Single-threaded, of fixed depth; scopes deeper than that share the site of the deepest one kept.
+// The operator scopes that one thread is in: a light stack that gives every allocation its site without
+// unwinding. Single-threaded, of fixed depth; scopes deeper than that share the site of the deepest one kept.
 #pragma once
 
 #include <array>

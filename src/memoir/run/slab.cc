@@ -7,7 +7,8 @@
 
 namespace memoir {
 
-Slab::Slab(std::byte* base, Size size) noexcept : arena_(base, size, {.huge_pages = true, .prefault = true}) {}
+Slab::Slab(std::byte* base, Size size) noexcept
+    : arena_(base, size, {.huge_pages = true, .prefault = true}) {}
 
 Slab::~Slab() = default;
 

@@ -12,8 +12,8 @@ namespace memoir {
 
 namespace {
 
-// What malloc keeps of the recorded pass would lie beside the slab that replaces it: ask for it back first. Under another
-// malloc this is glibc's own empty heap, and costs nothing.
+// What malloc keeps of the recorded pass would lie beside the slab that replaces it: ask for it back first.
+// Under another malloc this is glibc's own empty heap, and costs nothing.
 void return_unused_malloc_memory() noexcept {
 #if defined(__GLIBC__)
   ::malloc_trim(0);
@@ -32,7 +32,8 @@ Slab* SlabPool::acquire(const std::shared_ptr<const PlannedLayout>& layout) noex
         return idle->slab;
       }
     }
-    // Too small, or objects of an earlier plan live on in it: it goes (with the last of them), a fitting one comes.
+    // Too small, or objects of an earlier plan live on in it: it goes (with the last of them), a fitting one
+    // comes.
     Slab* const slab = idle->slab;
     members_.erase(members_.begin() + (idle - members_.data()));
     slab->retire();
@@ -51,7 +52,8 @@ Slab* SlabPool::acquire(const std::shared_ptr<const PlannedLayout>& layout) noex
     slab = nullptr;
   }
   lock.lock();
-  const auto member = std::find_if(members_.begin(), members_.end(), [&](const Member& m) { return m.ticket == ticket; });
+  const auto member =
+      std::find_if(members_.begin(), members_.end(), [&](const Member& m) { return m.ticket == ticket; });
   if (slab == nullptr) {
     if (member != members_.end()) members_.erase(member);
   } else if (member != members_.end()) {
@@ -73,7 +75,8 @@ void SlabPool::give_back(Slab* slab) noexcept {
 }
 
 SlabPool::Member* SlabPool::best_idle(const PlannedLayout* layout, Size size) noexcept {
-  // The slab that followed this plan last; else the smallest that is large enough; else the largest of the small.
+  // The slab that followed this plan last; else the smallest that is large enough; else the largest of the
+  // small.
   const auto rank = [&](const Member& member) {
     return std::tuple(member.slab->layout() == layout, member.size >= size,
                       member.size >= size ? ~member.size : member.size);

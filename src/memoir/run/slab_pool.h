@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The slabs of one remembered program. A slab is only memory: any plan that fits may be followed in it, one at a time;
-// so many input shapes share one slab, and memory grows with the concurrent passes, not with the plans. Thread-safe.
+// The slabs of one remembered program. A slab is only memory: any plan that fits may be followed in it, one
+// at a time; so many input shapes share one slab, and memory grows with the concurrent passes, not with the
+// plans. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -13,8 +14,8 @@
 namespace memoir {
 
 struct SlabPoolOptions {
-  size_t max_slabs = 8;           // concurrent passes beyond this run without a slab
-  Size max_bytes = ~Size{0};      // over all slabs
+  size_t max_slabs = 8;       // concurrent passes beyond this run without a slab
+  Size max_bytes = ~Size{0};  // over all slabs
 };
 
 class SlabPool {
@@ -24,8 +25,8 @@ class SlabPool {
   SlabPool(const SlabPool&) = delete;
   SlabPool& operator=(const SlabPool&) = delete;
 
-  /// A slab leased for one pass over `layout`, or nullptr: run without. Creates or enlarges one when it must, which takes
-  /// the time of touching its pages. The caller gives it back.
+  /// A slab leased for one pass over `layout`, or nullptr: run without. Creates or enlarges one when it must,
+  /// which takes the time of touching its pages. The caller gives it back.
   Slab* acquire(const std::shared_ptr<const PlannedLayout>& layout) noexcept;
   void give_back(Slab* slab) noexcept;
   /// Gives all memory back: idle slabs at once, others with their pass or their last live object.

@@ -40,10 +40,10 @@ void leave_scope(const at::RecordFunction&, at::ObserverContext*) {
 void listen_to_scopes(ThreadPass& pass) {
   pass.scopes.clear();
   pass.scoped = true;
-  pass.callback = at::addThreadLocalCallback(
-      at::RecordFunctionCallback(enter_scope, leave_scope)
-          .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION,
-                   at::RecordScope::TORCHSCRIPT_FUNCTION}));
+  pass.callback =
+      at::addThreadLocalCallback(at::RecordFunctionCallback(enter_scope, leave_scope)
+                                     .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION,
+                                              at::RecordScope::TORCHSCRIPT_FUNCTION}));
 }
 
 void stop_listening(ThreadPass& pass) noexcept {
@@ -53,8 +53,8 @@ void stop_listening(ThreadPass& pass) noexcept {
   pass.scoped = false;
 }
 
-// The recordings in progress. A thread that frees may be any, so the list is locked (shared); the counter spares the
-// lock to every free outside of recordings.
+// The recordings in progress. A thread that frees may be any, so the list is locked (shared); the counter
+// spares the lock to every free outside of recordings.
 std::atomic<int> g_recordings{0};
 std::shared_mutex g_recorders_mutex;
 std::vector<Recorder*> g_recorders;
@@ -91,7 +91,8 @@ void deallocate(void* pointer) {
     }
     return;
   }
-  if (g_recordings.load(std::memory_order_relaxed) != 0) [[unlikely]] tell_freed(pointer);
+  if (g_recordings.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    tell_freed(pointer);
   g_forward_deleter(pointer);
 }
 
@@ -114,10 +115,12 @@ class Allocator final : public c10::Allocator {
   }
 
  private:
-  // Every tensor carries one and the same deleter, so that PyTorch's raw_deleter() contract holds whoever served it.
+  // Every tensor carries one and the same deleter, so that PyTorch's raw_deleter() contract holds whoever
+  // served it.
   c10::DataPtr forward(size_t size) {
     c10::DataPtr data = g_forward->allocate(size);
-    if (data.get_context() != data.get() || !data.compare_exchange_deleter(g_forward_deleter, &deallocate)) return data;
+    if (data.get_context() != data.get() || !data.compare_exchange_deleter(g_forward_deleter, &deallocate))
+      return data;
     if (g_recordings.load(std::memory_order_relaxed) != 0 && data.get() != nullptr) [[unlikely]] {
       tell_allocated(data.get(), size);
     }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// memoir in front of PyTorch's CPU allocator (c10::SetCPUAllocator). It stands there from install() to the end of the
-// process, since tensors carry its deleter; a thread that is not in a pass is forwarded after one thread-local load.
+// memoir in front of PyTorch's CPU allocator (c10::SetCPUAllocator). It stands there from install() to the
+// end of the process, since tensors carry its deleter; a thread that is not in a pass is forwarded after one
+// thread-local load.
 //
-// A pass is what one thread does between begin and end: it either records (every allocation goes to PyTorch's own
-// allocator and is told to a Recorder) or follows a plan (a Slab answers; what it does not answer is forwarded).
-// Passes do not nest on a thread; in_pass() says so first. Every function is for the calling thread alone.
+// A pass is what one thread does between begin and end: it either records (every allocation goes to PyTorch's
+// own allocator and is told to a Recorder) or follows a plan (a Slab answers; what it does not answer is
+// forwarded). Passes do not nest on a thread; in_pass() says so first. Every function is for the calling
+// thread alone.
 #pragma once
 
 #include "memoir/run/recorder.h"
@@ -18,8 +20,9 @@ void install();
 
 bool in_pass() noexcept;
 
-/// The recorder is kept alive until end_recording(). While exactly one recording is in progress in the process,
-/// allocations of threads that are in no pass are recorded too, under their own thread number and no site.
+/// The recorder is kept alive until end_recording(). While exactly one recording is in progress in the
+/// process, allocations of threads that are in no pass are recorded too, under their own thread number and no
+/// site.
 void begin_recording(Recorder& recorder);
 void end_recording() noexcept;
 
@@ -29,9 +32,9 @@ struct PassResult {
   bool at_end = true;   // nothing of the recording was left over
 };
 
-/// Follows the slab, which is leased. `scoped`: match by operator from the first allocation on; otherwise by order and
-/// size until the first difference, and by operator from there on (an operator scope costs about 0.2 us, in step none
-/// is needed).
+/// Follows the slab, which is leased. `scoped`: match by operator from the first allocation on; otherwise by
+/// order and size until the first difference, and by operator from there on (an operator scope costs about
+/// 0.2 us, in step none is needed).
 void begin_planned(Slab& slab, bool scoped);
 PassResult end_planned() noexcept;
 
