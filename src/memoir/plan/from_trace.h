@@ -22,7 +22,7 @@
 
 #include "memoir/plan/plan.h"
 #include "memoir/plan/recorded_plan.h"
-#include "memoir/trace/event.h"
+#include "memoir/trace/trace.h"
 
 namespace memoir {
 
@@ -49,6 +49,15 @@ struct RecordedPass {
 /// passes. Throws Error, naming the record, for a free of an object that is not live, an object allocated
 /// twice, or lifetimes that cannot be; and when there is no such pass, or none is complete.
 RecordedPass read_pass(std::span<const Event> events, std::optional<std::uint64_t> pass = std::nullopt);
+
+/// The same, with the trace's meta.
+inline RecordedPass read_pass(const Trace& trace, std::optional<std::uint64_t> pass = std::nullopt) {
+  RecordedPass recorded = read_pass(trace.events(), pass);
+  for (const std::string_view key : trace.meta_keys()) {
+    recorded.meta.emplace_back(std::string(key), std::string(trace.meta(key)));
+  }
+  return recorded;
+}
 
 /// The plan of the pass's problem, written back to its allocations. `plan` must be valid for
 /// `recorded.problem`.

@@ -3,6 +3,8 @@
 
 #include "memoir/base/error.h"
 #include "memoir/plan/aligned_load.h"
+#include "memoir/plan/best_fit.h"
+#include "memoir/plan/gergov.h"
 #include "memoir/plan/greedy.h"
 
 namespace memoir {
@@ -12,9 +14,11 @@ constexpr Planner kPlanners[] = {
     {"bump", "end to end, no reuse", bump},
     {"greedy_by_size", "largest buffer first, into the smallest gap", greedy_by_size},
     {"greedy_by_breadth", "busiest tick first, its largest buffer first", greedy_by_breadth},
+    {"best_fit", "lowest part of the skyline first, the longest-lived buffer onto it", best_fit},
+    {"gergov", "3-approximation, then compacted", gergov},
 };
 
-constexpr std::string_view kQuick[] = {"greedy_by_size", "greedy_by_breadth"};
+constexpr std::string_view kQuick[] = {"greedy_by_size", "greedy_by_breadth", "best_fit", "gergov"};
 
 }  // namespace
 
