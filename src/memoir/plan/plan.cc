@@ -2,10 +2,55 @@
 #include "memoir/plan/plan.h"
 
 #include <algorithm>
+#include <map>
+#include <numeric>
 
 #include "memoir/base/error.h"
 
 namespace memoir {
+namespace {
+
+/// What is wrong with a plan before any two of its buffers are compared.
+std::optional<Violation> check_each(const Problem& problem, const Plan& plan) {
+  if (plan.offsets.size() != problem.size()) {
+    return Violation{0, 0,
+                     "the plan has " + std::to_string(plan.offsets.size()) + " offsets for " +
+                         std::to_string(problem.size()) + " buffers"};
+  }
+  for (size_t i = 0; i < problem.size(); ++i) {
+    const Offset offset = plan.offsets[i];
+    if (offset % problem[i].alignment != 0)
+      return Violation{i, i, "offset is not a multiple of the alignment"};
+    if (problem[i].size > plan.arena_size || offset > plan.arena_size - problem[i].size) {
+      return Violation{i, i, "buffer ends outside the arena"};
+    }
+  }
+  return std::nullopt;
+}
+
+constexpr const char* kOverlap = "the two live at the same time and overlap";
+
+}  // namespace
+
+void validate(const Problem& problem) {
+  const auto refuse = [](size_t index, const std::string& what) {
+    throw Error("buffer " + std::to_string(index) + " " + what);
+  };
+  Size total = 0;
+  for (size_t i = 0; i < problem.size(); ++i) {
+    const auto& [lifetime, size, alignment] = problem[i];
+    if (lifetime.begin >= lifetime.end) {
+      refuse(i, "has the lifetime [" + std::to_string(lifetime.begin) + ", " + std::to_string(lifetime.end) +
+                    "): it must end after it begins");
+    }
+    if (size == 0) refuse(i, "has the size 0: leave it out, it needs no offset");
+    if (alignment == 0) refuse(i, "has the alignment 0: the least is 1");
+    if (__builtin_add_overflow(total, size, &total) || __builtin_add_overflow(total, alignment - 1, &total) ||
+        total >> 63 != 0) {
+      refuse(i, "of " + std::to_string(size) + " bytes brings the sum of all sizes to 2^63 bytes or more");
+    }
+  }
+}
 
 Size load(const Problem& problem) {
   std::vector<std::pair<Tick, const Buffer*>> births, deaths;
@@ -31,19 +76,7 @@ Size load(const Problem& problem) {
 }
 
 std::optional<Violation> check(const Problem& problem, const Plan& plan) {
-  if (plan.offsets.size() != problem.size()) {
-    return Violation{0, 0,
-                     "the plan has " + std::to_string(plan.offsets.size()) + " offsets for " +
-                         std::to_string(problem.size()) + " buffers"};
-  }
-  for (size_t i = 0; i < problem.size(); ++i) {
-    const Offset offset = plan.offsets[i];
-    if (offset % problem[i].alignment != 0)
-      return Violation{i, i, "offset is not a multiple of the alignment"};
-    if (problem[i].size > plan.arena_size || offset > plan.arena_size - problem[i].size) {
-      return Violation{i, i, "buffer ends outside the arena"};
-    }
-  }
+  if (auto violation = check_each(problem, plan)) return violation;
   // Every pair that lives together is compared: visit births in order, beside the buffers still live.
   std::vector<size_t> order(problem.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -54,10 +87,40 @@ std::optional<Violation> check(const Problem& problem, const Plan& plan) {
     std::erase_if(live, [&](size_t j) { return problem[j].lifetime.end <= problem[i].lifetime.begin; });
     for (const size_t j : live) {
       if (Range{plan.offsets[i], problem[i].size}.overlaps({plan.offsets[j], problem[j].size})) {
-        return Violation{std::min(i, j), std::max(i, j), "the two live at the same time and overlap"};
+        return Violation{std::min(i, j), std::max(i, j), kOverlap};
       }
     }
     live.push_back(i);
+  }
+  return std::nullopt;
+}
+
+std::optional<Violation> quick_check(const Problem& problem, const Plan& plan) {
+  if (auto violation = check_each(problem, plan)) return violation;
+  std::vector<size_t> births(problem.size());
+  std::iota(births.begin(), births.end(), size_t{0});
+  std::vector<size_t> deaths = births;
+  std::sort(births.begin(), births.end(),
+            [&](size_t a, size_t b) { return problem[a].lifetime.begin < problem[b].lifetime.begin; });
+  std::sort(deaths.begin(), deaths.end(),
+            [&](size_t a, size_t b) { return problem[a].lifetime.end < problem[b].lifetime.end; });
+  // The live buffers never overlap, so a new one that overlaps any overlaps a neighbour of its offset.
+  std::map<Offset, size_t> live;
+  auto death = deaths.begin();
+  for (const size_t i : births) {
+    for (; death != deaths.end() && problem[*death].lifetime.end <= problem[i].lifetime.begin; ++death) {
+      live.erase(plan.offsets[*death]);
+    }
+    const auto above = live.lower_bound(plan.offsets[i]);
+    if (above != live.end() && above->first < plan.offsets[i] + problem[i].size) {
+      return Violation{std::min(i, above->second), std::max(i, above->second), kOverlap};
+    }
+    if (above != live.begin()) {
+      const auto& [offset, j] = *std::prev(above);
+      if (offset + problem[j].size > plan.offsets[i])
+        return Violation{std::min(i, j), std::max(i, j), kOverlap};
+    }
+    live.emplace_hint(above, plan.offsets[i], i);
   }
   return std::nullopt;
 }

@@ -39,6 +39,11 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
+/// Throws Error, naming the buffer by its index, when a lifetime is empty or inverted, a size or an alignment
+/// is 0, or the sizes with their alignments add up to 2^63 bytes or more. Every planner calls it first and
+/// may then add without care.
+void validate(const Problem& problem);
+
 /// The most bytes live at one tick: no plan can be smaller. Throws Error when the sum does not fit in 64
 /// bits.
 Size load(const Problem& problem);
@@ -53,5 +58,9 @@ struct Violation {
 
 /// Slow and obviously right: compares all pairs that live together. nullopt when the plan is valid.
 std::optional<Violation> check(const Problem& problem, const Plan& plan);
+
+/// The same question answered in O(n log n), for plans of any size; of several violations it may name another
+/// one.
+std::optional<Violation> quick_check(const Problem& problem, const Plan& plan);
 
 }  // namespace memoir

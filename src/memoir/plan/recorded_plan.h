@@ -2,13 +2,12 @@
 //
 // A plan together with the pass that it was made from. A run matches its allocations against `sequence`,
 // which therefore holds every allocation of the recorded pass, on the pass's own thread, in the order in
-// which they were made: the planned ones with their offset, the escaping ones (still live when the pass
-// ended) with kNoOffset.
+// which they were made: the planned ones with their offset, the escaping ones with kNoOffset.
 //
-//   tick      0    1    2    3    4                sequence
-//   event     +a   +b   -a   +c   -c               a  {site, 64, 64, {0, 2}, 0}
-//                                                  b  {site,  8, 64, {1, 5}, kNoOffset}   escapes: lives to
-//                                                  the pass's end c  {site, 32, 64, {3, 4}, 0}
+//   tick   0   1   2   3   4   5      sequence
+//   event  +a  +b  -a  +c  -c  end    a  {site, 64, 64, {0, 2}, 0}
+//                                     b  {site,  8, 64, {1, 5}, kNoOffset}  escapes: still live at the end
+//                                     c  {site, 32, 64, {3, 4}, 0}
 #pragma once
 
 #include <string>
@@ -21,11 +20,10 @@ namespace memoir {
 
 struct PlannedAllocation {
   SiteId site = kNoSite;
-  Size size = 0;       // bytes as asked, may be 0 (then it has no offset)
+  Size size = 0;       // bytes as asked; 0 is allowed and never planned
   Size alignment = 1;  // bytes, a power of two
   Lifetime lifetime;   // event indices counted from the pass's first; one that escapes ends with the pass
-  Offset offset =
-      kNoOffset;  // in the arena, a multiple of the alignment; kNoOffset: not planned, take it elsewhere
+  Offset offset = kNoOffset;  // in the arena, a multiple of the alignment; kNoOffset: take it elsewhere
 
   bool planned() const noexcept { return offset != kNoOffset; }
   bool operator==(const PlannedAllocation&) const = default;
@@ -36,8 +34,7 @@ struct RecordedPlan {
   Size arena_size = 0;  // bytes: every planned allocation ends at or below it
   Size load = 0;        // bytes: the most planned bytes live at once, the floor of arena_size
   std::string planner;  // the name of the planner that made it
-  std::vector<std::pair<std::string, std::string>>
-      meta;  // copied from the trace: model, input signature, versions
+  std::vector<std::pair<std::string, std::string>> meta;  // copied from the trace: model, input signature
 
   bool operator==(const RecordedPlan&) const = default;
 };

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Planners that place one buffer after another, each into a gap among those before it, and differ in the
+// order. Deterministic; equal keys fall back to the longer lifetime, then to the order of the problem. O(n
+// log n) questions to a GapIndex. All throw Error where validate() does.
+#pragma once
+
+#include "memoir/plan/plan.h"
+
+namespace memoir {
+
+/// No reuse: the buffers laid end to end in the problem's order. What every other planner is compared with.
+Plan bump(const Problem& problem);
+
+/// The largest buffer first, into the smallest gap that holds it.
+/// Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference" (arXiv 2001.03288),
+/// section 5.2.
+Plan greedy_by_size(const Problem& problem);
+
+/// The tick with the most live bytes first, and of the buffers live there the largest first, into the
+/// smallest gap. The same paper, section 5.3 ("breadth" is the sum of the sizes live while one operator runs;
+/// here, at one tick).
+Plan greedy_by_breadth(const Problem& problem);
+
+}  // namespace memoir

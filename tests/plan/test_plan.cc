@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memoir/plan/plan.h"
+
+#include "doctest/doctest.h"
+#include "memoir/base/error.h"
+#include "problems.h"
+
+namespace memoir {
+
+TEST_CASE("the drawing of the header") {
+  const Problem problem{{{0, 4}, 2, 1}, {{2, 7}, 4, 1}, {{4, 9}, 2, 1}};
+  CHECK(load(problem) == 6);
+  CHECK_FALSE(check(problem, {{0, 2, 0}, 6}));
+  CHECK(best_arena(problem) == 6);
+}
+
+TEST_CASE("load adds what lives at one tick, and says when that is too much") {
+  CHECK(load({}) == 0);
+  CHECK(load({{{0, 5}, 3, 1}, {{5, 9}, 4, 1}}) == 4);  // half-open
+  CHECK_THROWS_WITH_AS(load({{{0, 5}, ~Size{0}, 1}, {{3, 9}, 1, 1}}), doctest::Contains("tick 3"), Error);
+}
+
+TEST_CASE("both checks find what is wrong") {
+  const Problem problem{{{0, 4}, 2, 1}, {{2, 7}, 4, 2}, {{4, 9}, 2, 1}};
+  for (const auto verify : {check, quick_check}) {
+    CHECK_FALSE(verify(problem, {{0, 2, 0}, 6}));
+    CHECK(verify(problem, {{0, 2}, 6})->what.find("2 offsets for 3 buffers") != std::string::npos);
+    CHECK(verify(problem, {{0, 3, 0}, 9})->what == "offset is not a multiple of the alignment");
+    CHECK(verify(problem, {{0, 2, 5}, 6})->what == "buffer ends outside the arena");
+    CHECK(verify(problem, {{0, 2, kNoOffset}, 6})->what == "buffer ends outside the arena");
+    const auto overlap = verify(problem, {{1, 2, 0}, 6});
+    REQUIRE(overlap);
+    CHECK(overlap->first == 0);
+    CHECK(overlap->second == 1);
+  }
+}
+
+TEST_CASE("the quick check agrees with the slow one on plans at random") {
+  std::mt19937_64 random(11);
+  int valid = 0;
+  for (int round = 0; round < 3000; ++round) {
+    const Problem problem = random_problem(random, 1 + random() % 6, 8, 4, {1, 2});
+    Plan plan{{}, 16};
+    for (size_t i = 0; i < problem.size(); ++i) plan.offsets.push_back(random() % 14);
+    const bool good = !check(problem, plan);
+    CHECK(good == !quick_check(problem, plan));
+    valid += good;
+  }
+  CHECK(valid > 100);
+  CHECK(valid < 2900);
+}
+
+}  // namespace memoir
