@@ -50,10 +50,14 @@ def remember(function, *, max_plans: int = 16, max_slabs: int = 8, max_bytes: in
 
 
 class RememberedModule(torch.nn.Module):
-    """The remembered module itself, but for its call: both share one attribute dictionary, so parameters, buffers,
-    submodules, hooks and `training` are the same objects whichever of the two is asked."""
+    """The remembered module itself, but for its call: an instance of the module's own class that shares its attribute
+    dictionary. So parameters, buffers, submodules, hooks and `training` are the same objects whichever of the two is
+    asked, and every method of the class works, those that call `self(...)` included."""
 
     __slots__ = ("__memoir__", "_remembered_module")
+
+    def __new__(cls, module: torch.nn.Module, options: Options):
+        return super().__new__(_class_for(type(module)))
 
     def __init__(self, module: torch.nn.Module, options: Options):
         object.__setattr__(self, "__dict__", module.__dict__)
@@ -63,15 +67,6 @@ class RememberedModule(torch.nn.Module):
     def __call__(self, *args, **kwargs):
         return self.__memoir__.call(self._remembered_module, args, kwargs)
 
-    def forward(self, *args, **kwargs):
-        return self._remembered_module.forward(*args, **kwargs)
-
-    def __getattr__(self, name: str):
-        try:
-            return super().__getattr__(name)  # parameters, buffers and submodules
-        except AttributeError:
-            return getattr(object.__getattribute__(self, "_remembered_module"), name)  # methods of its class
-
     def __repr__(self) -> str:
         return f"remembered {self._remembered_module!r}"
 
@@ -80,6 +75,12 @@ class RememberedModule(torch.nn.Module):
 
     def __reduce__(self):
         return (RememberedModule, (self._remembered_module, self.__memoir__.options))
+
+
+@functools.cache
+def _class_for(module_class: type) -> type:
+    name = f"Remembered{module_class.__name__}"
+    return type(name, (RememberedModule, module_class), {"__slots__": (), "__module__": module_class.__module__})
 
 
 def _memory_of(function: Callable) -> Memory:

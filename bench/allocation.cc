@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The time of one allocation and of one free through PyTorch's CPU allocator, on the sequence of a recorded pass: what a
+// tensor pays, with nothing else of PyTorch around it. bench/allocation.py records, runs this under each malloc, and
+// makes the table.
+//
+//   bench_allocation TRACE planned|scoped|plain PASSES
+//
+// planned: in step, from a slab. scoped: with every operator scope of the recording entered and left through
+// at::RecordFunction around its allocation, whose cost is measured apart. plain: PyTorch's own allocator over malloc.
+#include <ATen/record_function.h>
+#include <c10/core/CPUAllocator.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "memoir/plan/from_trace.h"
+#include "memoir/plan/planners.h"
+#include "memoir/run/slab_pool.h"
+#include "memoir/shim/torch/allocator.h"
+#include "memoir/trace/trace.h"
+
+namespace {
+
+using namespace memoir;
+
+double now_ns() {
+  timespec time;
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return 1e9 * static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec);
+}
+
+double clock_cost_ns() {
+  std::vector<double> costs(10001);
+  for (double& cost : costs) {
+    const double begin = now_ns();
+    cost = now_ns() - begin;
+  }
+  std::nth_element(costs.begin(), costs.begin() + 5000, costs.end());
+  return costs[5000];
+}
+
+void report(const char* what, std::vector<double>& times) {
+  std::sort(times.begin(), times.end());
+  double sum = 0;
+  for (const double time : times) sum += time;
+  const auto quantile = [&](double q) { return times[static_cast<size_t>(q * static_cast<double>(times.size() - 1))]; };
+  std::printf("{\"what\": \"%s\", \"count\": %zu, \"mean\": %.1f, \"p50\": %.1f, \"p99\": %.1f, \"p99.9\": %.1f, \"max\": %.1f}\n",
+              what, times.size(), sum / static_cast<double>(times.size()), quantile(0.5), quantile(0.99), quantile(0.999),
+              times.back());
+}
+
+struct Step {  // one event of the pass: an allocation of `size` bytes, or the free of the allocation numbered `slot`
+  bool allocates;
+  Size size;
+  size_t slot;
+  SiteId site;
+};
+
+std::vector<Step> steps_of(const Trace& trace) {
+  std::vector<Step> steps;
+  std::unordered_map<ObjectId, size_t> slots;
+  bool in_pass = false;
+  for (const Event& event : trace.events()) {
+    if (event.kind == EventKind::kPassBegin) {
+      steps.clear();
+      slots.clear();
+      in_pass = true;
+    } else if (event.kind == EventKind::kPassEnd) {
+      in_pass = false;
+    } else if (in_pass && event.kind == EventKind::kAllocate) {
+      const size_t slot = slots.size();
+      slots.emplace(event.object, slot);
+      steps.push_back({true, event.size, slot, event.site});
+    } else if (in_pass && event.kind == EventKind::kFree && slots.contains(event.object)) {
+      steps.push_back({false, 0, slots[event.object], kNoSite});
+    }
+  }
+  return steps;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 4) {
+    std::fprintf(stderr, "usage: %s TRACE planned|scoped|plain PASSES\n", argv[0]);
+    return 2;
+  }
+  const std::string mode = argv[2];
+  const long passes = std::strtol(argv[3], nullptr, 10);
+  const Trace trace = Trace::open(argv[1]);
+  const std::vector<Step> steps = steps_of(trace);
+  const RecordedPass pass = read_pass(trace.events());
+  const auto layout = std::make_shared<const PlannedLayout>(record_plan(pass, plan_quickly(pass.problem), "quick"));
+  SlabPool pool({});
+  if (mode != "plain") torch_shim::install();
+  c10::Allocator* const allocator = c10::GetCPUAllocator();
+
+  std::unordered_map<SiteId, std::string> leaves;
+  for (const Step& step : steps) leaves.try_emplace(step.site, trace.site_name(step.site));
+
+  std::vector<c10::DataPtr> live(steps.size());
+  std::vector<double> allocation, release;
+  const double clock_cost = clock_cost_ns();
+  std::uint64_t planned = 0;
+  for (long i = -2; i < passes; ++i) {
+    Slab* slab = nullptr;
+    if (mode != "plain") {
+      slab = pool.acquire(layout);
+      if (slab == nullptr) return 1;
+      torch_shim::begin_planned(*slab, mode == "scoped");
+    }
+    for (const Step& step : steps) {
+      if (step.allocates) {
+        const double begin = now_ns();
+        if (mode == "scoped") {
+          at::RecordFunction scope(at::RecordScope::FUNCTION);
+          if (scope.isActive()) scope.before(leaves[step.site]);
+          live[step.slot] = allocator->allocate(step.size);
+        } else {
+          live[step.slot] = allocator->allocate(step.size);
+        }
+        const double end = now_ns();
+        if (i >= 0) allocation.push_back(std::max(0.0, end - begin - clock_cost));
+        // A tensor is written: the page faults of fresh memory belong to the allocation that brought it.
+        if (live[step.slot].get() != nullptr) std::memset(live[step.slot].get(), 1, std::min<Size>(step.size, 64));
+      } else {
+        const double begin = now_ns();
+        live[step.slot].clear();
+        const double end = now_ns();
+        if (i >= 0) release.push_back(std::max(0.0, end - begin - clock_cost));
+      }
+    }
+    for (auto& pointer : live) pointer.clear();  // those that escape their pass
+    if (slab != nullptr) {
+      planned = torch_shim::end_planned().counters.planned;
+      pool.give_back(slab);
+    }
+  }
+  report("allocate", allocation);
+  report("free", release);
+  std::printf("{\"what\": \"planned\", \"count\": %llu, \"of\": %zu}\n", static_cast<unsigned long long>(planned),
+              allocation.size() / static_cast<size_t>(passes));
+  return 0;
+}

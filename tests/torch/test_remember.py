@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a remembered model returns, and what it says of itself."""
+
+import copy
+import pickle
+import threading
+import warnings
+
+import pytest
+import torch
+
+import memoir.torch
+
+
+def follows(model) -> memoir.torch.Stats:
+    stats = memoir.torch.stats(model)
+    assert stats.fallen_back == 0
+    assert stats.in_step_passes == stats.plan_hits > 0
+    assert stats.planned > 0
+    return stats
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
+def test_inference_is_bit_for_bit_equal_and_in_step(small_net, mode):
+    net = small_net.eval()
+    model = memoir.torch.remember(net)
+    with mode():
+        for _ in range(6):
+            x = torch.randn(2, 3, 32, 32)
+            assert torch.equal(model(x), net(x))
+    stats = follows(model)
+    assert (stats.calls, stats.recorded_passes, stats.plan_hits) == (6, 1, 5)
+    assert stats.escaping == 5  # the output, each time
+    assert stats.arena_size == stats.peak_live_bytes
+    assert stats.slab_bytes < stats.arena_size + 4096
+
+
+def train(net, passes, wrap):
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+    losses = []
+
+    def step(x, y):
+        optimizer.zero_grad(set_to_none=True)
+        loss = torch.nn.functional.cross_entropy(net(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    step = wrap(step)
+    for _ in range(passes):
+        losses.append(step(torch.randn(4, 3, 32, 32), torch.randint(10, (4,))))
+    return losses, step
+
+
+def test_a_training_step_is_bit_for_bit_equal(small_net):
+    twin = copy.deepcopy(small_net)
+    torch.manual_seed(1)
+    expected, _ = train(small_net, 12, lambda step: step)
+    torch.manual_seed(1)
+    losses, step = train(twin, 12, memoir.torch.remember)
+    assert all(map(torch.equal, losses, expected))
+    for a, b in zip(small_net.parameters(), twin.parameters(), strict=True):
+        assert torch.equal(a, b)
+    stats = memoir.torch.stats(step)
+    # The first step makes the optimizer's state, and the second frees the first's gradients: both were recorded anew.
+    assert stats.recorded_passes <= 4
+    assert stats.in_step_passes >= 6
+    assert stats.planned > 20 * stats.in_step_passes
+
+
+def test_autograd_in_the_callable_and_a_graph_that_is_kept(small_net):
+    model = memoir.torch.remember(small_net)
+    x = torch.randn(2, 3, 32, 32)
+    for _ in range(4):
+        small_net.zero_grad()
+        model(x).sum().backward()  # the graph, and what it saved, outlive the call
+        got = [p.grad.clone() for p in small_net.parameters()]
+        small_net.zero_grad()
+        small_net(x).sum().backward()
+        assert all(torch.equal(a, p.grad) for a, p in zip(got, small_net.parameters(), strict=True))
+
+
+def test_a_compiled_callable(small_net):
+    net = small_net.eval()
+    model = memoir.torch.remember(torch.compile(net))
+    with torch.inference_mode():
+        for _ in range(6):
+            x = torch.randn(2, 3, 32, 32)
+            # Inductor's own arithmetic differs from eager's: compare with the compiled model, run without memoir.
+            assert torch.equal(model(x), model._remembered_module(x))
+    stats = memoir.torch.stats(model)
+    assert stats.recorded_passes <= 3  # the first call compiled
+    assert stats.in_step_passes >= 2
+
+
+def test_every_input_shape_has_its_plan_and_they_share_one_slab(small_net):
+    net = small_net.eval()
+    model = memoir.torch.remember(net)
+    with torch.inference_mode():
+        for side in [32, 64, 48] * 3:
+            x = torch.randn(1, 3, side, side)
+            assert torch.equal(model(x), net(x))
+    stats = follows(model)
+    assert (stats.plans, stats.slabs, stats.recorded_passes) == (3, 1, 3)
+
+
+def test_the_least_recently_used_plan_is_forgotten(small_net):
+    model = memoir.torch.remember(small_net.eval(), max_plans=2)
+    with torch.inference_mode():
+        for side in [32, 48, 64, 32]:
+            for _ in range(2):
+                model(torch.randn(1, 3, side, side))
+    stats = memoir.torch.stats(model)
+    assert (stats.plans, stats.recorded_passes) == (2, 4)
+
+
+def test_a_model_that_never_repeats_says_so_once(small_net):
+    net = small_net.eval()
+    model = memoir.torch.remember(net)
+    with torch.inference_mode(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for side in range(32, 32 + 50):
+            x = torch.randn(1, 3, side, 32)
+            assert torch.equal(model(x), net(x))
+        assert [str(w.message).split(":")[0] for w in caught] == ["memoir"]
+        assert memoir.torch.stats(model).plain_passes == 50 - 32
+        for _ in range(4):  # a shape seen again is remembered all the same
+            model(x)
+        assert memoir.torch.stats(model).plan_hits >= 2
+
+
+def test_concurrent_calls_lease_a_slab_each(small_net):
+    net = small_net.eval()
+    model = memoir.torch.remember(net, max_slabs=3)
+    inputs = [torch.randn(1, 3, 64, 64) for _ in range(5)]
+    with torch.inference_mode():
+        expected = [net(x) for x in inputs]
+    wrong = []
+
+    def caller(index):
+        torch.set_num_threads(1)
+        with torch.inference_mode():
+            for _ in range(40):
+                if not torch.equal(model(inputs[index]), expected[index]):
+                    wrong.append(index)
+
+    threads = [threading.Thread(target=caller, args=(i,)) for i in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    stats = memoir.torch.stats(model)
+    assert 1 <= stats.slabs <= 3
+    assert stats.calls == 200 == stats.plan_hits + stats.plain_passes + stats.recorded_passes
+
+
+def test_a_limit_on_bytes_is_kept(small_net):
+    model = memoir.torch.remember(small_net.eval(), max_bytes=1000)
+    with torch.inference_mode():
+        for _ in range(4):
+            model(torch.randn(2, 3, 32, 32))
+    stats = memoir.torch.stats(model)
+    assert (stats.slab_bytes, stats.plan_hits, stats.plain_passes) == (0, 0, 3)
+
+
+def test_forget_gives_everything_back_and_goes_on(small_net):
+    net = small_net.eval()
+    model = memoir.torch.remember(net)
+    x = torch.randn(2, 3, 32, 32)
+    with torch.inference_mode():
+        for _ in range(3):
+            model(x)
+        assert memoir.torch.stats(model).slab_bytes > 0
+        memoir.torch.forget(model)
+        stats = memoir.torch.stats(model)
+        assert (stats.slab_bytes, stats.slabs, stats.plans, stats.arena_size) == (0, 0, 0, 0)
+        for _ in range(3):
+            assert torch.equal(model(x), net(x))
+        assert memoir.torch.stats(model).recorded_passes == 2
+
+
+def test_a_remembered_part_of_a_remembered_whole_is_covered_by_the_outer_plan(small_net):
+    inner = memoir.torch.remember(small_net.eval())
+    outer = memoir.torch.remember(lambda x: inner(x).softmax(-1))
+    with torch.inference_mode():
+        for _ in range(4):
+            x = torch.randn(2, 3, 32, 32)
+            assert torch.equal(outer(x), small_net(x).softmax(-1))
+    assert memoir.torch.stats(inner).calls == 0
+    follows(outer)
+
+
+def test_the_wrapper_is_the_module(small_net):
+    model = memoir.torch.remember(small_net)
+    assert isinstance(model, torch.nn.Sequential)
+    assert list(model.state_dict()) == list(small_net.state_dict())
+    model.eval()
+    assert not small_net.training and not small_net[1].training
+    model.train()
+    assert small_net.training
+    model.to(torch.float64)
+    assert next(small_net.parameters()).dtype == torch.float64
+    model.note = 5
+    assert small_net.note == 5 and len(model) == 9 and model[0] is small_net[0]
+    calls = []
+    model.register_forward_hook(lambda *_: calls.append(1))
+    model(torch.randn(1, 3, 32, 32, dtype=torch.float64))
+    assert calls == [1]
+    twin = copy.deepcopy(model)
+    assert twin[0].weight is not model[0].weight
+    assert memoir.torch.stats(twin).calls == 0
+    linear = memoir.torch.remember(torch.nn.Linear(2, 2))
+    again = pickle.loads(pickle.dumps(linear))
+    assert torch.equal(again.weight, linear.weight) and memoir.torch.stats(again).calls == 0
+
+
+def test_wrong_use_is_named(small_net):
+    with pytest.raises(TypeError, match="nn.Module or a callable"):
+        memoir.torch.remember(5)
+    with pytest.raises(ValueError, match="remembered already"):
+        memoir.torch.remember(memoir.torch.remember(small_net))
+    with pytest.raises(ValueError, match="max_plans"):
+        memoir.torch.remember(small_net, max_plans=0)
+    with pytest.raises(TypeError, match="what memoir.torch.remember returned"):
+        memoir.torch.stats(small_net)
+
+
+def test_planned_passes_take_no_page_faults():
+    import resource
+
+    net = torch.nn.Sequential(*[torch.nn.Conv2d(8, 8, 3, padding=1) for _ in range(4)]).eval()
+    model = memoir.torch.remember(net)
+    x = torch.randn(1, 8, 512, 512)  # 8 MiB a tensor: glibc maps and unmaps each
+    faults = []
+    with torch.inference_mode():
+        for _ in range(20):
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+            model(x)
+            faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    stats = follows(model)
+    # What remains is the output, which the caller gets from PyTorch's allocator: 2,048 pages.
+    assert sorted(faults[4:])[8] <= 2048 + 64
