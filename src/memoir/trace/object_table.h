@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which objects of a trace were seen, and how large the live ones are: a flat hash table, since a check of a
-// million events should take some tens of milliseconds.
+// The objects of a trace, with one number each: a flat hash table, since a check of a million events should
+// take some tens of milliseconds.
 #pragma once
 
 #include <vector>
@@ -17,7 +17,7 @@ class ObjectTable {
   struct Entry {
     ObjectId object = 0;
     State state = State::kUnknown;
-    Size size = 0;
+    std::uint64_t value = 0;  // the caller's
   };
 
   ObjectTable() : entries_(1024) {}

@@ -198,7 +198,7 @@ void Trace::Impl::check(const Event& event, std::uint64_t record) {
         fail(record, object + " is freed but was never allocated");
       if (entry.state == ObjectTable::State::kFreed) fail(record, object + " is freed a second time");
       entry.state = ObjectTable::State::kFreed;
-      live -= entry.size;
+      live -= entry.value;
       break;
     }
     case EventKind::kPassBegin:

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// An arena without memory: it counts what would be committed, and can run out as a machine does.
+#pragma once
+
+#include "memoir/arena/arena.h"
+#include "memoir/arena/granule_set.h"
+
+namespace memoir {
+
+struct SimArenaOptions {
+  Size granule = 4 * kKiB;  // bytes, a power of two: 4 KiB is a host's page, 2 MiB a device's
+  Size limit = ~Size{0};    // bytes: a commit that would go beyond fails, as on a full machine
+};
+
+class SimArena final : public Arena {
+ public:
+  /// Of `capacity` bytes, rounded up to granules. ok() is false when the options cannot be, or when there is
+  /// no memory for a bit per granule.
+  explicit SimArena(Size capacity, SimArenaOptions options = {}) noexcept;
+
+  bool ok() const noexcept { return capacity() != 0; }
+  /// The most bytes that were ever committed.
+  Size peak_committed() const noexcept { return peak_committed_; }
+
+  Size capacity() const noexcept override { return granules_.capacity(); }
+  Size granule() const noexcept override { return granules_.granule(); }
+  bool commit(Range range) noexcept override;
+  void decommit(Range range) noexcept override;
+  Size committed() const noexcept override { return granules_.committed(); }
+
+ private:
+  GranuleSet granules_;
+  Size limit_;
+  Size peak_committed_ = 0;
+};
+
+}  // namespace memoir

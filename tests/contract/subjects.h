@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every Heap and every Arena that the contract suite runs. A new heap is one line in subjects(), a new arena
+// one in arenas().
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "contract/walk.h"
+#include "memoir/arena/host_arena.h"
+#include "memoir/arena/sealed_arena.h"
+#include "memoir/arena/sim_arena.h"
+#include "memoir/heap/planned_heap.h"
+#include "memoir/heap/span_heap.h"
+
+namespace memoir::contract {
+
+inline constexpr Size kArenaSize = 8 * kMiB;
+
+struct Subject {
+  std::string name;
+  /// A heap over the whole of an arena of kArenaSize bytes.
+  std::function<std::unique_ptr<Heap>(Arena&)> make;
+  /// Serves any request for which there is room. A heap that follows something may send requests elsewhere.
+  bool serves_all = true;
+};
+
+struct ArenaKind {
+  std::string name;
+  std::function<std::unique_ptr<Arena>(Size capacity)> make;
+  /// Where offset 0 lies when its memory may be touched, else nullptr.
+  std::function<std::byte*(Arena&)> memory = [](Arena&) { return nullptr; };
+};
+
+/// A planned heap with a plan to follow: the first thousand requests of the walks' menu, at ranges that
+/// overlap at will (a heap must not trust its plan).
+class FollowsAPlan final : public Heap {
+ public:
+  explicit FollowsAPlan(Arena& arena) : layout_(menu_plan(arena)), heap_(layout_) {}
+  Offset allocate(const Request& request) noexcept override { return heap_.allocate(request); }
+  bool free(Offset offset) noexcept override { return heap_.free(offset); }
+  Size size_of(Offset offset) const noexcept override { return heap_.size_of(offset); }
+  void trim() noexcept override { heap_.begin_pass(); }
+  Size live() const noexcept override { return heap_.live(); }
+
+ private:
+  static RecordedPlan menu_plan(Arena& arena) {
+    arena.commit({0, kArenaSize});
+    RecordedPlan plan;
+    plan.arena_size = kArenaSize;
+    std::mt19937_64 random(7);
+    for (int i = 0; i < 1000; ++i) {
+      const Request request = menu_request(random);
+      const Offset offset = align_down(random() % (kArenaSize - request.size), request.alignment);
+      plan.sequence.push_back({.site = request.site,
+                               .size = request.size,
+                               .alignment = request.alignment,
+                               .lifetime = {0, 1},
+                               .offset = offset});
+    }
+    return plan;
+  }
+
+  PlannedLayout layout_;
+  PlannedHeap heap_;
+};
+
+inline std::vector<Subject> subjects() {
+  return {
+      {"SpanHeap", [](Arena& arena) { return std::make_unique<SpanHeap>(arena); }},
+      {"PlannedHeap", [](Arena& arena) { return std::make_unique<FollowsAPlan>(arena); }, false},
+  };
+}
+
+inline std::vector<ArenaKind> arenas() {
+  return {
+      {"sim", [](Size capacity) { return std::make_unique<SimArena>(capacity); }},
+      {"host", [](Size capacity) { return std::make_unique<HostArena>(capacity); },
+       [](Arena& arena) { return static_cast<HostArena&>(arena).base(); }},
+      {"sealed", [](Size capacity) { return std::make_unique<SealedArena>(capacity); }},
+  };
+}
+
+}  // namespace memoir::contract

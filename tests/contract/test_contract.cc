@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What every heap must do on every arena (heap/heap.h, arena/arena.h).
+#include "contract/subjects.h"
+#include "contract/walk.h"
+#include "doctest/doctest.h"
+
+namespace memoir::contract {
+
+namespace {
+
+/// Calls `body(subject, kind, arena)` for every heap on every arena.
+template <class Body>
+void for_each_pair(Body body) {
+  for (const Subject& subject : subjects()) {
+    for (const ArenaKind& kind : arenas()) {
+      CAPTURE(subject.name);
+      CAPTURE(kind.name);
+      const std::unique_ptr<Arena> arena = kind.make(kArenaSize);
+      REQUIRE(arena->capacity() == kArenaSize);
+      body(subject, kind, *arena);
+    }
+  }
+}
+
+WalkOptions options(const Subject& subject, const ArenaKind& kind, Arena& arena) {
+  return {.serves_all = subject.serves_all, .memory = kind.memory(arena)};
+}
+
+/// Why a walk fails, with the shortest walk that does, as C++; empty when it does not.
+std::string report(const std::vector<Step>& steps, const Subject& subject, const ArenaKind& kind) {
+  const auto outcome = [&](const std::vector<Step>& some) {
+    const std::unique_ptr<Arena> arena = kind.make(kArenaSize);
+    return walk(some, subject.make, *arena, options(subject, kind, *arena));
+  };
+  if (outcome(steps).failure.empty()) return "";
+  const auto least = shortened(steps, [&](const auto& some) { return !outcome(some).failure.empty(); });
+  const Outcome last = outcome(least);
+  return subject.name + " on " + kind.name + ": step " + std::to_string(last.failed_at) + ": " +
+         last.failure + "\n" + as_code(least);
+}
+
+}  // namespace
+
+TEST_CASE("an empty heap holds nothing and refuses what cannot be") {
+  for_each_pair([](const Subject& subject, const ArenaKind&, Arena& arena) {
+    const auto heap = subject.make(arena);
+    CHECK(heap->live() == 0);
+    for (const Offset offset : {Offset{0}, Offset{1}, kArenaSize, kNoOffset}) {
+      CHECK_FALSE(heap->free(offset));
+      CHECK(heap->size_of(offset) == 0);
+    }
+    for (const Request& request : {Request{0, 64}, Request{64, 0}, Request{64, 3}, Request{kArenaSize + 1, 1},
+                                   Request{~Size{0}, 1}, Request{~Size{0}, Size{1} << 63}}) {
+      CHECK(heap->allocate(request) == kNoOffset);
+    }
+    heap->trim();
+    CHECK(heap->live() == 0);
+  });
+}
+
+TEST_CASE("exhaustion is an answer, and over as soon as something is freed") {
+  for_each_pair([](const Subject& subject, const ArenaKind&, Arena& arena) {
+    if (!subject.serves_all) return;
+    const auto heap = subject.make(arena);
+    const Size size = kArenaSize / 64;
+    for (Offset i = 0; i < 64; ++i) REQUIRE(heap->allocate({size, 64}) == i * size);
+    CHECK(heap->allocate({1, 1}) == kNoOffset);
+    CHECK(arena.committed() == kArenaSize);
+    CHECK(heap->free(7 * size));
+    CHECK(heap->allocate({size + 1, 1}) == kNoOffset);
+    CHECK(heap->allocate({size, 64}) == 7 * size);
+    CHECK(heap->allocate({1, 1}) == kNoOffset);
+    for (Offset i = 0; i < 64; i += 2) REQUIRE(heap->free(i * size));
+    heap->trim();
+    CHECK(arena.committed() == kArenaSize / 2);
+    for (Offset i = 1; i < 64; i += 2) REQUIRE(heap->free(i * size));
+    CHECK(heap->live() == 0);
+    CHECK(heap->allocate({kArenaSize, 1}) == 0);
+    CHECK(heap->free(0));
+    heap->trim();
+    CHECK(arena.committed() == 0);
+  });
+}
+
+TEST_CASE("random walks beside a slow oracle; the offsets are the same on every arena") {
+  for (const Subject& subject : subjects()) {
+    for (unsigned seed = 0; seed < 30; ++seed) {
+      CAPTURE(seed);
+      std::mt19937_64 random(seed);
+      const std::vector<Step> steps = random_steps(random, 1500, kArenaSize);
+      std::vector<Offset> first;
+      size_t served = 0;
+      for (const ArenaKind& kind : arenas()) {
+        const std::unique_ptr<Arena> arena = kind.make(kArenaSize);
+        const Outcome outcome = walk(steps, subject.make, *arena, options(subject, kind, *arena));
+        if (!outcome.failure.empty()) FAIL(report(steps, subject, kind));
+        if (first.empty()) first = outcome.offsets;
+        CHECK(outcome.offsets == first);
+        for (const Offset offset : outcome.offsets) served += offset != kNoOffset;
+      }
+      CHECK(served > 300);  // or the walk proves nothing
+      if (subject.serves_all) CHECK(served < 3 * first.size());
+    }
+  }
+}
+
+namespace {
+
+enum class Fault {
+  kOverlap,
+  kMisaligned,
+  kDoubleFree,
+  kRefuses,
+  kUncommitted,
+  kForgets,
+  kTrimsLive,
+  kCounts,
+  kLeaks
+};
+
+/// A good heap that does one thing wrong, now and then.
+class FaultyHeap final : public Heap {
+ public:
+  FaultyHeap(Arena& arena, Fault fault)
+      : fault_(fault),
+        arena_(&arena),
+        elsewhere_(arena.capacity()),
+        inner_(fault == Fault::kUncommitted ? elsewhere_ : arena) {}
+  Offset allocate(const Request& request) noexcept override {
+    if (!now_and_then()) return last_ = inner_.allocate(request);
+    if (fault_ == Fault::kRefuses) return kNoOffset;
+    const Offset previous = last_;
+    last_ = inner_.allocate(request);
+    if (last_ == kNoOffset) return last_;
+    if (fault_ == Fault::kMisaligned) return last_ + 1;
+    if (fault_ == Fault::kOverlap && inner_.size_of(previous) != 0 && previous % request.alignment == 0)
+      return previous;
+    return last_;
+  }
+  bool free(Offset offset) noexcept override {
+    if (fault_ == Fault::kLeaks && now_and_then()) return inner_.size_of(offset) != 0;
+    return inner_.free(offset) || fault_ == Fault::kDoubleFree;
+  }
+  Size size_of(Offset offset) const noexcept override {
+    return fault_ == Fault::kForgets && offset % 3 == 1 ? 0 : inner_.size_of(offset);
+  }
+  void trim() noexcept override {
+    inner_.trim();
+    if (fault_ == Fault::kTrimsLive) arena_->decommit({0, arena_->capacity()});
+  }
+  Size live() const noexcept override { return inner_.live() + (fault_ == Fault::kCounts && steps_ > 40); }
+
+ private:
+  bool now_and_then() noexcept { return ++steps_ % 23 == 0; }
+
+  Fault fault_;
+  int steps_ = 0;
+  Offset last_ = kNoOffset;
+  Arena* arena_;
+  SimArena elsewhere_;
+  SpanHeap inner_;
+};
+
+}  // namespace
+
+TEST_CASE("the walks find every fault that they are there for, and print a short way to it") {
+  for (const Fault fault :
+       {Fault::kOverlap, Fault::kMisaligned, Fault::kDoubleFree, Fault::kRefuses, Fault::kUncommitted,
+        Fault::kForgets, Fault::kTrimsLive, Fault::kCounts, Fault::kLeaks}) {
+    CAPTURE(static_cast<int>(fault));
+    const Subject faulty{"FaultyHeap",
+                         [&](Arena& arena) { return std::make_unique<FaultyHeap>(arena, fault); }, true};
+    std::mt19937_64 random(1);
+    const std::vector<Step> steps = random_steps(random, 500, kArenaSize);
+    const std::string found = report(steps, faulty, arenas()[0]);
+    CHECK(found.starts_with("FaultyHeap on sim: step "));
+    CHECK(found.find("const std::vector<Step> steps = {\n") != found.npos);
+    CHECK(std::count(found.begin(), found.end(), '\n') < 60);
+  }
+}
+
+}  // namespace memoir::contract
