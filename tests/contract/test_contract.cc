@@ -4,6 +4,8 @@
 #include "contract/subjects.h"
 #include "contract/walk.h"
 #include "doctest/doctest.h"
+#include "memoir/run/replay.h"
+#include "memoir/trace/trace.h"
 
 namespace memoir::contract {
 
@@ -102,6 +104,56 @@ TEST_CASE("random walks beside a slow oracle; the offsets are the same on every 
       CHECK(served > 300);  // or the walk proves nothing
       if (subject.serves_all) CHECK(served < 3 * first.size());
     }
+  }
+}
+
+namespace {
+
+/// Notes the offsets that a heap hands out.
+class NotingHeap final : public Heap {
+ public:
+  explicit NotingHeap(Heap& inner) : inner_(&inner) {}
+  Offset allocate(const Request& request) noexcept override {
+    offsets.push_back(inner_->allocate(request));
+    return offsets.back();
+  }
+  bool free(Offset offset) noexcept override { return inner_->free(offset); }
+  Size size_of(Offset offset) const noexcept override { return inner_->size_of(offset); }
+  Size live() const noexcept override { return inner_->live(); }
+
+  std::vector<Offset> offsets;
+
+ private:
+  Heap* inner_;
+};
+
+}  // namespace
+
+TEST_CASE("a real network's trace gets the same offsets, and takes the same memory, on every arena") {
+  const Trace trace = Trace::open(MEMOIR_TEST_DATA "/resnet18.trace");
+  for (const Subject& subject : subjects()) {
+    CAPTURE(subject.name);
+    std::vector<Offset> offsets;
+    Usage usage;
+    for (const ArenaKind& kind : arenas()) {
+      CAPTURE(kind.name);
+      const std::unique_ptr<Arena> arena = kind.make(kArenaSize);
+      const auto heap = subject.make(*arena);
+      NotingHeap noting(*heap);
+      const Usage here = replay(trace.events(), noting, *arena);
+      if (offsets.empty()) {
+        offsets = noting.offsets;
+        usage = here;
+      }
+      CHECK(noting.offsets == offsets);
+      CHECK(here == usage);
+      CHECK(heap->live() == 0);
+    }
+    CHECK(offsets.size() == 214);
+    if (subject.serves_all) CHECK(usage.elsewhere == 0);
+    MESSAGE(subject.name << " serves " << usage.served << " of " << usage.allocations << "; load "
+                         << usage.peak_load << ", arena " << usage.peak_end << ", committed "
+                         << usage.peak_committed);
   }
 }
 
