@@ -22,8 +22,9 @@ inline constexpr Size kArenaSize = 8 * kMiB;
 
 struct Subject {
   std::string name;
-  /// A heap over the whole of an arena of kArenaSize bytes.
-  std::function<std::unique_ptr<Heap>(Arena&)> make;
+  /// A heap over the whole of an arena of kArenaSize bytes. `plan` is what is known of the requests to come,
+  /// for heaps that follow something.
+  std::function<std::unique_ptr<Heap>(Arena& arena, const RecordedPlan& plan)> make;
   /// Serves any request for which there is room. A heap that follows something may send requests elsewhere.
   bool serves_all = true;
 };
@@ -35,11 +36,12 @@ struct ArenaKind {
   std::function<std::byte*(Arena&)> memory = [](Arena&) { return nullptr; };
 };
 
-/// A planned heap with a plan to follow: the first thousand requests of the walks' menu, at ranges that
-/// overlap at will (a heap must not trust its plan).
+/// A planned heap with the layout that it follows, over memory that is committed beforehand.
 class FollowsAPlan final : public Heap {
  public:
-  explicit FollowsAPlan(Arena& arena) : layout_(menu_plan(arena)), heap_(layout_) {}
+  FollowsAPlan(Arena& arena, const RecordedPlan& plan) : layout_(plan), heap_(layout_) {
+    arena.commit({0, arena.capacity()});
+  }
   Offset allocate(const Request& request) noexcept override { return heap_.allocate(request); }
   bool free(Offset offset) noexcept override { return heap_.free(offset); }
   Size size_of(Offset offset) const noexcept override { return heap_.size_of(offset); }
@@ -47,31 +49,34 @@ class FollowsAPlan final : public Heap {
   Size live() const noexcept override { return heap_.live(); }
 
  private:
-  static RecordedPlan menu_plan(Arena& arena) {
-    arena.commit({0, kArenaSize});
-    RecordedPlan plan;
-    plan.arena_size = kArenaSize;
-    std::mt19937_64 random(7);
-    for (int i = 0; i < 1000; ++i) {
-      const Request request = menu_request(random);
-      const Offset offset = align_down(random() % (kArenaSize - request.size), request.alignment);
-      plan.sequence.push_back({.site = request.site,
-                               .size = request.size,
-                               .alignment = request.alignment,
-                               .lifetime = {0, 1},
-                               .offset = offset});
-    }
-    return plan;
-  }
-
   PlannedLayout layout_;
   PlannedHeap heap_;
 };
 
+/// The first thousand requests of the walks' menu, at ranges that overlap at will: a heap must not trust its
+/// plan.
+inline RecordedPlan menu_plan() {
+  RecordedPlan plan;
+  plan.arena_size = kArenaSize;
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 1000; ++i) {
+    const Request request = menu_request(random);
+    const Offset offset = align_down(random() % (kArenaSize - request.size), request.alignment);
+    plan.sequence.push_back({.site = request.site,
+                             .size = request.size,
+                             .alignment = request.alignment,
+                             .lifetime = {0, 1},
+                             .offset = offset});
+  }
+  return plan;
+}
+
 inline std::vector<Subject> subjects() {
   return {
-      {"SpanHeap", [](Arena& arena) { return std::make_unique<SpanHeap>(arena); }},
-      {"PlannedHeap", [](Arena& arena) { return std::make_unique<FollowsAPlan>(arena); }, false},
+      {"SpanHeap", [](Arena& arena, const RecordedPlan&) { return std::make_unique<SpanHeap>(arena); }},
+      {"PlannedHeap",
+       [](Arena& arena, const RecordedPlan& plan) { return std::make_unique<FollowsAPlan>(arena, plan); },
+       false},
   };
 }
 

@@ -4,6 +4,10 @@
 #include "contract/subjects.h"
 #include "contract/walk.h"
 #include "doctest/doctest.h"
+#include "memoir/plan/from_trace.h"
+#include "memoir/plan/planners.h"
+#include "memoir/run/replay.h"
+#include "memoir/trace/trace.h"
 
 namespace memoir::contract {
 
@@ -27,11 +31,15 @@ WalkOptions options(const Subject& subject, const ArenaKind& kind, Arena& arena)
   return {.serves_all = subject.serves_all, .memory = kind.memory(arena)};
 }
 
+MakeHeap on_the_menu(const Subject& subject) {
+  return [&subject](Arena& arena) { return subject.make(arena, menu_plan()); };
+}
+
 /// Why a walk fails, with the shortest walk that does, as C++; empty when it does not.
 std::string report(const std::vector<Step>& steps, const Subject& subject, const ArenaKind& kind) {
   const auto outcome = [&](const std::vector<Step>& some) {
     const std::unique_ptr<Arena> arena = kind.make(kArenaSize);
-    return walk(some, subject.make, *arena, options(subject, kind, *arena));
+    return walk(some, on_the_menu(subject), *arena, options(subject, kind, *arena));
   };
   if (outcome(steps).failure.empty()) return "";
   const auto least = shortened(steps, [&](const auto& some) { return !outcome(some).failure.empty(); });
@@ -44,7 +52,7 @@ std::string report(const std::vector<Step>& steps, const Subject& subject, const
 
 TEST_CASE("an empty heap holds nothing and refuses what cannot be") {
   for_each_pair([](const Subject& subject, const ArenaKind&, Arena& arena) {
-    const auto heap = subject.make(arena);
+    const auto heap = subject.make(arena, menu_plan());
     CHECK(heap->live() == 0);
     for (const Offset offset : {Offset{0}, Offset{1}, kArenaSize, kNoOffset}) {
       CHECK_FALSE(heap->free(offset));
@@ -62,7 +70,7 @@ TEST_CASE("an empty heap holds nothing and refuses what cannot be") {
 TEST_CASE("exhaustion is an answer, and over as soon as something is freed") {
   for_each_pair([](const Subject& subject, const ArenaKind&, Arena& arena) {
     if (!subject.serves_all) return;
-    const auto heap = subject.make(arena);
+    const auto heap = subject.make(arena, menu_plan());
     const Size size = kArenaSize / 64;
     for (Offset i = 0; i < 64; ++i) REQUIRE(heap->allocate({size, 64}) == i * size);
     CHECK(heap->allocate({1, 1}) == kNoOffset);
@@ -93,7 +101,7 @@ TEST_CASE("random walks beside a slow oracle; the offsets are the same on every 
       size_t served = 0;
       for (const ArenaKind& kind : arenas()) {
         const std::unique_ptr<Arena> arena = kind.make(kArenaSize);
-        const Outcome outcome = walk(steps, subject.make, *arena, options(subject, kind, *arena));
+        const Outcome outcome = walk(steps, on_the_menu(subject), *arena, options(subject, kind, *arena));
         if (!outcome.failure.empty()) FAIL(report(steps, subject, kind));
         if (first.empty()) first = outcome.offsets;
         CHECK(outcome.offsets == first);
@@ -102,6 +110,58 @@ TEST_CASE("random walks beside a slow oracle; the offsets are the same on every 
       CHECK(served > 300);  // or the walk proves nothing
       if (subject.serves_all) CHECK(served < 3 * first.size());
     }
+  }
+}
+
+namespace {
+
+/// Notes the offsets that a heap hands out.
+class NotingHeap final : public Heap {
+ public:
+  explicit NotingHeap(Heap& inner) : inner_(&inner) {}
+  Offset allocate(const Request& request) noexcept override {
+    offsets.push_back(inner_->allocate(request));
+    return offsets.back();
+  }
+  bool free(Offset offset) noexcept override { return inner_->free(offset); }
+  Size size_of(Offset offset) const noexcept override { return inner_->size_of(offset); }
+  Size live() const noexcept override { return inner_->live(); }
+
+  std::vector<Offset> offsets;
+
+ private:
+  Heap* inner_;
+};
+
+}  // namespace
+
+TEST_CASE("a real network's trace gets the same offsets, and takes the same memory, on every arena") {
+  const Trace trace = Trace::open(MEMOIR_TEST_DATA "/resnet18.trace");
+  const RecordedPass pass = read_pass(trace);
+  const RecordedPlan plan = record_plan(pass, plan_quickly(pass.problem), "quick");
+  for (const Subject& subject : subjects()) {
+    CAPTURE(subject.name);
+    std::vector<Offset> offsets;
+    Usage usage;
+    for (const ArenaKind& kind : arenas()) {
+      CAPTURE(kind.name);
+      const std::unique_ptr<Arena> arena = kind.make(kArenaSize);
+      const auto heap = subject.make(*arena, plan);
+      NotingHeap noting(*heap);
+      const Usage here = replay(trace.events(), noting, *arena);
+      if (offsets.empty()) {
+        offsets = noting.offsets;
+        usage = here;
+      }
+      CHECK(noting.offsets == offsets);
+      CHECK(here == usage);
+      CHECK(heap->live() == 0);
+    }
+    CHECK(offsets.size() == 214);
+    CHECK(usage.served >= (subject.serves_all ? usage.allocations : pass.problem.size()));
+    MESSAGE(subject.name << " serves " << usage.served << " of " << usage.allocations << "; load "
+                         << usage.peak_load << ", arena " << usage.peak_end << ", committed "
+                         << usage.peak_committed);
   }
 }
 
@@ -169,8 +229,9 @@ TEST_CASE("the walks find every fault that they are there for, and print a short
        {Fault::kOverlap, Fault::kMisaligned, Fault::kDoubleFree, Fault::kRefuses, Fault::kUncommitted,
         Fault::kForgets, Fault::kTrimsLive, Fault::kCounts, Fault::kLeaks}) {
     CAPTURE(static_cast<int>(fault));
-    const Subject faulty{"FaultyHeap",
-                         [&](Arena& arena) { return std::make_unique<FaultyHeap>(arena, fault); }, true};
+    const Subject faulty{
+        "FaultyHeap",
+        [&](Arena& arena, const RecordedPlan&) { return std::make_unique<FaultyHeap>(arena, fault); }, true};
     std::mt19937_64 random(1);
     const std::vector<Step> steps = random_steps(random, 500, kArenaSize);
     const std::string found = report(steps, faulty, arenas()[0]);

@@ -12,6 +12,7 @@
 
 #include "doctest/doctest.h"
 #include "memoir/base/error.h"
+#include "memoir/base/site.h"
 #include "memoir/trace/format.h"
 #include "memoir/trace/trace_writer.h"
 #include "trace/temporary.h"
@@ -210,6 +211,16 @@ TEST_CASE("sites: a circle, two meanings, a chain without end") {
   };
   CHECK(chain(4096).empty());
   CHECK(contains(chain(4097), "more than 4,096 frames"));
+}
+
+TEST_CASE("a file of format version 1, recorded long ago, is still read") {
+  const Trace trace = Trace::open(MEMOIR_TEST_DATA "/small.v1.trace");
+  CHECK(trace.complete());
+  CHECK(trace.events().size() == 27);
+  CHECK(trace.meta("model") == "two layers");
+  CHECK(trace.meta_keys().size() == 4);
+  const SiteId linear = child_site(kNoSite, "aten::linear");
+  CHECK(trace.site_chain(child_site(linear, "aten::empty")) == "aten::linear > aten::empty");
 }
 
 TEST_CASE("things that are no file of ours") {

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Any bytes as a trace: refused with an Error, or read and then all that trace.h promises of its events
+// holds. Each input is also tried with its checksums made right, or no mutation would get past them.
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "memoir/arena/sim_arena.h"
+#include "memoir/base/error.h"
+#include "memoir/heap/span_heap.h"
+#include "memoir/run/replay.h"
+#include "memoir/trace/format.h"
+#include "memoir/trace/trace.h"
+
+using namespace memoir;
+using trace_format::kMaxSize;
+
+namespace {
+
+void must(bool holds) {
+  if (!holds) std::abort();
+}
+
+/// The promises of Trace::open(), checked again in the plainest way.
+void check_events(const Trace& trace) {
+  std::map<ObjectId, Size> live;
+  std::set<ObjectId> seen;
+  std::set<std::uint64_t> begun, running;
+  Size live_bytes = 0;
+  Tick last = 0;
+  for (const Event& event : trace.events()) {
+    must(event.time >= last);
+    last = event.time;
+    switch (event.kind) {
+      case EventKind::kAllocate:
+        must(event.size <= kMaxSize && event.alignment_log2 <= 56);
+        must(seen.insert(event.object).second);
+        live[event.object] = event.size;
+        live_bytes += event.size;
+        must(live_bytes <= kMaxSize);
+        break;
+      case EventKind::kFree:
+        must(live.contains(event.object));
+        live_bytes -= live[event.object];
+        live.erase(event.object);
+        break;
+      case EventKind::kPassBegin:
+        must(begun.insert(event.object).second);
+        running.insert(event.object);
+        break;
+      case EventKind::kPassEnd:
+        must(running.erase(event.object) == 1);
+        break;
+      case EventKind::kSite:
+        must(trace.site_parent(event.site) == event.size);
+        must(trace.site_chain(event.site).size() < 4096 * 4100);
+        break;
+      case EventKind::kMeta:
+        break;
+      default:
+        must(false);
+    }
+  }
+  must(!trace.complete() || trace.lost_bytes() == 0);
+  for (const std::string_view key : trace.meta_keys()) trace.meta(key);
+}
+
+void try_to_read(const std::vector<std::byte>& bytes) {
+  try {
+    const Trace trace = Trace::from_bytes(bytes);
+    check_events(trace);
+    SimArena arena(64 * kMiB, {.granule = 64 * kKiB});
+    SpanHeap heap(arena);
+    const Usage usage = replay(trace.events(), heap, arena);
+    must(usage.served + usage.elsewhere <= usage.allocations && usage.peak_live <= usage.peak_load);
+    must(heap.live() == 0);
+  } catch (const Error& error) {
+    must(std::strlen(error.what()) > 10);
+  }
+}
+
+/// Gives every record the checksum of what it holds.
+void repair(std::vector<std::byte>& bytes) {
+  for (size_t at = sizeof(trace_format::Header); at + sizeof(Event) <= bytes.size();) {
+    Event event;
+    std::memcpy(&event, &bytes[at], sizeof event);
+    const size_t next = at + (1 + size_t{event.text_records}) * sizeof event;
+    if (next > bytes.size()) return;
+    event.check = trace_format::checksum(event, bytes.data() + at + sizeof event);
+    std::memcpy(&bytes[at], &event, sizeof event);
+    at = next;
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, size_t size) {
+  const auto* const first = reinterpret_cast<const std::byte*>(data);
+  std::vector<std::byte> bytes(first, first + size);
+  try_to_read(bytes);
+  repair(bytes);
+  try_to_read(bytes);
+  return 0;
+}

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The picture of a trace: live bytes against time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from memoir._core import Error, Trace
+from memoir.views.quantities import bytes_text
+from memoir.views.trace_summary import Objects, load_curve
+
+_POINTS = 2000  # stretches of time: more than a picture has columns
+
+
+def draw_load(trace: Trace, summary: dict, path: str | Path, *, title: str = "") -> None:
+    """Writes a PNG, SVG or PDF, by the name's end; `summary` is summarize(trace)."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise Error("pictures need matplotlib: pip install 'memoir[plot]'") from None
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, MultipleLocator
+
+    matplotlib.rcParams["svg.hashsalt"] = "memoir"  # the same trace gives the same file
+    events = trace.events
+    curve = load_curve(events, Objects.of(events), _POINTS)
+    figure = Figure(figsize=(9, 4), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    begin, step = curve["begin_ns"], curve["step_ns"]
+    scale, unit = _time_unit(step * _POINTS)
+    times = [index * step / scale for index in range(len(curve["bytes"]))]
+    axes.fill_between(times, curve["bytes"], step="post", color="#3b6ea8", alpha=0.85, linewidth=0)
+    for index, row in enumerate(summary["passes"]):
+        left = (row["begin_ns"] - begin) / scale
+        if index % 2 == 0:
+            axes.axvspan(left, left + row["duration_ns"] / scale, color="#000000", alpha=0.06, linewidth=0)
+        if len(summary["passes"]) <= 12:
+            axes.annotate(f"pass {row['pass']}", (left, 1.01), xycoords=("data", "axes fraction"), fontsize=7)
+    peak = summary["peak"]
+    if peak["event"] is not None:
+        axes.axhline(peak["bytes"], color="#b03a2e", linewidth=0.8, linestyle="--")
+        at = (peak["time_ns"] - begin) / scale
+        axes.plot([at], [peak["bytes"]], "o", color="#b03a2e", markersize=4)
+        axes.annotate(
+            f"peak {bytes_text(peak['bytes'])}, {peak['objects']:,} objects",
+            (at, peak["bytes"]),
+            xytext=(0, 4),
+            textcoords="offset points",
+            ha="right" if times and at > times[-1] / 2 else "left",
+            color="#b03a2e",
+            fontsize=8,
+        )
+    axes.set_xlabel(f"time in {unit}")
+    axes.set_ylabel("live bytes")
+    # Powers of two: round numbers in KiB and MiB.
+    axes.yaxis.set_major_locator(MultipleLocator(2 ** max((peak["bytes"] // 4).bit_length() - 1, 0)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: bytes_text(value)))
+    axes.set_ylim(0, max(peak["bytes"], 1) * 1.1)
+    axes.margins(x=0)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(title.replace("$", r"\$"), fontsize=10)
+    figure.savefig(path, format=Path(path).suffix[1:].lower(), metadata=_no_date(path))
+
+
+def _time_unit(nanoseconds: float) -> tuple[float, str]:
+    for scale, unit in ((1e9, "seconds"), (1e6, "milliseconds"), (1e3, "microseconds")):
+        if nanoseconds >= 2 * scale:
+            return scale, unit
+    return 1.0, "nanoseconds"
+
+
+def _no_date(path: str | Path) -> dict:
+    return {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(Path(path).suffix.lower(), {})

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quantities as people read them. Files and --json hold plain bytes and nanoseconds."""
+
+from __future__ import annotations
+
+
+def bytes_text(count: float) -> str:
+    """1536 -> '1.5 KiB'; three significant digits, whole below 1 KiB."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(count) < 1000 or unit == "TiB":
+            break
+        count /= 1024
+    return f"{count:.0f} B" if unit == "B" else f"{_three_digits(count)} {unit}"
+
+
+def duration_text(nanoseconds: float) -> str:
+    """1500 -> '1.50 us'."""
+    for unit in ("ns", "us", "ms", "s"):
+        if abs(nanoseconds) < 1000 or unit == "s":
+            break
+        nanoseconds /= 1000
+    return f"{nanoseconds:.0f} ns" if unit == "ns" else f"{_three_digits(nanoseconds)} {unit}"
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:.2f}" if abs(value) < 9.995 else f"{value:.1f}" if abs(value) < 99.95 else f"{value:,.0f}"
+
+
+def printable(text: str) -> str:
+    """Text of a stranger's file for a terminal: control characters become escapes."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

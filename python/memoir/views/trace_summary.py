@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trace in numbers: what `memoir show x.trace` prints, as plain data; every key is in its --json."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from memoir._core import EventKind, Trace
+
+LIFETIME_DECADES = [10**n for n in range(3, 11)]  # nanoseconds: 1 us to 10 s
+SIZE_DECADES = [10**n for n in range(2, 10)]  # bytes: 100 B to 1 GB
+
+
+@dataclass(frozen=True)
+class Objects:
+    """The allocations of a trace as columns, one row each, in order of allocation."""
+
+    born: np.ndarray  # index of the event that allocated it
+    died: np.ndarray  # index of the event that freed it; the number of events when none did
+    size: np.ndarray  # bytes, int64
+    thread: np.ndarray
+    free_thread: np.ndarray  # of its free; -1 when there was none
+    site: np.ndarray
+    live: np.ndarray  # per event of the trace, not per object: bytes live after it, int64
+
+    @staticmethod
+    def of(events: np.ndarray) -> Objects:
+        born = np.flatnonzero(events["kind"] == EventKind.kAllocate)
+        frees = np.flatnonzero(events["kind"] == EventKind.kFree)
+        ids = events["object"][born]
+        order = np.argsort(ids, kind="stable")
+        freed = order[np.searchsorted(ids, events["object"][frees], sorter=order)] if len(frees) else frees
+        size = events["size"][born].astype(np.int64)
+        died = np.full(len(born), len(events))
+        died[freed] = frees
+        free_thread = np.full(len(born), -1, np.int64)
+        free_thread[freed] = events["thread"][frees]
+        change = np.zeros(len(events), np.int64)
+        change[born] = size
+        change[frees] = -size[freed]
+        return Objects(
+            born=born,
+            died=died,
+            size=size,
+            thread=events["thread"][born].astype(np.int64),
+            free_thread=free_thread,
+            site=events["site"][born],
+            live=np.cumsum(change),
+        )
+
+    def __len__(self) -> int:
+        return len(self.born)
+
+
+def summarize(trace: Trace, *, points: int = 200, top: int = 20) -> dict:
+    """The whole summary. `points`: samples of the load curve; `top`: rows of each table of operators."""
+    events = trace.events
+    objects = Objects.of(events)
+    freed = objects.died < len(events)
+    elsewhere = freed & (objects.free_thread != objects.thread)
+    threads = np.unique(events["thread"][events["kind"] <= EventKind.kPassEnd])
+    result = {
+        "complete": trace.complete,
+        "lost_bytes": trace.lost_bytes,
+        "dropped": trace.dropped,
+        "start_ns": trace.start,
+        "duration_ns": int(events["time"][-1]) if len(events) else 0,
+        "meta": {key: trace.meta(key) for key in trace.meta_keys()},
+        "events": len(events),
+        "threads": len(threads),
+        "allocations": _count(objects, slice(None)),
+        "frees": _count(objects, freed),
+        "never_freed": _count(objects, ~freed),
+        "freed_on_another_thread": _count(objects, elsewhere),
+        "peak": _peak(events, objects),
+        "passes": _passes(events, objects),
+        "lifetimes": _lifetimes(events, objects),
+        **_operators(trace, objects, top),
+        "load_curve": load_curve(events, objects, points),
+    }
+    result["graph"] = _graph(result)
+    return result
+
+
+def _count(objects: Objects, which) -> dict:
+    size = objects.size[which]
+    return {"count": len(size), "bytes": int(size.sum())}
+
+
+def _peak(events: np.ndarray, objects: Objects) -> dict:
+    if not len(objects):
+        return {"bytes": 0, "objects": 0, "event": None, "time_ns": None}
+    at = int(objects.live.argmax())
+    live = (objects.born <= at) & (objects.died > at)
+    return {
+        "bytes": int(objects.live[at]),
+        "objects": int(live.sum()),
+        "event": at,
+        "time_ns": int(events["time"][at]),
+    }
+
+
+def _passes(events: np.ndarray, objects: Objects) -> list[dict]:
+    """One row per pass. An allocation belongs to the pass that its thread is in (the innermost); one by
+    another thread to the one pass that runs then, and to none when there are several."""
+    begins = np.flatnonzero(events["kind"] == EventKind.kPassBegin)
+    ends = {int(events["object"][at]): int(at) for at in np.flatnonzero(events["kind"] == EventKind.kPassEnd)}
+    spans = [(int(at), ends.get(int(events["object"][at]), len(events))) for at in begins]
+    owner = np.full(len(objects), -1)  # row of the pass
+    running = np.zeros(len(events) + 1, np.int64)
+    for row, (begin, end) in enumerate(spans):
+        first, last = np.searchsorted(objects.born, (begin, end))
+        mine = objects.thread[first:last] == events["thread"][begin]
+        owner[first:last][mine] = row
+        running[begin] += 1
+        running[end] -= 1
+    alone = np.cumsum(running) == 1
+    rows = []
+    for row, (begin, end) in enumerate(spans):
+        first, last = np.searchsorted(objects.born, (begin, end))
+        part = slice(first, last)
+        thread = int(events["thread"][begin])
+        strangers = (owner[part] == -1) & alone[objects.born[part]]
+        owner[part][strangers] = row
+        own = np.flatnonzero(owner[part] == row) + first
+        ended = end < len(events)
+        escaping = own[objects.died[own] > end]
+        change = np.zeros(end - begin + 1, np.int64)
+        change[objects.born[own] - begin] = objects.size[own]
+        dead = own[objects.died[own] < end]
+        change[objects.died[dead] - begin] = -objects.size[dead]
+        rows.append(
+            {
+                "pass": int(events["object"][begin]),
+                "thread": thread,
+                "ended": ended,
+                "begin_ns": int(events["time"][begin]),
+                "duration_ns": int(events["time"][end if ended else -1] - events["time"][begin]),
+                "allocations": _count(objects, own),
+                "escaping": _count(objects, escaping) if ended else None,
+                "other_threads": {
+                    "allocations": int((objects.thread[own] != thread).sum()),
+                    "frees": int((objects.free_thread[dead] != thread).sum()),
+                },
+                "peak_bytes": int(np.cumsum(change).max()),
+            }
+        )
+    return rows
+
+
+def _lifetimes(events: np.ndarray, objects: Objects) -> list[dict]:
+    """The classes of size and lifetime that have objects: [from, to). Without `to`: and more; without
+    `from`: never freed."""
+    time = events["time"].astype(np.int64)
+    freed = objects.died < len(events)
+    lasted = np.zeros(len(objects), np.int64)
+    lasted[freed] = time[objects.died[freed]] - time[objects.born[freed]]
+    never = len(LIFETIME_DECADES) + 1
+    row = np.searchsorted(SIZE_DECADES, objects.size, side="right")
+    column = np.where(freed, np.searchsorted(LIFETIME_DECADES, lasted, side="right"), never)
+    classes, which, counts = np.unique(row * (never + 1) + column, return_inverse=True, return_counts=True)
+    total = np.zeros(len(classes), np.int64)
+    np.add.at(total, which, objects.size)
+    result = []
+    for number, count, size in zip(classes.tolist(), counts.tolist(), total.tolist(), strict=True):
+        row, column = divmod(number, never + 1)
+        size_from, size_to = _class(SIZE_DECADES, row)
+        from_ns, to_ns = (None, None) if column == never else _class(LIFETIME_DECADES, column)
+        result.append(
+            {
+                "size_from": size_from,
+                "size_to": size_to,
+                "lifetime_from_ns": from_ns,
+                "lifetime_to_ns": to_ns,
+                "count": count,
+                "bytes": size,
+            }
+        )
+    return result
+
+
+def _class(decades: list[int], index: int) -> tuple[int, int | None]:
+    return (decades[index - 1] if index else 0), (decades[index] if index < len(decades) else None)
+
+
+def _operators(trace: Trace, objects: Objects, top: int) -> dict:
+    """Bytes by innermost operator, by outermost operator, and by whole chain; the largest first."""
+    sites, which, counts = np.unique(objects.site, return_inverse=True, return_counts=True)
+    total = np.zeros(len(sites), np.int64)
+    np.add.at(total, which, objects.size)
+    by_site, by_leaf, by_root = {}, {}, {}
+    for site, count, size in zip(sites.tolist(), counts.tolist(), total.tolist(), strict=True):
+        leaf = trace.site_name(site) or "(unknown)"
+        chain = trace.site_chain(site) or leaf
+        for table, key in ((by_site, site), (by_leaf, leaf), (by_root, _outermost(trace, site))):
+            row = table.setdefault(key, {"count": 0, "bytes": 0})
+            row["count"] += count
+            row["bytes"] += size
+        by_site[site] |= {"site": f"{site:016x}", "chain": chain}
+
+    def largest(rows: list[dict]) -> list[dict]:
+        return sorted(rows, key=lambda row: (-row["bytes"], -row["count"]))[:top]
+
+    return {
+        "operators": largest([{"operator": name, **row} for name, row in by_leaf.items()]),
+        "outermost_operators": largest([{"operator": name, **row} for name, row in by_root.items()]),
+        "chains": largest(list(by_site.values())),
+    }
+
+
+def _outermost(trace: Trace, site: int) -> str:
+    name = "(unknown)"
+    while trace.site_parent(site) is not None:
+        name = trace.site_name(site) or name
+        site = trace.site_parent(site)
+    return name
+
+
+def load_curve(events: np.ndarray, objects: Objects, points: int) -> dict:
+    """The most bytes live in each of `points` equal stretches of time, from the first pass or allocation."""
+    telling = np.flatnonzero(
+        (events["kind"] == EventKind.kAllocate) | (events["kind"] == EventKind.kPassBegin)
+    )
+    if not len(objects):
+        return {"begin_ns": 0, "step_ns": 0.0, "bytes": []}
+    begin, end = int(events["time"][telling[0]]), int(events["time"][-1])
+    edges = np.searchsorted(events["time"], np.linspace(begin, end, points + 1)[1:-1])
+    curve, before = [], 0
+    for part in np.split(objects.live, edges):
+        curve.append(int(max(before, part.max())) if len(part) else int(before))
+        before = part[-1] if len(part) else before
+    return {"begin_ns": begin, "step_ns": (end - begin) / points, "bytes": curve}
+
+
+def _graph(summary: dict) -> dict | None:
+    """What the exported graph shows beside what really happened (MemoMalloc, table 3.1), for one pass."""
+    try:
+        shown = {name: int(summary["meta"][f"graph_{name}"]) for name in ("allocations", "bytes")}
+    except (KeyError, ValueError):
+        return None
+    one = summary["passes"][0]["allocations"] if summary["passes"] else summary["allocations"]
+    really = {"allocations": one["count"], "bytes": one["bytes"]}
+    return {
+        name: {
+            "graph": shown[name],
+            "recorded": really[name],
+            "ratio": shown[name] / really[name] if really[name] else None,
+        }
+        for name in shown
+    }

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The summary of a trace for a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from memoir.views.quantities import bytes_text, duration_text, printable
+from memoir.views.terminal_plot import area, squeezed
+
+_MOST_PASSES = 8
+_MOST_OPERATORS = 8
+
+
+def print_summary(console: Console, name: str, summary: dict, *, ascii_only: bool = False) -> None:
+    _print_head(console, name, summary)
+    if summary["allocations"]["count"] == 0:
+        console.print("It holds no allocations.")
+        return
+    _print_curve(console, summary, ascii_only)
+    total = summary["allocations"]["bytes"]
+    tables = [
+        _passes(summary["passes"]) if summary["passes"] else None,
+        _graph(summary["graph"]) if summary["graph"] else None,
+        _lifetimes(summary["lifetimes"]),
+        _operators("by outermost operator", "operator", summary["outermost_operators"], total),
+        _operators("by innermost operator", "operator", summary["operators"], total),
+        _operators("by chain of operators", "chain", summary["chains"], total),
+    ]
+    for table in tables:
+        if table is not None:
+            console.print()
+            console.print(table)
+
+
+def _print_head(console: Console, name: str, summary: dict) -> None:
+    def line(text: str, style: str = "") -> None:
+        console.print(Text(text, style=style), soft_wrap=True)
+
+    line(printable(name), "bold")
+    if not summary["complete"]:
+        lost = (
+            f"; {summary['lost_bytes']:,} bytes of records are known to be lost"
+            if summary["lost_bytes"]
+            else ""
+        )
+        line(f"  incomplete: the recording did not end by itself, or the file was cut{lost}", "bold red")
+    if summary["dropped"]:
+        line(f"  {summary['dropped']:,} records were dropped while recording (a full disk?)", "bold red")
+    for key, value in summary["meta"].items():
+        if not key.startswith("graph_"):
+            line(f"  {printable(key)}: {printable(value)}")
+    made, freed, kept, peak = (summary[key] for key in ("allocations", "frees", "never_freed", "peak"))
+    line(f"  {_count(made, 'allocation')} in {duration_text(summary['duration_ns'])}")
+    line(f"  {_count(freed, 'free')}; {_count(kept, 'object')} never freed")
+    if peak["event"] is not None:
+        line(
+            f"  peak: {bytes_text(peak['bytes'])} live in {_number(peak['objects'], 'object')}, after "
+            f"{duration_text(peak['time_ns'])} (event {peak['event']:,})"
+        )
+    crossed = summary["freed_on_another_thread"]
+    line(
+        f"  {_number(summary['threads'], 'thread')}; "
+        f"{_number(crossed['count'], 'object')} freed on another than their own"
+    )
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _count(row: dict, noun: str) -> str:
+    return f"{_number(row['count'], noun)} of {bytes_text(row['bytes'])}"
+
+
+def _print_curve(console: Console, summary: dict, ascii_only: bool) -> None:
+    curve = summary["load_curve"]
+    values = squeezed(curve["bytes"], max(console.width - 14, 20))
+    console.print(Text("\nlive bytes against time", style="italic"))
+    lines = area(values, ascii_only=ascii_only)
+    for row, line in enumerate(lines):
+        label = bytes_text(summary["peak"]["bytes"]) if row == 0 else "0 B" if row == len(lines) - 1 else ""
+        console.print(Text(f"{label:>10} |{line}"), no_wrap=True, overflow="crop")
+    begin = duration_text(curve["begin_ns"])
+    end = duration_text(curve["begin_ns"] + curve["step_ns"] * len(curve["bytes"]))
+    console.print(
+        Text(f"{'':11} {begin}{end:>{max(len(values) - len(begin), 0)}}"), no_wrap=True, overflow="crop"
+    )
+
+
+def _passes(passes: list[dict]) -> Table:
+    table = _table(
+        "passes",
+        "pass",
+        "thread",
+        "time",
+        "allocations",
+        "bytes",
+        "peak live",
+        "escaping",
+        "by other threads",
+    )
+    for row in passes[:_MOST_PASSES]:
+        escaping = row["escaping"]
+        other = row["other_threads"]
+        table.add_row(
+            f"{row['pass']:,}",
+            str(row["thread"]),
+            duration_text(row["duration_ns"]) if row["ended"] else "did not end",
+            f"{row['allocations']['count']:,}",
+            bytes_text(row["allocations"]["bytes"]),
+            bytes_text(row["peak_bytes"]),
+            f"{escaping['count']:,} ({bytes_text(escaping['bytes'])})" if escaping else "?",
+            f"{other['allocations']:,} made, {other['frees']:,} freed",
+        )
+    if len(passes) > _MOST_PASSES:
+        table.caption = f"and {len(passes) - _MOST_PASSES:,} more: see --json"
+    return table
+
+
+def _graph(graph: dict) -> Table:
+    table = _table(
+        "what the graph shows, in one pass", "", "graph (torch.export)", "recorded", "graph / recorded"
+    )
+    for name, show in (("allocations", "{:,}".format), ("bytes", bytes_text)):
+        row = graph[name]
+        ratio = "" if row["ratio"] is None else f"{100 * row['ratio']:.1f} %"
+        table.add_row(name, show(row["graph"]), show(row["recorded"]), ratio)
+    return table
+
+
+def _lifetimes(classes: list[dict]) -> Table:
+    """Sizes down, lifetimes across; objects in the cells, bytes at the right."""
+    # What was never freed has no class of lifetime: its column is the last.
+    columns = sorted(
+        {(row["lifetime_from_ns"], row["lifetime_to_ns"]) for row in classes},
+        key=lambda column: (column[0] is None, column[0]),
+    )
+    sizes = sorted({(row["size_from"], row["size_to"]) for row in classes}, key=lambda size: size[0])
+    cells = {
+        (row["size_from"], row["lifetime_from_ns"], row["lifetime_to_ns"]): row["count"] for row in classes
+    }
+    table = _table(
+        "objects by size and lifetime", "size", *(_lifetime_label(*column) for column in columns), "bytes"
+    )
+    for size_from, size_to in sizes:
+        total = sum(row["bytes"] for row in classes if row["size_from"] == size_from)
+        label = (
+            f"{_decimal(size_from, 'B')} and more" if size_to is None else f"under {_decimal(size_to, 'B')}"
+        )
+        counts = [cells.get((size_from, *column), 0) for column in columns]
+        table.add_row(label, *(f"{count:,}" if count else "" for count in counts), bytes_text(total))
+    return table
+
+
+def _lifetime_label(from_ns: int | None, to_ns: int | None) -> str:
+    if from_ns is None:
+        return "not freed"
+    return f">= {_decimal(from_ns, 'ns')}" if to_ns is None else f"< {_decimal(to_ns, 'ns')}"
+
+
+def _decimal(power_of_ten: int, unit: str) -> str:
+    """Decades, in decimal units: 1000 bytes are 1 kB."""
+    units = {"B": ("B", "kB", "MB", "GB"), "ns": ("ns", "us", "ms", "s", "ks")}[unit]
+    step = 0
+    while power_of_ten >= 1000 and step + 1 < len(units):
+        power_of_ten //= 1000
+        step += 1
+    return f"{power_of_ten} {units[step]}"
+
+
+def _operators(title: str, key: str, rows: list[dict], total: int) -> Table:
+    table = Table(
+        title=f"bytes {title}", title_justify="left", title_style="italic", box=None, pad_edge=False
+    )
+    for name in ("bytes", "share", "allocations"):
+        table.add_column(name, justify="right", header_style="dim", no_wrap=True)
+    table.add_column(key, header_style="dim", overflow="fold")
+    for row in rows[:_MOST_OPERATORS]:
+        share = f"{100 * row['bytes'] / total:.1f} %" if total else ""
+        table.add_row(bytes_text(row["bytes"]), share, f"{row['count']:,}", Text(printable(row[key])))
+    return table
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="italic",
+        box=None,
+        pad_edge=False,
+        caption_justify="left",
+    )
+    for index, name in enumerate(columns):
+        table.add_column(name, justify="left" if index == 0 else "right", header_style="dim", no_wrap=True)
+    return table
