@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import warnings
 from collections import OrderedDict
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from memoir import _core, _torch
+from memoir import Error, _core, _torch
 from memoir.torch.signature import describe, signature
 
 PATIENCE = 32  # calls that never repeat a signature before memoir says so and stops recording first sights
@@ -28,11 +29,13 @@ LONGEST_WAIT = 64  # passes; the longest pause between two recordings of a signa
 class Options:
     """max_plans: input signatures remembered, the least recently used forgotten first.
     max_slabs: passes that may run from a slab at the same time; more run on PyTorch's allocator.
-    max_bytes: over all slabs; None for no limit. A plan that does not fit runs on PyTorch's allocator."""
+    max_bytes: over all slabs; None for no limit. A plan that does not fit runs on PyTorch's allocator.
+    plan: a plan file for the signature that it was recorded with, which then needs no recording."""
 
     max_plans: int = 16
     max_slabs: int = 8
     max_bytes: int | None = None
+    plan: str | os.PathLike | None = None
 
 
 @dataclass
@@ -78,6 +81,7 @@ class Memory:
         self.name = name
         self.options = options
         self._pool = self._new_pool()
+        self._given = _open_plan(name, options.plan) if options.plan is not None else None
         self._lock = threading.Lock()  # guards all below
         self._remembered: OrderedDict[tuple, _Remembered] = OrderedDict()
         self._stats = Stats()
@@ -194,6 +198,8 @@ class Memory:
 
     def _remember(self, key: tuple, args: tuple, kwargs: dict) -> _Remembered:
         remembered = self._remembered[key] = _Remembered(describe(args, kwargs))
+        if self._given is not None and dict(self._given.meta)["signature"] == remembered.words:
+            remembered.plan, remembered.layout = self._given, _torch.Layout(self._given)
         while len(self._remembered) > self.options.max_plans:
             self._remembered.popitem(last=False)
         return remembered
@@ -238,6 +244,16 @@ class Memory:
             self._first_sights = 0
             pool, self._pool = self._pool, self._new_pool()
         pool.retire_all()
+
+
+def _open_plan(name: str, path: str | os.PathLike) -> _core.RecordedPlan:
+    plan = _core.open_plan(os.fspath(path))
+    meta = dict(plan.meta)
+    if "signature" not in meta or "model" not in meta:
+        raise Error(f"{path}: not the plan of a recorded model: plan a trace that memoir.torch.record wrote")
+    if meta["model"] != name:
+        raise Error(f"{path}: a plan for {meta['model']}, and this is {name}")
+    return plan
 
 
 def describe_recording(recording: _torch.Recording, model: str, words: str) -> None:

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -60,6 +63,51 @@ def record(
         unfinished.unlink(missing_ok=True)
         raise
     return result
+
+
+def record_program(path: str) -> None:
+    """Records the calling thread from here to the end of the process, each outermost module call as a pass: what
+    `memoir record` starts in the program that it runs. Never raises: a program must not fail for being recorded."""
+    try:
+        recording = _torch.Recording(path)
+    except Error as error:
+        print(f"memoir: {error}; not recording", file=sys.stderr)
+        return
+    describe_recording(recording, " ".join(sys.argv[:1]), "the whole program")
+    recording.begin()
+    passes = _OutermostCalls(recording)
+    hooks = torch.nn.modules.module
+    hooks.register_module_forward_pre_hook(passes.enter)
+    hooks.register_module_forward_hook(passes.leave, always_call=True)
+
+    def finish():
+        recording.end()
+        if recording.dropped:
+            print(f"memoir: {recording.dropped} events were lost: is the disk full?", file=sys.stderr)
+        recording.close()
+
+    atexit.register(finish)
+
+
+class _OutermostCalls:
+    """Marks a pass around each module call that is inside no other, on the recorded thread."""
+
+    def __init__(self, recording: _torch.Recording):
+        self.recording = recording
+        self.thread = threading.get_ident()
+        self.depth = 0
+
+    def enter(self, module, args) -> None:
+        if threading.get_ident() == self.thread:
+            if self.depth == 0:
+                self.recording.pass_begin()
+            self.depth += 1
+
+    def leave(self, module, args, result) -> None:
+        if threading.get_ident() == self.thread and self.depth > 0:
+            self.depth -= 1
+            if self.depth == 0:
+                self.recording.pass_end()
 
 
 def graph_allocations(module: torch.nn.Module, *args, **kwargs) -> tuple[int, int]:

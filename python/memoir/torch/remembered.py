@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import os
 from collections.abc import Callable
 from typing import TypeVar, overload
 
@@ -19,7 +20,14 @@ F = TypeVar("F", bound=Callable)
 def remember(function: torch.nn.Module, **options) -> torch.nn.Module: ...
 @overload
 def remember(function: F, **options) -> F: ...
-def remember(function, *, max_plans: int = 16, max_slabs: int = 8, max_bytes: int | None = None):
+def remember(
+    function,
+    *,
+    max_plans: int = 16,
+    max_slabs: int = 8,
+    max_bytes: int | None = None,
+    plan: str | os.PathLike | None = None,
+):
     """A callable that does what `function` does, out of planned memory. Thread-safe; results are the same bit for bit.
 
     function: any nn.Module (the result is one too: parameters, state_dict, train, to and hooks are the module's own) or
@@ -27,12 +35,14 @@ def remember(function, *, max_plans: int = 16, max_slabs: int = 8, max_bytes: in
     max_plans: how many input signatures are remembered; the least recently used is forgotten first.
     max_slabs: how many passes may run from a slab at the same time; more run on PyTorch's allocator.
     max_bytes: the most memory that all slabs may hold together; None for no limit.
+    plan: a plan file (`memoir plan x.trace -o y.plan` of a trace of this model): calls with the signature that it was
+    recorded with follow it from the first on. Raises memoir.Error for a file that is no plan, or one of another model.
 
     Tensors that outlive their call (outputs, caches, gradients that are kept) never live in a slab.
     """
     if max_plans < 1 or max_slabs < 1 or (max_bytes is not None and max_bytes < 0):
         raise ValueError("max_plans and max_slabs must be at least 1, and max_bytes not negative")
-    options = Options(max_plans, max_slabs, max_bytes)
+    options = Options(max_plans, max_slabs, max_bytes, plan)
     if isinstance(function, RememberedModule) or hasattr(function, "__memoir__"):
         raise ValueError("this callable is remembered already")
     if isinstance(function, torch.nn.Module):

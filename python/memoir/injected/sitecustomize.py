@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Python runs this at start-up when `memoir record` put this folder on PYTHONPATH: the moment torch has been imported,
+the recording begins. A sitecustomize of the user's own still runs."""
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import sys
+
+TRACE = os.environ.pop("MEMOIR_RECORD", None)  # popped: the program's own children are not recorded
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class _AfterTorch(importlib.abc.MetaPathFinder):
+    """Steps aside at the first `import torch`, and starts the recording when that import is done."""
+
+    def find_spec(self, name, path, target=None):
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def execute_and_record(module):
+                execute(module)
+                from memoir.torch.recording import record_program
+
+                record_program(TRACE)
+
+            spec.loader.exec_module = execute_and_record
+        return spec
+
+
+def _run_the_users_own() -> None:
+    rest = [entry for entry in sys.path if os.path.abspath(entry or ".") != HERE]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", rest)
+    if spec is not None and spec.loader is not None:
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+
+
+if TRACE:
+    sys.meta_path.insert(0, _AfterTorch())
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != HERE]
+_run_the_users_own()

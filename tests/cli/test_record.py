@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""memoir record, around real programs."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("torch", reason="memoir record's programs need PyTorch")
+
+from memoir._core import Trace  # noqa: E402
+
+SERVER = """
+import torch, sys
+net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.MaxPool2d(2)).eval()
+with torch.inference_mode():
+    for _ in range(3):
+        net(torch.randn(1, 3, 32, 32))
+print("served", *sys.argv[1:])
+{end}
+"""
+
+
+def record(tmp_path, end="", options=(), arguments=()):
+    script = tmp_path / "serve.py"
+    script.write_text(SERVER.format(end=end))
+    return subprocess.run(
+        [sys.executable, "-m", "memoir", "record", "-o", str(tmp_path / "x.trace"), *options]
+        + ["--", sys.executable, str(script), *arguments],
+        capture_output=True,
+        text=True,
+    )
+
+
+def passes(path) -> int:
+    kinds = list(Trace.open(str(path)).events["kind"])
+    return kinds.count(4)
+
+
+def test_a_program_is_recorded_pass_by_pass(tmp_path):
+    done = record(tmp_path, arguments=["-x", "5"])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "served -x 5\n"
+    assert "next: memoir show" in done.stderr
+    trace = Trace.open(str(tmp_path / "x.trace"))
+    assert trace.complete and trace.meta("torch")
+    assert passes(tmp_path / "x.trace") == 3
+    assert any("conv2d" in trace.site_chain(int(site)) for site in set(trace.events["site"]))
+
+
+def test_the_exit_code_is_the_programs(tmp_path):
+    assert record(tmp_path, end="sys.exit(7)").returncode == 7
+
+
+def test_after_a_kill_the_trace_holds_what_came_before(tmp_path):
+    done = record(tmp_path, end=f"import os; os.kill(os.getpid(), {int(signal.SIGKILL)})")
+    assert done.returncode == 128 + signal.SIGKILL
+    assert "ended before the trace was closed" in done.stderr
+    assert passes(tmp_path / "x.trace") == 3
+
+
+def test_a_program_without_torch_and_one_that_does_not_exist(tmp_path):
+    trace = str(tmp_path / "x.trace")
+    none = subprocess.run(
+        [sys.executable, "-m", "memoir", "record", "-o", trace, "--", sys.executable, "-c", "print(5)"],
+        capture_output=True,
+        text=True,
+    )
+    assert (none.returncode, none.stdout) == (0, "5\n")
+    assert "nothing was recorded" in none.stderr and not os.path.exists(trace)
+    missing = subprocess.run(
+        [sys.executable, "-m", "memoir", "record", "-o", trace, "--", "no-such-program"], capture_output=True, text=True
+    )
+    assert missing.returncode == 2 and "no-such-program: cannot be run" in missing.stderr
+
+
+def test_an_existing_trace_is_not_overwritten_unasked(tmp_path):
+    (tmp_path / "x.trace").write_text("precious")
+    refused = record(tmp_path)
+    assert refused.returncode == 2 and "exists already" in refused.stderr
+    assert (tmp_path / "x.trace").read_text() == "precious"
+    assert record(tmp_path, options=["-f"]).returncode == 0
+
+
+def test_the_users_own_sitecustomize_still_runs(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("print('mine')")
+    done = subprocess.run(
+        [sys.executable, "-m", "memoir", "record", "-o", str(tmp_path / "x.trace"), "--", sys.executable, "-c", "print(5)"],
+        capture_output=True,
+        text=True,
+        env=dict(os.environ, PYTHONPATH=str(tmp_path)),
+    )
+    assert done.stdout == "mine\nmine\n5\n"  # in memoir's own process, and in the program's
