@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The time of one allocation and of one free through PyTorch's CPU allocator, on the sequence of a recorded pass: what a
-// tensor pays, with nothing else of PyTorch around it. bench/allocation.py records, runs this under each malloc, and
-// makes the table.
+// The time of one allocation and of one free through PyTorch's CPU allocator, on the sequence of a recorded
+// pass: what a tensor pays, with nothing else of PyTorch around it. bench/allocation.py records, runs this
+// under each malloc, and makes the table.
 //
 //   bench_allocation TRACE planned|scoped|plain PASSES
 //
-// planned: in step, from a slab. scoped: with every operator scope of the recording entered and left through
-// at::RecordFunction around its allocation, whose cost is measured apart. plain: PyTorch's own allocator over malloc.
+// planned: from a slab, in step. scoped: from a slab, matching by operator; the scopes of each allocation's
+// chain are entered and left through at::RecordFunction around it, timed apart. plain: PyTorch's own
+// allocator over malloc.
 #include <ATen/record_function.h>
 #include <c10/core/CPUAllocator.h>
 
@@ -17,7 +18,9 @@
 #include <cstring>
 #include <ctime>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -51,13 +54,18 @@ void report(const char* what, std::vector<double>& times) {
   std::sort(times.begin(), times.end());
   double sum = 0;
   for (const double time : times) sum += time;
-  const auto quantile = [&](double q) { return times[static_cast<size_t>(q * static_cast<double>(times.size() - 1))]; };
-  std::printf("{\"what\": \"%s\", \"count\": %zu, \"mean\": %.1f, \"p50\": %.1f, \"p99\": %.1f, \"p99.9\": %.1f, \"max\": %.1f}\n",
-              what, times.size(), sum / static_cast<double>(times.size()), quantile(0.5), quantile(0.99), quantile(0.999),
-              times.back());
+  const auto quantile = [&](double q) {
+    return times[static_cast<size_t>(q * static_cast<double>(times.size() - 1))];
+  };
+  std::printf(
+      "{\"what\": \"%s\", \"count\": %zu, \"mean\": %.1f, \"p50\": %.1f, \"p99\": %.1f, \"p99.9\": %.1f, "
+      "\"max\": %.1f}\n",
+      what, times.size(), sum / static_cast<double>(times.size()), quantile(0.5), quantile(0.99),
+      quantile(0.999), times.back());
 }
 
-struct Step {  // one event of the pass: an allocation of `size` bytes, or the free of the allocation numbered `slot`
+struct Step {  // one event of the pass: an allocation of `size` bytes, or the free of the allocation numbered
+               // `slot`
   bool allocates;
   Size size;
   size_t slot;
@@ -98,16 +106,23 @@ int main(int argc, char** argv) {
   const Trace trace = Trace::open(argv[1]);
   const std::vector<Step> steps = steps_of(trace);
   const RecordedPass pass = read_pass(trace.events());
-  const auto layout = std::make_shared<const PlannedLayout>(record_plan(pass, plan_quickly(pass.problem), "quick"));
+  const auto layout =
+      std::make_shared<const PlannedLayout>(record_plan(pass, plan_quickly(pass.problem), "quick"));
   SlabPool pool({});
   if (mode != "plain") torch_shim::install();
   c10::Allocator* const allocator = c10::GetCPUAllocator();
 
-  std::unordered_map<SiteId, std::string> leaves;
-  for (const Step& step : steps) leaves.try_emplace(step.site, trace.site_name(step.site));
+  std::unordered_map<SiteId, std::vector<std::string>> chains;  // outermost first
+  for (const Step& step : steps) {
+    auto& chain = chains[step.site];
+    if (!chain.empty()) continue;
+    for (std::optional<SiteId> site = step.site; site && *site != kNoSite; site = trace.site_parent(*site)) {
+      chain.emplace(chain.begin(), trace.site_name(*site));
+    }
+  }
 
   std::vector<c10::DataPtr> live(steps.size());
-  std::vector<double> allocation, release;
+  std::vector<double> allocation, release, scoping;
   const double clock_cost = clock_cost_ns();
   std::uint64_t planned = 0;
   for (long i = -2; i < passes; ++i) {
@@ -119,18 +134,26 @@ int main(int argc, char** argv) {
     }
     for (const Step& step : steps) {
       if (step.allocates) {
-        const double begin = now_ns();
+        std::vector<std::unique_ptr<at::RecordFunction>> scopes;
         if (mode == "scoped") {
-          at::RecordFunction scope(at::RecordScope::FUNCTION);
-          if (scope.isActive()) scope.before(leaves[step.site]);
-          live[step.slot] = allocator->allocate(step.size);
-        } else {
-          live[step.slot] = allocator->allocate(step.size);
+          const auto& chain = chains[step.site];
+          const double begin = now_ns();
+          for (const std::string& name : chain) {
+            scopes.push_back(std::make_unique<at::RecordFunction>(at::RecordScope::FUNCTION));
+            if (scopes.back()->isActive()) scopes.back()->before(std::string_view(name));
+          }
+          const double end = now_ns();
+          if (i >= 0 && !chain.empty())
+            scoping.push_back((end - begin - clock_cost) / static_cast<double>(chain.size()));
         }
+        const double begin = now_ns();
+        live[step.slot] = allocator->allocate(step.size);
         const double end = now_ns();
+        while (!scopes.empty()) scopes.pop_back();
         if (i >= 0) allocation.push_back(std::max(0.0, end - begin - clock_cost));
         // A tensor is written: the page faults of fresh memory belong to the allocation that brought it.
-        if (live[step.slot].get() != nullptr) std::memset(live[step.slot].get(), 1, std::min<Size>(step.size, 64));
+        if (live[step.slot].get() != nullptr)
+          std::memset(live[step.slot].get(), 1, std::min<Size>(step.size, 64));
       } else {
         const double begin = now_ns();
         live[step.slot].clear();
@@ -146,7 +169,8 @@ int main(int argc, char** argv) {
   }
   report("allocate", allocation);
   report("free", release);
-  std::printf("{\"what\": \"planned\", \"count\": %llu, \"of\": %zu}\n", static_cast<unsigned long long>(planned),
-              allocation.size() / static_cast<size_t>(passes));
+  if (!scoping.empty()) report("entering one operator scope", scoping);
+  std::printf("{\"what\": \"planned\", \"count\": %llu, \"of\": %zu}\n",
+              static_cast<unsigned long long>(planned), allocation.size() / static_cast<size_t>(passes));
   return 0;
 }
