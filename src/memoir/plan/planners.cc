@@ -6,6 +6,7 @@
 #include "memoir/plan/best_fit.h"
 #include "memoir/plan/gergov.h"
 #include "memoir/plan/greedy.h"
+#include "memoir/plan/mincost_flow.h"
 
 namespace memoir {
 namespace {
@@ -16,6 +17,7 @@ constexpr Planner kPlanners[] = {
     {"greedy_by_breadth", "busiest tick first, its largest buffer first", greedy_by_breadth},
     {"best_fit", "lowest part of the skyline first, the longest-lived buffer onto it", best_fit},
     {"gergov", "3-approximation, then compacted", gergov},
+    {"mincost_flow", "whole objects shared along a minimum-cost flow, laid end to end", mincost_flow},
 };
 
 constexpr std::string_view kQuick[] = {"greedy_by_size", "greedy_by_breadth", "best_fit", "gergov"};
