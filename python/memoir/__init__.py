@@ -7,4 +7,12 @@ Importing this package is cheap: torch, matplotlib, highspy and ortools are impo
 from memoir._core import Error
 
 __version__ = "0.1.0"
-__all__ = ["Error", "__version__"]
+__all__ = ["Error", "PlanResult", "Problem", "__version__", "plan"]
+
+
+def __getattr__(name: str):  # on first use: numpy and the planners
+    if name in ("PlanResult", "Problem", "plan"):
+        from memoir import planning
+
+        return getattr(planning, name)
+    raise AttributeError(f"module 'memoir' has no attribute '{name}'")

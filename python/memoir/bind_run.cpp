@@ -28,10 +28,6 @@ RecordedPlan plan_recording(nb::bytes bytes) {
 }  // namespace
 
 void bind_run(nb::module_& module) {
-  nb::class_<RecordedPlan>(module, "RecordedPlan")
-      .def_ro("arena_size", &RecordedPlan::arena_size)
-      .def_ro("load", &RecordedPlan::load)
-      .def_ro("planner", &RecordedPlan::planner);
   module.def("plan_recording", &plan_recording, nb::arg("trace"),
              "The plan of the last complete pass in the bytes of a trace. Throws Error when there is none.");
 }

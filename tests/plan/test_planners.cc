@@ -118,11 +118,23 @@ TEST_CASE("the gap index answers as a scan over all placed buffers does") {
   }
 }
 
+TEST_CASE("identical buffers are not one buffer") {
+  const Problem problem(5, {{2, 9}, 7, 2});  // keyed by lifetime and size, they would be
+  for (const Planner& planner : planners()) CHECK(run(planner.name, problem).arena_size == 39);
+}
+
 TEST_CASE("the floor knows of alignment") {
   CHECK(aligned_load({{{0, 4}, 1, 64}, {{0, 4}, 1, 64}}) == 65);
   // At tick 2 the one of 1 byte on top makes 65; at tick 4 the one of 9 on top makes 73.
   CHECK(aligned_load({{{0, 4}, 1, 64}, {{2, 6}, 60, 64}, {{4, 8}, 9, 128}}) == 73);
   CHECK(aligned_load({{{0, 4}, 5, 64}, {{0, 4}, 5, 1}}) == 10);  // nothing in common
+}
+
+TEST_CASE("the best arena can be above the load") {
+  const Problem problem{{{4, 6}, 2, 1}, {{1, 2}, 4, 1},  {{6, 10}, 5, 1}, {{5, 7}, 2, 1},
+                        {{2, 7}, 2, 1}, {{7, 10}, 5, 1}, {{3, 4}, 2, 1},  {{0, 5}, 5, 1}};
+  CHECK(load(problem) == 10);
+  CHECK(best_arena(problem) == 11);
 }
 
 TEST_CASE("an unknown planner is named, with those there are") {

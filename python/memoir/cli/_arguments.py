@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the verbs' arguments and outputs have in common."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import click
+
+from memoir._core import Error
+
+_UNITS = {"": 1, "b": 1, "k": 2**10, "kib": 2**10, "m": 2**20, "mib": 2**20, "g": 2**30, "gib": 2**30}
+
+
+class Size(click.ParamType):
+    """Bytes: a whole number, or one with KiB, MiB or GiB (fractions allowed: 1.5GiB)."""
+
+    name = "bytes"
+
+    def convert(self, value, parameter, context):
+        if isinstance(value, int):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", value.strip().replace("_", ""))
+        unit = _UNITS.get(match[2].lower()) if match else None
+        if unit is None:
+            self.fail(
+                f"'{value}' is no size: give bytes, or a number with KiB, MiB or GiB", parameter, context
+            )
+        whole, _, fraction = match[1].partition(".")
+        size = int(whole) * unit
+        if fraction:
+            part, left = divmod(int(fraction) * unit, 10 ** len(fraction))
+            if left:
+                self.fail(f"'{value}' is not a whole number of bytes", parameter, context)
+            size += part
+        if size >= 2**63:
+            self.fail(f"'{value}' is 2^63 bytes or more", parameter, context)
+        return size
+
+
+def check_output(path: Path, suffixes: tuple[str, ...], force: bool) -> None:
+    """Before any work: that the suffix tells what to write, and that nothing is overwritten unasked."""
+    if path.suffix.lower() not in suffixes:
+        raise Error(f"{path}: what to write is told by its suffix; give it one of {', '.join(suffixes)}")
+    if path.exists() and not force:
+        raise Error(f"{path} exists already; pass -f to overwrite it")
+    if not path.absolute().parent.is_dir():
+        raise Error(f"{path}: there is no folder {path.parent}; make it first")
+
+
+def write_output(path: Path, content: bytes, force: bool) -> None:
+    """All or nothing: to a file of the same folder first, which is then renamed."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        unfinished.write_bytes(content)
+        if force:
+            unfinished.replace(path)
+        else:  # fails where the file has come up meanwhile
+            os.link(unfinished, path)
+    except FileExistsError:
+        raise Error(f"{path} exists already; pass -f to overwrite it") from None
+    except OSError as error:
+        raise Error(f"{path}: cannot be written: {error.strerror}") from None
+    finally:
+        unfinished.unlink(missing_ok=True)

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files that hold a problem or a plan, told apart by how they begin."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from memoir import _core
+from memoir._core import Error
+
+PLAN_MAGIC = b"\x89memoirP"
+TRACE_MAGIC = b"\x89memoirT"
+
+
+def magic_of(path: str) -> bytes:
+    """The first eight bytes; Error when the file cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(8)
+    except OSError as error:
+        raise Error(f"{path}: cannot be read: {error.strerror}") from None
+
+
+class CsvSource:
+    """A problem from CSV; writes either kind of output."""
+
+    def __init__(self, path: str):
+        self._csv = _core.read_csv(path)
+        self.problem = self._csv.problem
+        self.offsets = self._csv.offsets
+        self.meta: dict[str, object] = {}
+        self.notes = []
+        if self._csv.has_gaps:
+            self.notes.append("gaps are not used: every buffer is planned as live throughout its lifetime")
+
+    def write(self, suffix: str, offsets: np.ndarray, arena_size: int, maker: str) -> bytes:
+        if suffix == ".csv":
+            return self._csv.write(offsets)
+        return _core.record_problem(self.problem, offsets, arena_size, maker).to_bytes()
+
+
+class TraceSource:
+    """A problem from the last complete pass of a trace; writes either kind of output."""
+
+    offsets = None
+
+    def __init__(self, path: str):
+        self._pass = recorded = _core.read_pass(path)
+        self.problem = recorded.problem
+        self.meta = {
+            "pass": recorded.number,
+            "allocations": recorded.allocations,
+            **{
+                kind: dict(zip(("count", "bytes"), getattr(recorded, kind), strict=True))
+                for kind in ("escaping", "foreign", "empty")
+            },
+        }
+        which = "the whole trace" if recorded.number is None else f"pass {recorded.number}"
+        self.notes = [f"{which}: {recorded.allocations:,} allocations, {len(self.problem):,} of them planned"]
+        reasons = {
+            "escaping": "still live when it ended",
+            "foreign": "made by other threads",
+            "empty": "of 0 bytes",
+        }
+        for kind, reason in reasons.items():
+            count, size = getattr(recorded, kind)
+            if count:
+                self.notes.append(f"not planned: {count:,} {kind} ({reason}), {size:,} bytes")
+        if not recorded.complete:
+            self.notes.append("the recording was cut off; this is what it had until then")
+        if recorded.dropped:
+            self.notes.append(
+                f"the recorder lost {recorded.dropped:,} records: the plan may not fit the program"
+            )
+
+    def write(self, suffix: str, offsets: np.ndarray, arena_size: int, maker: str) -> bytes:
+        if suffix == ".csv":
+            return self._pass.write_csv(offsets)
+        return self._pass.record(offsets, arena_size, maker).to_bytes()
+
+
+def open_problem(path: str) -> CsvSource | TraceSource:
+    """A trace by its magic, anything else as CSV."""
+    magic = magic_of(path)
+    if magic == TRACE_MAGIC:
+        return TraceSource(path)
+    if magic == PLAN_MAGIC:
+        raise Error(f"{path} is a plan already: plan the trace or the CSV that it was made from")
+    if b"\0" in magic or magic[:1] == b"\x89":
+        raise Error(f"{path} is neither a trace nor CSV")
+    return CsvSource(path)
+
+
+def with_alignment(problem: _core.Problem, alignment: int) -> _core.Problem:
+    """The same problem, every offset a multiple of `alignment` too."""
+    own = np.unique(problem.alignment)
+    together = {int(value): math.lcm(int(value), alignment) for value in own}
+    if max(together.values(), default=1) >= 2**62:
+        raise Error(
+            f"no offset is a multiple of both {alignment} and the buffers' own alignments, {own.max()}"
+        )
+    aligned = np.array([together[int(value)] for value in problem.alignment], np.uint64)
+    return _core.Problem(problem.lower, problem.upper, problem.size, aligned)
+
+
+def busiest_tick(problem: _core.Problem) -> int:
+    """The first tick at which as many bytes are live as at any."""
+    ticks = np.concatenate([problem.upper, problem.lower])
+    sizes = problem.size.astype(np.int64)
+    order = np.argsort(ticks, kind="stable")  # deaths before births
+    live = np.cumsum(np.concatenate([-sizes, sizes])[order])
+    return int(ticks[order[int(np.argmax(live))]]) if len(live) else 0
+
+
+def is_csv(path: str) -> bool:
+    return Path(path).suffix.lower() == ".csv"

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`memoir plan`: a trace or a CSV problem in, a plan out."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import click
+
+from memoir._core import Error, Problem, aligned_load, load
+from memoir.cli._arguments import Size, check_output, write_output
+from memoir.cli._problems import busiest_tick, open_problem, with_alignment
+from memoir.planners import PLANNERS
+from memoir.planning import PlanResult, plan
+
+FITS, HOPELESS, NOT_FOUND = 0, 1, 3  # exit codes; 2 is bad input
+
+
+@click.command(
+    epilog="Exit codes: 0 a plan (that fits), 1 proven that none fits, 2 bad input, 3 none found that fits."
+)
+@click.argument("input", type=click.Path(dir_okay=False))
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False), help="Where the plan goes: a .plan or a .csv file."
+)
+@click.option(
+    "--planner",
+    type=click.Choice([*PLANNERS, "all"]),
+    default="auto",
+    show_default=True,
+    metavar="NAME|all",
+    help=f"One of {', '.join(PLANNERS)}; or all of them, compared.",
+)
+@click.option(
+    "--deadline", type=click.FloatRange(min=0), help="Seconds for a planner that would search on (mip: 10)."
+)
+@click.option("--capacity", type=Size(), help="Bytes that the arena must fit into (KiB, MiB, GiB).")
+@click.option(
+    "--alignment", type=Size(), help="Bytes that every offset shall be a multiple of, beside its own."
+)
+@click.option("--json", "as_json", is_flag=True, help="The result as JSON on stdout.")
+@click.option("-f", "--force", is_flag=True, help="Overwrite the output.")
+def command(
+    input: str,
+    output: str | None,
+    planner: str,
+    deadline: float | None,
+    capacity: int | None,
+    alignment: int | None,
+    as_json: bool,
+    force: bool,
+) -> None:
+    """Give every buffer of INPUT its offset in one arena.
+
+    INPUT is a trace, whose last complete pass is planned, or CSV with the columns id, lower, upper
+    (exclusive; or end, inclusive), size and perhaps alignment, gaps and offset.
+    """
+    if output is not None:
+        check_output(Path(output), (".plan", ".csv"), force)
+    source = open_problem(input)
+    problem = source.problem
+    if alignment is not None:
+        if alignment == 0:
+            raise Error("--alignment 0: the least is 1")
+        problem = with_alignment(problem, alignment)
+    for note in source.notes:
+        click.echo(note, err=True)
+    if planner == "all":
+        results, refusals = plan_with_all(problem, deadline, capacity)
+    else:
+        results, refusals = [plan(problem, planner, deadline=deadline, capacity=capacity)], []
+    best = min(results, key=lambda result: result.arena_size)
+    floor = max(result.lower_bound for result in results)
+    hopeless = capacity is not None and capacity < floor
+    code = HOPELESS if hopeless else NOT_FOUND if best.fits is False else FITS
+
+    written = output is not None and not hopeless
+    if written:
+        suffix = Path(output).suffix.lower()
+        write_output(Path(output), source.write(suffix, best.offsets, best.arena_size, best.maker), force)
+    if as_json:
+        if planner == "all":
+            rows = [result.summary() for result in results]
+            rows += [{"planner": name, "error": reason} for name, reason in refusals]
+            summary = {"buffers": len(problem), "load": load(problem), "lower_bound": floor}
+            summary |= {"arena_size": best.arena_size, "optimal": best.arena_size == floor}
+            summary |= {"capacity": capacity, "fits": best.fits, "best": best.planner, "planners": rows}
+        else:
+            summary = best.summary()
+        click.echo(json.dumps({"input": input, **source.meta, **summary}, indent=2))
+    else:
+        _print(input, problem, results, refusals, floor, many=planner == "all")
+        if capacity is not None:
+            click.echo(_verdict(problem, best, floor, capacity))
+    if written:
+        click.echo(f"wrote {output}", err=True)
+        if not as_json:
+            picture = Path(output).with_suffix(".png")
+            click.echo(f"\nnext: memoir show {shlex.quote(output)} -o {shlex.quote(str(picture))}")
+    elif not as_json and output is None:
+        target = Path(input).with_suffix(".plan")
+        click.echo(f"\nnext: memoir plan {shlex.quote(input)} -o {shlex.quote(str(target))}")
+    if hopeless:
+        note = f", so {output} was not written" if output is not None else ""
+        click.echo(f"memoir: no plan fits the capacity of {capacity:,} bytes{note}", err=True)
+    sys.exit(code)
+
+
+def plan_with_all(
+    problem: Problem, deadline: float | None, capacity: int | None
+) -> tuple[list[PlanResult], list[tuple[str, str]]]:
+    """The result of every planner but auto (which is one of them), and why the others made none."""
+    results, refusals = [], []
+    for name in PLANNERS:
+        if name == "auto":
+            continue
+        if sys.stderr.isatty():
+            click.echo(f"\r\033[K{name} ...", err=True, nl=False)
+        try:
+            results.append(plan(problem, name, deadline=deadline, capacity=capacity))
+        except Error as error:
+            refusals.append((name, str(error)))
+    if sys.stderr.isatty():
+        click.echo("\r\033[K", err=True, nl=False)
+    return results, refusals
+
+
+def _print(
+    input: str,
+    problem: Problem,
+    results: list[PlanResult],
+    refusals: list[tuple[str, str]],
+    floor: int,
+    many: bool,
+) -> None:
+    from rich.console import Console
+
+    from memoir.views.plan_table import plan_table
+
+    total = sum(problem.size.tolist())
+    click.echo(f"{input}: {len(problem):,} buffers, {total:,} bytes in all")
+    click.echo(f"load: {load(problem):,} bytes, live together at tick {busiest_tick(problem):,}")
+    if (aligned := aligned_load(problem)) > load(problem):
+        click.echo(f"floor: {aligned:,} bytes with the alignment of the offsets")
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    click.echo()
+    console.print(plan_table(results, refusals, aligned if many else floor))
+
+
+def _verdict(problem: Problem, best: PlanResult, floor: int, capacity: int) -> str:
+    if best.fits:
+        return f"\nfits the capacity of {capacity:,} bytes, {capacity - best.arena_size:,} to spare"
+    if capacity < load(problem):
+        return (
+            f"\nno plan fits {capacity:,} bytes: {load(problem):,} are live at tick {busiest_tick(problem):,}"
+        )
+    if capacity < floor:
+        reason = "the alignments need" if capacity < aligned_load(problem) else "mip proved that it takes"
+        return f"\nno plan fits {capacity:,} bytes: {reason} {floor:,}"
+    return (
+        f"\nno plan was found that fits {capacity:,} bytes, though none is excluded; the best is "
+        f"{best.arena_size - capacity:,} bytes over. Try --planner all, or a longer --deadline"
+    )

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""memoir.plan(): arrays of buffers in, an array of offsets out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from memoir._core import Error, Problem, aligned_load, check, load
+from memoir.planners import find
+
+
+@dataclass(frozen=True)
+class PlanResult:
+    """A plan, and how good it is. Sizes in bytes."""
+
+    planner: str  # as asked for
+    maker: str  # the planner that made it: another one only for `auto`
+    buffers: int
+    load: int  # the most bytes live at one tick
+    lower_bound: (
+        int  # no arena can be smaller: the load, knowing of alignment, or more where a planner proved more
+    )
+    arena_size: int
+    optimal: bool  # arena_size == lower_bound
+    seconds: float  # of planning, the clock on the wall
+    capacity: int | None
+    fits: bool | None  # arena_size <= capacity; None without a capacity
+    offsets: np.ndarray  # uint64, one per buffer
+
+    @property
+    def hopeless(self) -> bool:
+        """True when it is proven that no plan fits the capacity."""
+        return self.capacity is not None and self.capacity < self.lower_bound
+
+    def summary(self) -> dict[str, Any]:
+        """All but the offsets, as `memoir plan --json` prints it."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "offsets"}
+
+
+def as_problem(problem: Problem | np.ndarray | Mapping[str, Any] | Sequence[Any]) -> Problem:
+    """From lower, upper, size and perhaps alignment: a structured array, a mapping, or these in order."""
+    if isinstance(problem, Problem):
+        return problem
+    if isinstance(problem, np.ndarray) and problem.dtype.names is not None:
+        problem = {name: problem[name] for name in problem.dtype.names}
+    if isinstance(problem, Mapping):
+        unknown = set(problem) - {"lower", "upper", "size", "alignment"}
+        missing = {"lower", "upper", "size"} - set(problem)
+        if unknown or missing:
+            what = f"unknown {sorted(unknown)}" if unknown else f"missing {sorted(missing)}"
+            raise Error(f"a problem has the fields lower, upper, size and perhaps alignment: {what}")
+        columns = {name: np.asarray(problem[name]) for name in problem}
+    elif 3 <= len(problem) <= 4:
+        columns = dict(zip(("lower", "upper", "size", "alignment"), map(np.asarray, problem), strict=False))
+    else:
+        raise Error(
+            "a problem is lower, upper, size and perhaps alignment: arrays, a mapping or a structured array"
+        )
+    columns.setdefault("alignment", np.ones(len(columns["lower"]), np.uint64))
+    return Problem(**{name: _as_unsigned(name, values) for name, values in columns.items()})
+
+
+def _as_unsigned(name: str, values: np.ndarray) -> np.ndarray:
+    if values.ndim != 1:
+        raise Error(f"{name} must be a one-dimensional array, not {values.ndim}-dimensional")
+    if len(values) and values.dtype.kind not in "iu":
+        raise Error(f"{name} must be an array of integers, not {values.dtype}")
+    if values.dtype.kind == "i" and len(values) and values.min() < 0:
+        raise Error(f"buffer {int(values.argmin())} has the {name} {values.min()}: it must not be negative")
+    return np.ascontiguousarray(values, np.uint64)
+
+
+def plan(
+    problem: Problem | np.ndarray | Mapping[str, Any] | Sequence[Any],
+    planner: str = "auto",
+    *,
+    deadline: float | None = None,
+    capacity: int | None = None,
+) -> PlanResult:
+    """Gives every buffer an offset such that no two that live at the same time overlap.
+
+    `problem` is a structured array, a mapping or a sequence of the arrays lower, upper (exclusive), size and
+    perhaps alignment. The deadline in seconds binds the planners that would otherwise search on (mip); with a
+    capacity in bytes those stop at the first plan that fits. Raises Error for what is no problem, or too much
+    for that planner. Releases the GIL while it plans.
+    """
+    problem = as_problem(problem)
+    if deadline is not None and not deadline >= 0:
+        raise Error(f"the deadline must be 0 seconds or more, not {deadline}")
+    if capacity is not None and capacity < 0:
+        raise Error(f"the capacity must be 0 bytes or more, not {capacity}")
+    chosen = find(planner)
+    began = time.perf_counter()
+    outcome = chosen.run(problem, deadline, capacity)
+    seconds = time.perf_counter() - began
+    violation = check(problem, outcome.offsets, outcome.arena_size)
+    if violation is not None:  # a bug of ours, never to be handed out
+        raise AssertionError(f"{planner} made a plan that is none: buffers {violation}")
+    lower_bound = max(aligned_load(problem), outcome.lower_bound)
+    return PlanResult(
+        planner=planner,
+        maker=outcome.maker or planner,
+        buffers=len(problem),
+        load=load(problem),
+        lower_bound=lower_bound,
+        arena_size=outcome.arena_size,
+        optimal=outcome.arena_size == lower_bound,
+        seconds=seconds,
+        capacity=capacity,
+        fits=None if capacity is None else outcome.arena_size <= capacity,
+        offsets=outcome.offsets,
+    )

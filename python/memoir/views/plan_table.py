@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans as a table: every planner beside the floor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from memoir.planning import PlanResult
+from memoir.views.quantities import bytes_text, duration_text
+
+
+def above_floor(arena_size: int, floor: int) -> str:
+    """'+3.1 %'; '+0' only when it is exactly the floor."""
+    if arena_size == floor:
+        return "+0"
+    if floor == 0:
+        return "-"
+    percent = 100 * (arena_size - floor) / floor
+    return (
+        f"+{percent:,.0f} %" if percent >= 100 else f"+{percent:.3g} %" if percent >= 0.001 else "+<0.001 %"
+    )
+
+
+def plan_table(
+    results: Sequence[PlanResult], refusals: Sequence[tuple[str, str]], floor: int, timed: bool = True
+) -> Table:
+    """Smallest arena first; then the planners that made no plan, and why. `timed`: with the seconds."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("planner", no_wrap=True)
+    table.add_column("arena bytes", justify="right", no_wrap=True)
+    table.add_column("", justify="right", no_wrap=True)
+    table.add_column("above floor", justify="right", no_wrap=True)
+    if timed:
+        table.add_column("time", justify="right", no_wrap=True)
+    table.add_column("")
+    table.add_row(
+        "[dim]floor[/]", f"[dim]{floor:,}[/]", f"[dim]{bytes_text(floor)}[/]", *[""] * (3 if timed else 2)
+    )
+    for result in sorted(results, key=lambda result: result.arena_size):
+        notes = []
+        if result.optimal:
+            notes.append("optimal")
+        if result.lower_bound > floor:
+            notes.append(f"proved that {result.lower_bound:,} is the least possible")
+        if result.fits is False:
+            notes.append("does not fit")
+        table.add_row(
+            result.planner if result.maker == result.planner else f"{result.planner} ({result.maker})",
+            f"{result.arena_size:,}",
+            bytes_text(result.arena_size),
+            above_floor(result.arena_size, floor),
+            *([duration_text(result.seconds * 1e9)] if timed else []),
+            ", ".join(notes),
+        )
+    for name, reason in refusals:
+        table.add_row(name, "-", "", "", *([""] if timed else []), f"[dim]{reason}[/]")
+    return table

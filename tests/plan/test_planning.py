@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""memoir.plan(): every planner against brute force, the arrays it takes, and what it refuses."""
+
+import itertools
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from memoir.planners import PLANNERS
+from memoir.planners.mip import PAIR_LIMIT, live_pairs
+
+import memoir
+from memoir import _core
+
+DATA = Path(__file__).parents[1] / "data" / "planning"
+
+
+def random_problem(rng, count, alignments=(1,)):
+    lower = rng.integers(0, 10, count)
+    upper = lower + rng.integers(1, 8, count)
+    return lower, upper, rng.integers(1, 12, count), rng.choice(alignments, count)
+
+
+def best_arena(lower, upper, size, alignment):
+    """First fit by lowest offset, in every order: as slow and as plain as can be."""
+    best = None
+    for order in itertools.permutations(range(len(lower))):
+        offsets = {}
+        for i in order:
+            offset, moved = 0, True
+            while moved:
+                moved = False
+                for j, other in offsets.items():
+                    lives = lower[i] < upper[j] and lower[j] < upper[i]
+                    if lives and offset < other + size[j] and other < offset + size[i]:
+                        offset, moved = -(-(other + size[j]) // alignment[i]) * alignment[i], True
+            offsets[i] = offset
+        top = max(offsets[i] + size[i] for i in order)
+        best = top if best is None else min(best, top)
+    return best
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_planner_against_brute_force_and_mip_equal_to_it(seed):
+    pytest.importorskip("highspy")
+    rng = np.random.default_rng(seed)
+    problem = random_problem(rng, 6, (1, 2, 4) if seed % 2 else (1,))
+    best = best_arena(*(column.tolist() for column in problem))
+    for name in PLANNERS:
+        result = memoir.plan(problem, name, deadline=30)
+        assert result.load <= result.lower_bound <= best <= result.arena_size, name
+        if name == "mip":
+            assert result.arena_size == best
+            assert result.optimal
+
+
+# Its load is 10 and its best arena 11, as tests/plan/test_planners.cc finds by brute force.
+ABOVE_ITS_LOAD = ([4, 1, 6, 5, 2, 7, 3, 0], [6, 2, 10, 7, 7, 10, 4, 5], [2, 4, 5, 2, 2, 5, 2, 5])
+
+
+def test_mip_proves_more_than_the_load():
+    pytest.importorskip("highspy")
+    result = memoir.plan(ABOVE_ITS_LOAD, "mip", deadline=30)
+    assert (result.load, result.lower_bound, result.arena_size, result.optimal) == (10, 11, 11, True)
+    hopeless = memoir.plan(ABOVE_ITS_LOAD, "mip", deadline=30, capacity=10)
+    assert hopeless.fits is False
+    assert hopeless.hopeless
+
+
+def test_mip_keeps_its_deadline_and_gives_its_best():
+    pytest.importorskip("highspy")
+    csv = _core.read_csv(str(DATA / "minimalloc" / "A.1048576.csv"))
+    result = memoir.plan(csv.problem, "mip", deadline=0.5)
+    assert result.seconds < 10
+    assert result.arena_size <= memoir.plan(csv.problem).arena_size
+    assert not result.optimal
+
+
+def test_mip_stops_when_the_plan_fits():
+    result = memoir.plan(([0, 1], [2, 3], [5, 5]), "mip", capacity=100, deadline=0)
+    assert result.fits and result.optimal
+
+
+def test_mip_refuses_what_it_could_not_finish():
+    pytest.importorskip("highspy")
+    rng = np.random.default_rng(3)
+    lower = rng.integers(0, 1000, 1500)
+    problem = (lower, lower + rng.integers(1, 500, 1500), rng.integers(1, 10**6, 1500))
+    assert not memoir.plan(problem).optimal  # or mip would have nothing to do
+    assert live_pairs(memoir.planning.as_problem(problem), PAIR_LIMIT) is None
+    with pytest.raises(memoir.Error, match=r"mip takes at most 200,000 pairs .* 1,500 buffers"):
+        memoir.plan(problem, "mip")
+
+
+def test_live_pairs_are_those_that_overlap():
+    rng = np.random.default_rng(1)
+    lower, upper, size, _ = random_problem(rng, 40)
+    first, second = live_pairs(memoir.planning.as_problem((lower, upper, size)), 10**6)
+    found = {tuple(sorted(pair)) for pair in zip(first.tolist(), second.tolist(), strict=True)}
+    assert len(found) == len(first)
+    pairs = itertools.combinations(range(40), 2)
+    assert found == {(i, j) for i, j in pairs if lower[i] < upper[j] and lower[j] < upper[i]}
+
+
+def test_the_forms_of_a_problem():
+    columns = {"lower": [0, 2, 4], "upper": [4, 7, 9], "size": [2, 4, 2]}
+    expected = memoir.plan(columns)
+    assert expected.arena_size == expected.load == 6
+    assert expected.optimal
+    assert expected.offsets.dtype == np.uint64
+    structured = np.array(list(zip(*columns.values(), strict=True)), [(name, "i4") for name in columns])
+    for problem in (
+        structured,
+        tuple(columns.values()),
+        [*columns.values(), [1, 1, 1]],
+        {name: np.array(values, np.int16) for name, values in columns.items()},
+        memoir.planning.as_problem(columns),
+    ):
+        assert memoir.plan(problem).offsets.tolist() == expected.offsets.tolist()
+    strided = np.array([columns["lower"], columns["lower"]]).T[:, 0]  # not contiguous
+    assert memoir.plan((strided, columns["upper"], columns["size"])).arena_size == 6
+    assert memoir.plan(([], [], [])).arena_size == 0
+
+
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [
+        (([0], [4]), "a problem is lower, upper, size"),
+        ({"lower": [0], "upper": [4]}, r"missing \['size'\]"),
+        ({"lower": [0], "upper": [4], "size": [1], "offset": [0]}, r"unknown \['offset'\]"),
+        (([0, 1], [4], [1]), "have 2, 1, 1 and 2 elements"),
+        (([0, -1], [4, 4], [1, 1]), "buffer 1 has the lower -1: it must not be negative"),
+        (([0], [4], [1.5]), "size must be an array of integers, not float64"),
+        (([[0]], [4], [1]), "lower must be a one-dimensional array, not 2-dimensional"),
+        (([4], [4], [1]), r"buffer 0 has the lifetime \[4, 4\)"),
+        (([0], [4], [0]), "buffer 0 has the size 0"),
+        (([0], [4], [1], [0]), "buffer 0 has the alignment 0"),
+        ((np.array([0]), np.array([4]), np.array([2**64 - 1], np.uint64)), "2\\^63 bytes or more"),
+    ],
+)
+def test_what_is_no_problem(problem, message):
+    with pytest.raises(memoir.Error, match=message):
+        memoir.plan(problem)
+
+
+def test_bad_arguments():
+    problem = ([0], [4], [1])
+    with pytest.raises(memoir.Error, match="no planner called 'best'; there are auto, bump, greedy_by_size"):
+        memoir.plan(problem, "best")
+    with pytest.raises(memoir.Error, match="deadline"):
+        memoir.plan(problem, deadline=-1)
+    with pytest.raises(memoir.Error, match="deadline"):
+        memoir.plan(problem, deadline=float("nan"))
+    with pytest.raises(memoir.Error, match="capacity"):
+        memoir.plan(problem, capacity=-1)
+
+
+def test_capacity():
+    problem = ([0, 1], [2, 3], [5, 5])
+    assert memoir.plan(problem).fits is None
+    assert memoir.plan(problem, capacity=10).fits is True
+    result = memoir.plan(problem, capacity=9)
+    assert result.fits is False
+    assert result.hopeless
+
+
+def test_planning_releases_the_gil():
+    rng = np.random.default_rng(2)
+    lower = rng.integers(0, 30000, 30000)
+    problem = memoir.planning.as_problem(
+        (lower, lower + rng.integers(1, 200, 30000), rng.integers(1, 10**6, 30000))
+    )
+    ticks, done = [], threading.Event()
+
+    def plan():
+        memoir.plan(problem, "greedy_by_size")
+        done.set()
+
+    thread = threading.Thread(target=plan)
+    thread.start()
+    while not done.wait(0.001):
+        ticks.append(1)
+    thread.join()
+    assert len(ticks) >= 3  # we ran meanwhile
+
+
+def test_offsets_are_checked_by_the_core():
+    problem = memoir.planning.as_problem(([0, 1], [2, 3], [5, 5]))
+    assert _core.check(problem, np.array([0, 5], np.uint64), 10) is None
+    assert _core.check(problem, np.array([0, 4], np.uint64), 10) == (
+        0,
+        1,
+        "the two live at the same time and overlap",
+    )
+    with pytest.raises(memoir.Error, match="every buffer once"):
+        _core.place_in_order(problem, np.array([0, 0], np.uint64))
+    with pytest.raises(memoir.Error, match="every buffer once"):
+        _core.place_in_order(problem, np.array([0, 2], np.uint64))
