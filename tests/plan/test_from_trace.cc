@@ -3,7 +3,9 @@
 
 #include "doctest/doctest.h"
 #include "memoir/base/error.h"
+#include "memoir/plan/plan_file.h"
 #include "memoir/plan/planners.h"
+#include "memoir/trace/trace_writer.h"
 
 namespace memoir {
 namespace {
@@ -98,6 +100,21 @@ TEST_CASE("events that cannot be are named by their record") {
   Event wide = allocate(1, 4);
   wide.alignment_log2 = 200;
   CHECK_THROWS_WITH_AS(read_pass(std::vector{wide}), doctest::Contains("2^200"), Error);
+}
+
+TEST_CASE("a trace as a recorder writes it, with its meta") {
+  TraceWriter writer;
+  CHECK(writer.meta("model", "tiny"));
+  CHECK(writer.define_site(5, kNoSite, "aten::empty"));
+  CHECK(writer.pass_begin(0, 0));
+  CHECK(writer.allocate(1, 5, 100, 64, 0));
+  CHECK(writer.free(1, 0));
+  CHECK(writer.pass_end(0, 0));
+  const RecordedPass recorded = read_pass(Trace::from_bytes(writer.bytes()));
+  CHECK(recorded.problem == Problem{{{0, 1}, 100, 64}});
+  CHECK(recorded.meta == std::vector<std::pair<std::string, std::string>>{{"model", "tiny"}});
+  const RecordedPlan plan = record_plan(recorded, plan_quickly(recorded.problem), "auto");
+  CHECK(read_plan(write_plan(plan), "p") == plan);
 }
 
 }  // namespace memoir

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 
 from memoir import _core
 from memoir._core import Error
+from memoir.planning import PlanResult
 
 PLAN_MAGIC = b"\x89memoirP"
 TRACE_MAGIC = b"\x89memoirT"
@@ -36,10 +36,11 @@ class CsvSource:
         if self._csv.has_gaps:
             self.notes.append("gaps are not used: every buffer is planned as live throughout its lifetime")
 
-    def write(self, suffix: str, offsets: np.ndarray, arena_size: int, maker: str) -> bytes:
+    def write(self, suffix: str, problem: _core.Problem, result: PlanResult) -> bytes:
+        """`problem` is this source's, perhaps with more alignment."""
         if suffix == ".csv":
-            return self._csv.write(offsets)
-        return _core.record_problem(self.problem, offsets, arena_size, maker).to_bytes()
+            return self._csv.write(result.offsets)
+        return _core.record_problem(problem, result.offsets, result.arena_size, result.maker).to_bytes()
 
 
 class TraceSource:
@@ -76,10 +77,11 @@ class TraceSource:
                 f"the recorder lost {recorded.dropped:,} records: the plan may not fit the program"
             )
 
-    def write(self, suffix: str, offsets: np.ndarray, arena_size: int, maker: str) -> bytes:
+    def write(self, suffix: str, problem: _core.Problem, result: PlanResult) -> bytes:
+        """Allocations keep the alignment that they asked for: a run must recognise them."""
         if suffix == ".csv":
-            return self._pass.write_csv(offsets)
-        return self._pass.record(offsets, arena_size, maker).to_bytes()
+            return self._pass.write_csv(result.offsets)
+        return self._pass.record(result.offsets, result.arena_size, result.maker).to_bytes()
 
 
 def open_problem(path: str) -> CsvSource | TraceSource:
@@ -98,9 +100,9 @@ def with_alignment(problem: _core.Problem, alignment: int) -> _core.Problem:
     """The same problem, every offset a multiple of `alignment` too."""
     own = np.unique(problem.alignment)
     together = {int(value): math.lcm(int(value), alignment) for value in own}
-    if max(together.values(), default=1) >= 2**62:
+    if max(together.values(), default=1) > 2**56:
         raise Error(
-            f"no offset is a multiple of both {alignment} and the buffers' own alignments, {own.max()}"
+            f"no offset can be a multiple of {alignment} and of the buffers' own: that is beyond 2^56"
         )
     aligned = np.array([together[int(value)] for value in problem.alignment], np.uint64)
     return _core.Problem(problem.lower, problem.upper, problem.size, aligned)
@@ -113,7 +115,3 @@ def busiest_tick(problem: _core.Problem) -> int:
     order = np.argsort(ticks, kind="stable")  # deaths before births
     live = np.cumsum(np.concatenate([-sizes, sizes])[order])
     return int(ticks[order[int(np.argmax(live))]]) if len(live) else 0
-
-
-def is_csv(path: str) -> bool:
-    return Path(path).suffix.lower() == ".csv"

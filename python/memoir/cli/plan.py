@@ -80,7 +80,7 @@ def command(
     written = output is not None and not hopeless
     if written:
         suffix = Path(output).suffix.lower()
-        write_output(Path(output), source.write(suffix, best.offsets, best.arena_size, best.maker), force)
+        write_output(Path(output), source.write(suffix, problem, best), force)
     if as_json:
         if planner == "all":
             rows = [result.summary() for result in results]

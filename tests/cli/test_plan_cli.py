@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`memoir plan` and `memoir show` of plans, as they are typed.
+
+MEMOIR_REWRITE_GOLDEN=1 pytest tests/cli/test_plan_cli.py writes the golden outputs anew.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from memoir.cli import main
+
+from memoir import _core
+
+DATA = Path(__file__).parents[1] / "data"
+INSTANCES = DATA / "planning" / "minimalloc"
+PROBLEM = "id,lower,upper,size\nb1,0,3,4\nb2,3,9,4\nb3,0,9,4\nb4,9,21,4\nb5,0,21,4\n"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "p.csv").write_text(PROBLEM)
+    (tmp_path / "a.csv").write_bytes((INSTANCES / "A.1048576.csv").read_bytes())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def memoir(folder, capfd):
+    """Runs the command in the folder: (exit code, stdout, stderr). In this process, for speed."""
+
+    def run(*arguments):
+        capfd.readouterr()
+        try:
+            main([str(argument) for argument in arguments])
+        except SystemExit as exit:
+            return exit.code or 0, *capfd.readouterr()
+        raise AssertionError("main() always exits")
+
+    return run
+
+
+@pytest.fixture
+def trace(folder):
+    """Two passes; the second: three planned, one escaping, one of another thread, one of 0 bytes."""
+    with _core.TraceWriter(str(folder / "x.trace")) as writer:
+        writer.meta("model", "tiny")
+        writer.define_site(5, 0, "aten::empty")
+        writer.pass_begin(0)
+        writer.allocate(1, 5, 1000)
+        writer.free(1)
+        writer.pass_end(0)
+        writer.pass_begin(1)
+        for number, (size, thread) in enumerate(
+            [(100, 0), (60, 0), (7, 1), (500, 0), (0, 0), (100, 0)], start=2
+        ):
+            writer.allocate(number, 5, size, thread=thread)
+            if number == 3:
+                writer.free(2)
+        for number in (3, 4, 6, 7):
+            writer.free(number)
+        writer.pass_end(1)
+    return folder / "x.trace"
+
+
+def golden(name, text):
+    text = re.sub(r"\d+(\.\d+)? (ns|us|ms|s)\b", "TIME", text)
+    text = re.sub(r" +(TIME)", r" \1", text)
+    text = re.sub(r" +\n", "\n", text)
+    text = re.sub(r" {2,}time\b", "  time", text)
+    path = DATA / "cli" / f"{name}.txt"
+    if os.environ.get("MEMOIR_REWRITE_GOLDEN"):
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+def test_plan_of_csv(memoir, folder):
+    code, out, err = memoir("plan", "p.csv", "-o", "y.csv")
+    assert (code, err) == (0, "wrote y.csv\n")
+    golden("plan_csv", out)
+    assert (folder / "y.csv").read_text().splitlines()[:3] == [
+        "id,lower,upper,size,offset",
+        "b1,0,3,4,8",
+        "b2,3,9,4,8",
+    ]
+
+
+def test_as_a_process_of_its_own(folder):
+    command = [sys.executable, "-m", "memoir", "plan", "a.csv", "--capacity", "1MiB", "-o", "y.csv"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 3
+    assert done.stderr == "wrote y.csv\n"
+    assert done.stdout.startswith("a.csv: 154 buffers")
+
+
+def test_plan_with_all_planners(memoir, folder):
+    code, out, err = memoir("plan", "a.csv", "--planner", "all", "--deadline", "0")
+    assert (code, err) == (0, "")
+    golden("plan_all", out)
+
+
+def test_show_of_a_plan(memoir, folder):
+    memoir("plan", "a.csv", "-o", "a.plan", "--planner", "best_fit")
+    code, out, err = memoir("show", "a.plan")
+    assert (code, err) == (0, "")
+    golden("show_plan", out)
+
+
+def test_json(memoir, folder):
+    code, out, _ = memoir("plan", "a.csv", "--json", "--planner", "gergov", "--capacity", "2MiB")
+    result = json.loads(out)
+    assert code == 0
+    assert result.pop("seconds") >= 0
+    assert result == {
+        "input": "a.csv",
+        "planner": "gergov",
+        "maker": "gergov",
+        "buffers": 154,
+        "load": 1048576,
+        "lower_bound": 1048576,
+        "arena_size": 1328128,
+        "optimal": False,
+        "capacity": 2 * 2**20,
+        "fits": True,
+    }
+    _, out, _ = memoir("plan", "p.csv", "--json", "--planner", "all")
+    result = json.loads(out)
+    assert {row["planner"] for row in result["planners"]} == {name for name, _ in _core.planners()} | {"mip"}
+    assert (result["arena_size"], result["lower_bound"], result["optimal"]) == (12, 12, True)
+
+
+def test_exit_codes(memoir, folder):
+    code, out, err = memoir("plan", "a.csv", "--capacity", "1000KiB", "-o", "y.csv")
+    assert code == 1
+    assert "no plan fits 1,024,000 bytes: 1,048,576 are live at tick 966,656" in out
+    assert err.endswith("memoir: no plan fits the capacity of 1,024,000 bytes, so y.csv was not written\n")
+    assert not (folder / "y.csv").exists()
+
+    code, out, _ = memoir("plan", "a.csv", "--capacity", "1MiB", "-o", "y.csv")
+    assert code == 3
+    assert "no plan was found that fits 1,048,576 bytes, though none is excluded" in out
+    assert _core.read_csv(str(folder / "y.csv")).offsets is not None  # the best is written
+
+    code, out, _ = memoir("plan", "a.csv", "--capacity", "1.5MiB")
+    assert code == 0
+    assert "fits the capacity of 1,572,864 bytes, 354,304 to spare" in out
+
+    # Proven by the alignment, not by the load.
+    code, out, _ = memoir("plan", "p.csv", "--capacity", "12", "--alignment", "64")
+    assert code == 1
+    assert "no plan fits 12 bytes: the alignments need 132" in out
+
+
+def test_alignment(memoir, folder):
+    code, _, _ = memoir("plan", "a.csv", "--alignment", "4096", "-o", "y.plan")
+    assert code == 0
+    plan = _core.open_plan(str(folder / "y.plan"))
+    assert not np.any(plan.offsets % np.uint64(4096))
+    assert set(plan.alignments.tolist()) == {4096}
+
+
+def test_plan_of_a_trace(memoir, trace, folder):
+    code, out, err = memoir("plan", "x.trace", "-o", "x.plan")
+    assert code == 0
+    assert err.splitlines() == [
+        "pass 1: 5 allocations, 3 of them planned",
+        "not planned: 1 escaping (still live when it ended), 500 bytes",
+        "not planned: 1 foreign (made by other threads), 7 bytes",
+        "not planned: 1 empty (of 0 bytes), 0 bytes",
+        "wrote x.plan",
+    ]
+    plan = _core.open_plan(str(folder / "x.plan"))
+    assert plan.meta == [("model", "tiny")]
+    assert plan.sizes.tolist() == [100, 60, 500, 0, 100]
+    assert (plan.offsets == 2**64 - 1).tolist() == [False, False, True, True, False]
+    assert plan.load == 160
+    result = json.loads(memoir("plan", "x.trace", "--json")[1])
+    assert (result["pass"], result["allocations"], result["buffers"]) == (1, 5, 3)
+    assert result["escaping"] == {"count": 1, "bytes": 500}
+    assert memoir("plan", "x.trace", "-o", "x.csv")[0] == 0
+    assert (folder / "x.csv").read_text().startswith("id,lower,upper,size,alignment,offset\n2,0,2,100,64,")
+    shown = json.loads(memoir("show", "x.plan", "--json")[1])
+    assert shown["unplanned"] == {"count": 2, "bytes": 500}
+    assert shown["meta"] == {"model": "tiny"}
+
+
+def test_gaps_are_said_to_be_unused(memoir, folder):
+    (folder / "g.csv").write_text("id,lower,upper,size,gaps\na,0,9,4,2-3\nb,2,3,4,\n")
+    code, out, err = memoir("plan", "g.csv", "--json")
+    assert code == 0
+    assert err == "gaps are not used: every buffer is planned as live throughout its lifetime\n"
+    assert json.loads(out)["arena_size"] == 8
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "message"),
+    [
+        (None, [], "bad.csv: cannot be read: No such file or directory"),
+        (b"", [], "bad.csv: is empty; the first line must name the columns"),
+        (b"id,lower,upper\na,0,4\n", [], "bad.csv:1: no column 'size'"),
+        (
+            b"id,lower,upper,size\na,0,4,8\nb,4,-1,8\n",
+            [],
+            "bad.csv:3: upper is '-1': it must not be negative",
+        ),
+        (b"id,lower,upper,size\na,0,4,8\na,4,5,8\n", [], "bad.csv:3: id 'a' is used twice; first in line 2"),
+        (
+            b"id,lower,upper,size\na,0,4,18446744073709551615\n",
+            [],
+            "bad.csv:2: a size of 18446744073709551615",
+        ),
+        (b"id,lower,upper,size\na,0,4,8\nb,4", [], "bad.csv:3: has 2 fields; the header has 4 columns"),
+        (b"\x89PNG\r\n\x1a\n", [], "bad.csv is neither a trace nor CSV"),
+        (b"\x89memoirT", [], "bad.csv: "),
+        (b"\x89memoirP", [], "bad.csv is a plan already"),
+        (b"id,lower,upper,size\na,0,4,8\n", ["--alignment", "0"], "--alignment 0"),
+        (
+            b"id,lower,upper,size\na,0,4,8\n",
+            ["--alignment", "3000000000000000001"],
+            "no offset can be a multiple",
+        ),
+        (b"id,lower,upper,size\na,0,4,8\n", ["--capacity", "12x"], "'12x' is no size"),
+        (b"id,lower,upper,size\na,0,4,8\n", ["--capacity", "1.3KiB"], "not a whole number of bytes"),
+        (b"id,lower,upper,size\na,0,4,8\n", ["--planner", "best"], "'best' is not"),
+        (b"id,lower,upper,size\na,0,4,8\n", ["-o", "y.txt"], "y.txt: what to write is told by its suffix"),
+        (b"id,lower,upper,size\na,0,4,8\n", ["-o", "p.csv"], "p.csv exists already; pass -f to overwrite it"),
+        (b"id,lower,upper,size\na,0,4,8\n", ["-o", "no/y.csv"], "no/y.csv: there is no folder no"),
+    ],
+)
+def test_bad_input(memoir, folder, content, arguments, message):
+    if content is not None:
+        (folder / "bad.csv").write_bytes(content)
+    before = {path.name for path in folder.iterdir()}
+    output = [] if "-o" in arguments else ["-o", "y.plan"]
+    code, out, err = memoir("plan", "bad.csv", *output, *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1 or "Usage:" in err
+    assert "Traceback" not in err
+    assert {path.name for path in folder.iterdir()} == before  # no partial output
+    assert (folder / "p.csv").read_text() == PROBLEM
+
+
+def test_overwriting(memoir, folder):
+    assert memoir("plan", "p.csv", "-o", "p.csv", "-f")[0] == 0
+    assert (folder / "p.csv").read_text().startswith("id,lower,upper,size,offset\n")
+    again = memoir("plan", "p.csv", "-o", "y.csv")  # its offset column is replaced
+    assert again[0] == 0
+    assert (folder / "y.csv").read_text() == (folder / "p.csv").read_text()
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg"])
+def test_heap_map(memoir, folder, suffix):
+    pytest.importorskip("matplotlib")
+    memoir("plan", "a.csv", "-o", "a.plan")
+    code, out, err = memoir("show", "a.plan", "-o", f"map{suffix}")
+    assert (code, err) == (0, f"wrote map{suffix}\n")
+    assert out.endswith(f"next: memoir show a.plan --planner all -o map-planners{suffix}\n")
+    content = (folder / f"map{suffix}").read_bytes()
+    assert content.startswith(b"\x89PNG" if suffix == ".png" else b"<?xml")
+    assert memoir("show", "a.plan", "-o", f"map{suffix}")[0] == 2  # not overwritten
+    memoir("show", "a.plan", "-o", f"map{suffix}", "-f")
+    assert (folder / f"map{suffix}").read_bytes() == content  # the same bytes every time
+
+
+def test_heap_maps_side_by_side(memoir, folder):
+    pytest.importorskip("matplotlib")
+    memoir("plan", "p.csv", "-o", "y.csv")
+    code, out, _ = memoir("show", "y.csv", "--planner", "all", "-o", "maps.svg", "--deadline", "1")
+    assert code == 0
+    names = [name for name, _ in _core.planners()] + ["mip"]
+    assert all(name in out for name in names)
+    assert (folder / "maps.svg").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            PROBLEM.encode(),
+            "x.csv: not every buffer has an offset; make a plan with memoir plan x.csv -o x.plan",
+        ),
+        (
+            b"id,lower,upper,size,offset\na,0,4,8,0\nb,0,4,8,7\n",
+            "x.csv: the offsets are no plan: a and b: the two live",
+        ),
+        (b"id,lower,upper,size,offset\na,0,4,8,18446744073709551615\n", "beyond 64 bits"),
+        (b"id,lower,upper,size,alignment,offset\na,0,4,8,4,2\n", "not a multiple of the alignment"),
+        (b"\x89memoirP123", "x.csv: is cut off after 11 bytes"),
+        (b"\x89memoirT", "x.csv: "),
+        (b"\x7fELF\0\0\0\0", "x.csv is neither a trace, nor a plan, nor CSV"),
+    ],
+)
+def test_show_bad_input(memoir, folder, content, message):
+    (folder / "x.csv").write_bytes(content)
+    code, out, err = memoir("show", "x.csv", "-o", "m.png")
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+    assert not (folder / "m.png").exists()
