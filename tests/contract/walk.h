@@ -22,8 +22,6 @@ struct Step {
   std::uint64_t object = 0;  // kAllocate, kFree: a name; a free of one that is dead is a double free
   Request request;           // kAllocate
   Offset offset = 0;         // kWildFree
-
-  bool operator==(const Step&) const = default;
 };
 
 inline Step allocate(std::uint64_t object, Size size, Size alignment, SiteId site) {

@@ -55,7 +55,8 @@ Bytes forged(size_t record, const std::function<void(Event&)>& change) {
   Event event;
   std::memcpy(&event, at, sizeof event);
   change(event);
-  event.check = checksum(event, at + kRecordSize);
+  const bool fits = event.text_records <= (bytes.size() - sizeof(Header)) / kRecordSize - record - 1;
+  if (fits) event.check = checksum(event, at + kRecordSize);
   std::memcpy(at, &event, sizeof event);
   return bytes;
 }

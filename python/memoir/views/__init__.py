@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Views: pure functions from data to a terminal table, a PNG or SVG, or one HTML file that opens with no network."""
+"""Views: pure functions from data to a terminal table, a PNG or SVG, or one HTML file without network."""
