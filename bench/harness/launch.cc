@@ -7,11 +7,12 @@
 // Writes one line of JSON to FD; standard streams are the command's. Nothing is loaded into the command: the
 // numbers are wait4's and getrusage's. As the reaper of orphans (PR_SET_CHILD_SUBREAPER) it also waits for
 // daemons that the command left; what outlives the command by more than the grace is killed, reaped and
-// counted too. Wall time runs from the moment the forked child may exec until the kernel says that the
-// command has ended.
+// counted too. Wall time runs from the call of exec, noted by the child itself, until the launcher hears that
+// the command has ended.
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -116,7 +117,7 @@ Options parse(int count, char** arguments) {
 
 // In the child: waits until the parent is ready, then becomes the command; `failed` carries errno when it
 // cannot.
-[[noreturn]] void become(const Options& options, int go, int failed, const sigset_t& mask) {
+[[noreturn]] void become(const Options& options, int go, int failed, double* started, const sigset_t& mask) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   sigprocmask(SIG_SETMASK, &mask, nullptr);
   signal(SIGPIPE, SIG_DFL);  // Python ignores it, and what is ignored survives exec
@@ -132,6 +133,7 @@ Options parse(int count, char** arguments) {
   }
   char byte;
   if (read(go, &byte, 1) != 1) _exit(126);
+  *started = now();
   execvpe(options.command[0], options.command, options.environment.data());
   const int error = errno;
   if (write(failed, &error, sizeof error) < 0) _exit(127);
@@ -143,7 +145,7 @@ void kill_descendants() {
 }
 
 // Reaps all that have ended. False when no child is left.
-bool reap(pid_t command, double started, Observed& observed) {
+bool reap(pid_t command, const double* started, Observed& observed) {
   for (;;) {
     int status;
     const double time = now();
@@ -154,7 +156,7 @@ bool reap(pid_t command, double started, Observed& observed) {
     if (process == command) {
       observed.ended = true;
       observed.status = status;
-      observed.wall = time - started;
+      observed.wall = time - *started;
     }
   }
 }
@@ -170,10 +172,11 @@ void sample(Observed& observed) {
   observed.tree_resident = std::max(observed.tree_resident, sum);
 }
 
-Observed watch(pid_t command, double started, const Options& options, const sigset_t& signals) {
+Observed watch(pid_t command, const double* started, const Options& options, const sigset_t& signals) {
   Observed observed;
-  const double deadline = options.timeout > 0.0 ? started + options.timeout : 1e300;
-  double next_sample = started + kSamplePeriod, last_call = 1e300;
+  const double forked = now();
+  const double deadline = options.timeout > 0.0 ? forked + options.timeout : 1e300;
+  double next_sample = forked + kSamplePeriod, last_call = 1e300;
   bool killing = false;
   while (reap(command, started, observed)) {
     const double time = now();
@@ -261,18 +264,22 @@ int main(int count, char** arguments) {
   int go[2], failed[2];
   if (pipe2(go, O_CLOEXEC) != 0 || pipe2(failed, O_CLOEXEC) != 0) fail(options.report, "pipe", errno);
 
+  // written by the child just before exec, which unmaps it there; read here afterwards
+  void* shared = mmap(nullptr, sizeof(double), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) fail(options.report, "mmap", errno);
+  double* started = static_cast<double*>(shared);
+
   const pid_t command = fork();
   if (command < 0) fail(options.report, "fork", errno);
   if (command == 0) {
     close(go[1]);  // else a launcher that died before the start would never be noticed
-    become(options, go[0], failed[1], previous);
+    become(options, go[0], failed[1], started, previous);
   }
   close(failed[1]);
   std::vector<Counter> counters;
   for (const std::string& name : options.counters)
     counters.push_back(memoir::bench::open_counter(name, command));
 
-  const double started = now();
   if (write(go[1], "", 1) != 1) fail(options.report, "start", errno);
   const Observed observed = watch(command, started, options, signals);
   int error;

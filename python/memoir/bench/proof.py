@@ -178,11 +178,11 @@ def _watch(run: Running) -> dict[tuple[int, str], _Image]:
 def _descendants(root: int) -> list[int]:
     found = [root]
     for process in found:
-        for children in Path(f"/proc/{process}/task").glob("*/children"):
-            try:
-                found.extend(map(int, children.read_text().split()))
-            except OSError:
-                continue
+        try:
+            for thread in os.listdir(f"/proc/{process}/task"):
+                found.extend(map(int, Path(f"/proc/{process}/task/{thread}/children").read_text().split()))
+        except OSError:
+            continue  # it has just ended
     return found[1:]
 
 

@@ -175,12 +175,18 @@ def _read_csv(path: Path) -> Result:
         for needed in ("Threads", "Load", "Time"):
             if needed not in names:
                 raise Error(f"{path}:1: no column {needed}; a study's file has {','.join(STUDY)}")
+        seen: set[tuple] = set()
         counted: dict[tuple, int] = {}
         for entry in reader:
             try:
-                rows.append(_study_row(entry, named.group(1) if named else path.stem, counted))
+                row = _study_row(entry, named.group(1) if named else path.stem, counted)
+                key = (cell_of(row), row["replicate"])
+                if key in seen:
+                    raise ValueError(f"replicate {row['replicate']} of this cell is here for the second time")
             except (ValueError, TypeError) as error:
                 raise Error(f"{path}:{reader.line_num}: {error}") from None
+            seen.add(key)
+            rows.append(row)
     if not rows:
         raise Error(f"{path}: no runs")
     header = {"interleaved": False, "sources": [path.name]}
