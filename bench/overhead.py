@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the harness adds to a run: its wall time for /bin/true against a bare spawn and wait, and what it adds around.
+"""What the harness adds to a run: wall time of /bin/true through it, against a bare spawn and wait.
 
     python bench/overhead.py [runs]
 
-A bare posix_spawn with wait4, timed around both calls, is the least that anyone can measure; the two are run in turn.
+A posix_spawn with wait4, timed around both calls, is the least that anyone can measure. Both run in turn.
 """
 
 import os

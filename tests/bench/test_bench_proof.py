@@ -101,7 +101,9 @@ def test_a_program_that_never_asks_is_no_test_of_an_allocator(built, stub):
 
 
 def test_a_library_that_is_no_allocator_is_refused(built):
-    with pytest.raises(memoir.Error, match=r"empty does not serve malloc in .*asks: .*libc.* does \(is .*empty.so an"):
+    with pytest.raises(
+        memoir.Error, match=r"empty does not serve malloc in .*asks: .*libc.* does \(is .*empty.so an"
+    ):
         prove(Allocator("empty", built / "empty.so"), [str(built / "asks")], {})
 
 

@@ -2,9 +2,10 @@
 """Allocators against each other, honestly: what `memoir bench` does, for Python.
 
     import memoir.bench
-    result = memoir.bench.run("system,jemalloc", ["./server", "--workers", "{threads}"], threads=[1, 2], replicates=20)
+    result = memoir.bench.run("system,jemalloc", ["./server", "-j{threads}"], threads=[1, 2], replicates=20)
     memoir.bench.analyse(result).overall["jemalloc"].interval      # (ratio, low, high)
-    result.columns()                                               # numpy arrays; result.frame("pandas") on request
+    result.columns()                                               # numpy arrays
+    result.frame("pandas")                                         # or "polars"
 
 `statistics` serves every measurement of this project.
 """
@@ -53,9 +54,9 @@ def run(
 ) -> Result:
     """Runs a grid and returns its Result, as `memoir bench` would.
 
-    allocators and command are as on the command line; `suite` names built-in workloads instead of a command.
+    allocators and command are as on the command line; suite: built-in workloads instead of a command.
     output: a folder for runs.jsonl, results.json and results.csv; None keeps the rows in memory only.
-    options: the fields of Options (replicates, warmup, seed, pin, timeout, exit_code, prepare, until, budget).
+    options: the fields of Options (replicates, warmup, seed, pin, timeout, exit_code, prepare, until, ...).
     Raises memoir.Error for whatever is wrong, before anything is measured.
     """
     programs = (

@@ -87,7 +87,7 @@ class Allocator:
 
 @functools.cache
 def find(name: str) -> Path | None:
-    """The library of a known allocator, or None when this machine has none. /lib/libx.so.2 is kept as it is named."""
+    """The library of a known allocator, or None when this machine has none."""
     known = KNOWN[name]
     folders = _library_folders()
     for pattern in known.libraries:
@@ -110,7 +110,7 @@ def c_library() -> Path:
 
 @functools.cache
 def version(name: str, library: Path | None) -> str:
-    """A version for people to read: asked of the library itself when it can tell, else taken from its file name."""
+    """A version for people to read, asked of the library itself if it can tell; else its file's name."""
     if library is None:
         return f"glibc {os.confstr('CS_GNU_LIBC_VERSION').split()[-1]}" if _glibc() else "C library"
     for known_name, known in KNOWN.items():
@@ -131,7 +131,8 @@ def version(name: str, library: Path | None) -> str:
 def parse(text: str) -> list[Allocator]:
     """Reads `system,jemalloc,name=path.so,ENV=VALUE,...`; variables belong to the allocator before them.
 
-    A value's own commas are kept when the next part looks like one of its options (`a:1,b:2`, as in MALLOC_CONF).
+    A value's own commas are kept when the next part looks like one of its options (`a:1,b:2`, as in
+    MALLOC_CONF).
     Raises memoir.Error for an unknown name, a missing file, a repeated name.
     """
     found: list[Allocator] = []
@@ -191,8 +192,7 @@ def _with_variable(allocator: Allocator, key: str, value: str) -> Allocator:
 
 
 def _check_shared_object(name: str, path: Path) -> None:
-    header = path.open("rb").read(20)
-    own = Path(sys.executable).open("rb").read(20)
+    header, own = path.read_bytes()[:20], Path(sys.executable).read_bytes()[:20]
     if len(header) < 20 or header[:4] != b"\x7fELF":
         raise Error(f"allocator {name}: {path} is not a shared library (no ELF header)")
     if header[4:6] != own[4:6] or header[18:20] != own[18:20]:

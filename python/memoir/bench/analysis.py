@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From rows to statements: what each allocator did in each group of equal cells, and what may be said of it."""
+"""From rows to statements: what each allocator did in each group of cells, and what may be said of it."""
 
 from __future__ import annotations
 
@@ -97,7 +97,8 @@ def analyse(
 ) -> Analysis:
     """Compares every allocator with the baseline (the first one) in every group.
 
-    Runs that were not interleaved are compared by welch_t whatever `method` says: their replicates are no blocks.
+    Runs that were not interleaved are compared by welch_t whatever `method` says: their replicates are no
+    blocks.
     Raises memoir.Error for an unknown baseline.
     """
     names = result.allocators
@@ -166,7 +167,7 @@ def changes(
 ) -> list[Change]:
     """Every cell that both have: after / before by Welch's t, since two benches share no blocks.
 
-    relative: compare each allocator's ratio to this one's, replicate by replicate where they were interleaved.
+    relative: compare ratios to this allocator, replicate by replicate, instead of each one's own numbers.
     """
     olds, news = (_groups(one, quantity) for one in (first, second))
     found = []
@@ -197,7 +198,7 @@ def widest(analysis: Analysis) -> float:
 
 
 def serial_normalised(result: Result) -> dict[Cell, tuple[np.ndarray, tuple[float, float, float]]]:
-    """Per cell: its times over the mean time of the same allocator and load with one thread, and (ratio, low, high).
+    """Per cell: times over the mean of the same allocator and load with one thread; (ratio, low, high).
 
     The points are the study's. The interval is of the ratio of means, and so knows that the serial time was
     measured too; the study's error bars took it as exact.
@@ -226,7 +227,7 @@ def serial_normalised(result: Result) -> dict[Cell, tuple[np.ndarray, tuple[floa
 
 
 def throughputs(result: Result) -> dict[Cell, tuple[tuple[float, float, float], tuple[float, float, float]]]:
-    """Per cell: mean aggregate (Work / Time) and marginal (Load / Time) throughput, each with its interval."""
+    """Per cell: mean aggregate (Work / Time) and marginal (Load / Time) throughput, with intervals."""
     found = {}
     for cell, rows in result.cells().items():
         if not rows:
@@ -312,7 +313,7 @@ def _line(cell, values, failed, comparison, corrected_p, verdict) -> Line:
 
 
 def _winner(cells, compare, higher: bool, confidence: float) -> str | None:
-    """The allocator that is better than each other one beyond its interval, corrected for the pairs looked at."""
+    """The allocator that is better than every other one, corrected for the pairs looked at."""
     known = {name: values for name, values in cells.items() if values}
     if len(known) < 2 or len(known) != len(cells):
         return None  # one that failed may have been the best

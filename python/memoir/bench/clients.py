@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client that drives a measured server from outside its process tree, so that only the server is accounted."""
+"""A client that drives a measured server from outside its process tree: only the server is accounted."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import time
@@ -14,7 +15,7 @@ from memoir._core import Error
 from memoir.bench import allocators, launch, machine, proof
 from memoir.bench.clients import Client, free_port
 from memoir.bench.grid import Cell, Grid, Metric, Program, environment, fill
-from memoir.bench.journal import VERSION, Journal
+from memoir.bench.journal import NAME, VERSION, Journal
 
 _SERIES = re.compile(r"^memory ([0-9.]+) ([0-9]+) ([0-9]+)$", re.MULTILINE)
 
@@ -108,7 +109,7 @@ class Experiment:
             shown.add(key)
             progress(f"proving {cell.allocator} in {cell.program}")
             self.proofs[key] = self._prove(cell)
-            self._check_metrics(cell, self.proofs[key].measurement)
+            self._look_at(cell, self.proofs[key].measurement, progress)
 
     def replicate(self, number: int, done: frozenset = frozenset()) -> Iterator[tuple[int, Cell]]:
         """(position, cell) of one replicate in its random order, without those that are done."""
@@ -173,9 +174,13 @@ class Experiment:
             client=client,
         )
 
-    def _check_metrics(self, cell: Cell, measurement: launch.Measurement) -> None:
+    def _look_at(self, cell: Cell, measurement: launch.Measurement, progress: Callable[[str], None]) -> None:
+        """Judges the proof run: what fails there will likely fail always, and metrics must be printed."""
+        how = measurement.failure or f"exit code {measurement.exit_code}"
         if measurement.failure or measurement.exit_code != self.options.exit_code:
-            return  # a failing program prints what it likes; its rows will say so
+            last = measurement.tail[-1] if measurement.tail else "it said nothing"
+            progress(f"note: {cell.program} fails under {cell.allocator} ({how}): {last}")
+            return
         for metric in self.grid.program(cell.program).metrics:
             if self.grid.program(cell.program).client:
                 continue  # its client prints them
@@ -226,7 +231,7 @@ def run_all(
     narrow_enough: Callable[[list[dict]], bool] | None = None,
     on_run: Callable[[str, dict], None] = lambda phase, row: None,
 ) -> list[dict]:
-    """Warm-ups, then replicate by replicate; `rows` are those already done. Returns all rows, in order of running.
+    """Warm-ups, then replicate by replicate; `rows` are those already done. Returns all, in order.
 
     narrow_enough decides after each replicate, once the asked number is reached, whether --until is content.
     On Ctrl-C what is done stays in the journal, and KeyboardInterrupt goes on up.
@@ -326,9 +331,7 @@ def compile_metric(pattern: str) -> re.Pattern:
 
 
 def cpus_for(pin: str | None, threads: int) -> list[int]:
-    """The cores of a run with so many threads; empty: not pinned. Raises memoir.Error for what is not a core here."""
-    import os
-
+    """The cores of a run; empty: not pinned. Raises memoir.Error for what is not a core here."""
     allowed = sorted(os.sched_getaffinity(0))
     if pin is None:
         return []
@@ -348,15 +351,20 @@ def cpus_for(pin: str | None, threads: int) -> list[int]:
     return cpus
 
 
-def output_folder(path: Path, force: bool) -> Path:
-    """Makes the folder of a new bench. Raises memoir.Error when one is there already."""
-    if (path / "runs.jsonl").exists() and not force:
-        raise Error(f"{path} holds a bench already: use --resume {path} to go on, or -f to start anew")
+def check_output(path: Path, force: bool) -> None:
+    """Raises memoir.Error when a bench is there already, or something that is no folder."""
     if path.exists() and not path.is_dir():
         raise Error(f"{path} is a file; a bench writes a folder")
+    if not force and any((path / name).exists() for name in (NAME, "results.json")):
+        raise Error(f"{path} holds a bench already: use --resume {path} to go on, -o for another, or -f")
+
+
+def output_folder(path: Path, force: bool) -> Path:
+    """Makes the folder of a new bench; with `force` an old bench in it is given up."""
+    check_output(path, force)
     try:
         path.mkdir(parents=True, exist_ok=True)
-        (path / "runs.jsonl").unlink(missing_ok=True)
+        (path / NAME).unlink(missing_ok=True)
     except OSError as error:
         raise Error(f"{path}: {error.strerror}") from None
     return path

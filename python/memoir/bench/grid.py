@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The grid: programs x allocators x threads x load x further axes, and the order in which its cells are run."""
+"""The grid: programs x allocators x threads x load x further axes, and the order of its runs."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The file that a bench writes while it runs: JSON lines, appended whole, never rewritten.
 
-The first line is the header (what is measured, how, on which machine); each further line is one run. A line is
-written by one write() to a file opened for appending, so a crash leaves whole lines and at most one torn tail, which
-reading ignores and resuming cuts off.
+The first line is the header (what is measured, how, on which machine); each further line is one run. A line
+is written by one write() to a file opened for appending, so a crash leaves whole lines and at most one torn
+tail, which reading ignores and resuming cuts off.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Journal:
 
 
 def read(path: Path) -> tuple[dict, list[dict]]:
-    """Header and runs. A torn last line is left out; anything else that is not a record raises memoir.Error."""
+    """Header and runs. A torn last line is left out; anything else that is no record: memoir.Error."""
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run of one command through memoir-launch, which asks the kernel for the account of the whole process tree."""
+"""One run of one command through memoir-launch, which asks the kernel for the whole tree's account."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TAIL_LINES = 8  # what a failure shows of the program's last words
 
 @dataclass(frozen=True)
 class Measurement:
-    """What the kernel said of a run. Times in seconds, sizes in bytes; all of it over the whole process tree."""
+    """What the kernel said of a run, over its whole process tree. Times in seconds, sizes in bytes."""
 
     wall: float  # from the start of exec until the command's own end
     user: float
@@ -42,7 +42,7 @@ class Measurement:
 
     @property
     def failure(self) -> str | None:
-        """Why the run does not count, in a few words, or None; the wanted exit code is judged by who knows it."""
+        """Why the run does not count, or None; the exit code is judged by who knows the right one."""
         if self.timed_out:
             return "timeout"
         if self.signal is not None:

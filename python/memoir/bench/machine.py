@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine as far as it bears on a measurement. Every entry is text or a number; what cannot be read is None."""
+"""The machine as far as it bears on a measurement; what cannot be read is None."""
 
 from __future__ import annotations
 

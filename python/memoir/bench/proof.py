@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proof that an allocator is really in the process before anything is measured.
 
-A preload can silently do nothing: static programs have no loader to obey it, setuid programs ignore it, a wrapper may
-clear the environment, and a program may bring a malloc of its own. So each allocator is proved by a run of the very
-command with libmemoir_proof.so in front: in every process image it asks the dynamic loader whose malloc serves, and
-counts what the program asks of it. Meanwhile the process tree is watched for images that the probe did not reach.
+A preload can silently do nothing: static programs have no loader to obey it, setuid programs ignore it, a
+wrapper may clear the environment, and a program may bring a malloc of its own. So each allocator is proved
+by a run of the very command with libmemoir_proof.so in front: in every process image it asks the dynamic
+loader whose malloc serves, and counts what the program asks of it. Meanwhile the process tree is watched
+for images that the probe did not reach.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def prove(
     cpus: Sequence[int] = (),
     client: Callable[[Running], Client] | None = None,
 ) -> Proof:
-    """Runs the command once under `allocator`; returns what served malloc, or raises memoir.Error saying what did.
+    """Runs the command once under `allocator`. Raises memoir.Error when something else serves malloc.
 
     client: makes the client of a command that is a server.
     """
@@ -83,9 +84,8 @@ def prove(
     for attempt, preload in enumerate(preloads):
         proof, others, missed = _observe(preload, command, environment, timeout, cpus, client)
         if missed:
-            raise Error(
-                f"{allocator.name} is not in {missed[0]}, which the command starts: {_why_missed(Path(missed[0]))}"
-            )
+            why = _why_missed(Path(missed[0]))
+            raise Error(f"{allocator.name} is not in {missed[0]}, which the command starts: {why}")
         if proof is None:
             raise Error(
                 f"{allocator.name}: {command[0]} ended before the loader was done; does it run at all?"
@@ -95,17 +95,19 @@ def prove(
             break
         if attempt + 1 == len(preloads):
             raise Error(
-                f"{allocator.name} does not serve malloc in {wrong[0][0]}: {wrong[0][1]} does (is {expected} an allocator?)"
+                f"{allocator.name} does not serve malloc in {wrong[0][0]}: {wrong[0][1]} does "
+                f"(is {expected} an allocator?)"
             )
     if proof.calls == 0:
         raise Error(
-            f"{allocator.name} is in the process, but {command[0]} never asks it for memory: it allocates nothing, or by itself"
+            f"{allocator.name} is in the process, but {command[0]} never asks it for memory: "
+            "it allocates nothing, or by itself"
         )
     return proof
 
 
 def environment_for(preload: Sequence[str], allocator: Allocator) -> dict[str, str]:
-    """The variables that put an allocator into a command; what the user preloads already stays, behind ours."""
+    """The variables that put an allocator into a command; what the user preloads stays behind it."""
     variables = dict(allocator.environment)
     inherited = os.environ.get("LD_PRELOAD", "").replace(":", " ").split()
     if preload or inherited:
@@ -223,7 +225,7 @@ def _capabilities(path: Path) -> bool:
 
 
 def _is_static(path: Path) -> bool:
-    """True for an ELF executable that names no loader (PT_INTERP). A script's interpreter is judged instead of it."""
+    """True for an ELF executable that names no loader (PT_INTERP); a script's interpreter is judged."""
     with path.open("rb") as file:
         head = file.read(64)
         if head[:2] == b"#!":

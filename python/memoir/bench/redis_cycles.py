@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drives a Redis on the loopback through fill, delete and refill cycles; a client of our own, in plain sockets.
+"""Drives a Redis on the loopback through fill, delete and refill cycles, with plain sockets.
 
-Long-lived caches fragment an allocator: keys of one size mix are deleted at random and replaced by another mix, so
-live bytes fall and rise while resident bytes may only rise. Each phase ends with a line `memory SECONDS LIVE RESIDENT`:
-live is Redis's own used_memory (it asks malloc_usable_size of every block), resident is the kernel's.
+Long-lived caches fragment an allocator: keys of one size mix are deleted at random and replaced by another
+mix, so live bytes fall and rise while resident bytes may only rise. Each phase ends with a line
+`memory SECONDS LIVE RESIDENT`: live is Redis's own used_memory (it asks malloc_usable_size of every block),
+resident is the kernel's.
 """
 
 from __future__ import annotations

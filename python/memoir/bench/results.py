@@ -99,8 +99,11 @@ class Result:
         return out.getvalue()
 
     def to_json(self) -> dict:
-        """hyperfine's export (results[]: command, mean, stddev, median, user, system, min, max, times, exit_codes,
-        parameters) with ours beside it under "memoir"; the cells that never succeeded are in "failures" only."""
+        """hyperfine's export (results[]: command, mean, stddev, median, user, system, min, max, times,
+        exit_codes, parameters), with ours beside it under "memoir".
+
+        Cells that never succeeded are in "failures" only: hyperfine's readers expect numbers.
+        """
         cells = self.cells()
         return {
             "results": [_hyperfine(cell, rows, self) for cell, rows in cells.items() if rows],
@@ -126,7 +129,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def read(paths: Sequence[Path]) -> Result:
-    """Reads folders, runs.jsonl, results.json or CSV files with the study's columns; several are knit together.
+    """Reads folders, runs.jsonl, results.json or a study's CSV files; several are knit together.
 
     Raises memoir.Error naming file and line for what cannot be read, and for runs that two files both claim.
     """
@@ -144,13 +147,16 @@ def read(paths: Sequence[Path]) -> Result:
                 )
             seen[key] = path
     header = {"interleaved": False, "sources": [path.name for path in paths]}
-    note = "the files were measured one after another: what drifted between them cannot be told from the allocator"
+    note = "the files were measured one after another: drift cannot be told from the allocator"
     return Result(header, [row for _, part in parts for row in part.rows], [note])
 
 
 def _read_one(path: Path) -> Result:
     if path.is_dir():
-        path = path / journal.NAME
+        kept = [path / name for name in (journal.NAME, "results.json") if (path / name).is_file()]
+        if not kept:
+            raise Error(f"{path}: no bench in it (neither {journal.NAME} nor results.json)")
+        path = kept[0]
     if not path.is_file():
         raise Error(f"no file {path}")
     if path.suffix == ".csv":
@@ -166,7 +172,7 @@ def _read_one(path: Path) -> Result:
 
 
 def _read_csv(path: Path) -> Result:
-    """The study's files: one allocator each, named malloc=NAME+ext=.csv, or knit together with a malloc column."""
+    """The study's files: an allocator each, named malloc=NAME+ext=.csv, or all with a malloc column."""
     named = re.search(r"malloc=([^+]+)", path.stem)
     rows = []
     with path.open(newline="", encoding="utf-8", errors="replace") as file:

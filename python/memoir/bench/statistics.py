@@ -18,7 +18,7 @@ Methods
                   1993, section 12.5): no normality needed; at n < 10 wider than paired_t (covers about 97 %).
                   Its equal-tailed form was tried and covers only 90 % when a tenth of the runs are spikes.
     percentile    the percentile bootstrap of the d_i (section 13.3), as plotting libraries draw it. At n = 6
-                  an interval called 95 % covers about 86 %; offered to reproduce old figures, not the default.
+                  an interval called 95 % covers about 86 %; offered to repeat old figures, not the default.
     welch_t       Welch's t on two unpaired groups (Welch 1947): for results not run block by block.
 """
 
@@ -182,7 +182,7 @@ def throughput(
 
 
 def outliers(values: Sequence[float], threshold: float = 3.5) -> np.ndarray:
-    """Mask of values far from the median by the modified z-score (Iglewicz & Hoaglin 1993); only to be shown."""
+    """Mask of values far from the median: modified z-score (Iglewicz & Hoaglin 1993). Only to be shown."""
     array = np.asarray(values, dtype=float)
     if len(array) < 4:
         return np.zeros(len(array), dtype=bool)

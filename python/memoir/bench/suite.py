@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The built-in workloads: programs of one known pattern each (sources in bench/programs), and real servers."""
+"""The built-in workloads: programs of one known pattern each (bench/programs), and real servers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GROUPS = {"programs": tuple(PATTERNS), "servers": tuple(SERVERS)}
 
 
 def programs(names: str, smoke: bool = False) -> tuple[Program, ...]:
-    """The workloads of a comma-separated list of groups and patterns. Raises memoir.Error for an unknown one."""
+    """The workloads that a comma-separated list of groups and patterns names, or memoir.Error."""
     chosen: list[str] = []
     for name in names.split(","):
         if name not in (*GROUPS, *PATTERNS, *SERVERS):
@@ -56,7 +56,8 @@ def _redis(smoke: bool) -> Program:
     server = shutil.which("redis-server")
     if server is None:
         raise Error("no redis-server on the PATH: apt-get install redis-server | dnf install redis")
-    command = f"{server} --bind 127.0.0.1 --port {{port}} --appendonly no --loglevel warning --io-threads {{threads}}"
+    where = "--bind 127.0.0.1 --port {port} --io-threads {threads}"
+    command = f"{server} {where} --appendonly no --loglevel warning"
     client = [sys.executable, "-m", "memoir.bench.redis_cycles", "--port", "{port}", "--load", "{load}"]
     return Program(
         "redis", (*command.split(), "--save", ""), tuple(client + ["--smoke"] * smoke), metrics=(SPEED,)

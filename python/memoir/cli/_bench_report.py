@@ -73,9 +73,8 @@ class Progress:
                 self._bar.update(self._task, estimate=self._estimate())
         elif ended:
             left = (time.monotonic() - self._began) / self._done * max(self._total - self._done, 0)
-            say(
-                f"replicate {row['replicate'] + 1}/{self._replicates} done, about {_time(left)} left  {self._estimate()}"
-            )
+            number = f"{row['replicate'] + 1}/{self._replicates}"
+            say(f"replicate {number} done, about {_time(left)} left  {self._estimate()}")
 
     def _estimate(self) -> str:
         found = analysis.analyse(Result(self._header, self._rows), **self._judge).overall

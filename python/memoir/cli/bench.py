@@ -23,7 +23,7 @@ from memoir.bench import (
     results,
     suite,
 )
-from memoir.bench.experiment import Experiment, compile_metric, from_header, run_all
+from memoir.bench.experiment import Experiment, check_output, compile_metric, from_header, run_all
 from memoir.bench.results import Result
 from memoir.bench.statistics import METHODS
 
@@ -122,7 +122,7 @@ class _Command(click.Command):
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILES",
-    help="Run nothing: read results of memoir, or CSVs with the columns malloc,Threads,Work,Load,Replicate,Time.",
+    help="Run nothing: read results, or CSVs with malloc,Threads,Work,Load,Replicate,Time.",
 )
 @click.option(
     "--pictures/--no-pictures", default=True, help="Draw pictures and the HTML page (needs matplotlib)."
@@ -137,8 +137,8 @@ def command(ctx: click.Context, **given) -> None:
     memoir bench --suite                       the built-in workloads over all that is installed
     memoir bench --from a.csv b.csv            the same statistics for old measurements
 
-    ALLOCATORS: system, jemalloc, tcmalloc, mimalloc, hoard, mesh, rpmalloc, snmalloc, or name=path.so, each with
-    variables of its own: je1m=jemalloc,MALLOC_CONF=oversize_threshold:1048576
+    ALLOCATORS: system, jemalloc, tcmalloc, mimalloc, hoard, mesh, rpmalloc, snmalloc, or name=path.so, each
+    with variables of its own: je1m=jemalloc,MALLOC_CONF=oversize_threshold:1048576
     """
     from memoir.cli import _bench_report as report
 
@@ -150,6 +150,8 @@ def command(ctx: click.Context, **given) -> None:
             raise Error("--from runs nothing: leave out allocators, command, --suite and --resume")
         result, folder = results.read(given["sources"]), given["output"]
         if folder is not None:
+            if any(folder.resolve() in (path.resolve(), path.resolve().parent) for path in given["sources"]):
+                raise Error(f"-o {folder} is where --from reads; choose another folder")
             output_folder(folder, given["force"])
         report.present(result, judge, folder, given["pictures"], given["as_json"])
         return
@@ -158,6 +160,11 @@ def command(ctx: click.Context, **given) -> None:
     experiment.check(report.say)
     if given["resume"]:
         header = journal.read(folder / journal.NAME)[0]
+        for name, version in experiment.header()["versions"].items():
+            if header["versions"].get(name) != version:
+                experiment.notes.append(
+                    f"{name} was {header['versions'].get(name)} at the start, is {version} now"
+                )
         journal.cut_torn_line(folder / journal.NAME)
         log = journal.Journal(folder / journal.NAME)
     else:
@@ -199,8 +206,7 @@ def _set_up(given: dict, words: list[str]) -> tuple[Experiment, list[dict], Path
             experiment.options = Options(**{**vars(experiment.options), "replicates": given["replicates"]})
         return experiment, rows, folder
     experiment = _experiment(given, words)
-    if (folder / journal.NAME).exists() and not given["force"]:
-        raise Error(f"{folder} holds a bench already: use --resume {folder} to go on, -o for another, or -f")
+    check_output(folder, given["force"])
     return experiment, [], folder
 
 

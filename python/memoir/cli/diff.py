@@ -25,10 +25,11 @@ from memoir.bench.results import Result
 @click.option("--confidence", type=float, default=0.95, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="As JSON on standard output.")
 def command(before, after, relative, chosen, confidence, as_json) -> None:
-    """What changed from BEFORE to AFTER (folders or files of memoir bench, or a study's CSVs), with intervals.
+    """What changed from BEFORE to AFTER (folders or files of memoir bench, or a study's CSVs), with
+    intervals.
 
-    Two benches ran at two times: what changed on the machine between them looks like a change of the allocators.
-    With --relative system a common change cancels.
+    Two benches ran at two times: what changed on the machine between them looks like a change of the
+    allocators. With --relative system a common change cancels.
     """
     from memoir.cli import _bench_report as report
     from memoir.views import bench_tables

@@ -8,6 +8,7 @@ import json
 import click
 
 from memoir.bench import allocators, machine
+from memoir.views import bench_tables
 
 
 @click.command()
@@ -39,13 +40,15 @@ def command(as_json: bool) -> None:
         return
     click.echo("Allocators")
     for one in found:
-        what = f"{one['version']:<24}{one['library']}" if one["library"] else f"not found; {one['package']}"
+        what = f"{one['version']:<27}{one['library']}" if one["library"] else f"not found; {one['package']}"
         click.echo(f"  {one['name']:<10}{what}")
     click.echo("\nMachine")
     for name, value in about.items():
-        shown = (
-            "not shown" if value is None else f"{value / 2**30:.1f} GiB" if name == "memory_bytes" else value
-        )
+        shown = "not shown" if value is None else str(value)
+        if isinstance(value, bool):
+            shown = "yes" if value else "no"
+        if name.endswith("_bytes"):
+            name, shown = name.removesuffix("_bytes"), bench_tables.quantity(value, "B")
         click.echo(f"  {name.replace('_', ' '):<22}{shown}")
     click.echo("\nCounters")
     for name, state in counters.items():

@@ -35,7 +35,8 @@ def all_figures(result: Result, wall: Analysis, memory: Analysis | None) -> dict
 
 
 def times(result: Result):
-    """The study's first figure: raw times, a column per thread count, a row per load; y axes are not shared."""
+    """The study's first figure: raw times, a column per thread count, a row per load; y axes are not
+    shared."""
     names = result.allocators
 
     def draw(axes, cells: dict[str, list[dict]]) -> None:
@@ -79,7 +80,8 @@ def serial_by_allocator(result: Result):
 
 
 def serial_by_load(result: Result):
-    """The study's third figure: the same by load, a row per allocator; several programs stand side by side."""
+    """The study's third figure: the same by load, a row per allocator; several programs stand side by
+    side."""
     normalised = analysis.serial_normalised(result)
     if not normalised:
         return None

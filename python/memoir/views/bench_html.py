@@ -12,13 +12,14 @@ from memoir.bench.results import Result
 from memoir.views.bench_tables import Table
 
 _STYLE = """
-body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 70em; padding: 0 1em; color: #1a1a1a; }
+body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 70em; padding: 0 1em; }
 h1 { font-size: 1.4em; } h2 { font-size: 1.1em; margin-top: 2em; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .15em .8em .15em 0; text-align: left; white-space: nowrap; font-size: .88em; }
 th { border-bottom: 1px solid #888; font-weight: 600; } tr.first td { border-top: 1px solid #ccc; }
 td.faster, td.less, td.fewer { color: #00664d; } td.slower, td.more { color: #a03000; }
-figure { margin: 1em 0; } figure svg { max-width: 100%; height: auto; } p.note { color: #555; font-size: .88em; }
+figure { margin: 1em 0; } figure svg { max-width: 100%; height: auto; }
+p.note { color: #555; font-size: .88em; }
 pre { background: #f4f4f4; padding: .6em; overflow-x: auto; }
 """
 

@@ -11,7 +11,6 @@ from memoir.bench import analysis, statistics
 from memoir.bench.analysis import Analysis, Line
 from memoir.bench.results import Result
 
-
 _TITLES = {"wall": "Time", "cpu": "CPU time", "peak_rss": "Peak memory", "minor_faults": "Minor faults"}
 
 
@@ -49,7 +48,7 @@ def cells(a: Analysis) -> Table:
     note = ""
     if any(line.verdict == analysis.UNCLEAR for line in a.lines()):
         count = sum(line.comparison is not None for line in a.lines())
-        note = f"{analysis.UNCLEAR}: the interval alone excludes 1, but not once corrected for {count} comparisons"
+        note = f"{analysis.UNCLEAR}: the interval excludes 1, but not once corrected for {count} comparisons"
     return Table(name, columns, tuple(rows), tuple(breaks), note)
 
 
