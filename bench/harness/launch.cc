@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // memoir-launch: runs one command and reports what the kernel accounted for its whole process tree.
 //
-//   memoir-launch --report FD [--timeout S] [--grace S] [--cpus 0,1] [--env NAME=VALUE]... [--counters a,b]
-//   -- command... memoir-launch --list-counters
+//   memoir-launch --report FD [OPTION VALUE]... -- COMMAND...
+//   memoir-launch --list-counters
+//
+// Options: --timeout SECONDS, --grace SECONDS, --cpus 0,1, --counters a,b, --env NAME=VALUE (may be
+// repeated).
 //
 // Writes one line of JSON to FD; standard streams are the command's. Nothing is loaded into the command: the
 // numbers are wait4's and getrusage's. As the reaper of orphans (PR_SET_CHILD_SUBREAPER) it also waits for
@@ -54,7 +57,6 @@ struct Observed {
   bool timed_out = false;
   bool interrupted = false;
   int leftover = 0;            // processes that were killed after the command had ended
-  int reaped = 0;              // processes waited for here: the command and its orphans
   int most_at_once = 1;        // processes seen alive together
   uint64_t tree_resident = 0;  // largest sum of resident bytes seen over more than one process
 };
@@ -99,7 +101,9 @@ Options parse(int count, char** arguments) {
     } else if (name == "--cpus") {
       for (const std::string& cpu : split(value)) options.cpus.push_back(std::atoi(cpu.c_str()));
     } else if (name == "--env") {
-      const size_t key = static_cast<size_t>(std::strchr(value, '=') - value) + 1;
+      const char* equals = std::strchr(value, '=');
+      if (equals == nullptr) fail(options.report, "--env without =", EINVAL);
+      const size_t key = static_cast<size_t>(equals - value) + 1;
       auto same = [&](const char* entry) { return std::strncmp(entry, value, key) == 0; };
       std::erase_if(options.environment, same);
       options.environment.push_back(value);
@@ -152,7 +156,6 @@ bool reap(pid_t command, const double* started, Observed& observed) {
     const pid_t process = waitpid(-1, &status, WNOHANG);
     if (process == 0) return true;
     if (process < 0) return errno != ECHILD;
-    ++observed.reaped;
     if (process == command) {
       observed.ended = true;
       observed.status = status;

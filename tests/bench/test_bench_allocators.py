@@ -45,9 +45,12 @@ def test_known_allocators_are_found_or_the_package_is_named(name):
         ("A=b", "comes before any allocator"),
         ("x!=system", "allocator name 'x!'"),
         (f"x={Path(__file__)}", "not a shared library"),
+        ("x=./a b.so", "a space or a colon"),
     ],
 )
-def test_what_cannot_be_is_refused(text, words):
+def test_what_cannot_be_is_refused(text, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a b.so").touch()
     with pytest.raises(memoir.Error, match=words):
         allocators.parse(text)
 

@@ -79,8 +79,10 @@ def test_until_adds_replicates_until_content_or_out_of_budget(built):
     command = [str(built / "asks")]
     allocators = f"system,stub={built / 'stub.so'}"
     content = memoir.bench.run(allocators, command, replicates=2, warmup=0, until=0.99, budget=60)
-    narrow = memoir.bench.widest(memoir.bench.analyse(content))
+    narrow = memoir.bench.widest(content)
     assert len(content.rows) >= 4 and narrow <= 0.99
+    alone = memoir.bench.run("system", command, replicates=2, warmup=0, until=0.99, budget=60)
+    assert memoir.bench.widest(alone) <= 0.99 and not any("budget" in note for note in alone.notes)
     broke = memoir.bench.run(allocators, command, replicates=2, warmup=0, until=1e-6, budget=0.3)
     assert any("budget" in note for note in broke.notes)
     assert len(broke.rows) > 4

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """memoir bench, diff and doctor as typed."""
 
+import contextlib
 import json
 import os
 import re
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from memoir.bench import journal
@@ -143,8 +145,11 @@ def test_nothing_is_left_when_the_harness_is_killed(tmp_path):
     )  # fmt: skip
 
     def running():
-        found = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
-        return str(tmp_path) in found
+        found = []
+        for process in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                found.append(process.read_bytes())
+        return any(b"sleep 61.5" in words and bytes(tmp_path) in words for words in found)
 
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline and not running():

@@ -80,7 +80,7 @@ def run(
         journal.append(header)
 
     def narrow(rows: list[dict]) -> bool:
-        return widest(analyse(Result(header, rows))) <= experiment.options.until
+        return widest(Result(header, rows)) <= experiment.options.until
 
     try:
         rows = run_all(experiment, journal, narrow_enough=narrow)

@@ -182,6 +182,8 @@ def _named(name: str, what: str, renamed: bool) -> Allocator:
     path = Path(what).expanduser()
     if not path.is_file():
         raise Error(f"allocator {name}: no file {what}")
+    if any(letter in str(path.absolute()) for letter in ": "):
+        raise Error(f"allocator {name}: {path} has a space or a colon in it, which LD_PRELOAD cannot name")
     _check_shared_object(name, path)
     return Allocator(name, path.absolute())
 

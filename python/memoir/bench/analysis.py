@@ -191,9 +191,16 @@ def changes(
     ]
 
 
-def widest(analysis: Analysis) -> float:
-    """The largest half width of all intervals: what --until watches. inf while one of them knows nothing."""
-    widths = [line.comparison.interval.half_width for line in analysis.lines() if line.comparison is not None]
+def widest(result: Result, **judge) -> float:
+    """The largest half width of all ratios of time and printed metrics: what --until watches.
+
+    With one allocator there are no ratios, and the means' own intervals count. inf while one knows nothing.
+    """
+    widths = []
+    for quantity in ("wall", *(metric.name for metric in result.metrics)):
+        lines = [line for line in analyse(result, quantity, **judge).lines() if line.n]
+        ratios = [line.comparison.interval.half_width for line in lines if line.comparison is not None]
+        widths += ratios or [(line.high - line.mean) / abs(line.mean) for line in lines if line.mean]
     return max(widths, default=math.inf)
 
 
@@ -249,7 +256,7 @@ def _groups(result: Result, quantity: str) -> dict[tuple, dict[str, dict[int, fl
         values = {row["replicate"]: value_of(row, quantity) for row in rows}
         known = {replicate: value for replicate, value in values.items() if value is not None}
         groups.setdefault(cell.group, {})[cell.allocator] = known
-    programs = list(dict.fromkeys(group[0] for group in groups))
+    programs = list(dict.fromkeys([*result.programs, *(group[0] for group in groups)]))
     key = lambda group: (programs.index(group[0]), group[3], group[1], group[2])  # noqa: E731
     return {group: groups[group] for group in sorted(groups, key=key)}
 

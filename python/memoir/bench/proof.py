@@ -127,7 +127,7 @@ def _observe(preload, command, environment, timeout, cpus, client):
         run = Running(command, environment=variables, timeout=timeout, cpus=cpus)
         try:
             driver = client(run) if client else None
-            images = _watch(run)
+            images = _watch(run, driver)
             if driver:
                 driver.wait()
         except BaseException:
@@ -161,10 +161,10 @@ def _observe(preload, command, environment, timeout, cpus, client):
     return proof, served, missed
 
 
-def _watch(run: Running) -> dict[tuple[int, str], _Image]:
-    """Every (process, executable) seen below the launcher until it ends."""
+def _watch(run: Running, driver: Client | None) -> dict[tuple[int, str], _Image]:
+    """Every (process, executable) seen below the launcher until it ends, or until its client is done."""
     images: dict[tuple[int, str], _Image] = {}
-    while run.running():
+    while run.running() and not (driver and driver.ended()):
         now = time.monotonic()
         for process in _descendants(run.process):
             try:

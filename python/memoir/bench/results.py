@@ -52,6 +52,11 @@ class Result:
         return list(dict.fromkeys([*named, *(row["allocator"] for row in self.rows)]))
 
     @property
+    def programs(self) -> list[str]:
+        named = [entry["name"] for entry in self.header.get("grid", {}).get("programs", [])]
+        return list(dict.fromkeys([*named, *(row["program"] for row in self.rows)]))
+
+    @property
     def failures(self) -> list[dict]:
         return [row for row in self.rows if row["status"] != "ok"]
 
@@ -162,13 +167,21 @@ def _read_one(path: Path) -> Result:
     if path.suffix == ".csv":
         return _read_csv(path)
     if path.suffix == ".jsonl":
-        return Result(*journal.read(path))
+        return Result(*journal.read(path), _kept_notes(path.with_name("results.json")))
     try:
         content = json.loads(path.read_text())
         ours = content["memoir"]
         return Result(ours["header"], ours["rows"], ours.get("notes", []))
     except (ValueError, KeyError, TypeError):
         raise Error(f"{path}: not a results.json of `memoir bench`") from None
+
+
+def _kept_notes(path: Path) -> list[str]:
+    """What was noted when the bench ended; the journal beside it has only header and runs."""
+    try:
+        return json.loads(path.read_text())["memoir"]["notes"]
+    except (OSError, ValueError, KeyError):
+        return []
 
 
 def _read_csv(path: Path) -> Result:

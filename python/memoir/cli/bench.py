@@ -33,6 +33,9 @@ _SEPARATE = "memoir.bench.command"
 class _Command(click.Command):
     """Keeps what follows `--` as the program's own words, and lets --from take several files."""
 
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- COMMAND...]"]
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args:
             at = args.index("--")
@@ -173,7 +176,7 @@ def command(ctx: click.Context, **given) -> None:
         log.append(header)
 
     def narrow(done: list[dict]) -> bool:
-        return analysis.widest(analysis.analyse(Result(header, done), **judge)) <= experiment.options.until
+        return analysis.widest(Result(header, done), **judge) <= experiment.options.until
 
     progress = report.Progress(experiment, header, len(rows), judge)
     stopped = False

@@ -88,7 +88,10 @@ def serial_by_load(result: Result):
     names = [name for name in result.allocators if any(cell.allocator == name for cell in normalised)]
     threads = sorted({cell.threads for cell in normalised})
     loads = sorted({cell.load for cell in normalised})
-    series = list(dict.fromkeys((cell.program, cell.parameters) for cell in normalised))
+    series = sorted(
+        {(cell.program, cell.parameters) for cell in normalised},
+        key=lambda one: (result.programs.index(one[0]), one[1]),
+    )
     figure, grid = _grid(len(names), len(threads), share_y=True)
     width = 0.8 / len(series)
     for i, name in enumerate(names):
@@ -212,7 +215,9 @@ def live_and_resident(result: Result):
     cells = {
         cell: rows for cell, rows in result.cells().items() if rows and all("memory" in row for row in rows)
     }
-    groups = list(dict.fromkeys(cell.group for cell in cells))
+    groups = sorted(
+        {cell.group for cell in cells}, key=lambda group: (result.programs.index(group[0]), group[1:])
+    )
     if not groups:
         return None
     names = result.allocators
@@ -250,8 +255,7 @@ def _facets(result: Result, draw: Callable, y_label: str, title: str, share_y: b
         {(cell.program, cell.parameters, cell.load) for cell in cells},
         key=lambda row: (row[1], row[2]),
     )
-    order = list(dict.fromkeys(cell.program for cell in cells))
-    rows.sort(key=lambda row: order.index(row[0]))
+    rows.sort(key=lambda row: result.programs.index(row[0]))
     figure, grid = _grid(len(rows), len(threads), share_y=share_y)
     for i, (program, parameters, load) in enumerate(rows):
         for j, count in enumerate(threads):

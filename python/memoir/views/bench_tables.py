@@ -144,10 +144,14 @@ def difference(
 
 
 def label(group: tuple) -> str:
-    """A group in words: program, threads, load, further axes; 1 load is not mentioned."""
+    """A group in words: program, threads, load, further axes; threads None and load 1 are not mentioned."""
     program, threads, load, parameters = group
-    parts = [program] + ([f"x{threads}"] if threads else []) + ([f"load {load}"] if load != 1 else [])
-    return " ".join(parts + [f"{name}={value}" for name, value in parameters])
+    parts = [program]
+    if threads is not None:
+        parts.append(f"{threads} thread" + "s" * (threads != 1))
+    if load != 1:
+        parts.append(f"load {load}")
+    return ", ".join(parts + [f"{name}={value}" for name, value in parameters])
 
 
 def interval(value: statistics.Interval) -> str:
