@@ -39,14 +39,14 @@ def compile_c(source: str | Path, output: Path, *flags: str) -> Path:
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory):
-    """A folder with asks, never_asks, asks_static (if the C library allows it), stub.so and empty.so."""
+    """A folder with asks, never_asks, static_ (if the C library allows it), stub.so and empty.so."""
     folder = tmp_path_factory.mktemp("built")
     compile_c(ASKS, folder / "asks")
     compile_c(NEVER_ASKS, folder / "never_asks")
     try:
-        compile_c(ASKS, folder / "asks_static", "-static")
+        compile_c(NEVER_ASKS, folder / "static_", "-static")
     except subprocess.CalledProcessError:
-        (folder / "asks_static").unlink(missing_ok=True)
+        (folder / "static_").unlink(missing_ok=True)
     compile_c(Path(__file__).with_name("stub_allocator.c"), folder / "stub.so", "-shared", "-fPIC")
     compile_c("int nothing;", folder / "empty.so", "-shared", "-fPIC")
     return folder
@@ -54,6 +54,6 @@ def built(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def static_program(built):
-    if not (built / "asks_static").exists():
+    if not (built / "static_").exists():
         pytest.skip("no static C library here")
-    return built / "asks_static"
+    return built / "static_"

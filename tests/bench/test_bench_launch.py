@@ -46,14 +46,14 @@ def test_processes_of_a_tree_are_added():
 
 def test_orphans_are_waited_for_counted_and_killed():
     start = time.monotonic()
-    result = launch(["sh", "-c", f'setsid "{sys.executable}" -S -c "$0" 40 60 & sleep 0.3', HOG])
+    result = launch(["sh", "-c", f'setsid "{sys.executable}" -S -c "$0" 40 60 & sleep 1', HOG])
     assert time.monotonic() - start < 20
     assert result.exit_code == 0 and result.leftover == 1
     assert result.largest_rss >= 40 * MIB
 
 
 def test_a_daemon_that_ends_within_the_grace_is_not_killed(tmp_path):
-    result = launch(["sh", "-c", f"(sleep 0.05; echo late > {tmp_path}/late) &"])
+    result = launch(["sh", "-c", f"(sleep 0.01; echo late > {tmp_path}/late) &"])
     assert result.leftover == 0
     assert (tmp_path / "late").read_text() == "late\n"
 

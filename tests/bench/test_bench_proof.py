@@ -60,20 +60,13 @@ def test_children_are_proved_too(built, stub):
 
 
 def test_a_static_program_is_refused(stub, static_program):
-    with pytest.raises(memoir.Error, match="asks_static: it is statically linked"):
+    with pytest.raises(memoir.Error, match="static_: it is statically linked"):
         prove(stub, [str(static_program)], {})
 
 
-def test_a_static_child_is_refused(built, stub, static_program):
-    # it runs long enough to be seen
-    with pytest.raises(
-        memoir.Error, match="stub is not in .*asks_static, which the command starts: .*static"
-    ):
-        prove(
-            stub,
-            ["sh", "-c", f"for i in 1 2 3 4 5 6 7 8 9 10 11 12; do {static_program}; done; sleep 0.1"],
-            {},
-        )
+def test_a_static_child_is_refused(stub, static_program):
+    with pytest.raises(memoir.Error, match="stub is not in .*static_, which the command starts: .*static"):
+        prove(stub, ["sh", "-c", f"{static_program}; true"], {})
 
 
 def test_a_setuid_program_is_refused(tmp_path):

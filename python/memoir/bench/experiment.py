@@ -53,7 +53,7 @@ class Experiment:
 
     grid: Grid
     options: Options = field(default_factory=Options)
-    proofs: dict[str, proof.Proof] = field(default_factory=dict)  # by program and allocator
+    proofs: dict[tuple[str, str, str], proof.Proof] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)  # what a reader must know; said once
     _counters: tuple[str, ...] = ()
 
@@ -89,9 +89,11 @@ class Experiment:
     def check(self, progress: Callable[[str], None] = lambda line: None) -> None:
         """Compiles patterns, finds programs, proves every allocator in every program. Raises memoir.Error."""
         for program in self.grid.programs:
-            launch.resolve(program.command[0])
             for metric in program.metrics:
                 compile_metric(metric.pattern)
+        cells = {self._proof_key(cell): cell for cell in reversed(self.grid.cells())}
+        for executable in dict.fromkeys(executable for _, _, executable in cells):
+            launch.resolve(executable)
         available = machine.counters()
         self._counters = tuple(
             name for name in self.options.counters if available.get(name) in ("all", "user")
@@ -101,12 +103,7 @@ class Experiment:
             self.notes.append(
                 f"not counted here: {', '.join(lacking)} ({available.get(lacking[0], 'unknown')})"
             )
-        shown = set()
-        for cell in self.grid.cells():
-            key = proof_key(cell)
-            if key in shown:
-                continue
-            shown.add(key)
+        for key, cell in reversed(cells.items()):
             progress(f"proving {cell.allocator} in {cell.program}")
             self.proofs[key] = self._prove(cell)
             self._look_at(cell, self.proofs[key].measurement, progress)
@@ -138,7 +135,7 @@ class Experiment:
         if program.client:
             values["port"] = str(free_port())
         variables = environment(cell, replicate, self.grid.threads_given)
-        shown = self.proofs.get(proof_key(cell))
+        shown = self.proofs.get(self._proof_key(cell))
         preload = shown.preload if shown else ()
         variables |= proof.environment_for(preload, self.grid.allocator(cell.allocator))
         running = launch.Running(
@@ -149,6 +146,11 @@ class Experiment:
             counters=self._counters,
         )
         return running, Client(fill(program.client, values), running) if program.client else None
+
+    def _proof_key(self, cell: Cell) -> tuple[str, str, str]:
+        """What a proof holds for: an executable of a program under an allocator, whatever its other words."""
+        executable = fill(self.grid.program(cell.program).command[:1], cell.values(0))[0]
+        return cell.program, cell.allocator, executable
 
     def _prove(self, cell: Cell) -> proof.Proof:
         program, values = self.grid.program(cell.program), cell.values(0)
@@ -311,10 +313,6 @@ def cell_of(row: dict) -> Cell:
     return Cell(
         row["program"], row["allocator"], row["threads"], row["load"], tuple(row["parameters"].items())
     )
-
-
-def proof_key(cell: Cell) -> str:
-    return f"{cell.program}/{cell.allocator}"
 
 
 def compile_metric(pattern: str) -> re.Pattern:

@@ -136,10 +136,10 @@ def resolve(program: str) -> Path:
     """The file that exec would run. Raises memoir.Error when there is none."""
     candidates = [Path(program)] if "/" in program else [Path(p or ".", program) for p in os.get_exec_path()]
     for candidate in candidates:
-        if candidate.is_file() and os.access(candidate, os.X_OK):
+        if os.path.isfile(candidate) and os.access(candidate, os.X_OK):  # Path.is_file raises in closed folders
             return candidate
     for candidate in candidates:
-        if candidate.is_file():
+        if os.path.isfile(candidate):
             raise Error(f"{candidate} is not executable: chmod +x {candidate}")
     raise Error(f"no program {program}" + ("" if "/" in program else " on the PATH"))
 

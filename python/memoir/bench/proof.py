@@ -169,6 +169,8 @@ def _watch(run: Running, driver: Client | None) -> dict[tuple[int, str], _Image]
         for process in _descendants(run.process):
             try:
                 program = os.readlink(f"/proc/{process}/exe").removesuffix(" (deleted)")
+            except PermissionError:  # it runs with other rights than ours: a setuid program
+                program = f"{_command_name(process)} (process {process})"
             except OSError:
                 continue  # it has just ended
             image = images.setdefault((process, program), _Image(program, now, now))
@@ -188,6 +190,13 @@ def _descendants(root: int) -> list[int]:
     return found[1:]
 
 
+def _command_name(process: int) -> str:
+    try:
+        return Path(f"/proc/{process}/comm").read_text().strip()
+    except OSError:
+        return "a program"
+
+
 def _unreachable(program: str) -> bool:
     try:
         check_executable(Path(program))
@@ -202,7 +211,7 @@ def _why_missed(path: Path) -> str:
     except Error as error:
         return str(error).partition(": ")[2]
     except OSError:
-        pass
+        return "it runs with other rights (setuid), and the loader then ignores LD_PRELOAD"
     return "something on the way cleared LD_PRELOAD (env -i, sudo, a sandbox)"
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from memoir.bench import analysis, statistics
 from memoir.bench.analysis import Analysis, Line
 from memoir.bench.results import Result
+from memoir.views.quantities import bytes_text, duration_text, printable
 
 _TITLES = {"wall": "Time", "cpu": "CPU time", "peak_rss": "Peak memory", "minor_faults": "Minor faults"}
 
@@ -116,7 +117,7 @@ def failures(result: Result) -> Table | None:
         key = (row["program"], row["threads"], row["load"], tuple(row["parameters"].items()))
         seen.setdefault((key, row["allocator"], row["status"]), []).append(row)
     rows = tuple(
-        (label(key), name, status, str(len(found)), (found[-1].get("tail") or [""])[-1])
+        (label(key), name, status, str(len(found)), printable((found[-1].get("tail") or [""])[-1])[:120])
         for (key, name, status), found in seen.items()
     )
     return Table("Failures", ("program", "allocator", "how", "runs", "last words"), rows)
@@ -162,18 +163,12 @@ def interval(value: statistics.Interval) -> str:
 
 
 def quantity(value: float, unit: str) -> str:
-    """A number with three or four digits and its unit."""
+    """A measured value with its unit: s, B, or none."""
     if math.isnan(value):
         return "-"
     if unit == "s":
-        for factor, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
-            if value >= factor or name == "us":
-                return f"{value / factor:.4g} {name}"
-    if unit == "B":
-        for power, name in ((3, "GiB"), (2, "MiB"), (1, "KiB"), (0, "B")):
-            if value >= 1024**power or power == 0:
-                return f"{value / 1024**power:.4g} {name}"
-    return f"{value:.4g}"
+        return duration_text(value * 1e9)
+    return bytes_text(value) if unit == "B" else f"{value:.4g}"
 
 
 def _ratio(line: Line) -> str:
