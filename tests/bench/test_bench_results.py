@@ -225,15 +225,19 @@ def test_a_torn_line_is_left_out_and_cut(tmp_path):
     path = tmp_path / journal.NAME
     log = journal.Journal(path)
     log.append({"memoir_bench": journal.VERSION})
-    log.append({"row": 1})
+    row = simulated({"base": 1.0}, n=1).rows[0]
+    log.append(row)
     log.close()
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"row": 2')
-    assert journal.read(path) == ({"memoir_bench": journal.VERSION}, [{"row": 1}])
+    assert journal.read(path) == ({"memoir_bench": journal.VERSION}, [row])
     journal.cut_torn_line(path)
     assert path.read_bytes() == whole
     path.write_bytes(whole + b"nonsense\n" + whole)
     with pytest.raises(memoir.Error, match=rf"{journal.NAME}:3: not a record"):
+        journal.read(path)
+    path.write_bytes(b'{"memoir_bench": 1}\n{"program": "p", "wall": 1}\n')
+    with pytest.raises(memoir.Error, match=f"{journal.NAME}: run 1 has no allocator, load, parameters"):
         journal.read(path)
     path.write_bytes(b'{"other": 1}\n')
     with pytest.raises(memoir.Error, match=":1: no header of a bench"):

@@ -117,6 +117,13 @@ def test_resume_goes_on_where_it_was_and_refuses_another_grid(cli, tmp_path):
     assert len(done) == 10 and sorted(done) == [(r, load) for r in range(5) for load in (1, 2)]
 
 
+def test_a_damaged_header_is_named(cli, tmp_path):
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / journal.NAME).write_text('{"memoir_bench": 1, "grid": {}}\n')
+    code, _, err = cli("bench", "--resume", "x")
+    assert code == 2 and "runs.jsonl:1: the header is damaged" in err
+
+
 def test_ctrl_c_keeps_what_is_done(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-m", "memoir", "bench", "system", "-n", "1000", "--warmup", "0", "--no-pictures",

@@ -16,6 +16,7 @@ from memoir._core import Error
 
 NAME = "runs.jsonl"
 VERSION = 1
+_ROW = {"program", "allocator", "threads", "load", "work", "parameters", "replicate", "status", "wall"}
 
 
 class Journal:
@@ -58,7 +59,15 @@ def read(path: Path) -> tuple[dict, list[dict]]:
         records.append(record)
     if not records or records[0].get("memoir_bench") != VERSION:
         raise Error(f"{path}:1: no header of a bench (version {VERSION}); is this a file of `memoir bench`?")
+    check_rows(path, records[1:])
     return records[0], records[1:]
+
+
+def check_rows(path: Path, rows: list[dict]) -> None:
+    """Raises memoir.Error, naming the run, for a row without what every reader of rows relies on."""
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row, dict) or not row.keys() >= _ROW:
+            raise Error(f"{path}: run {number} has no {', '.join(sorted(_ROW - set(row)))}")
 
 
 def cut_torn_line(path: Path) -> None:

@@ -136,7 +136,9 @@ def resolve(program: str) -> Path:
     """The file that exec would run. Raises memoir.Error when there is none."""
     candidates = [Path(program)] if "/" in program else [Path(p or ".", program) for p in os.get_exec_path()]
     for candidate in candidates:
-        if os.path.isfile(candidate) and os.access(candidate, os.X_OK):  # Path.is_file raises in closed folders
+        if os.path.isfile(candidate) and os.access(
+            candidate, os.X_OK
+        ):  # Path.is_file raises in closed folders
             return candidate
     for candidate in candidates:
         if os.path.isfile(candidate):

@@ -171,9 +171,11 @@ def _read_one(path: Path) -> Result:
     try:
         content = json.loads(path.read_text())
         ours = content["memoir"]
-        return Result(ours["header"], ours["rows"], ours.get("notes", []))
+        found = Result(ours["header"], ours["rows"], ours.get("notes", []))
     except (ValueError, KeyError, TypeError):
         raise Error(f"{path}: not a results.json of `memoir bench`") from None
+    journal.check_rows(path, found.rows)
+    return found
 
 
 def _kept_notes(path: Path) -> list[str]:

@@ -202,7 +202,10 @@ def _set_up(given: dict, words: list[str]) -> tuple[Experiment, list[dict], Path
         if not (folder / journal.NAME).is_file():
             raise Error(f"--resume {folder}: no {journal.NAME} in it")
         header, rows = journal.read(folder / journal.NAME)
-        experiment = from_header(header)
+        try:
+            experiment = from_header(header)
+        except (KeyError, TypeError, ValueError) as error:
+            raise Error(f"{folder / journal.NAME}:1: the header is damaged ({error!r})") from None
         if words or given["allocator_list"] or given["suite_names"]:
             _check_same(folder, header, _experiment(given, words).header())
         if given["replicates"] is not None:
