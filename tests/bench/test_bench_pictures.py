@@ -33,8 +33,7 @@ def test_the_study_s_three_figures(tmp_path):
 
 def test_every_run_is_a_point(tmp_path):
     result = simulated({"base": 1.0, "other": 1.2}, n=7)
-    _, figures = drawn(result)
-    points = [line for line in figures["times"].axes[0].lines if line.get_marker() == "."]
+    points = [line for line in bench_figures.times(result).axes[0].lines if line.get_marker() == "."]
     assert sum(len(line.get_xdata()) for line in points) == 14
 
 
@@ -64,7 +63,17 @@ def test_the_page_needs_no_network():
     assert "@import" not in page and "url(http" not in page
 
 
+def test_markdown_tables_are_whole():
+    found = analysis.analyse(simulated({"base": 1.0, "a|b": 1.2}, n=3))
+    text = bench_tables.markdown(bench_tables.cells(found))
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert text.startswith("### Time") and len(rows) == 2 + 4
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {8}
+    assert "a\\|b" in text
+
+
 def test_the_same_figure_gives_the_same_bytes():
-    one, two = (drawn(simulated({"base": 1.0, "other": 1.2}, n=3))[1]["times"] for _ in range(2))
+    result = simulated({"base": 1.0, "other": 1.2}, n=3)
+    one, two = bench_figures.times(result), bench_figures.times(result)
     assert bench_figures.to_bytes(one, "svg") == bench_figures.to_bytes(two, "svg")
     assert bench_figures.to_bytes(one, "png").startswith(b"\x89PNG")

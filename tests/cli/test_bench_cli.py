@@ -39,7 +39,15 @@ def test_a_bench_leaves_tables_files_and_the_next_command(cli, tmp_path):
     assert "replicate 3/3 done" in err
     assert "next: memoir diff memoir-bench ANOTHER" in err
     names = {path.name for path in (tmp_path / "memoir-bench").iterdir()}
-    assert {"runs.jsonl", "results.json", "results.csv", "report.html", "times.svg", "times.png"} <= names
+    assert {
+        "runs.jsonl",
+        "results.json",
+        "results.csv",
+        "report.html",
+        "tables.md",
+        "times.svg",
+        "times.png",
+    } <= names
     code, _, err = cli("bench", "system", "--", *SH)
     assert code == 2 and "holds a bench already" in err
     code, out, _ = cli("bench", "--from", "memoir-bench", "--no-pictures")

@@ -59,7 +59,8 @@ class Analysis:
     confidence: float
     groups: dict[tuple, list[Line]]  # by Cell.group; lines in the order of the allocators
     winners: dict[tuple, str | None]  # the allocator that beats every other one, when there is one
-    overall: dict[str, Comparison]  # geometric mean of an allocator's ratios over all groups
+    overall: dict[str, Comparison]  # geometric mean of an allocator's ratios over the groups it has data in
+    overall_groups: dict[str, int]  # how many groups those are
     warnings: tuple[str, ...]
 
     def lines(self) -> list[Line]:
@@ -136,6 +137,7 @@ def analyse(
             lines.setdefault(group, []).append(
                 _line(cell, cells[name], failed.get(cell, 0), comparison, corrected.get(key), verdict)
             )
+    over_all = _overall(groups, baseline, names, method, confidence)
     return Analysis(
         quantity=quantity,
         unit=unit,
@@ -145,7 +147,8 @@ def analyse(
         confidence=confidence,
         groups=lines,
         winners={group: _winner(cells, compare, higher, confidence) for group, cells in groups.items()},
-        overall=_overall(groups, baseline, names, method, confidence),
+        overall={name: comparison for name, (comparison, _) in over_all.items()},
+        overall_groups={name: count for name, (_, count) in over_all.items()},
         warnings=_warnings(method, compared.values()),
     )
 
@@ -340,8 +343,8 @@ def _winner(cells, compare, higher: bool, confidence: float) -> str | None:
     return best if wins else None
 
 
-def _overall(groups, baseline, names, method, confidence) -> dict[str, Comparison]:
-    """Geometric mean over the groups that both have, per replicate, so that a block stays a block."""
+def _overall(groups, baseline, names, method, confidence) -> dict[str, tuple[Comparison, int]]:
+    """Geometric mean over the groups that both have, and their number; a block stays a block."""
     found = {}
     for name in names:
         usable = [
@@ -363,7 +366,7 @@ def _overall(groups, baseline, names, method, confidence) -> dict[str, Compariso
             ]
             for side in (0, 1)
         ]
-        found[name] = statistics.compare(*levels, confidence=confidence, method=method)
+        found[name] = statistics.compare(*levels, confidence=confidence, method=method), len(usable)
     return found
 
 

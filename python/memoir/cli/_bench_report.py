@@ -96,7 +96,8 @@ def present(result: Result, judge: dict, folder: Path | None, pictures: bool, as
     written: list[str] = []
     if folder is not None:
         result.save(folder)
-        written = ["results.json", "results.csv"]
+        write_whole(folder / "tables.md", "\n".join(map(bench_tables.markdown, tables)))
+        written = ["results.json", "results.csv", "tables.md"]
         if pictures:
             written += _pictures(result, analyses, tables, remarks, folder)
     if as_json:

@@ -165,7 +165,7 @@ def memory_beside_time(wall: Analysis, memory: Analysis):
     groups = list(wall.groups)
     if len(names) < 2:
         return None
-    markers = "os^Dv<>PX*hp"
+    markers = "os^Dv<>PX*hpd8H1234"
     figure, grid = _grid(1, 1, size=(7.0, 5.0))
     axes = grid[0][0]
     for i, group in enumerate(groups):
@@ -295,18 +295,16 @@ def _points(axes, at: float, values: Sequence[float]) -> None:
 
 def _plain_ticks(axis) -> None:
     """0.8, 1, 1.2 instead of powers of ten on a logarithmic axis; the finer ones only where there is room."""
-    from matplotlib.ticker import FuncFormatter, LogLocator
+    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator
 
     def fine(value: float, _) -> str:
         low, high = axis.get_view_interval()
-        tenths = round(value * 10, 6)
-        roomy = high / low < 1.6 or (high / low < 3.0 and tenths % 2 == 0)
-        return f"{value:g}" if roomy and tenths == int(tenths) else ""
+        roomy = high / low < 1.6 or (high / low < 5.0 and value < 2.0 and round(value * 10) % 2 == 0)
+        return f"{value:g}" if roomy else ""
 
+    below, between, above = np.arange(1, 10) / 100, np.arange(1, 20) / 10, np.arange(2, 20)
     axis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))
-    axis.set_minor_locator(
-        LogLocator(base=10, subs=tuple(np.round(np.arange(1.0, 10.0, 0.1), 1)), numticks=400)
-    )
+    axis.set_minor_locator(FixedLocator(np.concatenate([below, between, above])))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(FuncFormatter(fine))
 

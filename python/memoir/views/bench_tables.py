@@ -59,14 +59,15 @@ def overall(analyses: dict[str, Analysis]) -> Table:
     names = list(dict.fromkeys(name for a in analyses.values() for name in a.overall))
     rows = []
     for name in names:
-        row = [name]
+        row = [name, f"{wall.overall_groups.get(name, 0)} of {len(wall.groups)}"]
         for a in analyses.values():
             comparison = a.overall.get(name)
             row.append(interval(comparison.interval) if comparison else "-")
         rows.append(tuple(row))
-    count = len(wall.groups)
-    title = f"Over all {count} groups, against {wall.baseline}" if count > 1 else f"Against {wall.baseline}"
-    return Table(title, ("allocator", *analyses), tuple(rows), note="geometric mean of ratios [low, high]")
+    note = "geometric mean of ratios [low, high] over the groups that an allocator finished"
+    return Table(
+        f"Overall, against {wall.baseline}", ("allocator", "groups", *analyses), tuple(rows), note=note
+    )
 
 
 def winners(analyses: dict[str, Analysis]) -> Table:
@@ -142,6 +143,20 @@ def difference(
     )
     columns = ("program", "allocator", "before", "after", f"after / before [{percent}]", "now")
     return Table(name + (f" / {relative}" if relative else ""), columns, rows)
+
+
+def markdown(table: Table) -> str:
+    """The table for a page of text, right-aligned but for its first two columns."""
+    escaped = [[text.replace("|", "\\|") for text in row] for row in (table.columns, *table.rows)]
+    widths = [max(map(len, column)) for column in zip(*escaped, strict=True)]
+    lines = [
+        "| " + " | ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) + " |"
+        for row in escaped
+    ]
+    rules = ["-" * width if index < 2 else "-" * (width - 1) + ":" for index, width in enumerate(widths)]
+    lines.insert(1, "| " + " | ".join(rules) + " |")
+    note = f"\n{table.note}\n" if table.note else ""
+    return f"### {table.title}\n\n" + "\n".join(lines) + "\n" + note
 
 
 def label(group: tuple) -> str:
