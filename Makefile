@@ -38,7 +38,7 @@ $(VENV)/tools: Makefile
 	@$(BIN)/uv pip install -q --python $(BIN)/python $(PACKAGES)
 	@mkdir -p build && touch $@
 
-SOURCES := $(shell find src python -name '*.h' -o -name '*.cc' -o -name '*.cpp' -o -name CMakeLists.txt)
+SOURCES := $(shell find src python bench -name '*.h' -o -name '*.cc' -o -name '*.cpp' -o -name CMakeLists.txt)
 $(VENV)/built: $(VENV)/tools pyproject.toml CMakeLists.txt $(SOURCES)
 	@echo "building memoir"
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/uv pip install -q --python $(BIN)/python --no-build-isolation --no-deps -e .

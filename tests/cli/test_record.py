@@ -71,7 +71,9 @@ def test_a_program_without_torch_and_one_that_does_not_exist(tmp_path):
     assert (none.returncode, none.stdout) == (0, "5\n")
     assert "nothing was recorded" in none.stderr and not os.path.exists(trace)
     missing = subprocess.run(
-        [sys.executable, "-m", "memoir", "record", "-o", trace, "--", "no-such-program"], capture_output=True, text=True
+        [sys.executable, "-m", "memoir", "record", "-o", trace, "--", "no-such-program"],
+        capture_output=True,
+        text=True,
     )
     assert missing.returncode == 2 and "no-such-program: cannot be run" in missing.stderr
 
@@ -87,7 +89,18 @@ def test_an_existing_trace_is_not_overwritten_unasked(tmp_path):
 def test_the_users_own_sitecustomize_still_runs(tmp_path):
     (tmp_path / "sitecustomize.py").write_text("print('mine')")
     done = subprocess.run(
-        [sys.executable, "-m", "memoir", "record", "-o", str(tmp_path / "x.trace"), "--", sys.executable, "-c", "print(5)"],
+        [
+            sys.executable,
+            "-m",
+            "memoir",
+            "record",
+            "-o",
+            str(tmp_path / "x.trace"),
+            "--",
+            sys.executable,
+            "-c",
+            "print(5)",
+        ],
         capture_output=True,
         text=True,
         env=dict(os.environ, PYTHONPATH=str(tmp_path)),

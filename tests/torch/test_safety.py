@@ -31,7 +31,9 @@ class Checked:
         self.tensor = make(self.number)
 
     def check(self):
-        assert torch.equal(self.tensor, torch.full((), self.number).expand_as(self.tensor)), "memory was handed out twice"
+        assert torch.equal(self.tensor, torch.full((), self.number).expand_as(self.tensor)), (
+            "memory was handed out twice"
+        )
 
 
 def filled(size):
@@ -186,7 +188,9 @@ def test_a_tensor_kept_by_a_hook_keeps_its_bytes(request):
     with torch.inference_mode():
         for _ in range(3):
             model(x)
-        hook = net[0].register_forward_hook(lambda module, inputs, output: kept.append((output, output.clone())))
+        hook = net[0].register_forward_hook(
+            lambda module, inputs, output: kept.append((output, output.clone()))
+        )
         for _ in range(5):
             model(torch.randn(64, 256))
         hook.remove()

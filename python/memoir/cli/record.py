@@ -48,11 +48,19 @@ def command(output: str, force: bool, program: tuple[str, ...]) -> None:
         except KeyboardInterrupt:  # the program got it too, and decides
             continue
     if not path.exists():
-        click.echo("memoir: nothing was recorded: the program did not import torch in its first process", err=True)
+        click.echo(
+            "memoir: nothing was recorded: the program did not import torch in its first process", err=True
+        )
     else:
         from memoir._core import Trace
 
         trace = Trace.open(str(path))
-        lost = "" if trace.complete else "; the program ended before the trace was closed: it holds what came before"
-        click.echo(f"memoir: {len(trace.events):,} events in {output}{lost}; next: memoir show {output}", err=True)
+        lost = (
+            ""
+            if trace.complete
+            else "; the program ended before the trace was closed: it holds what came before"
+        )
+        click.echo(
+            f"memoir: {len(trace.events):,} events in {output}{lost}; next: memoir show {output}", err=True
+        )
     sys.exit(128 - code if code < 0 else code)

@@ -25,7 +25,9 @@ except ImportError as error:
 
 
 def _check_version() -> None:
-    built, found = (version.split("+")[0].split(".")[:2] for version in (_torch.torch_version, _pytorch.__version__))
+    built, found = (
+        version.split("+")[0].split(".")[:2] for version in (_torch.torch_version, _pytorch.__version__)
+    )
     if built != found:
         raise ImportError(
             f"memoir was built for torch {_torch.torch_version}, and this is torch {_pytorch.__version__}: build it again with "

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What memoir remembers of one callable: its plans, its slabs, and when to record again.
 
-      first call of a signature       second call                    later calls
-      ------------------------        ------------------------       ----------------------------------------------
-      record (PyTorch's allocator)    plan, lease a slab, follow     follow; in step without listening to operators
-                                                                     after a pass that differed: listen, record again
+first call of a signature       second call                    later calls
+------------------------        ------------------------       ----------------------------------------------
+record (PyTorch's allocator)    plan, lease a slab, follow     follow; in step without listening to operators
+                                                               after a pass that differed: listen, record again
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ class Memory:
         self._last: _Remembered | None = None
         self._first_sights = 0  # in a row: signatures that were new
         self._said = False
-        self._seen: OrderedDict[tuple, None] = OrderedDict()  # while nothing repeats: signatures, not recorded
+        self._seen: OrderedDict[tuple, None] = (
+            OrderedDict()
+        )  # while nothing repeats: signatures, not recorded
 
     def _new_pool(self) -> _torch.SlabPool:
         most = self.options.max_bytes
@@ -138,7 +140,9 @@ class Memory:
             self._stats.recorded_passes += 1
         return result
 
-    def _follow(self, remembered: _Remembered, layout: _torch.Layout, function: Callable, args: tuple, kwargs: dict):
+    def _follow(
+        self, remembered: _Remembered, layout: _torch.Layout, function: Callable, args: tuple, kwargs: dict
+    ):
         planned_pass = _torch.begin_planned(self._pool, layout, remembered.scoped)
         if planned_pass is None:
             return self._plain(function, args, kwargs)

@@ -42,7 +42,9 @@ def record(
     unfinished.unlink(missing_ok=True)
     recording = _torch.Recording(str(unfinished))
     try:
-        describe_recording(recording, getattr(function, "__qualname__", type(function).__name__), describe(args, kwargs))
+        describe_recording(
+            recording, getattr(function, "__qualname__", type(function).__name__), describe(args, kwargs)
+        )
         if graph:
             count, size = graph_allocations(function, *args, **kwargs)
             recording.meta("graph_allocations", str(count))

@@ -48,7 +48,9 @@ def remember(
     if isinstance(function, torch.nn.Module):
         return RememberedModule(function, options)
     if not callable(function):
-        raise TypeError(f"memoir.torch.remember takes an nn.Module or a callable, not {type(function).__name__}")
+        raise TypeError(
+            f"memoir.torch.remember takes an nn.Module or a callable, not {type(function).__name__}"
+        )
     memory = Memory(getattr(function, "__qualname__", type(function).__name__), options)
 
     @functools.wraps(function)
@@ -90,7 +92,9 @@ class RememberedModule(torch.nn.Module):
 @functools.cache
 def _class_for(module_class: type) -> type:
     name = f"Remembered{module_class.__name__}"
-    return type(name, (RememberedModule, module_class), {"__slots__": (), "__module__": module_class.__module__})
+    return type(
+        name, (RememberedModule, module_class), {"__slots__": (), "__module__": module_class.__module__}
+    )
 
 
 def _memory_of(function: Callable) -> Memory:

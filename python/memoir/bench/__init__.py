@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Allocators against each other, honestly: what `memoir bench` does, for Python.
+
+    import memoir.bench
+    result = memoir.bench.run("system,jemalloc", ["./server", "-j{threads}"], threads=[1, 2], replicates=20)
+    memoir.bench.analyse(result).overall["jemalloc"].interval      # (ratio, low, high)
+    result.columns()                                               # numpy arrays
+    result.frame("pandas")                                         # or "polars"
+
+`statistics` serves every measurement of this project.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from memoir._core import Error
+from memoir.bench import allocators as _allocators
+from memoir.bench.analysis import Analysis, analyse, widest
+from memoir.bench.experiment import Experiment, Options, output_folder, run_all
+from memoir.bench.grid import Grid, Metric, Program
+from memoir.bench.journal import NAME, Journal
+from memoir.bench.results import Result, read
+from memoir.bench.suite import programs as _suite
+
+__all__ = [
+    "Analysis",
+    "Experiment",
+    "Grid",
+    "Metric",
+    "Options",
+    "Program",
+    "Result",
+    "analyse",
+    "read",
+    "run",
+]
+
+
+def run(
+    allocators: str = "system",
+    command: Sequence[str] = (),
+    *,
+    threads: Sequence[int] | None = None,
+    load: Sequence[int] = (1,),
+    parameters: Mapping[str, Sequence[str]] | None = None,
+    metrics: Sequence[Metric] = (),
+    suite: str | None = None,
+    smoke: bool = False,
+    output: Path | str | None = None,
+    progress: Callable[[str], None] = lambda line: None,
+    **options,
+) -> Result:
+    """Runs a grid and returns its Result, as `memoir bench` would.
+
+    allocators and command are as on the command line; suite: built-in workloads instead of a command.
+    output: a folder for runs.jsonl, results.json and results.csv; None keeps the rows in memory only.
+    options: the fields of Options (replicates, warmup, seed, pin, timeout, exit_code, prepare, until, ...).
+    Raises memoir.Error for whatever is wrong, before anything is measured.
+    """
+    programs = (
+        _suite(suite, smoke) if suite else (Program(_name(command), tuple(command), metrics=tuple(metrics)),)
+    )
+    grid = Grid(
+        programs=programs,
+        allocators=tuple(_allocators.parse(allocators)),
+        threads=tuple(threads or (1,)),
+        loads=tuple(load),
+        parameters=tuple((name, tuple(map(str, values))) for name, values in (parameters or {}).items()),
+        threads_given=threads is not None,
+        extra_placeholders=("port",) if suite else (),
+    )
+    experiment = Experiment(grid, Options(**options))
+    experiment.check(progress)
+    header = experiment.header()
+    folder = output_folder(Path(output), force=False) if output else None
+    journal = Journal(folder / NAME) if folder else None
+    if journal:
+        journal.append(header)
+
+    def narrow(rows: list[dict]) -> bool:
+        return widest(Result(header, rows)) <= experiment.options.until
+
+    try:
+        rows = run_all(experiment, journal, narrow_enough=narrow)
+    finally:
+        if journal:
+            journal.close()
+    result = Result(header, rows, experiment.notes)
+    if folder:
+        result.save(folder)
+    return result
+
+
+def _name(command: Sequence[str]) -> str:
+    if not command:
+        raise Error("no command to measure, and no suite")
+    return Path(command[0]).name

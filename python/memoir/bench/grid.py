@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The grid: programs x allocators x threads x load x further axes, and the order of its runs."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from memoir._core import Error
+from memoir.bench.allocators import Allocator
+
+_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_AXIS = re.compile(r"[a-z_][a-z0-9_]*")
+_OWN = ("threads", "load", "work", "allocator", "replicate")
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number that the program prints: the last match of the pattern's first group."""
+
+    name: str
+    pattern: str
+    higher_is_better: bool = True
+
+
+@dataclass(frozen=True)
+class Program:
+    """One command to measure, as a template. A client, if any, drives it from outside and is not measured."""
+
+    name: str
+    command: tuple[str, ...]
+    client: tuple[str, ...] = ()
+    metrics: tuple[Metric, ...] = ()
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point of the grid: what is held fixed over its replicates."""
+
+    program: str
+    allocator: str
+    threads: int
+    load: int
+    parameters: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def work(self) -> int:
+        return self.threads * self.load
+
+    @property
+    def group(self) -> tuple:
+        """The cells that are compared with each other: equal in all but the allocator."""
+        return (self.program, self.threads, self.load, self.parameters)
+
+    def values(self, replicate: int) -> dict[str, str]:
+        """What the placeholders of a command stand for."""
+        return {
+            "threads": str(self.threads),
+            "load": str(self.load),
+            "work": str(self.work),
+            "allocator": self.allocator,
+            "replicate": str(replicate),
+            **dict(self.parameters),
+        }
+
+
+@dataclass(frozen=True)
+class Grid:
+    """All cells. Raises memoir.Error at once when an axis is empty, repeated or cannot be."""
+
+    programs: tuple[Program, ...]
+    allocators: tuple[Allocator, ...]
+    threads: tuple[int, ...] = (1,)
+    loads: tuple[int, ...] = (1,)
+    parameters: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    threads_given: bool = True  # False: the program's own default of OMP_NUM_THREADS is left alone
+    extra_placeholders: tuple[str, ...] = field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        for name, values in (("threads", self.threads), ("load", self.loads)):
+            if any(value < 1 for value in values):
+                raise Error(f"--{name} {min(values)}: must be 1 or more")
+        axes = {"threads": self.threads, "load": self.loads, **dict(self.parameters)}
+        for name, values in axes.items():
+            if not values:
+                raise Error(f"axis {name} has no values")
+            if len(set(values)) != len(values):
+                raise Error(f"axis {name} names a value twice: {','.join(map(str, values))}")
+        for name, _ in self.parameters:
+            if not _AXIS.fullmatch(name):
+                raise Error(f"--param {name}: use small letters, digits and _ for the name")
+            if name in _OWN:
+                raise Error(f"--param {name}: this name has a meaning already; choose another")
+        for program in self.programs:
+            known = {*_OWN, *dict(self.parameters), *self.extra_placeholders}
+            for name in placeholders((*program.command, *program.client)):
+                if name not in known:
+                    raise Error(
+                        f"no axis fills {{{name}}} in the command: add --param {name}=A,B, "
+                        f"or write {{{{{name}}}}} for the braces themselves"
+                    )
+
+    def cells(self) -> list[Cell]:
+        names = [name for name, _ in self.parameters]
+        return [
+            Cell(program.name, allocator.name, threads, load, tuple(zip(names, values, strict=True)))
+            for program in self.programs
+            for values in itertools.product(*(values for _, values in self.parameters))
+            for threads in self.threads
+            for load in self.loads
+            for allocator in self.allocators
+        ]
+
+    def order(self, seed: int, replicate: int) -> list[Cell]:
+        """All cells once, in an order of this replicate's own that depends on nothing but the seed."""
+        cells = self.cells()
+        random.Random(f"{seed}:{replicate}").shuffle(cells)
+        return cells
+
+    def program(self, name: str) -> Program:
+        return next(program for program in self.programs if program.name == name)
+
+    def allocator(self, name: str) -> Allocator:
+        return next(allocator for allocator in self.allocators if allocator.name == name)
+
+
+def placeholders(command: Sequence[str]) -> list[str]:
+    """The names between braces in a command; doubled braces stand for themselves."""
+    found = [match.group(1) for part in command for match in _PLACEHOLDER.finditer(part)]
+    return [name for name in dict.fromkeys(found) if name]
+
+
+def fill(command: Sequence[str], values: dict[str, str]) -> list[str]:
+    """The command with every placeholder replaced."""
+
+    def replace(match: re.Match) -> str:
+        return values[match.group(1)] if match.group(1) else match.group()[0]
+
+    return [_PLACEHOLDER.sub(replace, part) for part in command]
+
+
+def environment(cell: Cell, replicate: int, threads_given: bool) -> dict[str, str]:
+    """What every run finds in its environment: the same values as the placeholders."""
+    variables = {f"MEMOIR_{name.upper()}": value for name, value in cell.values(replicate).items()}
+    if threads_given:
+        variables["OMP_NUM_THREADS"] = str(cell.threads)
+    return variables

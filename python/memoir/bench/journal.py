@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The file that a bench writes while it runs: JSON lines, appended whole, never rewritten.
+
+The first line is the header (what is measured, how, on which machine); each further line is one run. A line
+is written by one write() to a file opened for appending, so a crash leaves whole lines and at most one torn
+tail, which reading ignores and resuming cuts off.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from memoir._core import Error
+
+NAME = "runs.jsonl"
+VERSION = 1
+_ROW = {"program", "allocator", "threads", "load", "work", "parameters", "replicate", "status", "wall"}
+
+
+class Journal:
+    """Appends records to one file. Not thread-safe."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def append(self, record: dict) -> None:
+        line = (json.dumps(record, separators=(",", ":")) + "\n").encode()
+        if os.write(self._file, line) != len(line):
+            raise Error(f"{self.path}: the disk is full; make room, then go on with --resume")
+
+    def sync(self) -> None:
+        os.fsync(self._file)
+
+    def close(self) -> None:
+        os.fsync(self._file)
+        os.close(self._file)
+
+
+def read(path: Path) -> tuple[dict, list[dict]]:
+    """Header and runs. A torn last line is left out; anything else that is no record: memoir.Error."""
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise Error(f"{path}: {error.strerror}") from None
+    lines.pop()  # what follows the last newline: nothing, or a torn line
+    records = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            record = json.loads(line)
+            if not isinstance(record, dict):
+                raise ValueError
+        except ValueError:
+            raise Error(
+                f"{path}:{number}: not a record of a bench; is this a file of `memoir bench`?"
+            ) from None
+        records.append(record)
+    if not records or records[0].get("memoir_bench") != VERSION:
+        raise Error(f"{path}:1: no header of a bench (version {VERSION}); is this a file of `memoir bench`?")
+    check_rows(path, records[1:])
+    return records[0], records[1:]
+
+
+def check_rows(path: Path, rows: list[dict]) -> None:
+    """Raises memoir.Error, naming the run, for a row without what every reader of rows relies on."""
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row, dict) or not row.keys() >= _ROW:
+            raise Error(f"{path}: run {number} has no {', '.join(sorted(_ROW - set(row)))}")
+
+
+def cut_torn_line(path: Path) -> None:
+    """Removes a line that was never finished, so that the next append begins a line of its own."""
+    content = path.read_bytes()
+    whole = content.rfind(b"\n") + 1
+    if whole != len(content):
+        with path.open("r+b") as file:
+            file.truncate(whole)

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One run of one command through memoir-launch, which asks the kernel for the whole tree's account."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from memoir._core import Error
+from memoir.bench import machine
+
+TAIL_LINES = 8  # what a failure shows of the program's last words
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What the kernel said of a run, over its whole process tree. Times in seconds, sizes in bytes."""
+
+    wall: float  # from the start of exec until the command's own end
+    user: float
+    system: float
+    peak_rss: int  # of one process: exact; of several at once: the largest sum seen, or the largest of them
+    largest_rss: int  # peak of the largest single process, exact
+    minor_faults: int
+    major_faults: int
+    voluntary_switches: int
+    involuntary_switches: int
+    processes: int  # most seen alive together
+    leftover: int  # processes that outlived the command and were killed
+    exit_code: int | None
+    signal: int | None
+    timed_out: bool
+    counters: dict[str, float] = field(default_factory=dict)
+    output: str = ""  # standard output and error together
+
+    @property
+    def failure(self) -> str | None:
+        """Why the run does not count, or None; the exit code is judged by who knows the right one."""
+        if self.timed_out:
+            return "timeout"
+        if self.signal is not None:
+            return (
+                signal.Signals(self.signal).name
+                if self.signal in list(signal.Signals)
+                else f"signal {self.signal}"
+            )
+        return None
+
+    @property
+    def tail(self) -> list[str]:
+        return self.output.splitlines()[-TAIL_LINES:]
+
+
+class Running:
+    """A command under way. wait() gives its Measurement; stop() ends it and everything that it started."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        cpus: Sequence[int] = (),
+        counters: Sequence[str] = (),
+    ) -> None:
+        arguments = []
+        if timeout:
+            arguments += ["--timeout", repr(float(timeout))]
+        if cpus:
+            arguments += ["--cpus", ",".join(map(str, cpus))]
+        if counters:
+            arguments += ["--counters", ",".join(counters)]
+        for name, value in (environment or {}).items():
+            arguments += ["--env", f"{name}={value}"]
+        self._command = list(command)
+        self._output = tempfile.TemporaryFile(prefix="memoir-bench-")  # noqa: SIM115 (closed by wait)
+        self._report, writer = os.pipe()
+        try:
+            self._launcher = subprocess.Popen(
+                [machine.tool("memoir-launch"), "--report", str(writer), *arguments, "--", *command],
+                stdin=subprocess.DEVNULL,
+                stdout=self._output,
+                stderr=self._output,
+                pass_fds=(writer,),
+                start_new_session=True,  # Ctrl-C is for us: we then stop the tree in order
+            )
+        finally:
+            os.close(writer)
+
+    @property
+    def process(self) -> int:
+        """The launcher's process id: the command is its only child."""
+        return self._launcher.pid
+
+    def running(self) -> bool:
+        return self._launcher.poll() is None
+
+    def stop(self) -> None:
+        self._launcher.terminate()
+
+    def wait(self) -> Measurement:
+        """Blocks until the tree is gone. Raises memoir.Error when the command could not be started at all."""
+        try:
+            with os.fdopen(self._report, "rb") as report:
+                text = report.read()
+        except BaseException:
+            self.stop()
+            self._launcher.wait()
+            raise
+        self._launcher.wait()
+        with self._output as output:
+            output.seek(0)
+            said = output.read().decode(errors="replace")
+        if not text:
+            raise Error(f"{self._command[0]}: the launcher ended without a report")
+        report = json.loads(text)
+        if "error" in report:
+            reason = os.strerror(report["errno"])
+            raise Error(f"cannot start {self._command[0]} ({report['error']}): {reason}")
+        report.pop("interrupted")
+        return Measurement(**report, output=said)
+
+
+def launch(command: Sequence[str], **options) -> Measurement:
+    """Runs a command to its end; the options are Running's."""
+    return Running(command, **options).wait()
+
+
+def resolve(program: str) -> Path:
+    """The file that exec would run. Raises memoir.Error when there is none."""
+    candidates = [Path(program)] if "/" in program else [Path(p or ".", program) for p in os.get_exec_path()]
+    for candidate in candidates:
+        if os.path.isfile(candidate) and os.access(
+            candidate, os.X_OK
+        ):  # Path.is_file raises in closed folders
+            return candidate
+    for candidate in candidates:
+        if os.path.isfile(candidate):
+            raise Error(f"{candidate} is not executable: chmod +x {candidate}")
+    raise Error(f"no program {program}" + ("" if "/" in program else " on the PATH"))
+
+
+def read_metric(pattern: re.Pattern, output: str) -> float | None:
+    """The last number that the pattern's first group matches in the output, or None."""
+    value = None
+    for match in pattern.finditer(output):
+        try:
+            value = float(match.group(1).replace(",", ""))
+        except (ValueError, AttributeError):
+            continue
+    return value
