@@ -20,24 +20,8 @@ std::uint64_t mix(std::uint64_t x) {  // splitmix64's finaliser
 
 }  // namespace
 
-ExactSearch::ExactSearch(const Problem& problem) : problem_(problem), sections_(find_sections(problem)) {
-  // Whatever lies above a buffer starts at a multiple of the granule, so its size may be rounded up to one.
-  granule_ = 0;
-  for (const Buffer& buffer : problem) granule_ = std::gcd(granule_, buffer.alignment);
-  granule_ = std::max<Size>(granule_, 1);
-  unit_ = 0;
-  for (const Buffer& buffer : problem) unit_ = std::gcd(unit_, (buffer.size + granule_ - 1) / granule_ * granule_);
-  unit_ = std::max<Size>(unit_, 1);
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (const Buffer& buffer : problem) {
-      if (unit_ % buffer.alignment == 0) continue;
-      const Size unit = std::gcd(unit_, buffer.alignment);
-      changed |= unit != unit_;
-      unit_ = unit;
-    }
-  }
-}
+ExactSearch::ExactSearch(const Problem& problem)
+    : problem_(problem), sections_(find_sections(problem)), grid_(find_grid(problem)) {}
 
 void ExactSearch::prepare(const std::vector<std::uint32_t>& order) {
   if (order == order_) return;
@@ -51,8 +35,8 @@ void ExactSearch::prepare(const std::vector<std::uint32_t>& order) {
     const Buffer& buffer = problem_[order[i]];
     first_[i] = sections_.first[order[i]];
     last_[i] = sections_.last[order[i]];
-    size_[i] = static_cast<Units>((buffer.size + granule_ - 1) / granule_ * granule_ / unit_);
-    alignment_[i] = unit_ % buffer.alignment == 0 ? 1 : static_cast<Units>(buffer.alignment / unit_);
+    size_[i] = static_cast<Units>(grid_.padded(buffer.size) / grid_.unit);
+    alignment_[i] = grid_.unit % buffer.alignment == 0 ? 1 : static_cast<Units>(buffer.alignment / grid_.unit);
     for (std::uint32_t s = first_[i]; s < last_[i]; ++s) ++member_begin_[s + 1];
   }
   for (std::uint32_t s = 0; s < m; ++s) member_begin_[s + 1] += member_begin_[s];
@@ -95,7 +79,7 @@ void ExactSearch::prepare(const std::vector<std::uint32_t>& order) {
 
 bool ExactSearch::reset(Size capacity) {
   const auto n = static_cast<std::uint32_t>(order_.size());
-  capacity_ = static_cast<Units>((capacity + granule_ - 1) / granule_ * granule_ / unit_);
+  capacity_ = static_cast<Units>(grid_.padded(capacity) / grid_.unit);
   remaining_.assign(sections_.count, 0);
   crossing_.assign(sections_.count + 1, 0);
   witness_.assign(sections_.count, 0);
@@ -109,7 +93,7 @@ bool ExactSearch::reset(Size capacity) {
   for (std::uint32_t i = 0; i < n; ++i) {
     const Size size = problem_[order_[i]].size;
     if (size > capacity) return false;
-    latest_[i] = static_cast<Units>((capacity - size) / unit_);
+    latest_[i] = static_cast<Units>((capacity - size) / grid_.unit);
     contact_[i] = lowest_[i] = 0;
     members_[i] = position_[i] = i;
     state_ ^= key(i);
@@ -135,7 +119,7 @@ Verdict ExactSearch::run(Size capacity, const std::vector<std::uint32_t>& order,
   const Verdict verdict = split_and_solve({0, n, 0, sections_.count}, 0);
   if (verdict == Verdict::kFits) {
     offsets.resize(n);
-    for (std::uint32_t i = 0; i < n; ++i) offsets[order_[i]] = static_cast<Offset>(at_[i]) * unit_;
+    for (std::uint32_t i = 0; i < n; ++i) offsets[order_[i]] = static_cast<Offset>(at_[i]) * grid_.unit;
   }
   return verdict;
 }

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "memoir/plan/grid.h"
 #include "memoir/plan/plan.h"
 #include "memoir/plan/sections.h"
 
@@ -53,7 +54,7 @@ class ExactSearch {
   const Sections& sections() const { return sections_; }
 
  private:
-  using Units = std::int64_t;  // offsets and sizes divided by unit_
+  using Units = std::int64_t;  // offsets and sizes in units of the grid
   struct Piece {               // an independent part: buffers members_[begin, end) in sections [first, last)
     std::uint32_t begin, end, first, last;
   };
@@ -81,7 +82,7 @@ class ExactSearch {
 
   const Problem& problem_;
   Sections sections_;
-  Size unit_ = 1, granule_ = 1;
+  Grid grid_;
 
   // Per buffer, in the order of the current run.
   std::vector<std::uint32_t> order_, first_, last_, twin_, position_;
