@@ -29,8 +29,11 @@ class CoreFirst {
     bool packed = true;
     place_core(all, options_.threshold, packed);
     std::vector<std::uint32_t> over;
+    std::uint64_t placed = 0;
     for (const std::uint32_t i : make_order(problem_, sections_, options_.order, options_.noise, options_.seed)) {
-      if (!index_.contains(i)) fit(i, over);
+      if (index_.contains(i)) continue;
+      if ((++placed & 1023) == 0 && !options_.must_answer && stopped()) return {};
+      fit(i, over);
     }
     std::vector<Offset> best = offsets();
     if (over.empty() || !packed) return best;
