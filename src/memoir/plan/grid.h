@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The lattice that offsets may be confined to. A plan that is pushed down has only offsets that are sums of sizes rounded up
+// to alignments, so a search need not look between the lines of the grid.
+#pragma once
+
+#include <algorithm>
+#include <numeric>
+
+#include "memoir/plan/plan.h"
+
+namespace memoir {
+
+struct Grid {
+  Size granule = 1;  // gcd of the alignments: whatever lies above a buffer starts at a multiple of it
+  Size unit = 1;     // every offset of a pushed-down plan is a multiple of it; sizes rounded up to the granule are too
+
+  Size padded(Size size) const { return (size + granule - 1) / granule * granule; }
+  bool operator==(const Grid&) const = default;
+};
+
+inline Grid find_grid(const Problem& problem) {
+  Grid grid{0, 0};
+  for (const Buffer& buffer : problem) grid.granule = std::gcd(grid.granule, buffer.alignment);
+  grid.granule = std::max<Size>(grid.granule, 1);
+  for (const Buffer& buffer : problem) grid.unit = std::gcd(grid.unit, grid.padded(buffer.size));
+  grid.unit = std::max<Size>(grid.unit, 1);
+  for (bool changed = true; changed;) {  // an alignment that does not divide the unit must be a multiple of it
+    changed = false;
+    for (const Buffer& buffer : problem) {
+      if (grid.unit % buffer.alignment == 0) continue;
+      const Size unit = std::gcd(grid.unit, buffer.alignment);
+      changed |= unit != grid.unit;
+      grid.unit = unit;
+    }
+  }
+  return grid;
+}
+
+/// The smallest arena size >= `bytes` that a pushed-down plan can have: a buffer ends there, and starts on the grid.
+inline Size next_reachable(const Problem& problem, const Grid& grid, Size bytes) {
+  Size best = problem.empty() ? 0 : ~Size{0};
+  for (const Buffer& buffer : problem) {
+    const Size offset = bytes > buffer.size ? bytes - buffer.size : 0;
+    best = std::min(best, (offset + grid.unit - 1) / grid.unit * grid.unit + buffer.size);
+  }
+  return best;
+}
+
+}  // namespace memoir

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memoir/plan/part_search.h"
+
+#include <algorithm>
+#include <array>
+
+#include "memoir/plan/attempts.h"
+#include "memoir/plan/bounds.h"
+#include "memoir/plan/fit_index.h"
+
+namespace memoir {
+namespace {
+
+constexpr std::size_t kLargestSearch = 6000;         // buffers; beyond, only pieces are searched
+constexpr std::uint64_t kMostPairs = 20'000'000;     // 160 MB of neighbour lists
+constexpr std::uint64_t kFirstNodes = 1000;          // limit of an attempt in the first round
+constexpr unsigned kMostMisses = 3;
+
+// The static orders that solve most, and for restarts those that bear perturbation: each order's successes are heavy-tailed,
+// so several short attempts beat a long one (measured on the challenging instances of minimalloc).
+constexpr std::array<std::string_view, 5> kOrders{"TWA", "WAT", "U", "AW", "L"};
+constexpr std::array<std::string_view, 4> kRestarts{"W", "TW", "W", "AW"};
+constexpr std::array<double, 4> kNoise{0.05, 0.1, 0.2, 0.1};
+
+std::uint64_t count_pairs(const Sections& sections) {
+  // Followers that start before each ends, by prefix sums of births.
+  std::vector<std::uint64_t> born(sections.count + 1);
+  for (const std::uint32_t first : sections.first) ++born[first + 1];
+  for (std::uint32_t s = 0; s < sections.count; ++s) born[s + 1] += born[s];
+  std::uint64_t pairs = 0;
+  for (std::size_t i = 0; i < sections.first.size(); ++i) pairs += born[sections.last[i]] - born[sections.first[i]];
+  return pairs;
+}
+
+}  // namespace
+
+bool SearchContext::stopped() const {
+  if (limits.stop && limits.stop->load(std::memory_order_relaxed)) return true;
+  return work >= work_limit || std::chrono::steady_clock::now() >= limits.deadline;
+}
+
+PartSearch::PartSearch(Problem problem)
+    : problem_(std::move(problem)), sections_(find_sections(problem_)), grid_(find_grid(problem_)),
+      bound_(lower_bound(problem_, sections_)) {
+  searchable_ = problem_.size() <= kLargestSearch && count_pairs(sections_) <= kMostPairs;
+}
+
+void PartSearch::keep(std::vector<Offset> offsets) {
+  if (offsets.size() != problem_.size()) return;  // given up half-way
+  const Size arena = arena_size(problem_, offsets);
+  if (arena >= arena_) return;
+  arena_ = arena;
+  offsets_ = std::move(offsets);
+}
+
+void PartSearch::prove_above(Size capacity) {
+  const Size bytes = next_reachable(problem_, grid_, capacity + 1);
+  if (bytes <= bound_.bytes) return;
+  bound_ = {bytes, "search: the " + std::to_string(problem_.size()) + " buffers around tick " +
+                       std::to_string(sections_.tick[sections_.tick.size() / 2]) + " were tried in every order in " +
+                       std::to_string(capacity) + " bytes and do not fit"};
+}
+
+void PartSearch::choose_methods(const SearchContext& context) {
+  methods_ = {{Method::kFit, "W"}};
+  const std::size_t n = problem_.size();
+  if (context.exact_only || n <= 400) return;
+  const std::vector<Quick> cores{{Method::kCore, "TW", 0.9},  {Method::kCore, "TW", 0.85}, {Method::kCore, "TW", 0.8},
+                                 {Method::kCore, "TW", 0.95}, {Method::kCore, "W", 0.9},   {Method::kCore, "TW", 0.7}};
+  methods_.insert(methods_.end(), cores.begin(), cores.end());
+  // On a large problem each pass counts: begin with the one that is likelier to end it.
+  const auto hot = std::count_if(sections_.load.begin(), sections_.load.end(), [&](Size load) {
+    return static_cast<double>(load) > 0.9 * static_cast<double>(bound_.bytes);
+  });
+  if (n > 20'000 && static_cast<double>(hot) < 0.05 * sections_.count) {
+    std::rotate(methods_.begin(), methods_.begin() + 1, methods_.end());
+  }
+}
+
+bool PartSearch::step(Size target, SearchContext& context) {
+  if (stage_ == 0) choose_methods(context);
+  if (stage_ < methods_.size()) {
+    const Quick& quick = methods_[stage_];
+    if (quick.method == Method::kFit) {
+      ++stage_;
+      fit(quick, context);
+    } else if (searchable_ && round_ == 0 && arena_ != ~Size{0}) {
+      return round(target, context);
+    } else {
+      std::size_t to = stage_ + 1;
+      while (to < methods_.size() && to < stage_ + context.threads && methods_[to].method == Method::kCore) ++to;
+      if (context.repeatable || stage_ < 2) to = stage_ + 1;
+      core(target, stage_, to, context);
+      stage_ = to;
+    }
+    return true;
+  }
+  if (!searchable_) {
+    if (context.exact_only) return false;
+    core_again(target, context);
+    return true;
+  }
+  if (problem_.size() > 1000 && !context.exact_only && ++again_ % 2 == 0) core_again(target, context);
+  return round(target, context);
+}
+
+void PartSearch::fit(const Quick& quick, SearchContext& context) {
+  keep(fit_in_order(problem_, sections_, make_order(problem_, sections_, quick.order)));
+  context.work += problem_.size();
+}
+
+void PartSearch::core(Size target, std::size_t from, std::size_t to, SearchContext& context) {
+  std::vector<std::vector<Offset>> found(to - from);
+  std::vector<std::uint64_t> work(to - from);
+  first_attempt(to - from, context.threads, context.repeatable, [&](std::size_t k, unsigned, const std::atomic<bool>& enough) {
+    SearchLimits limits = context.limits;
+    limits.enough = arena_ == ~Size{0} && k == 0 ? nullptr : &enough;
+    CoreFirstOptions options;
+    options.threshold = methods_[from + k].threshold;
+    options.order = methods_[from + k].order;
+    options.must_answer = arena_ == ~Size{0} && k == 0;
+    found[k] = core_first(problem_, sections_, target, options, limits, work[k]);
+    return found[k].size() == problem_.size() && arena_size(problem_, found[k]) <= target;
+  });
+  for (std::size_t k = 0; k < found.size(); ++k) {
+    context.work += work[k];
+    keep(std::move(found[k]));
+  }
+}
+
+// Everything cheap has failed: more nodes for each piece, other seeds, and targets between the wanted and the best.
+void PartSearch::core_again(Size target, SearchContext& context) {
+  constexpr std::array<double, 4> kThreshold{0.9, 0.85, 0.95, 0.8};
+  constexpr std::array<double, 4> kReach{0.5, 0.1, 0.25, 0.0};
+  const unsigned count = context.repeatable ? 2 : std::max(1u, context.threads);
+  std::vector<std::vector<Offset>> found(count);
+  std::vector<std::uint64_t> work(count);
+  const std::uint64_t turn = again_;
+  again_ += 2 * count;
+  first_attempt(count, context.threads, context.repeatable, [&](std::size_t k, unsigned, const std::atomic<bool>& enough) {
+    const std::uint64_t t = turn / 2 + k;
+    SearchLimits limits = context.limits;
+    limits.enough = &enough;
+    CoreFirstOptions options;
+    options.threshold = kThreshold[t % 4];
+    options.noise = 0.1 * static_cast<double>(t % 3);
+    options.seed = context.seed + 31 * t;
+    options.nodes_per_buffer = 8 << std::min<std::uint64_t>(t / 4, 10);
+    const auto between = static_cast<Size>(kReach[t / 2 % 4] * static_cast<double>(arena_ - target));
+    found[k] = core_first(problem_, sections_, target + between, options, limits, work[k]);
+    return found[k].size() == problem_.size() && arena_size(problem_, found[k]) <= target;
+  });
+  for (unsigned k = 0; k < count; ++k) {
+    context.work += work[k];
+    keep(std::move(found[k]));
+  }
+}
+
+bool PartSearch::round(Size target, SearchContext& context) {
+  // At each level of effort: the target itself once, then something between it and the best plan for as long as that works.
+  const bool improve = misses_ > 0 && arena_ - target > grid_.unit;
+  const auto between = static_cast<Size>(reach_ * static_cast<double>(arena_ - target));
+  const Size capacity = improve ? std::min<Size>(arena_ - 1, target + between) : target;
+  ++round_;
+  const std::size_t statics = kOrders.size(), count = statics + kRestarts.size();
+  // A tighter capacity prunes more and is sometimes the easier one: two more attempts aim at the bound.
+  const std::size_t extra = round_ == 1 && capacity > bound_.bytes ? 2 : 0, total = count + extra;
+  const auto aim = [&](std::size_t attempt) { return attempt < extra ? bound_.bytes : capacity; };
+  std::uint64_t nodes = std::max<std::uint64_t>(kFirstNodes, 2 * problem_.size()) << (2 * std::min(level_, 20u));
+  const std::uint64_t left = context.work_limit - std::min(context.work, context.work_limit);
+  nodes = std::min(nodes, left / total + 1);
+
+  struct Answer {
+    Verdict verdict = Verdict::kGaveUp;
+    std::vector<Offset> offsets;
+    std::uint64_t nodes = 0;
+  };
+  std::vector<Answer> answers(total);
+  const unsigned threads = round_ == 1 ? 1 : context.threads;  // the first round is over before a thread has started
+  if (searches_.size() < std::max(1u, threads)) searches_.resize(std::max(1u, threads));
+  const auto winner =
+      first_attempt(total, threads, context.repeatable, [&](std::size_t attempt, unsigned worker, const std::atomic<bool>& enough) {
+        if (!searches_[worker]) searches_[worker] = std::make_unique<ExactSearch>(problem_);
+        ExactSearch& search = *searches_[worker];
+        SearchLimits limits = context.limits;
+        limits.nodes = nodes;
+        limits.enough = &enough;
+        const std::size_t k = attempt < extra ? attempt : attempt - extra, r = k - std::min(k, statics);
+        const Order order = k < statics ? make_order(problem_, sections_, kOrders[k])
+                                        : make_order(problem_, sections_, kRestarts[r], kNoise[r],
+                                                     context.seed + 1000 * round_ + k);
+        Answer& answer = answers[attempt];
+        answer.verdict = search.run(aim(attempt), order, limits, answer.offsets);
+        answer.nodes = search.nodes();
+        return answer.verdict != Verdict::kGaveUp;
+      });
+  for (std::size_t k = 0; k < total && k <= winner; ++k) context.work += answers[k].nodes;
+  if (winner == total) {
+    if (improve) reach_ = 0.5 * (reach_ + 1.0);
+    if (++misses_ > kMostMisses) ++level_, misses_ = 0, reach_ = 0.5;
+    return true;
+  }
+  if (answers[winner].verdict == Verdict::kFits) keep(std::move(answers[winner].offsets));
+  if (answers[winner].verdict == Verdict::kInfeasible) prove_above(aim(winner));
+  return true;
+}
+
+}  // namespace memoir
