@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The networks that memoir is measured and tested on: those of the MemoMalloc thesis, a vision transformer, a decoder.
+"""The networks that memoir is measured and tested on: the MemoMalloc thesis's, a ViT, a decoder.
 
     workload = build("resnet50", batch=1, side=224)
     with torch.inference_mode():
         output = workload.module(*workload.arguments())
 
-Nothing is downloaded: weights are random from a fixed seed. Batch normalisation takes its running statistics from one
-pass over random input, so activations keep the scale that a trained net gives them (no overflow, no denormals).
+Nothing is downloaded: weights are random from a fixed seed. Batch normalisation takes its running statistics
+from one pass over random input, so activations keep the scale of a trained net: no overflow, no denormals.
 Every pass of a workload does exactly the same work. `side` is the image's height and width; for the language
 networks it is the number of tokens, in the prompt (prefill) or in the cache (decode).
 """
@@ -25,7 +25,7 @@ from torch.overrides import TorchFunctionMode
 
 @dataclass(frozen=True)
 class Net:
-    """One network: `make(side)` builds the module, `arguments(module, batch, side, generator)` one call's arguments."""
+    """`make(side)` builds the module, `arguments(module, batch, side, generator)` one call's arguments."""
 
     name: str
     make: Callable[[int], nn.Module]
@@ -37,7 +37,7 @@ class Net:
 
 @dataclass(frozen=True)
 class Workload:
-    """A built network and a source of arguments. `arguments()` gives a fresh set: concurrent callers need one each."""
+    """A built network and a source of arguments; concurrent callers need a set each."""
 
     net: Net
     module: nn.Module
@@ -77,7 +77,7 @@ def _vision_transformer(side: int) -> nn.Module:
 
 
 class DcganDiscriminator(nn.Module):
-    """The discriminator of DCGAN (Radford et al., 2015), the half that the thesis runs; convolutional throughout."""
+    """DCGAN's discriminator (Radford et al., 2015), which the thesis runs; convolutional throughout."""
 
     def __init__(self, width: int = 64) -> None:
         super().__init__()
@@ -143,7 +143,7 @@ def _causal_model(shape: dict[str, int]) -> nn.Module:
 
 
 class Prefill(nn.Module):
-    """A prompt in; the logits of its last token and the keys and values of every layer out, as a server keeps them."""
+    """A prompt in; the last token's logits and every layer's keys and values out, for a server to keep."""
 
     def __init__(self, shape: dict[str, int]) -> None:
         super().__init__()
@@ -156,7 +156,7 @@ class Prefill(nn.Module):
 
 
 class Decode(nn.Module):
-    """One token against a full cache of fixed length (transformers' StaticCache); each pass writes the same last place."""
+    """One token against a cache of fixed length (StaticCache); each pass writes its last place again."""
 
     def __init__(self, shape: dict[str, int]) -> None:
         super().__init__()
@@ -221,7 +221,7 @@ SMALL = ("squeezenet1_0", "mnasnet0_75", "dcgan", "dcgan_generator", "qwen_prefi
 
 
 def build(name: str, *, batch: int, side: int, seed: int = 0, weights: Path | None = None) -> Workload:
-    """Builds a network in eval mode; with `weights` (a file of save_weights) they are mapped from it instead of drawn.
+    """Builds a network in eval mode, its weights drawn, or mapped from a file of save_weights.
 
     Raises KeyError for an unknown name and ValueError for a side that the network cannot take.
     """
@@ -243,7 +243,7 @@ def build(name: str, *, batch: int, side: int, seed: int = 0, weights: Path | No
 
 
 def save_weights(workload: Workload, path: Path) -> None:
-    """Writes every parameter and buffer, those that a state dict leaves out included, in a form that can be mapped."""
+    """Writes every parameter and buffer, those outside the state dict too, in a form that can be mapped."""
     module = workload.module
     tensors = dict(module.named_parameters(remove_duplicate=False)) | dict(
         module.named_buffers(remove_duplicate=False)

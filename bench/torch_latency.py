@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Times PyTorch networks under allocators: the evaluation of the MemoMalloc thesis (chapter 4), with intervals.
+"""Times PyTorch networks under allocators: the evaluation of the MemoMalloc thesis, with intervals.
 
     bench/torch_latency.py --smoke                                          under a minute: does it work here?
     bench/torch_latency.py -o out/latency.json                              the whole matrix, threads 1 and 2
@@ -35,6 +35,7 @@ from latency.schedule import CellKey, matrix  # noqa: E402
 from latency.session import Failure  # noqa: E402
 from latency.summary import summarise  # noqa: E402
 from latency.variants import CANDIDATE, DEFAULT, VARIANTS, describe, why_unavailable  # noqa: E402
+
 from memoir import Error  # noqa: E402
 
 
@@ -162,7 +163,7 @@ def _keys(options: dict[str, Any]) -> list[CellKey]:
 
 
 def _results(options: dict[str, Any]) -> Results:
-    """The results to add to: resumed, or new at -o, or in memory only. Refuses to overwrite without --force."""
+    """The results to add to: resumed, new at -o, or in memory. Refuses to overwrite without --force."""
     output, resume = options["output"], options["resume"]
     if resume is not None:
         if output is not None and output != resume:
@@ -260,8 +261,8 @@ def _verify(keys: list[CellKey], options: dict[str, Any]) -> int:
             note = "" if reply["plain_repeats_itself"] else " (plain PyTorch does not repeat itself either)"
             stats = reply["memoir"]
             click.echo(
-                f"{key.label}: {verdict} in {reply['calls']} calls{note}; planned {stats.get('planned', '?')}, "
-                f"fallen back {stats.get('fallen_back', '?')}"
+                f"{key.label}: {verdict} in {reply['calls']} calls{note}; "
+                f"{stats['planned']} planned, {stats['fallen_back']} fallen back"
             )
     return 1 if wrong else 0
 

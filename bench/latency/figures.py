@@ -113,7 +113,7 @@ def _panels(
 
 
 def _ratio_by_size(pyplot: Any, summary: Summary) -> Any:
-    """The thesis's Figure 4.1: latency ratio to its jemalloc against the input's size, a line per thread count."""
+    """The thesis's Figure 4.1: latency over its jemalloc's against input size, a line per thread count."""
     cells = [cell for cell in summary.cells if REFERENCE in cell.comparisons and cell.key.callers == 1]
     if not cells:
         return None
@@ -175,7 +175,7 @@ def _memory_by_size(pyplot: Any, summary: Summary) -> Any:
 
 
 def _callers(pyplot: Any, summary: Summary) -> Any:
-    """Median latency against the number of concurrent callers, a line per allocator, a panel per network and input."""
+    """Latency against the number of concurrent callers, a line per allocator, a panel per input."""
     groups: dict[str, list[CellSummary]] = {}
     for cell in summary.cells:
         if cell.key.threads == 1:
@@ -212,7 +212,7 @@ def _callers(pyplot: Any, summary: Summary) -> Any:
 
 
 def _both_ends(pyplot: Any, summary: Summary) -> Any:
-    """Speed against memory: every dot one cell under one allocator, relative to the best of that cell; ideal is (1, 1)."""
+    """Speed against memory: a dot is one cell under one allocator, relative to the best of that cell."""
     points: dict[str, list[tuple[float, float]]] = {}
     for cell in summary.cells:
         sized = {name: one for name, one in cell.variants.items() if one.intermediates}

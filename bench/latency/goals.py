@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdicts: each goal of the evaluation, what was measured, and every cell that misses it, with its numbers."""
+"""The verdicts: each goal, what was measured, and every cell that misses it, with its numbers."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _best_ratio(cells: list[CellSummary]) -> Goal:
 
 
 def _never_slower(cells: list[CellSummary]) -> Goal:
-    """Slower than the best of the others beyond the 95 % interval; marked where it survives Holm's correction too."""
+    """Slower beyond the 95 % interval; marked when Holm's correction for many cells takes it back."""
     text = "on no cell slower than the best other allocator, beyond the interval"
     compared = [(cell, cell.comparisons[cell.best_other]) for cell in cells if cell.best_other]
     if not compared:
@@ -97,7 +97,7 @@ def _never_slower(cells: list[CellSummary]) -> Goal:
 
 
 def _tail(cells: list[CellSummary]) -> Goal:
-    """The tail of a cell is one number without an interval, so the verdict is on the geometric mean over the cells."""
+    """One cell's tail is a number without an interval, so the verdict is on the geometric mean."""
     text = "p99.9 / median no worse than theirs (geometric mean over the cells)"
     means = tails(cells)
     others = {name: tail for name, tail in means.items() if name != CANDIDATE}
@@ -148,18 +148,21 @@ def _slab(cells: list[CellSummary]) -> Goal:
         if ratio is None:
             return None
         stats = cell.variants[CANDIDATE].memoir
-        line = f"{cell.key.label}: slab {stats['slab_bytes'] / MIB:.1f} MiB, peak live {stats['peak_live_bytes'] / MIB:.1f} MiB"
+        line = (
+            f"{cell.key.label}: {stats['slabs']} slabs of {stats['slab_bytes'] / MIB:.2f} MiB in all, "
+            f"peak live {stats['peak_live_bytes'] / MIB:.2f} MiB"
+        )
         return ratio, line if ratio > SLAB_OVERHEAD else None
 
     return _per_cell("slab within 1 % of the peak live bytes", cells, judge, " x peak live")
 
 
 def slab_ratio(cell: CellSummary) -> float | None:
-    """Slab bytes of all callers together over the peak live bytes of one pass, times the callers."""
+    """Bytes of one slab over the peak live bytes of one pass; None when memoir has no slab."""
     stats = cell.variants[CANDIDATE].memoir if CANDIDATE in cell.variants else None
-    if not stats or not stats.get("peak_live_bytes") or "slab_bytes" not in stats:
+    if not stats or not stats["peak_live_bytes"] or not stats["slabs"]:
         return None
-    return stats["slab_bytes"] / stats["peak_live_bytes"]
+    return stats["slab_bytes"] / stats["slabs"] / stats["peak_live_bytes"]
 
 
 def _process_peak(cells: list[CellSummary]) -> Goal:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine's description for the results file: what somebody needs to judge the numbers, and no name of it."""
+"""The machine's description for the results file: what it takes to judge the numbers, and no name."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker asks the kernel and its allocator about itself: memory, faults, CPU time, cycles, whose malloc it is."""
+"""What a worker asks of itself: memory, faults, CPU time, cycles, and whose malloc it really runs on."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def reset_peak() -> bool:
 
 
 def peak_anonymous() -> int:
-    """Peak bytes that no file backs since reset_peak(): the peak resident size less the file pages mapped now.
+    """Peak bytes that no file backs since reset_peak(): peak resident size less the file pages of now.
 
-    Exact as long as the file pages (code and the mapped weights, all touched beforehand) do not change in number;
-    if they grow it is a little low, never high.
+    Exact as long as the file pages (code and the mapped weights, all touched beforehand) do not change in
+    number; if they grow it is a little low, never high.
     """
     now = memory()
     return now["peak"] - now["file"]
@@ -102,8 +102,8 @@ def glibc_maps(size: int) -> bool | None:
 class Cycles:
     """Cycles in user mode of this process and the threads it starts later, by perf_event_open(2).
 
-    Open it before any thread starts (the counter is inherited by new threads only). `read()` is None where the
-    machine offers no counter (most virtual machines) or perf_event_paranoid forbids it.
+    Open it before any thread starts (the counter is inherited by new threads only). `read()` is None where
+    the machine offers no counter (most virtual machines) or perf_event_paranoid forbids it.
     """
 
     _SYSCALL = {"x86_64": 298, "aarch64": 241}

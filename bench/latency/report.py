@@ -66,9 +66,9 @@ def _conditions(summary: Summary, header: dict[str, Any]) -> str:
         f"transparent huge pages: {machine['transparent_huge_pages']}; "
         + ", ".join(f"{name} {version}" for name, version in versions.items())
         + ".",
-        f"{len(summary.cells)} cells; up to {design['replicates']} replicates per cell and allocator{fewest}; "
-        f"{design['warmup']} warm-up passes, {design['settle']} untimed in every turn, seed {design['seed']}, "
-        f"{design['rounds']} round{'s' * (design['rounds'] > 1)} of fresh processes. Made by:",
+        f"{len(summary.cells)} cells; up to {design['replicates']} replicates per cell and allocator"
+        f"{fewest}; {design['warmup']} warm-up passes, {design['settle']} untimed in every turn, "
+        f"seed {design['seed']}, fresh processes {design['rounds']} x per cell. Made by:",
         "```\n" + "\n".join(header["commands"]) + "\n```",
     ]
     lines += [f"Skipped: {name}: {reason}." for name, reason in header["skipped"].items()]
@@ -190,15 +190,16 @@ _SECTIONS: tuple[tuple[str, str, Callable[[Summary, list[CellSummary]], str]], .
     ),
     (
         "Tail",
-        "99.9th percentile over the median of all timed passes; with fewer than 1,000 passes that is the slowest pass.",
+        "99.9th percentile over the median of all timed passes; under 1,000 passes that is the slowest one.",
         _tail_table,
     ),
     ("Page faults", "Minor faults per pass in steady state.", _faults_table),
     ("CPU time", "Of the whole process, all its threads, per pass.", _cpu_table),
     (
         "Memory",
-        "Peak anonymous memory of the process from the first pass to the last, the recording pass included; in "
-        "brackets less what was there before the first pass. Weights are mapped from a file and are in neither.",
+        "Peak anonymous memory of the process from the first pass to the last, the recording pass included; "
+        "in brackets less what was there before the first pass. Weights are mapped from a file and are in "
+        "neither.",
         _memory_table,
     ),
 )

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The results file: one JSON document, grown through an append-only journal so that nothing is ever half-written.
+"""The results file: one JSON document, grown through an append-only journal so that none is half-written.
 
 FILE.json          the document, replaced as a whole (written beside it, then renamed) when a run ends
-FILE.json.journal  while a run goes on: one record per line, flushed to the disk; a line cut off by a crash is
-                   dropped, and what came before it counts
+FILE.json.journal  while a run goes on: a record per line, flushed to the disk; a line that a crash cut off
+                   is dropped, and what came before it counts
 
 document = {"format", "version", "header": {...}, "cells": [cell]}
-cell     = {"key": {net, batch, side, threads, callers}, "passes", "blocks": [block], "workers": [...], "failures": [...]}
-block    = {"block", "session", "runs": {variant: {"ns": [...], "made", "minor", ...}}}   in the order of the turns
+cell     = {"key": {net, batch, side, threads, callers}, "passes",
+            "blocks": [block], "workers": [...], "failures": [...]}
+block    = {"block", "session", "runs": {variant: {"ns": [...], "made", "minor", ...}}}   as turns were taken
 """
 
 from __future__ import annotations
@@ -17,9 +18,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from memoir import Error
-
 from latency.schedule import CellKey
+from memoir import Error
 
 FORMAT, VERSION = "memoir-torch-latency", 1
 _SAME = ("seed", "warmup", "settle")  # what a resumed run must share with the file
@@ -38,7 +38,7 @@ class Results:
 
     @classmethod
     def read(cls, path: Path) -> Results:
-        """Reads a results file and the journal of a run that did not end; raises memoir.Error with the place."""
+        """Reads a file and the journal of a run that did not end; raises memoir.Error with the place."""
         journal = _journal_of(path)
         if not path.exists() and not journal.exists():
             raise Error(f"{path}: no such results file")
@@ -122,7 +122,8 @@ class Results:
         for name in _SAME:
             if self.header["design"][name] != header["design"][name]:
                 raise Error(
-                    f"{self.path}: made with {name} {self.header['design'][name]}, not {header['design'][name]}: "
+                    f"{self.path}: made with {name} {self.header['design'][name]}, "
+                    f"not {header['design'][name]}: "
                     f"give the same --{name}, or another -o"
                 )
         for name, variant in header["variants"].items():

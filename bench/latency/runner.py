@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The measuring loop: all allocators of a cell alive at once, one of them running at a time, in shuffled turns."""
+"""The measuring loop: all allocators of a cell alive at once, one running at a time, in shuffled turns."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ class Design:
 
     replicates: int = 30
     passes: int | None = None  # per turn; None: as many as last about a quarter of a second
-    warmup: int = (
-        3  # passes before the first turn: memoir records in the first and runs from its plan afterwards
-    )
+    warmup: int = 3  # passes before the first turn: memoir records in the first, then runs from its plan
     settle: int = 1  # untimed passes at the head of every turn: caches, and memory that decayed while waiting
     seed: int = 0
     rounds: int = 1  # fresh processes this many times per cell, the replicates shared out among them
@@ -38,7 +36,7 @@ class Design:
 
 
 def anchor(variants: Sequence[str]) -> str:
-    """The variant that takes part in every group: the candidate, or else the thesis's baseline, or else the first."""
+    """The variant that all are compared with: memoir, or else the thesis's baseline, or else the first."""
     return next((name for name in (CANDIDATE, REFERENCE) if name in variants), variants[0])
 
 
@@ -96,7 +94,7 @@ class Runner:
         return refused
 
     def measure(self, key: CellKey, deadline: float) -> None:
-        """Brings one cell to the design's number of replicates, or as near as time.monotonic() == deadline allows."""
+        """Brings one cell to the design's replicates, or as near as a deadline (time.monotonic) allows."""
         self._deadline = deadline
         rounds = self._design.rounds
         for number in range(1, rounds + 1):
@@ -122,7 +120,7 @@ class Runner:
         return sum(name in block["runs"] for block in cell["blocks"]) if cell else 0
 
     def _measure_group(self, key: CellKey, group: list[str], goal: int, pending: list[str]) -> set[str]:
-        """Opens as many of the group as fit into memory and gives them their turns; returns those dealt with."""
+        """Opens those of the group that fit into memory and gives them their turns; returns these."""
         cell = self._results.cells.get(key)
         session = 1 + max((worker["session"] for worker in cell["workers"]), default=-1) if cell else 0
         opened: dict[str, _Open] = {}

@@ -15,7 +15,7 @@ FEWEST_BLOCKS = 3  # of a cell, even when the budget is spent
 
 @dataclass(frozen=True, order=True)
 class CellKey:
-    """One cell of the matrix: a network, its input, and either intra-op threads or callers of one thread each."""
+    """One cell: a network, its input, and either intra-op threads or callers of one thread each."""
 
     net: str
     batch: int
@@ -53,7 +53,7 @@ def matrix(
     threads: Sequence[int],
     callers: Sequence[int],
 ) -> list[CellKey]:
-    """Every cell, network by network. Several callers have one intra-op thread each, whatever `threads` says."""
+    """Every cell, network by network. `threads` is for one caller; several have one thread each."""
     keys = []
     for net in nets:
         for side in sides:
@@ -64,7 +64,7 @@ def matrix(
 
 
 def turns(variants: Sequence[str], seed: int, key: CellKey, block: int) -> list[str]:
-    """The order of the allocators in one replicate: shuffled afresh for every block, the same for the same seed."""
+    """The order of the allocators in one replicate: shuffled for every block, repeatable by the seed."""
     order = list(variants)
     random.Random(f"{seed}/{key.label}/{block}").shuffle(order)
     return order

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers seen from the harness: start one per allocator, ask, wait, and turn every way of dying into a Failure."""
+"""Workers seen from the harness: start, ask, wait, and turn every way of dying into a Failure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Worker:
     def __init__(self, variant: Variant, timeout: float) -> None:
         self.variant = variant
         self._timeout = timeout
-        self._errors = tempfile.TemporaryFile()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed by stop)
         self._pending = b""
         self._process = subprocess.Popen(
             [sys.executable, "-m", "latency.worker"],
@@ -80,7 +80,7 @@ class Worker:
     def ask(self, **request: Any) -> dict[str, Any]:
         """Sends one request and waits for its reply; raises Failure when there is none or it is an error.
 
-        A Ctrl-C while waiting is raised after the reply, so that requests and replies stay in step; a second one at once.
+        A Ctrl-C while waiting is raised after the reply, so that both stay in step; a second one at once.
         """
         self._send(request)
         try:
@@ -147,7 +147,7 @@ class Worker:
 
 
 def available_memory() -> int:
-    """Bytes that can be used without swapping (MemAvailable), the limit of this process's own cgroup included."""
+    """Bytes that can be used without swapping: MemAvailable, or what the cgroup leaves."""
     with open("/proc/meminfo", encoding="ascii") as file:
         lines = dict(line.split(":") for line in file)
     available = int(lines["MemAvailable"].split()[0]) * 1024

@@ -5,8 +5,8 @@ Definitions
     replicate      the median of the passes of one turn; ratios compare replicates of the same block
     ratio          candidate / other, of geometric means over the blocks (memoir.bench.statistics)
     best other     the variant with the lowest median latency of the cell, the candidate left out
-    intermediates  peak anonymous bytes less what was there before the first pass (weights are mapped from a file)
-    tail           99.9th percentile / median over all timed passes of a cell; under 1,000 passes that is the slowest one
+    intermediates  peak anonymous bytes less what was there before the first pass (weights are in neither)
+    tail           99.9th percentile / median of a cell's timed passes; under 1,000 that is the slowest one
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def _variant(runs: Sequence[dict], workers: Sequence[dict]) -> VariantSummary:
 
 
 def _means(cells: Sequence[CellSummary]) -> dict[str, Interval]:
-    """Per other variant the geometric mean of the ratio over the cells, with Student's interval over the cells."""
+    """Per other variant the geometric mean of the ratio, with Student's interval over the cells."""
     names = dict.fromkeys(name for cell in cells for name in cell.comparisons)
     means = {}
     for name in names:

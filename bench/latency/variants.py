@@ -42,7 +42,10 @@ _TCMALLOC = dict(sonames=("libtcmalloc_minimal.so.4", "libtcmalloc.so.4"), packa
 _MIMALLOC = dict(
     sonames=("libmimalloc.so.3", "libmimalloc.so.2", "libmimalloc.so.2.0"), package="libmimalloc2.0"
 )
-_GLIBC_TUNED = f"glibc.malloc.mmap_threshold={_GIB}:glibc.malloc.trim_threshold={16 * _GIB}:glibc.malloc.top_pad={64 << 20}"
+_GLIBC_TUNED = (
+    f"glibc.malloc.mmap_threshold={_GIB}:glibc.malloc.trim_threshold={16 * _GIB}"
+    f":glibc.malloc.top_pad={64 << 20}"
+)
 
 _ALL = (
     Variant("glibc", "glibc's malloc, as PyTorch runs when nothing is done"),
@@ -92,7 +95,7 @@ REFERENCE = "jemalloc_1mb"  # the thesis's baseline
 
 
 def find_library(variant: Variant) -> Path | None:
-    """The library to preload, where distributions put it; None when it is not installed (or none is needed)."""
+    """The library to preload, where distributions put it; None when it is missing, or none is needed."""
     for soname in variant.sonames:
         for folder in _FOLDERS:
             for path in sorted(glob.glob(f"{folder}/{soname}")):
@@ -104,7 +107,7 @@ def find_library(variant: Variant) -> Path | None:
 
 
 def why_unavailable(variant: Variant) -> str | None:
-    """None when the variant can run here, else one line that says what is missing and which package brings it."""
+    """None when the variant can run here, else what is missing and which package brings it."""
     if variant.sonames and find_library(variant) is None:
         return f"{variant.sonames[0]} was not found (Debian, Ubuntu: apt-get install {variant.package})"
     if variant.remember:

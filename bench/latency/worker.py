@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """One allocator's process: `python -m latency.worker`, started by session.py with that allocator preloaded.
 
-It imports the libraries once and then forks a child for every cell, so that a cell starts from a clean heap without
-paying for the imports. Parent and child share stdin and stdout and take turns; every line is one JSON object, and
-every request gets exactly one reply:
+It imports the libraries once and then forks a child for every cell, so that a cell starts from a clean heap
+without paying for the imports. Parent and child share stdin and stdout and take turns; every line is one
+JSON object, and every request gets exactly one reply:
 
     parent  {"do": "hello", "language": bool}             -> {"ready": ..., "malloc": path, "settings": {...}}
             {"do": "weights", net, side, seed, path}       -> {"saved": bytes}
             {"do": "verify", <cell>, weights}              -> {"calls": n, "different": [...]}
-            {"do": "open", <cell>, weights, remember}      -> {"opened": ...}          from here the child answers
+            {"do": "open", <cell>, weights, remember}      -> {"opened": ...}     now the child answers
     child   {"do": "run", "passes": n, "settle": n}        -> {"ns": [...], "minor": ..., ...}
             {"do": "mark"}                                 -> memory so far, peak forgotten
-            {"do": "close"}                                -> memory, statistics        the parent answers again
+            {"do": "close"}                                -> memory, statistics  now the parent again
 
 An exception in a child is a reply {"error": ...}; a child killed by a signal is reported by its parent.
 """
@@ -23,7 +23,6 @@ import hashlib
 import json
 import os
 import signal
-import sys
 import threading
 import time
 import traceback
@@ -35,7 +34,7 @@ from latency import process
 
 
 class Channel:
-    """Lines of JSON over the original stdin and stdout; whatever the libraries print goes to stderr instead."""
+    """Lines of JSON over the original stdin and stdout; what the libraries print goes to stderr."""
 
     def __init__(self) -> None:
         self._out = os.dup(1)
@@ -45,7 +44,7 @@ class Channel:
         os.write(self._out, json.dumps(reply).encode() + b"\n")
 
     def receive(self) -> dict[str, Any] | None:
-        """The next request, read without buffering so that parent and child can take turns; None at the end."""
+        """The next request, or None at the end; unbuffered, so that parent and child can take turns."""
         line = b""
         while not line.endswith(b"\n"):
             piece = os.read(0, 1 << 16)
@@ -74,8 +73,8 @@ class Callers:
     def run(self, passes: int, settle: int) -> tuple[list[int], int]:
         """Times of `passes` passes per caller in ns, and how many passes were made in all.
 
-        `settle` passes come first. Callers that are done keep calling, untimed, until the slowest is done too, so
-        that every timed pass had company.
+        `settle` passes come first. Callers that are done keep calling, untimed, until the slowest is done
+        too, so that every timed pass had company.
         """
         self._request, self._finished = (passes, settle), 0
         if len(self._functions) == 1:
@@ -203,11 +202,8 @@ def digest(output: Any) -> str:
 
 
 def plain(stats: Any) -> dict[str, Any]:
-    """The numbers of a statistics object or mapping, and one level of what is nested in it."""
-    if not hasattr(stats, "items"):
-        names = getattr(stats, "_fields", None) or [name for name in dir(stats) if not name.startswith("_")]
-        stats = {name: getattr(stats, name) for name in names}
-    return {key: value for key, value in stats.items() if isinstance(value, (bool, int, float, str))}
+    """memoir.torch's Stats as a dictionary of numbers."""
+    return {name: value for name, value in vars(stats).items() if isinstance(value, (int, float))}
 
 
 def _serve_cell(channel: Channel, request: dict[str, Any]) -> None:
@@ -281,7 +277,7 @@ def _hello(request: dict[str, Any]) -> dict[str, Any]:
     versions = {"torch": torch.__version__, "torchvision": torchvision.__version__}
     if request["language"]:
         import transformers
-        import transformers.models.qwen2.modeling_qwen2  # noqa: F401  (loaded lazily otherwise, in every child)
+        import transformers.models.qwen2.modeling_qwen2  # noqa: F401  (else every child would load it)
 
         versions["transformers"] = transformers.__version__
     gc.collect()
@@ -298,9 +294,7 @@ def _hello(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C is the harness's business; it closes us in good order
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the harness, which then closes its workers
     channel = Channel()
     while (request := channel.receive()) is not None:
         if request["do"] == "hello":
