@@ -139,6 +139,8 @@ def _ratio_by_size(pyplot: Any, summary: Summary) -> Any:
                 color=_THREAD_COLOURS[index % len(_THREAD_COLOURS)],
                 label=f"{count} thread{'s' * (count > 1)}",
             )
+    highest = max(cell.comparisons[REFERENCE].interval.ratio for cell in cells)
+    next(iter(axes.values())).set_ylim(0.0, 1.2 * max(1.0, highest))  # a wild interval may leave the picture
     _legend(figure, next(iter(axes.values())))
     return figure
 
@@ -241,7 +243,7 @@ def _both_ends(pyplot: Any, summary: Summary) -> Any:
     axis.set_xlabel("median latency / fastest allocator of the cell")
     axis.set_ylabel("peak memory of a pass / smallest of the cell")
     axis.set_title("Both ends at once: best is the lower left corner (large marks: geometric means)")
-    axis.legend()
+    axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
 
 

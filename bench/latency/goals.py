@@ -171,7 +171,11 @@ def _process_peak(cells: list[CellSummary]) -> Goal:
         if mine is None or smallest is None:
             return None
         theirs = cell.variants[smallest].peak_anonymous
-        line = f"{cell.key.label}: {mine / MIB:.1f} MiB against {theirs / MIB:.1f} MiB of {smallest}"
+        line = (
+            f"{cell.key.label}: {mine / MIB:.1f} MiB against {theirs / MIB:.1f} MiB of {smallest}; after the "
+            f"warm-up {cell.variants[CANDIDATE].steady_peak / MIB:.1f} against "
+            f"{cell.variants[smallest].steady_peak / MIB:.1f}"
+        )
         return mine / theirs, line if mine > theirs + RESOLUTION else None
 
     text = "process peak (anonymous memory) at or under the smallest of theirs"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -120,19 +121,21 @@ def _names(summary: Summary, cells: list[CellSummary]) -> list[str]:
     return [name for name in VARIANTS if name in present and name != summary.candidate] + [summary.candidate]
 
 
-def _cell_name(cell: CellSummary) -> str:
-    return cell.key.label.removeprefix(cell.key.net + " ") if cell.key.net else cell.key.label
+def _cell_names(cells: list[CellSummary]) -> list[str]:
+    """What tells the cells apart: the network only when there are several."""
+    one_net = len({cell.key.net for cell in cells}) == 1
+    return [cell.key.label.removeprefix(cell.key.net + " ") if one_net else cell.key.label for cell in cells]
 
 
 def _latency_table(summary: Summary, cells: list[CellSummary]) -> str:
     names = _names(summary, cells)
     versus = f"{summary.candidate} / {REFERENCE}" if summary.candidate != REFERENCE else ""
     rows = []
-    for cell in cells:
+    for cell, label in zip(cells, _cell_names(cells), strict=True):
         best = cell.best_other
         ratios = [_interval(cell.ratio(REFERENCE))] if versus else []
         ratios += [f"{_interval(cell.ratio(best))} {best}" if best else "-"]
-        rows.append([_cell_name(cell), *_each(cell, names, lambda one: f"{one.median_ms:.2f}"), *ratios])
+        rows.append([label, *_each(cell, names, lambda one: f"{one.median_ms:.2f}"), *ratios])
     head = ["median ms", *names, *([versus] if versus else []), f"{summary.candidate} / best other"]
     return _table(head, rows)
 
@@ -140,23 +143,26 @@ def _latency_table(summary: Summary, cells: list[CellSummary]) -> str:
 def _tail_table(summary: Summary, cells: list[CellSummary]) -> str:
     names = _names(summary, cells)
     rows = []
-    for cell in cells:
+    for cell, label in zip(cells, _cell_names(cells), strict=True):
         passes = max(one.passes for one in cell.variants.values())
-        rows.append([_cell_name(cell), str(passes), *_each(cell, names, lambda one: f"{one.tail:.2f}")])
+        rows.append([label, str(passes), *_each(cell, names, lambda one: f"{one.tail:.2f}")])
     return _table(["p99.9 / median", "passes", *names], rows)
 
 
 def _faults_table(summary: Summary, cells: list[CellSummary]) -> str:
     names = _names(summary, cells)
-    rows = [[_cell_name(cell), *_each(cell, names, lambda one: f"{one.minor:,.0f}")] for cell in cells]
+    rows = [
+        [label, *_each(cell, names, lambda one: f"{one.minor:,.0f}")]
+        for cell, label in zip(cells, _cell_names(cells), strict=True)
+    ]
     return _table(["minor faults per pass", *names], rows)
 
 
 def _cpu_table(summary: Summary, cells: list[CellSummary]) -> str:
     names = _names(summary, cells)
     rows = [
-        [_cell_name(cell), *_each(cell, names, lambda one: f"{one.user_ms:.1f} + {one.system_ms:.1f}")]
-        for cell in cells
+        [label, *_each(cell, names, lambda one: f"{one.user_ms:.1f} + {one.system_ms:.1f}")]
+        for cell, label in zip(cells, _cell_names(cells), strict=True)
     ]
     return _table(["user + system ms per pass", *names], rows)
 
@@ -165,8 +171,8 @@ def _memory_table(summary: Summary, cells: list[CellSummary]) -> str:
     names = _names(summary, cells)
     slabs = summary.candidate == CANDIDATE
     rows = []
-    for cell in cells:
-        row = [_cell_name(cell), *_each(cell, names, _peak)]
+    for cell, label in zip(cells, _cell_names(cells), strict=True):
+        row = [label, *_each(cell, names, _peak)]
         if slabs:
             ratio = slab_ratio(cell)
             stats = (cell.variants[CANDIDATE].memoir or {}) if CANDIDATE in cell.variants else {}
@@ -218,6 +224,8 @@ def _each(cell: CellSummary, names: list[str], show: Callable[[VariantSummary], 
 def _interval(interval: Any) -> str:
     if interval is None:
         return "-"
+    if math.isinf(interval.high):  # one replicate, or one cell, has no spread
+        return f"{interval.ratio:.3f}"
     return f"{interval.ratio:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
 
 

@@ -5,7 +5,8 @@ Definitions
     replicate      the median of the passes of one turn; ratios compare replicates of the same block
     ratio          candidate / other, of geometric means over the blocks (memoir.bench.statistics)
     best other     the variant with the lowest median latency of the cell, the candidate left out
-    intermediates  peak anonymous bytes less what was there before the first pass (weights are in neither)
+    intermediates  peak anonymous bytes less what was there before the first pass (weights are in neither);
+                   steady: the same from the end of the warm-up on, when memoir no longer records
     tail           99.9th percentile / median of a cell's timed passes; under 1,000 that is the slowest one
 """
 
@@ -22,7 +23,7 @@ from memoir.bench.statistics import Comparison, Interval, compare, ratio_interva
 from latency.results import Results
 from latency.runner import anchor
 from latency.schedule import CellKey
-from latency.variants import REFERENCE
+from latency.variants import REFERENCE, VARIANTS
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,8 @@ class VariantSummary:
     system_ms: float
     cycles: float | None
     peak_anonymous: int | None
+    steady_peak: int | None
     intermediates: int | None
-    steady_intermediates: int | None
     growth: int  # anonymous bytes at the last turn less those at the first
     output: str | None
     memoir: dict[str, Any] | None
@@ -153,13 +154,13 @@ def _variant(runs: Sequence[dict], workers: Sequence[dict]) -> VariantSummary:
     def per_pass(name: str) -> float:
         return sum(run[name] for run in runs) / made
 
-    peak = lifetime = steady = output = stats = None
+    peak = steady = intermediates = output = stats = None
     for worker in workers:
         before, warm, last = worker["before"], worker["warmup"], worker["last"]
         base = before["anonymous"] + before["shared"]
         whole = max(warm["peak_anonymous"], last["peak_anonymous"])
-        peak, lifetime = max(peak or 0, whole), max(lifetime or 0, whole - base)
-        steady = max(steady or 0, last["peak_anonymous"] - base)
+        peak, intermediates = max(peak or 0, whole), max(intermediates or 0, whole - base)
+        steady = max(steady or 0, last["peak_anonymous"])
         output, stats = last["output"], last.get("memoir")
     return VariantSummary(
         median_ms=float(np.median([np.median(run["ns"]) for run in runs])) / 1e6,
@@ -172,8 +173,8 @@ def _variant(runs: Sequence[dict], workers: Sequence[dict]) -> VariantSummary:
         system_ms=per_pass("system_us") / 1e3,
         cycles=per_pass("cycles") if all("cycles" in run for run in runs) else None,
         peak_anonymous=peak,
-        intermediates=lifetime,
-        steady_intermediates=steady,
+        steady_peak=steady,
+        intermediates=intermediates,
         growth=runs[-1]["anonymous"] - runs[0]["anonymous"],
         output=output,
         memoir=stats,
@@ -182,7 +183,8 @@ def _variant(runs: Sequence[dict], workers: Sequence[dict]) -> VariantSummary:
 
 def _means(cells: Sequence[CellSummary]) -> dict[str, Interval]:
     """Per other variant the geometric mean of the ratio, with Student's interval over the cells."""
-    names = dict.fromkeys(name for cell in cells for name in cell.comparisons)
+    present = {name for cell in cells for name in cell.comparisons}
+    names = [name for name in VARIANTS if name in present]
     means = {}
     for name in names:
         ratios = [cell.comparisons[name].interval.ratio for cell in cells if name in cell.comparisons]

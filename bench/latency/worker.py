@@ -62,7 +62,7 @@ class Callers:
         self._barrier = threading.Barrier(len(functions) + 1)
         self._finished = 0
         self._lock = threading.Lock()
-        self._request = (0, 0)
+        self._asked = 0
         self._times: list[list[int]] = [[] for _ in functions]
         self._passes = [0] * len(functions)
         self._error: BaseException | None = None
@@ -70,13 +70,13 @@ class Callers:
             for index in range(len(functions)):
                 threading.Thread(target=self._serve, args=(index,), daemon=True).start()
 
-    def run(self, passes: int, settle: int) -> tuple[list[int], int]:
+    def run(self, passes: int) -> tuple[list[int], int]:
         """Times of `passes` passes per caller in ns, and how many passes were made in all.
 
-        `settle` passes come first. Callers that are done keep calling, untimed, until the slowest is done
-        too, so that every timed pass had company.
+        Callers that are done keep calling, untimed, until the slowest is done too, so that every timed pass
+        had company.
         """
-        self._request, self._finished = (passes, settle), 0
+        self._asked, self._finished = passes, 0
         if len(self._functions) == 1:
             self._work(0)
         else:
@@ -102,11 +102,8 @@ class Callers:
                 self._barrier.wait()
 
     def _work(self, index: int) -> None:
-        passes, settle = self._request
         function, clock, times = self._functions[index], time.perf_counter_ns, []
-        for _ in range(settle):
-            function()
-        for _ in range(passes):
+        for _ in range(self._asked):
             before = clock()
             function()  # its result dies here: frees are part of the pass
             times.append(clock() - before)
@@ -116,7 +113,7 @@ class Callers:
         while self._finished < len(self._functions):
             function()
             extra += 1
-        self._times[index], self._passes[index] = times, settle + passes + extra
+        self._times[index], self._passes[index] = times, len(times) + extra
 
 
 class Cell:
@@ -150,12 +147,16 @@ class Cell:
         )
         gc.collect()
         gc.disable()  # a collection inside a pass would be Python's tail, not the allocator's
+        process.give_back_free_memory()
         self.memory_before = process.memory()
         self._can_reset = process.reset_peak()
 
     def run(self, passes: int, settle: int) -> dict[str, Any]:
+        """One turn: `settle` passes that nothing is counted of, then `passes` timed ones."""
+        if settle:
+            self._callers.run(settle)
         before, cycles, start = process.usage(), self._cycles.read(), time.perf_counter_ns()
-        times, made = self._callers.run(passes, settle)
+        times, made = self._callers.run(passes)
         wall = time.perf_counter_ns() - start
         used = process.difference(before, process.usage())
         if cycles is not None:
