@@ -32,6 +32,7 @@ class Net:
     arguments: Callable[[nn.Module, int, int, torch.Generator], tuple]
     smallest_side: int = 32
     axis: str = "pixels"  # what `side` counts: pixels or tokens
+    library: str | None = "torchvision"  # whose definition it is; None for our own
     weights_depend_on_side: bool = False
 
 
@@ -186,11 +187,11 @@ def _token_and_cache(module: nn.Module, batch: int, side: int, generator: torch.
 def _language(
     name: str, kind: type[nn.Module], shape: dict[str, int], arguments: Callable[..., tuple]
 ) -> Net:
-    return Net(name, lambda _: kind(shape), arguments, smallest_side=2, axis="tokens")
+    return Net(name, lambda _: kind(shape), arguments, 2, axis="tokens", library="transformers")
 
 
 _ALL = (
-    Net("dcgan", lambda _: DcganDiscriminator(), _image, smallest_side=64),
+    Net("dcgan", lambda _: DcganDiscriminator(), _image, smallest_side=64, library=None),
     Net("deeplabv3_resnet50", _torchvision("deeplabv3_resnet50", weights_backbone=None), _image),
     Net("fcn_resnet50", _torchvision("fcn_resnet50", weights_backbone=None), _image),
     Net("googlenet", _torchvision("googlenet", aux_logits=False, init_weights=False), _image),
@@ -211,7 +212,7 @@ _ALL = (
     Net("vit_b_16", _vision_transformer, _image, weights_depend_on_side=True),
     _language("qwen_prefill", Prefill, _QWEN, _prompt),
     _language("qwen_decode", Decode, _QWEN, _token_and_cache),
-    Net("dcgan_generator", lambda _: DcganGenerator(), _noise, smallest_side=64),
+    Net("dcgan_generator", lambda _: DcganGenerator(), _noise, smallest_side=64, library=None),
     _language("qwen_prefill_tiny", Prefill, _QWEN_TINY, _prompt),
     _language("qwen_decode_tiny", Decode, _QWEN_TINY, _token_and_cache),
 )

@@ -14,11 +14,13 @@ How it measures, and what the numbers mean: docs/torch-latency.md.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,6 @@ import click
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import nets  # noqa: E402
-from latency.machine import machine  # noqa: E402
 from latency.report import brief, write_report  # noqa: E402
 from latency.results import Results  # noqa: E402
 from latency.runner import Design, Runner  # noqa: E402
@@ -35,6 +36,7 @@ from latency.schedule import CellKey, matrix  # noqa: E402
 from latency.session import Failure  # noqa: E402
 from latency.summary import summarise  # noqa: E402
 from latency.variants import CANDIDATE, DEFAULT, VARIANTS, describe, why_unavailable  # noqa: E402
+from memoir.bench.machine import describe as describe_machine  # noqa: E402
 
 from memoir import Error  # noqa: E402
 
@@ -134,7 +136,6 @@ _VARIANTS = _Names(tuple(VARIANTS), {"all": DEFAULT})
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON instead of Markdown.")
 def command(**options: Any) -> None:
     """Times PyTorch networks under allocators and compares them with intervals; see docs/torch-latency.md."""
-    signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     if options["smoke"]:
         smoke = dict(
             net_names=("squeezenet1_0",), batch=(1,), side=(64,), threads=(1,), callers=(1,), replicates=3
@@ -191,8 +192,8 @@ def _measure(keys: list[CellKey], results: Results, options: dict[str, Any]) -> 
         raise Error("fewer than two allocators can run here; see the lines above, or choose --variants")
     begin = time.monotonic()
     end = begin + (options["budget"] or float("inf"))
-    language = any(nets.NETS[key.net].axis == "tokens" for key in keys)
-    with Runner(design, variants, results, _say, language) as runner:
+    libraries = sorted({nets.NETS[key.net].library for key in keys} - {None})
+    with _terminated_like_interrupted(), Runner(design, variants, results, _say, libraries) as runner:
         for name, reason in runner.start().items():
             _say(f"skipped: {name}: {reason}")
             reasons[name] = reason
@@ -216,13 +217,27 @@ def _measure(keys: list[CellKey], results: Results, options: dict[str, Any]) -> 
         results.finish()
 
 
+@contextlib.contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """SIGTERM keeps what was measured, as Ctrl-C does."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _header(design: Design, reasons: dict[str, str | None], versions: dict[str, str]) -> dict[str, Any]:
     used = {name: describe(VARIANTS[name]) for name, reason in reasons.items() if reason is None}
     skipped = {name: reason for name, reason in reasons.items() if reason is not None}
     return {
         "date": time.strftime("%Y-%m-%d"),
         "commands": [" ".join([os.path.relpath(sys.argv[0]), *sys.argv[1:]])],
-        "machine": machine(),
+        "machine": describe_machine(),
         "versions": versions,
         "design": dataclasses.asdict(design),
         "variants": used,
@@ -241,9 +256,9 @@ def _verify(keys: list[CellKey], options: dict[str, Any]) -> int:
     if reason:
         raise Error(f"--verify compares memoir with plain PyTorch, but {reason}")
     design = Design(seed=options["seed"], timeout=options["timeout"])
-    language = any(nets.NETS[key.net].axis == "tokens" for key in keys)
+    libraries = sorted({nets.NETS[key.net].library for key in keys} - {None})
     wrong = 0
-    with Runner(design, [CANDIDATE], Results(None, {}), _say, language) as runner:
+    with Runner(design, [CANDIDATE], Results(None, {}), _say, libraries) as runner:
         for name, reason in runner.start().items():
             raise Error(f"{name} cannot run: {reason}")
         for key in keys:

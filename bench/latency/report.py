@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from memoir.bench.machine import line as machine_line
+
 from latency.goals import Goal, goals, slab_ratio, tails
 from latency.summary import CellSummary, Summary, VariantSummary
 from latency.variants import CANDIDATE, REFERENCE, VARIANTS
@@ -58,13 +60,11 @@ def full(summary: Summary, header: dict[str, Any], pictures: Iterable[Path]) -> 
 
 
 def _conditions(summary: Summary, header: dict[str, Any]) -> str:
-    machine, design, versions = header["machine"], header["design"], header["versions"]
+    design, versions = header["design"], header["versions"]
     replicates = [one.n for cell in summary.cells for one in cell.comparisons.values()]
     fewest = f", at least {min(replicates)} were made on every cell" if replicates else ""
     lines = [
-        f"{header['date']}; {machine['processor']}, {machine['cores']} cores, {machine['memory_gib']} GiB; "
-        f"{machine['kernel']}, {machine['libc']}, Python {machine['python']}; "
-        f"transparent huge pages: {machine['transparent_huge_pages']}; "
+        f"{header['date']}; {machine_line(header['machine'])}; "
         + ", ".join(f"{name} {version}" for name, version in versions.items())
         + ".",
         f"{len(summary.cells)} cells; up to {design['replicates']} replicates per cell and allocator"
@@ -77,15 +77,8 @@ def _conditions(summary: Summary, header: dict[str, Any]) -> str:
 
 
 def _variants_table(header: dict[str, Any]) -> str:
-    rows = [
-        [
-            name,
-            VARIANTS[name].says if name in VARIANTS else one["says"],
-            Path(one["library"]).name if one["library"] else "-",
-        ]
-        for name, one in header["variants"].items()
-    ]
-    return _table(["allocator", "what it is", "library"], rows)
+    rows = [[name, one["says"], one["version"]] for name, one in header["variants"].items()]
+    return _table(["allocator", "what it is", "version"], rows)
 
 
 def _means_table(summary: Summary) -> str:

@@ -135,7 +135,7 @@ class Results:
                 raise Error(
                     f"{self.path}: made with another {name} ({known['library']}, {known['environment']})"
                 )
-        if self.header["machine"] != header["machine"]:
+        if any(self.header["machine"][name] != header["machine"][name] for name in ("processor", "kernel")):
             raise Error(f"{self.path}: made on another machine or kernel; give another -o")
         self.header["variants"] |= header["variants"]
         self.header["commands"] += header["commands"]

@@ -57,11 +57,11 @@ class Runner:
         variants: Sequence[str],
         results: Results,
         say: Callable[[str], None],
-        language: bool,
+        libraries: Sequence[str],
     ) -> None:
-        """`language`: whether any cell needs transformers, which takes seconds to import."""
+        """`libraries`: what the networks of the cells need, torchvision or transformers; slow to import."""
         self._design = design
-        self._language = language
+        self._libraries = libraries
         self._variants = [anchor(variants), *(name for name in variants if name != anchor(variants))]
         self._results = results
         self._say = say
@@ -83,7 +83,7 @@ class Runner:
         refused = {}
         for name in self._variants:
             self._workers[name] = Worker(VARIANTS[name], self._design.timeout)
-            self._workers[name].greet(self._language)
+            self._workers[name].greet(self._libraries)
         for name, worker in list(self._workers.items()):
             try:
                 self.versions |= worker.prove()["versions"]
@@ -208,7 +208,7 @@ class Runner:
             if worker is not None:
                 worker.stop()
             worker = self._workers[name] = Worker(VARIANTS[name], self._design.timeout)
-            worker.greet(self._language)
+            worker.greet(self._libraries)
             worker.prove()
         return worker
 

@@ -12,10 +12,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from latency.variants import Variant, environment, find_library
+from latency.variants import JEMALLOC_SETTINGS, Variant, environment
 
 BENCH = Path(__file__).resolve().parent.parent
 
@@ -45,22 +46,16 @@ class Worker:
             start_new_session=True,  # so that a worker that hangs can be ended with its child
         )
 
-    def greet(self, language: bool) -> None:
+    def greet(self, libraries: Sequence[str]) -> None:
         """Tells the worker to import its libraries; several can be told before the first is waited for."""
+        settings = JEMALLOC_SETTINGS if self.variant.allocator == "jemalloc" else ()
         tuned_glibc = "GLIBC_TUNABLES" in self.variant.environment
-        self._send(
-            {
-                "do": "hello",
-                "language": language,
-                "settings": self.variant.settings,
-                "tuned_glibc": tuned_glibc,
-            }
-        )
+        self._send({"do": "hello", "libraries": libraries, "settings": settings, "tuned_glibc": tuned_glibc})
 
     def prove(self) -> dict[str, Any]:
         """Waits for the imports and proves that the variant's allocator and settings are really in force."""
         reply = self._receive()
-        library, wanted = reply["malloc"], find_library(self.variant)
+        library, wanted = reply["malloc"], self.variant.library
         if wanted and Path(library).resolve() != wanted.resolve():
             raise Failure(f"malloc is served by {library}, not by {wanted}", self._last_lines())
         if not wanted and not Path(library).name.startswith(("libc.so", "libc-")):
@@ -110,7 +105,7 @@ class Worker:
         try:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
-        except OSError:
+        except OSError:  # its end of the pipe is closed
             raise Failure(self._how_it_ended(), self._last_lines()) from None
 
     def _receive(self) -> dict[str, Any]:

@@ -117,8 +117,9 @@ class Summary:
 
 def summarise(results: Results, only: CellKey | None = None) -> Summary:
     """Works out every cell that holds at least one block, or one cell only."""
-    named = [name for cell in results.cells.values() for block in cell["blocks"] for name in block["runs"]]
-    candidate = anchor(list(dict.fromkeys(named))) if named else ""
+    measured = {name for cell in results.cells.values() for block in cell["blocks"] for name in block["runs"]}
+    named = [name for name in results.header["variants"] if name in measured]  # in the order they were given
+    candidate = anchor(named) if named else ""
     cells = [
         _cell(key, cell, candidate)
         for key, cell in results.cells.items()

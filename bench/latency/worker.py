@@ -5,7 +5,7 @@ It imports the libraries once and then forks a child for every cell, so that a c
 without paying for the imports. Parent and child share stdin and stdout and take turns; every line is one
 JSON object, and every request gets exactly one reply:
 
-    parent  {"do": "hello", "language": bool}             -> {"ready": ..., "malloc": path, "settings": {...}}
+    parent  {"do": "hello", "libraries": [name], ...}     -> {"ready": ..., "malloc": path, "settings": {...}}
             {"do": "weights", net, side, seed, path}       -> {"saved": bytes}
             {"do": "verify", <cell>, weights}              -> {"calls": n, "different": [...]}
             {"do": "open", <cell>, weights, remember}      -> {"opened": ...}     now the child answers
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import importlib
 import json
 import os
 import signal
@@ -273,14 +274,12 @@ def _in_child(
 
 def _hello(request: dict[str, Any]) -> dict[str, Any]:
     import torch
-    import torchvision
 
-    versions = {"torch": torch.__version__, "torchvision": torchvision.__version__}
-    if request["language"]:
-        import transformers
-        import transformers.models.qwen2.modeling_qwen2  # noqa: F401  (else every child would load it)
-
-        versions["transformers"] = transformers.__version__
+    versions = {"torch": torch.__version__}
+    for name in request["libraries"]:
+        versions[name] = importlib.import_module(name).__version__
+    if "transformers" in versions:
+        importlib.import_module("transformers.models.qwen2.modeling_qwen2")  # else every child would load it
     gc.collect()
     gc.freeze()
     settings = process.jemalloc_settings(tuple(request["settings"])) if request["settings"] else {}
