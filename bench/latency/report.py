@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report: goals, misses, and tables cell by cell, in Markdown, with the pictures beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from memoir.bench.machine import line as machine_line
+
+from latency.goals import Goal, goals, slab_ratio, tails
+from latency.summary import CellSummary, Summary, VariantSummary
+from latency.variants import CANDIDATE, REFERENCE, VARIANTS
+
+MIB = 1 << 20
+_BRIEF_CELLS = 12  # a terminal shows the cells one by one up to here
+
+
+def write_report(summary: Summary, header: dict[str, Any], folder: Path) -> list[Path]:
+    """Writes report.md, summary.json and the pictures into `folder`; each file is replaced as a whole."""
+    from latency.figures import figures
+
+    folder.mkdir(parents=True, exist_ok=True)
+    pictures = figures(summary, folder)
+    texts = {"report.md": full(summary, header, pictures), "summary.json": summary.to_json() + "\n"}
+    written = []
+    for name, text in texts.items():
+        path = folder / name
+        temporary = path.with_name(name + ".new")
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+        written.append(path)
+    return written + pictures
+
+
+def brief(summary: Summary) -> str:
+    """What the terminal shows: the geometric means, the goals, and the cells when they are few."""
+    parts = [_means_table(summary), _goals_table(goals(summary))]
+    if len(summary.cells) <= _BRIEF_CELLS:
+        parts += [_latency_table(summary, summary.cells), _memory_table(summary, summary.cells)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def full(summary: Summary, header: dict[str, Any], pictures: Iterable[Path]) -> str:
+    """The whole report as Markdown."""
+    verdicts = goals(summary)
+    parts = ["# PyTorch under allocators: results", _conditions(summary, header), _variants_table(header)]
+    parts += ["## Over all cells", _means_table(summary), _goals_table(verdicts), _misses(verdicts)]
+    parts += [f"![{path.stem.replace('_', ' ')}]({path.name})" for path in pictures]
+    for title, note, table in _SECTIONS:
+        parts += [f"## {title}", note]
+        for net in dict.fromkeys(cell.key.net for cell in summary.cells):
+            parts += [f"### {net}", table(summary, [cell for cell in summary.cells if cell.key.net == net])]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+# --- the head ---
+
+
+def _conditions(summary: Summary, header: dict[str, Any]) -> str:
+    design, versions = header["design"], header["versions"]
+    replicates = [one.n for cell in summary.cells for one in cell.comparisons.values()]
+    fewest = f", at least {min(replicates)} were made on every cell" if replicates else ""
+    lines = [
+        f"{header['date']}; {machine_line(header['machine'])}; "
+        + ", ".join(f"{name} {version}" for name, version in versions.items())
+        + ".",
+        f"{len(summary.cells)} cells; up to {design['replicates']} replicates per cell and allocator"
+        f"{fewest}; {design['warmup']} warm-up passes, {design['settle']} untimed in every turn, "
+        f"seed {design['seed']}, fresh processes {design['rounds']} x per cell. Made by:",
+        "```\n" + "\n".join(header["commands"]) + "\n```",
+    ]
+    lines += [f"Skipped: {name}: {reason}." for name, reason in header["skipped"].items()]
+    return "\n\n".join(lines)
+
+
+def _variants_table(header: dict[str, Any]) -> str:
+    rows = [[name, one["says"], one["version"]] for name, one in header["variants"].items()]
+    return _table(["allocator", "what it is", "version"], rows)
+
+
+def _means_table(summary: Summary) -> str:
+    tail = tails(summary.cells)
+    rows = [[f"{name}", _interval(mean), f"{tail[name]:.2f}"] for name, mean in summary.means.items()]
+    mine = tail.get(summary.candidate)
+    title = f"{summary.candidate} / allocator: geometric mean of latency [95 % over the cells]"
+    return _table(
+        ["allocator", title, f"its p99.9 / median ({summary.candidate}: {mine:.2f})" if mine else "tail"],
+        rows,
+    )
+
+
+def _goals_table(verdicts: list[Goal]) -> str:
+    words = {True: "met", False: "missed", None: "unknown"}
+    return _table(["goal", "measured", ""], [[one.text, one.measured, words[one.met]] for one in verdicts])
+
+
+def _misses(verdicts: list[Goal]) -> str:
+    missed = [one for one in verdicts if one.misses]
+    if not missed:
+        return ""
+    lists = [f"**Not: {one.text}**\n\n" + "\n".join(f"* {line}" for line in one.misses) for one in missed]
+    return "\n\n".join(["### Misses, cell by cell", *lists])
+
+
+# --- the tables, one row per cell ---
+
+
+def _names(summary: Summary, cells: list[CellSummary]) -> list[str]:
+    """The variants in the order of variants.py, the candidate last."""
+    present = {name for cell in cells for name in cell.variants}
+    return [name for name in VARIANTS if name in present and name != summary.candidate] + [summary.candidate]
+
+
+def _cell_names(cells: list[CellSummary]) -> list[str]:
+    """What tells the cells apart: the network only when there are several."""
+    one_net = len({cell.key.net for cell in cells}) == 1
+    return [cell.key.label.removeprefix(cell.key.net + " ") if one_net else cell.key.label for cell in cells]
+
+
+def _latency_table(summary: Summary, cells: list[CellSummary]) -> str:
+    names = _names(summary, cells)
+    versus = f"{summary.candidate} / {REFERENCE}" if summary.candidate != REFERENCE else ""
+    rows = []
+    for cell, label in zip(cells, _cell_names(cells), strict=True):
+        best = cell.best_other
+        ratios = [_interval(cell.ratio(REFERENCE))] if versus else []
+        ratios += [f"{_interval(cell.ratio(best))} {best}" if best else "-"]
+        rows.append([label, *_each(cell, names, lambda one: f"{one.median_ms:.2f}"), *ratios])
+    head = ["median ms", *names, *([versus] if versus else []), f"{summary.candidate} / best other"]
+    return _table(head, rows)
+
+
+def _tail_table(summary: Summary, cells: list[CellSummary]) -> str:
+    names = _names(summary, cells)
+    rows = []
+    for cell, label in zip(cells, _cell_names(cells), strict=True):
+        passes = max(one.passes for one in cell.variants.values())
+        rows.append([label, str(passes), *_each(cell, names, lambda one: f"{one.tail:.2f}")])
+    return _table(["p99.9 / median", "passes", *names], rows)
+
+
+def _faults_table(summary: Summary, cells: list[CellSummary]) -> str:
+    names = _names(summary, cells)
+    rows = [
+        [label, *_each(cell, names, lambda one: f"{one.minor:,.0f}")]
+        for cell, label in zip(cells, _cell_names(cells), strict=True)
+    ]
+    return _table(["minor faults per pass", *names], rows)
+
+
+def _cpu_table(summary: Summary, cells: list[CellSummary]) -> str:
+    names = _names(summary, cells)
+    rows = [
+        [label, *_each(cell, names, lambda one: f"{one.user_ms:.1f} + {one.system_ms:.1f}")]
+        for cell, label in zip(cells, _cell_names(cells), strict=True)
+    ]
+    return _table(["user + system ms per pass", *names], rows)
+
+
+def _memory_table(summary: Summary, cells: list[CellSummary]) -> str:
+    names = _names(summary, cells)
+    slabs = summary.candidate == CANDIDATE
+    rows = []
+    for cell, label in zip(cells, _cell_names(cells), strict=True):
+        row = [label, *_each(cell, names, _peak)]
+        if slabs:
+            ratio = slab_ratio(cell)
+            stats = (cell.variants[CANDIDATE].memoir or {}) if CANDIDATE in cell.variants else {}
+            row.append(f"{stats['slab_bytes'] / MIB:.1f} = {ratio:.3f} x" if ratio else "-")
+        rows.append(row)
+    return _table(["peak MiB (intermediates)", *names, *(["slab MiB, of peak live"] if slabs else [])], rows)
+
+
+def _peak(one: VariantSummary) -> str:
+    if one.peak_anonymous is None:
+        return "-"
+    return f"{one.peak_anonymous / MIB:.1f} ({one.intermediates / MIB:.1f})"
+
+
+_SECTIONS: tuple[tuple[str, str, Callable[[Summary, list[CellSummary]], str]], ...] = (
+    (
+        "Latency",
+        "Median over the replicates, each the median pass of one turn. Ratios with their 95 % interval; "
+        "*best other* is the fastest allocator of that cell.",
+        _latency_table,
+    ),
+    (
+        "Tail",
+        "99.9th percentile over the median of all timed passes; under 1,000 passes that is the slowest one.",
+        _tail_table,
+    ),
+    ("Page faults", "Minor faults per pass in steady state.", _faults_table),
+    ("CPU time", "Of the whole process, all its threads, per pass.", _cpu_table),
+    (
+        "Memory",
+        "Peak anonymous memory of the process from the first pass to the last, the recording pass included; "
+        "in brackets less what was there before the first pass. Weights are mapped from a file and are in "
+        "neither.",
+        _memory_table,
+    ),
+)
+
+
+# --- Markdown ---
+
+
+def _each(cell: CellSummary, names: list[str], show: Callable[[VariantSummary], str]) -> list[str]:
+    return [
+        show(cell.variants[name]) if name in cell.variants else ("failed" if name in cell.failures else "-")
+        for name in names
+    ]
+
+
+def _interval(interval: Any) -> str:
+    if interval is None:
+        return "-"
+    if math.isinf(interval.high):  # one replicate, or one cell, has no spread
+        return f"{interval.ratio:.3f}"
+    return f"{interval.ratio:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    if not rows:
+        return ""
+    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
+    lines = [[text.ljust(width) for text, width in zip(row, widths, strict=True)] for row in [head, *rows]]
+    rule = ["-" * width for width in widths]
+    return "\n".join("| " + " | ".join(line) + " |" for line in [lines[0], rule, *lines[1:]])

@@ -1,0 +1,310 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Times PyTorch networks under allocators: the evaluation of the MemoMalloc thesis, with intervals.
+
+    bench/torch_latency.py --smoke                                          under a minute: does it work here?
+    bench/torch_latency.py -o out/latency.json                              the whole matrix, threads 1 and 2
+    bench/torch_latency.py --callers 1-8 --nets resnet50 --batch 1 -o out/callers.json
+    bench/torch_latency.py --resume out/latency.json                        go on where it stopped
+    bench/torch_latency.py --from out/latency.json --report docs/results/torch    tables and pictures again
+    bench/torch_latency.py --verify --nets all                              outputs equal bit for bit?
+
+How it measures, and what the numbers mean: docs/torch-latency.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import nets  # noqa: E402
+from latency.report import brief, write_report  # noqa: E402
+from latency.results import Results  # noqa: E402
+from latency.runner import Design, Runner  # noqa: E402
+from latency.schedule import CellKey, matrix  # noqa: E402
+from latency.session import Failure  # noqa: E402
+from latency.summary import summarise  # noqa: E402
+from latency.variants import CANDIDATE, DEFAULT, VARIANTS, describe, why_unavailable  # noqa: E402
+from memoir.bench.machine import describe as describe_machine  # noqa: E402
+
+from memoir import Error  # noqa: E402
+
+
+class _Numbers(click.ParamType):
+    """Whole numbers from 1: 1,4,8 or 1-8."""
+
+    name = "N,N,..."
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        numbers: list[int] = []
+        for piece in value.split(","):
+            first, dash, last = piece.partition("-")
+            try:
+                numbers += range(int(first), int(last) + 1) if dash else [int(first)]
+            except ValueError:
+                self.fail(f"{piece!r} is not a number or a range such as 1-8", parameter, context)
+        if not numbers or min(numbers) < 1:
+            self.fail(f"{value!r} must name numbers from 1 upwards", parameter, context)
+        return tuple(dict.fromkeys(numbers))
+
+
+class _Names(click.ParamType):
+    """Comma-separated names out of a table; groups stand for several."""
+
+    name = "NAME,..."
+
+    def __init__(self, known: tuple[str, ...], groups: dict[str, tuple[str, ...]]) -> None:
+        self._known, self._groups = known, groups
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        names: list[str] = []
+        for piece in filter(None, value.split(",")):
+            if piece not in self._known and piece not in self._groups:
+                known = ", ".join((*self._groups, *self._known))
+                self.fail(f"{piece!r} is not one of {known}", parameter, context)
+            names += self._groups.get(piece, (piece,))
+        if not names:
+            self.fail("names nothing", parameter, context)
+        return tuple(dict.fromkeys(names))
+
+
+_NETS = _Names(tuple(nets.NETS), {"all": nets.EVALUATION, "small": nets.SMALL})
+_VARIANTS = _Names(tuple(VARIANTS), {"all": DEFAULT})
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--nets", "net_names", type=_NETS, default="all", show_default=True, help="Networks; also: small."
+)
+@click.option("--batch", type=_Numbers(), default="1,4,8", show_default=True)
+@click.option("--side", type=_Numbers(), default="128,256", show_default=True, help="Pixels (or tokens).")
+@click.option(
+    "--threads", type=_Numbers(), default="1,2", show_default=True, help="Intra-op threads of one caller."
+)
+@click.option(
+    "--callers", type=_Numbers(), default="1", show_default=True, help="Concurrent callers, one thread each."
+)
+@click.option("--variants", type=_VARIANTS, default="all", show_default=True, help="Allocators.")
+@click.option("--replicates", type=click.IntRange(2), default=30, show_default=True)
+@click.option(
+    "--passes", type=click.IntRange(1), help="Timed passes per turn  [default: about 0.25 s of them]"
+)
+@click.option(
+    "--warmup", type=click.IntRange(2), default=3, show_default=True, help="Passes before the first turn."
+)
+@click.option(
+    "--settle", type=click.IntRange(0), default=1, show_default=True, help="Untimed passes in every turn."
+)
+@click.option(
+    "--rounds", type=click.IntRange(1), default=1, show_default=True, help="Fresh processes per cell."
+)
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--budget", type=click.FloatRange(0), help="Seconds in all, shared out among the cells.")
+@click.option(
+    "--timeout", type=click.FloatRange(1), default=900, show_default=True, help="Seconds for one turn."
+)
+@click.option("--smoke", is_flag=True, help="squeezenet1_0 1x64, three replicates: does it work here?")
+@click.option(
+    "--verify", is_flag=True, help="Compare memoir's outputs with plain PyTorch's instead of timing."
+)
+@click.option("--resume", type=click.Path(path_type=Path), help="Go on with this results file.")
+@click.option("--from", "source", type=click.Path(path_type=Path), help="Report on this file; run nothing.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Results file (JSON).")
+@click.option(
+    "--report", type=click.Path(path_type=Path), help="Folder for report.md, summary.json, pictures."
+)
+@click.option("-f", "--force", is_flag=True, help="Overwrite the output.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON instead of Markdown.")
+def command(**options: Any) -> None:
+    """Times PyTorch networks under allocators and compares them with intervals; see docs/torch-latency.md."""
+    if options["smoke"]:
+        smoke = dict(
+            net_names=("squeezenet1_0",), batch=(1,), side=(64,), threads=(1,), callers=(1,), replicates=3
+        )
+        options |= smoke | {"passes": options["passes"] or 5, "warmup": 3}
+    if options["source"] is not None:
+        _finish(Results.read(options["source"]), options, options["source"])
+        return
+    keys = _keys(options)
+    if options["verify"]:
+        sys.exit(_verify(keys, options))
+    results = _results(options)
+    _measure(keys, results, options)
+    _finish(results, options, results.path)
+
+
+def _keys(options: dict[str, Any]) -> list[CellKey]:
+    keys = matrix(*(options[name] for name in ("net_names", "batch", "side", "threads", "callers")))
+    if not keys:
+        raise Error("no cell to measure: --threads needs --callers to include 1")
+    for key in keys:
+        net = nets.NETS[key.net]
+        if key.side < net.smallest_side:
+            raise Error(f"--side {key.side}: {key.net} needs at least {net.smallest_side} {net.axis}")
+    return keys
+
+
+def _results(options: dict[str, Any]) -> Results:
+    """The results to add to: resumed, new at -o, or in memory. Refuses to overwrite without --force."""
+    output, resume = options["output"], options["resume"]
+    if resume is not None:
+        if output is not None and output != resume:
+            raise Error(f"--resume {resume} goes on in that file; leave -o away")
+        return Results.read(resume)
+    if output is not None:
+        journal = output.with_name(output.name + ".journal")
+        if not options["force"] and (output.exists() or journal.exists()):
+            raise Error(f"{output} exists: go on with --resume {output}, or overwrite it with --force")
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.unlink(missing_ok=True)
+        journal.unlink(missing_ok=True)
+    return Results(output, {})
+
+
+def _measure(keys: list[CellKey], results: Results, options: dict[str, Any]) -> None:
+    names = [field.name for field in dataclasses.fields(Design)]
+    design = Design(**{name: options[name] for name in names})
+    reasons = {name: why_unavailable(VARIANTS[name]) for name in options["variants"]}
+    variants = [name for name, reason in reasons.items() if reason is None]
+    for name, reason in reasons.items():
+        if reason is not None:
+            _say(f"skipped: {name}: {reason}")
+    if len(variants) < 2:
+        raise Error("fewer than two allocators can run here; see the lines above, or choose --variants")
+    begin = time.monotonic()
+    end = begin + (options["budget"] or float("inf"))
+    libraries = sorted({nets.NETS[key.net].library for key in keys} - {None})
+    with _terminated_like_interrupted(), Runner(design, variants, results, _say, libraries) as runner:
+        for name, reason in runner.start().items():
+            _say(f"skipped: {name}: {reason}")
+            reasons[name] = reason
+        results.continues(_header(design, reasons, runner.versions))
+        results.start()
+        try:
+            for index, key in enumerate(keys):
+                share = (end - time.monotonic()) / (len(keys) - index)
+                started = time.monotonic()
+                runner.measure(key, started + share)
+                _progress(index, len(keys), key, results, time.monotonic() - started)
+        except KeyboardInterrupt:
+            _say("interrupted: what was measured is kept")
+            results.finish()
+            _say(
+                f"next: {sys.argv[0]} --resume {results.path}"
+                if results.path
+                else "nothing was written: no -o"
+            )
+            sys.exit(130)
+        results.finish()
+
+
+@contextlib.contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """SIGTERM keeps what was measured, as Ctrl-C does."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _header(design: Design, reasons: dict[str, str | None], versions: dict[str, str]) -> dict[str, Any]:
+    used = {name: describe(VARIANTS[name]) for name, reason in reasons.items() if reason is None}
+    skipped = {name: reason for name, reason in reasons.items() if reason is not None}
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "commands": [" ".join([os.path.relpath(sys.argv[0]), *sys.argv[1:]])],
+        "machine": describe_machine(),
+        "versions": versions,
+        "design": dataclasses.asdict(design),
+        "variants": used,
+        "skipped": skipped,
+    }
+
+
+def _progress(index: int, count: int, key: CellKey, results: Results, seconds: float) -> None:
+    summary = summarise(results, only=key)
+    line = summary.cells[0].one_line() if summary.cells else "no block was completed"
+    _say(f"[{index + 1}/{count}] {key.label}: {line}  ({seconds:.0f} s)")
+
+
+def _verify(keys: list[CellKey], options: dict[str, Any]) -> int:
+    reason = why_unavailable(VARIANTS[CANDIDATE])
+    if reason:
+        raise Error(f"--verify compares memoir with plain PyTorch, but {reason}")
+    design = Design(seed=options["seed"], timeout=options["timeout"])
+    libraries = sorted({nets.NETS[key.net].library for key in keys} - {None})
+    wrong = 0
+    with Runner(design, [CANDIDATE], Results(None, {}), _say, libraries) as runner:
+        for name, reason in runner.start().items():
+            raise Error(f"{name} cannot run: {reason}")
+        for key in keys:
+            try:
+                reply = runner.verify(key)
+            except Failure as failure:
+                wrong += 1
+                click.echo(f"{key.label}: FAILED: {failure}")
+                _say("\n".join(failure.last_lines))
+                continue
+            wrong += bool(reply["different"])
+            verdict = (
+                f"DIFFERENT in calls {reply['different']}" if reply["different"] else "equal bit for bit"
+            )
+            note = "" if reply["plain_repeats_itself"] else " (plain PyTorch does not repeat itself either)"
+            stats = reply["memoir"]
+            click.echo(
+                f"{key.label}: {verdict} in {reply['calls']} calls{note}; "
+                f"{stats['planned']} planned, {stats['fallen_back']} fallen back"
+            )
+    return 1 if wrong else 0
+
+
+def _finish(results: Results, options: dict[str, Any], path: Path | None) -> None:
+    summary = summarise(results)
+    if not summary.cells:
+        raise Error(f"{path}: holds no complete block")
+    if options["report"] is not None:
+        for written in write_report(summary, results.header, options["report"]):
+            _say(f"wrote {written}")
+    click.echo(summary.to_json() if options["as_json"] else brief(summary))
+    if options["report"] is None and path is not None:
+        _say(f"next: {sys.argv[0]} --from {path} --report docs/results/torch")
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def main() -> None:
+    try:
+        command.main(prog_name="torch_latency.py", standalone_mode=True)
+    except Error as error:
+        click.echo(f"torch_latency.py: {error}", err=True)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="the benchmark times PyTorch")
+pytest.importorskip("torchvision", reason="the benchmark's networks are torchvision's")
+
+BENCH = Path(__file__).resolve().parents[2] / "bench"
+sys.path.insert(0, str(BENCH))
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Small networks on a shared machine: waiting for a second thread costs more than it brings."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def bench() -> Path:
+    """The folder of torch_latency.py, nets.py and latency/."""
+    return BENCH

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program as people call it: the smoke run with memoir, Ctrl-C and going on, arguments that cannot be."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytest.importorskip("memoir.torch")
+
+
+@pytest.fixture
+def call(bench, monkeypatch, capsys):
+    """Runs the program within this process: (exit code, stdout, stderr)."""
+    import torch_latency
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["torch_latency.py", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            torch_latency.main()
+        return caught.value.code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.mark.slow
+def test_smoke(call, tmp_path):
+    output, report = tmp_path / "r.json", tmp_path / "report"
+    code, out, err = call("--smoke", "--variants", "glibc,memoir", "-o", output, "--report", report)
+    assert code == 0, err
+    assert "squeezenet1_0 1x64 1 thread" in err
+    assert "| no page fault in a steady pass" in out
+    assert {path.name for path in tmp_path.iterdir()} == {"r.json", "report"}
+    cell = json.loads((report / "summary.json").read_text())["cells"][0]
+    memoir, glibc = cell["variants"]["memoir"], cell["variants"]["glibc"]
+    assert cell["failures"] == {}
+    assert cell["ratios"]["glibc"]["n"] == 3
+    assert memoir["passes"] == glibc["passes"] == 3 * 5
+    assert memoir["output"] == glibc["output"]
+    stats = memoir["memoir"]
+    assert stats["fallen_back"] == 0 and stats["planned"] > 0
+    assert stats["plan_hits"] >= 3 * (5 + 1)
+    assert 1.0 <= stats["slab_bytes"] / stats["peak_live_bytes"] < 1.01
+    assert memoir["minor"] < 5.0  # a fault or two come from Python itself
+
+    code, _, err = call("--smoke", "-o", output)
+    assert code == 2
+    assert f"{output} exists: go on with --resume" in err
+
+
+@pytest.mark.slow
+def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(bench, call, tmp_path):
+    output, journal = tmp_path / "r.json", tmp_path / "r.json.journal"
+    options = ["--nets", "dcgan", "--batch", 1, "--side", 64, "--threads", 1, "--callers", 2]
+    options += ["--variants", "glibc,glibc_tuned", "--passes", 2]
+    command = [sys.executable, bench / "torch_latency.py", *options, "--replicates", 100_000, "-o", output]
+    running = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not (journal.exists() and journal.read_bytes().count(b'"record":"block"') >= 2):
+        assert time.monotonic() < deadline and running.poll() is None
+        time.sleep(0.1)
+    os.kill(running.pid, signal.SIGINT)
+    errors = running.communicate(timeout=60)[1]
+    assert running.returncode == 130
+    assert f"--resume {output}" in errors
+    assert not journal.exists()
+    cell = json.loads(output.read_text())["cells"][0]
+    kept = len(cell["blocks"])
+    assert kept >= 2
+    assert {worker["variant"] for worker in cell["workers"]} == {"glibc", "glibc_tuned"}
+    assert all(len(run["ns"]) == 2 * 2 for block in cell["blocks"] for run in block["runs"].values())
+
+    code, out, err = call(*options, "--replicates", kept + 2, "--resume", output, "--json")
+    assert code == 0, err
+    after = json.loads(output.read_text())["cells"][0]["blocks"]
+    assert [block["block"] for block in after] == list(range(kept + 2))
+    assert [block["session"] for block in after] == [0] * kept + [1] * 2
+    assert json.loads(out)["cells"][0]["ratios"]["glibc_tuned"]["n"] == kept + 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--nets", "resnet51"], "'resnet51' is not one of all, small, dcgan"),
+        (["--variants", "dlmalloc"], "'dlmalloc' is not one of all, glibc"),
+        (["--batch", "0"], "must name numbers from 1 upwards"),
+        (["--threads", "two"], "'two' is not a number"),
+        (["--nets", "inception_v3", "--side", "64"], "--side 64: inception_v3 needs at least 75 pixels"),
+        (["--from", "nowhere.json"], "nowhere.json: no such results file"),
+        (["--resume", "nowhere.json"], "nowhere.json: no such results file"),
+        (["--resume", "a.json", "-o", "b.json"], "--resume a.json goes on in that file"),
+    ],
+)
+def test_bad_arguments_are_one_clear_line_and_exit_code_2(call, arguments, says):
+    code, out, err = call(*arguments)
+    assert code == 2
+    assert says in err and out == ""
