@@ -43,7 +43,7 @@ def test_system_is_proved_and_needs_no_preload(built):
 
 
 def test_system_wins_over_a_malloc_that_the_program_links(built):
-    from conftest import ASKS, compile_c
+    from small_programs import ASKS, compile_c
 
     program = compile_c(
         ASKS, built / "asks_linked", f"-L{built}", "-l:stub.so", f"-Wl,-rpath,{built}", "-Wl,--no-as-needed"

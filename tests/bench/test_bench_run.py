@@ -123,7 +123,7 @@ def test_every_workload_runs_and_prints_its_speed(threads):
 
 
 def test_workloads_notice_a_damaged_block(built, tmp_path):
-    from conftest import compile_c
+    from small_programs import compile_c
 
     source = """
     #define _GNU_SOURCE
