@@ -47,6 +47,24 @@ void release_address_space(std::byte* base, Size size) noexcept {
   if (base != nullptr) ::munmap(base, size);
 }
 
+bool open_pages(std::byte* base, Size size, HostArenaOptions options) noexcept {
+  if (::mprotect(base, size, PROT_READ | PROT_WRITE) != 0) return false;
+  if (options.huge_pages) {
+    // Only whole huge pages are advised: a tail that ends inside one would be backed to its end and held for nothing.
+    const auto begin = reinterpret_cast<std::uintptr_t>(base);
+    const auto first = align_up(begin, kHugePage), last = align_down(begin + size, kHugePage);
+    if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+  }
+  if (options.prefault) prefault(base, size);
+  return true;
+}
+
+bool close_pages(std::byte* base, Size size) noexcept {
+  // A new PROT_NONE mapping over the old one gives the pages and their overcommit charge back in one call.
+  return ::mmap(base, align_up(size, page_size()), PROT_NONE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
+}
+
 HostArena::HostArena(Size capacity, HostArenaOptions options) noexcept : options_(options) {
   if (capacity == 0 || capacity > (Size{1} << 47)) return;
   capacity = align_up(capacity, page_size());
@@ -73,15 +91,7 @@ bool HostArena::commit(Range range) noexcept {
   const Range covered = granules_.cover(range);
   if (covered.size == 0) return false;
   if (granules_.contains(covered)) return true;
-  std::byte* const begin = base_ + covered.begin;
-  if (::mprotect(begin, covered.size, PROT_READ | PROT_WRITE) != 0) return false;
-  if (options_.huge_pages) {
-    // Only whole huge pages are advised: a tail that ends inside one would be backed to its end and held for
-    // nothing.
-    const Offset first = align_up(covered.begin, kHugePage), last = align_down(covered.end(), kHugePage);
-    if (first < last) ::madvise(base_ + first, last - first, MADV_HUGEPAGE);
-  }
-  if (options_.prefault) prefault(begin, covered.size);
+  if (!open_pages(base_ + covered.begin, covered.size, options_)) return false;
   granules_.insert(covered);
   return true;
 }
@@ -89,10 +99,7 @@ bool HostArena::commit(Range range) noexcept {
 void HostArena::decommit(Range range) noexcept {
   const Range inside = granules_.inside(range);
   if (inside.size == 0) return;
-  // A new PROT_NONE mapping over the old one gives the pages and their overcommit charge back in one call.
-  void* const mapped = ::mmap(base_ + inside.begin, inside.size, PROT_NONE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-  if (mapped != MAP_FAILED) granules_.erase(inside);
+  if (close_pages(base_ + inside.begin, inside.size)) granules_.erase(inside);
 }
 
 }  // namespace memoir

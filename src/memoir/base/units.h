@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The glossary of quantities. Every interface of memoir speaks in these; no page, word or block unit crosses
-// one.
+// The glossary of quantities. Every interface of memoir speaks in these; no page, word or block unit crosses one.
 //
-//   Size     a count of bytes
-//   Offset   a byte position inside one arena, 0 <= offset < capacity; heaps and plans never hold addresses
-//   Tick     a moment of a recording; for planning it is the index of the event, so that no two events share
-//   one SiteId   a 64-bit hash of an allocation site: the same site has the same id in every run
-//   (base/site.h) ObjectId one allocation of one recording; never reused, unlike the address it had
+//   Size      a count of bytes
+//   Offset    a byte position inside one arena, 0 <= offset < capacity; heaps and plans never hold addresses
+//   Tick      a moment of a recording; for planning it is the index of the event: no two events share one
+//   SiteId    a 64-bit hash of an allocation site: the same site has the same id in every run (base/site.h)
+//   ObjectId  one allocation of one recording; never reused, unlike the address it had
 #pragma once
 
 #include <cstddef>

@@ -24,32 +24,41 @@ AddressSpace::AddressSpace() noexcept {
     size_ = base_ == nullptr ? 0 : size;
   }
   if (base_ == nullptr) return;
-  owners_ = static_cast<std::atomic<Slab*>*>(map_metadata(size_ / kWindow * sizeof(std::atomic<Slab*>)));
-  if (owners_ == nullptr) {
+  const size_t windows = size_ / kWindow;
+  owners_ =
+      static_cast<std::atomic<AddressOwner*>*>(map_metadata(windows * sizeof(std::atomic<AddressOwner*>)));
+  sizes_ = static_cast<Size*>(map_metadata(windows * sizeof(Size)));
+  if (owners_ == nullptr || sizes_ == nullptr) {
     release_address_space(base_, size_);
     base_ = nullptr;
     size_ = 0;
   }
 }
 
-std::byte* AddressSpace::reserve(Size size, Slab* owner) noexcept {
+std::byte* AddressSpace::reserve(Size size, AddressOwner* owner) noexcept {
   if (size == 0 || size > size_) return nullptr;
   const size_t wanted = (size + kWindow - 1) / kWindow, windows = size_ / kWindow;
   const std::lock_guard lock(mutex_);
+  if (next_ + wanted > windows) next_ = 0;
   size_t run = 0;
-  for (size_t window = 0; window < windows; ++window) {
+  // Once round, and the stretch again in which a run may have begun.
+  for (size_t step = 0, window = next_; step < windows + wanted; ++step, ++window) {
+    if (window == windows) window = run = 0;  // a reservation does not wrap
     run = owners_[window].load(std::memory_order_relaxed) == nullptr ? run + 1 : 0;
     if (run < wanted) continue;
     const size_t first = window + 1 - wanted;
     for (size_t i = first; i <= window; ++i) owners_[i].store(owner, std::memory_order_relaxed);
+    sizes_[first] = size;
+    next_ = window + 1 < windows ? window + 1 : 0;
     return base_ + first * kWindow;
   }
   return nullptr;
 }
 
-void AddressSpace::release(std::byte* base, Size size) noexcept {
+void AddressSpace::release(std::byte* base) noexcept {
   const std::lock_guard lock(mutex_);
-  const size_t first = static_cast<Size>(base - base_) / kWindow, count = (size + kWindow - 1) / kWindow;
+  const size_t first = static_cast<Size>(base - base_) / kWindow,
+               count = (sizes_[first] + kWindow - 1) / kWindow;
   for (size_t i = first; i < first + count; ++i) owners_[i].store(nullptr, std::memory_order_relaxed);
 }
 

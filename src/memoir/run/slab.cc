@@ -3,12 +3,10 @@
 
 #include <new>
 
-#include "memoir/run/address_space.h"
-
 namespace memoir {
 
 Slab::Slab(std::byte* base, Size size) noexcept
-    : arena_(base, size, {.huge_pages = true, .prefault = true}) {}
+    : address_(base), arena_(base, size, {.huge_pages = true, .prefault = true}) {}
 
 Slab::~Slab() = default;
 
@@ -30,10 +28,9 @@ Slab* Slab::create(Size size) noexcept {
 }
 
 void Slab::destroy() noexcept {
-  std::byte* const base = arena_.base();
-  const Size size = arena_.capacity();
+  std::byte* const base = address_;
   delete this;  // decommits
-  if (base != nullptr) AddressSpace::instance().release(base, size);
+  AddressSpace::instance().release(base);
 }
 
 bool Slab::lease(std::shared_ptr<const PlannedLayout> layout) noexcept {

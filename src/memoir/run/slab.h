@@ -21,10 +21,11 @@
 #include "memoir/arena/host_arena.h"
 #include "memoir/base/check.h"
 #include "memoir/heap/planned_heap.h"
+#include "memoir/run/address_space.h"
 
 namespace memoir {
 
-class Slab {
+class Slab final : public AddressOwner {
  public:
   /// A slab of at least `size` bytes with its pages touched, or nullptr when the machine has no memory to
   /// give.
@@ -47,7 +48,7 @@ class Slab {
   void free_held(void* pointer) noexcept;
   /// Anyone's: frees what allocate() returned. Locks. May destroy the slab, when it is retired and this was
   /// the last.
-  void free_from_elsewhere(void* pointer) noexcept;
+  void free_from_elsewhere(void* pointer) noexcept override;
 
   /// The owner (a SlabPool) gives the slab up; it destroys itself when nobody holds it and nothing in it is
   /// live.
@@ -72,6 +73,7 @@ class Slab {
   /// Nobody can reach the slab any more: it is destroyed by who sees this, after unlocking.
   bool is_finished() const noexcept { return retired_ && !held_ && (!heap_ || heap_->live_objects() == 0); }
 
+  std::byte* address_;  // of the reservation that the arena works in
   HostArena arena_;
   std::shared_ptr<const PlannedLayout> layout_;
   std::optional<PlannedHeap> heap_;

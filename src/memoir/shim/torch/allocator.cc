@@ -10,6 +10,7 @@
 
 #include "memoir/run/address_space.h"
 #include "memoir/run/scope_stack.h"
+#include "memoir/run/separate_memory.h"
 
 namespace memoir::torch_shim {
 
@@ -82,6 +83,9 @@ c10::DeleterFnPtr g_forward_deleter = nullptr;
 const AddressSpace* g_space = nullptr;
 
 void deallocate(void* pointer) {
+  if (g_recordings.load(std::memory_order_relaxed) != 0) [[unlikely]] {
+    tell_freed(pointer);
+  }
   if (g_space->contains(pointer)) {
     Slab* const held = t_pass.slab;
     if (held != nullptr && held->contains(pointer)) [[likely]] {
@@ -91,8 +95,6 @@ void deallocate(void* pointer) {
     }
     return;
   }
-  if (g_recordings.load(std::memory_order_relaxed) != 0) [[unlikely]]
-    tell_freed(pointer);
   g_forward_deleter(pointer);
 }
 
@@ -118,6 +120,12 @@ class Allocator final : public c10::Allocator {
   // Every tensor carries one and the same deleter, so that PyTorch's raw_deleter() contract holds whoever
   // served it.
   c10::DataPtr forward(size_t size) {
+    if (t_pass.recorder != nullptr && size >= SeparateMemory::kLeast) [[unlikely]] {
+      if (void* const pointer = SeparateMemory::instance().allocate(size)) {
+        tell_allocated(pointer, size);
+        return {pointer, pointer, &deallocate, c10::Device(c10::DeviceType::CPU)};
+      }
+    }
     c10::DataPtr data = g_forward->allocate(size);
     if (data.get_context() != data.get() || !data.compare_exchange_deleter(g_forward_deleter, &deallocate))
       return data;
