@@ -63,6 +63,14 @@ def test_the_page_needs_no_network():
     assert "@import" not in page and "url(http" not in page
 
 
+def test_intervals_that_know_nothing_say_so():
+    from memoir.bench.statistics import Interval
+
+    assert bench_tables.interval(Interval(0.9, 0.8, 1.01)) == "0.900 [0.800, 1.010]"
+    assert bench_tables.interval(Interval(0.9, 1e-9, 1e9)) == "0.900 [<0.001, >1000]"
+    assert bench_tables.interval(Interval(0.9, 0.0, float("inf"))) == "0.900 [?]"
+
+
 def test_markdown_tables_are_whole():
     found = analysis.analyse(simulated({"base": 1.0, "a|b": 1.2}, n=3))
     text = bench_tables.markdown(bench_tables.cells(found))

@@ -63,6 +63,8 @@ def test_the_percentile_bootstrap_covers_too_little_at_six_and_says_so():
     assert "covers less" in statistics.warning("percentile", 19)
     assert statistics.warning("percentile", 20) is None
     assert statistics.warning("paired_t", 6) is None
+    assert "next to nothing" in statistics.warning("bootstrap_t", 5)
+    assert statistics.warning("bootstrap_t", 6) is None
     assert "no interval" in statistics.warning("paired_t", 1)
 
 

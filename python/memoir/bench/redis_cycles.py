@@ -45,7 +45,7 @@ class Connection:
             received = self._socket.recv(1 << 16)
             if not received:
                 sys.exit("redis_cycles: the server closed the connection")
-            if b"-" in (received[:1], received[received.rfind(b"\n", 0, -1) + 1 :][:1]):
+            if received.startswith(b"-") or b"\n-" in received:
                 sys.exit(f"redis_cycles: the server answered {received[:100]!r}")
             lines += received.count(b"\n")
             last = received

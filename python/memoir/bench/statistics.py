@@ -36,9 +36,8 @@ from memoir._core import Error
 
 METHODS = ("paired_t", "bootstrap_t", "percentile", "welch_t")
 PERCENTILE_MINIMUM = 20  # below this many blocks a percentile bootstrap covers clearly less than it says
-RESAMPLES = (
-    9999  # odd, so that 2.5 % and 97.5 % fall on order statistics (Davison & Hinkley 1997, section 4.2.5)
-)
+BOOTSTRAP_MINIMUM = 6  # below, too many of the few possible resamples are constant
+RESAMPLES = 9999  # odd: its quantiles are then order statistics (Davison & Hinkley 1997, section 4.2.5)
 
 
 class Interval(NamedTuple):
@@ -126,6 +125,10 @@ def warning(method: str, n: int) -> str | None:
     """What a reader must know before trusting `method` at `n` blocks, or None."""
     if n < 2:
         return "one replicate gives no interval: use -n 6 or more"
+    if method == "bootstrap_t" and n < BOOTSTRAP_MINIMUM:
+        return (
+            f"a studentised bootstrap of {n} replicates says next to nothing: use {BOOTSTRAP_MINIMUM} or more"
+        )
     if method == "percentile" and n < PERCENTILE_MINIMUM:
         return (
             f"a percentile bootstrap of {n} replicates covers less than it says (about 86 % at 6): "

@@ -174,7 +174,9 @@ def interval(value: statistics.Interval) -> str:
     """1.234 [1.200, 1.270]; an unknown end is written as such."""
     if not math.isfinite(value.high):
         return f"{value.ratio:.3f} [?]"
-    return f"{value.ratio:.3f} [{value.low:.3f}, {value.high:.3f}]"
+    low = f"{value.low:.3f}" if value.low >= 0.001 else "<0.001"
+    high = f"{value.high:.3f}" if value.high < 1000 else ">1000"
+    return f"{value.ratio:.3f} [{low}, {high}]"
 
 
 def quantity(value: float, unit: str) -> str:
