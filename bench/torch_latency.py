@@ -18,7 +18,9 @@ import contextlib
 import dataclasses
 import os
 import signal
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -126,6 +128,7 @@ _VARIANTS = _Names(tuple(VARIANTS), {"all": DEFAULT})
 @click.option(
     "--verify", is_flag=True, help="Compare memoir's outputs with plain PyTorch's instead of timing."
 )
+@click.option("--maps", type=click.Path(path_type=Path), help="Draw heap maps into this folder instead.")
 @click.option("--resume", type=click.Path(path_type=Path), help="Go on with this results file.")
 @click.option("--from", "source", type=click.Path(path_type=Path), help="Report on this file; run nothing.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Results file (JSON).")
@@ -145,8 +148,8 @@ def command(**options: Any) -> None:
         _finish(Results.read(options["source"]), options, options["source"])
         return
     keys = _keys(options)
-    if options["verify"]:
-        sys.exit(_verify(keys, options))
+    if options["verify"] or options["maps"] is not None:
+        sys.exit(_with_memoir(keys, options))
     results = _results(options)
     _measure(keys, results, options)
     _finish(results, options, results.path)
@@ -251,10 +254,11 @@ def _progress(index: int, count: int, key: CellKey, results: Results, seconds: f
     _say(f"[{index + 1}/{count}] {key.label}: {line}  ({seconds:.0f} s)")
 
 
-def _verify(keys: list[CellKey], options: dict[str, Any]) -> int:
+def _with_memoir(keys: list[CellKey], options: dict[str, Any]) -> int:
+    """--verify and --maps: what needs no timing, cell by cell; the exit code."""
     reason = why_unavailable(VARIANTS[CANDIDATE])
     if reason:
-        raise Error(f"--verify compares memoir with plain PyTorch, but {reason}")
+        raise Error(f"--verify and --maps need memoir, but {reason}")
     design = Design(seed=options["seed"], timeout=options["timeout"])
     libraries = sorted({nets.NETS[key.net].library for key in keys} - {None})
     wrong = 0
@@ -263,23 +267,42 @@ def _verify(keys: list[CellKey], options: dict[str, Any]) -> int:
             raise Error(f"{name} cannot run: {reason}")
         for key in keys:
             try:
-                reply = runner.verify(key)
+                if options["verify"]:
+                    wrong += not _verify(runner, key)
+                else:
+                    _draw_map(runner, key, options["maps"])
             except Failure as failure:
                 wrong += 1
                 click.echo(f"{key.label}: FAILED: {failure}")
                 _say("\n".join(failure.last_lines))
-                continue
-            wrong += bool(reply["different"])
-            verdict = (
-                f"DIFFERENT in calls {reply['different']}" if reply["different"] else "equal bit for bit"
-            )
-            note = "" if reply["plain_repeats_itself"] else " (plain PyTorch does not repeat itself either)"
-            stats = reply["memoir"]
-            click.echo(
-                f"{key.label}: {verdict} in {reply['calls']} calls{note}; "
-                f"{stats['planned']} planned, {stats['fallen_back']} fallen back"
-            )
     return 1 if wrong else 0
+
+
+def _verify(runner: Runner, key: CellKey) -> bool:
+    reply = runner.verify(key)
+    different, stats = reply["different"], reply["memoir"]
+    verdict = f"DIFFERENT in calls {different}" if different else "equal bit for bit"
+    note = "" if reply["plain_repeats_itself"] else " (plain PyTorch does not repeat itself either)"
+    click.echo(
+        f"{key.label}: {verdict} in {reply['calls']} calls{note}; "
+        f"{stats['planned']} planned, {stats['fallen_back']} fallen back"
+    )
+    return not different
+
+
+def _draw_map(runner: Runner, key: CellKey, folder: Path) -> None:
+    """The thesis's appendix: the cell's trace, a plan of it, and its heap map, by memoir's own verbs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    picture = folder / f"{key.label.replace(' ', '_')}.png"
+    with tempfile.TemporaryDirectory(prefix="memoir-maps-") as scratch:
+        trace, plan = Path(scratch, f"{key.net}.trace"), Path(scratch, f"{key.net}.plan")
+        runner.record(key, trace)
+        for verb in (["plan", trace, "-o", plan], ["show", plan, "-o", picture, "--force"]):
+            done = subprocess.run([sys.executable, "-m", "memoir", *verb], capture_output=True, text=True)
+            if done.returncode != 0:
+                what = f"memoir {verb[0]} ended with exit code {done.returncode}"
+                raise Failure(what, done.stderr.splitlines())
+    click.echo(f"{key.label}: {picture}")
 
 
 def _finish(results: Results, options: dict[str, Any], path: Path | None) -> None:

@@ -37,7 +37,7 @@ def write_report(summary: Summary, header: dict[str, Any], folder: Path) -> list
 
 def brief(summary: Summary) -> str:
     """What the terminal shows: the geometric means, the goals, and the cells when they are few."""
-    parts = [_means_table(summary), _goals_table(goals(summary))]
+    parts = [_means_table(summary), _goals_table([goal for goal in goals(summary) if goal.met is not None])]
     if len(summary.cells) <= _BRIEF_CELLS:
         parts += [_latency_table(summary, summary.cells), _memory_table(summary, summary.cells)]
     return "\n\n".join(part for part in parts if part)
@@ -83,13 +83,10 @@ def _variants_table(header: dict[str, Any]) -> str:
 
 def _means_table(summary: Summary) -> str:
     tail = tails(summary.cells)
-    rows = [[f"{name}", _interval(mean), f"{tail[name]:.2f}"] for name, mean in summary.means.items()]
-    mine = tail.get(summary.candidate)
-    title = f"{summary.candidate} / allocator: geometric mean of latency [95 % over the cells]"
-    return _table(
-        ["allocator", title, f"its p99.9 / median ({summary.candidate}: {mine:.2f})" if mine else "tail"],
-        rows,
-    )
+    over = f" (geometric mean, 95 % over {len(summary.cells)} cells)" if len(summary.cells) > 1 else " (95 %)"
+    rows = [[name, _interval(mean), f"{tail[name]:.2f}"] for name, mean in summary.means.items()]
+    rows.append([summary.candidate, "", f"{tail[summary.candidate]:.2f}"])
+    return _table(["allocator", f"{summary.candidate}'s latency / its{over}", "its p99.9 / median"], rows)
 
 
 def _goals_table(verdicts: list[Goal]) -> str:
@@ -122,7 +119,8 @@ def _cell_names(cells: list[CellSummary]) -> list[str]:
 
 def _latency_table(summary: Summary, cells: list[CellSummary]) -> str:
     names = _names(summary, cells)
-    versus = f"{summary.candidate} / {REFERENCE}" if summary.candidate != REFERENCE else ""
+    measured = any(REFERENCE in cell.comparisons for cell in cells)
+    versus = f"{summary.candidate} / {REFERENCE}" if measured else ""
     rows = []
     for cell, label in zip(cells, _cell_names(cells), strict=True):
         best = cell.best_other

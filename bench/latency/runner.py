@@ -109,11 +109,16 @@ class Runner:
 
     def verify(self, key: CellKey) -> dict[str, Any]:
         """Whether memoir's outputs equal plain PyTorch's bit for bit; the worker's reply."""
+        return self._ask_memoir(key, do="verify")
+
+    def record(self, key: CellKey, path: Path) -> None:
+        """Writes the trace of one pass of a cell."""
+        self._ask_memoir(key, do="record", path=str(path))
+
+    def _ask_memoir(self, key: CellKey, **request: str) -> dict[str, Any]:
         worker = self._worker(CANDIDATE, key)
-        weights = self._weights_for(key, worker)
-        return worker.ask(
-            do="verify", seed=self._design.seed, weights=str(weights), remember=False, **key.as_dict()
-        )
+        weights = str(self._weights_for(key, worker))
+        return worker.ask(seed=self._design.seed, weights=weights, remember=False, **key.as_dict(), **request)
 
     def _done(self, key: CellKey, name: str) -> int:
         cell = self._results.cells.get(key)

@@ -183,11 +183,15 @@ def _variant(runs: Sequence[dict], workers: Sequence[dict]) -> VariantSummary:
 
 
 def _means(cells: Sequence[CellSummary]) -> dict[str, Interval]:
-    """Per other variant the geometric mean of the ratio, with Student's interval over the cells."""
+    """Per other variant the geometric mean of the ratio, with Student's interval over the cells.
+
+    The interval of a single cell is the cell's own.
+    """
     present = {name for cell in cells for name in cell.comparisons}
     names = [name for name in VARIANTS if name in present]
     means = {}
     for name in names:
         ratios = [cell.comparisons[name].interval.ratio for cell in cells if name in cell.comparisons]
-        means[name] = ratio_interval([1.0] * len(ratios), ratios)
+        alone = cells[0].comparisons[name].interval if len(cells) == 1 else None
+        means[name] = alone or ratio_interval([1.0] * len(ratios), ratios)
     return means

@@ -8,6 +8,7 @@ JSON object, and every request gets exactly one reply:
     parent  {"do": "hello", "libraries": [name], ...}     -> {"ready": ..., "malloc": path, "settings": {...}}
             {"do": "weights", net, side, seed, path}       -> {"saved": bytes}
             {"do": "verify", <cell>, weights}              -> {"calls": n, "different": [...]}
+            {"do": "record", <cell>, weights, path}        -> {"recorded": bytes}
             {"do": "open", <cell>, weights, remember}      -> {"opened": ...}     now the child answers
     child   {"do": "run", "passes": n, "settle": n}        -> {"ns": [...], "minor": ..., ...}
             {"do": "mark"}                                 -> memory so far, peak forgotten
@@ -254,6 +255,22 @@ def _verify(channel: Channel, request: dict[str, Any]) -> None:
     )
 
 
+def _record(channel: Channel, request: dict[str, Any]) -> None:
+    """Writes the trace of one steady pass."""
+    import memoir.torch
+    import torch
+
+    with torch.inference_mode():
+        workload = Cell(request).workload
+        memoir.torch.record(
+            workload.module, *workload.arguments(), path=request["path"], warm_up=2, force=True
+        )
+    channel.send({"recorded": Path(request["path"]).stat().st_size})
+
+
+_SERVES = {"weights": _save_weights, "verify": _verify, "record": _record, "open": _serve_cell}
+
+
 def _in_child(
     channel: Channel, serve: Callable[[Channel, dict[str, Any]], None], request: dict[str, Any]
 ) -> None:
@@ -300,8 +317,7 @@ def main() -> None:
         if request["do"] == "hello":
             channel.send(_hello(request))
         else:
-            serve = {"weights": _save_weights, "verify": _verify, "open": _serve_cell}[request["do"]]
-            _in_child(channel, serve, request)
+            _in_child(channel, _SERVES[request["do"]], request)
 
 
 if __name__ == "__main__":
