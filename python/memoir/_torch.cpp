@@ -45,8 +45,8 @@ class Recording {
   ~Recording() {
     if (recording_) end();
   }
-  void begin() {
-    torch_shim::begin_recording(*recorder_);
+  void begin(bool large_apart) {
+    torch_shim::begin_recording(*recorder_, large_apart);
     recording_ = true;
   }
   void end() {
@@ -128,7 +128,7 @@ NB_MODULE(_torch, module) {
 
   nb::class_<Recording>(module, "Recording")
       .def(nb::init<const std::optional<std::string>&>(), nb::arg("path") = nb::none())
-      .def("begin", &Recording::begin)
+      .def("begin", &Recording::begin, nb::arg("large_apart"))
       .def("end", &Recording::end)
       .def("pass_begin", &Recording::pass_begin)
       .def("pass_end", &Recording::pass_end)

@@ -22,6 +22,7 @@ from memoir import Error, _core, _torch
 from memoir.torch.signature import describe, signature
 
 PATIENCE = 32  # calls that never repeat a signature before memoir says so and stops recording first sights
+FEW = 4  # first sights in a row up to which a recorded pass keeps its large objects apart from malloc's memory
 LONGEST_WAIT = 64  # passes; the longest pause between two recordings of a signature that keeps changing
 
 
@@ -124,7 +125,8 @@ class Memory:
         try:
             recording = _torch.Recording()
             describe_recording(recording, self.name, remembered.words)
-            recording.begin()
+            # A pass from fresh pages peaks at its live bytes, but takes their faults: not where nothing repeats.
+            recording.begin(large_apart=self._first_sights <= FEW)
             try:
                 recording.pass_begin()
                 result = function(*args, **kwargs)

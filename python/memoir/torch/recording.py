@@ -49,7 +49,7 @@ def record(
             count, size = graph_allocations(function, *args, **kwargs)
             recording.meta("graph_allocations", str(count))
             recording.meta("graph_bytes", str(size))
-        recording.begin()
+        recording.begin(large_apart=False)
         try:
             for _ in range(passes):
                 recording.pass_begin()
@@ -76,7 +76,7 @@ def record_program(path: str) -> None:
         print(f"memoir: {error}; not recording", file=sys.stderr)
         return
     describe_recording(recording, " ".join(sys.argv[:1]), "the whole program")
-    recording.begin()
+    recording.begin(large_apart=False)
     passes = _OutermostCalls(recording)
     hooks = torch.nn.modules.module
     hooks.register_module_forward_pre_hook(passes.enter)

@@ -13,7 +13,7 @@ namespace memoir {
 class SeparateMemory final : public AddressOwner {
  public:
   /// Objects below this are better off with malloc.
-  static constexpr Size kLeast = kMiB;
+  static constexpr Size kLeast = 256 * kKiB;
 
   static SeparateMemory& instance() noexcept;
 

@@ -21,6 +21,7 @@ constexpr Size kAlignment = 64;  // what c10 promises of every CPU allocation (c
 struct ThreadPass {
   Slab* slab = nullptr;          // follows a plan when set
   Recorder* recorder = nullptr;  // records when set
+  bool large_apart = false;      // while recording: see begin_recording()
   bool scoped = false;           // operator scopes are being listened to
   at::CallbackHandle callback = at::INVALID_CALLBACK_HANDLE;
   ScopeStack scopes;
@@ -120,7 +121,7 @@ class Allocator final : public c10::Allocator {
   // Every tensor carries one and the same deleter, so that PyTorch's raw_deleter() contract holds whoever
   // served it.
   c10::DataPtr forward(size_t size) {
-    if (t_pass.recorder != nullptr && size >= SeparateMemory::kLeast) [[unlikely]] {
+    if (t_pass.large_apart && size >= SeparateMemory::kLeast) [[unlikely]] {
       if (void* const pointer = SeparateMemory::instance().allocate(size)) {
         tell_allocated(pointer, size);
         return {pointer, pointer, &deallocate, c10::Device(c10::DeviceType::CPU)};
@@ -151,9 +152,10 @@ void install() {
 
 bool in_pass() noexcept { return t_pass.active(); }
 
-void begin_recording(Recorder& recorder) {
+void begin_recording(Recorder& recorder, bool large_apart) {
   listen_to_scopes(t_pass);
   t_pass.recorder = &recorder;
+  t_pass.large_apart = large_apart;
   const std::unique_lock lock(g_recorders_mutex);
   g_recorders.push_back(&recorder);
   g_recordings.fetch_add(1, std::memory_order_relaxed);
@@ -161,6 +163,7 @@ void begin_recording(Recorder& recorder) {
 
 void end_recording() noexcept {
   Recorder* const recorder = std::exchange(t_pass.recorder, nullptr);
+  t_pass.large_apart = false;
   stop_listening(t_pass);
   const std::unique_lock lock(g_recorders_mutex);
   std::erase(g_recorders, recorder);
