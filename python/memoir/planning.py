@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from memoir._core import Error, Problem, aligned_load, check, load
-from memoir.planners import find
+from memoir.planners import Effort, find
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class PlanResult:
     seconds: float  # of planning, the clock on the wall
     capacity: int | None
     fits: bool | None  # arena_size <= capacity; None without a capacity
+    bound_reason: str  # why no arena is smaller than lower_bound; empty where it is the load or the alignment
+    interrupted: bool  # by Ctrl-C: the best so far
     offsets: np.ndarray  # uint64, one per buffer
 
     @property
@@ -81,22 +83,30 @@ def plan(
     *,
     deadline: float | None = None,
     capacity: int | None = None,
+    threads: int = 0,
+    seed: int = 0,
+    work_limit: int = 0,
 ) -> PlanResult:
     """Gives every buffer an offset such that no two that live at the same time overlap.
 
     `problem` is a structured array, a mapping or a sequence of the arrays lower, upper (exclusive), size and
-    perhaps alignment. The deadline in seconds binds the planners that would otherwise search on (mip); with a
-    capacity in bytes those stop at the first plan that fits. Raises Error for what is no problem, or too much
-    for that planner. Releases the GIL while it plans.
+    perhaps alignment. The deadline in seconds binds the planners that would otherwise search on (auto and
+    exact: 1 unless given; mip: 10); with a capacity in bytes those stop at the first plan that fits. auto and
+    exact use `threads` threads (0: one per core); with a work limit (placements tried) instead of a deadline
+    they give the same plan for the same seed on any machine. Raises Error for what is no problem, or too much
+    for that planner. Releases the GIL while it plans; Ctrl-C ends auto and exact with their best.
     """
     problem = as_problem(problem)
     if deadline is not None and not deadline >= 0:
         raise Error(f"the deadline must be 0 seconds or more, not {deadline}")
+    for name, value in (("threads", threads), ("seed", seed), ("work limit", work_limit)):
+        if value < 0:
+            raise Error(f"the {name} must be 0 or more, not {value}")
     if capacity is not None and capacity < 0:
         raise Error(f"the capacity must be 0 bytes or more, not {capacity}")
     chosen = find(planner)
     began = time.perf_counter()
-    outcome = chosen.run(problem, deadline, capacity)
+    outcome = chosen.run(problem, Effort(deadline, capacity, threads, seed, work_limit))
     seconds = time.perf_counter() - began
     violation = check(problem, outcome.offsets, outcome.arena_size)
     if violation is not None:  # a bug of ours, never to be handed out
@@ -113,5 +123,7 @@ def plan(
         seconds=seconds,
         capacity=capacity,
         fits=None if capacity is None else outcome.arena_size <= capacity,
+        bound_reason=outcome.bound_reason,
+        interrupted=outcome.interrupted,
         offsets=outcome.offsets,
     )

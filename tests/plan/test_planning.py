@@ -73,7 +73,7 @@ def test_mip_keeps_its_deadline_and_gives_its_best():
     csv = _core.read_csv(str(DATA / "minimalloc" / "A.1048576.csv"))
     result = memoir.plan(csv.problem, "mip", deadline=0.5)
     assert result.seconds < 10
-    assert result.arena_size <= memoir.plan(csv.problem).arena_size
+    assert result.arena_size <= _core.plan_quickly(csv.problem)[1]
     assert not result.optimal
 
 
@@ -146,7 +146,9 @@ def test_what_is_no_problem(problem, message):
 
 def test_bad_arguments():
     problem = ([0], [4], [1])
-    with pytest.raises(memoir.Error, match="no planner called 'best'; there are auto, bump, greedy_by_size"):
+    with pytest.raises(
+        memoir.Error, match="no planner called 'best'; there are auto, exact, bump, greedy_by_size"
+    ):
         memoir.plan(problem, "best")
     with pytest.raises(memoir.Error, match="deadline"):
         memoir.plan(problem, deadline=-1)
@@ -154,6 +156,27 @@ def test_bad_arguments():
         memoir.plan(problem, deadline=float("nan"))
     with pytest.raises(memoir.Error, match="capacity"):
         memoir.plan(problem, capacity=-1)
+    with pytest.raises(memoir.Error, match="threads"):
+        memoir.plan(problem, threads=-1)
+
+
+@pytest.mark.parametrize("planner", ["auto", "exact"])
+def test_search_is_repeatable_under_a_work_limit(planner):
+    problem = _core.read_csv(str(DATA / "minimalloc" / "D.1048576.csv")).problem
+    one, two = (
+        memoir.plan(problem, planner, work_limit=100_000, seed=5, threads=threads) for threads in (1, 3)
+    )
+    assert np.array_equal(one.offsets, two.offsets)
+    assert one.lower_bound == two.lower_bound == 986112
+    assert "the load at tick" in one.bound_reason
+
+
+@pytest.mark.parametrize("planner", ["auto", "exact"])
+def test_search_proves_more_than_the_load(planner):
+    result = memoir.plan(ABOVE_ITS_LOAD, planner, deadline=30)
+    assert (result.load, result.lower_bound, result.arena_size, result.optimal) == (10, 11, 11, True)
+    assert result.bound_reason.startswith("search")
+    assert memoir.plan(ABOVE_ITS_LOAD, planner, deadline=30, capacity=10).hopeless
 
 
 def test_capacity():

@@ -35,7 +35,22 @@ FITS, HOPELESS, NOT_FOUND = 0, 1, 3  # exit codes; 2 is bad input
     help=f"One of {', '.join(PLANNERS)}; or all of them, compared.",
 )
 @click.option(
-    "--deadline", type=click.FloatRange(min=0), help="Seconds for a planner that would search on (mip: 10)."
+    "--deadline",
+    type=click.FloatRange(min=0),
+    help="Seconds for a planner that would search on (auto, exact: 1; mip: 10).",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Of auto and exact; 0, the default: one per core.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="Of the restarts of auto and exact.")
+@click.option(
+    "--work-limit",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Placements that auto and exact may try, instead of a deadline: the same plan on any machine.",
 )
 @click.option("--capacity", type=Size(), help="Bytes that the arena must fit into (KiB, MiB, GiB).")
 @click.option(
@@ -48,6 +63,9 @@ def command(
     output: str | None,
     planner: str,
     deadline: float | None,
+    threads: int,
+    seed: int,
+    work_limit: int,
     capacity: int | None,
     alignment: int | None,
     as_json: bool,
@@ -71,7 +89,8 @@ def command(
     if planner == "all":
         results, refusals = plan_with_all(problem, deadline, capacity)
     else:
-        results, refusals = [plan(problem, planner, deadline=deadline, capacity=capacity)], []
+        effort = {"threads": threads, "seed": seed, "work_limit": work_limit}
+        results, refusals = [plan(problem, planner, deadline=deadline, capacity=capacity, **effort)], []
     best = min(results, key=lambda result: result.arena_size)
     floor = max(result.lower_bound for result in results)
     hopeless = capacity is not None and capacity < floor
@@ -148,6 +167,8 @@ def _print(
     console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
     click.echo()
     console.print(plan_table(results, refusals, aligned if many else floor))
+    if not many and results[0].bound_reason:
+        click.echo(f"\nno plan is smaller than {floor:,} bytes: {results[0].bound_reason}")
 
 
 def _verdict(problem: Problem, best: PlanResult, floor: int, capacity: int) -> str:
@@ -157,6 +178,8 @@ def _verdict(problem: Problem, best: PlanResult, floor: int, capacity: int) -> s
         return (
             f"\nno plan fits {capacity:,} bytes: {load(problem):,} are live at tick {busiest_tick(problem):,}"
         )
+    if capacity < floor and best.bound_reason:
+        return f"\nno plan fits {capacity:,} bytes: it takes {floor:,} ({best.bound_reason})"
     if capacity < floor:
         reason = "the alignments need" if capacity < aligned_load(problem) else "mip proved that it takes"
         return f"\nno plan fits {capacity:,} bytes: {reason} {floor:,}"

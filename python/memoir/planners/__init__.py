@@ -19,39 +19,73 @@ class Outcome:
     arena_size: int
     lower_bound: int = 0
     maker: str = ""  # the planner that made it, where one planner chose among others
+    bound_reason: str = ""  # why no plan is smaller than lower_bound
+    interrupted: bool = False  # by Ctrl-C: the best so far
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long a planner that searches may go on, and with what. The others do not look at it."""
+
+    deadline: float | None = None  # seconds; None: the planner's own
+    capacity: int | None = None  # bytes: it may stop once that is met
+    threads: int = 0  # 0: one per core
+    seed: int = 0
+    work_limit: int = 0  # placements tried, instead of a deadline: the same plan on any machine; 0: none
 
 
 @dataclass(frozen=True)
 class Planner:
     name: str
     what: str
-    # (problem, deadline in seconds or None, capacity in bytes or None); with a capacity it may stop once that
-    # is met
-    run: Callable[[_core.Problem, float | None, int | None], Outcome]
+    run: Callable[[_core.Problem, Effort], Outcome]
 
 
-def _auto(problem: _core.Problem, deadline: float | None, capacity: int | None) -> Outcome:
-    offsets, arena_size, maker = _core.plan_quickly(problem)
-    return Outcome(offsets, arena_size, maker=maker)
+DEADLINE = 1.0  # seconds, when none is given
 
 
-def _native(name: str) -> Callable[..., Outcome]:
-    def run(problem: _core.Problem, deadline: float | None, capacity: int | None) -> Outcome:
+def _search(exact: bool) -> Callable[[_core.Problem, Effort], Outcome]:
+    def run(problem: _core.Problem, effort: Effort) -> Outcome:
+        found = _core.search(
+            problem,
+            exact=exact,
+            deadline=DEADLINE if effort.deadline is None else effort.deadline,
+            work_limit=effort.work_limit,
+            threads=effort.threads,
+            seed=effort.seed,
+            capacity=effort.capacity,
+        )
+        return Outcome(
+            found.offsets,
+            found.arena_size,
+            found.lower_bound,
+            bound_reason=found.bound_reason,
+            interrupted=found.interrupted,
+        )
+
+    return run
+
+
+def _native(name: str) -> Callable[[_core.Problem, Effort], Outcome]:
+    def run(problem: _core.Problem, effort: Effort) -> Outcome:
         return Outcome(*_core.run_planner(name, problem))
 
     return run
 
 
-def _mip(problem: _core.Problem, deadline: float | None, capacity: int | None) -> Outcome:
+def _mip(problem: _core.Problem, effort: Effort) -> Outcome:
     from memoir.planners import mip
 
-    return mip.run(problem, deadline, capacity)
+    return mip.run(problem, effort.deadline, effort.capacity)
 
 
 PLANNERS: dict[str, Planner] = {
     planner.name: planner
     for planner in (
-        Planner("auto", "the best of the cheap ones", _auto),
+        Planner(
+            "auto", "an anytime portfolio: parts apart, cheap methods first, then search", _search(False)
+        ),
+        Planner("exact", "complete search of each part, with a proof where it ends", _search(True)),
         *(Planner(name, what, _native(name)) for name, what in _core.planners()),
         Planner("mip", "a mixed-integer program for HiGHS, with a proven bound", _mip),
     )

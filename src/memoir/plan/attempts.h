@@ -11,9 +11,10 @@
 
 namespace memoir {
 
-/// Calls run(attempt, worker, enough) for attempts 0, 1, ... in order, each on one of `threads` threads, and returns the
-/// lowest attempt for which it said true, or `count`. What comes after a winner is told by `enough` to stop. When `exactly`,
-/// what comes before a winner is left to end, so that the result is the same for any number of threads.
+/// Calls run(attempt, worker, enough) for attempts 0, 1, ... in order, each on one of `threads` threads, and
+/// returns the lowest attempt for which it said true, or `count`. What comes after a winner is told by
+/// `enough` to stop. When `exactly`, what comes before a winner is left to end, so that the result is the
+/// same for any number of threads.
 template <class Run>
 std::size_t first_attempt(std::size_t count, unsigned threads, bool exactly, Run&& run) {
   if (threads <= 1 || count <= 1) {

@@ -7,7 +7,6 @@
 #include <thread>
 #include <unordered_map>
 
-#include "memoir/base/error.h"
 #include "memoir/plan/decompose.h"
 #include "memoir/plan/part_search.h"
 
@@ -23,10 +22,11 @@ struct Shape {
   bool operator==(const Shape& other) const {
     if (problem->size() != other.problem->size()) return false;
     const Tick a = problem->front().lifetime.begin, b = other.problem->front().lifetime.begin;
-    return std::equal(problem->begin(), problem->end(), other.problem->begin(), [&](const Buffer& x, const Buffer& y) {
-      return x.lifetime.begin - a == y.lifetime.begin - b && x.lifetime.end - a == y.lifetime.end - b && x.size == y.size &&
-             x.alignment == y.alignment;
-    });
+    return std::equal(
+        problem->begin(), problem->end(), other.problem->begin(), [&](const Buffer& x, const Buffer& y) {
+          return x.lifetime.begin - a == y.lifetime.begin - b && x.lifetime.end - a == y.lifetime.end - b &&
+                 x.size == y.size && x.alignment == y.alignment;
+        });
   }
 };
 
@@ -57,13 +57,14 @@ class Search {
     if (options.work_limit != 0) {
       context_.work_limit = options.work_limit;
     } else if (options.deadline_s < 1e9) {
-      context_.limits.deadline = start_ + std::chrono::duration_cast<Clock::duration>(
-                                              std::chrono::duration<double>(std::max(0.0, options.deadline_s)));
+      context_.limits.deadline =
+          start_ + std::chrono::duration_cast<Clock::duration>(
+                       std::chrono::duration<double>(std::max(0.0, options.deadline_s)));
     }
   }
 
   SearchResult run() {
-    if (load(problem_) >> 62) throw Error("the buffers live at one tick add up to more than 2^62 bytes");
+    validate(problem_);
     const Parts parts = decompose(problem_);
     build(parts);
     first_plans();
@@ -74,8 +75,8 @@ class Search {
  private:
   struct Group {
     PartSearch search;
-    Offset base = 0;                       // of the member with the largest
-    std::vector<std::size_t> members{};    // parts
+    Offset base = 0;                     // of the member with the largest
+    std::vector<std::size_t> members{};  // parts
     bool exhausted = false;
   };
 
@@ -134,10 +135,12 @@ class Search {
       Group* worst = nullptr;
       for (const auto& group : groups_) {
         if (group->exhausted || group->base + group->search.arena() <= goal) continue;
-        if (!worst || group->base + group->search.arena() > worst->base + worst->search.arena()) worst = group.get();
+        if (!worst || group->base + group->search.arena() > worst->base + worst->search.arena())
+          worst = group.get();
       }
       if (!worst) return;
-      worst->exhausted = !worst->search.step(target(*worst), context_) || worst->search.arena() <= worst->search.bound().bytes;
+      worst->exhausted = !worst->search.step(target(*worst), context_) ||
+                         worst->search.arena() <= worst->search.bound().bytes;
       report();
     }
   }
@@ -158,12 +161,14 @@ class Search {
     for (std::size_t p = 0; p < parts.parts.size(); ++p) {
       const Part& part = parts.parts[p];
       const std::vector<Offset>& offsets = groups_[group_of_[p]]->search.offsets();
-      for (std::size_t k = 0; k < part.buffers.size(); ++k) result.plan.offsets[part.buffers[k]] = part.base + offsets[k];
+      for (std::size_t k = 0; k < part.buffers.size(); ++k)
+        result.plan.offsets[part.buffers[k]] = part.base + offsets[k];
     }
     result.plan.arena_size = arena();
     result.lower_bound = bars_;
-    result.bound_reason = problem_.empty() ? "there are no buffers"
-                                           : "the load at tick " + std::to_string(problem_[bar_].lifetime.begin);
+    result.bound_reason = problem_.empty()
+                              ? "there are no buffers"
+                              : "the load at tick " + std::to_string(problem_[bar_].lifetime.begin);
     for (const auto& group : groups_) {
       const Bound& bound = group->search.bound();
       if (group->base + bound.bytes < result.lower_bound) continue;
@@ -171,7 +176,8 @@ class Search {
       result.lower_bound = group->base + bound.bytes;
       result.bound_reason = bound.reason;
       if (group->base > 0) {
-        result.bound_reason += ", above " + std::to_string(group->base) + " bytes of buffers that live throughout";
+        result.bound_reason +=
+            ", above " + std::to_string(group->base) + " bytes of buffers that live throughout";
       }
     }
     result.optimal = result.plan.arena_size == result.lower_bound;
@@ -194,8 +200,12 @@ class Search {
 
 }  // namespace
 
-SearchResult plan_auto(const Problem& problem, const SearchOptions& options) { return Search(problem, options, false).run(); }
+SearchResult plan_auto(const Problem& problem, const SearchOptions& options) {
+  return Search(problem, options, false).run();
+}
 
-SearchResult plan_exact(const Problem& problem, const SearchOptions& options) { return Search(problem, options, true).run(); }
+SearchResult plan_exact(const Problem& problem, const SearchOptions& options) {
+  return Search(problem, options, true).run();
+}
 
 }  // namespace memoir

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The planners that search, stop at once when the arena is as small as the bound, and otherwise when they are told to.
+// The planners that search, stop at once when the arena is as small as the bound, and otherwise when they are
+// told to.
 #pragma once
 
 #include "memoir/plan/search.h"
 
 namespace memoir {
 
-/// The default planner, an anytime portfolio: cuts the problem into independent parts (equal ones are solved once), takes each
-/// to the goal by the cheapest method that reaches it, and then works on the worst part until the deadline. Deterministic for
-/// a seed under a work limit. Thread-safe. Throws Error when the sizes live together do not fit in 63 bits.
+/// The default planner, an anytime portfolio: cuts the problem into independent parts (equal ones are solved
+/// once), takes each to the goal by the cheapest method that reaches it, and then works on the worst part
+/// until the deadline. Deterministic for a seed under a work limit. Thread-safe. Throws Error where
+/// validate() does.
 SearchResult plan_auto(const Problem& problem, const SearchOptions& options = {});
 
-/// Only the complete search, on each part: the same answers, proofs and limits, without the heuristics for large problems.
-/// Parts of more than 6,000 buffers or 20 million pairs that live together get a first fit and no search.
+/// Only the complete search, on each part: the same answers, proofs and limits, without the heuristics for
+/// large problems. Parts of more than 6,000 buffers or 20 million pairs that live together get a first fit
+/// and no search.
 SearchResult plan_exact(const Problem& problem, const SearchOptions& options = {});
 
 }  // namespace memoir

@@ -26,7 +26,8 @@ Bound lower_bound(const Problem& problem, const Sections& sections) {
   }
   if (!any) return bound;
   for (std::uint32_t i = 0; i < problem.size(); ++i) starting[sections.first[i]].push_back(i);
-  std::vector<std::pair<Size, std::uint32_t>> heap;  // (padding, buffer), largest first; the dead leave when on top
+  std::vector<std::pair<Size, std::uint32_t>>
+      heap;  // (padding, buffer), largest first; the dead leave when on top
   Size padding = 0;
   for (std::uint32_t s = 0; s < sections.count; ++s) {
     padding += added[s] - removed[s];
@@ -40,8 +41,9 @@ Bound lower_bound(const Problem& problem, const Sections& sections) {
     }
     const Size bytes = sections.load[s] + padding - heap.front().first;
     if (bytes > bound.bytes) {
-      bound = {bytes, "the load at tick " + std::to_string(sections.tick[s]) + " with all but the topmost buffer rounded up to " +
-                          std::to_string(grid.granule) + " bytes, a divisor of every alignment"};
+      bound = {bytes, "the load at tick " + std::to_string(sections.tick[s]) +
+                          " with all but the topmost buffer rounded up to " + std::to_string(grid.granule) +
+                          " bytes, a divisor of every alignment"};
     }
   }
   return bound;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lower bounds on the arena that cost no search. Each says why; exact.h and auto.h raise them by exhausting what is smaller.
+// Lower bounds on the arena that cost no search. Each says why; exact.h and auto.h raise them by exhausting
+// what is smaller.
 #pragma once
 
 #include "memoir/plan/search.h"
@@ -8,8 +9,9 @@
 
 namespace memoir {
 
-/// The larger of the load and of what alignment adds to it: when every offset is a multiple of g, all buffers live at one
-/// tick but the topmost take up their size rounded up to g. O(n) given the sections, at most the optimum always.
+/// The larger of the load and of what alignment adds to it: when every offset is a multiple of g, all buffers
+/// live at one tick but the topmost take up their size rounded up to g. O(n) given the sections, at most the
+/// optimum always.
 Bound lower_bound(const Problem& problem, const Sections& sections);
 Bound lower_bound(const Problem& problem);
 

@@ -11,26 +11,35 @@
 namespace memoir {
 namespace {
 
-constexpr std::size_t kLargestPiece = 6000;  // buffers; the conflict graph of a piece is built, and its size squared in the worst case
+constexpr std::size_t kLargestPiece =
+    6000;  // buffers; the conflict graph of a piece is built, and its size squared in the worst case
 constexpr int kMostRepairs = 300;
 
 class CoreFirst {
  public:
   CoreFirst(const Problem& problem, const Sections& sections, Size target, const CoreFirstOptions& options,
             const SearchLimits& limits, std::uint64_t& work)
-      : problem_(problem), sections_(sections), target_(target), options_(options), limits_(limits), work_(work),
-        index_(problem, sections), moved_(problem.size()) {}
+      : problem_(problem),
+        sections_(sections),
+        target_(target),
+        options_(options),
+        limits_(limits),
+        work_(work),
+        index_(problem, sections),
+        moved_(problem.size()) {}
 
   std::vector<Offset> run() {
     fullest_ = fullest_section(problem_, sections_);
     std::vector<std::uint32_t> all(problem_.size());
     std::iota(all.begin(), all.end(), 0u);
-    std::stable_sort(all.begin(), all.end(), [&](auto a, auto b) { return sections_.first[a] < sections_.first[b]; });
+    std::stable_sort(all.begin(), all.end(),
+                     [&](auto a, auto b) { return sections_.first[a] < sections_.first[b]; });
     bool packed = true;
     place_core(all, options_.threshold, packed);
     std::vector<std::uint32_t> over;
     std::uint64_t placed = 0;
-    for (const std::uint32_t i : make_order(problem_, sections_, options_.order, options_.noise, options_.seed)) {
+    for (const std::uint32_t i :
+         make_order(problem_, sections_, options_.order, options_.noise, options_.seed)) {
       if (index_.contains(i)) continue;
       if ((++placed & 1023) == 0 && !options_.must_answer && stopped()) return {};
       fit(i, over);
@@ -66,8 +75,8 @@ class CoreFirst {
     return offsets;
   }
 
-  // Packs the pieces of those among `from` (by first section) that live above the threshold. A piece that resists is tried
-  // again with less of it, the hotter part.
+  // Packs the pieces of those among `from` (by first section) that live above the threshold. A piece that
+  // resists is tried again with less of it, the hotter part.
   void place_core(const std::vector<std::uint32_t>& from, double threshold, bool& packed) {
     const double least = threshold * static_cast<double>(target_);
     std::vector<std::uint32_t> core;
@@ -101,7 +110,8 @@ class CoreFirst {
     limits.nodes = options_.nodes_per_buffer * piece.size() + 1000;
     constexpr std::string_view kKeys[] = {"TW", "WT", "L", "W", "TW", "W"};
     for (std::size_t k = 0; k < std::size(kKeys); ++k) {
-      const Order order = make_order(problem, search.sections(), kKeys[k], k < 3 ? 0.0 : 0.1, options_.seed + k);
+      const Order order =
+          make_order(problem, search.sections(), kKeys[k], k < 3 ? 0.0 : 0.1, options_.seed + k);
       const Verdict verdict = search.run(target_, order, limits, offsets);
       work_ += search.nodes();
       if (verdict != Verdict::kGaveUp) return verdict == Verdict::kFits;
@@ -109,12 +119,14 @@ class CoreFirst {
     return false;
   }
 
-  // Puts an overflowing buffer where those in its way are the easiest to fit elsewhere, and fits them anew: big short-lived
-  // buffers come down, small ones move aside. Who has moved often is harder to move again.
+  // Puts an overflowing buffer where those in its way are the easiest to fit elsewhere, and fits them anew:
+  // big short-lived buffers come down, small ones move aside. Who has moved often is harder to move again.
   void eject(std::uint32_t i, std::vector<std::uint32_t>& over) {
     index_.erase(i);
     neighbours_.clear();
-    index_.each_neighbour(i, [&](std::uint32_t j, Offset begin, Offset end) { neighbours_.push_back({begin, end, j}); });
+    index_.each_neighbour(i, [&](std::uint32_t j, Offset begin, Offset end) {
+      neighbours_.push_back({begin, end, j});
+    });
     const Size size = problem_[i].size, alignment = problem_[i].alignment;
     if (size > target_) return;
     std::vector<Offset> starts{0};
@@ -140,15 +152,15 @@ class CoreFirst {
       if (Range{best, size}.overlaps({n.begin, n.end - n.begin})) evicted.push_back(n.buffer);
     }
     index_.insert(i, best);
-    std::sort(evicted.begin(), evicted.end(), [&](auto a, auto b) {
-      return weight(a) != weight(b) ? weight(a) > weight(b) : a < b;
-    });
+    std::sort(evicted.begin(), evicted.end(),
+              [&](auto a, auto b) { return weight(a) != weight(b) ? weight(a) > weight(b) : a < b; });
     for (const std::uint32_t j : evicted) index_.erase(j);
     for (const std::uint32_t j : evicted) fit(j, over);
   }
 
   double weight(std::uint32_t i) const {
-    return static_cast<double>(problem_[i].size) * (sections_.last[i] - sections_.first[i]) * (1.0 + moved_[i]);
+    return static_cast<double>(problem_[i].size) * (sections_.last[i] - sections_.first[i]) *
+           (1.0 + moved_[i]);
   }
 
   struct Neighbour {
@@ -163,14 +175,15 @@ class CoreFirst {
   std::uint64_t& work_;
   FitIndex index_;
   std::vector<Size> fullest_;
-  std::vector<std::uint32_t> moved_;  // how often each was put somewhere by force
+  std::vector<std::uint32_t> moved_;   // how often each was put somewhere by force
   std::vector<Neighbour> neighbours_;  // scratch
 };
 
 }  // namespace
 
-std::vector<Offset> core_first(const Problem& problem, const Sections& sections, Size target, const CoreFirstOptions& options,
-                               const SearchLimits& limits, std::uint64_t& work) {
+std::vector<Offset> core_first(const Problem& problem, const Sections& sections, Size target,
+                               const CoreFirstOptions& options, const SearchLimits& limits,
+                               std::uint64_t& work) {
   if (problem.empty()) return {};
   return CoreFirst(problem, sections, target, options, limits, work).run();
 }

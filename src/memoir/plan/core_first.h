@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For problems too large to search as a whole. Few ticks of a real or random problem come near its load, and only there is
-// packing hard. The core, all buffers that live in a section above a threshold, falls into independent pieces of a few hundred
-// buffers; the exact search packs each into the target. Everything else is fitted around them, the longest lived first. Where
-// that overflows, the overflowing buffer is put where those in its way are the easiest to fit elsewhere, and they are fitted
-// anew. No conflict graph of the whole is ever built.
+// For problems too large to search as a whole. Few ticks of a real or random problem come near its load, and
+// only there is packing hard. The core, all buffers that live in a section above a threshold, falls into
+// independent pieces of a few hundred buffers; the exact search packs each into the target. Everything else
+// is fitted around them, the longest lived first. Where that overflows, the overflowing buffer is put where
+// those in its way are the easiest to fit elsewhere, and they are fitted anew. No conflict graph of the whole
+// is ever built.
 #pragma once
 
 #include <string_view>
@@ -16,16 +17,18 @@
 namespace memoir {
 
 struct CoreFirstOptions {
-  double threshold = 0.9;             // of the target: sections with a larger load are core
-  std::string_view order = "TW";      // of the rest, see make_order
-  double noise = 0;                   // perturbs that order
+  double threshold = 0.9;         // of the target: sections with a larger load are core
+  std::string_view order = "TW";  // of the rest, see make_order
+  double noise = 0;               // perturbs that order
   std::uint64_t seed = 0;
   std::uint64_t nodes_per_buffer = 4;  // the effort spent on one piece of the core, besides a constant
   bool must_answer = true;             // or nothing when it is stopped
 };
 
-/// Answers with valid offsets that fit the target or come near it; empty when it was stopped and need not answer. `work` is increased by the placements tried.
-std::vector<Offset> core_first(const Problem& problem, const Sections& sections, Size target, const CoreFirstOptions& options,
-                               const SearchLimits& limits, std::uint64_t& work);
+/// Answers with valid offsets that fit the target or come near it; empty when it was stopped and need not
+/// answer. `work` is increased by the placements tried.
+std::vector<Offset> core_first(const Problem& problem, const Sections& sections, Size target,
+                               const CoreFirstOptions& options, const SearchLimits& limits,
+                               std::uint64_t& work);
 
 }  // namespace memoir

@@ -7,8 +7,10 @@
 namespace memoir {
 namespace {
 
-// One stretch of time in which something is always live, its buffers by birth: lays down those that span it, cuts the rest.
-void cut(const Problem& problem, const Grid& grid, Part part, Parts& out) {
+// One stretch of time in which something is always live, its buffers by birth: lays down those that span it,
+// cuts the rest. `aligned`: every sum of padded sizes suits every alignment, so that what is laid at the
+// bottom shifts nothing off its grid.
+void cut(const Problem& problem, const Grid& grid, bool aligned, Part part, Parts& out) {
   std::vector<std::uint32_t>& buffers = part.buffers;
   // It has one section only if no one is born after the first death; then all are alike and stack.
   Tick last_birth = 0, first_death = ~Tick{0};
@@ -18,8 +20,8 @@ void cut(const Problem& problem, const Grid& grid, Part part, Parts& out) {
   }
   // A buffer is in every section when it is born by the first death and dies after the last birth.
   const auto spans = [&](std::uint32_t i) {
-    return problem[i].lifetime.begin < first_death && problem[i].lifetime.end > last_birth &&
-           grid.unit % problem[i].alignment == 0 && grid.padded(problem[i].size) == problem[i].size;
+    return aligned && problem[i].lifetime.begin < first_death && problem[i].lifetime.end > last_birth &&
+           grid.padded(problem[i].size) == problem[i].size;
   };
   const auto rest = std::stable_partition(buffers.begin(), buffers.end(), spans);
   if (rest == buffers.begin()) {
@@ -36,7 +38,7 @@ void cut(const Problem& problem, const Grid& grid, Part part, Parts& out) {
     while (end != buffers.end() && problem[*end].lifetime.begin < death) {
       death = std::max(death, problem[*end++].lifetime.end);
     }
-    cut(problem, grid, {{begin, end}, part.base}, out);
+    cut(problem, grid, aligned, {{begin, end}, part.base}, out);
     begin = end;
   }
 }
@@ -46,6 +48,8 @@ void cut(const Problem& problem, const Grid& grid, Part part, Parts& out) {
 Parts decompose(const Problem& problem) {
   Parts out;
   const Grid grid = find_grid(problem);
+  const bool aligned = std::all_of(problem.begin(), problem.end(),
+                                   [&](const Buffer& buffer) { return grid.unit % buffer.alignment == 0; });
   std::vector<std::uint32_t> order(problem.size());
   std::iota(order.begin(), order.end(), 0u);
   std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
@@ -57,7 +61,7 @@ Parts decompose(const Problem& problem) {
     while (end != order.end() && (end == begin || problem[*end].lifetime.begin < death)) {
       death = std::max(death, problem[*end++].lifetime.end);
     }
-    cut(problem, grid, {{begin, end}, 0}, out);
+    cut(problem, grid, aligned, {{begin, end}, 0}, out);
     begin = end;
   }
   return out;

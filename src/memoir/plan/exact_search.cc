@@ -36,7 +36,8 @@ void ExactSearch::prepare(const std::vector<std::uint32_t>& order) {
     first_[i] = sections_.first[order[i]];
     last_[i] = sections_.last[order[i]];
     size_[i] = static_cast<Units>(grid_.padded(buffer.size) / grid_.unit);
-    alignment_[i] = grid_.unit % buffer.alignment == 0 ? 1 : static_cast<Units>(buffer.alignment / grid_.unit);
+    alignment_[i] =
+        grid_.unit % buffer.alignment == 0 ? 1 : static_cast<Units>(buffer.alignment / grid_.unit);
     for (std::uint32_t s = first_[i]; s < last_[i]; ++s) ++member_begin_[s + 1];
   }
   for (std::uint32_t s = 0; s < m; ++s) member_begin_[s + 1] += member_begin_[s];
@@ -132,8 +133,11 @@ std::uint64_t ExactSearch::key(std::uint32_t i) const {
 bool ExactSearch::out_of_time() {
   if (nodes_ > limits_.nodes) return true;
   if ((nodes_ & 255) != 0) return false;
-  const auto raised = [](const std::atomic<bool>* flag) { return flag && flag->load(std::memory_order_relaxed); };
-  return raised(limits_.stop) || raised(limits_.enough) || std::chrono::steady_clock::now() >= limits_.deadline;
+  const auto raised = [](const std::atomic<bool>* flag) {
+    return flag && flag->load(std::memory_order_relaxed);
+  };
+  return raised(limits_.stop) || raised(limits_.enough) ||
+         std::chrono::steady_clock::now() >= limits_.deadline;
 }
 
 Verdict ExactSearch::solve(Piece piece, Units floor) {
@@ -159,9 +163,8 @@ Verdict ExactSearch::solve(Piece piece, Units floor) {
     candidates_.push_back(i);
   }
   const std::size_t end = candidates_.size();
-  std::sort(candidates_.begin() + begin, candidates_.end(), [&](auto a, auto b) {
-    return contact_[a] != contact_[b] ? contact_[a] < contact_[b] : a < b;
-  });
+  std::sort(candidates_.begin() + begin, candidates_.end(),
+            [&](auto a, auto b) { return contact_[a] != contact_[b] ? contact_[a] < contact_[b] : a < b; });
 
   const std::size_t mark = trail_.size();
   const std::uint64_t saved_state = state_;
@@ -271,7 +274,8 @@ bool ExactSearch::place(std::uint32_t i, Units at) {
 
 bool ExactSearch::sections_hold(std::uint32_t first, std::uint32_t last) {
   for (std::uint32_t s = first; s < last; ++s) {
-    if (lowest_[witness_[s]] + remaining_[s] > capacity_ && remaining_[s] != 0 && !find_witness(s)) return false;
+    if (lowest_[witness_[s]] + remaining_[s] > capacity_ && remaining_[s] != 0 && !find_witness(s))
+      return false;
   }
   return true;
 }
@@ -285,7 +289,8 @@ bool ExactSearch::find_witness(std::uint32_t s) {
   return lowest_[best] + remaining_[s] <= capacity_;
 }
 
-// Every plan with buffer i at its contact has been refuted. In what is left, i rests on one that is placed from now on.
+// Every plan with buffer i at its contact has been refuted. In what is left, i rests on one that is placed
+// from now on.
 bool ExactSearch::pass_over(std::uint32_t i, Units floor) {
   Units to = kPlaced;
   for (std::uint32_t k = neighbour_begin_[i]; k < neighbour_begin_[i + 1]; ++k) {

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One complete depth-first search: does this problem fit into this many bytes? See docs/exact.md for the whole argument.
+// One complete depth-first search: does this problem fit into this many bytes? See docs/exact.md for the
+// whole argument.
 //
-// Buffers are placed bottom-up: offsets never decrease along a branch, and each buffer rests on what is placed below it. A
-// plan that is not of this form can be pushed down into one, so nothing is lost (minimalloc, ASPLOS'23, calls it canonical).
-// What a node knows, for every unplaced buffer j and section s:
+// Buffers are placed bottom-up: offsets never decrease along a branch, and each buffer rests on what is
+// placed below it. A plan that is not of this form can be pushed down into one, so nothing is lost
+// (minimalloc, ASPLOS'23, calls it canonical). What a node knows, for every unplaced buffer j and section s:
 //
-//   contact[j]   where j would come to rest now: the top of the highest placed buffer it overlaps in time, aligned
-//   lowest[j]    a bound on where j can end up, >= contact[j]; above it when j was passed over and must rest on another
-//   remaining[s] bytes of the unplaced buffers of s;  a node is dead when for some s  min lowest + remaining[s] > capacity
+//   contact[j]   where j would come to rest now: the top of the highest placed buffer it overlaps in time,
+//   aligned lowest[j]    a bound on where j can end up, >= contact[j]; above it when j was passed over and
+//   must rest on another remaining[s] bytes of the unplaced buffers of s;  a node is dead when for some s min
+//   lowest + remaining[s] > capacity
 //
-// The minimum is not kept: each section watches one "witness" that satisfies the inequality, and looks for another only when
-// its witness is raised or placed (as SAT solvers watch literals). Backtracking restores nothing of it.
+// The minimum is not kept: each section watches one "witness" that satisfies the inequality, and looks for
+// another only when its witness is raised or placed (as SAT solvers watch literals). Backtracking restores
+// nothing of it.
 #pragma once
 
 #include <atomic>
@@ -39,8 +42,8 @@ struct SearchLimits {
   const std::atomic<bool>* enough = nullptr;  // another thread has found the answer
 };
 
-/// Reusable for many capacities and orders of one problem. Not thread-safe; one per thread. Memory is proportional to the
-/// number of pairs that live together. No allocation happens while it searches.
+/// Reusable for many capacities and orders of one problem. Not thread-safe; one per thread. Memory is
+/// proportional to the number of pairs that live together. No allocation happens while it searches.
 class ExactSearch {
  public:
   /// The problem must outlive it.

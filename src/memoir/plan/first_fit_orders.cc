@@ -50,13 +50,26 @@ Order make_order(const Problem& problem, const Sections& sections, std::string_v
       const auto& [begin, end] = problem[i].lifetime;
       const double width = static_cast<double>(end - begin) * factor[i];
       switch (key) {
-        case 'W': column[i] = width; break;
-        case 'A': column[i] = width * static_cast<double>(problem[i].size); break;
-        case 'Z': column[i] = static_cast<double>(problem[i].size); break;
-        case 'T': column[i] = static_cast<double>(fullest[i]); break;
-        case 'L': column[i] = -static_cast<double>(begin); break;
-        case 'U': column[i] = static_cast<double>(end); break;
-        default: throw Error("an order has no key '" + std::string(1, key) + "'; it has W, A, Z, T, L and U");
+        case 'W':
+          column[i] = width;
+          break;
+        case 'A':
+          column[i] = width * static_cast<double>(problem[i].size);
+          break;
+        case 'Z':
+          column[i] = static_cast<double>(problem[i].size);
+          break;
+        case 'T':
+          column[i] = static_cast<double>(fullest[i]);
+          break;
+        case 'L':
+          column[i] = -static_cast<double>(begin);
+          break;
+        case 'U':
+          column[i] = static_cast<double>(end);
+          break;
+        default:
+          throw Error("an order has no key '" + std::string(1, key) + "'; it has W, A, Z, T, L and U");
       }
     }
   }

@@ -4,12 +4,10 @@
 #include <algorithm>
 #include <bit>
 
+#include "memoir/plan/align.h"
+
 namespace memoir {
 namespace {
-
-Offset round_up(Offset value, Size alignment) {
-  return is_power_of_two(alignment) ? align_up(value, alignment) : (value + alignment - 1) / alignment * alignment;
-}
 
 std::uint32_t shift_of(const Sections& sections, std::uint32_t buffer) {
   return static_cast<std::uint32_t>(std::bit_width(sections.last[buffer] - sections.first[buffer]) - 1);
@@ -44,7 +42,8 @@ std::uint32_t FitIndex::bucket_of(std::uint32_t buffer) const {
 void FitIndex::insert(std::uint32_t buffer, Offset offset) {
   const std::uint32_t bucket = bucket_of(buffer);
   where_[buffer] = bucket_begin_[bucket] + used_[bucket]++;
-  entries_[where_[buffer]] = {sections_.first[buffer], sections_.last[buffer], offset, offset + problem_[buffer].size, buffer};
+  entries_[where_[buffer]] = {sections_.first[buffer], sections_.last[buffer], offset,
+                              offset + problem_[buffer].size, buffer};
 }
 
 void FitIndex::erase(std::uint32_t buffer) {
@@ -72,7 +71,7 @@ Offset FitIndex::first_fit(std::uint32_t buffer) {
   Offset at = 0;
   for (const auto& [begin, end] : found_) {
     if (begin >= at && begin - at >= size) return at;
-    if (end > at) at = round_up(end, alignment);
+    if (end > at) at = align_to(end, alignment);
   }
   return at;
 }
@@ -87,12 +86,13 @@ Offset FitIndex::best_fit(std::uint32_t buffer) {
       tightest = begin - at;
       best = at;
     }
-    if (end > at) at = round_up(end, alignment);
+    if (end > at) at = align_to(end, alignment);
   }
   return best == kNoOffset ? at : best;
 }
 
-std::vector<Offset> fit_in_order(const Problem& problem, const Sections& sections, const Order& order, bool best) {
+std::vector<Offset> fit_in_order(const Problem& problem, const Sections& sections, const Order& order,
+                                 bool best) {
   std::vector<Offset> offsets(problem.size());
   if (problem.empty()) return offsets;
   FitIndex index(problem, sections);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Finds room among the buffers placed so far, without a conflict graph: 10^6 random buffers have 10^8 pairs that live
-// together, this index has one entry for each buffer.
+// Finds room among the buffers placed so far, without a conflict graph: 10^6 random buffers have 10^8 pairs
+// that live together, this index has one entry for each buffer.
 //
-// Buffers whose lifetimes span [2^k, 2^(k+1)) sections are kept on level k, in the bucket of their first section >> k. What
-// lives together with [first, last) is then in a few neighbouring buckets of each level.
+// Buffers whose lifetimes span [2^k, 2^(k+1)) sections are kept on level k, in the bucket of their first
+// section >> k. What lives together with [first, last) is then in a few neighbouring buckets of each level.
 #pragma once
 
 #include <cstdint>
@@ -28,12 +28,13 @@ class FitIndex {
   bool contains(std::uint32_t buffer) const { return where_[buffer] != kAbsent; }
   Offset offset_of(std::uint32_t buffer) const { return entries_[where_[buffer]].begin; }
 
-  /// The lowest aligned offset at which the buffer overlaps no one (first fit), or the lowest of the tightest gaps that hold
-  /// it (best fit; the open end above counts as the largest gap).
+  /// The lowest aligned offset at which the buffer overlaps no one (first fit), or the lowest of the tightest
+  /// gaps that hold it (best fit; the open end above counts as the largest gap).
   Offset first_fit(std::uint32_t buffer);
   Offset best_fit(std::uint32_t buffer);
 
-  /// Calls visit(other, begin, end) for each placed buffer that lives together with this one, in no particular order.
+  /// Calls visit(other, begin, end) for each placed buffer that lives together with this one, in no
+  /// particular order.
   template <class Visit>
   void each_neighbour(std::uint32_t buffer, Visit&& visit) const;
 
@@ -53,16 +54,18 @@ class FitIndex {
 
   const Problem& problem_;
   const Sections& sections_;
-  std::vector<Level> levels_;                           // those that have buffers, short ones first
-  std::vector<std::uint32_t> level_of_shift_;           // index into levels_
-  std::vector<std::uint32_t> bucket_begin_, used_;      // per bucket: its stretch of entries_ and how many are in use
+  std::vector<Level> levels_;                  // those that have buffers, short ones first
+  std::vector<std::uint32_t> level_of_shift_;  // index into levels_
+  std::vector<std::uint32_t> bucket_begin_,
+      used_;  // per bucket: its stretch of entries_ and how many are in use
   std::vector<Entry> entries_;
-  std::vector<std::uint32_t> where_;                    // per buffer: its entry, or kAbsent
-  std::vector<std::pair<Offset, Offset>> found_;        // scratch: [begin, end) of the neighbours
+  std::vector<std::uint32_t> where_;              // per buffer: its entry, or kAbsent
+  std::vector<std::pair<Offset, Offset>> found_;  // scratch: [begin, end) of the neighbours
 };
 
 /// Places every buffer of the order, first fit or best fit. offsets[i] is for problem[i].
-std::vector<Offset> fit_in_order(const Problem& problem, const Sections& sections, const Order& order, bool best = false);
+std::vector<Offset> fit_in_order(const Problem& problem, const Sections& sections, const Order& order,
+                                 bool best = false);
 
 /// The smallest arena that holds these offsets.
 Size arena_size(const Problem& problem, const std::vector<Offset>& offsets);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lattice that offsets may be confined to. A plan that is pushed down has only offsets that are sums of sizes rounded up
-// to alignments, so a search need not look between the lines of the grid.
+// The lattice that offsets may be confined to. A plan that is pushed down has only offsets that are sums of
+// sizes rounded up to alignments, so a search need not look between the lines of the grid.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,8 @@ namespace memoir {
 
 struct Grid {
   Size granule = 1;  // gcd of the alignments: whatever lies above a buffer starts at a multiple of it
-  Size unit = 1;     // every offset of a pushed-down plan is a multiple of it; sizes rounded up to the granule are too
+  Size unit =
+      1;  // every offset of a pushed-down plan is a multiple of it; sizes rounded up to the granule are too
 
   Size padded(Size size) const { return (size + granule - 1) / granule * granule; }
   bool operator==(const Grid&) const = default;
@@ -25,7 +26,8 @@ inline Grid find_grid(const Problem& problem) {
   grid.granule = std::max<Size>(grid.granule, 1);
   for (const Buffer& buffer : problem) grid.unit = std::gcd(grid.unit, grid.padded(buffer.size));
   grid.unit = std::max<Size>(grid.unit, 1);
-  for (bool changed = true; changed;) {  // an alignment that does not divide the unit must be a multiple of it
+  for (bool changed = true;
+       changed;) {  // an alignment that does not divide the unit must be a multiple of it
     changed = false;
     for (const Buffer& buffer : problem) {
       if (grid.unit % buffer.alignment == 0) continue;
@@ -37,7 +39,8 @@ inline Grid find_grid(const Problem& problem) {
   return grid;
 }
 
-/// The smallest arena size >= `bytes` that a pushed-down plan can have: a buffer ends there, and starts on the grid.
+/// The smallest arena size >= `bytes` that a pushed-down plan can have: a buffer ends there, and starts on
+/// the grid.
 inline Size next_reachable(const Problem& problem, const Grid& grid, Size bytes) {
   Size best = problem.empty() ? 0 : ~Size{0};
   for (const Buffer& buffer : problem) {

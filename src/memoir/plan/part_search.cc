@@ -11,13 +11,14 @@
 namespace memoir {
 namespace {
 
-constexpr std::size_t kLargestSearch = 6000;         // buffers; beyond, only pieces are searched
-constexpr std::uint64_t kMostPairs = 20'000'000;     // 160 MB of neighbour lists
-constexpr std::uint64_t kFirstNodes = 1000;          // limit of an attempt in the first round
+constexpr std::size_t kLargestSearch = 6000;      // buffers; beyond, only pieces are searched
+constexpr std::uint64_t kMostPairs = 20'000'000;  // 160 MB of neighbour lists
+constexpr std::uint64_t kFirstNodes = 1000;       // limit of an attempt in the first round
 constexpr unsigned kMostMisses = 3;
 
-// The static orders that solve most, and for restarts those that bear perturbation: each order's successes are heavy-tailed,
-// so several short attempts beat a long one (measured on the challenging instances of minimalloc).
+// The static orders that solve most, and for restarts those that bear perturbation: each order's successes
+// are heavy-tailed, so several short attempts beat a long one (measured on the challenging instances of
+// minimalloc).
 constexpr std::array<std::string_view, 5> kOrders{"TWA", "WAT", "U", "AW", "L"};
 constexpr std::array<std::string_view, 4> kRestarts{"W", "TW", "W", "AW"};
 constexpr std::array<double, 4> kNoise{0.05, 0.1, 0.2, 0.1};
@@ -28,7 +29,8 @@ std::uint64_t count_pairs(const Sections& sections) {
   for (const std::uint32_t first : sections.first) ++born[first + 1];
   for (std::uint32_t s = 0; s < sections.count; ++s) born[s + 1] += born[s];
   std::uint64_t pairs = 0;
-  for (std::size_t i = 0; i < sections.first.size(); ++i) pairs += born[sections.last[i]] - born[sections.first[i]];
+  for (std::size_t i = 0; i < sections.first.size(); ++i)
+    pairs += born[sections.last[i]] - born[sections.first[i]];
   return pairs;
 }
 
@@ -40,7 +42,9 @@ bool SearchContext::stopped() const {
 }
 
 PartSearch::PartSearch(Problem problem)
-    : problem_(std::move(problem)), sections_(find_sections(problem_)), grid_(find_grid(problem_)),
+    : problem_(std::move(problem)),
+      sections_(find_sections(problem_)),
+      grid_(find_grid(problem_)),
       bound_(lower_bound(problem_, sections_)) {
   searchable_ = problem_.size() <= kLargestSearch && count_pairs(sections_) <= kMostPairs;
 }
@@ -57,16 +61,17 @@ void PartSearch::prove_above(Size capacity) {
   const Size bytes = next_reachable(problem_, grid_, capacity + 1);
   if (bytes <= bound_.bytes) return;
   bound_ = {bytes, "search: the " + std::to_string(problem_.size()) + " buffers around tick " +
-                       std::to_string(sections_.tick[sections_.tick.size() / 2]) + " were tried in every order in " +
-                       std::to_string(capacity) + " bytes and do not fit"};
+                       std::to_string(sections_.tick[sections_.tick.size() / 2]) +
+                       " were tried in every order in " + std::to_string(capacity) + " bytes and do not fit"};
 }
 
 void PartSearch::choose_methods(const SearchContext& context) {
   methods_ = {{Method::kFit, "W"}};
   const std::size_t n = problem_.size();
   if (context.exact_only || n <= 400) return;
-  const std::vector<Quick> cores{{Method::kCore, "TW", 0.9},  {Method::kCore, "TW", 0.85}, {Method::kCore, "TW", 0.8},
-                                 {Method::kCore, "TW", 0.95}, {Method::kCore, "W", 0.9},   {Method::kCore, "TW", 0.7}};
+  const std::vector<Quick> cores{{Method::kCore, "TW", 0.9}, {Method::kCore, "TW", 0.85},
+                                 {Method::kCore, "TW", 0.8}, {Method::kCore, "TW", 0.95},
+                                 {Method::kCore, "W", 0.9},  {Method::kCore, "TW", 0.7}};
   methods_.insert(methods_.end(), cores.begin(), cores.end());
   // On a large problem each pass counts: begin with the one that is likelier to end it.
   const auto hot = std::count_if(sections_.load.begin(), sections_.load.end(), [&](Size load) {
@@ -88,7 +93,8 @@ bool PartSearch::step(Size target, SearchContext& context) {
       return round(target, context);
     } else {
       std::size_t to = stage_ + 1;
-      while (to < methods_.size() && to < stage_ + context.threads && methods_[to].method == Method::kCore) ++to;
+      while (to < methods_.size() && to < stage_ + context.threads && methods_[to].method == Method::kCore)
+        ++to;
       if (context.repeatable || stage_ < 2) to = stage_ + 1;
       core(target, stage_, to, context);
       stage_ = to;
@@ -112,23 +118,25 @@ void PartSearch::fit(const Quick& quick, SearchContext& context) {
 void PartSearch::core(Size target, std::size_t from, std::size_t to, SearchContext& context) {
   std::vector<std::vector<Offset>> found(to - from);
   std::vector<std::uint64_t> work(to - from);
-  first_attempt(to - from, context.threads, context.repeatable, [&](std::size_t k, unsigned, const std::atomic<bool>& enough) {
-    SearchLimits limits = context.limits;
-    limits.enough = arena_ == ~Size{0} && k == 0 ? nullptr : &enough;
-    CoreFirstOptions options;
-    options.threshold = methods_[from + k].threshold;
-    options.order = methods_[from + k].order;
-    options.must_answer = arena_ == ~Size{0} && k == 0;
-    found[k] = core_first(problem_, sections_, target, options, limits, work[k]);
-    return found[k].size() == problem_.size() && arena_size(problem_, found[k]) <= target;
-  });
+  first_attempt(to - from, context.threads, context.repeatable,
+                [&](std::size_t k, unsigned, const std::atomic<bool>& enough) {
+                  SearchLimits limits = context.limits;
+                  limits.enough = arena_ == ~Size{0} && k == 0 ? nullptr : &enough;
+                  CoreFirstOptions options;
+                  options.threshold = methods_[from + k].threshold;
+                  options.order = methods_[from + k].order;
+                  options.must_answer = arena_ == ~Size{0} && k == 0;
+                  found[k] = core_first(problem_, sections_, target, options, limits, work[k]);
+                  return found[k].size() == problem_.size() && arena_size(problem_, found[k]) <= target;
+                });
   for (std::size_t k = 0; k < found.size(); ++k) {
     context.work += work[k];
     keep(std::move(found[k]));
   }
 }
 
-// Everything cheap has failed: more nodes for each piece, other seeds, and targets between the wanted and the best.
+// Everything cheap has failed: more nodes for each piece, other seeds, and targets between the wanted and the
+// best.
 void PartSearch::core_again(Size target, SearchContext& context) {
   constexpr std::array<double, 4> kThreshold{0.9, 0.85, 0.95, 0.8};
   constexpr std::array<double, 4> kReach{0.5, 0.1, 0.25, 0.0};
@@ -137,19 +145,21 @@ void PartSearch::core_again(Size target, SearchContext& context) {
   std::vector<std::uint64_t> work(count);
   const std::uint64_t turn = again_;
   again_ += 2 * count;
-  first_attempt(count, context.threads, context.repeatable, [&](std::size_t k, unsigned, const std::atomic<bool>& enough) {
-    const std::uint64_t t = turn / 2 + k;
-    SearchLimits limits = context.limits;
-    limits.enough = &enough;
-    CoreFirstOptions options;
-    options.threshold = kThreshold[t % 4];
-    options.noise = 0.1 * static_cast<double>(t % 3);
-    options.seed = context.seed + 31 * t;
-    options.nodes_per_buffer = 8 << std::min<std::uint64_t>(t / 4, 10);
-    const auto between = static_cast<Size>(kReach[t / 2 % 4] * static_cast<double>(arena_ - target));
-    found[k] = core_first(problem_, sections_, target + between, options, limits, work[k]);
-    return found[k].size() == problem_.size() && arena_size(problem_, found[k]) <= target;
-  });
+  first_attempt(count, context.threads, context.repeatable,
+                [&](std::size_t k, unsigned, const std::atomic<bool>& enough) {
+                  const std::uint64_t t = turn / 2 + k;
+                  SearchLimits limits = context.limits;
+                  limits.enough = &enough;
+                  CoreFirstOptions options;
+                  options.threshold = kThreshold[t % 4];
+                  options.noise = 0.1 * static_cast<double>(t % 3);
+                  options.seed = context.seed + 31 * t;
+                  options.nodes_per_buffer = 8 << std::min<std::uint64_t>(t / 4, 10);
+                  const auto between =
+                      static_cast<Size>(kReach[t / 2 % 4] * static_cast<double>(arena_ - target));
+                  found[k] = core_first(problem_, sections_, target + between, options, limits, work[k]);
+                  return found[k].size() == problem_.size() && arena_size(problem_, found[k]) <= target;
+                });
   for (unsigned k = 0; k < count; ++k) {
     context.work += work[k];
     keep(std::move(found[k]));
@@ -157,7 +167,8 @@ void PartSearch::core_again(Size target, SearchContext& context) {
 }
 
 bool PartSearch::round(Size target, SearchContext& context) {
-  // At each level of effort: the target itself once, then something between it and the best plan for as long as that works.
+  // At each level of effort: the target itself once, then something between it and the best plan for as long
+  // as that works.
   const bool improve = misses_ > 0 && arena_ - target > grid_.unit;
   const auto between = static_cast<Size>(reach_ * static_cast<double>(arena_ - target));
   const Size capacity = improve ? std::min<Size>(arena_ - 1, target + between) : target;
@@ -166,7 +177,8 @@ bool PartSearch::round(Size target, SearchContext& context) {
   // A tighter capacity prunes more and is sometimes the easier one: two more attempts aim at the bound.
   const std::size_t extra = round_ == 1 && capacity > bound_.bytes ? 2 : 0, total = count + extra;
   const auto aim = [&](std::size_t attempt) { return attempt < extra ? bound_.bytes : capacity; };
-  std::uint64_t nodes = std::max<std::uint64_t>(kFirstNodes, 2 * problem_.size()) << (2 * std::min(level_, 20u));
+  std::uint64_t nodes = std::max<std::uint64_t>(kFirstNodes, 2 * problem_.size())
+                        << (2 * std::min(level_, 20u));
   const std::uint64_t left = context.work_limit - std::min(context.work, context.work_limit);
   nodes = std::min(nodes, left / total + 1);
 
@@ -176,10 +188,12 @@ bool PartSearch::round(Size target, SearchContext& context) {
     std::uint64_t nodes = 0;
   };
   std::vector<Answer> answers(total);
-  const unsigned threads = round_ == 1 ? 1 : context.threads;  // the first round is over before a thread has started
+  const unsigned threads =
+      round_ == 1 ? 1 : context.threads;  // the first round is over before a thread has started
   if (searches_.size() < std::max(1u, threads)) searches_.resize(std::max(1u, threads));
-  const auto winner =
-      first_attempt(total, threads, context.repeatable, [&](std::size_t attempt, unsigned worker, const std::atomic<bool>& enough) {
+  const auto winner = first_attempt(
+      total, threads, context.repeatable,
+      [&](std::size_t attempt, unsigned worker, const std::atomic<bool>& enough) {
         if (!searches_[worker]) searches_[worker] = std::make_unique<ExactSearch>(problem_);
         ExactSearch& search = *searches_[worker];
         SearchLimits limits = context.limits;

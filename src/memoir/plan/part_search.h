@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One independent part of a problem on its way to a target: cheap list placements first, then the exact search in rounds of
-// growing node limits, with the core-first method between for what is large. One step is one method or one round.
+// One independent part of a problem on its way to a target: cheap list placements first, then the exact
+// search in rounds of growing node limits, with the core-first method between for what is large. One step is
+// one method or one round.
 #pragma once
 
 #include <memory>
@@ -18,11 +19,11 @@ namespace memoir {
 struct SearchContext {
   unsigned threads = 1;
   std::uint64_t seed = 0;
-  bool repeatable = false;       // the same result for any number of threads
-  bool exact_only = false;       // no core-first: the planner "exact"
+  bool repeatable = false;  // the same result for any number of threads
+  bool exact_only = false;  // no core-first: the planner "exact"
   std::uint64_t work_limit = ~std::uint64_t{0};
-  std::uint64_t work = 0;        // placements tried so far, over all parts
-  SearchLimits limits;           // deadline and stop flag
+  std::uint64_t work = 0;  // placements tried so far, over all parts
+  SearchLimits limits;     // deadline and stop flag
 
   bool stopped() const;
 };
@@ -36,8 +37,9 @@ class PartSearch {
   Size arena() const { return arena_; }                            // of those; 2^64-1 before the first step
   const Bound& bound() const { return bound_; }
 
-  /// Works towards an arena of at most `target`, which is at least bound().bytes and less than arena(). Afterwards the arena
-  /// may be smaller, the bound may be larger. Always returns, the first step with a plan. False: nothing is left to try.
+  /// Works towards an arena of at most `target`, which is at least bound().bytes and less than arena().
+  /// Afterwards the arena may be smaller, the bound may be larger. Always returns, the first step with a
+  /// plan. False: nothing is left to try.
   bool step(Size target, SearchContext& context);
 
  private:
@@ -67,7 +69,7 @@ class PartSearch {
   std::size_t stage_ = 0;
   std::uint64_t round_ = 0, again_ = 0;
   unsigned level_ = 0, misses_ = 0;  // of the rounds: effort, and rounds without success at this effort
-  double reach_ = 0.5;  // how far between the target and the best the rounds for improvement aim
+  double reach_ = 0.5;               // how far between the target and the best the rounds for improvement aim
   std::vector<std::unique_ptr<ExactSearch>> searches_;  // one per worker
 };
 

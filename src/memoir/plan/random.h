@@ -20,9 +20,11 @@ class Random {
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
     return x ^ (x >> 31);
   }
-  std::uint64_t below(std::uint64_t n) { return next() % n; }  // n > 0; the bias of n << 2^64 does not matter here
+  std::uint64_t below(std::uint64_t n) {
+    return next() % n;
+  }  // n > 0; the bias of n << 2^64 does not matter here
   double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }  // [0, 1)
-  double normal() {                                                          // Box-Muller
+  double normal() {                                                         // Box-Muller
     const double u = 1.0 - uniform(), v = uniform();
     return std::sqrt(-2.0 * std::log(u)) * std::cos(2.0 * std::numbers::pi * v);
   }

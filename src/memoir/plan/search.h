@@ -13,21 +13,24 @@
 
 namespace memoir {
 
-/// A size that no valid plan can undercut, and the argument for it in one phrase, for people: "live together at tick 12".
+/// A size that no valid plan can undercut, and the argument for it in one phrase, for people: "live together
+/// at tick 12".
 struct Bound {
   Size bytes = 0;
   std::string reason;
 };
 
 struct SearchOptions {
-  double deadline_s = 1.0;                   // seconds of wall clock; infinity: until the answer is proven
-  std::uint64_t work_limit = 0;              // placements tried, 0: no limit. With one, the deadline is not looked at and
-                                             // the same seed gives the same plan on any machine, whatever `threads` is
-  unsigned threads = 0;                      // 0: one per core
-  std::uint64_t seed = 0;                    // of the randomised restarts
-  std::optional<Size> capacity;              // bytes: stop at the first plan that fits. Without it: the smallest arena
-  const std::atomic<bool>* stop = nullptr;   // set by another thread or a signal handler: return the best so far
-  std::function<void(Size, double)> improved;  // (arena size, seconds) at each better plan; called by one thread at a time
+  double deadline_s = 1.0;       // seconds of wall clock; infinity: until the answer is proven
+  std::uint64_t work_limit = 0;  // placements tried, 0: no limit. With one, the deadline is not looked at and
+                                 // the same seed gives the same plan on any machine, whatever `threads` is
+  unsigned threads = 0;          // 0: one per core
+  std::uint64_t seed = 0;        // of the randomised restarts
+  std::optional<Size> capacity;  // bytes: stop at the first plan that fits. Without it: the smallest arena
+  const std::atomic<bool>* stop =
+      nullptr;  // set by another thread or a signal handler: return the best so far
+  std::function<void(Size, double)>
+      improved;  // (arena size, seconds) at each better plan; called by one thread at a time
 };
 
 struct SearchResult {
@@ -39,7 +42,9 @@ struct SearchResult {
   double seconds = 0;              // wall clock
   std::uint64_t work = 0;          // placements tried
 
-  bool fits(const SearchOptions& options) const { return !options.capacity || plan.arena_size <= *options.capacity; }
+  bool fits(const SearchOptions& options) const {
+    return !options.capacity || plan.arena_size <= *options.capacity;
+  }
 };
 
 }  // namespace memoir

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Time, cut down to what matters for placing: a section is a maximal set of buffers that live together, the slice between
-// a birth and the next death after it. Live sets in between are subsets of one of them, so a plan without overlap in every
-// section has none at all. A problem of n buffers has at most n sections. (The slices are those of minimalloc, ASPLOS'23.)
+// Time, cut down to what matters for placing: a section is a maximal set of buffers that live together, the
+// slice between a birth and the next death after it. Live sets in between are subsets of one of them, so a
+// plan without overlap in every section has none at all. A problem of n buffers has at most n sections. (The
+// slices are those of minimalloc, ASPLOS'23.)
 //
 //   ticks     0  1  2  3  4  5        a = [0,4)  b = [1,2)  c = [2,5)
 //   a         +-----------+           sections:  0 = {a, b}   1 = {a, c}

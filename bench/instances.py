@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Planning problems of any size, the same for a seed on every machine.
+
+    python bench/instances.py random 100000 --seed 1 -o random.csv
+    python bench/instances.py training 10000 -o training.csv
+
+random    births uniform in [0, n), lifetimes 1 + Exp(60), 2 % of them thirty times longer, sizes
+          log-uniform from 64 B to 1 MiB in steps of 64
+training  micro-batches through the layers of a network, forward and backward: activations are freed in reverse,
+          each operator has temporaries, gradients pass from layer to layer
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+import numpy as np
+
+Arrays = tuple[np.ndarray, np.ndarray, np.ndarray]  # lower, upper (exclusive), size in bytes
+
+
+def random(count: int, seed: int = 1) -> Arrays:
+    draw = np.random.default_rng(seed)
+    lower = draw.integers(0, count, count)
+    length = draw.exponential(60.0, count)
+    length[draw.random(count) < 0.02] *= 30
+    size = 64 * np.maximum(1, np.exp(draw.random(count) * np.log(2**14))).astype(np.uint64)
+    return lower.astype(np.uint64), (lower + 1 + length.astype(np.int64)).astype(np.uint64), size
+
+
+def training(count: int, seed: int = 1, layers: int = 200) -> Arrays:
+    """Two activations a layer that live until its backward, two temporaries forward, one backward, and the
+    gradient that the layer above hands down: seven buffers for each layer and micro-batch."""
+    draw = np.random.default_rng(seed)
+    kept, scratch = (64 * draw.integers(16, 16385, layers) for _ in range(2))
+    lower, upper, size = [], [], []
+
+    def live(begin: int, end: int, bytes: int) -> None:
+        lower.append(begin), upper.append(end), size.append(max(64, bytes // 64 * 64))
+
+    tick = 0
+    while len(lower) < count:
+        born = []
+        for layer in range(layers):
+            born.append((tick, tick + 1))
+            live(tick + 2, tick + 4, int(scratch[layer]))
+            live(tick + 3, tick + 4, int(scratch[layer]) // 2)
+            tick += 4
+        handed = tick
+        for layer in reversed(range(layers)):
+            live(handed, tick + 3, int(kept[layer]))
+            handed = tick + 1
+            live(tick + 1, tick + 2, int(scratch[layer]))
+            live(born[layer][1], tick + 3, int(kept[layer]) // 2)
+            live(born[layer][0], tick + 4, int(kept[layer]))
+            tick += 5
+    return tuple(np.array(values[:count], np.uint64) for values in (lower, upper, size))
+
+
+FAMILIES = {"random": random, "training": training}
+
+
+@click.command()
+@click.argument("family", type=click.Choice(list(FAMILIES)))
+@click.argument("count", type=click.IntRange(min=1))
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("-o", "--output", type=click.File("w"), default="-")
+def main(family: str, count: int, seed: int, output) -> None:
+    """Writes COUNT buffers of FAMILY as minimalloc's CSV."""
+    lower, upper, size = FAMILIES[family](count, seed)
+    output.write("id,lower,upper,size\n")
+    for row in zip(range(count), lower.tolist(), upper.tolist(), size.tolist(), strict=True):
+        output.write(",".join(map(str, row)) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "bind.h"
+#include "memoir/plan/auto.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace memoir {
+namespace {
+
+struct Found {
+  SearchResult result;
+  bool interrupted = false;  // Ctrl-C came: the best so far
+  std::vector<std::pair<double, Size>> improvements;
+};
+
+// The search runs beside this thread, which looks out for Ctrl-C: Python's handlers run only on the main one.
+Found search(const Problem& problem, bool exact, double deadline, std::uint64_t work_limit, unsigned threads,
+             std::uint64_t seed, std::optional<Size> capacity) {
+  Found found;
+  std::atomic<bool> stop{false};
+  SearchOptions options{
+      deadline, work_limit, threads, seed, capacity, &stop, [&](Size arena, double seconds) {
+        found.improvements.emplace_back(seconds, arena);
+      }};
+  std::mutex mutex;
+  std::condition_variable ended;
+  bool done = false;
+  std::exception_ptr error;
+  {
+    const nb::gil_scoped_release release;
+    std::thread worker([&] {
+      try {
+        found.result = exact ? plan_exact(problem, options) : plan_auto(problem, options);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      const std::lock_guard lock(mutex);
+      done = true;
+      ended.notify_one();
+    });
+    std::unique_lock lock(mutex);
+    while (!ended.wait_for(lock, std::chrono::milliseconds(50), [&] { return done; })) {
+      lock.unlock();
+      {
+        const nb::gil_scoped_acquire acquire;
+        if (PyErr_CheckSignals() != 0) {
+          PyErr_Clear();
+          found.interrupted = stop = true;
+        }
+      }
+      lock.lock();
+    }
+    lock.unlock();
+    worker.join();
+  }
+  if (error) std::rethrow_exception(error);
+  return found;
+}
+
+}  // namespace
+
+void bind_search(nb::module_& module) {
+  nb::class_<Found>(module, "SearchResult", "What a planner that searches found. Sizes in bytes.")
+      .def_prop_ro("offsets",
+                   [](const Found& self) {
+                     const std::vector<Offset>& offsets = self.result.plan.offsets;
+                     auto values = std::make_unique<std::uint64_t[]>(offsets.size());
+                     std::copy(offsets.begin(), offsets.end(), values.get());
+                     std::uint64_t* data = values.release();
+                     const nb::capsule owner(
+                         data, [](void* p) noexcept { delete[] static_cast<std::uint64_t*>(p); });
+                     return nb::cast(
+                         nb::ndarray<nb::numpy, std::uint64_t, nb::ndim<1>>(data, {offsets.size()}, owner));
+                   })
+      .def_prop_ro("arena_size", [](const Found& self) { return self.result.plan.arena_size; })
+      .def_prop_ro("lower_bound", [](const Found& self) { return self.result.lower_bound; })
+      .def_prop_ro("bound_reason", [](const Found& self) { return self.result.bound_reason; })
+      .def_prop_ro("optimal", [](const Found& self) { return self.result.optimal; })
+      .def_prop_ro("proven_infeasible", [](const Found& self) { return self.result.proven_infeasible; })
+      .def_prop_ro("seconds", [](const Found& self) { return self.result.seconds; })
+      .def_prop_ro(
+          "work", [](const Found& self) { return self.result.work; }, "Placements tried.")
+      .def_ro("interrupted", &Found::interrupted)
+      .def_prop_ro(
+          "improvements",
+          [](const Found& self) {
+            nb::list list;
+            for (const auto& [seconds, arena] : self.improvements)
+              list.append(nb::make_tuple(seconds, arena));
+            return list;
+          },
+          "(seconds, arena_size) of each better plan.");
+  module.def(
+      "search", &search, "problem"_a, "exact"_a = false, "deadline"_a = 1.0, "work_limit"_a = 0,
+      "threads"_a = 0, "seed"_a = 0, "capacity"_a = nb::none(),
+      "The portfolio `auto`, or only its complete search. With a work limit the deadline is not looked at. "
+      "Releases the GIL; Ctrl-C ends it with the best so far.");
+}
+
+}  // namespace memoir

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+#include <thread>
+
+#include "doctest/doctest.h"
+#include "memoir/base/error.h"
+#include "memoir/plan/auto.h"
+#include "memoir/plan/csv.h"
+#include "problems.h"
+
+namespace memoir {
+namespace {
+
+Problem instance(const std::string& name) {
+  return read_csv(std::string(MEMOIR_TEST_DATA) + "/planning/" + name).problem;
+}
+
+double seconds_of(const auto& run) {
+  const auto start = std::chrono::steady_clock::now();
+  run();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Starts anywhere, mostly short lives, sizes over four orders of magnitude: what bench/instances.py calls
+// random.
+Problem scattered(size_t count, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  Problem problem;
+  for (size_t i = 0; i < count; ++i) {
+    const Tick begin = random() % count, length = 1 + random() % (random() % 50 == 0 ? 1500 : 100);
+    problem.push_back({{begin, begin + length}, Size{64} << (random() % 15), 1});
+  }
+  return problem;
+}
+
+}  // namespace
+
+TEST_CASE("auto is optimal on small problems and says so") {
+  std::mt19937_64 random(41);
+  for (int round = 0; round < 300; ++round) {
+    const Problem problem = random_problem(random, 1 + random() % 7, 1 + random() % 12, 9,
+                                           round % 2 ? std::vector<Size>{1} : std::vector<Size>{1, 2, 4});
+    SearchOptions options;
+    options.deadline_s = 60;
+    const SearchResult result = plan_auto(problem, options);
+    CHECK(result.plan.arena_size == best_arena(problem));
+    CHECK(result.optimal);
+    CHECK_FALSE(check(problem, result.plan).has_value());
+  }
+}
+
+TEST_CASE("auto reaches the load of real networks") {
+  for (const char* name :
+       {"somas/resnet50.csv", "iopddl/G_1.csv", "minimalloc/C.1048576.csv", "minimalloc/A.1048576.csv"}) {
+    const Problem problem = instance(name);
+    SearchOptions options;
+    options.deadline_s = 60;
+    const SearchResult result = plan_auto(problem, options);
+    CAPTURE(name);
+    CHECK(result.optimal);
+    CHECK(result.plan.arena_size == load(problem));
+    CHECK_FALSE(check(problem, result.plan).has_value());
+    CHECK(result.bound_reason.find("the load at tick") == 0);
+  }
+}
+
+TEST_CASE("auto plans ten thousand scattered buffers within half a percent of the load") {
+  const Problem problem = scattered(10'000, 7);
+  SearchOptions options;
+  options.work_limit = 3'000'000;
+  const SearchResult result = plan_auto(problem, options);
+  CHECK_FALSE(check(problem, result.plan).has_value());
+  CHECK(static_cast<double>(result.plan.arena_size) <= 1.005 * static_cast<double>(load(problem)));
+}
+
+TEST_CASE("equal parts are solved once, and buffers that live throughout lie below") {
+  const Problem small = instance("minimalloc/K.1048576.csv");
+  Problem problem;
+  for (Tick copy = 0; copy < 50; ++copy) {
+    for (Buffer buffer : small) {
+      buffer.lifetime.begin += copy * 2'000'000;
+      buffer.lifetime.end += copy * 2'000'000;
+      problem.push_back(buffer);
+    }
+  }
+  problem.push_back({{0, 100'000'000}, 1024, 1});
+  SearchOptions options;
+  options.work_limit = 2'000'000;
+  const SearchResult one = plan_auto(small, options), many = plan_auto(problem, options);
+  CHECK(one.optimal);
+  CHECK(many.optimal);
+  CHECK(many.plan.arena_size == one.plan.arena_size + 1024);
+  CHECK(many.work == one.work);
+  CHECK_FALSE(check(problem, many.plan).has_value());
+}
+
+TEST_CASE("under a work limit the plan depends on the seed alone") {
+  for (const char* name : {"minimalloc/D.1048576.csv", "minimalloc/J.1048576.csv"}) {
+    const Problem problem = instance(name);
+    SearchOptions options;
+    options.work_limit = 300'000;
+    options.seed = 3;
+    options.threads = 1;
+    const SearchResult one = plan_auto(problem, options);
+    CHECK(one.work <= 400'000);
+    options.threads = 3;
+    const SearchResult three = plan_auto(problem, options), again = plan_auto(problem, options);
+    CHECK(one.plan == three.plan);
+    CHECK(one.work == three.work);
+    CHECK(three.plan == again.plan);
+  }
+  const Problem problem = scattered(8'000, 3);
+  SearchOptions options;
+  options.work_limit = 100'000;
+  options.threads = 1;
+  const SearchResult one = plan_auto(problem, options);
+  options.threads = 3;
+  CHECK(one.plan == plan_auto(problem, options).plan);
+}
+
+TEST_CASE("a deadline is kept, and what came out by then is a plan") {
+  const Problem problem = instance("minimalloc/D.1048576.csv");
+  for (const double deadline : {0.0, 0.05, 0.3}) {
+    SearchOptions options;
+    options.deadline_s = deadline;
+    SearchResult result;
+    const double seconds = seconds_of([&] { result = plan_auto(problem, options); });
+    CHECK(seconds < deadline + 2.0);  // generous: the machine may be busy
+    CHECK_FALSE(check(problem, result.plan).has_value());
+    CHECK(result.lower_bound <= result.plan.arena_size);
+    CHECK(result.lower_bound >= load(problem));
+  }
+}
+
+TEST_CASE("a search without end is stopped from outside, and keeps the best") {
+  const Problem problem = instance("minimalloc/D.1048576.csv");
+  std::atomic<bool> stop{false};
+  SearchOptions options;
+  options.deadline_s = 1e12;
+  options.stop = &stop;
+  SearchResult result;
+  Size told = ~Size{0};
+  options.improved = [&](Size arena, double) {
+    CHECK(arena < told);
+    told = arena;
+  };
+  std::thread worker([&] { result = plan_auto(problem, options); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  const double seconds = seconds_of([&] {
+    stop = true;
+    worker.join();
+  });
+  CHECK(seconds < 2.0);
+  CHECK_FALSE(check(problem, result.plan).has_value());
+  CHECK(result.plan.arena_size == told);
+}
+
+TEST_CASE("with a capacity: the first plan that fits, or a proof, or neither") {
+  const Problem problem = instance("minimalloc/D.1048576.csv");
+  SearchOptions options;
+  options.deadline_s = 60;
+  options.capacity = 1048576;
+  SearchResult result = plan_auto(problem, options);
+  CHECK(result.fits(options));
+  CHECK_FALSE(result.proven_infeasible);
+  CHECK(result.seconds < 30);
+
+  options.capacity = load(problem) - 1;
+  result = plan_auto(problem, options);
+  CHECK(result.proven_infeasible);
+  CHECK(result.lower_bound == load(problem));
+  CHECK_FALSE(check(problem, result.plan).has_value());
+
+  options.capacity = load(problem);
+  options.work_limit = 20'000;  // far too little: a time-out proves nothing
+  result = plan_auto(problem, options);
+  CHECK_FALSE(result.proven_infeasible);
+  CHECK(result.lower_bound == load(problem));
+}
+
+TEST_CASE("edges: nothing, one buffer, a capacity of zero, sizes that overflow") {
+  CHECK(plan_auto({}).optimal);
+  CHECK(plan_auto({}).plan.arena_size == 0);
+  const SearchResult one = plan_auto({{{5, 6}, 7, 64}});
+  CHECK(one.optimal);
+  CHECK(one.plan == Plan{{0}, 7});
+  SearchOptions options;
+  options.capacity = 0;
+  CHECK(plan_auto({{{5, 6}, 7, 64}}, options).proven_infeasible);
+  CHECK(plan_auto({}, options).fits(options));
+  const Size huge = Size{1} << 62;
+  CHECK_THROWS_AS(plan_auto({{{0, 2}, huge, 1}, {{1, 3}, huge, 1}}), Error);
+  CHECK_THROWS_AS(plan_auto({{{3, 3}, 1, 1}}), Error);
+}
+
+}  // namespace memoir

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+#include <numeric>
+
+#include "doctest/doctest.h"
+#include "memoir/plan/attempts.h"
+#include "memoir/plan/auto.h"
+#include "memoir/plan/csv.h"
+#include "memoir/plan/exact_search.h"
+#include "memoir/plan/first_fit_orders.h"
+#include "problems.h"
+
+namespace memoir {
+namespace {
+
+Verdict fits(const Problem& problem, Size capacity, Plan* plan = nullptr, std::uint64_t seed = 0) {
+  ExactSearch search(problem);
+  Order order(problem.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::mt19937_64 random(seed);
+  std::shuffle(order.begin(), order.end(), random);
+  std::vector<Offset> offsets;
+  const Verdict verdict = search.run(capacity, order, {}, offsets);
+  if (plan) *plan = {offsets, capacity};
+  return verdict;
+}
+
+Problem challenge(const std::string& name) {
+  return read_csv(std::string(MEMOIR_TEST_DATA) + "/planning/" + name).problem;
+}
+
+}  // namespace
+
+TEST_CASE("the exact search answers as brute force does, whatever the order and the alignments") {
+  const std::vector<std::vector<Size>> alignments{{1}, {1, 2, 4}, {2, 3}, {4}, {4, 8, 16}, {6, 4}};
+  std::mt19937_64 random(20);
+  for (int round = 0; round < 900; ++round) {
+    const Problem problem =
+        random_problem(random, 1 + random() % 6, 1 + random() % 7, 1 + random() % 12, alignments[round % 6]);
+    const Size best = best_arena(problem);
+    CAPTURE(round);
+    Plan plan;
+    CHECK(fits(problem, best, &plan, round) == Verdict::kFits);
+    CHECK_FALSE(check(problem, plan).has_value());
+    CHECK(fits(problem, best - 1, nullptr, round) == Verdict::kInfeasible);
+    CHECK(fits(problem, best + 1, &plan, round) == Verdict::kFits);
+    CHECK_FALSE(check(problem, plan).has_value());
+  }
+}
+
+TEST_CASE("plan_exact finds and proves the optimum of small problems") {
+  std::mt19937_64 random(21);
+  for (int round = 0; round < 300; ++round) {
+    const Problem problem = random_problem(random, 1 + random() % 7, 1 + random() % 8, 9,
+                                           round % 2 ? std::vector<Size>{1} : std::vector<Size>{1, 2, 4});
+    const Size best = best_arena(problem);
+    SearchOptions options;
+    options.deadline_s = 60;
+    options.threads = 1 + round % 2;
+    const SearchResult result = plan_exact(problem, options);
+    CAPTURE(round);
+    CHECK(result.plan.arena_size == best);
+    CHECK(result.lower_bound == best);
+    CHECK(result.optimal);
+    CHECK_FALSE(check(problem, result.plan).has_value());
+    CHECK_FALSE(result.bound_reason.empty());
+
+    options.capacity = best - 1;
+    const SearchResult none = plan_exact(problem, options);
+    CHECK(none.proven_infeasible);
+    CHECK(none.lower_bound == best);
+    CHECK_FALSE(check(problem, none.plan).has_value());
+  }
+}
+
+TEST_CASE("where the load cannot be reached, that is proven by search") {
+  const Problem problem{{{5, 6}, 4, 1}, {{3, 6}, 1, 1}, {{0, 5}, 1, 1}, {{0, 6}, 4, 1}, {{1, 3}, 4, 1},
+                        {{4, 7}, 3, 1}, {{2, 4}, 2, 1}, {{3, 5}, 2, 1}, {{2, 5}, 2, 1}, {{0, 2}, 3, 1}};
+  const SearchResult result = plan_exact(problem);
+  CHECK(load(problem) == 13);
+  CHECK(result.lower_bound == 14);
+  CHECK(result.optimal);
+  CHECK(result.bound_reason.find("search") == 0);
+  CHECK(best_arena(problem) == 14);  // all 10! orders
+}
+
+TEST_CASE("minimalloc's challenging instances fit their capacity") {
+  for (const char* name : {"A", "C", "D", "E", "G", "J", "K"}) {
+    const Problem problem = challenge("minimalloc/" + std::string(name) + ".1048576.csv");
+    SearchOptions options;
+    options.deadline_s = 60;
+    options.capacity = 1048576;
+    const SearchResult result = plan_exact(problem, options);
+    CAPTURE(name);
+    CHECK(result.plan.arena_size <= 1048576);
+    CHECK_FALSE(check(problem, result.plan).has_value());
+    CHECK(result.work < 2'000'000);
+  }
+}
+
+TEST_CASE("a node limit is an answer of its own, never a proof") {
+  const Problem problem = challenge("minimalloc/D.1048576.csv");
+  ExactSearch search(problem);
+  std::vector<Offset> offsets;
+  SearchLimits limits;
+  limits.nodes = 500;
+  const Order order = make_order(problem, search.sections(), "Z");
+  CHECK(search.run(load(problem), order, limits, offsets) == Verdict::kGaveUp);
+  CHECK(search.nodes() <= 501);
+  CHECK(search.run(load(problem) - 1, order, limits, offsets) == Verdict::kInfeasible);
+}
+
+TEST_CASE("of several attempts the lowest that answers wins, however many threads there are") {
+  for (const unsigned threads : {1u, 2u, 5u}) {
+    const auto run = [&](std::size_t k, unsigned, const std::atomic<bool>&) {
+      return k == 7 || k == 4 || k == 30;
+    };
+    CHECK(first_attempt(40, threads, true, run) == 4);
+    CHECK(first_attempt(3, threads, true, run) == 3);
+  }
+}
+
+}  // namespace memoir
