@@ -170,7 +170,7 @@ def test_exit_codes(memoir, folder):
     # Proven by the alignment, not by the load.
     code, out, _ = memoir("plan", "p.csv", "--capacity", "12", "--alignment", "64")
     assert code == 1
-    assert "no plan fits 12 bytes: the alignments need 132" in out
+    assert "no plan fits 12 bytes: it takes 132 (the load at tick" in out
 
 
 def test_alignment(memoir, folder):

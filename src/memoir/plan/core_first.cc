@@ -14,6 +14,8 @@ namespace {
 constexpr std::size_t kLargestPiece =
     6000;  // buffers; the conflict graph of a piece is built, and its size squared in the worst case
 constexpr int kMostRepairs = 300;
+constexpr std::uint64_t kRepairEffort =
+    2000;  // comparisons for each buffer of the problem: about as long as one fit
 
 class CoreFirst {
  public:
@@ -46,7 +48,9 @@ class CoreFirst {
     }
     std::vector<Offset> best = offsets();
     if (over.empty() || !packed) return best;
-    for (int repair = 0; repair < kMostRepairs && !over.empty() && !stopped(); ++repair) {
+    for (int repair = 0;
+         repair < kMostRepairs && !over.empty() && effort_ < kRepairEffort * problem_.size() && !stopped();
+         ++repair) {
       const std::uint32_t worst = over.back();
       over.pop_back();
       if (top(worst) > target_) eject(worst, over);
@@ -135,15 +139,29 @@ class CoreFirst {
       if (above + size <= target_) starts.push_back(above);
       if (n.begin >= size && n.begin <= target_) starts.push_back((n.begin - size) / alignment * alignment);
     }
+    // In the way of [start, start + size) are those that begin before its end, less those that end by its
+    // start.
+    using Sum = std::pair<Offset, double>;
+    std::vector<Sum> begins, ends;
+    for (const Neighbour& n : neighbours_) {
+      begins.emplace_back(n.begin, weight(n.buffer));
+      ends.emplace_back(n.end, weight(n.buffer));
+    }
+    for (std::vector<Sum>* sums : {&begins, &ends}) {
+      std::sort(sums->begin(), sums->end());
+      double sum = 0;
+      for (Sum& entry : *sums) entry.second = sum += entry.second;
+    }
+    const auto before = [](const std::vector<Sum>& sums, Offset offset) {  // of those at less than offset
+      const auto it = std::lower_bound(sums.begin(), sums.end(), offset,
+                                       [](const Sum& entry, Offset at) { return entry.first < at; });
+      return it == sums.begin() ? 0.0 : (it - 1)->second;
+    };
+    effort_ += 16 * starts.size();
     Offset best = 0;
     double least = std::numeric_limits<double>::infinity();
     for (const Offset start : starts) {
-      const Range range{start, size};
-      double cost = 0;
-      for (const Neighbour& n : neighbours_) {
-        if (range.overlaps({n.begin, n.end - n.begin})) cost += weight(n.buffer);
-        if (cost >= least) break;
-      }
+      const double cost = before(begins, start + size) - before(ends, start + 1);
       if (cost < least) least = cost, best = start;
     }
     ++moved_[i];
@@ -176,6 +194,7 @@ class CoreFirst {
   FitIndex index_;
   std::vector<Size> fullest_;
   std::vector<std::uint32_t> moved_;   // how often each was put somewhere by force
+  std::uint64_t effort_ = 0;           // steps made by repairs
   std::vector<Neighbour> neighbours_;  // scratch
 };
 

@@ -48,6 +48,7 @@ class PartSearch {
     Method method;
     std::string_view order;
     double threshold = 0;
+    double slack = 0;  // of the target: what may be added to it
   };
 
   void choose_methods(const SearchContext& context);
