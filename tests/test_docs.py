@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every command and every piece of Python in the docs is run, as it is written.
+
+What takes hours or a server of the reader's own is run in small (SMALLER says how), or has its options parsed."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "results").glob("*.md"))]
+
+# What is added to a command, or replaced in it, so that it ends in seconds.
+SMALLER = [
+    (r"^memoir bench .*--suite servers.*", "memoir bench system --suite servers --smoke -n 2 --no-pictures"),
+    (r"^memoir bench .*--suite.*", "memoir bench system --suite --smoke -n 2"),
+    (r"^(memoir bench .*)-n 30 (.*)--jobs \{work\}", r"memoir bench system --threads 1,2 --load 1 -n 2 \2--jobs {work}"),
+    (r"^memoir bench jemalloc,je1m.*", "memoir bench system,again=system -n 2 -- ./server"),
+]
+SERVER = "#!/bin/sh\nfor i in 1 2 3; do ls / > /dev/null; done\n"
+SERVE = """
+import torch
+net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU()).eval()
+with torch.inference_mode():
+    net(torch.randn(1, 3, 32, 32))
+"""
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    return re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(), re.M | re.S)
+
+
+def commands() -> list[tuple[str, str]]:
+    found = []
+    for page in PAGES:
+        for language, text in blocks(page):
+            if language not in ("", "sh", "console"):
+                continue
+            for line in text.splitlines():
+                line = re.sub(r"^\$ ", "", line.strip())
+                command = re.split(r"\s{2,}|\s#\s", line)[0].removeprefix(".venv/bin/")
+                if re.match(r"(memoir|make|python|bench/\w+\.py) ?", command):
+                    found.append((page.name, command))
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A place that has what the docs speak of: a program, a server, a trace, a plan, a problem, old results."""
+    pytest.importorskip("torch", reason="the docs record PyTorch programs")
+    folder = tmp_path_factory.mktemp("docs")
+    for name, text in {"serve.py": SERVE, "my_program.py": SERVE, "server": SERVER}.items():
+        (folder / name).write_text(text)
+    (folder / "server").chmod(0o755)
+    shutil.copy(ROOT / "tests/data/planning/minimalloc/input.12.csv", folder / "problem.csv")
+    header = "malloc,Threads,Work,Load,Replicate,Time\n"
+    rows = [f"{{}},{threads},{threads},1,{i},{1 + i / 100}" for threads in (1, 2) for i in range(6)]
+    for name, malloc in (("a", "default"), ("b", "hoard")):
+        (folder / f"{name}.csv").write_text(header + "\n".join(row.format(malloc) for row in rows) + "\n")
+    for words in (
+        ["record", "-o", "x.trace", "--", sys.executable, "serve.py"],
+        ["plan", "x.trace", "-o", "x.plan"],
+        ["plan", "x.trace", "-o", "y.plan"],
+        ["bench", "system", "-n", "2", "-o", "before", "--", "./server"],
+        ["bench", "system", "-n", "2", "-o", "after", "--", "./server"],
+    ):
+        subprocess.run([sys.executable, "-m", "memoir", *words], cwd=folder, check=True, capture_output=True)
+    return folder
+
+
+@pytest.mark.parametrize(("page", "command"), [c for c in commands() if c[1].startswith("memoir")])
+def test_command(folder, page, command):
+    if "servers" in command and shutil.which("redis-server") is None:
+        pytest.skip("redis-server is not installed")
+    for pattern, smaller in SMALLER:
+        command = re.sub(pattern, smaller, command)
+    words = shlex.split(command)[1:]
+    for output in [words[i + 1] for i, word in enumerate(words) if word == "-o"]:
+        (folder / output).unlink(missing_ok=True)
+    environment = dict(os.environ, PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    done = subprocess.run(
+        [sys.executable, "-m", "memoir", *words], cwd=folder, capture_output=True, text=True, env=environment
+    )
+    # 1 from `memoir plan --capacity` is an answer, "proven that none fits".
+    assert done.returncode in ((0, 1) if "--capacity" in words else (0,)), done.stderr
+
+
+@pytest.mark.parametrize(("page", "command"), [c for c in commands() if c[1].startswith("make")])
+def test_make_target(page, command):
+    help_text = subprocess.run(["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    targets = set(re.findall(r"make (\w+)", help_text))
+    assert set(command.split()[1:]) <= targets
+
+
+@pytest.mark.parametrize(
+    ("page", "command"), [c for c in commands() if c[1].startswith(("python bench/", "bench/")) and "--smoke" not in c[1]]
+)
+def test_benchmark_options(page, command):
+    """The benchmarks have tests of their own: here, that each names its options right."""
+    words = shlex.split(command.removeprefix("python "))
+    options = {word for word in words if word.startswith("--")}
+    done = subprocess.run([sys.executable, ROOT / words[0], "--help"], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert all(option in done.stdout for option in options)
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [(p.name, text) for p in PAGES for language, text in blocks(p) if language == "python"],
+)
+def test_python(folder, page, text, monkeypatch):
+    import torch
+
+    monkeypatch.chdir(folder)
+    (folder / "x.trace").unlink() if "record(" in text else None
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+    space = {
+        "torch": torch,
+        "model": model,
+        "x": torch.randn(2, 4),
+        "criterion": torch.nn.functional.mse_loss,
+        "optimizer": torch.optim.SGD(model.parameters(), lr=0.1),
+    }
+    import memoir.torch
+
+    space["memoir"] = memoir
+    if "memoir.torch.stats(model)" in text and "remember(model" not in text:
+        space["model"] = memoir.torch.remember(model)
+    exec(compile(text, page, "exec"), space)
+    if "step" in space:
+        for _ in range(3):
+            space["step"](torch.randn(2, 4), torch.randn(2, 4))
