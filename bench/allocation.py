@@ -26,7 +26,13 @@ MALLOCS = {
     "tcmalloc": "libtcmalloc_minimal.so.4",
     "mimalloc": "libmimalloc.so.2",
 }
-FOLDERS = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"]
+FOLDERS = [
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+    "/usr/local/lib",
+]
 
 
 def library(name: str) -> str | None:
@@ -45,10 +51,9 @@ def build(torch_root: Path) -> Path:
 
 
 def record(path: Path) -> Path:
+    import memoir.torch
     import torch
     import torchvision
-
-    import memoir.torch
 
     net = torchvision.models.resnet50(weights=None).eval()
     with torch.inference_mode():
@@ -73,7 +78,9 @@ def median(values: list[float]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--passes", type=int, default=300, help="passes a run")
-    parser.add_argument("--runs", type=int, default=7, help="runs of each way, interleaved; medians are shown")
+    parser.add_argument(
+        "--runs", type=int, default=7, help="runs of each way, interleaved; medians are shown"
+    )
     parser.add_argument("-o", "--output", help="write the table here too")
     options = parser.parse_args()
     ways = {"memoir, in step": ("planned", None), "memoir, matching by operator": ("scoped", None)}

@@ -23,20 +23,23 @@ def title(text: str) -> None:
 def call(*words: str) -> None:
     """Runs a command as a user would, and shows it."""
     print(f"$ {shlex.join(words)}", flush=True)
-    program = [sys.executable, "-m", "memoir", *words[1:]] if words[0] == "memoir" else [sys.executable, *words[1:]]
+    program = (
+        [sys.executable, "-m", "memoir", *words[1:]] if words[0] == "memoir" else [sys.executable, *words[1:]]
+    )
     subprocess.run(program, check=True, cwd=ROOT)
 
 
 def record() -> None:
+    import memoir.torch
     import torch
     import torchvision
-
-    import memoir.torch
 
     torch.manual_seed(0)
     net = torchvision.models.resnet50(weights=None).eval()
     with torch.inference_mode():
-        memoir.torch.record(net, torch.randn(BATCH, 3, SIDE, SIDE), path=OUT / "resnet50.trace", graph=True, force=True)
+        memoir.torch.record(
+            net, torch.randn(BATCH, 3, SIDE, SIDE), path=OUT / "resnet50.trace", graph=True, force=True
+        )
 
 
 def main() -> None:
@@ -45,12 +48,43 @@ def main() -> None:
     record()
     call("memoir", "show", "out/resnet50.trace")
     title("2. Plan its memory, with every planner beside the floor")
-    call("memoir", "plan", "out/resnet50.trace", "--planner", "all", "--deadline", "5", "-f", "-o", "out/resnet50.plan")
+    call(
+        "memoir",
+        "plan",
+        "out/resnet50.trace",
+        "--planner",
+        "all",
+        "--deadline",
+        "5",
+        "-f",
+        "-o",
+        "out/resnet50.plan",
+    )
     call("memoir", "show", "out/resnet50.plan", "-f", "-o", "out/resnet50.png")
     title("3. Run it from its slab, beside PyTorch on malloc")
     call(
-        *["python", "bench/torch_latency.py", "--nets", "resnet50", "--batch", str(BATCH), "--side", str(SIDE)],
-        *["--threads", "2", "--variants", "glibc,jemalloc,memoir", "--replicates", "8", "--passes", "1", "--budget", "60"],
+        *[
+            "python",
+            "bench/torch_latency.py",
+            "--nets",
+            "resnet50",
+            "--batch",
+            str(BATCH),
+            "--side",
+            str(SIDE),
+        ],
+        *[
+            "--threads",
+            "2",
+            "--variants",
+            "glibc,jemalloc,memoir",
+            "--replicates",
+            "8",
+            "--passes",
+            "1",
+            "--budget",
+            "60",
+        ],
     )
     print(f"\nThe picture of the plan (address against time, live bytes above): {OUT / 'resnet50.png'}")
     print("Next: remember a model of your own (docs/torch.md), or record a program:")

@@ -14,13 +14,20 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "results").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "results").glob("*.md")),
+]
 
 # What is added to a command, or replaced in it, so that it ends in seconds.
 SMALLER = [
     (r"^memoir bench .*--suite servers.*", "memoir bench system --suite servers --smoke -n 2 --no-pictures"),
     (r"^memoir bench .*--suite.*", "memoir bench system --suite --smoke -n 2"),
-    (r"^(memoir bench .*)-n 30 (.*)--jobs \{work\}", r"memoir bench system --threads 1,2 --load 1 -n 2 \2--jobs {work}"),
+    (
+        r"^(memoir bench .*)-n 30 (.*)--jobs \{work\}",
+        r"memoir bench system --threads 1,2 --load 1 -n 2 \2--jobs {work}",
+    ),
     (r"^memoir bench jemalloc,je1m.*", "memoir bench system,again=system -n 2 -- ./server"),
 ]
 SERVER = "#!/bin/sh\nfor i in 1 2 3; do ls / > /dev/null; done\n"
@@ -93,13 +100,16 @@ def test_command(folder, page, command):
 
 @pytest.mark.parametrize(("page", "command"), [c for c in commands() if c[1].startswith("make")])
 def test_make_target(page, command):
-    help_text = subprocess.run(["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    help_text = subprocess.run(
+        ["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     targets = set(re.findall(r"make (\w+)", help_text))
     assert set(command.split()[1:]) <= targets
 
 
 @pytest.mark.parametrize(
-    ("page", "command"), [c for c in commands() if c[1].startswith(("python bench/", "bench/")) and "--smoke" not in c[1]]
+    ("page", "command"),
+    [c for c in commands() if c[1].startswith(("python bench/", "bench/")) and "--smoke" not in c[1]],
 )
 def test_benchmark_options(page, command):
     """The benchmarks have tests of their own: here, that each names its options right."""

@@ -6,10 +6,9 @@ import pickle
 import threading
 import warnings
 
+import memoir.torch
 import pytest
 import torch
-
-import memoir.torch
 
 
 def follows(model) -> memoir.torch.Stats:
@@ -238,6 +237,6 @@ def test_planned_passes_take_no_page_faults():
             before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
             model(x)
             faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-    stats = follows(model)
+    follows(model)
     # What remains is the output, which the caller gets from PyTorch's allocator: 2,048 pages.
     assert sorted(faults[4:])[8] <= 2048 + 64

@@ -11,10 +11,9 @@ import queue
 import random
 import threading
 
+import memoir.torch
 import pytest
 import torch
-
-import memoir.torch
 
 SIZES = [1, 7, 64, 1000, 4096, 50_000, 300_000]
 

@@ -22,7 +22,9 @@ from memoir import Error, _core, _torch
 from memoir.torch.signature import describe, signature
 
 PATIENCE = 32  # calls that never repeat a signature before memoir says so and stops recording first sights
-FEW = 4  # first sights in a row up to which a recorded pass keeps its large objects apart from malloc's memory
+FEW = (
+    4  # first sights in a row up to which a recorded pass keeps its large objects apart from malloc's memory
+)
 LONGEST_WAIT = 64  # passes; the longest pause between two recordings of a signature that keeps changing
 
 
