@@ -46,10 +46,8 @@ def describe(args: tuple, kwargs: dict) -> str:
     """The signature in words, for a trace's meta and for messages: `float32[1,3,224,224], no_grad, 2 threads`."""
     parts = [_words(value) for value in args]
     parts += [f"{name}={_words(value)}" for name, value in kwargs.items()]
-    if torch.is_inference_mode_enabled():
-        mode = "inference_mode"
-    else:
-        mode = "grad" if torch.is_grad_enabled() else "no_grad"
+    grad = "grad" if torch.is_grad_enabled() else "no_grad"
+    mode = "inference_mode" if torch.is_inference_mode_enabled() else grad
     threads = torch.get_num_threads()
     return ", ".join([*parts, mode, f"{threads} thread{'s' if threads != 1 else ''}"])
 
