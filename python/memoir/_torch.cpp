@@ -112,10 +112,10 @@ NB_MODULE(_torch, module) {
       .def_prop_ro("arena_size", [](const Layout& self) { return self.layout->arena_size(); });
 
   nb::class_<SlabPool>(module, "SlabPool")
-      .def(nb::new_([](size_t max_slabs, Size max_bytes) {
-             return std::make_shared<SlabPool>(SlabPoolOptions{max_slabs, max_bytes});
+      .def(nb::new_([](size_t max_slabs, Size max_bytes, bool poison) {
+             return std::make_shared<SlabPool>(SlabPoolOptions{max_slabs, max_bytes, poison});
            }),
-           nb::arg("max_slabs"), nb::arg("max_bytes"))
+           nb::arg("max_slabs"), nb::arg("max_bytes"), nb::arg("poison"))
       .def_prop_ro("held_bytes", &SlabPool::held_bytes)
       .def_prop_ro("slabs", &SlabPool::slabs)
       .def("retire_all", &SlabPool::retire_all, nb::call_guard<nb::gil_scoped_release>());

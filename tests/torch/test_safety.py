@@ -124,7 +124,7 @@ def drop_elsewhere(program: RandomProgram, failures: list):
 @pytest.mark.parametrize("seed", range(6))
 def test_random_programs(seed, unrest):
     program = RandomProgram(seed, unrest)
-    model = memoir.torch.remember(program.__call__)
+    model = memoir.torch.remember(program.__call__, poison=seed % 2 == 0)
     failures: list = []
     dropper = threading.Thread(target=drop_elsewhere, args=(program, failures))
     dropper.start()
@@ -295,3 +295,23 @@ def test_pytorchs_raw_interface_takes_and_gives_what_a_slab_served():
     storage = torch.zeros(10)  # made outside of passes, with memoir's deleter
     storage.resize_(1000).fill_(1)
     assert storage.sum() == 1000
+
+
+def test_nothing_reads_what_was_freed(small_net):
+    """With freed bytes overwritten, a network gives the same results: no view, no saved tensor, no kernel reads them."""
+    net = small_net.eval()
+    model = memoir.torch.remember(net, poison=True)
+    for _ in range(4):
+        x = torch.randn(2, 3, 32, 32)
+        assert torch.equal(model(x), net(x))
+
+    def step(x):
+        net.zero_grad()
+        net(x).square().sum().backward()
+        return [p.grad.clone() for p in net.parameters()]
+
+    remembered = memoir.torch.remember(step, poison=True)
+    for _ in range(5):
+        x = torch.randn(2, 3, 32, 32)
+        assert all(map(torch.equal, remembered(x), step(x)))
+    assert memoir.torch.stats(remembered).planned > 100

@@ -33,12 +33,14 @@ class Options:
     """max_plans: input signatures remembered, the least recently used forgotten first.
     max_slabs: passes that may run from a slab at the same time; more run on PyTorch's allocator.
     max_bytes: over all slabs; None for no limit. A plan that does not fit runs on PyTorch's allocator.
-    plan: a plan file for the signature that it was recorded with, which then needs no recording."""
+    plan: a plan file for the signature that it was recorded with, which then needs no recording.
+    poison: freed bytes of a slab are overwritten, which shows whoever reads them; slow."""
 
     max_plans: int = 16
     max_slabs: int = 8
     max_bytes: int | None = None
     plan: str | os.PathLike | None = None
+    poison: bool = False
 
 
 @dataclass
@@ -97,7 +99,7 @@ class Memory:
 
     def _new_pool(self) -> _torch.SlabPool:
         most = self.options.max_bytes
-        return _torch.SlabPool(self.options.max_slabs, 2**64 - 1 if most is None else most)
+        return _torch.SlabPool(self.options.max_slabs, 2**64 - 1 if most is None else most, self.options.poison)
 
     def call(self, function: Callable, args: tuple, kwargs: dict):
         if _torch.in_pass():  # an outer pass covers this one: one plan for all of it is the better plan

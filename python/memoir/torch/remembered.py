@@ -27,6 +27,7 @@ def remember(
     max_slabs: int = 8,
     max_bytes: int | None = None,
     plan: str | os.PathLike | None = None,
+    poison: bool = False,
 ):
     """A callable that does what `function` does, out of planned memory. Thread-safe; results are the same bit for bit.
 
@@ -38,11 +39,13 @@ def remember(
     plan: a plan file (`memoir plan x.trace -o y.plan` of a trace of this model): calls with the signature that it was
     recorded with follow it from the first on. Raises memoir.Error for a file that is no plan, or one of another model.
 
+    poison: overwrites the bytes of each planned tensor when it is freed, to show who reads them afterwards. For tests.
+
     Tensors that outlive their call (outputs, caches, gradients that are kept) never live in a slab.
     """
     if max_plans < 1 or max_slabs < 1 or (max_bytes is not None and max_bytes < 0):
         raise ValueError("max_plans and max_slabs must be at least 1, and max_bytes not negative")
-    options = Options(max_plans, max_slabs, max_bytes, plan)
+    options = Options(max_plans, max_slabs, max_bytes, plan, poison)
     if isinstance(function, RememberedModule) or hasattr(function, "__memoir__"):
         raise ValueError("this callable is remembered already")
     if isinstance(function, torch.nn.Module):

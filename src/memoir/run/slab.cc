@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memoir/run/slab.h"
 
+#include <cstring>
 #include <new>
 
 namespace memoir {
 
-Slab::Slab(std::byte* base, Size size) noexcept
-    : address_(base), arena_(base, size, {.huge_pages = true, .prefault = true}) {}
+Slab::Slab(std::byte* base, Size size, bool poison) noexcept
+    : poison_(poison), address_(base), arena_(base, size, {.huge_pages = true, .prefault = true}) {}
 
 Slab::~Slab() = default;
 
-Slab* Slab::create(Size size) noexcept {
+Slab* Slab::create(Size size, bool poison) noexcept {
   void* const storage = ::operator new(sizeof(Slab), std::nothrow);
   if (storage == nullptr) return nullptr;
   auto& space = AddressSpace::instance();
@@ -19,7 +20,7 @@ Slab* Slab::create(Size size) noexcept {
     ::operator delete(storage);
     return nullptr;
   }
-  Slab* const slab = new (storage) Slab(base, size);
+  Slab* const slab = new (storage) Slab(base, size, poison);
   if (!slab->arena_.ok() || !slab->arena_.commit({0, slab->arena_.capacity()})) {
     slab->destroy();
     return nullptr;
@@ -61,8 +62,13 @@ void Slab::release() noexcept {
   if (finished) destroy();
 }
 
-void Slab::free_held(void* pointer) noexcept {
-  MEMOIR_CHECK(heap_->free(offset_of(pointer)), "a pointer into a slab that is not live was freed");
+void Slab::free_held(void* pointer) noexcept { free_at(offset_of(pointer)); }
+
+void Slab::free_at(Offset offset) noexcept {
+  if (poison_) [[unlikely]] {
+    std::memset(arena_.base() + offset, kPoison, heap_->size_of(offset));
+  }
+  MEMOIR_CHECK(heap_->free(offset), "a pointer into a slab that is not live was freed");
 }
 
 void Slab::free_from_elsewhere(void* pointer) noexcept {
@@ -84,9 +90,7 @@ void Slab::empty_box() noexcept {
 }
 
 void Slab::empty_box_locked() noexcept {
-  for (const Offset offset : box_) {
-    MEMOIR_CHECK(heap_->free(offset), "a pointer into a slab that is not live was freed");
-  }
+  for (const Offset offset : box_) free_at(offset);
   box_.clear();
   boxed_.store(0, std::memory_order_relaxed);
 }

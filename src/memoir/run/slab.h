@@ -28,8 +28,9 @@ namespace memoir {
 class Slab final : public AddressOwner {
  public:
   /// A slab of at least `size` bytes with its pages touched, or nullptr when the machine has no memory to
-  /// give.
-  static Slab* create(Size size) noexcept;
+  /// give. `poison`: an object's bytes become kPoison with its free, so that whoever reads them then shows.
+  static Slab* create(Size size, bool poison = false) noexcept;
+  static constexpr int kPoison = 0xcb;
 
   /// The holder's: prepares the heap for one pass over `layout`, which is kept alive until the slab follows
   /// another. False when objects of another layout are still live here, or there is no metadata memory.
@@ -62,18 +63,20 @@ class Slab final : public AddressOwner {
   size_t live_objects() noexcept;
 
  private:
-  Slab(std::byte* base, Size size) noexcept;
+  Slab(std::byte* base, Size size, bool poison) noexcept;
   ~Slab();
   void destroy() noexcept;
   Offset offset_of(const void* pointer) const noexcept {
     return static_cast<Offset>(static_cast<const std::byte*>(pointer) - arena_.base());
   }
+  void free_at(Offset offset) noexcept;
   void empty_box() noexcept;         // locks
   void empty_box_locked() noexcept;  // the caller has the lock
   /// Nobody can reach the slab any more: it is destroyed by who sees this, after unlocking.
   bool is_finished() const noexcept { return retired_ && !held_ && (!heap_ || heap_->live_objects() == 0); }
 
-  std::byte* address_;  // of the reservation that the arena works in
+  const bool poison_;
+  std::byte* const address_;  // of the reservation that the arena works in
   HostArena arena_;
   std::shared_ptr<const PlannedLayout> layout_;
   std::optional<PlannedHeap> heap_;

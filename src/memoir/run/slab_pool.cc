@@ -46,7 +46,7 @@ Slab* SlabPool::acquire(const std::shared_ptr<const PlannedLayout>& layout) noex
   members_.push_back({nullptr, size, true, ticket});
   lock.unlock();
   return_unused_malloc_memory();
-  Slab* slab = Slab::create(size);
+  Slab* slab = Slab::create(size, options_.poison);
   if (slab != nullptr && !slab->lease(layout)) {
     slab->retire();
     slab = nullptr;

@@ -16,6 +16,7 @@ namespace memoir {
 struct SlabPoolOptions {
   size_t max_slabs = 8;       // concurrent passes beyond this run without a slab
   Size max_bytes = ~Size{0};  // over all slabs
+  bool poison = false;        // see Slab::create()
 };
 
 class SlabPool {
