@@ -24,7 +24,7 @@ test: dev ## run every test
 	@$(BIN)/ctest --preset release
 	@$(BIN)/python -m pytest -q
 
-lint: dev ## check the style of C++ and Python
+lint: dev ## check the style of the Python
 	@$(BIN)/ruff check python tests bench examples && $(BIN)/ruff format --check python tests bench examples
 
 clean: ## remove what the other targets made
