@@ -314,7 +314,7 @@ def _finish(results: Results, options: dict[str, Any], path: Path | None) -> Non
             _say(f"wrote {written}")
     click.echo(summary.to_json() if options["as_json"] else brief(summary))
     if options["report"] is None and path is not None:
-        _say(f"next: {sys.argv[0]} --from {path} --report docs/results/torch")
+        _say(f"next: {sys.argv[0]} --from {path} --report out/report")
 
 
 def _say(line: str) -> None:

@@ -21,10 +21,10 @@ import torch
 from memoir import Error, _core, _torch
 from memoir.torch.signature import describe, signature
 
-PATIENCE = 32  # calls that never repeat a signature before memoir says so and stops recording first sights
-FEW = (
-    4  # first sights in a row up to which a recorded pass keeps its large objects apart from malloc's memory
-)
+# First sights: calls in a row whose signatures were all new.
+FEW = 4  # first sights up to which a recorded pass keeps its large objects apart from malloc's memory
+EAGER = 8  # first sights that are recorded at once; later signatures only when they are seen again
+PATIENCE = 32  # first sights after which memoir says that nothing repeats
 LONGEST_WAIT = 64  # passes; the longest pause between two recordings of a signature that keeps changing
 
 
@@ -99,7 +99,9 @@ class Memory:
 
     def _new_pool(self) -> _torch.SlabPool:
         most = self.options.max_bytes
-        return _torch.SlabPool(self.options.max_slabs, 2**64 - 1 if most is None else most, self.options.poison)
+        return _torch.SlabPool(
+            self.options.max_slabs, 2**64 - 1 if most is None else most, self.options.poison
+        )
 
     def call(self, function: Callable, args: tuple, kwargs: dict):
         if _torch.in_pass():  # an outer pass covers this one: one plan for all of it is the better plan
@@ -201,10 +203,10 @@ class Memory:
                 self._first_sights = 0
                 self._last = remembered
                 return remembered
-            if self._first_sights >= PATIENCE:
-                return self._look_up_unrepeating(key, args, kwargs)
             self._first_sights += 1
-            return self._remember(key, args, kwargs)
+            if self._first_sights <= EAGER:
+                return self._remember(key, args, kwargs)
+            return self._look_up_unrepeating(key, args, kwargs)
 
     def _remember(self, key: tuple, args: tuple, kwargs: dict) -> _Remembered:
         remembered = self._remembered[key] = _Remembered(describe(args, kwargs))
@@ -215,10 +217,10 @@ class Memory:
         return remembered
 
     def _look_up_unrepeating(self, key: tuple, args: tuple, kwargs: dict) -> _Remembered | None:
-        if not self._said:
+        if not self._said and self._first_sights > PATIENCE:
             self._said = True
             warnings.warn(
-                f"memoir: {self.name} was called {PATIENCE} times in a row with inputs of a new shape each time; from now on "
+                f"memoir: {self.name} was called {PATIENCE} times in a row with inputs of a new shape each time; "
                 "a shape is recorded only when it is seen again (memoir.torch.stats shows what is remembered)",
                 stacklevel=5,
             )
@@ -228,6 +230,7 @@ class Memory:
                 self._seen.popitem(last=False)
             return None
         del self._seen[key]
+        self._first_sights = 0
         return self._remember(key, args, kwargs)
 
     # --- for the user ---
