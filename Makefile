@@ -8,7 +8,7 @@ PACKAGES := "$(TORCH)" torchvision transformers numpy click rich matplotlib high
 	scikit-build-core nanobind cmake ninja ruff
 
 .DEFAULT_GOAL := help
-.PHONY: help dev demo test lint bench clean
+.PHONY: help dev demo test lint clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
