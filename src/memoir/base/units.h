@@ -7,6 +7,7 @@
 //   Tick      a moment of a recording; for planning it is the index of the event: no two events share one
 //   SiteId    a 64-bit hash of an allocation site: the same site has the same id in every run (base/site.h)
 //   ObjectId  one allocation of one recording; never reused, unlike the address it had
+//   StreamId  a queue of work on a device, as a small number; what is queued on one stream runs in order
 #pragma once
 
 #include <cstddef>
@@ -19,6 +20,7 @@ using Offset = std::uint64_t;
 using Tick = std::uint64_t;
 using SiteId = std::uint64_t;
 using ObjectId = std::uint64_t;
+using StreamId = std::uint32_t;
 
 inline constexpr Offset kNoOffset = ~Offset{0};
 inline constexpr SiteId kNoSite = 0;
