@@ -23,7 +23,7 @@ namespace memoir {
 template <class Options, class Value>
 struct OptionField {
   std::string_view name;  // snake_case, the member's own
-  Value Options::* member;
+  Value Options::*member;
   std::string_view help;  // one line; begins with the unit where there is one
 };
 
