@@ -4,6 +4,7 @@
 import copy
 import pickle
 import threading
+import time
 import warnings
 
 import memoir.torch
@@ -152,6 +153,49 @@ def test_concurrent_calls_lease_a_slab_each(small_net):
     stats = memoir.torch.stats(model)
     assert 1 <= stats.slabs <= 3
     assert stats.calls == 200 == stats.plan_hits + stats.plain_passes + stats.recorded_passes
+
+
+def test_callers_wait_for_a_recording_that_another_one_makes(monkeypatch):
+    monkeypatch.setattr("memoir.torch.memory.COMPANY", 60)
+    entered, passes = threading.Event(), []
+
+    def slow(x):
+        entered.set()
+        passes.append(threading.get_ident())
+        time.sleep(0.2)
+        return x + 1
+
+    remembered = memoir.torch.remember(slow)
+    x = torch.ones(1000)
+    first = threading.Thread(target=remembered, args=(x,))
+    first.start()
+    assert entered.wait(10)
+    assert torch.equal(remembered(x), x + 1)
+    first.join()
+    stats = memoir.torch.stats(remembered)
+    assert (stats.recorded_passes, stats.plan_hits, stats.plain_passes) == (1, 1, 0)
+    assert len(passes) == 2
+
+
+def test_a_recorded_pass_may_wait_for_another_callers(monkeypatch):
+    """Then nobody waits for its recording for long, and only once."""
+    monkeypatch.setattr("memoir.torch.memory.COMPANY", 0.05)
+    together = threading.Barrier(2, timeout=30)
+
+    def meets(x):
+        together.wait()
+        return x + 1
+
+    remembered = memoir.torch.remember(meets)
+    x = torch.ones(1000)
+    threads = [threading.Thread(target=remembered, args=(x,)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads) and not together.broken
+    stats = memoir.torch.stats(remembered)
+    assert (stats.recorded_passes, stats.plain_passes) == (1, 1)
 
 
 def test_a_limit_on_bytes_is_kept(small_net):

@@ -26,6 +26,7 @@ FEW = 4  # first sights up to which a recorded pass keeps its large objects apar
 EAGER = 8  # first sights that are recorded at once; later signatures only when they are seen again
 PATIENCE = 32  # first sights after which memoir says that nothing repeats
 LONGEST_WAIT = 64  # passes; the longest pause between two recordings of a signature that keeps changing
+COMPANY = 2.0  # seconds; the longest wait for the recording that another caller makes of the same signature
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,10 @@ class _Remembered:
     scoped: bool = True  # the first pass of a plan listens to operators; later ones only after a difference
     wait: int = 1  # passes that may differ before the next recording
     differed: int = 0  # passes that differed since the last recording
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: threading.Condition = field(default_factory=threading.Condition)  # notified when a recording ends
+
+    def needs_recording(self) -> bool:
+        return self.trace is None and (self.layout is None or self.differed >= self.wait)
 
 
 class Memory:
@@ -93,6 +97,7 @@ class Memory:
         self._last: _Remembered | None = None
         self._first_sights = 0  # in a row: signatures that were new
         self._said = False
+        self._waits = True  # for another caller's recording; not any more once that took too long
         self._seen: OrderedDict[tuple, None] = (
             OrderedDict()
         )  # while nothing repeats: signatures, not recorded
@@ -109,11 +114,11 @@ class Memory:
         remembered = self._look_up(signature(args, kwargs), args, kwargs)
         if remembered is None:
             return self._plain(function, args, kwargs)
-        if remembered.layout is None and remembered.trace is not None:
-            self._make_layout(remembered)
-        layout = remembered.layout
-        if layout is None or remembered.differed >= remembered.wait:
+        if remembered.needs_recording() and self._claim_recording(remembered):
             return self._record(remembered, function, args, kwargs)
+        layout = self._layout(remembered)  # may be another caller's, of just now
+        if layout is None:
+            return self._plain(function, args, kwargs)
         return self._follow(remembered, layout, function, args, kwargs)
 
     # --- one pass, in each of the three ways ---
@@ -124,10 +129,6 @@ class Memory:
         return function(*args, **kwargs)
 
     def _record(self, remembered: _Remembered, function: Callable, args: tuple, kwargs: dict):
-        with remembered.lock:
-            busy, remembered.recording = remembered.recording, True
-        if busy:  # another thread is at it
-            return self._plain(function, args, kwargs)
         try:
             recording = _torch.Recording()
             describe_recording(recording, self.name, remembered.words)
@@ -143,10 +144,24 @@ class Memory:
                 remembered.trace, remembered.layout = recording.bytes(), None
                 remembered.scoped, remembered.differed = True, 0
         finally:
-            remembered.recording = False
+            with remembered.lock:
+                remembered.recording = False
+                remembered.lock.notify_all()
         with self._lock:
             self._stats.recorded_passes += 1
         return result
+
+    def _claim_recording(self, remembered: _Remembered) -> bool:
+        """True: the caller records now. False: somebody else does or did. Without a plan to follow meanwhile, callers wait
+        for it, since a pass on malloc beside it would leave malloc with memory that no later pass needs; but not for long:
+        the recorded pass may itself be waiting for this caller's."""
+        with remembered.lock:
+            if not remembered.recording:
+                remembered.recording = remembered.needs_recording()
+                return remembered.recording
+            if remembered.layout is None and self._waits:
+                self._waits = remembered.lock.wait_for(lambda: not remembered.recording, COMPANY)
+            return False
 
     def _follow(
         self, remembered: _Remembered, layout: _torch.Layout, function: Callable, args: tuple, kwargs: dict
@@ -183,6 +198,11 @@ class Memory:
                 remembered.differed += 1
 
     # --- plans ---
+
+    def _layout(self, remembered: _Remembered) -> _torch.Layout | None:
+        if remembered.layout is None and remembered.trace is not None:
+            self._make_layout(remembered)
+        return remembered.layout
 
     def _make_layout(self, remembered: _Remembered) -> None:
         with remembered.lock:
