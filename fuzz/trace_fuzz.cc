@@ -26,8 +26,14 @@ void must(bool holds) {
 
 /// The promises of Trace::open(), checked again in the plainest way.
 void check_events(const Trace& trace) {
-  std::map<ObjectId, Size> live;
-  std::set<ObjectId> seen;
+  struct Object {
+    Size size;
+    std::uint16_t device;
+  };
+  std::map<ObjectId, Object> live;
+  std::set<ObjectId> seen, requested, addressed;
+  std::map<std::uint16_t, Size> mapped;
+  std::map<std::pair<std::uint16_t, Offset>, Size> segments;
   std::set<std::uint64_t> begun, running;
   Size live_bytes = 0;
   Tick last = 0;
@@ -38,14 +44,40 @@ void check_events(const Trace& trace) {
       case EventKind::kAllocate:
         must(event.size <= kMaxSize && event.alignment_log2 <= 56);
         must(seen.insert(event.object).second);
-        live[event.object] = event.size;
+        live[event.object] = {event.size, event.device};
         live_bytes += event.size;
         must(live_bytes <= kMaxSize);
         break;
       case EventKind::kFree:
-        must(live.contains(event.object));
-        live_bytes -= live[event.object];
+        must(live.contains(event.object) && live[event.object].device == event.device);
+        live_bytes -= live[event.object].size;
         live.erase(event.object);
+        break;
+      case EventKind::kFreeRequested:
+        must(live.contains(event.object) && live[event.object].device == event.device);
+        must(requested.insert(event.object).second);
+        break;
+      case EventKind::kAddress:
+        must(live.contains(event.object) && live[event.object].device == event.device);
+        must(addressed.insert(event.object).second);
+        must(event.size + live[event.object].size <= trace_format::kMaxAddress);
+        break;
+      case EventKind::kSegmentAllocate:
+        must(segments.emplace(std::pair(event.device, event.object), event.size).second);
+        break;
+      case EventKind::kSegmentFree:
+        must(segments[{event.device, event.object}] == event.size);
+        segments.erase({event.device, event.object});
+        break;
+      case EventKind::kSegmentMap:
+        must((mapped[event.device] += event.size) <= kMaxSize);
+        break;
+      case EventKind::kSegmentUnmap:
+        must(mapped[event.device] >= event.size);
+        mapped[event.device] -= event.size;
+        break;
+      case EventKind::kOutOfMemory:
+        must(event.object <= kMaxSize && event.size <= trace_format::kMaxAddress);
         break;
       case EventKind::kPassBegin:
         must(begun.insert(event.object).second);
@@ -87,11 +119,11 @@ void repair(std::vector<std::byte>& bytes) {
   for (size_t at = sizeof(trace_format::Header); at + sizeof(Event) <= bytes.size();) {
     Event event;
     std::memcpy(&event, &bytes[at], sizeof event);
-    const size_t next = at + (1 + size_t{event.text_records}) * sizeof event;
-    if (next > bytes.size()) return;
-    event.check = trace_format::checksum(event, bytes.data() + at + sizeof event);
+    const size_t texts = bytes[8] == std::byte{1} ? event.device : text_records(event);
+    if (texts > (bytes.size() - at) / sizeof event - 1) return;
+    event.check = trace_format::checksum(event, bytes.data() + at + sizeof event, texts);
     std::memcpy(&bytes[at], &event, sizeof event);
-    at = next;
+    at += (1 + texts) * sizeof event;
   }
 }
 

@@ -45,16 +45,11 @@ nb::object event_dtype() {
     size_t offset;
   };
   static constexpr Field kFields[] = {
-      {"kind", "u1", offsetof(Event, kind)},
-      {"alignment_log2", "u1", offsetof(Event, alignment_log2)},
-      {"text_records", "<u2", offsetof(Event, text_records)},
-      {"thread", "<u4", offsetof(Event, thread)},
-      {"object", "<u8", offsetof(Event, object)},
-      {"site", "<u8", offsetof(Event, site)},
-      {"size", "<u8", offsetof(Event, size)},
-      {"time", "<u8", offsetof(Event, time)},
-      {"text_size", "<u4", offsetof(Event, text_size)},
-      {"check", "<u4", offsetof(Event, check)},
+      {"kind", "u1", offsetof(Event, kind)},      {"alignment_log2", "u1", offsetof(Event, alignment_log2)},
+      {"device", "<u2", offsetof(Event, device)}, {"thread", "<u4", offsetof(Event, thread)},
+      {"object", "<u8", offsetof(Event, object)}, {"site", "<u8", offsetof(Event, site)},
+      {"size", "<u8", offsetof(Event, size)},     {"time", "<u8", offsetof(Event, time)},
+      {"stream", "<u4", offsetof(Event, stream)}, {"check", "<u4", offsetof(Event, check)},
   };
   nb::list names, formats, offsets;
   for (const Field& field : kFields) {
@@ -95,7 +90,14 @@ void bind_trace(nb::module_& module) {
       .value("kPassBegin", EventKind::kPassBegin)
       .value("kPassEnd", EventKind::kPassEnd)
       .value("kSite", EventKind::kSite)
-      .value("kMeta", EventKind::kMeta);
+      .value("kMeta", EventKind::kMeta)
+      .value("kSegmentAllocate", EventKind::kSegmentAllocate)
+      .value("kSegmentFree", EventKind::kSegmentFree)
+      .value("kSegmentMap", EventKind::kSegmentMap)
+      .value("kSegmentUnmap", EventKind::kSegmentUnmap)
+      .value("kAddress", EventKind::kAddress)
+      .value("kFreeRequested", EventKind::kFreeRequested)
+      .value("kOutOfMemory", EventKind::kOutOfMemory);
 
   nb::class_<Trace>(module, "Trace", "A recording read back: checked once, then an array of events.")
       .def_static(
@@ -111,6 +113,7 @@ void bind_trace(nb::module_& module) {
           "events", &events_of,
           "Every record but text, in order: a read-only numpy array with the fields of the format (times in "
           "nanoseconds, sizes in bytes). A view; it keeps the trace alive.")
+      .def_prop_ro("version", &Trace::version, "Of the file's format. Its events are those of today's.")
       .def_prop_ro("complete", &Trace::complete, "The writer closed it, and nothing was cut off since.")
       .def_prop_ro("lost_bytes", &Trace::lost_bytes,
                    "Bytes of records known to be lost after the last complete one.")
@@ -146,8 +149,20 @@ void bind_trace(nb::module_& module) {
       .def_prop_ro("records", &TraceWriter::records)
       .def_prop_ro("dropped", &TraceWriter::dropped)
       .def("allocate", &TraceWriter::allocate, "object"_a, "site"_a, "size"_a, "alignment"_a = 64,
-           "thread"_a = 0)
-      .def("free", &TraceWriter::free, "object"_a, "thread"_a = 0)
+           "thread"_a = 0, "device"_a = 0, "stream"_a = 0)
+      .def("free", &TraceWriter::free, "object"_a, "thread"_a = 0, "device"_a = 0, "stream"_a = 0,
+           "site"_a = kNoSite)
+      .def("free_requested", &TraceWriter::free_requested, "object"_a, "thread"_a = 0, "device"_a = 0,
+           "stream"_a = 0, "site"_a = kNoSite)
+      .def("address", &TraceWriter::address, "object"_a, "address"_a, "device"_a = 0, "stream"_a = 0)
+      .def("segment", &TraceWriter::segment, "kind"_a, "address"_a, "size"_a, "device"_a = 0, "stream"_a = 0,
+           "site"_a = kNoSite)
+      .def("out_of_memory", &TraceWriter::out_of_memory, "asked"_a, "free"_a, "device"_a = 0, "stream"_a = 0,
+           "site"_a = kNoSite)
+      .def("set_start", &TraceWriter::set_start, "nanoseconds"_a,
+           "Nanoseconds since 1970-01-01 UTC at time 0.")
+      .def("set_time", &TraceWriter::set_time, "time"_a,
+           "From now on records bear this time, in nanoseconds, and no clock is read.")
       .def("pass_begin", &TraceWriter::pass_begin, "number"_a, "thread"_a = 0)
       .def("pass_end", &TraceWriter::pass_end, "number"_a, "thread"_a = 0)
       .def("define_site", &TraceWriter::define_site, "site"_a, "parent"_a, "name"_a)

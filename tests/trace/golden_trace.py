@@ -3,8 +3,9 @@
 
     .venv/bin/python tests/trace/golden_trace.py
 
-`small.v1.trace` itself stays as it is for ever, since it stands for the files that people have; a new
-version of the format gets a new file: raise VERSION below, and it is recorded when it is missing.
+`small.v1.trace` and `small.v2.trace` themselves stay as they are for ever, since they stand for the files that
+people have; a new version of the format gets a new file: raise VERSION below, and it is recorded when it is
+missing.
 """
 
 from __future__ import annotations
@@ -12,18 +13,21 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
-from memoir._core import Trace, TraceWriter, child_site
+from memoir._core import EventKind, Trace, TraceWriter, child_site
 from memoir.cli._show_trace import show_trace
 
-VERSION = 1
+VERSION = 2
 DATA = Path(__file__).parents[1] / "data"
+SMALL_1 = "small.v1.trace"
 SMALL = f"small.v{VERSION}.trace"
 
 
 def write_small(path: Path | None) -> TraceWriter:
-    """Every kind of record, two threads, what escapes, a text over several records."""
+    """Every kind of record, two threads, what escapes, a text over several records; and, on devices 1 and 2,
+    two streams, segments, and a request that fails."""
     writer = TraceWriter(path)
     writer.meta("model", "two layers")
     writer.meta("note", "a text that needs several records: " + "0123456789" * 10)
@@ -51,8 +55,27 @@ def write_small(path: Path | None) -> TraceWriter:
         if number == 1:
             writer.free(kept)
     writer.allocate(next(objects), 12345, 0)
+    on_device(writer, empty, objects)
     writer.close()
     return writer
+
+
+def on_device(writer: TraceWriter, site: int, objects: Iterator[int]) -> None:
+    base = 0x7F00_0000_0000
+    writer.segment(EventKind.kSegmentAllocate, base, 2 << 20, device=1, stream=3, site=site)
+    first, second, third = (next(objects) for _ in range(3))
+    writer.allocate(first, site, 700_000, 512, device=1, stream=3)
+    writer.address(first, base, device=1, stream=3)
+    writer.allocate(second, site, 900_000, 512, device=1, stream=3)
+    writer.address(second, base + 700_416, device=1, stream=3)
+    writer.free_requested(first, device=1, stream=3, site=site)
+    writer.out_of_memory(1 << 40, 12 << 30, device=1, stream=0, site=site)
+    writer.free(first, device=1, stream=3)
+    writer.free(second, device=1, stream=3, site=site)
+    writer.segment(EventKind.kSegmentFree, base, 2 << 20, device=1, stream=3)
+    writer.segment(EventKind.kSegmentMap, 2 * base, 40 << 20, device=2)
+    writer.allocate(third, site, 3 << 20, 512, device=2)
+    writer.segment(EventKind.kSegmentUnmap, 2 * base + (20 << 20), 20 << 20, device=2)
 
 
 def shown(name: str, *, json: bool) -> str:
@@ -71,7 +94,7 @@ def shown(name: str, *, json: bool) -> str:
 if __name__ == "__main__":
     if not (DATA / SMALL).exists():
         write_small(DATA / SMALL)
-    for stem in (SMALL, "resnet18.trace"):
+    for stem in (SMALL_1, SMALL, "resnet18.trace"):
         assert Trace.open(DATA / stem).complete
         (DATA / f"{stem}.json").write_text(shown(stem, json=True))
         (DATA / f"{stem}.txt").write_text(shown(stem, json=False), encoding="utf-8")

@@ -23,7 +23,7 @@ def trace_of(write) -> Trace:
     return Trace.from_bytes(writer.bytes())
 
 
-@pytest.mark.parametrize("name", [golden.SMALL, "resnet18.trace"])
+@pytest.mark.parametrize("name", [golden.SMALL_1, golden.SMALL, "resnet18.trace"])
 def test_golden(name, monkeypatch):
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     assert golden.shown(name, json=True) == (golden.DATA / f"{name}.json").read_text()
@@ -41,7 +41,7 @@ def test_the_writer_of_today_writes_what_the_golden_file_holds():
 
 
 def test_the_small_trace_by_hand():
-    summary = summarize(Trace.open(golden.DATA / golden.SMALL))
+    summary = summarize(Trace.open(golden.DATA / golden.SMALL_1))
     assert summary["allocations"] == {"count": 9, "bytes": 2 * (4096 + 100 + 2048 + 1_000_000)}
     assert summary["never_freed"] == {"count": 2, "bytes": 1_000_000}
     assert summary["freed_on_another_thread"]["count"] == 4
@@ -66,6 +66,23 @@ def test_the_small_trace_by_hand():
         "aten::linear",
         "(unknown)",
     ]
+
+
+def test_devices_of_the_small_trace_by_hand():
+    summary = summarize(Trace.open(golden.DATA / golden.SMALL))
+    host, first, second = summary["devices"]
+    assert [row["device"] for row in (host, first, second)] == [0, 1, 2]
+    assert host["allocations"]["count"] == 9 and host["streams"] == [0] and not any(host["segments"].values())
+    assert host["peak_live_bytes"] == 100 + 2048 + 1_000_000 and host["peak_reserved_bytes"] is None
+    assert first["streams"] == [0, 3] and first["allocations"] == {"count": 2, "bytes": 1_600_000}
+    assert first["peak_live_bytes"] == 1_600_000 and first["peak_reserved_bytes"] == 2 << 20
+    assert first["segments"]["segment_allocate"] == first["segments"]["segment_free"] == 1
+    (failed,) = first["out_of_memory"]
+    assert failed["asked_bytes"] == 1 << 40 and failed["free_bytes"] == 12 << 30
+    assert failed["live_bytes"] == 1_600_000 and failed["reserved_bytes"] == 2 << 20
+    assert second["peak_reserved_bytes"] == 40 << 20
+    assert second["segments"]["segment_map"] == second["segments"]["segment_unmap"] == 1
+    assert summarize(Trace.open(golden.DATA / golden.SMALL_1))["devices"] == []
 
 
 def test_random_traces_against_a_plain_loop():
@@ -178,7 +195,7 @@ def test_bad_files_get_one_error_and_no_picture(tmp_path):
         (b"", "the file is empty"),
         (b"id,lower,upper,size\n1,2,3,4\n", "not a memoir trace: it is a text file"),
         (whole[:40], "ends after 40 bytes"),
-        (whole[:8] + b"\x09" + whole[9:], "trace format version 9, but this memoir reads version 1"),
+        (whole[:8] + b"\x09" + whole[9:], "trace format version 9, but this memoir reads versions 1 to 2"),
         (whole[:80] + b"\xff" + whole[81:], r"record 0 \(byte 64\): the checksum does not match"),
     ):
         bad.write_bytes(content)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <iterator>
 #include <string>
 
 #include "doctest/doctest.h"
@@ -135,6 +136,69 @@ TEST_CASE("long texts are cut, and impossible records dropped") {
   CHECK(trace.meta("long").size() == 1'000'000);
   CHECK(trace.dropped() == 8);
   CHECK(trace.events().size() == 3);
+}
+
+TEST_CASE("devices, streams, segments, and times of somebody else") {
+  TraceWriter writer;
+  writer.set_start(1'000);
+  CHECK(writer.set_time(50));
+  CHECK(writer.segment(EventKind::kSegmentAllocate, 0x7000, 4096, 3, 8, 12));
+  CHECK(writer.allocate(1, 12, 100, 1, 0, 3, 8));
+  CHECK(writer.address(1, 0x7000, 3, 8));
+  CHECK(writer.set_time(60));
+  CHECK_FALSE(writer.set_time(59));
+  CHECK_FALSE(writer.set_time(~Tick{0}));
+  CHECK(writer.free_requested(1, 2, 3, 8, 13));
+  CHECK(writer.free(1, 2, 3, 8, 13));
+  CHECK(writer.out_of_memory(Size{1} << 60, 5, 3, 9, 12));
+  CHECK_FALSE(writer.segment(EventKind::kAllocate, 1, 1));
+  CHECK_FALSE(writer.segment(EventKind::kSegmentMap, 1, 0));
+  CHECK_FALSE(writer.segment(EventKind::kSegmentMap, ~Offset{0}, 1));
+  CHECK_FALSE(writer.address(1, ~Offset{0}));
+  CHECK_FALSE(writer.out_of_memory(~Size{0}, 0));
+  writer.close();
+  const Trace trace = Trace::from_bytes(writer.bytes());
+  CHECK(trace.version() == 2);
+  CHECK(trace.start() == 1'000);
+  CHECK(trace.dropped() == 5);
+  const Event expected[] = {
+      {.kind = EventKind::kSegmentAllocate,
+       .device = 3,
+       .object = 0x7000,
+       .site = 12,
+       .size = 4096,
+       .time = 50,
+       .stream = 8},
+      {.kind = EventKind::kAllocate,
+       .device = 3,
+       .object = 1,
+       .site = 12,
+       .size = 100,
+       .time = 50,
+       .stream = 8},
+      {.kind = EventKind::kAddress, .device = 3, .object = 1, .size = 0x7000, .time = 50, .stream = 8},
+      {.kind = EventKind::kFreeRequested,
+       .device = 3,
+       .thread = 2,
+       .object = 1,
+       .site = 13,
+       .time = 60,
+       .stream = 8},
+      {.kind = EventKind::kFree, .device = 3, .thread = 2, .object = 1, .site = 13, .time = 60, .stream = 8},
+      {.kind = EventKind::kOutOfMemory,
+       .device = 3,
+       .object = 5,
+       .site = 12,
+       .size = Size{1} << 60,
+       .time = 60,
+       .stream = 9}};
+  REQUIRE(trace.events().size() == std::size(expected));
+  for (size_t i = 0; i < std::size(expected); ++i) {
+    Event event = trace.events()[i];
+    event.check = 0;
+    CAPTURE(i);
+    CHECK(event == expected[i]);
+  }
 }
 
 TEST_CASE("an existing file is not overwritten, a folder that is missing is said") {

@@ -75,6 +75,7 @@ def summarize(trace: Trace, *, points: int = 200, top: int = 20) -> dict:
         "never_freed": _count(objects, ~freed),
         "freed_on_another_thread": _count(objects, elsewhere),
         "peak": _peak(events, objects),
+        "devices": _devices(events, objects),
         "passes": _passes(events, objects),
         "lifetimes": _lifetimes(events, objects),
         **_operators(trace, objects, top),
@@ -100,6 +101,62 @@ def _peak(events: np.ndarray, objects: Objects) -> dict:
         "event": at,
         "time_ns": int(events["time"][at]),
     }
+
+
+_SEGMENTS = {  # kind -> its name, and what it does to the bytes that are reserved
+    EventKind.kSegmentAllocate: ("segment_allocate", 1),
+    EventKind.kSegmentFree: ("segment_free", -1),
+    EventKind.kSegmentMap: ("segment_map", 1),
+    EventKind.kSegmentUnmap: ("segment_unmap", -1),
+}
+
+
+def _devices(events: np.ndarray, objects: Objects) -> list[dict]:
+    """One row per device, if the trace names any: streams, peaks, what its allocator asked of it."""
+    on_devices = events["kind"] >= EventKind.kSegmentAllocate
+    on_devices |= (events["device"] > 0) | (events["stream"] > 0)
+    if not on_devices.any():
+        return []
+    speaks = (events["kind"] <= EventKind.kFree) | (events["kind"] >= EventKind.kSegmentAllocate)
+    died = np.flatnonzero(objects.died < len(events))
+    rows = []
+    for device in np.unique(events["device"][speaks]).tolist():
+        mine = speaks & (events["device"] == device)
+        born = events["device"][objects.born] == device
+        change = np.zeros(len(events), np.int64)
+        change[objects.born[born]] = objects.size[born]
+        dead = died[born[died]]
+        change[objects.died[dead]] = -objects.size[dead]
+        live = np.cumsum(change)
+        reserved, calls = np.zeros(len(events), np.int64), {}
+        for kind, (name, sign) in _SEGMENTS.items():
+            which = np.flatnonzero(mine & (events["kind"] == kind))
+            reserved[which] = sign * events["size"][which].astype(np.int64)
+            calls[name] = len(which)
+        reserved = np.cumsum(reserved)
+        failed = np.flatnonzero(mine & (events["kind"] == EventKind.kOutOfMemory))
+        rows.append(
+            {
+                "device": device,
+                "streams": np.unique(events["stream"][mine]).tolist(),
+                "allocations": _count(objects, born),
+                "peak_live_bytes": int(live.max()),
+                "peak_reserved_bytes": int(reserved.max()) if any(calls.values()) else None,
+                "segments": calls,
+                "out_of_memory": [
+                    {
+                        "event": int(at),
+                        "time_ns": int(events["time"][at]),
+                        "asked_bytes": int(events["size"][at]),
+                        "free_bytes": int(events["object"][at]),
+                        "live_bytes": int(live[at]),
+                        "reserved_bytes": int(reserved[at]),
+                    }
+                    for at in failed
+                ],
+            }
+        )
+    return rows
 
 
 def _passes(events: np.ndarray, objects: Objects) -> list[dict]:

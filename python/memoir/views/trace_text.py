@@ -22,6 +22,7 @@ def print_summary(console: Console, name: str, summary: dict, *, ascii_only: boo
     _print_curve(console, summary, ascii_only)
     total = summary["allocations"]["bytes"]
     tables = [
+        _devices(summary["devices"]) if summary["devices"] else None,
         _passes(summary["passes"]) if summary["passes"] else None,
         _graph(summary["graph"]) if summary["graph"] else None,
         _lifetimes(summary["lifetimes"]),
@@ -88,6 +89,33 @@ def _print_curve(console: Console, summary: dict, ascii_only: bool) -> None:
     console.print(
         Text(f"{'':11} {begin}{end:>{max(len(values) - len(begin), 0)}}"), no_wrap=True, overflow="crop"
     )
+
+
+def _devices(devices: list[dict]) -> Table:
+    """What each device was asked for, and the requests that failed."""
+    columns = (
+        "allocations",
+        "peak live",
+        "peak reserved",
+        "segments",
+        "map / unmap",
+        "streams",
+        "out of memory",
+    )
+    table = _table("devices", "device", *columns)
+    for row in devices:
+        calls, reserved, failed = row["segments"], row["peak_reserved_bytes"], row["out_of_memory"]
+        table.add_row(
+            str(row["device"]),
+            f"{row['allocations']['count']:,}",
+            bytes_text(row["peak_live_bytes"]),
+            "" if reserved is None else bytes_text(reserved),
+            f"{calls['segment_allocate']:,} got, {calls['segment_free']:,} returned",
+            f"{calls['segment_map']:,} / {calls['segment_unmap']:,}",
+            f"{len(row['streams']):,}",
+            f"{len(failed):,}" + (f", first of {bytes_text(failed[0]['asked_bytes'])}" if failed else ""),
+        )
+    return table
 
 
 def _passes(passes: list[dict]) -> Table:

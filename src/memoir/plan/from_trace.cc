@@ -58,7 +58,7 @@ struct Object {
 /// Text records, which the span leaves out, count: the number is the record's place in the file.
 std::string name_record(std::span<const Event> events, size_t index, std::uint64_t object) {
   size_t record = index;
-  for (const Event& event : events.first(index)) record += event.text_records;
+  for (const Event& event : events.first(index)) record += text_records(event);
   return "record " + std::to_string(record) + ": object " + std::to_string(object);
 }
 

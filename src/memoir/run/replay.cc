@@ -24,13 +24,13 @@ Usage replay(std::span<const Event> events, Heap& heap, const Arena& arena) {
       ++usage.allocations;
       ObjectTable::Entry& entry = table.find(event.object);
       MEMOIR_CHECK(entry.state == ObjectTable::State::kUnknown, "an object is allocated once");
-      entry = {event.object, ObjectTable::State::kLive, objects.size()};
+      entry = {event.object, ObjectTable::State::kLive, 0, objects.size()};
       table.added();
       load += event.size;
       usage.peak_load = std::max(usage.peak_load, load);
       Offset offset = kNoOffset;
       if (event.size != 0) {
-        offset = heap.allocate({event.size, Size{1} << event.alignment_log2, event.site});
+        offset = heap.allocate({event.size, Size{1} << event.alignment_log2, event.site, event.stream});
         if (offset == kNoOffset) {
           ++usage.elsewhere;
           usage.elsewhere_bytes += event.size;

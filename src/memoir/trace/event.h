@@ -2,11 +2,18 @@
 //
 // What a trace is made of: records of one size. docs/formats.md is the specification; this is its C++ side.
 //
-//   allocate    object 7, site s, 4096 bytes, thread 0   object ids are never reused; an address appears
-//   free        object 7, thread 2                         nowhere, since addresses are
+//   allocate    object 7, site s, 4096 bytes, thread 0   object ids are never reused; an address identifies
+//   free        object 7, thread 2                         nothing, since addresses are
 //   pass_begin  pass 0, and pass_end                     one repetition of the program's unit of work
 //   site        site s, parent p, then text              s is the frame of that name, reached from p
 //   meta        then text "key=value"                    what was recorded: model, input signature, versions
+//
+// Recordings of devices (version 2 of the format) say on which device and stream, and more:
+//
+//   segment_*        address, bytes                      what the recorded allocator asked of the device
+//   address          object 7, address                   where the recorded allocator had put it
+//   free_requested   object 7                            let go of; its memory is reusable at its free
+//   out_of_memory    asked, free                         a request that failed
 //
 // Text is 48 bytes a record, raw: the continuation of the site or meta before it.
 #pragma once
@@ -25,22 +32,43 @@ enum class EventKind : std::uint8_t {
   kPassEnd = 4,
   kSite = 5,
   kMeta = 6,
+  kSegmentAllocate = 7,  // memory of its own, at an address
+  kSegmentFree = 8,
+  kSegmentMap = 9,  // memory put behind addresses that were reserved before (expandable segments)
+  kSegmentUnmap = 10,
+  kAddress = 11,
+  kFreeRequested = 12,
+  kOutOfMemory = 13,
 };
 
 struct Event {
   EventKind kind = EventKind::kNone;
   std::uint8_t alignment_log2 = 0;  // kAllocate: the alignment is 1 << alignment_log2 bytes
-  std::uint16_t text_records = 0;   // kSite, kMeta: how many raw text records follow this one
+  std::uint16_t device = 0;         // kAllocate, kFree and from kSegmentAllocate on; 0 elsewhere
   std::uint32_t thread = 0;         // small number of the thread, in order of first sight
-  ObjectId object = 0;              // kAllocate, kFree: the object; kPassBegin, kPassEnd: the pass
-  SiteId site = kNoSite;            // kAllocate: where; kSite: the site that is defined
-  Size size = 0;  // kAllocate: bytes as asked; kSite: the parent's SiteId; kMeta, kSite: see text_size
-  Tick time = 0;  // nanoseconds since the recording began
-  std::uint32_t text_size = 0;  // kSite, kMeta: bytes of text in the records that follow
-  std::uint32_t check = 0;      // checksum over the other 44 bytes (and the text): a torn record is not read
+  ObjectId object = 0;    // the object; the pass; kSegment*: the address; kSite, kMeta: bytes of text;
+                          // kOutOfMemory: bytes free on the device
+  SiteId site = kNoSite;  // where; kSite: the site that is defined
+  Size size = 0;        // bytes as asked; kSegment*: bytes; kSite: the parent's SiteId; kAddress: the address
+  Tick time = 0;        // nanoseconds since the recording began
+  StreamId stream = 0;  // where `device` is
+  std::uint32_t check = 0;  // checksum over the other 44 bytes (and the text): a torn record is not read
 
   bool operator==(const Event&) const = default;
 };
 static_assert(sizeof(Event) == 48);
+
+inline constexpr bool has_text(const Event& event) noexcept {
+  return event.kind == EventKind::kSite || event.kind == EventKind::kMeta;
+}
+
+inline constexpr bool is_segment(EventKind kind) noexcept {
+  return kind >= EventKind::kSegmentAllocate && kind <= EventKind::kSegmentUnmap;
+}
+
+/// How many raw records of text follow this one in its file.
+inline constexpr std::uint64_t text_records(const Event& event) noexcept {
+  return has_text(event) ? event.object / sizeof(Event) + (event.object % sizeof(Event) != 0) : 0;
+}
 
 }  // namespace memoir

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bytes of a trace file, format version 1; docs/formats.md is the specification, this is its C++ side.
+// The bytes of a trace file, format version 2; docs/formats.md is the specification, this is its C++ side.
 //
 //   0        64       112      160                     64 + 48 * records
 //   | header | record | record | ...                   | zeros, while the recording runs |
@@ -16,10 +16,12 @@ namespace memoir::trace_format {
 
 inline constexpr char kMagic[8] = {'\x89', 'm', 'e', 'm',
                                    'o',    'i', 'r', 'T'};  // not ASCII: no text file starts so
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;
+inline constexpr std::uint32_t kOldestVersion = 1;  // that is still read
 inline constexpr std::uint32_t kEndianness = 0x01020304;
 inline constexpr std::uint32_t kComplete = 1;        // flags: the writer closed the file
 inline constexpr std::uint32_t kClockMonotonic = 1;  // clock: CLOCK_MONOTONIC, in nanoseconds
+inline constexpr std::uint32_t kClockImported = 2;   // clock: that of whoever recorded, in nanoseconds
 
 inline constexpr Size kRecordSize = sizeof(Event);
 inline constexpr Size kMaxSiteText = 4 * kKiB;  // bytes of one frame's name
@@ -29,6 +31,8 @@ inline constexpr Size kMaxMetaText = kMiB;      // bytes of "key=value"
 inline constexpr unsigned kMaxSizeLog2 = 56;
 inline constexpr Size kMaxSize = Size{1} << kMaxSizeLog2;
 inline constexpr Tick kMaxTime = Tick{1} << 62;
+/// Where the addresses of a device end, and the most that an out_of_memory may have asked for.
+inline constexpr Size kMaxAddress = Size{1} << 63;
 
 struct Header {
   char magic[8];
@@ -46,8 +50,13 @@ struct Header {
 static_assert(sizeof(Header) == 64);
 static_assert(std::endian::native == std::endian::little, "a big-endian writer would need byte swaps");
 
-inline constexpr std::uint64_t text_records(std::uint64_t text_size) noexcept {
-  return (text_size + kRecordSize - 1) / kRecordSize;
+/// Version 1 had no devices: it kept how long a text is, in bytes and in records, in what are now `stream` and
+/// `device`. Its record as one of today, which has the same bytes but for a text. Check the two before.
+inline Event from_version_1(Event event) noexcept {
+  if (has_text(event)) event.object = event.stream;
+  event.device = 0;
+  event.stream = 0;
+  return event;
 }
 
 /// One multiply and one fold per eight bytes: enough against torn and flipped bytes, not against a forger.
@@ -63,11 +72,11 @@ inline std::uint64_t check_words(std::uint64_t hash, const void* data, Size word
 }
 
 /// The checksum of a record (whatever its own `check` holds) and of the text records that follow it.
-inline std::uint32_t checksum(const Event& event, const void* text) noexcept {
+inline std::uint32_t checksum(const Event& event, const void* text, std::uint64_t text_records) noexcept {
   std::uint64_t hash = check_words(0, &event, 5);
-  const std::uint64_t last = event.text_size;
+  const std::uint64_t last = event.stream;
   hash = check_words(hash, &last, 1);
-  if (event.text_records != 0) hash = check_words(hash, text, event.text_records * kRecordSize / 8);
+  if (text_records != 0) hash = check_words(hash, text, text_records * kRecordSize / 8);
   return static_cast<std::uint32_t>(hash);
 }
 

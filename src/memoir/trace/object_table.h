@@ -13,10 +13,11 @@ namespace memoir {
 
 class ObjectTable {
  public:
-  enum class State : std::uint64_t { kUnknown, kFreed, kLive };
+  enum class State : std::uint32_t { kUnknown, kFreed, kLive };
   struct Entry {
     ObjectId object = 0;
     State state = State::kUnknown;
+    std::uint32_t tag = 0;    // the caller's
     std::uint64_t value = 0;  // the caller's
   };
 

@@ -12,8 +12,8 @@
 #include <unordered_map>
 
 #include "memoir/base/error.h"
+#include "memoir/trace/event_checker.h"
 #include "memoir/trace/format.h"
-#include "memoir/trace/object_table.h"
 
 namespace memoir {
 
@@ -46,7 +46,7 @@ bool all_zero(std::span<const std::byte> bytes) {
 Size used_bytes(std::span<const std::byte> bytes) {
   Size size = bytes.size();
   while (size > 0 && bytes[size - 1] == std::byte{0}) --size;
-  return std::min(text_records(size) * kRecordSize, Size{bytes.size()});
+  return std::min((size + kRecordSize - 1) / kRecordSize * kRecordSize, Size{bytes.size()});
 }
 
 /// Why a file is none of ours, from its first bytes.
@@ -75,14 +75,9 @@ struct Trace::Impl {
   std::unordered_map<SiteId, Site> sites;
   std::map<std::string, std::string, std::less<>> metas;
 
-  ObjectTable objects;
-  std::unordered_map<std::uint64_t, bool> passes;  // true while it runs
-  Size live = 0;
-  Tick last_time = 0;
-
   void read();
   void read_header();
-  void check(const Event& event, std::uint64_t record);
+  Event understand(const Event& record, std::uint64_t number) const;
   void take_text(const Event& event, std::string_view text, std::uint64_t record);
   void check_sites();
 
@@ -111,13 +106,17 @@ void Trace::Impl::read_header() {
              ? "written on a big-endian machine; this one is little-endian: read it there"
              : "the header is damaged (byte 12: endianness mark " + hex(header.endianness).substr(8) + ")");
   }
-  if (header.version != kVersion) {
-    fail("trace format version " + std::to_string(header.version) + ", but this memoir reads version " +
-         std::to_string(kVersion) + "; record again, or use the memoir that wrote it");
+  if (header.version < kOldestVersion || header.version > kVersion) {
+    fail("trace format version " + std::to_string(header.version) + ", but this memoir reads versions " +
+         std::to_string(kOldestVersion) + " to " + std::to_string(kVersion) +
+         "; record again, or use the memoir that wrote it");
   }
+  const std::uint32_t last_clock = header.version == 1 ? kClockMonotonic : kClockImported;
   if (header.header_size != sizeof(Header) || header.record_size != kRecordSize || header.flags > kComplete ||
-      header.clock != kClockMonotonic || header.reserved != 0 || header.records > kMaxSize / kRecordSize) {
-    fail("the header is damaged: a field in bytes 16 to 63 has a value that version 1 does not have");
+      header.clock < kClockMonotonic || header.clock > last_clock || header.reserved != 0 ||
+      header.records > kMaxSize / kRecordSize) {
+    fail("the header is damaged: a field in bytes 16 to 63 has a value that version " +
+         std::to_string(header.version) + " does not have");
   }
 }
 
@@ -132,27 +131,28 @@ void Trace::Impl::read() {
   }
   auto* const records = reinterpret_cast<Event*>(data.get() + sizeof(Header));
   auto* to = reinterpret_cast<Event*>(data.get());  // behind what is read: the header was copied
+  EventChecker checker;
   std::uint64_t at = 0;
   while (at < count) {
-    const Event event = records[at];
-    if (event.kind == EventKind::kNone) {
+    const Event record = records[at];
+    if (record.kind == EventKind::kNone) {
       if (closed) fail(at, "the record is empty, though the file was closed; the file is damaged");
       break;
     }
-    if (event.text_records >= count - at) {  // its text is not there
-      if (complete)
-        fail(at, "its text of " + std::to_string(event.text_records) + " records goes past the end");
+    const std::uint64_t texts = header.version == 1 ? record.device : text_records(record);
+    if (texts >= count - at) {  // its text is not there
+      if (complete) fail(at, "its text of " + std::to_string(texts) + " records goes past the end");
       break;
     }
-    const std::uint64_t next = at + 1 + event.text_records;
+    const std::uint64_t next = at + 1 + texts;
     const auto* const text = reinterpret_cast<const char*>(records + at + 1);
-    if (event.check != checksum(event, text)) {
+    if (record.check != checksum(record, text, texts)) {
       if (!closed && all_zero(rest(next))) break;  // torn: the last thing that was written
       fail(at, "the checksum does not match; the file is damaged");
     }
-    check(event, at);
-    if (event.text_size != 0) take_text(event, {text, event.text_size}, at);
-    else if (event.kind == EventKind::kSite || event.kind == EventKind::kMeta) take_text(event, {}, at);
+    const Event event = header.version == 1 ? understand(record, at) : record;
+    if (const std::string why = checker.refusal(event); !why.empty()) fail(at, why);
+    if (has_text(event)) take_text(event, {text, event.object}, at);
     *to++ = event;
     at = next;
   }
@@ -160,67 +160,20 @@ void Trace::Impl::read() {
   const auto* const first = reinterpret_cast<const Event*>(data.get());
   events = {first, static_cast<size_t>(to - first)};
   check_sites();
-  objects = {};
-  passes.clear();
 }
 
-void Trace::Impl::check(const Event& event, std::uint64_t record) {
-  if (event.time > kMaxTime || event.time < last_time) {
-    fail(record, "its time, " + std::to_string(event.time) + " ns, is before the record before it (" +
-                     std::to_string(last_time) + " ns) or beyond 2^62");
+/// A record of version 1 as one of today.
+Event Trace::Impl::understand(const Event& record, std::uint64_t number) const {
+  if (record.kind > EventKind::kMeta) {
+    fail(number, "unknown kind " + std::to_string(static_cast<unsigned>(record.kind)) +
+                     "; version 1 knows 1 to 6: the file is damaged");
   }
-  last_time = event.time;
-  const bool has_text = event.kind == EventKind::kSite || event.kind == EventKind::kMeta;
-  if (event.text_records != text_records(event.text_size) || (!has_text && event.text_records != 0)) {
-    fail(record, std::to_string(event.text_size) + " bytes of text in " + std::to_string(event.text_records) +
+  const Event event = from_version_1(record);
+  if (record.device != text_records(event) || (!has_text(event) && record.stream != 0)) {
+    fail(number, std::to_string(record.stream) + " bytes of text in " + std::to_string(record.device) +
                      " records cannot be");
   }
-  const std::string object = "object " + std::to_string(event.object);
-  switch (event.kind) {
-    case EventKind::kAllocate: {
-      if (event.size > kMaxSize)
-        fail(record, object + " has " + std::to_string(event.size) + " bytes, over 2^56");
-      if (event.alignment_log2 > kMaxSizeLog2) {
-        fail(record,
-             object + " is aligned to 2^" + std::to_string(event.alignment_log2) + " bytes, over 2^56");
-      }
-      ObjectTable::Entry& entry = objects.find(event.object);
-      if (entry.state != ObjectTable::State::kUnknown) fail(record, object + " is allocated a second time");
-      live += event.size;
-      if (live > kMaxSize) fail(record, "the live objects add up to more than 2^56 bytes");
-      entry = {event.object, ObjectTable::State::kLive, event.size};
-      objects.added();
-      break;
-    }
-    case EventKind::kFree: {
-      ObjectTable::Entry& entry = objects.find(event.object);
-      if (entry.state == ObjectTable::State::kUnknown)
-        fail(record, object + " is freed but was never allocated");
-      if (entry.state == ObjectTable::State::kFreed) fail(record, object + " is freed a second time");
-      entry.state = ObjectTable::State::kFreed;
-      live -= entry.value;
-      break;
-    }
-    case EventKind::kPassBegin:
-      if (!passes.emplace(event.object, true).second) {
-        fail(record, "pass " + std::to_string(event.object) + " begins a second time");
-      }
-      break;
-    case EventKind::kPassEnd: {
-      const auto pass = passes.find(event.object);
-      if (pass == passes.end() || !pass->second) {
-        fail(record, "pass " + std::to_string(event.object) + " ends but is not running");
-      }
-      pass->second = false;
-      break;
-    }
-    case EventKind::kSite:
-    case EventKind::kMeta:
-      break;
-    default:
-      fail(record, "unknown kind " + std::to_string(static_cast<unsigned>(event.kind)) +
-                       "; version 1 knows 1 to 6: the file is damaged, or of a newer memoir");
-  }
+  return event;
 }
 
 void Trace::Impl::take_text(const Event& event, std::string_view text, std::uint64_t record) {
@@ -311,6 +264,7 @@ Trace Trace::from_bytes(std::span<const std::byte> bytes, const std::string& nam
 }
 
 std::span<const Event> Trace::events() const noexcept { return impl_->events; }
+std::uint32_t Trace::version() const noexcept { return impl_->header.version; }
 bool Trace::complete() const noexcept { return impl_->complete; }
 Size Trace::lost_bytes() const noexcept { return impl_->lost_bytes; }
 std::uint64_t Trace::dropped() const noexcept { return impl_->header.dropped; }

@@ -77,12 +77,15 @@ struct TraceWriter::Impl {
   std::uint64_t capacity;  // records that fit into `mapped`
   std::uint64_t dropped;
   std::uint64_t start;  // CLOCK_MONOTONIC at time 0
+  bool imported;        // records bear `time`, not the clock's
+  Tick time;            // of the last record
 
   Size used() const noexcept { return sizeof(Header) + records * kRecordSize; }
   Header& header() noexcept { return *reinterpret_cast<Header*>(base); }
   void begin(int to_file) noexcept;
   bool grow(std::uint64_t more) noexcept;
   std::byte* room_for(std::uint64_t count) noexcept;
+  Tick now() noexcept { return imported ? time : time = clock_now(CLOCK_MONOTONIC) - start; }
   bool drop() noexcept;
   bool write(Event& event) noexcept;
   bool write(Event& event, std::initializer_list<std::string_view> parts) noexcept;
@@ -152,8 +155,8 @@ inline bool TraceWriter::Impl::write(Event& event) noexcept {
   std::byte* to = room_for(1);
   if (to == nullptr) [[unlikely]]
     return drop();
-  event.time = clock_now(CLOCK_MONOTONIC) - start;
-  event.check = checksum(event, nullptr);
+  event.time = now();
+  event.check = checksum(event, nullptr, 0);
   publish(to, event);
   ++records;
   return true;
@@ -162,16 +165,16 @@ inline bool TraceWriter::Impl::write(Event& event) noexcept {
 bool TraceWriter::Impl::write(Event& event, std::initializer_list<std::string_view> parts) noexcept {
   Size size = 0;
   for (const std::string_view part : parts) size += part.size();
-  event.text_size = static_cast<std::uint32_t>(size);
-  event.text_records = static_cast<std::uint16_t>(text_records(size));
-  std::byte* const to = room_for(1 + event.text_records);
+  event.object = size;
+  const std::uint64_t texts = text_records(event);
+  std::byte* const to = room_for(1 + texts);
   if (to == nullptr) return drop();
   char* text = reinterpret_cast<char*>(to + kRecordSize);  // the room is zero: padding needs no write
   for (const std::string_view part : parts) text = std::copy_n(part.data(), part.size(), text);
-  event.time = clock_now(CLOCK_MONOTONIC) - start;
-  event.check = checksum(event, to + kRecordSize);
+  event.time = now();
+  event.check = checksum(event, to + kRecordSize, texts);
   publish(to, event);
-  records += 1 + event.text_records;
+  records += 1 + texts;
   return true;
 }
 
@@ -212,20 +215,86 @@ std::span<const std::byte> TraceWriter::bytes() const noexcept {
   return {impl_->base, impl_->used()};
 }
 
-bool TraceWriter::allocate(ObjectId object, SiteId site, Size size, Size alignment,
-                           std::uint32_t thread) noexcept {
+bool TraceWriter::allocate(ObjectId object, SiteId site, Size size, Size alignment, std::uint32_t thread,
+                           std::uint16_t device, StreamId stream) noexcept {
   if (impl_ == nullptr) return false;
   if (size > kMaxSize || !is_power_of_two(alignment) || alignment > kMaxSize) [[unlikely]]
     return impl_->drop();
-  Event event{.kind = EventKind::kAllocate, .thread = thread, .object = object, .site = site, .size = size};
+  Event event{.kind = EventKind::kAllocate,
+              .device = device,
+              .thread = thread,
+              .object = object,
+              .site = site,
+              .size = size,
+              .stream = stream};
   event.alignment_log2 = static_cast<std::uint8_t>(std::countr_zero(alignment));
   return impl_->write(event);
 }
 
-bool TraceWriter::free(ObjectId object, std::uint32_t thread) noexcept {
+bool TraceWriter::free(ObjectId object, std::uint32_t thread, std::uint16_t device, StreamId stream,
+                       SiteId site) noexcept {
   if (impl_ == nullptr) return false;
-  Event event{.kind = EventKind::kFree, .thread = thread, .object = object};
+  Event event{.kind = EventKind::kFree,
+              .device = device,
+              .thread = thread,
+              .object = object,
+              .site = site,
+              .stream = stream};
   return impl_->write(event);
+}
+
+bool TraceWriter::free_requested(ObjectId object, std::uint32_t thread, std::uint16_t device, StreamId stream,
+                                 SiteId site) noexcept {
+  if (impl_ == nullptr) return false;
+  Event event{.kind = EventKind::kFreeRequested,
+              .device = device,
+              .thread = thread,
+              .object = object,
+              .site = site,
+              .stream = stream};
+  return impl_->write(event);
+}
+
+bool TraceWriter::address(ObjectId object, Offset address, std::uint16_t device, StreamId stream) noexcept {
+  if (impl_ == nullptr) return false;
+  if (address > kMaxAddress) return impl_->drop();
+  Event event{
+      .kind = EventKind::kAddress, .device = device, .object = object, .size = address, .stream = stream};
+  return impl_->write(event);
+}
+
+bool TraceWriter::segment(EventKind kind, Offset address, Size size, std::uint16_t device, StreamId stream,
+                          SiteId site) noexcept {
+  if (impl_ == nullptr) return false;
+  if (!is_segment(kind) || size == 0 || size > kMaxSize || address > kMaxAddress - size) return impl_->drop();
+  Event event{
+      .kind = kind, .device = device, .object = address, .site = site, .size = size, .stream = stream};
+  return impl_->write(event);
+}
+
+bool TraceWriter::out_of_memory(Size asked, Size free, std::uint16_t device, StreamId stream,
+                                SiteId site) noexcept {
+  if (impl_ == nullptr) return false;
+  if (asked > kMaxAddress || free > kMaxSize) return impl_->drop();
+  Event event{.kind = EventKind::kOutOfMemory,
+              .device = device,
+              .object = free,
+              .site = site,
+              .size = asked,
+              .stream = stream};
+  return impl_->write(event);
+}
+
+void TraceWriter::set_start(std::uint64_t nanoseconds) noexcept {
+  if (impl_ != nullptr && impl_->base != nullptr) impl_->header().start = nanoseconds;
+}
+
+bool TraceWriter::set_time(Tick time) noexcept {
+  if (impl_ == nullptr || impl_->base == nullptr || time < impl_->time || time > kMaxTime) return false;
+  impl_->imported = true;
+  impl_->time = time;
+  impl_->header().clock = kClockImported;
+  return true;
 }
 
 bool TraceWriter::pass_begin(std::uint64_t pass, std::uint32_t thread) noexcept {

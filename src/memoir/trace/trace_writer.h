@@ -36,14 +36,35 @@ class TraceWriter {
   /// All return false when the record was dropped: after the recording ended, or because no reader would
   /// believe it (an allocation beyond 2^56 bytes, an alignment that is no power of two). The free of an
   /// allocation that was dropped must not be recorded. `check` and `time` are filled in by the writer.
-  bool allocate(ObjectId object, SiteId site, Size size, Size alignment, std::uint32_t thread) noexcept;
-  bool free(ObjectId object, std::uint32_t thread) noexcept;
+  bool allocate(ObjectId object, SiteId site, Size size, Size alignment, std::uint32_t thread,
+                std::uint16_t device = 0, StreamId stream = 0) noexcept;
+  /// `device` is the object's; `stream` the one that may have the memory from now on.
+  bool free(ObjectId object, std::uint32_t thread, std::uint16_t device = 0, StreamId stream = 0,
+            SiteId site = kNoSite) noexcept;
+  /// The program let go of the object, whose memory is reusable only at its free: for where something happens
+  /// on the device between the two.
+  bool free_requested(ObjectId object, std::uint32_t thread, std::uint16_t device = 0, StreamId stream = 0,
+                      SiteId site = kNoSite) noexcept;
+  /// Where the recorded allocator had put an object that is live; once, best behind its allocation.
+  bool address(ObjectId object, Offset address, std::uint16_t device = 0, StreamId stream = 0) noexcept;
+  /// What the recorded allocator asked of the device: `kind` is one of kSegment*.
+  bool segment(EventKind kind, Offset address, Size size, std::uint16_t device = 0, StreamId stream = 0,
+               SiteId site = kNoSite) noexcept;
+  /// A request for `asked` bytes that failed while `free` were free on the device.
+  bool out_of_memory(Size asked, Size free, std::uint16_t device = 0, StreamId stream = 0,
+                     SiteId site = kNoSite) noexcept;
   bool pass_begin(std::uint64_t pass, std::uint32_t thread) noexcept;
   bool pass_end(std::uint64_t pass, std::uint32_t thread) noexcept;
   /// Defines a site; write it once, before or after its first use. Names longer than 4,096 bytes are cut.
   bool define_site(SiteId site, SiteId parent, std::string_view name) noexcept;
   /// "key=value" about the recording as a whole, up to 1 MiB. A key is not empty and holds no '='.
   bool meta(std::string_view key, std::string_view value) noexcept;
+
+  /// For recordings that somebody else made: the time of day at time 0, in nanoseconds since 1970-01-01 UTC.
+  void set_start(std::uint64_t nanoseconds) noexcept;
+  /// For the same: from now on records bear this time, and no clock is read. False, and nothing changes, when
+  /// that would go back, or beyond 2^62.
+  bool set_time(Tick time) noexcept;
 
   std::uint64_t records() const noexcept;  // complete records written, text included
   std::uint64_t dropped() const noexcept;

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memoir/trace/event_checker.h"
+
+#include "memoir/trace/format.h"
+
+namespace memoir {
+
+using namespace trace_format;
+
+namespace {
+
+// An object's tag: its device, and what was said of it.
+constexpr std::uint32_t kDevice = 0xffff;
+constexpr std::uint32_t kHasAddress = 0x10000;
+constexpr std::uint32_t kRequested = 0x20000;
+
+std::string name(const Event& event) { return "object " + std::to_string(event.object); }
+std::string pass_name(const Event& event) { return "pass " + std::to_string(event.object); }
+
+std::string segment_name(const Event& event) {
+  return "the segment of " + std::to_string(event.size) + " bytes at " + std::to_string(event.object) +
+         " on device " + std::to_string(event.device);
+}
+
+}  // namespace
+
+std::string EventChecker::refusal(const Event& event) {
+  if (event.time > kMaxTime || event.time < last_time_) {
+    return "its time, " + std::to_string(event.time) + " ns, is before the record before it (" +
+           std::to_string(last_time_) + " ns) or beyond 2^62";
+  }
+  last_time_ = event.time;
+  switch (event.kind) {
+    case EventKind::kAllocate:
+      return allocate(event);
+    case EventKind::kFree:
+    case EventKind::kFreeRequested:
+    case EventKind::kAddress:
+      return of_object(event);
+    case EventKind::kSegmentAllocate:
+    case EventKind::kSegmentFree:
+    case EventKind::kSegmentMap:
+    case EventKind::kSegmentUnmap:
+      return segment(event);
+    case EventKind::kOutOfMemory:
+      return out_of_memory(event);
+    case EventKind::kPassBegin:
+      if (!passes_.emplace(event.object, true).second) return pass_name(event) + " begins a second time";
+      break;
+    case EventKind::kPassEnd: {
+      const auto pass = passes_.find(event.object);
+      if (pass == passes_.end() || !pass->second) return pass_name(event) + " ends but is not running";
+      pass->second = false;
+      break;
+    }
+    case EventKind::kSite:
+    case EventKind::kMeta:
+      break;
+    default:
+      return "unknown kind " + std::to_string(static_cast<unsigned>(event.kind)) + "; version " +
+             std::to_string(kVersion) + " knows 1 to 13: the file is damaged, or of a newer memoir";
+  }
+  if (event.device != 0 || event.stream != 0) {
+    return "it names device " + std::to_string(event.device) + " and stream " + std::to_string(event.stream) +
+           ", though its kind has none";
+  }
+  return {};
+}
+
+std::string EventChecker::allocate(const Event& event) {
+  if (event.size > kMaxSize) return name(event) + " has " + std::to_string(event.size) + " bytes, over 2^56";
+  if (event.alignment_log2 > kMaxSizeLog2) {
+    return name(event) + " is aligned to 2^" + std::to_string(event.alignment_log2) + " bytes, over 2^56";
+  }
+  ObjectTable::Entry& entry = objects_.find(event.object);
+  if (entry.state != ObjectTable::State::kUnknown) return name(event) + " is allocated a second time";
+  live_ += event.size;
+  if (live_ > kMaxSize) return "the live objects add up to more than 2^56 bytes";
+  entry = {event.object, ObjectTable::State::kLive, event.device, event.size};
+  objects_.added();
+  return {};
+}
+
+/// What is said of one object that lives: its address, that it was let go of, that it is free.
+std::string EventChecker::of_object(const Event& event) {
+  ObjectTable::Entry& entry = objects_.find(event.object);
+  const bool is_address = event.kind == EventKind::kAddress;
+  const char* const does = is_address ? " gets an address" : " is freed";
+  if (entry.state == ObjectTable::State::kUnknown) return name(event) + does + " but was never allocated";
+  if (entry.state == ObjectTable::State::kFreed) {
+    return name(event) + (is_address ? " gets an address after its free" : " is freed a second time");
+  }
+  if (event.device != (entry.tag & kDevice)) {
+    return name(event) + does + " on device " + std::to_string(event.device) + " but lives on device " +
+           std::to_string(entry.tag & kDevice);
+  }
+  if (event.kind == EventKind::kFree) {
+    entry.state = ObjectTable::State::kFreed;
+    live_ -= entry.value;
+    return {};
+  }
+  const std::uint32_t flag = is_address ? kHasAddress : kRequested;
+  if ((entry.tag & flag) != 0) {
+    return name(event) + (is_address ? " gets an address a second time" : " is let go of a second time");
+  }
+  if (is_address && event.size > kMaxAddress - entry.value) {
+    return name(event) + " lies at address " + std::to_string(event.size) + ", so that it ends beyond 2^63";
+  }
+  entry.tag |= flag;
+  return {};
+}
+
+std::string EventChecker::segment(const Event& event) {
+  if (event.size == 0 || event.size > kMaxSize || event.object > kMaxAddress - event.size) {
+    return segment_name(event) + " is empty, over 2^56 bytes, or ends beyond 2^63";
+  }
+  Device& device = devices_[event.device];
+  switch (event.kind) {
+    case EventKind::kSegmentAllocate:
+      if (!device.segments.emplace(event.object, event.size).second) {
+        return segment_name(event) + " is allocated where a live one begins";
+      }
+      device.reserved += event.size;
+      break;
+    case EventKind::kSegmentFree: {
+      const auto found = device.segments.find(event.object);
+      if (found == device.segments.end() || found->second != event.size) {
+        return segment_name(event) + " is freed but is not live";
+      }
+      device.reserved -= event.size;
+      device.segments.erase(found);
+      break;
+    }
+    case EventKind::kSegmentMap:
+      device.mapped += event.size;
+      break;
+    default:
+      if (event.size > device.mapped) {
+        return segment_name(event) + " is unmapped, though only " + std::to_string(device.mapped) +
+               " bytes are mapped there";
+      }
+      device.mapped -= event.size;
+  }
+  if (device.reserved + device.mapped > kMaxSize) {
+    return "the segments on device " + std::to_string(event.device) + " add up to more than 2^56 bytes";
+  }
+  return {};
+}
+
+std::string EventChecker::out_of_memory(const Event& event) {
+  if (event.size > kMaxAddress) return "it asks for " + std::to_string(event.size) + " bytes, over 2^63";
+  if (event.object > kMaxSize) {
+    return std::to_string(event.object) + " bytes are free on device " + std::to_string(event.device) +
+           ", over 2^56";
+  }
+  return {};
+}
+
+}  // namespace memoir
