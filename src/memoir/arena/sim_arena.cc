@@ -19,13 +19,21 @@ bool SimArena::commit(Range range) noexcept {
     for (Offset at = covered.begin; at < covered.end(); at += granule()) {
       if (!granules_.contains({at, granule()})) fresh += granule();
     }
-    if (before + fresh > limit_) return false;
+    if (before + fresh > limit_) {
+      ++refusals_;
+      return false;
+    }
   }
   granules_.insert(covered);
+  commits_ += granules_.committed() != before;
   peak_committed_ = std::max(peak_committed_, granules_.committed());
   return true;
 }
 
-void SimArena::decommit(Range range) noexcept { granules_.erase(granules_.inside(range)); }
+void SimArena::decommit(Range range) noexcept {
+  const Size before = granules_.committed();
+  granules_.erase(granules_.inside(range));
+  decommits_ += granules_.committed() != before;
+}
 
 }  // namespace memoir

@@ -22,6 +22,11 @@ class SimArena final : public Arena {
   bool ok() const noexcept { return capacity() != 0; }
   /// The most bytes that were ever committed.
   Size peak_committed() const noexcept { return peak_committed_; }
+  /// Calls that changed something (what a device would have been asked to map and unmap), and commits that the
+  /// limit refused.
+  std::uint64_t commits() const noexcept { return commits_; }
+  std::uint64_t decommits() const noexcept { return decommits_; }
+  std::uint64_t refusals() const noexcept { return refusals_; }
 
   Size capacity() const noexcept override { return granules_.capacity(); }
   Size granule() const noexcept override { return granules_.granule(); }
@@ -33,6 +38,9 @@ class SimArena final : public Arena {
   GranuleSet granules_;
   Size limit_;
   Size peak_committed_ = 0;
+  std::uint64_t commits_ = 0;
+  std::uint64_t decommits_ = 0;
+  std::uint64_t refusals_ = 0;
 };
 
 }  // namespace memoir

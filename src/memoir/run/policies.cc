@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memoir/run/policies.h"
+
+#include <algorithm>
+
+#include "memoir/base/error.h"
+#include "memoir/heap/span_heap.h"
+#include "memoir/run/planned_slab.h"
+
+namespace memoir {
+
+DeviceCalls SimulatedHeap::calls() const noexcept {
+  DeviceCalls calls = segments_ ? segments_->calls() : DeviceCalls{};
+  if (arena_) {
+    calls.commits += arena_->commits();
+    calls.decommits += arena_->decommits();
+    calls.refusals += arena_->refusals();
+  }
+  return calls;
+}
+
+/// What a policy's recipe has to hand.
+struct PolicyParts {
+  SimulatedHeap& made;
+  const Workload& workload;
+  Size cap;
+  bool with_phases;
+
+  Segments& segments() {
+    made.segments_ = std::make_unique<SimSegments>(cap);
+    if (!made.segments_->ok()) throw Error("no memory for the simulated device's bookkeeping");
+    return *made.segments_;
+  }
+  /// `times` the workload's peak: room for whatever holes a heap leaves.
+  Arena& arena(Size granule, Size times = 16) {
+    if (!is_power_of_two(granule) || granule < 512 || granule > kGiB)
+      throw Error("granule=" + bytes_setting(granule) +
+                  ": it must be a power of two from 512 bytes to 1 GiB");
+    const Size peak = std::min(workload.peak_live(), Size{1} << 50);
+    const Size capacity = align_up(std::max(times * peak, 64 * kMiB), granule);
+    made.arena_ = std::make_unique<SimArena>(capacity, SimArenaOptions{granule, cap});
+    if (!made.arena_->ok())
+      throw Error("no memory for the simulated arena's bookkeeping; try a larger granule");
+    return *made.arena_;
+  }
+  PhaseTable* phases() {
+    if (with_phases) made.phases_ = std::make_unique<PhaseTable>();
+    return made.phases_.get();
+  }
+  template <class H, class... Arguments>
+  H& heap(Arguments&&... arguments) {
+    auto heap = std::make_unique<H>(std::forward<Arguments>(arguments)...);
+    if (!heap->ok()) throw Error("no memory for the heap's bookkeeping");
+    H& result = *heap;
+    made.heap_ = std::move(heap);
+    return result;
+  }
+  void on_pass(std::function<void()> call) { made.on_pass_ = std::move(call); }
+};
+
+namespace {
+
+struct SpanOptions {
+  Size granule = 2 * kMiB;
+
+  static constexpr auto fields() {
+    return std::tuple{
+        OptionField{"granule", &SpanOptions::granule, "bytes that are mapped at a time, a power of two"}};
+  }
+};
+
+void make_span(PolicyParts& parts, const SpanOptions& options) {
+  parts.heap<SpanHeap>(parts.arena(options.granule));
+}
+
+struct PlannedOptions {
+  static constexpr auto fields() { return std::tuple{}; }
+};
+
+void make_planned(PolicyParts& parts, const PlannedOptions&) {
+  parts.heap<PlannedSlab>(parts.workload, parts.segments(), parts.cap);
+}
+
+struct Policy {
+  std::string_view name;
+  std::string_view what;
+  std::vector<SettingInfo> (*settings)();
+  void (*make)(PolicyParts* parts, std::vector<Setting>& settings, std::string_view name);
+};
+
+/// A row of the list: settings are parsed into Options and, when there are parts, given to Make.
+template <class Options, void (*Make)(PolicyParts&, const Options&)>
+constexpr Policy policy(std::string_view name, std::string_view what) {
+  return {name, what, &settings_of<Options>,
+          [](PolicyParts* parts, std::vector<Setting>& settings, std::string_view text) {
+            Options options;
+            take_settings(options, settings, text);
+            if (parts != nullptr && settings.empty()) Make(*parts, options);
+          }};
+}
+
+constexpr Policy kPolicies[] = {
+    policy<PlannedOptions, make_planned>("planned",
+                                         "an offline plan of the whole trace: what can be reached"),
+    policy<SpanOptions, make_span>("span",
+                                   "best fit by address in one mapped arena; does not look at streams"),
+};
+
+/// Parses `text` and, with parts, makes the heap.
+void resolve(std::string_view text, PolicyParts* parts) {
+  const size_t comma = text.find(',');
+  const std::string name(text.substr(0, comma));
+  const auto* found = std::find_if(std::begin(kPolicies), std::end(kPolicies),
+                                   [&](const Policy& policy) { return policy.name == name; });
+  if (found == std::end(kPolicies)) {
+    std::vector<std::string> names;
+    std::string list;
+    for (const Policy& policy : kPolicies) {
+      names.emplace_back(policy.name);
+      list += (list.empty() ? "" : ", ") + names.back();
+    }
+    throw Error("there is no policy '" + name + "'" + near_spelling(name, names) + " (policies: " + list +
+                ")");
+  }
+  std::vector<Setting> settings =
+      comma == text.npos ? std::vector<Setting>{} : split_settings(text.substr(comma + 1));
+  for (size_t i = 0; i < settings.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (settings[i].key == settings[j].key)
+        throw Error("policy '" + name + "': " + settings[i].key + " is set twice");
+    }
+  }
+  found->make(parts, settings, name);
+  if (settings.empty()) return;
+  std::vector<std::string> names;
+  std::string list;
+  for (const SettingInfo& info : found->settings()) {
+    names.push_back(info.name);
+    list += (list.empty() ? "" : ", ") + info.name;
+  }
+  const std::string& key = settings.front().key;
+  throw Error("policy '" + name + "' has no setting '" + key + "'" + near_spelling(key, names) +
+              (list.empty() ? " (it has none)" : " (settings: " + list + ")"));
+}
+
+}  // namespace
+
+std::vector<PolicyInfo> policies() {
+  std::vector<PolicyInfo> infos;
+  for (const Policy& policy : kPolicies) {
+    infos.push_back({std::string(policy.name), std::string(policy.what), policy.settings()});
+  }
+  return infos;
+}
+
+void check_policy(std::string_view text) { resolve(text, nullptr); }
+
+std::unique_ptr<SimulatedHeap> make_policy(std::string_view text, const Workload& workload, Size cap,
+                                           bool with_phases) {
+  auto made = std::make_unique<SimulatedHeap>();
+  PolicyParts parts{*made, workload, cap, with_phases};
+  resolve(text, &parts);
+  return made;
+}
+
+}  // namespace memoir

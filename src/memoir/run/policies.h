@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The allocation policies by name: the one list from which the command line, the bindings, the docs and the
+// tests take them, with every setting that each one has.
+//
+//   "split,large=16MiB"  ->  make_policy()  ->  a SplitHeap with these options over simulated segments
+//
+// What a simulated heap stands on counts what a device would have given, and runs out at the cap. Everything here
+// throws Error for what a person got wrong; nothing is called inside malloc.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "memoir/arena/sim_arena.h"
+#include "memoir/heap/heap.h"
+#include "memoir/heap/phases.h"
+#include "memoir/run/settings.h"
+#include "memoir/run/sim_segments.h"
+#include "memoir/run/workload.h"
+
+namespace memoir {
+
+inline constexpr Size kNoCap = ~Size{0};
+
+/// A heap with everything simulated that it stands on. Not thread-safe.
+class SimulatedHeap {
+ public:
+  Heap& heap() noexcept { return *heap_; }
+  /// Bytes that the device has handed out: segments held and granules mapped.
+  Size reserved() const noexcept {
+    return (segments_ ? segments_->held() : 0) + (arena_ ? arena_->committed() : 0);
+  }
+  /// Of these, bytes with memory behind them that the heap may use.
+  Size committed() const noexcept { return reserved(); }
+  DeviceCalls calls() const noexcept;
+  /// nullptr when it was made without, or its policy has no phases.
+  const PhaseTable* phases() const noexcept { return phases_.get(); }
+  /// The driver's: a pass of the program begins.
+  void begin_pass() {
+    if (on_pass_) on_pass_();
+  }
+
+ private:
+  friend struct PolicyParts;
+
+  std::unique_ptr<SimSegments> segments_;
+  std::unique_ptr<SimArena> arena_;
+  std::unique_ptr<PhaseTable> phases_;
+  std::unique_ptr<Heap> heap_;  // last: goes first
+  std::function<void()> on_pass_;
+};
+
+struct PolicyInfo {
+  std::string name;
+  std::string what;  // one line for people
+  std::vector<SettingInfo> settings;
+};
+
+/// Every policy, baselines first.
+std::vector<PolicyInfo> policies();
+
+/// Throws Error when `text` ("name" or "name,key=value,...") names no policy, setting or value that there is.
+void check_policy(std::string_view text);
+
+/// The heap that `text` names, under a cap of so many bytes of the device, for this workload (which a planned policy
+/// looks into; kept alive by the caller). `with_phases`: its phase table is filled, which costs it time. Throws
+/// Error as check_policy() does, and when there is no memory for its bookkeeping.
+std::unique_ptr<SimulatedHeap> make_policy(std::string_view text, const Workload& workload, Size cap = kNoCap,
+                                           bool with_phases = false);
+
+}  // namespace memoir

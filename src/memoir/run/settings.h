@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Settings of a policy as people write them, `key=value`, put into its options struct by the struct's own table
+// of fields (base/option.h): no option is named a second time here.
+//
+//   "largest=20MiB,strict"  ->  {largest, 20MiB} {strict, true}  ->  PoolOptions{20 * kMiB, true}
+//
+// Everything here throws Error for what a person got wrong, with near spellings: call it when a policy is chosen,
+// never inside malloc.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include "memoir/base/option.h"
+
+namespace memoir {
+
+struct Setting {
+  std::string key;
+  std::string value;
+};
+
+/// "key=value,key=value"; a key alone means true, nothing means no settings. Commas in brackets belong to the value.
+std::vector<Setting> split_settings(std::string_view text);
+
+/// What one field takes, for help and for the docs.
+struct SettingInfo {
+  std::string name;
+  std::string kind;     // "bytes", "number", "fraction" or "switch"
+  std::string initial;  // as it would be written
+  std::string help;
+};
+
+/// The value of a setting. Bytes are whole numbers, or numbers with KiB, MiB or GiB that come to whole bytes; the
+/// messages begin with `where`.
+Size parse_bytes(std::string_view text, const std::string& where);
+Size parse_count(std::string_view text, const std::string& where);
+double parse_fraction(std::string_view text, const std::string& where);
+bool parse_switch(std::string_view text, const std::string& where);
+/// "64KiB", when it is a whole number of the unit.
+std::string bytes_setting(Size value);
+
+/// "; did you mean 'span'?", or "" when nothing is near.
+std::string near_spelling(std::string_view word, std::span<const std::string> known);
+
+namespace detail {
+
+template <class Options, class Visit>
+void for_each_field(Visit visit) {
+  std::apply([&](const auto&... field) { (visit(field), ...); }, Options::fields());
+}
+
+inline bool is_bytes(std::string_view help) { return help.starts_with("bytes"); }
+
+template <class Options, class Value>
+void set_field(Options& options, const OptionField<Options, Value>& field, std::string_view text,
+               const std::string& where) {
+  if constexpr (std::is_same_v<Value, bool>) {
+    options.*field.member = parse_switch(text, where);
+  } else if constexpr (std::is_floating_point_v<Value>) {
+    options.*field.member = parse_fraction(text, where);
+  } else {
+    static_assert(std::is_same_v<Value, Size>, "base/option.h: Size, double or bool");
+    options.*field.member = is_bytes(field.help) ? parse_bytes(text, where) : parse_count(text, where);
+  }
+}
+
+std::string number_text(double value);
+
+template <class Options, class Value>
+SettingInfo info_of(const OptionField<Options, Value>& field) {
+  const Options initial{};
+  SettingInfo info{std::string(field.name), "", "", std::string(field.help)};
+  if constexpr (std::is_same_v<Value, bool>) {
+    info.kind = "switch";
+    info.initial = initial.*field.member ? "true" : "false";
+  } else if constexpr (std::is_floating_point_v<Value>) {
+    info.kind = "fraction";
+    info.initial = number_text(initial.*field.member);
+  } else if (is_bytes(field.help)) {
+    info.kind = "bytes";
+    info.initial = bytes_setting(initial.*field.member);
+  } else {
+    info.kind = "number";
+    info.initial = std::to_string(initial.*field.member);
+  }
+  return info;
+}
+
+}  // namespace detail
+
+template <class Options>
+std::vector<SettingInfo> settings_of() {
+  std::vector<SettingInfo> infos;
+  detail::for_each_field<Options>([&](const auto& field) { infos.push_back(detail::info_of(field)); });
+  return infos;
+}
+
+/// Takes the settings that are fields of Options out of `settings` and into `options`; others stay.
+template <class Options>
+void take_settings(Options& options, std::vector<Setting>& settings, std::string_view policy) {
+  std::erase_if(settings, [&](const Setting& setting) {
+    bool taken = false;
+    detail::for_each_field<Options>([&](const auto& field) {
+      if (taken || field.name != setting.key) return;
+      detail::set_field(options, field, setting.value,
+                        "policy '" + std::string(policy) + "', " + setting.key + "=" + setting.value);
+      taken = true;
+    });
+    return taken;
+  });
+}
+
+}  // namespace memoir

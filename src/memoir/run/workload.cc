@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memoir/run/workload.h"
+
+#include <algorithm>
+#include <string>
+
+#include "memoir/base/error.h"
+#include "memoir/trace/object_table.h"
+
+namespace memoir {
+
+namespace {
+
+// Until events carry them: everything happens on stream 0 of device 0.
+std::uint16_t device_of(const Event&) { return 0; }
+StreamId stream_of(const Event&) { return 0; }
+
+[[noreturn]] void fail(size_t event, const std::string& what) {
+  throw Error("event " + std::to_string(event) + ": " + what);
+}
+
+}  // namespace
+
+Workload::Workload(std::span<const Event> events, std::uint16_t device) {
+  if (events.size() >= Size{1} << 31) throw Error("a trace of 2^31 events or more is not simulated");
+  ObjectTable table;  // object -> index of objects_, or kEmpty
+  constexpr std::uint64_t kEmpty = ~std::uint64_t{0};
+  std::vector<StreamId> streams;
+  Size live = 0;
+  steps_.reserve(events.size());
+  for (size_t i = 0; i < events.size(); ++i) {
+    const Event& event = events[i];
+    const auto number = static_cast<std::uint32_t>(i);
+    switch (event.kind) {
+      case EventKind::kAllocate: {
+        if (device_of(event) != device) break;
+        ObjectTable::Entry& entry = table.find(event.object);
+        if (entry.state != ObjectTable::State::kUnknown)
+          fail(i, "object " + std::to_string(event.object) + " is allocated a second time");
+        entry = {event.object, ObjectTable::State::kLive, event.size == 0 ? kEmpty : objects_.size()};
+        table.added();
+        if (event.size == 0) {
+          ++empty_;
+          break;
+        }
+        const auto object = static_cast<std::uint32_t>(objects_.size());
+        const auto begin = static_cast<std::uint32_t>(steps_.size());
+        objects_.push_back(
+            {event.size, Size{1} << event.alignment_log2, event.site, stream_of(event), begin, ~0u});
+        steps_.push_back({event.time, number, object, Kind::kAllocate});
+        if (std::find(streams.begin(), streams.end(), stream_of(event)) == streams.end())
+          streams.push_back(stream_of(event));
+        largest_ = std::max(largest_, event.size);
+        live += event.size;
+        if (live > peak_live_) {
+          peak_live_ = live;
+          peak_event_ = number;
+        }
+        break;
+      }
+      case EventKind::kFree: {
+        ObjectTable::Entry& entry = table.find(event.object);
+        if (entry.state == ObjectTable::State::kUnknown) break;  // of another device
+        if (entry.state == ObjectTable::State::kFreed)
+          fail(i, "object " + std::to_string(event.object) + " is freed a second time");
+        entry.state = ObjectTable::State::kFreed;
+        if (entry.value == kEmpty) break;
+        const auto object = static_cast<std::uint32_t>(entry.value);
+        objects_[object].end = static_cast<std::uint32_t>(steps_.size());
+        live -= objects_[object].size;
+        steps_.push_back({event.time, number, object, Kind::kFree});
+        break;
+      }
+      case EventKind::kPassBegin:
+        steps_.push_back({event.time, number, 0, Kind::kPassBegin});
+        break;
+      case EventKind::kPassEnd:
+        steps_.push_back({event.time, number, 0, Kind::kPassEnd});
+        break;
+      default:
+        break;
+    }
+  }
+  for (Object& object : objects_)
+    object.end = std::min(object.end, static_cast<std::uint32_t>(steps_.size()));
+  for (const Step& step : steps_) operations_ += step.kind == Kind::kAllocate || step.kind == Kind::kFree;
+  streams_ = streams.size();
+}
+
+Problem Workload::problem() const {
+  Problem problem;
+  problem.reserve(objects_.size());
+  for (const Object& object : objects_) {
+    problem.push_back(
+        {{object.begin, std::max(object.end, object.begin + 1)}, object.size, object.alignment});
+  }
+  return problem;
+}
+
+std::vector<std::uint16_t> devices_of(std::span<const Event> events) {
+  std::vector<bool> seen(1 << 16);
+  for (const Event& event : events) {
+    if (event.kind == EventKind::kAllocate) seen[device_of(event)] = true;
+  }
+  std::vector<std::uint16_t> devices;
+  for (size_t i = 0; i < seen.size(); ++i) {
+    if (seen[i]) devices.push_back(static_cast<std::uint16_t>(i));
+  }
+  if (devices.empty()) devices.push_back(0);
+  return devices;
+}
+
+}  // namespace memoir

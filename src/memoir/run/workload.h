@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What one device was asked for, in order: the events of a trace made ready to be replayed many times. Object ids
+// become small numbers and every check is done once, so that a replay is a walk over two flat arrays.
+//
+//   events    i 7 (live before)   a 9    f 7    a 4    f 9 ...
+//   steps     allocate 0        | allocate 1 | free 0 | allocate 2 | free 1
+//             before the history  ^ history
+//
+// Memory is reusable at kFree; that its free was asked for earlier does not matter here. Objects of 0 bytes are
+// left out: no heap sees them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "memoir/base/units.h"
+#include "memoir/plan/plan.h"
+#include "memoir/trace/event.h"
+
+namespace memoir {
+
+class Workload {
+ public:
+  struct Object {
+    Size size = 0;       // bytes as asked, > 0
+    Size alignment = 1;  // bytes
+    SiteId site = kNoSite;
+    StreamId stream = 0;
+    std::uint32_t begin = 0;  // the step that allocates it
+    std::uint32_t end = 0;    // the step that frees it; steps().size() when it outlives the trace
+  };
+  enum class Kind : std::uint8_t { kAllocate, kFree, kPassBegin, kPassEnd };
+  struct Step {
+    Tick time = 0;             // nanoseconds since the recording began
+    std::uint32_t event = 0;   // its index in the trace
+    std::uint32_t object = 0;  // of objects(); passes: 0
+    Kind kind = Kind::kAllocate;
+  };
+
+  /// Throws Error for a trace beyond 2^31 events, or whose frees do not follow their allocations.
+  explicit Workload(std::span<const Event> events, std::uint16_t device = 0);
+
+  std::span<const Object> objects() const noexcept { return objects_; }
+  std::span<const Step> steps() const noexcept { return steps_; }
+  /// The first step of the history: those before it allocate what was live when the recording began.
+  size_t history() const noexcept { return history_; }
+  /// Allocations and frees, those before the history included.
+  std::uint64_t operations() const noexcept { return operations_; }
+
+  Size peak_live() const noexcept { return peak_live_; }             // bytes as asked: no layout needs less
+  std::uint32_t peak_event() const noexcept { return peak_event_; }  // where it is reached first
+  Size largest() const noexcept { return largest_; }                 // bytes of the largest request
+  size_t streams() const noexcept { return streams_; }               // that allocate
+  std::uint64_t empty() const noexcept { return empty_; }            // objects of 0 bytes, left out
+
+  /// The same as a planning problem, buffer i for object i: lifetimes in steps, half-open.
+  Problem problem() const;
+
+ private:
+  std::vector<Object> objects_;
+  std::vector<Step> steps_;
+  size_t history_ = 0;
+  std::uint64_t operations_ = 0;
+  Size peak_live_ = 0;
+  std::uint32_t peak_event_ = 0;
+  Size largest_ = 0;
+  size_t streams_ = 0;
+  std::uint64_t empty_ = 0;
+};
+
+/// The devices that the events allocate on, ascending; {0} when they allocate nothing.
+std::vector<std::uint16_t> devices_of(std::span<const Event> events);
+
+}  // namespace memoir
