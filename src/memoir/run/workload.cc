@@ -11,10 +11,6 @@ namespace memoir {
 
 namespace {
 
-// Until events carry them: everything happens on stream 0 of device 0.
-std::uint16_t device_of(const Event&) { return 0; }
-StreamId stream_of(const Event&) { return 0; }
-
 [[noreturn]] void fail(size_t event, const std::string& what) {
   throw Error("event " + std::to_string(event) + ": " + what);
 }
@@ -33,11 +29,11 @@ Workload::Workload(std::span<const Event> events, std::uint16_t device) {
     const auto number = static_cast<std::uint32_t>(i);
     switch (event.kind) {
       case EventKind::kAllocate: {
-        if (device_of(event) != device) break;
+        if (event.device != device) break;
         ObjectTable::Entry& entry = table.find(event.object);
         if (entry.state != ObjectTable::State::kUnknown)
           fail(i, "object " + std::to_string(event.object) + " is allocated a second time");
-        entry = {event.object, ObjectTable::State::kLive, event.size == 0 ? kEmpty : objects_.size()};
+        entry = {event.object, ObjectTable::State::kLive, 0, event.size == 0 ? kEmpty : objects_.size()};
         table.added();
         if (event.size == 0) {
           ++empty_;
@@ -46,10 +42,10 @@ Workload::Workload(std::span<const Event> events, std::uint16_t device) {
         const auto object = static_cast<std::uint32_t>(objects_.size());
         const auto begin = static_cast<std::uint32_t>(steps_.size());
         objects_.push_back(
-            {event.size, Size{1} << event.alignment_log2, event.site, stream_of(event), begin, ~0u});
+            {event.size, Size{1} << event.alignment_log2, event.site, event.stream, begin, ~0u});
         steps_.push_back({event.time, number, object, Kind::kAllocate});
-        if (std::find(streams.begin(), streams.end(), stream_of(event)) == streams.end())
-          streams.push_back(stream_of(event));
+        if (std::find(streams.begin(), streams.end(), event.stream) == streams.end())
+          streams.push_back(event.stream);
         largest_ = std::max(largest_, event.size);
         live += event.size;
         if (live > peak_live_) {
@@ -100,7 +96,7 @@ Problem Workload::problem() const {
 std::vector<std::uint16_t> devices_of(std::span<const Event> events) {
   std::vector<bool> seen(1 << 16);
   for (const Event& event : events) {
-    if (event.kind == EventKind::kAllocate) seen[device_of(event)] = true;
+    if (event.kind == EventKind::kAllocate) seen[event.device] = true;
   }
   std::vector<std::uint16_t> devices;
   for (size_t i = 0; i < seen.size(); ++i) {
