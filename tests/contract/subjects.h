@@ -15,6 +15,7 @@
 #include "memoir/arena/sim_arena.h"
 #include "memoir/heap/planned_heap.h"
 #include "memoir/heap/span_heap.h"
+#include "memoir/heap/static_tensors_heap.h"
 
 namespace memoir::contract {
 
@@ -25,8 +26,7 @@ struct Subject {
   /// A heap over the whole of an arena of kArenaSize bytes. `plan` is what is known of the requests to come,
   /// for heaps that follow something.
   std::function<std::unique_ptr<Heap>(Arena& arena, const RecordedPlan& plan)> make;
-  /// Serves any request for which there is room. A heap that follows something may send requests elsewhere.
-  bool serves_all = true;
+  Traits traits = {};
 };
 
 struct ArenaKind {
@@ -76,7 +76,12 @@ inline std::vector<Subject> subjects() {
       {"SpanHeap", [](Arena& arena, const RecordedPlan&) { return std::make_unique<SpanHeap>(arena); }},
       {"PlannedHeap",
        [](Arena& arena, const RecordedPlan& plan) { return std::make_unique<FollowsAPlan>(arena, plan); },
-       false},
+       {.serves_all = false, .fills = false, .gives_back = false, .joins = false, .secures = true}},
+      {"StaticTensorsHeap",
+       [](Arena& arena, const RecordedPlan&) {
+         return std::make_unique<StaticTensorsHeap>(arena, StaticTensorsOptions{.buffers = 100'000});
+       },
+       {.strictest = 64, .grain = 64, .gives_back = false, .secures = true}},
   };
 }
 

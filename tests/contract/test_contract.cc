@@ -28,7 +28,7 @@ void for_each_pair(Body body) {
 }
 
 WalkOptions options(const Subject& subject, const ArenaKind& kind, Arena& arena) {
-  return {.serves_all = subject.serves_all, .memory = kind.memory(arena)};
+  return {.traits = subject.traits, .memory = kind.memory(arena)};
 }
 
 MakeHeap on_the_menu(const Subject& subject) {
@@ -69,7 +69,8 @@ TEST_CASE("an empty heap holds nothing and refuses what cannot be") {
 
 TEST_CASE("exhaustion is an answer, and over as soon as something is freed") {
   for_each_pair([](const Subject& subject, const ArenaKind&, Arena& arena) {
-    if (!subject.serves_all) return;
+    if (!subject.traits.serves_all) return;
+    const bool gives_back = subject.traits.gives_back;
     const auto heap = subject.make(arena, menu_plan());
     const Size size = kArenaSize / 64;
     for (Offset i = 0; i < 64; ++i) REQUIRE(heap->allocate({size, 64}) == i * size);
@@ -81,14 +82,56 @@ TEST_CASE("exhaustion is an answer, and over as soon as something is freed") {
     CHECK(heap->allocate({1, 1}) == kNoOffset);
     for (Offset i = 0; i < 64; i += 2) REQUIRE(heap->free(i * size));
     heap->trim();
-    CHECK(arena.committed() == kArenaSize / 2);
+    CHECK(arena.committed() == (gives_back ? kArenaSize / 2 : kArenaSize));
     for (Offset i = 1; i < 64; i += 2) REQUIRE(heap->free(i * size));
     CHECK(heap->live() == 0);
     CHECK(heap->allocate({kArenaSize, 1}) == 0);
     CHECK(heap->free(0));
     heap->trim();
-    CHECK(arena.committed() == 0);
+    CHECK(arena.committed() == (gives_back ? 0 : kArenaSize));
   });
+}
+
+TEST_CASE("a full arena is refilled to the last byte, whatever was live before") {
+  for_each_pair([](const Subject& subject, const ArenaKind&, Arena& arena) {
+    if (!subject.traits.fills) return;
+    const auto heap = subject.make(arena, menu_plan());
+    for (const Size size : {kArenaSize / 64, kArenaSize / 16, kArenaSize / 64}) {
+      std::vector<Offset> offsets;
+      for (Offset offset; (offset = heap->allocate({size, 64})) != kNoOffset;) offsets.push_back(offset);
+      CHECK(offsets.size() == kArenaSize / size);
+      CHECK(heap->live() == kArenaSize);
+      CHECK(heap->free(offsets[7]));
+      CHECK(heap->allocate({size, 64}) == offsets[7]);
+      for (const Offset offset : offsets) CHECK(heap->free(offset));
+      heap->trim();
+      CHECK(heap->live() == 0);
+      if (subject.traits.gives_back) CHECK(arena.committed() == 0);
+      if (!subject.traits.joins) return;  // the next size may not fit what it holds
+    }
+  });
+}
+
+TEST_CASE("random walks on a machine that is full at a quarter of the arena") {
+  for (const Subject& subject : subjects()) {
+    if (subject.traits.secures) continue;  // has its memory at the start or not at all
+    for (unsigned seed = 100; seed < 110; ++seed) {
+      CAPTURE(subject.name);
+      CAPTURE(seed);
+      std::mt19937_64 random(seed);
+      const std::vector<Step> steps = random_steps(random, 1500, kArenaSize);
+      SimArena arena(kArenaSize, {.limit = kArenaSize / 4});
+      WalkOptions capped{.traits = subject.traits};
+      capped.traits.serves_all = capped.traits.joins = false;
+      const Outcome outcome = walk(steps, on_the_menu(subject), arena, capped);
+      CHECK(outcome.failure == "");
+      size_t served = 0;
+      for (const Offset offset : outcome.offsets) served += offset != kNoOffset;
+      CHECK(served > 150);
+      CHECK(served < outcome.offsets.size());
+      CHECK(arena.peak_committed() <= kArenaSize / 4);
+    }
+  }
 }
 
 TEST_CASE("random walks beside a slow oracle; the offsets are the same on every arena") {
@@ -108,7 +151,7 @@ TEST_CASE("random walks beside a slow oracle; the offsets are the same on every 
         for (const Offset offset : outcome.offsets) served += offset != kNoOffset;
       }
       CHECK(served > 300);  // or the walk proves nothing
-      if (subject.serves_all) CHECK(served < 3 * first.size());
+      if (subject.traits.serves_all) CHECK(served < 3 * first.size());
     }
   }
 }
@@ -158,7 +201,7 @@ TEST_CASE("a real network's trace gets the same offsets, and takes the same memo
       CHECK(heap->live() == 0);
     }
     CHECK(offsets.size() == 214);
-    CHECK(usage.served >= (subject.serves_all ? usage.allocations : pass.problem.size()));
+    CHECK(usage.served >= (subject.traits.serves_all ? usage.allocations : pass.problem.size()));
     MESSAGE(subject.name << " serves " << usage.served << " of " << usage.allocations << "; load "
                          << usage.peak_load << ", arena " << usage.peak_end << ", committed "
                          << usage.peak_committed);
@@ -231,7 +274,7 @@ TEST_CASE("the walks find every fault that they are there for, and print a short
     CAPTURE(static_cast<int>(fault));
     const Subject faulty{
         "FaultyHeap",
-        [&](Arena& arena, const RecordedPlan&) { return std::make_unique<FaultyHeap>(arena, fault); }, true};
+        [&](Arena& arena, const RecordedPlan&) { return std::make_unique<FaultyHeap>(arena, fault); }};
     std::mt19937_64 random(1);
     const std::vector<Step> steps = random_steps(random, 500, kArenaSize);
     const std::string found = report(steps, faulty, arenas()[0]);

@@ -80,9 +80,9 @@ class Walker {
     if (!wrong.empty()) return wrong;
     if (heap_->live() != 0) return "live() is not 0 when nothing is live";
     heap_->trim();
-    if (!options_.serves_all) return "";
-    if (arena_.committed() != 0)
+    if (options_.traits.gives_back && arena_.committed() != 0)
       return std::to_string(arena_.committed()) + " bytes stay committed in an empty heap";
+    if (!options_.traits.joins) return "";
     const Offset whole = heap_->allocate({arena_.capacity(), 1, kNoSite});
     if (whole != 0) return "an empty heap does not give out the whole arena: its free spans did not join";
     return heap_->free(0) ? "" : "the whole arena is not taken back";
@@ -100,11 +100,14 @@ class Walker {
     offsets.push_back(offset);
     const bool possible = request.size != 0 && is_power_of_two(request.alignment);
     if (offset == kNoOffset) {
-      const Offset room = options_.serves_all && possible ? find_room(request) : kNoOffset;
+      const bool promised =
+          options_.traits.serves_all && possible && request.alignment <= options_.traits.strictest;
+      const Offset room = promised ? find_room(request) : kNoOffset;
       return room == kNoOffset ? "" : "refused, though there is room at " + std::to_string(room);
     }
     const std::string at = " at " + std::to_string(offset);
     if (!possible) return "an impossible request is served" + at;
+    if (request.alignment > options_.traits.strictest) return "aligned more strictly than promised" + at;
     if (offset % request.alignment != 0) return "misaligned" + at;
     if (offset > arena_.capacity() || request.size > arena_.capacity() - offset)
       return "outside of the arena" + at;
@@ -161,11 +164,11 @@ class Walker {
   }
 
   /// The first aligned offset with room, by looking at every gap. A heap may round a size up to its
-  /// alignment.
+  /// alignment, and to its grain.
   Offset find_room(const Request& request) const {
     const Size capacity = arena_.capacity();
     if (request.size > capacity || request.alignment > capacity) return kNoOffset;
-    const Size size = align_up(request.size, request.alignment);
+    const Size size = align_up(request.size, std::max(request.alignment, options_.traits.grain));
     Offset gap = 0;
     for (auto at = live_.begin();; ++at) {
       const Offset end = at == live_.end() ? capacity : at->first;

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "memoir/base/site.h"
-
 namespace memoir {
 
 namespace {
@@ -93,10 +91,7 @@ void SpanHeap::trim() noexcept {
 }
 
 Size SpanHeap::largest_free() const noexcept {
-  if (free_root_ == 0) return 0;
-  Index index = free_root_;
-  while (spans_[index].right != 0) index = spans_[index].right;
-  return spans_[index].range.size;
+  return free_root_ == 0 ? 0 : spans_[Tree::last(spans_.data(), free_root_)].range.size;
 }
 
 // --- which span ---
@@ -185,85 +180,8 @@ SpanHeap::Index SpanHeap::take_record() noexcept {
     index = static_cast<Index>(spans_.size());
     if (!spans_.push_back({})) return 0;
   }
-  spans_[index].priority = static_cast<std::uint32_t>(detail::mix(index));  // the same in every run
+  spans_[index].priority = treap_priority(index);
   return index;
-}
-
-// --- the trees ---
-
-SpanHeap::Key SpanHeap::key_of(Index index) const noexcept {
-  const Span& span = spans_[index];
-  return {span.is_live() ? 0 : span.range.size, span.range.begin};
-}
-
-void SpanHeap::insert(Index& root, Index index) noexcept {
-  const Key key = key_of(index);
-  Index* at = &root;
-  while (*at != 0 && spans_[*at].priority >= spans_[index].priority) {
-    at = key < key_of(*at) ? &spans_[*at].left : &spans_[*at].right;
-  }
-  const Index below = *at;
-  *at = index;
-  split_tree(below, key, spans_[index].left, spans_[index].right);
-}
-
-void SpanHeap::erase(Index& root, Index index) noexcept {
-  const Key key = key_of(index);
-  Index* at = &root;
-  while (*at != index) at = key < key_of(*at) ? &spans_[*at].left : &spans_[*at].right;
-  *at = join_trees(spans_[index].left, spans_[index].right);
-  spans_[index].left = spans_[index].right = 0;
-}
-
-/// Parts a tree into the spans whose keys are less than `key`, and the rest.
-void SpanHeap::split_tree(Index root, const Key& key, Index& less, Index& rest) noexcept {
-  Index* to_less = &less;
-  Index* to_rest = &rest;
-  while (root != 0) {
-    if (key_of(root) < key) {
-      *to_less = root;
-      to_less = &spans_[root].right;
-      root = *to_less;
-    } else {
-      *to_rest = root;
-      to_rest = &spans_[root].left;
-      root = *to_rest;
-    }
-  }
-  *to_less = *to_rest = 0;
-}
-
-/// One tree of two, all of whose keys in `less` are less than those in `rest`.
-SpanHeap::Index SpanHeap::join_trees(Index less, Index rest) noexcept {
-  Index root = 0;
-  Index* at = &root;
-  while (less != 0 && rest != 0) {
-    if (spans_[less].priority >= spans_[rest].priority) {
-      *at = less;
-      at = &spans_[less].right;
-      less = *at;
-    } else {
-      *at = rest;
-      at = &spans_[rest].left;
-      rest = *at;
-    }
-  }
-  *at = less != 0 ? less : rest;
-  return root;
-}
-
-/// The span of the least key that is not less than `key`, or 0.
-SpanHeap::Index SpanHeap::lower_bound(Index root, const Key& key) const noexcept {
-  Index best = 0;
-  while (root != 0) {
-    if (key_of(root) < key) {
-      root = spans_[root].right;
-    } else {
-      best = root;
-      root = spans_[root].left;
-    }
-  }
-  return best;
 }
 
 }  // namespace memoir

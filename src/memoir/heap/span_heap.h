@@ -17,6 +17,7 @@
 #include "memoir/arena/arena.h"
 #include "memoir/base/metadata.h"
 #include "memoir/heap/heap.h"
+#include "memoir/heap/treap.h"
 
 namespace memoir {
 
@@ -47,8 +48,7 @@ class SpanHeap final : public Heap {
     Index after = 0;
     Index left = 0;  // children in the tree that the span is in
     Index right = 0;
-    std::uint32_t priority =
-        0;  // of the treap (Seidel and Aragon 1996): a parent's is at least its children's
+    std::uint32_t priority = 0;
 
     bool is_live() const noexcept { return asked != 0; }
   };
@@ -58,12 +58,16 @@ class SpanHeap final : public Heap {
     auto operator<=>(const Key&) const = default;
   };
 
-  Key key_of(Index index) const noexcept;
-  void insert(Index& root, Index index) noexcept;
-  void erase(Index& root, Index index) noexcept;
-  void split_tree(Index root, const Key& key, Index& less, Index& rest) noexcept;
-  Index join_trees(Index less, Index rest) noexcept;
-  Index lower_bound(Index root, const Key& key) const noexcept;
+  static Key key_of(const Span& span) noexcept {
+    return {span.is_live() ? 0 : span.range.size, span.range.begin};
+  }
+  using Tree = Treap<Span, &SpanHeap::key_of>;
+
+  void insert(Index& root, Index index) noexcept { Tree::insert(spans_.data(), root, index); }
+  void erase(Index& root, Index index) noexcept { Tree::erase(spans_.data(), root, index); }
+  Index lower_bound(Index root, const Key& key) const noexcept {
+    return Tree::lower_bound(spans_.data(), root, key);
+  }
 
   Index find_free(Size size, Size alignment) const noexcept;
   Index find_live(Offset offset) const noexcept;
