@@ -95,7 +95,7 @@ TEST_CASE("running out of memory says where, and whether any layout had room") {
   CHECK_FALSE(result.completed);
   REQUIRE(result.oom);
   CHECK(result.oom->event == 3);
-  CHECK(result.oom->object == 2);
+  CHECK(result.oom->object == 3);
   CHECK(result.oom->asked == 5120);
   CHECK(result.oom->live == 4096);
   CHECK_FALSE(result.oom->any_layout_fits(8192));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Times operations of a few nanoseconds each. On x86 it counts the processor's own ticks, which costs a third of
-// reading the system's clock; what an empty measurement takes is found out first and taken off.
+// reading the system's clock; what an empty measurement takes is found out first and taken off. Some machines count
+// in steps of 10 ns: the median is therefore taken over small groups, and only the tail over single operations.
 #pragma once
 
 #include <algorithm>
@@ -27,32 +28,25 @@ class OperationTimer {
   }
 
   void begin() noexcept { began_ = now(); }
-  void end_of(std::uint64_t operations) noexcept {
-    const std::uint64_t ticks = now() - began_;
-    stretches_ += ticks - std::min(ticks, own_);
-    stretched_ += operations;
+  /// Of `operations` (> 0) that were timed together.
+  void end_of_group(std::uint64_t operations) {
+    const std::uint64_t ticks = spent();
+    ticks_ += ticks;
+    grouped_ += operations;
+    groups_.push_back(static_cast<float>(ticks) / static_cast<float>(operations));
   }
   void end_of_one() {
-    const std::uint64_t ticks = now() - began_;
-    singles_.push_back(
-        static_cast<std::uint32_t>(std::min<std::uint64_t>(ticks - std::min(ticks, own_), ~0u)));
+    singles_.push_back(static_cast<std::uint32_t>(std::min<std::uint64_t>(spent(), ~std::uint32_t{0})));
   }
 
-  std::uint64_t operations() const noexcept { return stretched_ + singles_.size(); }
-  /// Nanoseconds of one operation, over the stretches; 0 when there were none.
+  std::uint64_t operations() const noexcept { return grouped_ + singles_.size(); }
+  /// Nanoseconds of one operation, of the groups; these give 0 when there were none.
   double mean() const {
-    return stretched_ == 0
-               ? 0
-               : static_cast<double>(stretches_) * nanoseconds() / static_cast<double>(stretched_);
+    return grouped_ == 0 ? 0 : static_cast<double>(ticks_) * nanoseconds() / static_cast<double>(grouped_);
   }
-  /// Nanoseconds that this part of the single operations took at most; 0 when there were none.
-  double quantile(double part) {
-    if (singles_.empty()) return 0;
-    const auto at =
-        singles_.begin() + static_cast<std::ptrdiff_t>(part * static_cast<double>(singles_.size() - 1));
-    std::nth_element(singles_.begin(), at, singles_.end());
-    return *at * nanoseconds();
-  }
+  double median() { return quantile(groups_, 0.5); }
+  /// Nanoseconds that this part of the single operations took at most.
+  double quantile(double part) { return quantile(singles_, part); }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -65,6 +59,18 @@ class OperationTimer {
     return static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());
 #endif
   }
+  std::uint64_t spent() const noexcept {
+    const std::uint64_t ticks = now() - began_;
+    return ticks - std::min(ticks, own_);
+  }
+  template <class Values>
+  double quantile(Values& values, double part) const {
+    if (values.empty()) return 0;
+    const auto at =
+        values.begin() + static_cast<std::ptrdiff_t>(part * static_cast<double>(values.size() - 1));
+    std::nth_element(values.begin(), at, values.end());
+    return static_cast<double>(*at) * nanoseconds();
+  }
   /// Nanoseconds per tick.
   double nanoseconds() const {
     const double ticks = static_cast<double>(now() - first_);
@@ -76,8 +82,9 @@ class OperationTimer {
   Clock::time_point first_time_;
   std::uint64_t own_ = 0;  // ticks of measuring nothing
   std::uint64_t began_ = 0;
-  std::uint64_t stretches_ = 0;         // ticks
-  std::uint64_t stretched_ = 0;         // operations in them
+  std::uint64_t ticks_ = 0;             // of all groups
+  std::uint64_t grouped_ = 0;           // operations in them
+  std::vector<float> groups_;           // ticks per operation
   std::vector<std::uint32_t> singles_;  // ticks
 };
 

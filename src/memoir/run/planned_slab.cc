@@ -9,9 +9,15 @@
 
 namespace memoir {
 
+namespace {
+// Beyond, only the one planner is quick enough, and seldom far from the best.
+constexpr size_t kQuickly = 20'000;  // objects
+}  // namespace
+
 PlannedSlab::PlannedSlab(const Workload& workload, Segments& segments, Size cap) {
   const Problem problem = workload.problem();
-  const Plan plan = plan_quickly(problem);
+  const Plan plan =
+      problem.size() <= kQuickly ? plan_quickly(problem) : find_planner("best_fit").run(problem);
   RecordedPlan recorded;
   recorded.arena_size = plan.arena_size;
   recorded.sequence.reserve(problem.size());

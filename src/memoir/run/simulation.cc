@@ -70,7 +70,8 @@ size_t count(const Workload& workload, SimulatedHeap& simulated, const Simulatio
       if (offset == kNoOffset) {
         ++result.failed;
         if (!result.oom) {
-          result.oom = {step.event, step.object, object.size, live, simulated.reserved(), held - live};
+          result.oom = {step.event,           object.id,  object.site, object.size, live,
+                        simulated.reserved(), held - live};
         }
         if (options.stop_at_oom) break;
         continue;
@@ -123,10 +124,11 @@ size_t count(const Workload& workload, SimulatedHeap& simulated, const Simulatio
   return at;
 }
 
-/// Passes over the first `end` steps that only measure: stretches as a whole and operation by operation in turn.
+/// Passes over the first `end` steps that only measure: stretches in small groups and operation by operation in turn.
 /// What a stretch needs is brought near first, as it would be to the program that asks.
 OperationTimes measure(const Workload& workload, SimulatedHeap& simulated, size_t end) {
-  constexpr size_t kStretch = 128;                         // operations
+  constexpr size_t kStretch = 128;  // operations
+  constexpr size_t kGroup = 16;
   constexpr std::uint64_t kEnough = 200'000;               // operations
   constexpr auto kBudget = std::chrono::milliseconds(20);  // for more passes than one
   struct Operation {
@@ -151,9 +153,12 @@ OperationTimes measure(const Workload& workload, SimulatedHeap& simulated, size_
   const auto flush = [&] {
     if (stretch.empty()) return;
     if (whole) {
-      timer.begin();
-      for (const Operation& operation : stretch) run(operation);
-      timer.end_of(stretch.size());
+      for (size_t at = 0; at < stretch.size(); at += kGroup) {
+        const size_t group_end = std::min(stretch.size(), at + kGroup);
+        timer.begin();
+        for (size_t i = at; i < group_end; ++i) run(stretch[i]);
+        timer.end_of_group(group_end - at);
+      }
     } else {
       for (const Operation& operation : stretch) {
         timer.begin();
@@ -184,7 +189,7 @@ OperationTimes measure(const Workload& workload, SimulatedHeap& simulated, size_
       offset = kNoOffset;
     }
   } while (end > 0 && timer.operations() < kEnough && Clock::now() - began < kBudget);
-  return {timer.mean(), timer.quantile(0.5), timer.quantile(0.999), timer.operations()};
+  return {timer.mean(), timer.median(), timer.quantile(0.999), timer.operations()};
 }
 
 void check_cap(const Workload& workload, Size cap) {

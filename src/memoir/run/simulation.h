@@ -48,11 +48,12 @@ struct Sample {
 
 struct OutOfMemory {
   std::uint32_t event = 0;  // the allocation that failed, by its index in the trace
-  ObjectId object = 0;      // of the workload's objects()
-  Size asked = 0;           // bytes
-  Size live = 0;            // bytes live then, without it
-  Size reserved = 0;        // bytes that the heap held then
-  Size rounding = 0;        // of the bytes reserved and not live: lost inside live objects' places
+  ObjectId object = 0;      // of the trace
+  SiteId site = kNoSite;
+  Size asked = 0;     // bytes
+  Size live = 0;      // bytes live then, without it
+  Size reserved = 0;  // bytes that the heap held then
+  Size rounding = 0;  // of the bytes reserved and not live: lost inside live objects' places
   /// Bytes reserved, not live and not lost to rounding: free, and yet of no use for this request.
   Size fragmented() const noexcept { return reserved - std::min(reserved, live + rounding); }
   /// Some layout of the objects live then would have had room for it under this cap.
@@ -62,9 +63,9 @@ struct OutOfMemory {
 /// Of one operation (an allocation or a free), in nanoseconds, once the heap has seen the trace: device calls of
 /// later passes are simulated and cost nothing.
 struct OperationTimes {
-  double mean = 0;  // from stretches timed as a whole
-  double p50 = 0;   // from single operations, the clock's own time taken off
-  double p99_9 = 0;
+  double mean = 0;               // of groups of 16 operations, timed together
+  double p50 = 0;                // of the groups
+  double p99_9 = 0;              // of single operations
   std::uint64_t operations = 0;  // measured
 };
 

@@ -41,8 +41,8 @@ Workload::Workload(std::span<const Event> events, std::uint16_t device) {
         }
         const auto object = static_cast<std::uint32_t>(objects_.size());
         const auto begin = static_cast<std::uint32_t>(steps_.size());
-        objects_.push_back(
-            {event.size, Size{1} << event.alignment_log2, event.site, event.stream, begin, ~0u});
+        objects_.push_back({event.object, event.size, Size{1} << event.alignment_log2, event.site,
+                            event.stream, begin, ~0u});
         steps_.push_back({event.time, number, object, Kind::kAllocate});
         if (std::find(streams.begin(), streams.end(), event.stream) == streams.end())
           streams.push_back(event.stream);

@@ -25,6 +25,7 @@ namespace memoir {
 class Workload {
  public:
   struct Object {
+    ObjectId id = 0;     // of the trace
     Size size = 0;       // bytes as asked, > 0
     Size alignment = 1;  // bytes
     SiteId site = kNoSite;
