@@ -36,6 +36,11 @@ class Heap {
   virtual Size size_of(Offset offset) const noexcept = 0;
   /// Gives back to the arena what is committed and not live, as far as the policy allows.
   virtual void trim() noexcept {}
+  /// What the policy does on its own between requests, when it is due: the owner calls this now and then.
+  /// `now`: nanoseconds of any clock that never goes back. Returns when it wants the next call, kNever if it
+  /// wants none.
+  virtual Tick tick(Tick /*now*/) noexcept { return kNever; }
+  static constexpr Tick kNever = ~Tick{0};
 
   /// Bytes that live objects asked for.
   virtual Size live() const noexcept = 0;

@@ -25,7 +25,7 @@ struct Phase {
 /// The phases of one heap, at most kMost. Not thread-safe.
 class PhaseTable {
  public:
-  static constexpr size_t kMost = 24;
+  static constexpr size_t kMost = 32;
 
   std::span<const Phase> phases() const noexcept { return {phases_.data(), count_}; }
   void clear() noexcept { *this = {}; }
