@@ -13,6 +13,8 @@
 #include "memoir/arena/host_arena.h"
 #include "memoir/arena/sealed_arena.h"
 #include "memoir/arena/sim_arena.h"
+#include "memoir/heap/arena_segments.h"
+#include "memoir/heap/binned_heap.h"
 #include "memoir/heap/planned_heap.h"
 #include "memoir/heap/span_heap.h"
 #include "memoir/heap/static_tensors_heap.h"
@@ -53,6 +55,22 @@ class FollowsAPlan final : public Heap {
   PlannedHeap heap_;
 };
 
+/// A heap over segments that are cut out of the arena.
+template <class HeapOfSegments>
+class OverSegments final : public Heap {
+ public:
+  explicit OverSegments(Arena& arena) : segments_(arena), heap_(segments_) {}
+  Offset allocate(const Request& request) noexcept override { return heap_.allocate(request); }
+  bool free(Offset offset) noexcept override { return heap_.free(offset); }
+  Size size_of(Offset offset) const noexcept override { return heap_.size_of(offset); }
+  void trim() noexcept override { heap_.trim(); }
+  Size live() const noexcept override { return heap_.live(); }
+
+ private:
+  ArenaSegments segments_;
+  HeapOfSegments heap_;
+};
+
 /// The first thousand requests of the walks' menu, at ranges that overlap at will: a heap must not trust its
 /// plan.
 inline RecordedPlan menu_plan() {
@@ -82,6 +100,9 @@ inline std::vector<Subject> subjects() {
          return std::make_unique<StaticTensorsHeap>(arena, StaticTensorsOptions{.buffers = 100'000});
        },
        {.strictest = 64, .grain = 64, .gives_back = false, .secures = true}},
+      {"BinnedHeap",
+       [](Arena& arena, const RecordedPlan&) { return std::make_unique<OverSegments<BinnedHeap>>(arena); },
+       {.serves_all = false, .strictest = BinnedHeap::kAlignment}},
   };
 }
 

@@ -272,9 +272,9 @@ TEST_CASE("the walks find every fault that they are there for, and print a short
        {Fault::kOverlap, Fault::kMisaligned, Fault::kDoubleFree, Fault::kRefuses, Fault::kUncommitted,
         Fault::kForgets, Fault::kTrimsLive, Fault::kCounts, Fault::kLeaks}) {
     CAPTURE(static_cast<int>(fault));
-    const Subject faulty{
-        "FaultyHeap",
-        [&](Arena& arena, const RecordedPlan&) { return std::make_unique<FaultyHeap>(arena, fault); }};
+    const Subject faulty{"FaultyHeap", [&](Arena& arena, const RecordedPlan&) {
+                           return std::make_unique<FaultyHeap>(arena, fault);
+                         }};
     std::mt19937_64 random(1);
     const std::vector<Step> steps = random_steps(random, 500, kArenaSize);
     const std::string found = report(steps, faulty, arenas()[0]);

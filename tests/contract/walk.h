@@ -45,13 +45,13 @@ struct Outcome {
 
 /// What a heap promises beyond what every heap must do; those that promise less say so here.
 struct Traits {
-  bool serves_all = true;        // any request for which there is room between the live objects
-  Size strictest = ~Size{0};     // bytes: requests that are aligned more strictly are refused
-  Size grain = 1;                // bytes: sizes are rounded up to a multiple of it
-  bool fills = true;             // equal requests of a power of two fill a whole arena
-  bool gives_back = true;        // nothing is committed once nothing is live and trim() was called,
-  bool joins = true;             // and the whole arena can then be had in one piece
-  bool secures = false;          // it commits all that it will ever need when it is made
+  bool serves_all = true;     // any request for which there is room between the live objects
+  Size strictest = ~Size{0};  // bytes: requests that are aligned more strictly are refused
+  Size grain = 1;             // bytes: sizes are rounded up to a multiple of it
+  bool fills = true;          // equal requests of a power of two fill a whole arena
+  bool gives_back = true;     // nothing is committed once nothing is live and trim() was called,
+  bool joins = true;          // and the whole arena can then be had in one piece
+  bool secures = false;       // it commits all that it will ever need when it is made
 };
 
 struct WalkOptions {
