@@ -17,6 +17,7 @@
 #include "memoir/heap/binned_heap.h"
 #include "memoir/heap/planned_heap.h"
 #include "memoir/heap/span_heap.h"
+#include "memoir/heap/split_heap.h"
 #include "memoir/heap/static_tensors_heap.h"
 
 namespace memoir::contract {
@@ -103,6 +104,9 @@ inline std::vector<Subject> subjects() {
       {"BinnedHeap",
        [](Arena& arena, const RecordedPlan&) { return std::make_unique<OverSegments<BinnedHeap>>(arena); },
        {.serves_all = false, .strictest = BinnedHeap::kAlignment}},
+      {"SplitHeap",
+       [](Arena& arena, const RecordedPlan&) { return std::make_unique<OverSegments<SplitHeap>>(arena); },
+       {.serves_all = false, .strictest = SplitHeap::kAlignment}},
   };
 }
 
