@@ -16,6 +16,7 @@
 #include "memoir/heap/arena_segments.h"
 #include "memoir/heap/binned_heap.h"
 #include "memoir/heap/planned_heap.h"
+#include "memoir/heap/rmm_heap.h"
 #include "memoir/heap/span_heap.h"
 #include "memoir/heap/split_heap.h"
 #include "memoir/heap/static_tensors_heap.h"
@@ -107,6 +108,9 @@ inline std::vector<Subject> subjects() {
       {"SplitHeap",
        [](Arena& arena, const RecordedPlan&) { return std::make_unique<OverSegments<SplitHeap>>(arena); },
        {.serves_all = false, .strictest = SplitHeap::kAlignment}},
+      {"RmmHeap",
+       [](Arena& arena, const RecordedPlan&) { return std::make_unique<OverSegments<RmmHeap>>(arena); },
+       {.serves_all = false, .strictest = RmmHeap::kAlignment, .gives_back = false, .joins = false}},
   };
 }
 
