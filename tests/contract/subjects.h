@@ -13,6 +13,7 @@
 #include "memoir/arena/host_arena.h"
 #include "memoir/arena/sealed_arena.h"
 #include "memoir/arena/sim_arena.h"
+#include "memoir/heap/device_pool_heap.h"
 #include "memoir/heap/planned_heap.h"
 #include "memoir/heap/span_heap.h"
 #include "memoir/heap/static_tensors_heap.h"
@@ -77,6 +78,9 @@ inline std::vector<Subject> subjects() {
       {"PlannedHeap",
        [](Arena& arena, const RecordedPlan& plan) { return std::make_unique<FollowsAPlan>(arena, plan); },
        {.serves_all = false, .fills = false, .gives_back = false, .joins = false, .secures = true}},
+      {"DevicePoolHeap",
+       [](Arena& arena, const RecordedPlan&) { return std::make_unique<DevicePoolHeap>(arena); },
+       {.grain = 512}},
       {"StaticTensorsHeap",
        [](Arena& arena, const RecordedPlan&) {
          return std::make_unique<StaticTensorsHeap>(arena, StaticTensorsOptions{.buffers = 100'000});
