@@ -19,6 +19,7 @@ struct Request {
   Size alignment = 1;     // bytes, a power of two
   SiteId site = kNoSite;  // where in the program, kNoSite when unknown
   StreamId stream = 0;    // the stream that uses it first; hosts have one, 0
+  bool plain = false;     // memory that others will register (processes, NICs): never mapped page by page
 };
 
 class Heap {
@@ -29,8 +30,8 @@ class Heap {
   /// caller then serves the request elsewhere. A request of 0 bytes or of a bad alignment gets kNoOffset.
   virtual Offset allocate(const Request& request) noexcept = 0;
   /// Ends the object at this offset: work that is queued on its stream from now on may have the bytes, and
-  /// other streams once they are ordered after it (heap/stream_order.h). Anything but an offset that allocate() returned and that is live is
-  /// ignored, and reported by returning false: a wild free must not corrupt a heap.
+  /// other streams once they are ordered after it (heap/stream_order.h). Anything but an offset that allocate()
+  /// returned and that is live is ignored, and reported by returning false: a wild free must not corrupt a heap.
   virtual bool free(Offset offset) noexcept = 0;
   /// Bytes held by the live object at this offset (>= what was asked), or 0 when there is none.
   virtual Size size_of(Offset offset) const noexcept = 0;
