@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "contract/walk.h"
+#include "fake_cuda/fake.h"
+#include "memoir/arena/cuda_arena.h"
 #include "memoir/arena/host_arena.h"
 #include "memoir/arena/sealed_arena.h"
 #include "memoir/arena/sim_arena.h"
@@ -39,6 +41,25 @@ struct ArenaKind {
   std::function<std::unique_ptr<Arena>(Size capacity)> make;
   /// Where offset 0 lies when its memory may be touched, else nullptr.
   std::function<std::byte*(Arena&)> memory = [](Arena&) { return nullptr; };
+};
+
+/// A CUDA arena with its device. The driver is a fake one, which has host memory for the device's, in granules as small
+/// as a page so that the arenas of the suite are alike.
+struct FakeDevice {
+  CudaDevice device{0};
+};
+class FakeCudaArena final : private FakeDevice, public Arena {
+ public:
+  explicit FakeCudaArena(Size capacity) : arena_(device, capacity) {}
+  std::byte* base() const { return reinterpret_cast<std::byte*>(arena_.base()); }
+  Size capacity() const noexcept override { return arena_.capacity(); }
+  Size granule() const noexcept override { return arena_.granule(); }
+  bool commit(Range range) noexcept override { return arena_.commit(range); }
+  void decommit(Range range) noexcept override { arena_.decommit(range); }
+  Size committed() const noexcept override { return arena_.committed(); }
+
+ private:
+  CudaArena arena_;
 };
 
 /// A planned heap with the layout that it follows, over memory that is committed beforehand.
@@ -123,6 +144,12 @@ inline std::vector<ArenaKind> arenas() {
       {"sim", [](Size capacity) { return std::make_unique<SimArena>(capacity); }},
       {"host", [](Size capacity) { return std::make_unique<HostArena>(capacity); },
        [](Arena& arena) { return static_cast<HostArena&>(arena).base(); }},
+      {"cuda",
+       [](Size capacity) {
+         fake::fresh(capacity, 4 * kKiB);
+         return std::make_unique<FakeCudaArena>(capacity);
+       },
+       [](Arena& arena) { return static_cast<FakeCudaArena&>(arena).base(); }},
       {"sealed", [](Size capacity) { return std::make_unique<SealedArena>(capacity); }},
   };
 }

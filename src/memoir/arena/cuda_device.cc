@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memoir/arena/cuda_device.h"
+
+#include <cstdio>
+
+namespace memoir {
+
+CudaDevice::CudaDevice(int ordinal) noexcept : driver_(cuda::driver()), ordinal_(ordinal) {
+  if (driver_ == nullptr) {
+    std::snprintf(problem_, sizeof problem_, "%s", cuda::driver_problem());
+    return;
+  }
+  int count = 0;
+  driver_->device_get_count(&count);
+  if (ordinal < 0 || ordinal >= count) {
+    std::snprintf(problem_, sizeof problem_, "there is no CUDA device %d: the driver shows %d", ordinal,
+                  count);
+    return;
+  }
+  size_t total = 0;
+  cuda::Context context = nullptr;
+  cuda::Result result = driver_->device_get(&device_, ordinal);
+  if (result == cuda::kSuccess) result = driver_->device_total_memory(&total, device_);
+  if (result == cuda::kSuccess) result = driver_->primary_context_retain(&context, device_);
+  if (result != cuda::kSuccess) {
+    std::snprintf(problem_, sizeof problem_, "CUDA device %d cannot be used: %s", ordinal,
+                  driver_->error_name(result));
+    return;
+  }
+  context_ = context;
+  total_ = cap_ = total;
+  driver_->device_get_name(name_, sizeof name_, device_);
+  properties_.location.id = device_;
+  int maps = 0, rdma = 0;
+  driver_->device_get_attribute(&maps, cuda::kAttributeVirtualMemory, device_);
+  driver_->device_get_attribute(&rdma, cuda::kAttributeRdmaWithVirtualMemory, device_);
+  properties_.gpu_direct_rdma_capable = rdma != 0;
+  size_t granularity = 0;
+  const Scope scope(*this);
+  if (maps != 0 &&
+      driver_->granularity(&granularity, &properties_, cuda::kMinimumGranularity) == cuda::kSuccess &&
+      is_power_of_two(granularity)) {
+    granularity_ = granularity;
+  }
+}
+
+CudaDevice::~CudaDevice() {
+  if (ok()) driver_->primary_context_release(device_);
+}
+
+Size CudaDevice::free_now() const noexcept {
+  if (!ok()) return 0;
+  const Scope scope(*this);
+  size_t free = 0, total = 0;
+  return driver_->memory_info(&free, &total) == cuda::kSuccess ? free : 0;
+}
+
+bool CudaDevice::allows(Size size) noexcept {
+  if (held_ <= cap_ && size <= cap_ - held_) return true;
+  ++counts_.refusals;
+  return false;
+}
+
+void CudaDevice::note_taken(cuda::Address address, Size size, bool mapped) noexcept {
+  ++(mapped ? counts_.commits : counts_.takes);
+  held_ += size;
+  if (held_ > peak_held_) peak_held_ = held_;
+  if (watch_ != nullptr) watch_->taken(address, size, mapped);
+}
+
+void CudaDevice::note_given_back(cuda::Address address, Size size, bool mapped) noexcept {
+  ++(mapped ? counts_.decommits : counts_.give_backs);
+  held_ -= size;
+  if (watch_ != nullptr) watch_->given_back(address, size, mapped);
+}
+
+void CudaDevice::note_refusal(const char* call, cuda::Result result) noexcept {
+  ++counts_.refusals;
+  if (result == cuda::kOutOfMemory) return;
+  std::snprintf(failure_, sizeof failure_, "%s: %s", call, driver_->error_name(result));
+}
+
+CudaDevice::Scope::Scope(const CudaDevice& device) noexcept : driver_(device.driver()) {
+  driver_.context_push(device.context_);
+  driver_.exchange_capture_mode(&mode_);
+}
+
+CudaDevice::Scope::~Scope() {
+  driver_.exchange_capture_mode(&mode_);
+  cuda::Context context = nullptr;
+  driver_.context_pop(&context);
+}
+
+}  // namespace memoir

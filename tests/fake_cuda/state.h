@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the fake driver keeps; everything under one recursive lock.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "memoir/arena/cuda_driver.h"
+
+namespace fake {
+
+using memoir::cuda::Address;
+using memoir::cuda::Handle;
+using memoir::cuda::Result;
+
+constexpr Result kInvalidValue = 1, kOutOfMemory = 2, kInvalidContext = 201, kInvalidHandle = 400,
+                 kNotReady = 600, kCaptureUnsupported = 900, kCaptureInvalidated = 901,
+                 kCaptureIsolation = 905, kCapturedEvent = 907;
+
+struct Stream;
+
+struct Operation {
+  enum class Kind { kFill, kCheck, kRecord, kWait } kind = Kind::kFill;
+  Address address = 0;
+  uint64_t size = 0;
+  int value = 0;
+  std::shared_ptr<bool> moment;  // kRecord sets it, kWait waits for it
+};
+
+struct Event {
+  bool captured = false;          // recorded last on a stream that was being captured
+  std::shared_ptr<bool> reached;  // of the last record; nullptr: never recorded
+};
+
+struct Stream {
+  std::deque<Operation> queue;
+  int capturing = -1;  // the number of the graph
+};
+
+struct Graph {
+  std::vector<Operation> operations;
+  bool invalid = false;
+};
+
+struct PhysicalMemory {
+  uint64_t size = 0;
+  uint64_t file_offset = 0;
+  int device = 0;
+  int mappings = 0;
+  bool released = false;
+};
+
+struct Mapping {
+  uint64_t size = 0;
+  Handle handle = 0;
+  bool accessible = false;
+};
+
+struct Device {
+  uint64_t capacity = 0;
+  uint64_t used = 0;
+  uint64_t peak = 0;
+  uint64_t foreign = 0;
+};
+
+struct State {
+  std::recursive_mutex mutex;
+  std::vector<Device> devices;
+  uint64_t granularity = 1 << 21;
+  int file = -1;  // all physical memory, punched where it is released
+  uint64_t file_end = 0;
+  uint64_t next_handle = 1;
+  std::map<Handle, PhysicalMemory> memory;
+  std::map<Address, uint64_t> reservations;
+  std::map<Address, Mapping> mappings;
+  std::map<Address, std::pair<uint64_t, int>> allocations;  // size, device
+  std::set<Event*> events;
+  std::set<Stream*> streams;
+  std::vector<Graph> graphs;
+  Stream default_stream;
+  std::mt19937 random{1};
+  std::map<std::string, uint64_t> calls;
+  struct Failure {
+    int after = 0, times = 0;
+    Result result = 0;
+  };
+  std::map<std::string, Failure> failures;
+  std::deque<std::string> misuses;  // a deque: texts that were handed out stay where they are
+
+  Stream* of(memoir::cuda::Stream stream);
+  bool any_capture() const;
+};
+
+State& state();
+void misuse(const std::string& text);
+/// Counts the call; the result that a test wants of it, or 0.
+Result entered(const char* function);
+/// False when any byte of the range is not device memory that may be accessed.
+bool is_accessible(Address address, uint64_t size);
+/// True when an operation that is queued, or of a graph that may be replayed, uses the range.
+bool is_in_use(Address address, uint64_t size);
+/// Runs one operation of some stream that can go on; false when none can.
+bool run_one();
+/// Runs until `moment` is reached; false when that never comes.
+bool run_until(const std::shared_ptr<bool>& moment);
+bool run_stream(Stream& stream);
+/// A call that must not be made while a stream is captured in the global mode: it fails and spoils the capture.
+Result unsafe_during_capture(const char* function);
+/// The capture mode and the current devices of this thread.
+struct Thread {
+  int mode = 0;
+  std::vector<int> contexts;
+};
+Thread& thread();
+
+}  // namespace fake
