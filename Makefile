@@ -36,6 +36,7 @@ $(VENV)/tools: Makefile
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install -q --disable-pip-version-check uv
 	@$(BIN)/uv pip install -q --python $(BIN)/python $(PACKAGES)
+	@$(BIN)/uv pip install -q --python $(BIN)/python ray || echo "no Ray for this Python: the test of sweeps on Ray will be skipped"
 	@mkdir -p build && touch $@
 
 SOURCES := $(shell find src python bench -name '*.h' -o -name '*.cc' -o -name '*.cpp' -o -name CMakeLists.txt)

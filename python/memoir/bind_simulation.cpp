@@ -104,7 +104,7 @@ void bind_results(nb::module_& module) {
       .def_ro("seconds", &Simulation::seconds)
       .def_prop_ro("phases", &phases, "A dict per phase: phase, calls, total_ns, worst_ns.")
       .def_prop_ro("timeline", &timeline,
-                   "Columns event, time, live, reserved, gap: the extremes of each stretch of the history.");
+                   "Columns event, time, live, reserved, gap: the extremes of each stretch of the trace.");
   nb::class_<CapSearch>(module, "CapSearch",
                         "The smallest cap that completes, as far as was searched. Bytes.")
       .def_ro("cap", &CapSearch::cap, "0: none was found.")

@@ -57,10 +57,9 @@ size_t count(const Workload& workload, SimulatedHeap& simulated, const Simulatio
   };
   Heap& heap = simulated.heap();
   std::vector<Place> places(workload.objects().size());
-  Timeline timeline(result.timeline, workload.steps().size() - workload.history(), options.samples);
+  Timeline timeline(result.timeline, workload.steps().size(), options.samples);
   Size live = 0, held = 0;
   double fragmentation = 0;
-  std::uint64_t of_history = 0;
   size_t at = 0;
   for (; at < workload.steps().size(); ++at) {
     const Workload::Step& step = workload.steps()[at];
@@ -101,13 +100,11 @@ size_t count(const Workload& workload, SimulatedHeap& simulated, const Simulatio
       result.live_at_peak = live;
       result.rounding_at_peak = held - live;
     }
-    if (at < workload.history()) continue;
     const Size gap = reserved - std::min(reserved, live);
     if (gap > result.largest_gap) {
       result.largest_gap = gap;
       result.largest_gap_event = step.event;
     }
-    ++of_history;
     if (reserved != 0) fragmentation += static_cast<double>(gap) / static_cast<double>(reserved);
     timeline.add(step, live, reserved);
   }
@@ -115,7 +112,8 @@ size_t count(const Workload& workload, SimulatedHeap& simulated, const Simulatio
     result.fragmentation_at_peak =
         1 - static_cast<double>(result.live_at_peak) / static_cast<double>(result.peak_reserved);
   }
-  if (of_history != 0) result.fragmentation_mean = fragmentation / static_cast<double>(of_history);
+  if (result.operations != 0)
+    result.fragmentation_mean = fragmentation / static_cast<double>(result.operations);
   result.completed = result.failed == 0;
   result.calls = simulated.calls();
   for (const Place& place : places) {

@@ -73,7 +73,7 @@ struct Simulation {
   std::string policy;  // as it was asked for
   Size cap = kNoCap;
   bool completed = true;         // every allocation was placed
-  std::uint64_t operations = 0;  // done, those before the history included
+  std::uint64_t operations = 0;  // done
   std::uint64_t failed = 0;      // allocations that could not be placed
 
   Size peak_live = 0;      // bytes as asked, placed
@@ -83,7 +83,7 @@ struct Simulation {
   Size live_at_peak = 0;                  // bytes live then
   Size rounding_at_peak = 0;              // bytes lost inside the places of live objects then
   double fragmentation_at_peak = 0;       // 0 to 1
-  double fragmentation_mean = 0;          // over the operations of the history
+  double fragmentation_mean = 0;          // over all operations
   Size largest_gap = 0;                   // most bytes reserved and not live at once
   std::uint32_t largest_gap_event = 0;
 

@@ -3,11 +3,10 @@
 // What one device was asked for, in order: the events of a trace made ready to be replayed many times. Object ids
 // become small numbers and every check is done once, so that a replay is a walk over two flat arrays.
 //
-//   events    i 7 (live before)   a 9    f 7    a 4    f 9 ...
-//   steps     allocate 0        | allocate 1 | free 0 | allocate 2 | free 1
-//             before the history  ^ history
+//   events    a 7          a 9          f 7      a 4          f 9
+//   steps     allocate 0 | allocate 1 | free 0 | allocate 2 | free 1
 //
-// Memory is reusable at kFree; that its free was asked for earlier does not matter here. Objects of 0 bytes are
+// What was live before the recording began is allocated first, as the trace has it. Memory is reusable at kFree; that its free was asked for earlier does not matter here. Objects of 0 bytes are
 // left out: no heap sees them.
 #pragma once
 
@@ -46,9 +45,7 @@ class Workload {
 
   std::span<const Object> objects() const noexcept { return objects_; }
   std::span<const Step> steps() const noexcept { return steps_; }
-  /// The first step of the history: those before it allocate what was live when the recording began.
-  size_t history() const noexcept { return history_; }
-  /// Allocations and frees, those before the history included.
+  /// Allocations and frees.
   std::uint64_t operations() const noexcept { return operations_; }
 
   Size peak_live() const noexcept { return peak_live_; }             // bytes as asked: no layout needs less
@@ -63,7 +60,6 @@ class Workload {
  private:
   std::vector<Object> objects_;
   std::vector<Step> steps_;
-  size_t history_ = 0;
   std::uint64_t operations_ = 0;
   Size peak_live_ = 0;
   std::uint32_t peak_event_ = 0;

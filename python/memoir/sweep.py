@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one engine of every sweep: a plain function over many tuples of plain arguments.
+
+    swept = sweep(measure, [("a.trace", "split"), ("b.trace", "split")])
+    [outcome.value for outcome in swept.outcomes if outcome.error is None]
+
+Outcomes come in the order of the tasks. A task that fails is reported with its arguments and does not end the sweep,
+even when its process dies; Ctrl-C keeps what is done. Give paths, not the objects that are read from them: functions
+are found by their names and arguments are pickled, in fresh processes (spawn) or on another machine.
+
+Engines: `local`, all cores of this machine; `ray`, the same tasks on a Ray cluster, whose machines must have memoir
+and see the files under the same paths.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import connection
+from typing import Any
+
+from memoir._core import Error
+
+ENGINES = ("local", "ray")
+_NOT_RUN = "not run: the sweep was interrupted"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    arguments: tuple
+    value: Any = None
+    error: str | None = None  # why there is no value
+
+
+@dataclass(frozen=True)
+class Sweep:
+    outcomes: list[Outcome]  # one per task, in order
+    interrupted: bool  # by Ctrl-C: tasks that were not done say so
+
+    @property
+    def values(self) -> list[Any]:
+        """Of the tasks that did not fail."""
+        return [outcome.value for outcome in self.outcomes if outcome.error is None]
+
+    @property
+    def failed(self) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if outcome.error is not None]
+
+
+def cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def sweep(
+    function: Callable[..., Any],
+    tasks: Sequence[tuple],
+    *,
+    engine: str = "local",
+    workers: int | None = None,
+    address: str | None = None,
+    title: str | None = None,
+) -> Sweep:
+    """function(*task) for every task.
+
+    `workers`: processes (None: one per core; 1: this process). `address`: of a running Ray cluster (None: RAY_ADDRESS,
+    or a Ray of our own on this machine for the time of the sweep). `title`: of the progress bar, shown on a terminal.
+    """
+    tasks = [tuple(task) for task in tasks]
+    if workers is not None and workers < 1:
+        raise Error(f"{workers} workers: the least is 1")
+    workers = min(workers or cores(), max(len(tasks), 1))
+    if engine == "ray":
+        results = _on_ray(function, tasks, workers, address)
+    elif engine != "local":
+        raise Error(f"there is no engine '{engine}' (engines: {', '.join(ENGINES)})")
+    elif address is not None:
+        raise Error("an address is Ray's: add --engine ray")
+    else:
+        results = _here(function, tasks) if workers == 1 else _local(function, tasks, workers)
+    outcomes: list[Outcome | None] = [None] * len(tasks)
+    interrupted = False
+    try:
+        for index, (value, error) in _with_bar(results, len(tasks), title):
+            outcomes[index] = Outcome(tasks[index], value, error)
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        results.close()  # ends what still runs
+    done = [outcome or Outcome(task, None, _NOT_RUN) for task, outcome in zip(tasks, outcomes, strict=True)]
+    return Sweep(done, interrupted)
+
+
+_Results = Iterator[tuple[int, tuple[Any, "str | None"]]]  # (index of the task, (value, error)), as they come
+
+
+def _call(function: Callable[..., Any], arguments: tuple) -> tuple[Any, str | None]:
+    try:
+        return function(*arguments), None
+    except Error as error:
+        return None, str(error)
+    except Exception as error:
+        return None, f"{type(error).__name__}: {error}"
+
+
+def _here(function: Callable[..., Any], tasks: list[tuple]) -> _Results:
+    for index, task in enumerate(tasks):
+        yield index, _call(function, task)
+
+
+# --- processes of this machine ---
+
+
+class _Worker:
+    """A process that runs one task after another. Tells a task that fails from one that kills its process."""
+
+    def __init__(self, context, function: Callable[..., Any]):
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs, function), daemon=True)
+        self.process.start()
+        theirs.close()  # so that the end of the process is the end of the pipe
+        self.index: int | None = None
+
+    def give(self, index: int, task: tuple) -> None:
+        self.index = index
+        with suppress(BrokenPipeError):  # it died idle: result() will say so
+            self.connection.send(task)
+
+    def result(self) -> tuple[Any, str | None]:
+        self.index = None
+        try:
+            return self.connection.recv()
+        except (EOFError, OSError):
+            self.process.join()
+            code = self.process.exitcode
+            why = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
+            return None, f"its process died ({why})"
+
+    @property
+    def alive(self) -> bool:
+        return self.process.exitcode is None
+
+    def end(self) -> None:
+        self.connection.close()
+        self.process.terminate()
+        self.process.join()
+
+
+def _serve(tasks, function: Callable[..., Any]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    try:
+        while True:
+            result = _call(function, tasks.recv())
+            try:
+                tasks.send(result)
+            except (TypeError, AttributeError, ValueError) as error:  # what cannot be pickled
+                tasks.send((None, f"{type(error).__name__}: {error}"))
+    except (EOFError, BrokenPipeError):
+        pass
+
+
+def _local(function: Callable[..., Any], tasks: list[tuple], count: int) -> _Results:
+    context = multiprocessing.get_context("spawn")
+    waiting = deque(enumerate(tasks))
+    workers: list[_Worker] = []
+    try:
+        for _ in range(count):
+            workers.append(_Worker(context, function))
+            workers[-1].give(*waiting.popleft())
+        while busy := {w.connection: w for w in workers if w.index is not None}:
+            for ready in connection.wait(list(busy)):
+                worker = busy[ready]
+                index = worker.index
+                result = worker.result()
+                if waiting:
+                    if not worker.alive:
+                        worker.end()
+                        workers[workers.index(worker)] = worker = _Worker(context, function)
+                    worker.give(*waiting.popleft())
+                yield index, result
+    finally:
+        for worker in workers:
+            worker.end()
+
+
+# --- a Ray cluster ---
+
+
+def _on_ray(
+    function: Callable[..., Any], tasks: list[tuple], workers: int, address: str | None
+) -> _Results:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+    except ImportError:
+        raise Error("--engine ray needs Ray: pip install 'memoir[ray]'") from None
+    return _ray_results(ray, function, tasks, workers, address or os.environ.get("RAY_ADDRESS"))
+
+
+def _ray_results(ray, function, tasks: list[tuple], workers: int, address: str | None) -> _Results:
+    ours = not ray.is_initialized()
+    if ours:
+        where = {"address": address} if address else {"num_cpus": workers, "include_dashboard": False}
+        try:
+            ray.init(**where, log_to_driver=False, logging_level="ERROR")
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise Error(f"no Ray at {address or 'this machine'}: {error}") from None
+    try:
+        call = ray.remote(max_retries=0)(_call)
+        running = {call.remote(function, task): index for index, task in enumerate(tasks)}
+        try:
+            while running:
+                done, _ = ray.wait(list(running), num_returns=1)
+                for reference in done:
+                    index = running.pop(reference)
+                    try:
+                        yield index, ray.get(reference)
+                    except ray.exceptions.RayError as error:
+                        yield index, (None, f"its process died ({str(error).strip().splitlines()[0]})")
+        finally:
+            for reference in running:
+                ray.cancel(reference, force=True)
+    finally:
+        if ours:
+            ray.shutdown()
+
+
+def _with_bar(results: _Results, total: int, title: str | None) -> _Results:
+    if title is None or not sys.stderr.isatty():
+        yield from results
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task(title, total=total)
+        for result in results:
+            progress.advance(bar)
+            yield result

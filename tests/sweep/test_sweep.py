@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from memoir.sweep import sweep
+
+from memoir import Error
+
+sys.path.insert(0, str(Path(__file__).parent))  # where the processes of a sweep find the tasks as well
+import sweep_tasks  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def found(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_outcomes_come_in_the_order_of_the_tasks(workers):
+    swept = sweep(sweep_tasks.square, [(i,) for i in range(20)], workers=workers)
+    assert swept.values == [i * i for i in range(20)]
+    assert [outcome.arguments for outcome in swept.outcomes] == [(i,) for i in range(20)]
+    assert not swept.interrupted and not swept.failed
+
+
+def test_all_workers_work_and_none_is_this_process():
+    swept = sweep(sweep_tasks.process_id, [(i,) for i in range(8)], workers=2)
+    assert len(set(swept.values)) == 2
+    assert os.getpid() not in swept.values
+    assert set(sweep(sweep_tasks.process_id, [(0,)]).values) == {os.getpid()}  # one task needs no process
+
+
+def test_a_task_that_fails_or_dies_is_reported_and_the_rest_goes_on():
+    swept = sweep(sweep_tasks.awkward, [(i,) for i in range(9)], workers=2)
+    assert swept.values == [0, 1, 7, 8]
+    errors = {outcome.arguments[0]: outcome.error for outcome in swept.failed}
+    assert errors[2] == "row 2 is bad"
+    assert errors[3] == "KeyError: 'three'"
+    assert errors[4] == "its process died (signal SIGKILL)"
+    assert errors[5] == "its process died (exit code 7)"
+    assert "pickle" in errors[6].lower()
+
+
+def test_an_interrupt_keeps_what_is_done(tmp_path):
+    sweep_tasks.interrupt_soon(tmp_path)
+    began = time.perf_counter()
+    swept = sweep(sweep_tasks.note, [(str(tmp_path), i) for i in range(6)], workers=3)
+    assert time.perf_counter() - began < 20
+    assert swept.interrupted
+    assert swept.values == [0, 1, 2]
+    assert [outcome.error for outcome in swept.failed] == ["not run: the sweep was interrupted"] * 3
+
+
+def test_no_tasks_and_bad_arguments():
+    assert sweep(sweep_tasks.square, []).outcomes == []
+    with pytest.raises(Error, match="no engine 'cloud'"):
+        sweep(sweep_tasks.square, [(1,)], engine="cloud")
+    with pytest.raises(Error, match="the least is 1"):
+        sweep(sweep_tasks.square, [(1,)], workers=0)
+    with pytest.raises(Error, match="--engine ray"):
+        sweep(sweep_tasks.square, [(1,)], address="auto")
+
+
+def test_without_ray_one_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(Error, match=r"pip install 'memoir\[ray\]'"):
+        sweep(sweep_tasks.square, [(1,)], engine="ray")
+
+
+def test_a_local_ray_runs_the_same_tasks():
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'memoir[ray]'")
+    swept = sweep(sweep_tasks.awkward, [(i,) for i in (0, 1, 2, 4, 7)], engine="ray", workers=2)
+    assert swept.values == [0, 1, 7]
+    errors = [outcome.error for outcome in swept.failed]
+    assert errors[0] == "row 2 is bad"
+    assert "died" in errors[1]
