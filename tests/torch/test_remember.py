@@ -155,6 +155,24 @@ def test_concurrent_calls_lease_a_slab_each(small_net):
     assert stats.calls == 200 == stats.plan_hits + stats.plain_passes + stats.recorded_passes
 
 
+def test_the_memory_profiler_sees_planned_allocations():
+    def memory_by_operator(function, x):
+        with torch.profiler.profile(profile_memory=True, acc_events=True) as profile:
+            function(x)
+        return {event.key: event.self_cpu_memory_usage for event in profile.key_averages()}
+
+    model = torch.nn.Sequential(*(torch.nn.Linear(300, 300) for _ in range(4))).eval()
+    remembered, x = memoir.torch.remember(model), torch.randn(50, 300)
+    with torch.inference_mode():
+        for _ in range(3):
+            remembered(x)
+        plain = memory_by_operator(model, x)
+        planned_before = memoir.torch.stats(remembered).planned
+        ours = memory_by_operator(remembered, x)
+    assert memoir.torch.stats(remembered).planned > planned_before
+    assert ours == plain and plain["aten::addmm"] > 0
+
+
 def test_callers_wait_for_a_recording_that_another_one_makes(monkeypatch):
     monkeypatch.setattr("memoir.torch.memory.COMPANY", 60)
     entered, passes = threading.Event(), []
@@ -166,12 +184,19 @@ def test_callers_wait_for_a_recording_that_another_one_makes(monkeypatch):
         return x + 1
 
     remembered = memoir.torch.remember(slow)
-    x = torch.ones(1000)
-    first = threading.Thread(target=remembered, args=(x,))
-    first.start()
-    assert entered.wait(10)
-    assert torch.equal(remembered(x), x + 1)
-    first.join()
+    x, results = torch.ones(1000), []
+
+    def caller():
+        torch.set_num_threads(1)  # part of the signature, and each thread's own
+        results.append(remembered(x))
+
+    threads = [threading.Thread(target=caller) for _ in range(2)]
+    threads[0].start()
+    assert entered.wait(60)
+    threads[1].start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 2 and all(torch.equal(result, x + 1) for result in results)
     stats = memoir.torch.stats(remembered)
     assert (stats.recorded_passes, stats.plan_hits, stats.plain_passes) == (1, 1, 0)
     assert len(passes) == 2
@@ -188,7 +213,12 @@ def test_a_recorded_pass_may_wait_for_another_callers(monkeypatch):
 
     remembered = memoir.torch.remember(meets)
     x = torch.ones(1000)
-    threads = [threading.Thread(target=remembered, args=(x,)) for _ in range(2)]
+
+    def caller():
+        torch.set_num_threads(1)
+        remembered(x)
+
+    threads = [threading.Thread(target=caller) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -2,6 +2,7 @@
 #include "memoir/shim/torch/allocator.h"
 
 #include <ATen/record_function.h>
+#include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 
 #include <mutex>
@@ -23,6 +24,7 @@ struct ThreadPass {
   Recorder* recorder = nullptr;  // records when set
   bool large_apart = false;      // while recording: see begin_recording()
   bool scoped = false;           // operator scopes are being listened to
+  bool profiled = false;         // PyTorch's memory profiler was on when the pass began
   at::CallbackHandle callback = at::INVALID_CALLBACK_HANDLE;
   ScopeStack scopes;
 
@@ -90,8 +92,11 @@ void deallocate(void* pointer) {
   if (g_space->contains(pointer)) {
     Slab* const held = t_pass.slab;
     if (held != nullptr && held->contains(pointer)) [[likely]] {
+      if (t_pass.profiled) [[unlikely]]
+        c10::profiledCPUMemoryReporter().Delete(pointer);
       held->free_held(pointer);
     } else {
+      if (c10::memoryProfilingEnabled()) c10::profiledCPUMemoryReporter().Delete(pointer);
       g_space->owner_of(pointer)->free_from_elsewhere(pointer);
     }
     return;
@@ -106,6 +111,8 @@ class Allocator final : public c10::Allocator {
     if (pass.slab != nullptr) {
       const SiteId site = pass.scoped ? pass.scopes.site() : kNoSite;
       if (void* const pointer = pass.slab->allocate({size, kAlignment, site})) [[likely]] {
+        if (pass.profiled) [[unlikely]]
+          c10::profiledCPUMemoryReporter().New(pointer, size);
         return {pointer, pointer, &deallocate, c10::Device(c10::DeviceType::CPU)};
       }
       if (!pass.scoped && !pass.slab->heap().in_step()) listen_to_scopes(pass);
@@ -172,6 +179,7 @@ void end_recording() noexcept {
 
 void begin_planned(Slab& slab, bool scoped) {
   if (scoped) listen_to_scopes(t_pass);
+  t_pass.profiled = c10::memoryProfilingEnabled();
   t_pass.slab = &slab;
 }
 
