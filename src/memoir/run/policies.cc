@@ -4,7 +4,12 @@
 #include <algorithm>
 
 #include "memoir/base/error.h"
+#include "memoir/heap/binned_heap.h"
+#include "memoir/heap/rmm_heap.h"
 #include "memoir/heap/span_heap.h"
+#include "memoir/heap/split_heap.h"
+#include "memoir/heap/static_tensors_heap.h"
+#include "memoir/run/finalized_heap.h"
 #include "memoir/run/planned_slab.h"
 
 namespace memoir {
@@ -50,10 +55,14 @@ struct PolicyParts {
   template <class H, class... Arguments>
   H& heap(Arguments&&... arguments) {
     auto heap = std::make_unique<H>(std::forward<Arguments>(arguments)...);
-    if (!heap->ok()) throw Error("no memory for the heap's bookkeeping");
+    if (!heap->ok()) throw Error("the heap cannot be made so: an option is out of range, or memory is short");
     H& result = *heap;
     made.heap_ = std::move(heap);
     return result;
+  }
+  /// Puts the heap that was made behind the finalizers that it asks.
+  void finalize(std::unique_ptr<FinalizerModel> finalizers) {
+    made.heap_ = std::make_unique<FinalizedHeap>(std::move(finalizers), std::move(made.heap_));
   }
   void on_pass(std::function<void()> call) { made.on_pass_ = std::move(call); }
 };
@@ -81,6 +90,63 @@ void make_planned(PolicyParts& parts, const PlannedOptions&) {
   parts.heap<PlannedSlab>(parts.workload, parts.segments(), parts.cap);
 }
 
+struct StaticPolicy : StaticTensorsOptions {
+  StaticPolicy() {  // as on a device, and (with 0) never short of buffers: what is looked for is memory
+    alignment = 256;
+    buffers = 0;
+  }
+};
+
+void make_static(PolicyParts& parts, const StaticPolicy& policy) {
+  constexpr Size kGranule = 64 * kKiB;
+  Arena& arena = parts.arena(kGranule, 2);
+  StaticTensorsOptions options = policy;
+  if (options.pool == 0) options.pool = align_down(std::min(parts.cap, arena.capacity()), kGranule);
+  if (options.buffers == 0) options.buffers = std::max<Size>(parts.workload.objects().size(), 1);
+  if (options.pool > arena.capacity()) {
+    throw Error("pool=" + bytes_setting(options.pool) + ": more than the " + bytes_setting(arena.capacity()) +
+                " that a simulation of this trace has room for; take a smaller pool");
+  }
+  parts.heap<StaticTensorsHeap>(arena, options);
+}
+
+/// Settings of the model that stands in for a language's finalizers; without a delay, frees are at once.
+template <class Options>
+struct FinalizedPolicy : Options {
+  Size finalizer_delay = 0;
+  Size finalizer_young = FinalizerOptions{}.young;
+
+  static constexpr auto fields() {
+    using Policy = FinalizedPolicy;
+    return std::tuple_cat(
+        Options::fields(),
+        std::tuple{OptionField{"finalizer_delay", &Policy::finalizer_delay,
+                               "operations between a death and its free; 0: no finalizers"},
+                   OptionField{"finalizer_young", &Policy::finalizer_young,
+                               "operations: what lived longer waits for a full collection"}});
+  }
+};
+
+template <class H, class Options>
+void make_finalized(PolicyParts& parts, const FinalizedPolicy<Options>& policy) {
+  Segments& segments = parts.segments();
+  PhaseTable* const phases = parts.phases();
+  if (policy.finalizer_delay == 0) {
+    parts.heap<H>(segments, policy, nullptr, nullptr, phases);
+    return;
+  }
+  auto finalizers = std::make_unique<FinalizerModel>(
+      FinalizerOptions{.delay = policy.finalizer_delay, .young = policy.finalizer_young});
+  FinalizerModel* const collector = finalizers.get();
+  parts.heap<H>(segments, policy, collector, nullptr, phases);
+  parts.finalize(std::move(finalizers));
+}
+
+void make_rmm(PolicyParts& parts, const RmmOptions& options) {
+  Segments& segments = parts.segments();
+  parts.heap<RmmHeap>(segments, options, nullptr, parts.phases());
+}
+
 struct Policy {
   std::string_view name;
   std::string_view what;
@@ -104,6 +170,15 @@ constexpr Policy kPolicies[] = {
                                          "an offline plan of the whole trace: what can be reached"),
     policy<SpanOptions, make_span>("span",
                                    "best fit by address in one mapped arena; does not look at streams"),
+    policy<StaticPolicy, make_static>(
+        "static",
+        "DSC's best fit in one pool, secured at the start (the cap, else twice the peak); one stream"),
+    policy<FinalizedPolicy<BinnedOptions>, make_finalized<BinnedHeap>>(
+        "binned", "CuArrays.jl's bins of powers of two, each block a segment; does not look at streams"),
+    policy<FinalizedPolicy<SplitOptions>, make_finalized<SplitHeap>>(
+        "split", "CuArrays.jl's best fit in three classes over split segments; does not look at streams"),
+    policy<RmmOptions, make_rmm>("rmm",
+                                 "RMM's pool: best fit by stream, grows by doubling, gives nothing back"),
 };
 
 /// Parses `text` and, with parts, makes the heap.

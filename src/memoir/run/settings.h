@@ -57,8 +57,9 @@ void for_each_field(Visit visit) {
 
 inline bool is_bytes(std::string_view help) { return help.starts_with("bytes"); }
 
-template <class Options, class Value>
-void set_field(Options& options, const OptionField<Options, Value>& field, std::string_view text,
+/// `Base` is Options or what it is derived from.
+template <class Options, class Base, class Value>
+void set_field(Options& options, const OptionField<Base, Value>& field, std::string_view text,
                const std::string& where) {
   if constexpr (std::is_same_v<Value, bool>) {
     options.*field.member = parse_switch(text, where);
