@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rungs that PyTorch's allocator climbs when no cached block fits, in its order (torch 2.12).
+// The rungs that PyTorch's allocator climbs when no cached block fits, in the order of torch 2.13.
 #include <algorithm>
 
 #include "memoir/heap/pytorch_pools.h"
@@ -25,9 +25,9 @@ BlockIndex PyTorchPools::climb(const Want& want, StreamId stream) noexcept {
     return grow(want);
   };
   BlockIndex index = take();
-  if (index == 0) index = search_lent_pools(want, stream);
+  if (index == 0 && !options_.like_torch_2_12) index = search_lent_pools(want, stream);
   if (index == 0 && release_oversize(want)) index = take();
-  if (index == 0 && may_release()) {
+  if (index == 0 && may_release(stream)) {
     await_pending();
     // What the wait freed is in the sets now; PyTorch does not look again, and asks the device.
     if (options_.search_after_sync) index = search(want);
@@ -38,6 +38,7 @@ BlockIndex PyTorchPools::climb(const Want& want, StreamId stream) noexcept {
       index = take();
     }
   }
+  if (index == 0 && options_.like_torch_2_12) index = search_lent_pools(want, stream);
   return index;
 }
 
@@ -120,17 +121,18 @@ void PyTorchPools::collect_garbage() noexcept {
 
 // --- the last rung, and empty_cache() ---
 
-void PyTorchPools::trim() noexcept {
+void PyTorchPools::trim_on(StreamId stream) noexcept {
   if (!ok_) return;
-  if (may_release()) {
+  if (may_release(stream)) {
     await_pending();
     release_default_pools();
+  } else if (!options_.like_torch_2_12) {
+    return;
   }
   release_idle_pools(0);
 }
 
 void PyTorchPools::trim_pool(PoolId pool) noexcept {
-  if (pool == 0) return trim();
   if (pool_uses(pool) != 0 || find_owner(pool) == 0) return;
   await_pending();
   release_idle_pools(pool);
@@ -141,11 +143,13 @@ bool PyTorchPools::is_allocated_to(std::uint32_t owner) const noexcept {
                      [&](const Capture& capture) { return capture.owner == owner; });
 }
 
-bool PyTorchPools::may_release() const noexcept {
-  for (const Capture& capture : captures_) {
-    if (capture.graph || !options_.release_in_mempool) return false;
-  }
-  return true;
+/// Whether pending frees may be awaited and the default pools given back, in a call on that stream.
+bool PyTorchPools::may_release(StreamId stream) const noexcept {
+  if (options_.like_torch_2_12) return captures_.empty();
+  return std::none_of(captures_.begin(), captures_.end(), [&](const Capture& capture) {
+    const PoolFilter& filter = capture.filter;
+    return capture.graph && (filter.takes == nullptr || filter.takes(filter.context, stream));
+  });
 }
 
 void PyTorchPools::await_pending() noexcept {

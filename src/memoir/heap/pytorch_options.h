@@ -30,7 +30,7 @@ struct PyTorchOptions {
   double per_process_memory_fraction = 1;
   Size device_memory = 0;
   bool search_after_sync = false;
-  bool release_in_mempool = false;
+  bool like_torch_2_12 = false;
 
   /// Divisions of a range of sizes, where they differ from roundup_power2_divisions: range i holds the sizes of
   /// [2^(20+i), 2^(21+i)) bytes, the first also all below, the last also all above.
@@ -59,9 +59,8 @@ struct PyTorchOptions {
         OptionField{
             "search_after_sync", &PyTorchOptions::search_after_sync,
             "searches again once pending frees have arrived, which PyTorch does not (its issue 189504)"},
-        OptionField{
-            "release_in_mempool", &PyTorchOptions::release_in_mempool,
-            "gives cached segments back under a MemPool too, which PyTorch does not (its issue 159674)"},
+        OptionField{"like_torch_2_12", &PyTorchOptions::like_torch_2_12,
+                    "lends pools last, and gives nothing back while any private pool is allocated to"},
     };
   }
 

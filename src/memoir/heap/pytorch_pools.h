@@ -61,9 +61,12 @@ class PyTorchPools : public Heap {
   Offset allocate(const Request& request) noexcept final;
   bool free(Offset offset) noexcept final;
   Size size_of(Offset offset) const noexcept final;
-  /// torch.cuda.empty_cache(): awaits pending frees, then gives back all that is unused, except that the default
-  /// pools stay as they are while a private pool is being allocated to.
-  void trim() noexcept final;
+  /// torch.cuda.empty_cache() on stream 0.
+  void trim() noexcept final { trim_on(0); }
+  /// torch.cuda.empty_cache() with that current stream: awaits pending frees and gives back what is unused, of the
+  /// default pools and of private ones without a use. Nothing while a graph captures the stream, which PyTorch
+  /// answers with an error.
+  void trim_on(StreamId stream) noexcept;
   Size live() const noexcept final { return live_; }
 
   /// Bytes of segments held, or mapped: "reserved by PyTorch".
@@ -180,7 +183,7 @@ class PyTorchPools : public Heap {
   bool release_oversize(const Want& want) noexcept;
   void collect_garbage() noexcept;
   void await_pending() noexcept;
-  bool may_release() const noexcept;
+  bool may_release(StreamId stream) const noexcept;
   bool is_allocated_to(std::uint32_t owner) const noexcept;
   void release_default_pools() noexcept;
   void release_idle_pools(PoolId only) noexcept;
