@@ -19,6 +19,7 @@ struct Request {
   Size alignment = 1;     // bytes, a power of two
   SiteId site = kNoSite;  // where in the program, kNoSite when unknown
   StreamId stream = 0;    // the stream that uses it first; hosts have one, 0
+  bool plain = false;     // memory that others will register (processes, NICs): never mapped page by page
 };
 
 class Heap {

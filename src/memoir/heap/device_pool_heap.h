@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// memoir's own pool for devices that map memory page by page (cuMemMap and its like): best fit over one range
+// of addresses that is several times as large as the device, of which only the granules in use have memory.
+//
+//   addresses   | live | free | live |  hole   | live | hole ...            hole: no memory behind it
+//   granules    |======|======|======|         |======|                     2 MiB each
+//
+// A request takes, in this order,
+//   1  the smallest committed free block of its own stream that holds it;
+//   2  one of another stream whose work is known to be done before; then one for which its stream has to wait;
+//   3  new memory, in the place that needs the fewest granules, as long as what is committed does not exceed the most
+//      bytes that were ever live: a pool that was perfectly packed would have needed them as well;
+//   4  idle memory moved there: granules that lie wholly in free blocks elsewhere are unmapped and new ones
+//      mapped here. No object moves. (GMLake, Guo et al., ASPLOS 2024, stitches free pieces under a new range
+//      of addresses; with one large range and memory that follows, nothing is left to be stitched.)
+//   5  new memory beyond that. A cap (the arena's limit) turns 5 back into 4.
+//
+// Moving costs device calls and a wait of the host. So it only ever takes the place of growing, and of the
+// requests of one size only `patience` are served so, new peaks of live bytes aside: those that a loop repeats
+// soon find their place, and the loop makes no device calls. Free neighbours are joined at once, unless
+// different streams freed them.
+//
+// Alignment: every object begins at a multiple of options.alignment; a request may ask for more.
+#pragma once
+
+#include <array>
+#include <tuple>
+
+#include "memoir/arena/arena.h"
+#include "memoir/base/metadata.h"
+#include "memoir/base/option.h"
+#include "memoir/heap/free_bins.h"
+#include "memoir/heap/heap.h"
+#include "memoir/heap/offset_table.h"
+#include "memoir/heap/segments.h"
+#include "memoir/heap/start_set.h"
+#include "memoir/heap/stream_order.h"
+
+namespace memoir {
+
+struct DevicePoolOptions {
+  Size alignment = 512;     // bytes, a power of two, at most a granule
+  double slack = 0;         // of peak live bytes
+  Size small = kMiB;        // bytes
+  Size patience = 2;        // moves
+  bool wait_first = true;   // a wait rather than memory
+  Size plain_step = 20 * kMiB;  // bytes
+
+  static constexpr auto fields() {
+    return std::tuple{
+        OptionField{"alignment", &DevicePoolOptions::alignment, "bytes: objects begin and end at multiples of it"},
+        OptionField{"slack", &DevicePoolOptions::slack,
+                    "share of the peak live bytes by which the pool grows before it moves idle memory"},
+        OptionField{"small", &DevicePoolOptions::small,
+                    "bytes: objects below take the end of a free block, others its begin"},
+        OptionField{"patience", &DevicePoolOptions::patience,
+                    "moves of idle memory for requests of one size; then the pool grows for them"},
+        OptionField{"wait_first", &DevicePoolOptions::wait_first,
+                    "make a stream wait for another's free memory rather than grow"},
+        OptionField{"plain_step", &DevicePoolOptions::plain_step, "bytes: the least segment of plain memory"}};
+  }
+};
+
+class DevicePoolHeap final : public Heap {
+ public:
+  struct Counters {
+    std::uint64_t commits = 0;    // calls that committed a run of granules
+    std::uint64_t decommits = 0;  // and that decommitted one
+    Size moved = 0;               // bytes decommitted to be committed elsewhere
+    std::uint64_t moves = 0;      // requests that were served so
+    std::uint64_t waits = 0;      // times one stream was made to wait for another
+    std::uint64_t cross = 0;      // requests that got memory which another stream had freed
+    std::uint64_t calls() const noexcept { return commits + decommits; }
+  };
+
+  /// Works in the whole of `arena`, whose capacity should be several times the device's memory. Without
+  /// `order` no stream ever gets what another one freed. `plain` serves requests for plain memory
+  /// (Request::plain), at offsets beyond the arena's. The caller keeps all of them alive and leaves them to
+  /// this heap.
+  explicit DevicePoolHeap(Arena& arena, const DevicePoolOptions& options = {}, StreamOrder* order = nullptr,
+                          Segments* plain = nullptr) noexcept;
+
+  /// False when there was no metadata memory, or the options cannot be; then every request gets kNoOffset.
+  bool ok() const noexcept { return head_ != 0; }
+
+  Offset allocate(const Request& request) noexcept override;
+  bool free(Offset offset) noexcept override;
+  Size size_of(Offset offset) const noexcept override;
+  /// Decommits every granule that lies wholly in free blocks, and gives whole free plain segments back.
+  void trim() noexcept override;
+  Size live() const noexcept override { return live_; }
+
+  const Counters& counters() const noexcept { return counters_; }
+
+  /// --- for a heap that knows where things will go (heap/guided_pool_heap.h) ---
+
+  /// Sets `size` bytes of addresses aside, which allocate() leaves alone; false when no hole is as large.
+  /// Ends the range that was set aside before: what lives there stays, and the rest is anybody's again.
+  bool set_aside(Size size) noexcept;
+  /// What is set aside; of size 0 when nothing is.
+  Range aside() const noexcept { return aside_; }
+  /// Serves the request at exactly this offset of the range that is set aside, or gives kNoOffset: something
+  /// lives there, a stream cannot be ordered, or there is no memory.
+  Offset allocate_at(Offset offset, const Request& request) noexcept;
+
+ private:
+  using Index = std::uint32_t;  // of a block; 0 is none
+  enum class State : std::uint8_t { kLive, kFree, kHole };
+  enum class Zone : std::uint8_t { kCommon, kAside, kPlain };
+  static constexpr size_t kZones = 3;
+  static constexpr int kMoveBits = 12;
+  struct Block : BinLinks {
+    Range range;
+    Size asked = 0;    // bytes that the live object asked for
+    Tick moment = 0;   // when it was freed; 0: no work may be queued that uses it
+    Index before = 0;  // neighbours by address
+    Index after = 0;
+    std::uint16_t slot = 0;  // of the stream that uses it or used it last: index into streams_
+    State state = State::kFree;
+    Zone zone = Zone::kCommon;
+  };
+  struct Window {
+    Offset begin = 0;
+    Index first = 0;  // the block that `begin` lies in
+    Size need = ~Size{0};
+    std::uint32_t waits = 0;
+  };
+
+  static constexpr std::uint16_t kNoSlot = ~std::uint16_t{0};
+  std::uint16_t slot_of(StreamId stream) noexcept {
+    return slot_ < streams_.size() && streams_[slot_] == stream ? slot_ : find_slot(stream);
+  }
+  std::uint16_t find_slot(StreamId stream) noexcept;
+  FreeBins& bins_of(std::uint16_t slot, Zone zone) noexcept { return bins_[slot * kZones + static_cast<size_t>(zone)]; }
+  Size units(Size size) const noexcept { return size >> shift_; }
+
+  // Blocks in a row (device_pool_blocks.cc).
+  bool reserve_records(size_t count) noexcept;
+  Index take_record() noexcept;
+  Index cut(Index index, Offset at) noexcept;
+  void join_after(Index index) noexcept;
+  bool can_join(Index left, Index right) const noexcept;
+  void put_in_bin(Index index) noexcept;
+  void take_from_bin(Index index) noexcept;
+  Index settle(Index index) noexcept;
+  Index block_at(Offset offset) const noexcept;
+  void begin_life(Index index, Size asked, std::uint16_t slot) noexcept;
+  Offset take_part(Index index, Size size, Size asked, std::uint16_t slot) noexcept;
+  Offset take_window(Index first, Range range, Size asked, std::uint16_t slot) noexcept;
+
+  // When no committed block of the stream does (device_pool_growth.cc).
+  Offset allocate_slowly(const Request& request, Size size, std::uint16_t slot) noexcept;
+  Offset take_from_other(const Request& request, Size size, std::uint16_t slot, Zone zone, bool waits) noexcept;
+  Window find_window(Size size, Size alignment, std::uint16_t slot, bool waits) const noexcept;
+  void weigh(Window& best, Offset begin, Index first, Size size, std::uint16_t slot, bool waits) const noexcept;
+  Offset serve(const Window& window, const Request& request, Size size, std::uint16_t slot) noexcept;
+  Size need_of(const Block& block, Range range) const noexcept;
+  bool is_ordered(const Block& block, std::uint16_t slot) const noexcept;
+  bool order(const Block& block, std::uint16_t slot) noexcept;
+  bool order_all(Index first, Range range, std::uint16_t slot) noexcept;
+  bool commit_all(Index& first, Range range, Size need) noexcept;
+  bool may_move(Size size) noexcept;
+  bool commit_holes(Index first, Range range) noexcept;
+  Range idle(const Block& block) const noexcept;
+  Size move_away(Size bytes, Range keep) noexcept;
+  Index make_hole(Index index, Range range) noexcept;
+  Offset allocate_plain(const Request& request, Size size, std::uint16_t slot) noexcept;
+  void give_back_plain() noexcept;
+
+  Arena* arena_;
+  StreamOrder* order_;
+  Segments* plain_;
+  DevicePoolOptions options_;
+  int shift_ = 0;  // log2 of the alignment
+  std::uint16_t slot_ = 0;  // of the last request
+  MetadataArray<Block> blocks_;      // [0] stands for none
+  MetadataArray<FreeBins> bins_;     // per slot and zone
+  MetadataArray<StreamId> streams_;  // per slot, in order of appearance
+  OffsetTable live_blocks_;
+  StartSet starts_;        // of blocks in the arena, in units; kept, as is by_start_, once something was set aside
+  OffsetTable by_start_;   // every block of the arena
+  Index head_ = 0;    // the block at offset 0
+  Index unused_ = 0;  // records of joined blocks, linked by `after`
+  Range aside_;
+  MetadataArray<std::uint8_t> moves_;  // for requests of one size, by its hash
+  Size live_ = 0;
+  Size held_ = 0;       // bytes that live blocks hold in the arena
+  Size peak_held_ = 0;  // the most of them ever
+  Counters counters_;
+};
+
+}  // namespace memoir
