@@ -15,7 +15,8 @@ std::uint16_t DevicePoolHeap::find_slot(StreamId stream) noexcept {
   for (size_t slot = 0; slot < streams_.size(); ++slot) {
     if (streams_[slot] == stream) return slot_ = static_cast<std::uint16_t>(slot);
   }
-  if (streams_.size() == kMostStreams || !bins_.reserve(bins_.size() + kZones) || !streams_.push_back(stream)) {
+  if (streams_.size() == kMostStreams || !bins_.reserve(bins_.size() + kZones) ||
+      !streams_.push_back(stream)) {
     return kNoSlot;
   }
   for (size_t zone = 0; zone < kZones; ++zone) bins_.push_back({});
@@ -25,7 +26,8 @@ std::uint16_t DevicePoolHeap::find_slot(StreamId stream) noexcept {
 bool DevicePoolHeap::reserve_records(size_t count) noexcept {
   // Records that were given up are reused first, but each request takes few: room for all of them is simplest.
   if (starts_.in_use() && !by_start_.reserve(by_start_.size() + count)) return false;
-  return blocks_.capacity() - blocks_.size() >= count || blocks_.reserve(std::max<size_t>(2 * blocks_.size(), 1024));
+  return blocks_.capacity() - blocks_.size() >= count ||
+         blocks_.reserve(std::max<size_t>(2 * blocks_.size(), 1024));
 }
 
 DevicePoolHeap::Index DevicePoolHeap::take_record() noexcept {
@@ -78,7 +80,7 @@ void DevicePoolHeap::join_after(Index index) noexcept {
 
 bool DevicePoolHeap::can_join(Index left, Index right) const noexcept {
   const Block &a = blocks_[left], &b = blocks_[right];
-  return a.state == b.state && a.state != State::kLive && a.zone == b.zone &&
+  return a.state == b.state && a.state != State::kLive && a.state != State::kRecent && a.zone == b.zone &&
          (a.slot == b.slot || a.moment == 0 || b.moment == 0);
 }
 
@@ -116,6 +118,16 @@ DevicePoolHeap::Index DevicePoolHeap::block_at(Offset offset) const noexcept {
   return index;
 }
 
+/// Joins what was freed last with its neighbours.
+void DevicePoolHeap::forget_recent() noexcept {
+  for (Index& recent : recent_) {
+    if (recent == 0) continue;
+    blocks_[recent].state = State::kFree;
+    settle(recent);
+    recent = 0;
+  }
+}
+
 void DevicePoolHeap::begin_life(Index index, Size asked, std::uint16_t slot) noexcept {
   Block& block = blocks_[index];
   block.state = State::kLive;
@@ -150,7 +162,8 @@ Offset DevicePoolHeap::take_part(Index index, Size size, Size asked, std::uint16
 Offset DevicePoolHeap::take_window(Index first, Range range, Size asked, std::uint16_t slot) noexcept {
   const Size granule = arena_->granule();
   Index at = first;
-  for (Index index = first; index != 0 && blocks_[index].range.begin < range.end(); index = blocks_[index].after) {
+  for (Index index = first; index != 0 && blocks_[index].range.begin < range.end();
+       index = blocks_[index].after) {
     if (blocks_[index].state == State::kFree) {
       take_from_bin(index);
     } else {
@@ -172,7 +185,8 @@ Offset DevicePoolHeap::take_window(Index first, Range range, Size asked, std::ui
   }
   Index last = at;
   while (blocks_[last].range.end() < range.end()) last = blocks_[last].after;
-  if (blocks_[last].range.end() > range.end()) right = cut(last, range.end());  // before it forgets its stream
+  if (blocks_[last].range.end() > range.end())
+    right = cut(last, range.end());  // before it forgets its stream
   while (blocks_[at].range.end() < range.end()) join_after(at);
   begin_life(at, asked, slot);
   if (left != 0) settle(left);

@@ -11,7 +11,10 @@ namespace memoir {
 Offset DevicePoolHeap::allocate_slowly(const Request& request, Size size, std::uint16_t slot) noexcept {
   if (size < request.size || size > arena_->capacity()) return kNoOffset;
   const bool waits = options_.wait_first;
+  forget_recent();
   if (request.alignment <= options_.alignment) {
+    const Index index = bins_of(slot, Zone::kCommon).find(blocks_.data(), size, units(size));
+    if (index != 0) return take_part(index, size, request.size, slot);
     const Offset found = take_from_other(request, size, slot, Zone::kCommon, waits);
     if (found != kNoOffset) return found;
   }
@@ -40,8 +43,8 @@ Offset DevicePoolHeap::take_from_other(const Request& request, Size size, std::u
     if (index == 0) continue;
     const bool ordered = is_ordered(blocks_[index], slot);
     if (!ordered && (!waits || order_ == nullptr)) continue;
-    if (best != 0 && (ordered != best_is_ordered ? best_is_ordered
-                                                 : blocks_[index].moment >= blocks_[best].moment)) {
+    if (best != 0 &&
+        (ordered != best_is_ordered ? best_is_ordered : blocks_[index].moment >= blocks_[best].moment)) {
       continue;
     }
     best = index;
@@ -111,13 +114,15 @@ void DevicePoolHeap::weigh(Window& best, Offset begin, Index first, Size size, s
     }
     if (block.range.end() >= range.end()) break;
   }
-  if (window.need == best.need && (window.waits > best.waits || (window.waits == best.waits && begin >= best.begin))) {
+  if (window.need == best.need &&
+      (window.waits > best.waits || (window.waits == best.waits && begin >= best.begin))) {
     return;
   }
   best = window;
 }
 
-Offset DevicePoolHeap::serve(const Window& window, const Request& request, Size size, std::uint16_t slot) noexcept {
+Offset DevicePoolHeap::serve(const Window& window, const Request& request, Size size,
+                             std::uint16_t slot) noexcept {
   const Range range{window.begin, size};
   Index first = window.first;
   if (!order_all(first, range, slot)) return kNoOffset;
@@ -141,7 +146,8 @@ bool DevicePoolHeap::order(const Block& block, std::uint16_t slot) noexcept {
 
 bool DevicePoolHeap::order_all(Index first, Range range, std::uint16_t slot) noexcept {
   bool cross = false;
-  for (Index index = first; index != 0 && blocks_[index].range.begin < range.end(); index = blocks_[index].after) {
+  for (Index index = first; index != 0 && blocks_[index].range.begin < range.end();
+       index = blocks_[index].after) {
     if (!order(blocks_[index], slot)) return false;
     cross |= blocks_[index].slot != slot && blocks_[index].moment != 0;
   }
@@ -156,11 +162,12 @@ bool DevicePoolHeap::order_all(Index first, Range range, std::uint16_t slot) noe
 bool DevicePoolHeap::commit_all(Index& first, Range range, Size need) noexcept {
   const Size granule = arena_->granule();
   const Size held = std::max(peak_held_, held_ + range.size);
-  const double allowed = static_cast<double>(held) * (1 + options_.slack);
-  const Size target = align_up(static_cast<Size>(std::min(allowed, 0x1p62)), granule);
+  const auto share = [&](double more) {
+    return align_up(static_cast<Size>(std::min(static_cast<double>(held) * (1 + more), 0x1p62)), granule);
+  };
   const Size committed = arena_->committed() + need;
-  const bool new_peak = held > peak_held_;
-  const Range keep{align_down(range.begin, granule), align_up(range.end(), granule) - align_down(range.begin, granule)};
+  const Range keep{align_down(range.begin, granule),
+                   align_up(range.end(), granule) - align_down(range.begin, granule)};
   bool moved = false;
   const auto move = [&](Size bytes) {
     const Size got = move_away(bytes, keep);
@@ -170,7 +177,12 @@ bool DevicePoolHeap::commit_all(Index& first, Range range, Size need) noexcept {
     moved = true;
     return true;
   };
-  if (committed > target && (new_peak || may_move(range.size))) move(committed - target);
+  const Size target = share(options_.slack), most = std::max(target, share(options_.excess));
+  if (committed > target && (held > peak_held_ || may_move(range.size))) {
+    move(committed - target);
+  } else if (committed > most) {
+    move(committed - most);
+  }
   if (commit_holes(first, range)) return true;
   // A cap, or a full device: as little as makes it fit. The shortage is unknown; `need` is the most that can help.
   return move(need) && commit_holes(first, range);
@@ -186,7 +198,8 @@ bool DevicePoolHeap::may_move(Size size) noexcept {
 
 bool DevicePoolHeap::commit_holes(Index first, Range range) noexcept {
   const Size granule = arena_->granule();
-  for (Index index = first; index != 0 && blocks_[index].range.begin < range.end(); index = blocks_[index].after) {
+  for (Index index = first; index != 0 && blocks_[index].range.begin < range.end();
+       index = blocks_[index].after) {
     const Block& block = blocks_[index];
     if (const Size need = need_of(block, range); need != 0) {
       const Offset begin = std::max(block.range.begin, align_down(range.begin, granule));
@@ -286,7 +299,8 @@ void DevicePoolHeap::give_back_plain() noexcept {
   // Every record once: plain blocks are few, and in no row of their own.
   for (Index index = 1; index < blocks_.size(); ++index) {
     Block& block = blocks_[index];
-    if (block.zone != Zone::kPlain || block.state != State::kFree || block.before != 0 || block.after != 0) continue;
+    if (block.zone != Zone::kPlain || block.state != State::kFree || block.before != 0 || block.after != 0)
+      continue;
     if (block.range.size == 0) continue;  // a record that was given up
     take_from_bin(index);
     plain_->give_back(block.range);

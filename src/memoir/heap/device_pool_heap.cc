@@ -25,11 +25,21 @@ Offset DevicePoolHeap::allocate(const Request& request) noexcept {
   }
   const Size size = align_up(request.size, options_.alignment);
   const std::uint16_t slot = slot_of(request.stream);
-  if (slot == kNoSlot || !reserve_records(4) || !live_blocks_.reserve_one()) [[unlikely]] return kNoOffset;
-  if (request.plain) [[unlikely]] return allocate_plain(request, size, slot);
+  if (slot == kNoSlot || !reserve_records(4) || !live_blocks_.reserve_one()) [[unlikely]]
+    return kNoOffset;
+  if (request.plain) [[unlikely]]
+    return allocate_plain(request, size, slot);
   if (request.alignment <= options_.alignment) [[likely]] {
-    const Index index = bins_of(slot, Zone::kCommon).find(blocks_.data(), size, units(size));
-    if (index != 0) [[likely]] return take_part(index, size, request.size, slot);
+    Index& recent = recent_of(size, slot);
+    Index index = recent;
+    if (blocks_[index].range.size == size && blocks_[index].slot == slot) {
+      recent = 0;
+      begin_life(index, request.size, slot);
+      return blocks_[index].range.begin;
+    }
+    index = bins_of(slot, Zone::kCommon).find(blocks_.data(), size, units(size));
+    if (index != 0) [[likely]]
+      return take_part(index, size, request.size, slot);
   }
   return allocate_slowly(request, size, slot);
 }
@@ -41,9 +51,20 @@ bool DevicePoolHeap::free(Offset offset) noexcept {
   live_ -= block.asked;
   if (block.zone != Zone::kPlain) held_ -= block.range.size;
   block.asked = 0;
-  block.state = State::kFree;
   block.moment = order_ != nullptr ? order_->now() : 1;
-  settle(index);
+  if (block.range.size >= options_.small || block.zone != Zone::kCommon) {
+    block.state = State::kFree;
+    settle(index);
+    return true;
+  }
+  block.state = State::kRecent;
+  Index& recent = recent_of(block.range.size, block.slot);
+  const Index older = recent;
+  recent = index;
+  if (older != 0) {
+    blocks_[older].state = State::kFree;
+    settle(older);
+  }
   return true;
 }
 
@@ -53,6 +74,7 @@ Size DevicePoolHeap::size_of(Offset offset) const noexcept {
 
 void DevicePoolHeap::trim() noexcept {
   if (!ok()) return;
+  forget_recent();
   for (Index index = head_; index != 0; index = blocks_[index].after) {
     const Range found = idle(blocks_[index]);
     if (found.size != 0 && reserve_records(2)) index = make_hole(index, found);
@@ -62,6 +84,7 @@ void DevicePoolHeap::trim() noexcept {
 
 bool DevicePoolHeap::set_aside(Size size) noexcept {
   if (!ok() || !reserve_records(4)) return false;
+  forget_recent();
   if (!starts_.in_use()) {
     if (!by_start_.reserve(blocks_.size() + 4) || !starts_.reset(units(arena_->capacity()) + 1)) return false;
     for (Index index = head_; index != 0; index = blocks_[index].after) {
@@ -103,12 +126,16 @@ Offset DevicePoolHeap::allocate_at(Offset offset, const Request& request) noexce
   Index first = block_at(offset);
   Size need = 0;
   for (Index index = first;; index = blocks_[index].after) {
-    if (index == 0 || blocks_[index].state == State::kLive || blocks_[index].zone != Zone::kAside) return kNoOffset;
+    if (index == 0 || blocks_[index].state == State::kLive || blocks_[index].zone != Zone::kAside)
+      return kNoOffset;
     need += need_of(blocks_[index], range);
     if (blocks_[index].range.end() >= range.end()) break;
   }
   if (!order_all(first, range, slot)) return kNoOffset;
-  if (need != 0 && !commit_all(first, range, need)) return kNoOffset;
+  if (need != 0) {
+    forget_recent();
+    if (!commit_all(first, range, need)) return kNoOffset;
+  }
   return take_window(first, range, request.size, slot);
 }
 

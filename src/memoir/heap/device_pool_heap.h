@@ -18,8 +18,10 @@
 //
 // Moving costs device calls and a wait of the host. So it only ever takes the place of growing, and of the
 // requests of one size only `patience` are served so, new peaks of live bytes aside: those that a loop repeats
-// soon find their place, and the loop makes no device calls. Free neighbours are joined at once, unless
-// different streams freed them.
+// soon find their place, and the loop makes no device calls. Growth of that kind ends at `excess`.
+//
+// Free neighbours are joined at once, unless different streams freed them; a few small objects that were freed
+// last are kept as they are for the next request of their size.
 //
 // Alignment: every object begins at a multiple of options.alignment; a request may ask for more.
 #pragma once
@@ -40,25 +42,30 @@
 namespace memoir {
 
 struct DevicePoolOptions {
-  Size alignment = 512;     // bytes, a power of two, at most a granule
-  double slack = 0;         // of peak live bytes
-  Size small = kMiB;        // bytes
-  Size patience = 2;        // moves
-  bool wait_first = true;   // a wait rather than memory
+  Size alignment = 512;         // bytes, a power of two, at most a granule
+  double slack = 0;             // of peak live bytes
+  Size small = kMiB;            // bytes
+  Size patience = 2;            // moves
+  double excess = 0.25;         // of peak live bytes
+  bool wait_first = true;       // a wait rather than memory
   Size plain_step = 20 * kMiB;  // bytes
 
   static constexpr auto fields() {
     return std::tuple{
-        OptionField{"alignment", &DevicePoolOptions::alignment, "bytes: objects begin and end at multiples of it"},
+        OptionField{"alignment", &DevicePoolOptions::alignment,
+                    "bytes: objects begin and end at multiples of it"},
         OptionField{"slack", &DevicePoolOptions::slack,
                     "share of the peak live bytes by which the pool grows before it moves idle memory"},
         OptionField{"small", &DevicePoolOptions::small,
                     "bytes: objects below take the end of a free block, others its begin"},
         OptionField{"patience", &DevicePoolOptions::patience,
                     "moves of idle memory for requests of one size; then the pool grows for them"},
+        OptionField{"excess", &DevicePoolOptions::excess,
+                    "share of the peak live bytes beyond which idle memory is moved, patience or not"},
         OptionField{"wait_first", &DevicePoolOptions::wait_first,
                     "make a stream wait for another's free memory rather than grow"},
-        OptionField{"plain_step", &DevicePoolOptions::plain_step, "bytes: the least segment of plain memory"}};
+        OptionField{"plain_step", &DevicePoolOptions::plain_step,
+                    "bytes: the least segment of plain memory"}};
   }
 };
 
@@ -105,11 +112,12 @@ class DevicePoolHeap final : public Heap {
   Offset allocate_at(Offset offset, const Request& request) noexcept;
 
  private:
-  using Index = std::uint32_t;  // of a block; 0 is none
-  enum class State : std::uint8_t { kLive, kFree, kHole };
+  using Index = std::uint32_t;                                       // of a block; 0 is none
+  enum class State : std::uint8_t { kLive, kFree, kHole, kRecent };  // recent: free, but in no bin
   enum class Zone : std::uint8_t { kCommon, kAside, kPlain };
   static constexpr size_t kZones = 3;
   static constexpr int kMoveBits = 12;
+  static constexpr int kRecentBits = 5;
   struct Block : BinLinks {
     Range range;
     Size asked = 0;    // bytes that the live object asked for
@@ -132,8 +140,14 @@ class DevicePoolHeap final : public Heap {
     return slot_ < streams_.size() && streams_[slot_] == stream ? slot_ : find_slot(stream);
   }
   std::uint16_t find_slot(StreamId stream) noexcept;
-  FreeBins& bins_of(std::uint16_t slot, Zone zone) noexcept { return bins_[slot * kZones + static_cast<size_t>(zone)]; }
+  FreeBins& bins_of(std::uint16_t slot, Zone zone) noexcept {
+    return bins_[slot * kZones + static_cast<size_t>(zone)];
+  }
   Size units(Size size) const noexcept { return size >> shift_; }
+
+  Index& recent_of(Size size, std::uint16_t slot) noexcept {
+    return recent_[((units(size) + slot) * 0x9e3779b97f4a7c15ull) >> (64 - kRecentBits)];
+  }
 
   // Blocks in a row (device_pool_blocks.cc).
   bool reserve_records(size_t count) noexcept;
@@ -145,15 +159,18 @@ class DevicePoolHeap final : public Heap {
   void take_from_bin(Index index) noexcept;
   Index settle(Index index) noexcept;
   Index block_at(Offset offset) const noexcept;
+  void forget_recent() noexcept;
   void begin_life(Index index, Size asked, std::uint16_t slot) noexcept;
   Offset take_part(Index index, Size size, Size asked, std::uint16_t slot) noexcept;
   Offset take_window(Index first, Range range, Size asked, std::uint16_t slot) noexcept;
 
   // When no committed block of the stream does (device_pool_growth.cc).
   Offset allocate_slowly(const Request& request, Size size, std::uint16_t slot) noexcept;
-  Offset take_from_other(const Request& request, Size size, std::uint16_t slot, Zone zone, bool waits) noexcept;
+  Offset take_from_other(const Request& request, Size size, std::uint16_t slot, Zone zone,
+                         bool waits) noexcept;
   Window find_window(Size size, Size alignment, std::uint16_t slot, bool waits) const noexcept;
-  void weigh(Window& best, Offset begin, Index first, Size size, std::uint16_t slot, bool waits) const noexcept;
+  void weigh(Window& best, Offset begin, Index first, Size size, std::uint16_t slot,
+             bool waits) const noexcept;
   Offset serve(const Window& window, const Request& request, Size size, std::uint16_t slot) noexcept;
   Size need_of(const Block& block, Range range) const noexcept;
   bool is_ordered(const Block& block, std::uint16_t slot) const noexcept;
@@ -172,16 +189,17 @@ class DevicePoolHeap final : public Heap {
   StreamOrder* order_;
   Segments* plain_;
   DevicePoolOptions options_;
-  int shift_ = 0;  // log2 of the alignment
-  std::uint16_t slot_ = 0;  // of the last request
+  int shift_ = 0;                    // log2 of the alignment
+  std::uint16_t slot_ = 0;           // of the last request
   MetadataArray<Block> blocks_;      // [0] stands for none
   MetadataArray<FreeBins> bins_;     // per slot and zone
   MetadataArray<StreamId> streams_;  // per slot, in order of appearance
   OffsetTable live_blocks_;
-  StartSet starts_;        // of blocks in the arena, in units; kept, as is by_start_, once something was set aside
-  OffsetTable by_start_;   // every block of the arena
-  Index head_ = 0;    // the block at offset 0
-  Index unused_ = 0;  // records of joined blocks, linked by `after`
+  std::array<Index, size_t{1} << kRecentBits> recent_{};  // freed last, not joined yet, by size and stream
+  StartSet starts_;  // of blocks in the arena, in units; kept, as is by_start_, once something was set aside
+  OffsetTable by_start_;  // every block of the arena
+  Index head_ = 0;        // the block at offset 0
+  Index unused_ = 0;      // records of joined blocks, linked by `after`
   Range aside_;
   MetadataArray<std::uint8_t> moves_;  // for requests of one size, by its hash
   Size live_ = 0;

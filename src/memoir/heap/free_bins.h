@@ -98,7 +98,8 @@ class FreeBins {
     int looks = kLooks;
     for (Index index = head; index != 0 && looks-- != 0; index = blocks[index].next) {
       const Size other = blocks[index].range.size;
-      if (other < size || other > least || (other == least && blocks[index].range.begin > blocks[best].range.begin)) {
+      if (other < size || other > least ||
+          (other == least && blocks[index].range.begin > blocks[best].range.begin)) {
         continue;
       }
       best = index;
