@@ -15,6 +15,7 @@
 #include "memoir/arena/sim_arena.h"
 #include "memoir/heap/arena_segments.h"
 #include "memoir/heap/binned_heap.h"
+#include "memoir/heap/device_pool_heap.h"
 #include "memoir/heap/planned_heap.h"
 #include "memoir/heap/rmm_heap.h"
 #include "memoir/heap/span_heap.h"
@@ -97,6 +98,9 @@ inline std::vector<Subject> subjects() {
       {"PlannedHeap",
        [](Arena& arena, const RecordedPlan& plan) { return std::make_unique<FollowsAPlan>(arena, plan); },
        {.serves_all = false, .fills = false, .gives_back = false, .joins = false, .secures = true}},
+      {"DevicePoolHeap",
+       [](Arena& arena, const RecordedPlan&) { return std::make_unique<DevicePoolHeap>(arena); },
+       {.grain = 512}},
       {"StaticTensorsHeap",
        [](Arena& arena, const RecordedPlan&) {
          return std::make_unique<StaticTensorsHeap>(arena, StaticTensorsOptions{.buffers = 100'000});
