@@ -57,8 +57,9 @@ void for_each_field(Visit visit) {
 
 inline bool is_bytes(std::string_view help) { return help.starts_with("bytes"); }
 
-template <class Options, class Value>
-void set_field(Options& options, const OptionField<Options, Value>& field, std::string_view text,
+/// `Owner` is Options or a struct that it is derived from.
+template <class Options, class Owner, class Value>
+void set_field(Options& options, const OptionField<Owner, Value>& field, std::string_view text,
                const std::string& where) {
   if constexpr (std::is_same_v<Value, bool>) {
     options.*field.member = parse_switch(text, where);
@@ -72,8 +73,8 @@ void set_field(Options& options, const OptionField<Options, Value>& field, std::
 
 std::string number_text(double value);
 
-template <class Options, class Value>
-SettingInfo info_of(const OptionField<Options, Value>& field) {
+template <class Options, class Owner, class Value>
+SettingInfo info_of(const OptionField<Owner, Value>& field) {
   const Options initial{};
   SettingInfo info{std::string(field.name), "", "", std::string(field.help)};
   if constexpr (std::is_same_v<Value, bool>) {
@@ -97,7 +98,8 @@ SettingInfo info_of(const OptionField<Options, Value>& field) {
 template <class Options>
 std::vector<SettingInfo> settings_of() {
   std::vector<SettingInfo> infos;
-  detail::for_each_field<Options>([&](const auto& field) { infos.push_back(detail::info_of(field)); });
+  detail::for_each_field<Options>(
+      [&](const auto& field) { infos.push_back(detail::info_of<Options>(field)); });
   return infos;
 }
 
