@@ -137,6 +137,8 @@ void DevicePoolHeap::begin_life(Index index, Size asked, std::uint16_t slot) noe
   live_ += asked;
   if (block.zone == Zone::kPlain) return;
   held_ += block.range.size;
+  if (block.zone == Zone::kAside) [[unlikely]]
+    held_aside_ += block.range.size;
   peak_held_ = std::max(peak_held_, held_);
 }
 

@@ -177,7 +177,12 @@ bool DevicePoolHeap::commit_all(Index& first, Range range, Size need) noexcept {
     moved = true;
     return true;
   };
-  const Size target = share(options_.slack), most = std::max(target, share(options_.excess));
+  Size target = share(options_.slack);
+  if (keep_aside_) {
+    const Size elsewhere = held_ - held_aside_ + (range.overlaps(aside_) ? 0 : range.size);
+    target = std::max(target, align_up(aside_.size + elsewhere, granule));
+  }
+  const Size most = std::max(target, share(options_.excess));
   if (committed > target && (held > peak_held_ || may_move(range.size))) {
     move(committed - target);
   } else if (committed > most) {

@@ -50,6 +50,8 @@ bool DevicePoolHeap::free(Offset offset) noexcept {
   Block& block = blocks_[index];
   live_ -= block.asked;
   if (block.zone != Zone::kPlain) held_ -= block.range.size;
+  if (block.zone == Zone::kAside) [[unlikely]]
+    held_aside_ -= block.range.size;
   block.asked = 0;
   block.moment = order_ != nullptr ? order_->now() : 1;
   if (block.range.size >= options_.small || block.zone != Zone::kCommon) {
@@ -100,6 +102,7 @@ bool DevicePoolHeap::set_aside(Size size) noexcept {
     if (block.state != State::kLive) index = settle(index);
   }
   aside_ = {};
+  held_aside_ = 0;
   if (size == 0) return true;
   size = align_up(size, arena_->granule());
   Index best = 0;  // the largest hole: the addresses that nobody has used yet

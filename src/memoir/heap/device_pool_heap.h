@@ -105,6 +105,9 @@ class DevicePoolHeap final : public Heap {
   /// Sets `size` bytes of addresses aside, which allocate() leaves alone; false when no hole is as large.
   /// Ends the range that was set aside before: what lives there stays, and the rest is anybody's again.
   bool set_aside(Size size) noexcept;
+  /// While `on`, idle memory of the range that is set aside stays there rather than be moved to other requests, as
+  /// long as the device has more. Off in the beginning.
+  void keep_aside(bool on) noexcept { keep_aside_ = on; }
   /// What is set aside; of size 0 when nothing is.
   Range aside() const noexcept { return aside_; }
   /// Serves the request at exactly this offset of the range that is set aside, or gives kNoOffset: something
@@ -201,6 +204,8 @@ class DevicePoolHeap final : public Heap {
   Index head_ = 0;        // the block at offset 0
   Index unused_ = 0;      // records of joined blocks, linked by `after`
   Range aside_;
+  bool keep_aside_ = false;
+  Size held_aside_ = 0;                // bytes that live blocks hold there
   MetadataArray<std::uint8_t> moves_;  // for requests of one size, by its hash
   Size live_ = 0;
   Size held_ = 0;       // bytes that live blocks hold in the arena

@@ -7,9 +7,6 @@ namespace memoir {
 
 namespace {
 
-constexpr std::uint32_t kNear = 32;     // entries: a skipped operator and what it holds are within this
-constexpr std::uint32_t kPatience = 3;  // requests that find nothing near before a far match is believed
-
 constexpr std::uint64_t low_bits(std::uint32_t count) noexcept {
   return count >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << count) - 1;
 }
@@ -29,39 +26,23 @@ bool each_word(std::uint32_t begin, std::uint32_t end, Visit visit) noexcept {
 
 }  // namespace
 
-PlannedHeap::PlannedHeap(const PlannedLayout& layout) noexcept : layout_(&layout) {
-  ok_ = segment_live_.assign((layout.segments() + 63) / 64, 0) &&
-        object_at_.assign(layout.starts(), PlannedLayout::kNone) &&
-        used_.assign((layout.entries().size() + 63) / 64, 0);
+PlannedHeap::PlannedHeap(const PlannedLayout& layout) noexcept : layout_(&layout), cursor_(layout) {
+  ok_ = cursor_.ok() && segment_live_.assign((layout.segments() + 63) / 64, 0) &&
+        object_at_.assign(layout.starts(), PlannedLayout::kNone);
 }
 
 void PlannedHeap::begin_pass() noexcept {
-  next_ = 0;
-  misses_ = 0;
-  in_step_ = true;
+  cursor_.begin_pass();
   counters_ = {};
 }
 
 Offset PlannedHeap::allocate(const Request& request) noexcept {
   if (!ok_ || request.size == 0 || !is_power_of_two(request.alignment)) return kNoOffset;
-  const auto entries = layout_->entries();
-  if (in_step_) [[likely]] {
-    if (next_ < entries.size()) [[likely]] {
-      const Entry& entry = entries[next_];
-      if (entry.size == request.size && (request.site == kNoSite || request.site == entry.site)) [[likely]] {
-        return place(request, next_++);
-      }
-    }
-    leave_step();
-  }
-  const std::uint32_t index = find_out_of_step(request);
-  if (index == PlannedLayout::kNone) {
+  const std::uint32_t index = cursor_.match(request);
+  if (index == PlannedLayout::kNone) [[unlikely]] {
     ++counters_.unmatched;
     return kNoOffset;
   }
-  used_[index / 64] |= std::uint64_t{1} << (index % 64);
-  next_ = index + 1;
-  misses_ = 0;
   return place(request, index);
 }
 
@@ -73,7 +54,7 @@ Offset PlannedHeap::place(const Request& request, std::uint32_t index) noexcept 
   }
   if (request.alignment > Size{1} << entry.alignment_log2 || !range_is_free(entry)) [[unlikely]] {
     ++counters_.occupied;
-    if (in_step_) leave_step();
+    cursor_.leave_step();
     return kNoOffset;
   }
   flip_range(entry);
@@ -114,41 +95,6 @@ void PlannedHeap::flip_range(const Entry& entry) noexcept {
     segment_live_[word] ^= mask;
     return true;
   });
-}
-
-void PlannedHeap::leave_step() noexcept {
-  // Everything before the place was matched in order; from here on each match is remembered by itself.
-  in_step_ = false;
-  std::fill(used_.begin(), used_.end(), 0);
-  if (next_ > 0) {
-    each_word(0, next_, [this](std::uint32_t word, std::uint64_t mask) {
-      used_[word] |= mask;
-      return true;
-    });
-  }
-}
-
-std::uint32_t PlannedHeap::find_out_of_step(const Request& request) noexcept {
-  if (request.site == kNoSite) return PlannedLayout::kNone;
-  const auto candidates = layout_->occurrences(request.site, request.size);
-  const auto* ahead = std::lower_bound(candidates.data(), candidates.data() + candidates.size(), next_);
-  const auto* const end = candidates.data() + candidates.size();
-  const auto* behind = ahead;
-  std::uint32_t best = PlannedLayout::kNone, distance = PlannedLayout::kNone;
-  while (ahead != end && is_used(*ahead)) ++ahead;
-  if (ahead != end) {
-    best = *ahead;
-    distance = *ahead - next_;
-  }
-  while (behind != candidates.data() && next_ - behind[-1] < distance) {
-    --behind;
-    if (is_used(*behind)) continue;
-    best = *behind;
-    distance = next_ - *behind;
-    break;
-  }
-  if (distance > kNear && ++misses_ < kPatience) return PlannedLayout::kNone;
-  return best;
 }
 
 }  // namespace memoir

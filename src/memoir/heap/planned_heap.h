@@ -8,17 +8,12 @@
 //   requested  conv:64   extra:8   relu:64   conv:32   out:16
 //   answer     planned   elsewhere planned   planned   elsewhere
 //
-// Matching (the thesis MemoMalloc, chapter 3.3, matches by bare order, and is lost after the first extra
-// operator):
-//   in step       the request's size, and its site when the caller knows it, are those of the next recorded
-//   allocation; out of step   the recorded allocation of that site and size that is nearest to the last match
-//   and not used in this
-//                 pass. Far jumps wait until some requests in a row found nothing near: one extra operator
-//                 must not drag the place to the end of the pass.
-// A caller that knows no sites (kNoSite) is answered in step only; see in_step().
+// Which recorded allocation a request is: plan_cursor.h. A caller that knows no sites (kNoSite) is answered in step
+// only; see in_step().
 #pragma once
 
 #include "memoir/heap/heap.h"
+#include "memoir/heap/plan_cursor.h"
 #include "memoir/heap/planned_layout.h"
 
 namespace memoir {
@@ -41,9 +36,9 @@ class PlannedHeap final : public Heap {
   /// Back to the start of the recording. Objects that are still live stay live, and their ranges taken.
   void begin_pass() noexcept;
   /// True while every request of this pass was the next one of the recording and found its range free.
-  bool in_step() const noexcept { return in_step_; }
+  bool in_step() const noexcept { return cursor_.in_step(); }
   /// True when nothing of the recording is left to come.
-  bool at_end() const noexcept { return next_ == layout_->entries().size(); }
+  bool at_end() const noexcept { return cursor_.at_end(); }
   const Counters& counters() const noexcept { return counters_; }
 
   Offset allocate(const Request& request) noexcept override;
@@ -56,20 +51,14 @@ class PlannedHeap final : public Heap {
  private:
   using Entry = PlannedLayout::Entry;
 
-  std::uint32_t find_out_of_step(const Request& request) noexcept;
   Offset place(const Request& request, std::uint32_t index) noexcept;
   bool range_is_free(const Entry& entry) const noexcept;
   void flip_range(const Entry& entry) noexcept;
-  void leave_step() noexcept;
-  bool is_used(std::uint32_t index) const noexcept { return used_[index / 64] >> (index % 64) & 1; }
 
   const PlannedLayout* layout_;
+  PlanCursor cursor_;
   MetadataArray<std::uint64_t> segment_live_;  // a bit per segment
   MetadataArray<std::uint32_t> object_at_;     // per start: the entry live there, or kNone
-  MetadataArray<std::uint64_t> used_;          // a bit per entry: matched in this pass; kept once out of step
-  std::uint32_t next_ = 0;                     // the entry after the last match
-  std::uint32_t misses_ = 0;                   // requests in a row that found nothing near
-  bool in_step_ = true;
   bool ok_ = false;
   Size live_ = 0;
   size_t live_objects_ = 0;

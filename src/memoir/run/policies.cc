@@ -5,11 +5,13 @@
 
 #include "memoir/base/error.h"
 #include "memoir/heap/binned_heap.h"
+#include "memoir/heap/device_pool_heap.h"
 #include "memoir/heap/rmm_heap.h"
 #include "memoir/heap/span_heap.h"
 #include "memoir/heap/split_heap.h"
 #include "memoir/heap/static_tensors_heap.h"
 #include "memoir/run/finalized_heap.h"
+#include "memoir/run/guided_run.h"
 #include "memoir/run/planned_slab.h"
 
 namespace memoir {
@@ -47,6 +49,10 @@ struct PolicyParts {
     if (!made.arena_->ok())
       throw Error("no memory for the simulated arena's bookkeeping; try a larger granule");
     return *made.arena_;
+  }
+  StreamOrder* order() {
+    made.order_ = std::make_unique<StreamClock>();
+    return made.order_.get();
   }
   PhaseTable* phases() {
     if (with_phases) made.phases_ = std::make_unique<PhaseTable>();
@@ -147,6 +153,24 @@ void make_rmm(PolicyParts& parts, const RmmOptions& options) {
   parts.heap<RmmHeap>(segments, options, nullptr, parts.phases());
 }
 
+struct MemoirOptions : DevicePoolOptions {
+  Size granule = 2 * kMiB;
+
+  static constexpr auto fields() {
+    return std::tuple_cat(DevicePoolOptions::fields(),
+                          std::tuple{OptionField{"granule", &MemoirOptions::granule,
+                                                 "bytes that are mapped at a time, a power of two"}});
+  }
+};
+
+void make_memoir(PolicyParts& parts, const MemoirOptions& options) {
+  parts.heap<DevicePoolHeap>(parts.arena(options.granule, 8), options, parts.order());
+}
+
+void make_guided(PolicyParts& parts, const MemoirOptions& options) {
+  parts.heap<GuidedRun>(parts.workload, parts.arena(options.granule, 8), options, parts.order());
+}
+
 struct Policy {
   std::string_view name;
   std::string_view what;
@@ -166,6 +190,9 @@ constexpr Policy policy(std::string_view name, std::string_view what) {
 }
 
 constexpr Policy kPolicies[] = {
+    policy<MemoirOptions, make_memoir>("memoir",
+                                       "memoir's device pool: best fit; memory is mapped where it is needed"),
+    policy<MemoirOptions, make_guided>("guided", "the same, following a plan of this very trace"),
     policy<PlannedOptions, make_planned>("planned",
                                          "an offline plan of the whole trace: what can be reached"),
     policy<SpanOptions, make_span>("span",

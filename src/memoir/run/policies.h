@@ -21,6 +21,7 @@
 #include "memoir/heap/phases.h"
 #include "memoir/run/settings.h"
 #include "memoir/run/sim_segments.h"
+#include "memoir/run/stream_clock.h"
 #include "memoir/run/workload.h"
 
 namespace memoir {
@@ -38,6 +39,8 @@ class SimulatedHeap {
   /// Of these, bytes with memory behind them that the heap may use.
   Size committed() const noexcept { return reserved(); }
   DeviceCalls calls() const noexcept;
+  /// Times that one stream was made to wait for another, by a heap that looks at streams.
+  std::uint64_t waits() const noexcept { return order_ ? order_->waits() : 0; }
   /// nullptr when it was made without, or its policy has no phases.
   const PhaseTable* phases() const noexcept { return phases_.get(); }
   /// The driver's: a pass of the program begins.
@@ -51,6 +54,7 @@ class SimulatedHeap {
   std::unique_ptr<SimSegments> segments_;
   std::unique_ptr<SimArena> arena_;
   std::unique_ptr<PhaseTable> phases_;
+  std::unique_ptr<StreamClock> order_;
   std::unique_ptr<Heap> heap_;  // last: goes first
   std::function<void()> on_pass_;
 };

@@ -73,8 +73,8 @@ void set_field(Options& options, const OptionField<Base, Value>& field, std::str
 
 std::string number_text(double value);
 
-template <class Options, class Value>
-SettingInfo info_of(const OptionField<Options, Value>& field) {
+template <class Options, class Owner, class Value>
+SettingInfo info_of(const OptionField<Owner, Value>& field) {
   const Options initial{};
   SettingInfo info{std::string(field.name), "", "", std::string(field.help)};
   if constexpr (std::is_same_v<Value, bool>) {
@@ -98,7 +98,8 @@ SettingInfo info_of(const OptionField<Options, Value>& field) {
 template <class Options>
 std::vector<SettingInfo> settings_of() {
   std::vector<SettingInfo> infos;
-  detail::for_each_field<Options>([&](const auto& field) { infos.push_back(detail::info_of(field)); });
+  detail::for_each_field<Options>(
+      [&](const auto& field) { infos.push_back(detail::info_of<Options>(field)); });
   return infos;
 }
 
