@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Segments as the device hands them out (cuMemAlloc): plain memory, which other processes can be given a handle of and
+// NICs can register, unlike memory that is mapped into reserved addresses. An offset is the device's own address.
+//
+// Before a segment goes back the device is waited for; where that cannot be, and while the segments are kept, it stays
+// in a store, from where a later request of the same size gets it.
+#pragma once
+
+#include "memoir/arena/cuda_device.h"
+#include "memoir/base/metadata.h"
+#include "memoir/heap/segments.h"
+
+namespace memoir {
+
+class CudaSegments final : public Segments {
+ public:
+  explicit CudaSegments(CudaDevice& device) noexcept : device_(&device) {}
+  ~CudaSegments() override;  // gives everything back
+  CudaSegments(const CudaSegments&) = delete;
+  CudaSegments& operator=(const CudaSegments&) = delete;
+
+  Offset take(Size size) noexcept override;
+  void give_back(Range segment) noexcept override;
+  Size held() const noexcept override { return held_; }
+
+  /// While kept, nothing goes back: see CudaArena::keep.
+  void keep(bool keep) noexcept;
+  /// Gives back what is in the store, if that may be now.
+  void reclaim() noexcept;
+  /// The segment that this address lies in; empty when there is none.
+  Range segment_of(Offset address) const noexcept;
+
+  /// Calls `visit(Range)` for every segment that is held, those in the store too.
+  template <class Visit>
+  void for_each_segment(Visit visit) const {
+    for (const Held& held : segments_) visit(held.range);
+  }
+
+  /// What the device charges for one: below 1 MiB it packs them in steps of 512 bytes, from 1 MiB on it gives pages of 2 MiB.
+  static Size cost(Size size) noexcept { return align_up(size, size < kMiB ? 512 : 2 * kMiB); }
+
+ private:
+  struct Held {
+    Range range;
+    bool stored = false;
+  };
+  /// The position of the first segment that begins at or after the address.
+  size_t position(Offset address) const noexcept;
+  void free_at(size_t position) noexcept;
+
+  CudaDevice* device_;
+  MetadataArray<Held> segments_;  // by address; pools hold hundreds
+  size_t stored_ = 0;
+  Size held_ = 0;
+  bool keep_ = false;
+};
+
+}  // namespace memoir
