@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memoir/plan/constrained.h"
+
+#include <limits>
+
+#include "constraint_problems.h"
+#include "doctest/doctest.h"
+#include "memoir/base/error.h"
+
+namespace memoir {
+namespace {
+
+constexpr Objective kAny{~std::uint64_t{0}, ~std::uint64_t{0}, ~Size{0}};
+
+bool acceptable(const ConstrainedProblem& problem) {
+  try {
+    validate(problem);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// `exact` finds what no placement at all is better than, and the others nothing better than that.
+void compare(std::mt19937_64& random, std::size_t count, unsigned features, int wanted) {
+  int solved = 0, infeasible = 0;
+  for (int round = 0; round < 60 * wanted && solved + infeasible < wanted; ++round) {
+    const ConstrainedProblem problem = random_constrained(random, count, features);
+    if (!acceptable(problem)) continue;
+    SearchOptions options;
+    options.deadline_s = 20;
+    const ConstrainedResult exact = plan_constrained(problem, ConstrainedPlanner::kExact, options);
+    INFO("features ", features, ", round ", round);
+    EveryPlacement all(problem, 30);
+    if (exact.proven_infeasible) {
+      CHECK_FALSE(all.exists_below(kAny));
+      ++infeasible;
+      continue;
+    }
+    REQUIRE(exact.found);
+    CHECK_FALSE(check(problem, exact.plan));
+    CHECK(exact.optimal);
+    CHECK_FALSE(all.exists_below(exact.objective));
+    for (const auto planner : {ConstrainedPlanner::kAuto, ConstrainedPlanner::kFirstFit}) {
+      options.work_limit = 20'000;
+      const ConstrainedResult other = plan_constrained(problem, planner, options);
+      if (!other.found) continue;
+      CHECK_FALSE(check(problem, other.plan));
+      if (other.fits) {
+        CHECK(other.objective >= exact.objective);
+        CHECK(other.lower_bound <= exact.objective);
+      }
+      if (planner == ConstrainedPlanner::kAuto && other.optimal) CHECK(other.objective == exact.objective);
+    }
+    ++solved;
+  }
+  CHECK(solved + infeasible == wanted);
+  CHECK(solved > 0);
+}
+
+}  // namespace
+
+TEST_CASE("exact is what looking through every placement finds: each feature") {
+  std::mt19937_64 random(1);
+  for (unsigned feature = 1; feature < kEveryFeature; feature *= 2) {
+    const unsigned features = feature == kMoves ? kReplan | kMoves : feature;
+    compare(random, 4, features, 25);
+    compare(random, 5, features, 5);
+  }
+}
+
+TEST_CASE("exact is what looking through every placement finds: any mixture") {
+  std::mt19937_64 random(2);
+  for (int mixture = 0; mixture < 60; ++mixture) {
+    const auto features = static_cast<unsigned>(random() & random() & kEveryFeature);
+    compare(random, 3 + random() % 2, features, 4);
+  }
+}
+
+}  // namespace memoir
