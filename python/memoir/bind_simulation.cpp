@@ -3,6 +3,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -65,6 +66,7 @@ void bind_results(nb::module_& module) {
       .def_ro("commits", &DeviceCalls::commits)
       .def_ro("decommits", &DeviceCalls::decommits)
       .def_ro("refusals", &DeviceCalls::refusals)
+      .def_ro("waits", &DeviceCalls::waits, "Times one stream was made to wait for another; not in `all`.")
       .def_prop_ro("all", &DeviceCalls::all);
   nb::class_<OperationTimes>(module, "OperationTimes", "Nanoseconds of one operation, once warm.")
       .def_ro("mean", &OperationTimes::mean)
@@ -79,6 +81,7 @@ void bind_results(nb::module_& module) {
       .def_ro("live", &OutOfMemory::live)
       .def_ro("reserved", &OutOfMemory::reserved)
       .def_ro("rounding", &OutOfMemory::rounding)
+      .def_ro("reason", &OutOfMemory::reason)
       .def_prop_ro("fragmented", &OutOfMemory::fragmented)
       .def("any_layout_fits", &OutOfMemory::any_layout_fits, "cap"_a);
   nb::class_<Simulation>(module, "Simulation",
@@ -133,6 +136,7 @@ void bind_simulation(nb::module_& module) {
       .def_prop_ro("peak_event", &Workload::peak_event)
       .def_prop_ro("largest", &Workload::largest)
       .def_prop_ro("streams", &Workload::streams)
+      .def_prop_ro("most_live", &Workload::most_live, "Objects live at once.")
       .def_prop_ro("empty", &Workload::empty, "Objects of 0 bytes, left out.");
   module.def(
       "devices_of", [](const Trace& trace) { return devices_of(trace.events()); }, "trace"_a,
@@ -155,6 +159,9 @@ void bind_simulation(nb::module_& module) {
   module.def("check_policy", &check_policy, "policy"_a,
              "Raises Error when there is no such policy or setting.");
   module.def(
+      "torch_settings", &torch_settings, "policy"_a,
+      "The text for PYTORCH_CUDA_ALLOC_CONF of a policy of PyTorch; '' for its defaults and for others.");
+  module.def(
       "simulate",
       [](const Workload& workload, const std::string& policy, std::optional<Size> cap, bool stop_at_oom,
          std::uint32_t samples, bool timed, bool phases) {
@@ -162,6 +169,9 @@ void bind_simulation(nb::module_& module) {
       },
       "workload"_a, "policy"_a, "cap"_a = nb::none(), "stop_at_oom"_a = true, "samples"_a = 1000,
       "timed"_a = true, "phases"_a = false, Run());
+  module.def(
+      "parse_bytes", [](const std::string& text) { return parse_bytes(text, "a size"); }, "text"_a,
+      "512, 64KiB, 20MiB, 1.5GiB.");
   module.def("find_cap", &find_cap, "workload"_a, "policy"_a, "resolution"_a = 0, Run());
 }
 

@@ -51,7 +51,7 @@ TEST_CASE(
     CAPTURE(name);
     const Workload workload = workload_of(std::string(MEMOIR_TEST_DATA "/gpu/") + name + ".trace");
     REQUIRE(workload.operations() > 1000);
-    for (const std::string policy : {"static", "binned", "split", "split,any_huge_overhead", "rmm"}) {
+    for (const std::string policy : {"static_tensors", "binned", "split", "split,any_huge_overhead", "rmm"}) {
       CAPTURE(policy);
       const Simulation free = simulate(workload, policy, {.timed = false});
       CHECK(free.completed);
@@ -67,8 +67,8 @@ TEST_CASE(
       CHECK(capped.peak_reserved <= least.cap);
     }
     // Best fit in one pool needs hardly more than the floor here; powers of two need much more.
-    CHECK(ratio(find_cap(workload, "static").cap, workload) < 1.10);
-    CHECK(find_cap(workload, "binned").cap > find_cap(workload, "static").cap);
+    CHECK(ratio(find_cap(workload, "static_tensors").cap, workload) < 1.10);
+    CHECK(find_cap(workload, "binned").cap > find_cap(workload, "static_tensors").cap);
   }
 }
 
@@ -107,7 +107,7 @@ TEST_CASE("every shared recording: reserved and the smallest cap, as ratios to p
     }
   }
   REQUIRE_FALSE(workloads.empty());
-  for (const std::string policy : {"static", "binned", "split", "split,any_huge_overhead", "rmm"}) {
+  for (const std::string policy : {"static_tensors", "binned", "split", "split,any_huge_overhead", "rmm"}) {
     double reserved = 0, cap = 0, most_reserved = 0, most_cap = 0, nanoseconds = 0;
     for (const Workload& workload : workloads) {
       const Simulation free = simulate(workload, policy);

@@ -40,10 +40,17 @@ class OperationTimer {
   }
 
   std::uint64_t operations() const noexcept { return grouped_ + singles_.size(); }
-  /// Nanoseconds of one operation, of the groups; these give 0 when there were none.
-  double mean() const {
-    return grouped_ == 0 ? 0 : static_cast<double>(ticks_) * nanoseconds() / static_cast<double>(grouped_);
+  /// What was timed since the last call was one pass over the same operations.
+  void end_of_pass() {
+    if (grouped_ == passed_) return;
+    passes_.push_back(static_cast<double>(ticks_) / static_cast<double>(grouped_ - passed_));
+    passed_ = grouped_;
+    ticks_ = 0;
   }
+
+  /// Nanoseconds of one operation, over the groups of the median pass: others, and what they took from this process,
+  /// do not count. These give 0 when there was nothing.
+  double mean() { return quantile(passes_, 0.5); }
   double median() { return quantile(groups_, 0.5); }
   /// Nanoseconds that this part of the single operations took at most.
   double quantile(double part) { return quantile(singles_, part); }
@@ -82,8 +89,10 @@ class OperationTimer {
   Clock::time_point first_time_;
   std::uint64_t own_ = 0;  // ticks of measuring nothing
   std::uint64_t began_ = 0;
-  std::uint64_t ticks_ = 0;             // of all groups
-  std::uint64_t grouped_ = 0;           // operations in them
+  std::uint64_t ticks_ = 0;             // of the groups of this pass
+  std::uint64_t grouped_ = 0;           // operations in all groups
+  std::uint64_t passed_ = 0;            // of them, in the passes that ended
+  std::vector<double> passes_;          // ticks per operation
   std::vector<float> groups_;           // ticks per operation
   std::vector<std::uint32_t> singles_;  // ticks
 };

@@ -6,6 +6,8 @@
 #include "memoir/base/error.h"
 #include "memoir/heap/binned_heap.h"
 #include "memoir/heap/device_pool_heap.h"
+#include "memoir/heap/expandable_heap.h"
+#include "memoir/heap/pytorch_heap.h"
 #include "memoir/heap/rmm_heap.h"
 #include "memoir/heap/span_heap.h"
 #include "memoir/heap/split_heap.h"
@@ -23,6 +25,7 @@ DeviceCalls SimulatedHeap::calls() const noexcept {
     calls.decommits += arena_->decommits();
     calls.refusals += arena_->refusals();
   }
+  if (order_) calls.waits = order_->waits();
   return calls;
 }
 
@@ -38,17 +41,18 @@ struct PolicyParts {
     if (!made.segments_->ok()) throw Error("no memory for the simulated device's bookkeeping");
     return *made.segments_;
   }
-  /// `times` the workload's peak: room for whatever holes a heap leaves.
-  Arena& arena(Size granule, Size times = 16) {
+  Arena& arena(Size granule, Size capacity) {
     if (!is_power_of_two(granule) || granule < 512 || granule > kGiB)
       throw Error("granule=" + bytes_setting(granule) +
                   ": it must be a power of two from 512 bytes to 1 GiB");
-    const Size peak = std::min(workload.peak_live(), Size{1} << 50);
-    const Size capacity = align_up(std::max(times * peak, 64 * kMiB), granule);
-    made.arena_ = std::make_unique<SimArena>(capacity, SimArenaOptions{granule, cap});
+    made.arena_ = std::make_unique<SimArena>(std::max(capacity, granule), SimArenaOptions{granule, cap});
     if (!made.arena_->ok())
       throw Error("no memory for the simulated arena's bookkeeping; try a larger granule");
     return *made.arena_;
+  }
+  /// Room for whatever holes a heap leaves: many times the most bytes live.
+  Size room() const noexcept {
+    return 16 * std::min(std::max(workload.peak_live(), 4 * kMiB), Size{1} << 48);
   }
   StreamOrder* order() {
     made.order_ = std::make_unique<StreamClock>();
@@ -66,11 +70,17 @@ struct PolicyParts {
     made.heap_ = std::move(heap);
     return result;
   }
+  /// Addresses with no memory behind them that anybody counts.
+  Arena& addresses(Size capacity) {
+    made.addresses_ = std::make_unique<Addresses>(capacity);
+    return *made.addresses_;
+  }
   /// Puts the heap that was made behind the finalizers that it asks.
   void finalize(std::unique_ptr<FinalizerModel> finalizers) {
     made.heap_ = std::make_unique<FinalizedHeap>(std::move(finalizers), std::move(made.heap_));
   }
-  void on_pass(std::function<void()> call) { made.on_pass_ = std::move(call); }
+  /// What the heap says of the last request that it refused.
+  void why(std::function<std::string()> call) { made.why_ = std::move(call); }
 };
 
 namespace {
@@ -85,7 +95,7 @@ struct SpanOptions {
 };
 
 void make_span(PolicyParts& parts, const SpanOptions& options) {
-  parts.heap<SpanHeap>(parts.arena(options.granule));
+  parts.heap<SpanHeap>(parts.arena(options.granule, parts.room()));
 }
 
 struct PlannedOptions {
@@ -96,24 +106,55 @@ void make_planned(PolicyParts& parts, const PlannedOptions&) {
   parts.heap<PlannedSlab>(parts.workload, parts.segments(), parts.cap);
 }
 
-struct StaticPolicy : StaticTensorsOptions {
-  StaticPolicy() {  // as on a device, and (with 0) never short of buffers: what is looked for is memory
-    alignment = 256;
-    buffers = 0;
+/// For device memory: 256 bytes, and as many buffers as the workload needs.
+StaticTensorsOptions static_tensors_options(const Workload& workload) {
+  return {.pool = 0, .buffers = std::max<Size>(workload.most_live(), 1), .alignment = 256};
+}
+
+/// The bytes of a static pool when nobody says how large it is: up to the highest that was ever used.
+class HighWaterPool final : public Heap {
+ public:
+  HighWaterPool(Arena& addresses, Arena& memory, const StaticTensorsOptions& options) noexcept
+      : memory_(&memory), heap_(addresses, options) {}
+
+  bool ok() const noexcept { return heap_.ok(); }
+  Offset allocate(const Request& request) noexcept override {
+    const Offset offset = heap_.allocate(request);
+    if (offset == kNoOffset) return kNoOffset;
+    const Offset end = offset + heap_.size_of(offset);
+    if (end > high_ && !memory_->commit({high_, end - high_})) {
+      heap_.free(offset);
+      return kNoOffset;
+    }
+    high_ = std::max(high_, end);
+    return offset;
   }
+  bool free(Offset offset) noexcept override { return heap_.free(offset); }
+  Size size_of(Offset offset) const noexcept override { return heap_.size_of(offset); }
+  Size live() const noexcept override { return heap_.live(); }
+  const StaticTensorsHeap& inner() const noexcept { return heap_; }
+
+ private:
+  Arena* memory_;
+  StaticTensorsHeap heap_;
+  Offset high_ = 0;
 };
 
-void make_static(PolicyParts& parts, const StaticPolicy& policy) {
-  constexpr Size kGranule = 64 * kKiB;
-  Arena& arena = parts.arena(kGranule, 2);
-  StaticTensorsOptions options = policy;
-  if (options.pool == 0) options.pool = align_down(std::min(parts.cap, arena.capacity()), kGranule);
-  if (options.buffers == 0) options.buffers = std::max<Size>(parts.workload.objects().size(), 1);
-  if (options.pool > arena.capacity()) {
-    throw Error("pool=" + bytes_setting(options.pool) + ": more than the " + bytes_setting(arena.capacity()) +
-                " that a simulation of this trace has room for; take a smaller pool");
+void make_static_tensors(PolicyParts& parts, const StaticTensorsOptions& options) {
+  StaticTensorsOptions secured = options;
+  if (secured.pool == 0 && parts.cap != kNoCap) secured.pool = align_down(parts.cap, 2 * kMiB);
+  if (secured.pool == 0) {
+    Arena& memory = parts.arena(2 * kMiB, parts.room());
+    const auto& pool = parts.heap<HighWaterPool>(parts.addresses(memory.capacity()), memory, secured);
+    parts.why([&pool] { return StaticTensorsHeap::describe(pool.inner().refusal()); });
+    return;
   }
-  parts.heap<StaticTensorsHeap>(arena, options);
+  if (parts.segments().take(secured.pool) == kNoOffset) {
+    throw Error("policy 'static_tensors': a pool of " + std::to_string(secured.pool) +
+                " bytes cannot be secured under a cap of " + std::to_string(parts.cap));
+  }
+  const auto& heap = parts.heap<StaticTensorsHeap>(parts.addresses(secured.pool), secured);
+  parts.why([&heap] { return StaticTensorsHeap::describe(heap.refusal()); });
 }
 
 /// Settings of the model that stands in for a language's finalizers; without a delay, frees are at once.
@@ -136,21 +177,20 @@ struct FinalizedPolicy : Options {
 template <class H, class Options>
 void make_finalized(PolicyParts& parts, const FinalizedPolicy<Options>& policy) {
   Segments& segments = parts.segments();
-  PhaseTable* const phases = parts.phases();
   if (policy.finalizer_delay == 0) {
-    parts.heap<H>(segments, policy, nullptr, nullptr, phases);
+    parts.heap<H>(segments, policy, nullptr, parts.order(), parts.phases());
     return;
   }
   auto finalizers = std::make_unique<FinalizerModel>(
       FinalizerOptions{.delay = policy.finalizer_delay, .young = policy.finalizer_young});
   FinalizerModel* const collector = finalizers.get();
-  parts.heap<H>(segments, policy, collector, nullptr, phases);
+  parts.heap<H>(segments, policy, collector, parts.order(), parts.phases());
   parts.finalize(std::move(finalizers));
 }
 
 void make_rmm(PolicyParts& parts, const RmmOptions& options) {
   Segments& segments = parts.segments();
-  parts.heap<RmmHeap>(segments, options, nullptr, parts.phases());
+  parts.heap<RmmHeap>(segments, options, parts.order(), parts.phases());
 }
 
 struct MemoirOptions : DevicePoolOptions {
@@ -164,29 +204,74 @@ struct MemoirOptions : DevicePoolOptions {
 };
 
 void make_memoir(PolicyParts& parts, const MemoirOptions& options) {
-  parts.heap<DevicePoolHeap>(parts.arena(options.granule, 8), options, parts.order());
+  Arena& arena = parts.arena(options.granule, parts.room());
+  parts.heap<DevicePoolHeap>(arena, options, parts.order());
 }
 
 void make_guided(PolicyParts& parts, const MemoirOptions& options) {
-  parts.heap<GuidedRun>(parts.workload, parts.arena(options.granule, 8), options, parts.order());
+  Arena& arena = parts.arena(options.granule, parts.room());
+  parts.heap<GuidedRun>(parts.workload, arena, options, parts.order());
 }
+
+/// Where the device's memory is not told, the cap is it.
+void make_pytorch(PolicyParts& parts, PyTorchOptions options) {
+  if (options.device_memory == 0 && parts.cap != kNoCap) options.device_memory = parts.cap;
+  if (!options.expandable_segments) {
+    parts.heap<PyTorchHeap>(parts.segments(), options, nullptr, parts.phases());
+    return;
+  }
+  if (options.device_memory == 0) options.device_memory = parts.room() / 4;
+  // An area for small and one for large objects of each stream, 9/8 of the device's memory long; and some to spare.
+  const Size areas = 2 * std::max<Size>(parts.workload.streams(), 1) + 2;
+  Arena& arena = parts.arena(2 * kMiB, areas * (options.device_memory / 8 * 9 + 64 * kMiB));
+  parts.heap<ExpandableHeap>(arena, options, nullptr, parts.phases());
+}
+
+/// A policy's text, apart: what makes the heap takes what it knows out of `settings`.
+struct PolicyText {
+  std::string name;
+  std::string conf;  // of PYTORCH_CUDA_ALLOC_CONF: all behind "name:"
+  bool has_conf = false;
+  std::vector<Setting> settings;
+};
 
 struct Policy {
   std::string_view name;
   std::string_view what;
   std::vector<SettingInfo> (*settings)();
-  void (*make)(PolicyParts* parts, std::vector<Setting>& settings, std::string_view name);
+  /// Reads the settings; with parts, and when none is left over, makes the heap.
+  void (*make)(PolicyParts* parts, PolicyText& text);
+  bool takes_conf = false;
 };
 
-/// A row of the list: settings are parsed into Options and, when there are parts, given to Make.
-template <class Options, void (*Make)(PolicyParts&, const Options&)>
+/// A row whose settings are those of Options.
+template <class Options, void (*Make)(PolicyParts&, const Options&),
+          Options (*Defaults)(const Workload&) = nullptr>
 constexpr Policy policy(std::string_view name, std::string_view what) {
-  return {name, what, &settings_of<Options>,
-          [](PolicyParts* parts, std::vector<Setting>& settings, std::string_view text) {
-            Options options;
-            take_settings(options, settings, text);
-            if (parts != nullptr && settings.empty()) Make(*parts, options);
+  return {name, what, &settings_of<Options>, [](PolicyParts* parts, PolicyText& text) {
+            Options options{};
+            if constexpr (Defaults != nullptr) {
+              if (parts != nullptr) options = Defaults(parts->workload);
+            }
+            take_settings(options, text.settings, text.name);
+            if (parts != nullptr && text.settings.empty()) Make(*parts, options);
           }};
+}
+
+PyTorchOptions pytorch_options(PolicyText& text) {
+  PyTorchOptions options = text.has_conf ? PyTorchOptions::parse(text.conf) : PyTorchOptions{};
+  options.expandable_segments |= text.name == "expandable";
+  take_settings(options, text.settings, text.name);
+  return options;
+}
+
+constexpr Policy pytorch_policy(std::string_view name, std::string_view what) {
+  return {name, what, &settings_of<PyTorchOptions>,
+          [](PolicyParts* parts, PolicyText& text) {
+            const PyTorchOptions options = pytorch_options(text);
+            if (parts != nullptr && text.settings.empty()) make_pytorch(*parts, options);
+          },
+          true};
 }
 
 constexpr Policy kPolicies[] = {
@@ -197,23 +282,25 @@ constexpr Policy kPolicies[] = {
                                          "an offline plan of the whole trace: what can be reached"),
     policy<SpanOptions, make_span>("span",
                                    "best fit by address in one mapped arena; does not look at streams"),
-    policy<StaticPolicy, make_static>(
-        "static",
-        "DSC's best fit in one pool, secured at the start (the cap, else twice the peak); one stream"),
+    policy<StaticTensorsOptions, make_static_tensors, static_tensors_options>(
+        "static_tensors",
+        "DSC's fixed tables over one pool secured at the start; 256 bytes and as many buffers as it needs "
+        "unless told; does not look at streams"),
     policy<FinalizedPolicy<BinnedOptions>, make_finalized<BinnedHeap>>(
-        "binned", "CuArrays.jl's bins of powers of two, each block a segment; does not look at streams"),
+        "binned", "CuArrays.jl's bins of powers of two, each block a segment"),
     policy<FinalizedPolicy<SplitOptions>, make_finalized<SplitHeap>>(
-        "split", "CuArrays.jl's best fit in three classes over split segments; does not look at streams"),
-    policy<RmmOptions, make_rmm>("rmm",
-                                 "RMM's pool: best fit by stream, grows by doubling, gives nothing back"),
+        "split", "CuArrays.jl's best fit in three classes over split segments"),
+    policy<RmmOptions, make_rmm>("rmm", "RAPIDS Memory Manager's pool, which never gives memory back"),
+    pytorch_policy("pytorch", "PyTorch's caching allocator, by default over cudaMalloc"),
+    pytorch_policy("expandable", "PyTorch's caching allocator with expandable_segments:True"),
 };
 
-/// Parses `text` and, with parts, makes the heap.
-void resolve(std::string_view text, PolicyParts* parts) {
-  const size_t comma = text.find(',');
-  const std::string name(text.substr(0, comma));
+/// Takes `text` apart and finds its policy.
+const Policy& find(std::string_view text, PolicyText& parsed) {
+  const size_t end = text.find_first_of(",:");
+  parsed.name = text.substr(0, end);
   const auto* found = std::find_if(std::begin(kPolicies), std::end(kPolicies),
-                                   [&](const Policy& policy) { return policy.name == name; });
+                                   [&](const Policy& policy) { return policy.name == parsed.name; });
   if (found == std::end(kPolicies)) {
     std::vector<std::string> names;
     std::string list;
@@ -221,27 +308,44 @@ void resolve(std::string_view text, PolicyParts* parts) {
       names.emplace_back(policy.name);
       list += (list.empty() ? "" : ", ") + names.back();
     }
-    throw Error("there is no policy '" + name + "'" + near_spelling(name, names) + " (policies: " + list +
-                ")");
+    throw Error("there is no policy '" + parsed.name + "'" + near_spelling(parsed.name, names) +
+                " (policies: " + list + ")");
   }
-  std::vector<Setting> settings =
-      comma == text.npos ? std::vector<Setting>{} : split_settings(text.substr(comma + 1));
-  for (size_t i = 0; i < settings.size(); ++i) {
+  if (end == text.npos) return *found;
+  const std::string_view rest = text.substr(end + 1);
+  if (text[end] == ':') {
+    if (!found->takes_conf) {
+      throw Error("policy '" + parsed.name + "' has no text form; write its settings as " + parsed.name +
+                  ",key=value");
+    }
+    parsed.has_conf = true;
+    parsed.conf = rest;
+    return *found;
+  }
+  parsed.settings = split_settings(rest);
+  for (size_t i = 0; i < parsed.settings.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
-      if (settings[i].key == settings[j].key)
-        throw Error("policy '" + name + "': " + settings[i].key + " is set twice");
+      if (parsed.settings[i].key == parsed.settings[j].key)
+        throw Error("policy '" + parsed.name + "': " + parsed.settings[i].key + " is set twice");
     }
   }
-  found->make(parts, settings, name);
-  if (settings.empty()) return;
+  return *found;
+}
+
+/// Reads `text` and, with parts, makes the heap.
+void resolve(std::string_view text, PolicyParts* parts) {
+  PolicyText parsed;
+  const Policy& policy = find(text, parsed);
+  policy.make(parts, parsed);
+  if (parsed.settings.empty()) return;
   std::vector<std::string> names;
   std::string list;
-  for (const SettingInfo& info : found->settings()) {
+  for (const SettingInfo& info : policy.settings()) {
     names.push_back(info.name);
     list += (list.empty() ? "" : ", ") + info.name;
   }
-  const std::string& key = settings.front().key;
-  throw Error("policy '" + name + "' has no setting '" + key + "'" + near_spelling(key, names) +
+  const std::string& key = parsed.settings.front().key;
+  throw Error("policy '" + parsed.name + "' has no setting '" + key + "'" + near_spelling(key, names) +
               (list.empty() ? " (it has none)" : " (settings: " + list + ")"));
 }
 
@@ -263,6 +367,13 @@ std::unique_ptr<SimulatedHeap> make_policy(std::string_view text, const Workload
   PolicyParts parts{*made, workload, cap, with_phases};
   resolve(text, &parts);
   return made;
+}
+
+std::string torch_settings(std::string_view text) {
+  PolicyText parsed;
+  if (!find(text, parsed).takes_conf) return "";
+  const PyTorchOptions options = pytorch_options(parsed);
+  return options.text();
 }
 
 }  // namespace memoir

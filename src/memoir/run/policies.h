@@ -4,6 +4,7 @@
 // tests take them, with every setting that each one has.
 //
 //   "split,large=16MiB"  ->  make_policy()  ->  a SplitHeap with these options over simulated segments
+//   "pytorch:max_split_size_mb:128"             the same for a text of PYTORCH_CUDA_ALLOC_CONF
 //
 // What a simulated heap stands on counts what a device would have given, and runs out at the cap. Everything here
 // throws Error for what a person got wrong; nothing is called inside malloc.
@@ -39,24 +40,21 @@ class SimulatedHeap {
   /// Of these, bytes with memory behind them that the heap may use.
   Size committed() const noexcept { return reserved(); }
   DeviceCalls calls() const noexcept;
-  /// Times that one stream was made to wait for another, by a heap that looks at streams.
-  std::uint64_t waits() const noexcept { return order_ ? order_->waits() : 0; }
   /// nullptr when it was made without, or its policy has no phases.
   const PhaseTable* phases() const noexcept { return phases_.get(); }
-  /// The driver's: a pass of the program begins.
-  void begin_pass() {
-    if (on_pass_) on_pass_();
-  }
+  /// The heap's own reason for the request that it refused last, or "".
+  std::string why_refused() const { return why_ ? why_() : ""; }
 
  private:
   friend struct PolicyParts;
 
   std::unique_ptr<SimSegments> segments_;
   std::unique_ptr<SimArena> arena_;
-  std::unique_ptr<PhaseTable> phases_;
+  std::unique_ptr<Addresses> addresses_;
   std::unique_ptr<StreamClock> order_;
+  std::unique_ptr<PhaseTable> phases_;
   std::unique_ptr<Heap> heap_;  // last: goes first
-  std::function<void()> on_pass_;
+  std::function<std::string()> why_;
 };
 
 struct PolicyInfo {
@@ -70,6 +68,10 @@ std::vector<PolicyInfo> policies();
 
 /// Throws Error when `text` ("name" or "name,key=value,...") names no policy, setting or value that there is.
 void check_policy(std::string_view text);
+
+/// Of the policies of PyTorch, the text for PYTORCH_CUDA_ALLOC_CONF that gives torch these settings ("" for its
+/// defaults, and for every other policy). Throws Error as check_policy() does.
+std::string torch_settings(std::string_view text);
 
 /// The heap that `text` names, under a cap of so many bytes of the device, for this workload (which a planned policy
 /// looks into; kept alive by the caller). `with_phases`: its phase table is filled, which costs it time. Throws

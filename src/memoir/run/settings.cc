@@ -6,9 +6,9 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <numeric>
 
 #include "memoir/base/error.h"
+#include "memoir/base/near_spelling.h"
 
 namespace memoir {
 
@@ -28,39 +28,12 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-/// Edits (insert, leave out, replace, swap two neighbours) from one word to the other; Damerau 1964, restricted.
-size_t distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> before(b.size() + 1), row(b.size() + 1), next(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    next[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      next[j] = std::min({row[j] + 1, next[j - 1] + 1, row[j - 1] + (a[i - 1] != b[j - 1])});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-        next[j] = std::min(next[j], before[j - 2] + 1);
-    }
-    before.swap(row);
-    row.swap(next);
-  }
-  return row[b.size()];
-}
-
 }  // namespace
 
 std::string near_spelling(std::string_view word, std::span<const std::string> known) {
-  const std::string asked = lower(word);
-  std::string best;
-  size_t least = std::max<size_t>(2, asked.size() / 3) + 1;
-  for (const std::string& name : known) {
-    const std::string candidate = lower(name);
-    const bool part = asked.size() >= 3 && candidate.find(asked) != std::string::npos;
-    const size_t edits = part ? 1 : distance(asked, candidate);
-    if (edits < least) {
-      least = edits;
-      best = name;
-    }
-  }
-  return best.empty() ? "" : "; did you mean '" + best + "'?";
+  const std::vector<std::string_view> views(known.begin(), known.end());
+  const std::string_view near = nearest_spelling(word, views);
+  return near.empty() ? "" : "; did you mean '" + std::string(near) + "'?";
 }
 
 std::vector<Setting> split_settings(std::string_view text) {

@@ -45,7 +45,7 @@ bool parse_switch(std::string_view text, const std::string& where);
 /// "64KiB", when it is a whole number of the unit.
 std::string bytes_setting(Size value);
 
-/// "; did you mean 'span'?", or "" when nothing is near.
+/// "; did you mean 'span'?", or "" when nothing is near (base/near_spelling.h).
 std::string near_spelling(std::string_view word, std::span<const std::string> known);
 
 namespace detail {
@@ -57,6 +57,10 @@ void for_each_field(Visit visit) {
 
 inline bool is_bytes(std::string_view help) { return help.starts_with("bytes"); }
 
+inline constexpr std::string_view kUnlimited = "unlimited";
+
+std::string number_text(double value);
+
 /// `Base` is Options or what it is derived from.
 template <class Options, class Base, class Value>
 void set_field(Options& options, const OptionField<Base, Value>& field, std::string_view text,
@@ -67,14 +71,14 @@ void set_field(Options& options, const OptionField<Base, Value>& field, std::str
     options.*field.member = parse_fraction(text, where);
   } else {
     static_assert(std::is_same_v<Value, Size>, "base/option.h: Size, double or bool");
-    options.*field.member = is_bytes(field.help) ? parse_bytes(text, where) : parse_count(text, where);
+    options.*field.member = text == kUnlimited     ? ~Size{0}
+                            : is_bytes(field.help) ? parse_bytes(text, where)
+                                                   : parse_count(text, where);
   }
 }
 
-std::string number_text(double value);
-
-template <class Options, class Owner, class Value>
-SettingInfo info_of(const OptionField<Owner, Value>& field) {
+template <class Options, class Base, class Value>
+SettingInfo info_of(const OptionField<Base, Value>& field) {
   const Options initial{};
   SettingInfo info{std::string(field.name), "", "", std::string(field.help)};
   if constexpr (std::is_same_v<Value, bool>) {
@@ -85,7 +89,8 @@ SettingInfo info_of(const OptionField<Owner, Value>& field) {
     info.initial = number_text(initial.*field.member);
   } else if (is_bytes(field.help)) {
     info.kind = "bytes";
-    info.initial = bytes_setting(initial.*field.member);
+    const Size value = initial.*field.member;
+    info.initial = value == ~Size{0} ? std::string(kUnlimited) : bytes_setting(value);
   } else {
     info.kind = "number";
     info.initial = std::to_string(initial.*field.member);

@@ -19,9 +19,26 @@ struct DeviceCalls {
   std::uint64_t commits = 0;     // ranges mapped (cuMemMap)
   std::uint64_t decommits = 0;   // ranges unmapped (cuMemUnmap)
   std::uint64_t refusals = 0;    // takes and commits that the cap refused
+  std::uint64_t waits = 0;       // times one stream was made to wait for another; not of all()
 
   std::uint64_t all() const noexcept { return takes + give_backs + commits + decommits + refusals; }
   bool operator==(const DeviceCalls&) const = default;
+};
+
+/// Addresses without memory: every commit succeeds and nothing is counted.
+class Addresses final : public Arena {
+ public:
+  explicit Addresses(Size capacity) noexcept : capacity_(align_up(capacity, kStep)) {}
+  static constexpr Size kStep = 512;  // bytes
+
+  Size capacity() const noexcept override { return capacity_; }
+  Size granule() const noexcept override { return kStep; }
+  bool commit(Range) noexcept override { return true; }
+  void decommit(Range) noexcept override {}
+  Size committed() const noexcept override { return 0; }
+
+ private:
+  Size capacity_;
 };
 
 class SimSegments final : public Segments {
@@ -43,21 +60,11 @@ class SimSegments final : public Segments {
   static Size cost(Size size) noexcept { return align_up(size, size < kMiB ? kStep : kPage); }
 
  private:
-  /// 2^47 bytes of addresses, as on a real device; there is no memory behind them.
-  class Addresses final : public Arena {
-   public:
-    Size capacity() const noexcept override { return Size{1} << 47; }
-    Size granule() const noexcept override { return kStep; }
-    bool commit(Range) noexcept override { return true; }
-    void decommit(Range) noexcept override {}
-    Size committed() const noexcept override { return 0; }
-  };
-
   Size cap_;
   Size held_ = 0;
   DeviceCalls calls_;
-  Addresses addresses_;
-  SpanHeap spans_;  // of the addresses: its objects are the segments
+  Addresses addresses_{Size{1} << 47};  // as many as a real device has
+  SpanHeap spans_;                      // of the addresses: its objects are the segments
 };
 
 }  // namespace memoir

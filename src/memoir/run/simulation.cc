@@ -61,16 +61,20 @@ size_t count(const Workload& workload, SimulatedHeap& simulated, const Simulatio
   Size live = 0, held = 0;
   double fragmentation = 0;
   size_t at = 0;
+  Tick due = heap.tick(0);
   for (; at < workload.steps().size(); ++at) {
     const Workload::Step& step = workload.steps()[at];
+    if (step.time >= due) due = heap.tick(step.time);
     if (step.kind == Kind::kAllocate) {
       const Workload::Object& object = workload.objects()[step.object];
       const Offset offset = heap.allocate(request_of(object));
       if (offset == kNoOffset) {
         ++result.failed;
         if (!result.oom) {
-          result.oom = {step.event,           object.id,  object.site, object.size, live,
-                        simulated.reserved(), held - live};
+          result.oom = {step.event,  object.id,
+                        object.site, object.size,
+                        live,        simulated.reserved(),
+                        held - live, simulated.why_refused()};
         }
         if (options.stop_at_oom) break;
         continue;
@@ -80,21 +84,18 @@ size_t count(const Workload& workload, SimulatedHeap& simulated, const Simulatio
       live += object.size;
       held += place.held;
       result.peak_live = std::max(result.peak_live, live);
-    } else if (step.kind == Kind::kFree) {
+    } else {
       Place& place = places[step.object];
       if (place.offset == kNoOffset) continue;
       MEMOIR_CHECK(heap.free(place.offset), "a heap frees what it handed out");
       live -= workload.objects()[step.object].size;
       held -= place.held;
       place.offset = kNoOffset;
-    } else {
-      if (step.kind == Kind::kPassBegin) simulated.begin_pass();
-      continue;
     }
     ++result.operations;
     const Size reserved = simulated.reserved();
     result.peak_committed = std::max(result.peak_committed, simulated.committed());
-    if (reserved > result.peak_reserved) {
+    if (reserved > result.peak_reserved || (reserved == result.peak_reserved && live > result.live_at_peak)) {
       result.peak_reserved = reserved;
       result.peak_reserved_event = step.event;
       result.live_at_peak = live;
@@ -171,17 +172,13 @@ OperationTimes measure(const Workload& workload, SimulatedHeap& simulated, size_
   do {
     for (size_t at = 0; at < end; ++at) {
       const Workload::Step& step = workload.steps()[at];
-      if (step.kind == Kind::kPassBegin) {
-        flush();
-        simulated.begin_pass();
-      }
-      if (step.kind != Kind::kAllocate && step.kind != Kind::kFree) continue;
       Offset* const offset = &offsets[step.object];
       __builtin_prefetch(offset, 1);
       stretch.push_back({request_of(workload.objects()[step.object]), offset, step.kind == Kind::kAllocate});
       if (stretch.size() == kStretch) flush();
     }
     flush();
+    timer.end_of_pass();
     for (Offset& offset : offsets) {
       if (offset != kNoOffset) heap.free(offset);
       offset = kNoOffset;

@@ -50,10 +50,11 @@ struct OutOfMemory {
   std::uint32_t event = 0;  // the allocation that failed, by its index in the trace
   ObjectId object = 0;      // of the trace
   SiteId site = kNoSite;
-  Size asked = 0;     // bytes
-  Size live = 0;      // bytes live then, without it
-  Size reserved = 0;  // bytes that the heap held then
-  Size rounding = 0;  // of the bytes reserved and not live: lost inside live objects' places
+  Size asked = 0;      // bytes
+  Size live = 0;       // bytes live then, without it
+  Size reserved = 0;   // bytes that the heap held then
+  Size rounding = 0;   // of the bytes reserved and not live: lost inside live objects' places
+  std::string reason;  // the heap's own, or ""
   /// Bytes reserved, not live and not lost to rounding: free, and yet of no use for this request.
   Size fragmented() const noexcept { return reserved - std::min(reserved, live + rounding); }
   /// Some layout of the objects live then would have had room for it under this cap.
@@ -63,8 +64,8 @@ struct OutOfMemory {
 /// Of one operation (an allocation or a free), in nanoseconds, once the heap has seen the trace: device calls of
 /// later passes are simulated and cost nothing.
 struct OperationTimes {
-  double mean = 0;               // of groups of 16 operations, timed together
-  double p50 = 0;                // of the groups
+  double mean = 0;               // of groups of 16 operations, timed together: the median pass's
+  double p50 = 0;                // of all such groups
   double p99_9 = 0;              // of single operations
   std::uint64_t operations = 0;  // measured
 };
@@ -79,12 +80,13 @@ struct Simulation {
   Size peak_live = 0;      // bytes as asked, placed
   Size peak_reserved = 0;  // bytes that the device handed out
   Size peak_committed = 0;
-  std::uint32_t peak_reserved_event = 0;  // where it was reached first
-  Size live_at_peak = 0;                  // bytes live then
-  Size rounding_at_peak = 0;              // bytes lost inside the places of live objects then
-  double fragmentation_at_peak = 0;       // 0 to 1
-  double fragmentation_mean = 0;          // over all operations
-  Size largest_gap = 0;                   // most bytes reserved and not live at once
+  /// Of the moments when so much was reserved, the one with the most bytes live: its event, and what was live then.
+  std::uint32_t peak_reserved_event = 0;
+  Size live_at_peak = 0;
+  Size rounding_at_peak = 0;         // bytes lost inside the places of live objects then
+  double fragmentation_at_peak = 0;  // 0 to 1
+  double fragmentation_mean = 0;     // over all operations
+  Size largest_gap = 0;              // most bytes reserved and not live at once
   std::uint32_t largest_gap_event = 0;
 
   DeviceCalls calls;               // the first pass's

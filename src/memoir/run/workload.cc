@@ -23,6 +23,7 @@ Workload::Workload(std::span<const Event> events, std::uint16_t device) {
   constexpr std::uint64_t kEmpty = ~std::uint64_t{0};
   std::vector<StreamId> streams;
   Size live = 0;
+  std::uint64_t objects_live = 0;
   steps_.reserve(events.size());
   for (size_t i = 0; i < events.size(); ++i) {
     const Event& event = events[i];
@@ -41,13 +42,15 @@ Workload::Workload(std::span<const Event> events, std::uint16_t device) {
         }
         const auto object = static_cast<std::uint32_t>(objects_.size());
         const auto begin = static_cast<std::uint32_t>(steps_.size());
-        objects_.push_back({event.object, event.size, Size{1} << event.alignment_log2, event.site,
-                            event.stream, begin, ~0u});
+        const auto seen = std::find(streams.begin(), streams.end(), event.stream);
+        const auto stream = static_cast<StreamId>(seen - streams.begin());
+        if (seen == streams.end()) streams.push_back(event.stream);
+        objects_.push_back(
+            {event.object, event.size, Size{1} << event.alignment_log2, event.site, stream, begin, ~0u});
         steps_.push_back({event.time, number, object, Kind::kAllocate});
-        if (std::find(streams.begin(), streams.end(), event.stream) == streams.end())
-          streams.push_back(event.stream);
         largest_ = std::max(largest_, event.size);
         live += event.size;
+        most_live_ = std::max(most_live_, ++objects_live);
         if (live > peak_live_) {
           peak_live_ = live;
           peak_event_ = number;
@@ -64,22 +67,16 @@ Workload::Workload(std::span<const Event> events, std::uint16_t device) {
         const auto object = static_cast<std::uint32_t>(entry.value);
         objects_[object].end = static_cast<std::uint32_t>(steps_.size());
         live -= objects_[object].size;
+        --objects_live;
         steps_.push_back({event.time, number, object, Kind::kFree});
         break;
       }
-      case EventKind::kPassBegin:
-        steps_.push_back({event.time, number, 0, Kind::kPassBegin});
-        break;
-      case EventKind::kPassEnd:
-        steps_.push_back({event.time, number, 0, Kind::kPassEnd});
-        break;
       default:
         break;
     }
   }
   for (Object& object : objects_)
     object.end = std::min(object.end, static_cast<std::uint32_t>(steps_.size()));
-  for (const Step& step : steps_) operations_ += step.kind == Kind::kAllocate || step.kind == Kind::kFree;
   streams_ = streams.size();
 }
 

@@ -6,8 +6,8 @@
 //   events    a 7          a 9          f 7      a 4          f 9
 //   steps     allocate 0 | allocate 1 | free 0 | allocate 2 | free 1
 //
-// What was live before the recording began is allocated first, as the trace has it. Memory is reusable at kFree; that its free was asked for earlier does not matter here. Objects of 0 bytes are
-// left out: no heap sees them.
+// What was live before the recording began is allocated first, as the trace has it. Memory is reusable at kFree; that
+// its free was asked for earlier does not matter here. Objects of 0 bytes are left out: no heap sees them.
 #pragma once
 
 #include <cstdint>
@@ -28,15 +28,15 @@ class Workload {
     Size size = 0;       // bytes as asked, > 0
     Size alignment = 1;  // bytes
     SiteId site = kNoSite;
-    StreamId stream = 0;
+    StreamId stream = 0;      // numbered in the order of their first allocations
     std::uint32_t begin = 0;  // the step that allocates it
     std::uint32_t end = 0;    // the step that frees it; steps().size() when it outlives the trace
   };
-  enum class Kind : std::uint8_t { kAllocate, kFree, kPassBegin, kPassEnd };
+  enum class Kind : std::uint8_t { kAllocate, kFree };
   struct Step {
     Tick time = 0;             // nanoseconds since the recording began
     std::uint32_t event = 0;   // its index in the trace
-    std::uint32_t object = 0;  // of objects(); passes: 0
+    std::uint32_t object = 0;  // of objects()
     Kind kind = Kind::kAllocate;
   };
 
@@ -46,11 +46,12 @@ class Workload {
   std::span<const Object> objects() const noexcept { return objects_; }
   std::span<const Step> steps() const noexcept { return steps_; }
   /// Allocations and frees.
-  std::uint64_t operations() const noexcept { return operations_; }
+  std::uint64_t operations() const noexcept { return steps_.size(); }
 
   Size peak_live() const noexcept { return peak_live_; }             // bytes as asked: no layout needs less
   std::uint32_t peak_event() const noexcept { return peak_event_; }  // where it is reached first
   Size largest() const noexcept { return largest_; }                 // bytes of the largest request
+  std::uint64_t most_live() const noexcept { return most_live_; }    // objects live at once
   size_t streams() const noexcept { return streams_; }               // that allocate
   std::uint64_t empty() const noexcept { return empty_; }            // objects of 0 bytes, left out
 
@@ -60,12 +61,12 @@ class Workload {
  private:
   std::vector<Object> objects_;
   std::vector<Step> steps_;
-  std::uint64_t operations_ = 0;
   Size peak_live_ = 0;
   std::uint32_t peak_event_ = 0;
   Size largest_ = 0;
   size_t streams_ = 0;
   std::uint64_t empty_ = 0;
+  std::uint64_t most_live_ = 0;
 };
 
 /// The devices that the events allocate on, ascending; {0} when they allocate nothing.

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`memoir simulate`: the same allocators on the trace alone. What-if, caps, no hardware needed."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from memoir._core import Error
+from memoir.cli._arguments import check_output, write_output
+from memoir.sweep import ENGINES, Outcome
+
+LEFT_OUT = (
+    "Left out: the time of the device's own calls, memory that contexts, libraries and other processes hold on the "
+    "device, and where objects lay that were live before the recording began."
+)
+
+
+@click.command(
+    epilog="Exit codes: 0 all was simulated, out of memory or not; 1 some of it failed; 2 bad input."
+)
+@click.argument("inputs", type=click.Path(dir_okay=False), nargs=-1)
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="NAME[,KEY=VALUE...]|all",
+    help="Repeatable; key=a|b|c tries each. The default: all. See --policies.",
+)
+@click.option(
+    "--cap",
+    "caps",
+    multiple=True,
+    metavar="BYTES|1.05x",
+    help="Of the device: bytes (20GiB), or a multiple of the most bytes live. Repeatable.",
+)
+@click.option("--find-cap", is_flag=True, help="Search the smallest cap that each policy completes under.")
+@click.option("--what-if", is_flag=True, help="PyTorch's settings beside each other, with the text to copy.")
+@click.option("--device", type=click.IntRange(0, 65535), help="Only this one. The default: each by itself.")
+@click.option("--continue", "go_on", is_flag=True, help="Out of memory: leave the object out and go on.")
+@click.option("--phases", is_flag=True, help="Where the time of each pool goes.")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False), help="Reserved over time: .png, .svg, .pdf or .html."
+)
+@click.option("--json", "as_json", is_flag=True, help="The results as JSON on stdout.")
+@click.option("--timeline", is_flag=True, help="With --json: live and reserved over time as well.")
+@click.option(
+    "--engine", type=click.Choice(ENGINES), default="local", show_default=True, help="What runs a sweep."
+)
+@click.option("--address", metavar="HOST:PORT", help="Of a Ray cluster.")
+@click.option("--workers", type=click.IntRange(min=1), help="Processes; the default: one per core.")
+@click.option("--policies", "list_policies", is_flag=True, help="List the policies and their settings.")
+@click.option("-f", "--force", is_flag=True, help="Overwrite the picture.")
+def command(
+    inputs: tuple[str, ...],
+    policies: tuple[str, ...],
+    caps: tuple[str, ...],
+    find_cap: bool,
+    what_if: bool,
+    device: int | None,
+    go_on: bool,
+    phases: bool,
+    output: str | None,
+    as_json: bool,
+    timeline: bool,
+    engine: str,
+    address: str | None,
+    workers: int | None,
+    list_policies: bool,
+    force: bool,
+) -> None:
+    """What each allocator would have taken for the traces INPUTS, and whether it would have survived a cap.
+
+    The allocators are the ones that programs run on, over a device that only counts: memory is simulated, the
+    allocator is not. Several inputs, policies, settings and caps make a sweep over all of them.
+    """
+    from memoir import simulation
+
+    if list_policies:
+        _list_policies(as_json)
+        return
+    if not inputs:
+        raise Error("give a trace: memoir simulate x.trace")
+    if output is not None:
+        check_output(Path(output), (".png", ".svg", ".pdf", ".html"), force)
+    if what_if and policies:
+        raise Error("--what-if brings its own policies: leave --policy out")
+    if what_if:
+        policies = simulation.what_if_policies()
+    samples = 1000 if output is not None or timeline else 0
+    tasks = simulation.tasks_of(
+        inputs,
+        policies or ("all",),
+        caps or (None,),
+        device=device,
+        find_cap=find_cap,
+        stop_at_oom=not go_on,
+        samples=samples,
+        phases=phases,
+        timed=not what_if,  # that is about bytes, and wants its answer at once
+    )
+    swept = simulation.run(tasks, engine=engine, workers=workers, address=address)
+    groups = _groups(swept.values)
+    if output is not None and groups:
+        _draw(output, groups, force)
+    if as_json:
+        failed = [{"task": vars(o.arguments[0]), "error": o.error} for o in swept.failed]
+        results = swept.values if timeline else [_without_timeline(result) for result in swept.values]
+        summary = {"results": results, "failed": failed, "interrupted": swept.interrupted}
+        click.echo(json.dumps(summary, indent=2))
+    else:
+        _print(groups, phases, what_if)
+    for outcome in swept.failed:
+        click.echo(f"memoir: {_name(outcome)}: {outcome.error}", err=True)
+    if output is not None and groups:
+        click.echo(f"wrote {output}", err=True)
+    if not as_json:
+        click.echo(f"\nnext: {_next(inputs, caps, find_cap, output)}")
+    sys.exit(1 if swept.failed else 0)
+
+
+def _groups(results: list[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
+    """(title, results) for each trace and device."""
+    groups = []
+    several = {(result["trace"], result["device"]) for result in results}
+    for (trace, device), group in itertools.groupby(results, key=lambda r: (r["trace"], r["device"])):
+        many = sum(path == trace for path, _ in several) > 1
+        groups.append((f"{trace}, device {device}" if many or device else trace, list(group)))
+    return groups
+
+
+def _print(groups: list[tuple[str, list[dict[str, Any]]]], phases: bool, what_if: bool) -> None:
+    from rich.console import Console
+
+    from memoir.views import simulation_table as view
+
+    console = Console(width=None if sys.stdout.isatty() else 150, highlight=False)
+    for index, (title, results) in enumerate(groups):
+        first = results[0]
+        click.echo(
+            "\n" * (index > 0) + f"{title}: {first['workload']['operations']:,} operations, "
+            f"{first['workload']['streams']} stream{'s' * (first['workload']['streams'] != 1)}, "
+            f"{first['floor']:,} bytes live at event {first['workload']['peak_event']:,}"
+        )
+        click.echo()
+        console.print(view.simulation_table(results))
+        stopped = [result for result in results if result["out_of_memory"]]
+        if stopped:
+            click.echo()
+        for result in stopped:
+            click.echo(view.oom_line(result))
+        for result in results if phases else ():
+            if result["phases"]:
+                click.echo()
+                console.print(view.phase_table(result))
+        if what_if:
+            _recommend(results)
+    click.echo(f"\n{LEFT_OUT}", err=True)
+
+
+def _recommend(results: list[dict[str, Any]]) -> None:
+    """The settings of PyTorch that took the least, to copy."""
+    torch = [r for r in results if r["policy"].startswith("pytorch") and r["completed"]]
+    default = next((r for r in results if r["policy"] == "pytorch"), None)
+    if not torch:
+        click.echo("\nPyTorch's allocator runs out of memory with each of these settings.")
+        return
+    best = min(torch, key=lambda result: result["peak_reserved"])
+    if default is not None and default["completed"] and best["peak_reserved"] == default["peak_reserved"]:
+        click.echo("\nNone of these settings takes less than PyTorch's defaults.")
+        return
+    click.echo(
+        f"\nPyTorch's allocator takes the least, {best['peak_reserved']:,} bytes, with\n  {best['torch_settings']}"
+    )
+
+
+def _draw(output: str, groups: list[tuple[str, list[dict[str, Any]]]], force: bool) -> None:
+    from memoir.views.simulation_picture import draw_simulation, simulation_page
+
+    kind = Path(output).suffix[1:].lower()
+    if kind == "html":
+        write_output(Path(output), simulation_page(groups, LEFT_OUT).encode(), force)
+        return
+    if len(groups) > 1:
+        raise Error(f"{output}: one picture is of one trace and device; write .html, or choose with --device")
+    title, results = groups[0]
+    write_output(Path(output), draw_simulation(results, Path(title).name, kind), force)
+
+
+def _without_timeline(result: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in result.items() if name != "timeline"}
+
+
+def _name(outcome: Outcome) -> str:
+    task = outcome.arguments[0]
+    cap = f" --cap {task.cap}" if task.cap else ""
+    return f"{task.path} --device {task.device} --policy {shlex.quote(task.policy)}{cap}"
+
+
+def _next(inputs: tuple[str, ...], caps: tuple[str, ...], find_cap: bool, output: str | None) -> str:
+    first = shlex.quote(inputs[0])
+    if not caps and not find_cap:
+        return f"memoir simulate {first} --cap 1.05x"
+    if not find_cap:
+        return f"memoir simulate {first} --find-cap"
+    if output is None:
+        return f"memoir simulate {first} -o {shlex.quote(str(Path(inputs[0]).with_suffix('.html').name))}"
+    return f"memoir simulate {first} --what-if"
+
+
+def _list_policies(as_json: bool) -> None:
+    from memoir._core import policies
+
+    if as_json:
+        keys = ("name", "takes", "default", "help")
+        rows = [
+            {"policy": name, "what": what, "settings": [dict(zip(keys, s, strict=True)) for s in settings]}
+            for name, what, settings in policies()
+        ]
+        click.echo(json.dumps(rows, indent=2))
+        return
+    from rich.console import Console
+
+    from memoir.views.simulation_table import policy_table
+
+    Console(width=None if sys.stdout.isatty() else 150, highlight=False).print(policy_table(policies()))
+    click.echo("\nnext: memoir simulate x.trace --policy NAME,key=value")

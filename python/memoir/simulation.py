@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""memoir.simulate(): what would these allocators have taken for this trace, and would they have survived that cap?
+
+Results are plain dictionaries of numbers, as `memoir simulate --json` prints them: bytes, nanoseconds, and shares from
+0 to 1. An event is named by its index in the trace.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from memoir import _core
+from memoir._core import Error, Trace, Workload
+from memoir.sweep import Sweep, cores, sweep
+
+_FEW = 400_000  # operations to simulate: fewer are done before other processes are up
+
+
+def open_device_trace(path: str | Path) -> Trace:
+    """A trace from whatever holds one: a .trace file, or a text trace."""
+    from memoir.text_trace import import_text, is_text_trace
+
+    path = str(path)
+    try:
+        with open(path, "rb") as file:
+            begin = file.read(4096)
+    except OSError as error:
+        raise Error(f"{path}: cannot be read: {error.strerror}") from None
+    if is_text_trace(begin):
+        return Trace.from_bytes(import_text(path), path)
+    return Trace.open(path)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One trace, device, policy and cap. Plain values only: it travels to other processes."""
+
+    path: str
+    device: int
+    policy: str
+    cap: str | None = None  # bytes ("20GiB") or a multiple of the most bytes live ("1.05x")
+    find_cap: bool = False
+    stop_at_oom: bool = True
+    timed: bool = True
+    samples: int = 0  # of the timeline
+    phases: bool = False
+
+
+def cap_bytes(cap: str | int | None, workload: Workload) -> int | None:
+    """The bytes of a cap as people write it; None for none."""
+    if cap is None or isinstance(cap, int):
+        return cap
+    text = cap.strip()
+    if match := re.fullmatch(r"(\d+(?:\.\d+)?)x", text):
+        ratio = float(match[1])
+        if ratio < 1:
+            raise Error(
+                f"a cap of {text} is under the most bytes that are live at once: nothing can complete"
+            )
+        return math.ceil(workload.peak_live * ratio)
+    try:
+        return _core.parse_bytes(text)
+    except Error:
+        raise Error(
+            f"'{cap}' is no cap: give bytes (20GiB), or a multiple of the most bytes live (1.05x)"
+        ) from None
+
+
+def simulate(
+    trace: str | Path | Trace | Workload,
+    policy: str = "span",
+    *,
+    device: int | None = None,
+    cap: str | int | None = None,
+    stop_at_oom: bool = True,
+    timed: bool = True,
+    samples: int = 1000,
+    phases: bool = False,
+) -> _core.Simulation:
+    """One policy over one device of a trace; see _core.Simulation for what it tells.
+
+    `policy` is a name with settings, "span,granule=64KiB"; `cap` bytes or "1.05x". Raises Error for what there is not.
+    """
+    if isinstance(trace, (str, Path)):
+        trace = open_device_trace(trace)
+    if isinstance(trace, Trace):
+        trace = Workload(trace, only_device(trace, device))
+    return _core.simulate(trace, policy, cap_bytes(cap, trace), stop_at_oom, samples, timed, phases)
+
+
+def only_device(trace: Trace, device: int | None) -> int:
+    devices = _core.devices_of(trace)
+    if device is None and len(devices) == 1:
+        return devices[0]
+    if device is None:
+        raise Error(f"the trace is of the devices {', '.join(map(str, devices))}: choose one")
+    if device not in devices:
+        raise Error(
+            f"the trace allocates nothing on device {device} (devices: {', '.join(map(str, devices))})"
+        )
+    return device
+
+
+# --- sweeps ---
+
+
+def expand(policies: Sequence[str]) -> list[str]:
+    """`all` becomes every policy; `key=a|b` one policy for each value, in every combination."""
+    names: list[str] = []
+    for policy in policies:
+        if policy == "all":
+            names += [name for name, _, _ in _core.policies()]
+            continue
+        choices = [_choices(part) for part in _parts(policy)]
+        names += [",".join(combination) for combination in itertools.product(*choices)]
+    unique = list(dict.fromkeys(names))
+    for name in unique:
+        _core.check_policy(name)
+    return unique
+
+
+def _parts(policy: str) -> list[str]:
+    """Split at commas, but for those in brackets, which belong to a value."""
+    return re.split(r",(?![^\[]*\])", policy)
+
+
+def _choices(part: str) -> list[str]:
+    """`key=a|b` or `key:a|b`: one for each value."""
+    first = part.find("|")
+    key = max(part.rfind("=", 0, max(first, 0)), part.rfind(":", 0, max(first, 0))) + 1
+    return [part[:key] + value for value in part[key:].split("|")] if first >= 0 else [part]
+
+
+def tasks_of(
+    paths: Sequence[str],
+    policies: Sequence[str],
+    caps: Sequence[str | None] = (None,),
+    *,
+    device: int | None = None,
+    **options: Any,
+) -> list[Task]:
+    """Every trace x device x cap x policy, in this order. Reads every trace once, so that a bad one is told at once."""
+    names = expand(policies)
+    tasks = []
+    for path in paths:
+        trace = _trace_of(*_identity(path))
+        devices = _core.devices_of(trace) if device is None else [only_device(trace, device)]
+        for number, cap, name in itertools.product(devices, caps, names):
+            tasks.append(Task(str(path), number, name, cap, **options))
+    return tasks
+
+
+def run(tasks: Sequence[Task], *, engine: str = "local", workers: int | None = None, **options: Any) -> Sweep:
+    """The result of every task, as simulate_task() gives it; see memoir.sweep."""
+    if engine == "local" and workers is None:
+        operations = sum(_workload(task.path, task.device).operations for task in tasks[:200])
+        operations *= 12 if any(task.find_cap for task in tasks) else 1
+        workers = 1 if operations < _FEW else cores()
+    return sweep(
+        simulate_task,
+        [(task,) for task in tasks],
+        engine=engine,
+        workers=workers,
+        title="simulating",
+        **options,
+    )
+
+
+def simulate_task(task: Task) -> dict[str, Any]:
+    """The result of one task, ready for JSON."""
+    workload = _workload(task.path, task.device)
+    cap = cap_bytes(task.cap, workload)
+    done = _core.simulate(workload, task.policy, cap, task.stop_at_oom, task.samples, task.timed, task.phases)
+    result = {"trace": task.path, "device": task.device, "policy": task.policy, "cap": cap}
+    settings = _core.torch_settings(task.policy)
+    result["torch_settings"] = f"PYTORCH_CUDA_ALLOC_CONF={settings}" if settings else None
+    result |= {
+        "workload": {
+            name: getattr(workload, name)
+            for name in ("operations", "objects", "streams", "peak_event", "largest", "most_live", "empty")
+        },
+        "completed": done.completed,
+        "floor": workload.peak_live,
+        "peak_live": done.peak_live,
+        "peak_reserved": done.peak_reserved,
+        "reserved_ratio": _ratio(done.peak_reserved, workload.peak_live),
+        "peak_committed": done.peak_committed,
+        "peak_reserved_event": done.peak_reserved_event,
+        "rounding_at_peak": done.rounding_at_peak,
+        "fragmentation_at_peak": done.fragmentation_at_peak,
+        "fragmentation_mean": done.fragmentation_mean,
+        "largest_gap": done.largest_gap,
+        "largest_gap_event": done.largest_gap_event,
+        "operations": done.operations,
+        "failed": done.failed,
+        "device_calls": {
+            "all": done.calls.all,
+            **{
+                name: getattr(done.calls, name)
+                for name in ("takes", "give_backs", "commits", "decommits", "refusals", "waits")
+            },
+        },
+        "out_of_memory": _out_of_memory(done, task),
+        "ns_per_operation": {
+            name: getattr(done.times, name) for name in ("mean", "p50", "p99_9", "operations")
+        }
+        if task.timed
+        else None,
+        "phases": done.phases,
+        "seconds": done.seconds,
+    }
+    if task.find_cap:
+        found = _core.find_cap(workload, task.policy)
+        result["smallest_cap"] = {
+            "cap": found.cap or None,
+            "ratio": _ratio(found.cap, workload.peak_live) if found.cap else None,
+            "resolution": found.resolution,
+            "trials": [{"cap": cap, "completed": completed} for cap, completed in found.trials],
+        }
+    if task.samples:
+        result["timeline"] = {name: column.tolist() for name, column in done.timeline.items()}
+    return result
+
+
+# Settings that people try when memory runs out, and what each is for.
+WHAT_IF = (
+    "max_split_size_mb:64",
+    "max_split_size_mb:256",
+    "max_split_size_mb:256,max_non_split_rounding_mb:64",
+    "large_segment_size_mb:64",
+    "large_segment_size_mb:256",
+    "roundup_power2_divisions:4",
+    "roundup_power2_divisions:16",
+    "roundup_power2_divisions:[256:1,512:2,1024:4,>:8]",
+    "garbage_collection_threshold:0.8,per_process_memory_fraction:0.98",
+    "expandable_segments:True",
+    "expandable_segments:True,large_segment_size_mb:64",
+    "expandable_segments:True,roundup_power2_divisions:16",
+)
+
+
+def what_if_policies() -> list[str]:
+    """Every policy, and PyTorch's with each of the settings above."""
+    names = [name for name, _, _ in _core.policies() if name != "expandable"]
+    return names + [f"pytorch:{settings}" for settings in WHAT_IF]
+
+
+def _out_of_memory(done: _core.Simulation, task: Task) -> dict[str, Any] | None:
+    oom = done.oom
+    if oom is None:
+        return None
+    names = ("event", "object", "asked", "live", "reserved", "rounding", "fragmented", "reason")
+    site = _trace_of(*_identity(task.path)).site_chain(oom.site) if oom.site else ""
+    any_layout = None if done.cap is None else oom.any_layout_fits(done.cap)
+    return {name: getattr(oom, name) for name in names} | {"site": site, "any_layout_fits": any_layout}
+
+
+def _ratio(value: int, floor: int) -> float | None:
+    return value / floor if floor else None
+
+
+# A process reads a trace once for all its tasks, unless the file changes.
+
+
+def _identity(path: str) -> tuple[str, int, int]:
+    try:
+        stat = os.stat(path)
+    except OSError as error:
+        raise Error(f"{path}: cannot be read: {error.strerror}") from None
+    return str(path), stat.st_mtime_ns, stat.st_size
+
+
+@functools.lru_cache(maxsize=4)
+def _trace_of(path: str, _changed: int, _size: int) -> Trace:
+    return open_device_trace(path)
+
+
+@functools.lru_cache(maxsize=4)
+def _workload_of(path: str, changed: int, size: int, device: int) -> Workload:
+    try:
+        return Workload(_trace_of(path, changed, size), device)
+    except Error as error:
+        raise Error(f"{path}: {error}") from None
+
+
+def _workload(path: str, device: int) -> Workload:
+    return _workload_of(*_identity(path), device)

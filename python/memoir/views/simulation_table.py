@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Simulations as tables: every policy beside the floor; where memory ran out; where a pool's time goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.table import Table
+
+from memoir.views.quantities import bytes_text, duration_text, printable
+
+Result = dict[str, Any]  # of memoir.simulation.simulate_task()
+
+
+def simulation_table(results: Sequence[Result]) -> Table:
+    """Of one trace and device: for each cap the least reserved first, those that ran out of memory last."""
+    capped = any(result["cap"] is not None for result in results)
+    several_caps = len({result["cap"] for result in results}) > 1
+    searched = any("smallest_cap" in result for result in results)
+    timed = any(result["ns_per_operation"] for result in results)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("policy", overflow="fold")
+    for title, wanted in (
+        ("cap", several_caps),
+        ("reserved", True),
+        ("/ floor", True),
+        ("frag. at peak", True),
+        ("mean", True),
+        ("device calls", True),
+        ("smallest cap", searched),
+        ("ns/op", timed),
+        ("p50", timed),
+        ("p99.9", timed),
+        ("out of memory", capped or any(result["out_of_memory"] for result in results)),
+    ):
+        if wanted:
+            table.add_column(title, justify="left" if title == "out of memory" else "right", no_wrap=True)
+    floor = results[0]["floor"]
+    cells = ["floor: most bytes live", *([""] if several_caps else []), bytes_text(floor), "1.0000"]
+    table.add_row(*cells, style="dim")
+    for result in sorted(results, key=_order):
+        cells = [printable(result["policy"])]
+        if several_caps:
+            cells.append("-" if result["cap"] is None else bytes_text(result["cap"]))
+        ratio = result["reserved_ratio"]
+        cells += [
+            bytes_text(result["peak_reserved"]),
+            "-" if ratio is None else f"{ratio:.4f}",
+            f"{100 * result['fragmentation_at_peak']:.1f} %",
+            f"{100 * result['fragmentation_mean']:.1f} %",
+            f"{result['device_calls']['all']:,}",
+        ]
+        if searched:
+            found = result.get("smallest_cap", {})
+            cells.append(f"{found['ratio']:.4f}" if found.get("ratio") else "none found")
+        if timed:
+            times = result["ns_per_operation"]
+            cells += [f"{times[name]:,.0f}" for name in ("mean", "p50", "p99_9")] if times else ["-"] * 3
+        oom = result["out_of_memory"]
+        if oom:
+            cells.append(
+                f"[red]at event {oom['event']:,}[/]"
+                + (f", {result['failed']:,} in all" * (result["failed"] > 1))
+            )
+        elif capped:
+            cells.append("no")
+        table.add_row(*cells)
+    return table
+
+
+def _order(result: Result) -> tuple:
+    return result["cap"] or 0, not result["completed"], result["peak_reserved"]
+
+
+def oom_line(result: Result) -> str:
+    """One line about the first allocation that could not be placed."""
+    oom = result["out_of_memory"]
+    text = (
+        f"{printable(result['policy'])}: event {oom['event']:,} asked {bytes_text(oom['asked'])} with "
+        f"{bytes_text(oom['live'])} live, {bytes_text(oom['reserved'])} reserved: "
+        f"{bytes_text(oom['fragmented'])} free but of no use, {bytes_text(oom['rounding'])} lost to rounding"
+    )
+    if oom["reason"]:
+        text += f" ({oom['reason']})"
+    if oom["site"]:
+        text += f"; at {printable(oom['site'])}"
+    if oom["any_layout_fits"] is None:
+        return text
+    if oom["any_layout_fits"]:
+        over = result["cap"] - oom["live"] - oom["asked"]
+        return text + f". Another layout had room, with {bytes_text(over)} to spare"
+    return text + f". No layout fits {bytes_text(oom['live'] + oom['asked'])} live under this cap"
+
+
+def phase_table(result: Result) -> Table:
+    """Where the time of one pool went in its first pass over the trace."""
+    table = Table(
+        title=printable(result["policy"]), title_justify="left", box=None, header_style="bold", pad_edge=False
+    )
+    table.add_column("phase", no_wrap=True)
+    for title in ("calls", "total", "share", "mean", "worst"):
+        table.add_column(title, justify="right", no_wrap=True)
+    total = sum(phase["total_ns"] for phase in result["phases"]) or 1
+    for phase in result["phases"]:
+        calls = phase["calls"]
+        table.add_row(
+            phase["phase"],
+            f"{calls:,}",
+            duration_text(phase["total_ns"]),
+            f"{100 * phase['total_ns'] / total:.1f} %",
+            duration_text(phase["total_ns"] / calls) if calls else "-",
+            duration_text(phase["worst_ns"]) if calls else "-",
+        )
+    return table
+
+
+def policy_table(policies: Sequence[tuple[str, str, list[tuple[str, str, str, str]]]]) -> Table:
+    """Every policy with its settings: (name, what, [(setting, kind, default, help)])."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for title in ("policy, setting", "takes", "default", "what it is"):
+        table.add_column(title, no_wrap=title != "what it is")
+    for name, what, settings in policies:
+        table.add_row(f"[bold]{name}[/]", "", "", what)
+        for setting, kind, initial, text in settings:
+            table.add_row(f"  {setting}", kind, initial, f"[dim]{text}[/]")
+    return table
