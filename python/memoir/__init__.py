@@ -7,7 +7,7 @@ Importing this package is cheap: torch, matplotlib, highspy and ortools are impo
 from memoir._core import Error
 
 __version__ = "0.1.0"
-__all__ = ["Error", "PlanResult", "Problem", "__version__", "plan"]
+__all__ = ["Error", "PlanResult", "Problem", "__version__", "plan", "simulate"]
 
 
 def __getattr__(name: str):  # on first use: numpy and the planners
@@ -15,4 +15,8 @@ def __getattr__(name: str):  # on first use: numpy and the planners
         from memoir import planning
 
         return getattr(planning, name)
+    if name == "simulate":
+        from memoir import simulation
+
+        return simulation.simulate
     raise AttributeError(f"module 'memoir' has no attribute '{name}'")

@@ -153,6 +153,8 @@ def tasks_of(
     for path in paths:
         trace = _trace_of(*_identity(path))
         devices = _core.devices_of(trace) if device is None else [only_device(trace, device)]
+        for number, cap in itertools.product(devices, caps):
+            cap_bytes(cap, _workload(path, number))  # a cap that is none is told before anything runs
         for number, cap, name in itertools.product(devices, caps, names):
             tasks.append(Task(str(path), number, name, cap, **options))
     return tasks

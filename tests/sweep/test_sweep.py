@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
+import json
 import os
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from memoir.cli import main
 from memoir.sweep import sweep
 
 from memoir import Error
@@ -77,3 +79,45 @@ def test_a_local_ray_runs_the_same_tasks():
     errors = [outcome.error for outcome in swept.failed]
     assert errors[0] == "row 2 is bad"
     assert "died" in errors[1]
+
+
+# --- memoir plan as a sweep ---
+
+INSTANCES = Path(__file__).parents[1] / "data" / "planning" / "minimalloc"
+
+
+def plan(capsys, *arguments):
+    with pytest.raises(SystemExit) as exit:
+        main(["plan", *map(str, arguments)])
+    out, err = capsys.readouterr()
+    return exit.value.code or 0, out, err
+
+
+def test_planners_and_seeds_over_problems(capsys):
+    paths = [INSTANCES / name for name in ("C.1048576.csv", "input.12.csv")]
+    code, out, _ = plan(
+        capsys, *paths, "--planner", "auto", "--seeds", "1-2,5", "--work-limit", 2000, "--json"
+    )
+    rows = json.loads(out)["results"]
+    assert code == 0
+    assert [(Path(row["input"]).name, row["seed"]) for row in rows] == [
+        (path.name, seed) for path in paths for seed in (1, 2, 5)
+    ]
+    assert all(row["arena_size"] >= row["lower_bound"] for row in rows)
+    assert rows[-1]["arena_size"] == 12
+    code, out, _ = plan(capsys, *paths, "--planner", "all", "--deadline", 0.05)
+    assert code == 0 and out.count("greedy_by_size") == 2 and "optimal" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["a.csv", "b.csv"], "a.csv"),
+        (["a.csv", "b.csv", "-o", "x.plan"], "writes no plan"),
+        (["a.csv", "--seeds", "8-1"], "such as 1-8"),
+    ],
+)
+def test_a_sweep_of_plans_that_cannot_be(capsys, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = plan(capsys, *arguments)
+    assert code == 2 and out == "" and message in err

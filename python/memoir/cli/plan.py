@@ -15,6 +15,7 @@ from memoir.cli._arguments import Size, check_output, write_output
 from memoir.cli._problems import busiest_tick, open_problem, with_alignment
 from memoir.planners import PLANNERS
 from memoir.planning import PlanResult, plan
+from memoir.sweep import ENGINES
 
 FITS, HOPELESS, NOT_FOUND = 0, 1, 3  # exit codes; 2 is bad input
 
@@ -22,7 +23,7 @@ FITS, HOPELESS, NOT_FOUND = 0, 1, 3  # exit codes; 2 is bad input
 @click.command(
     epilog="Exit codes: 0 a plan (that fits), 1 proven that none fits, 2 bad input, 3 none found that fits."
 )
-@click.argument("input", type=click.Path(dir_okay=False))
+@click.argument("inputs", metavar="INPUT...", type=click.Path(dir_okay=False), nargs=-1, required=True)
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False), help="Where the plan goes: a .plan or a .csv file."
 )
@@ -46,6 +47,12 @@ FITS, HOPELESS, NOT_FOUND = 0, 1, 3  # exit codes; 2 is bad input
     help="Of auto and exact; 0, the default: one per core.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Of the restarts of auto and exact.")
+@click.option("--seeds", metavar="1-8", help="A sweep: auto and exact with each of these seeds.")
+@click.option("--engine", type=click.Choice(ENGINES), default="local", show_default=True, help="Of a sweep.")
+@click.option("--address", metavar="HOST:PORT", help="Of a Ray cluster.")
+@click.option(
+    "--workers", type=click.IntRange(min=1), help="Processes of a sweep; the default: one per core."
+)
 @click.option(
     "--work-limit",
     type=click.IntRange(min=0),
@@ -59,12 +66,16 @@ FITS, HOPELESS, NOT_FOUND = 0, 1, 3  # exit codes; 2 is bad input
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON on stdout.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the output.")
 def command(
-    input: str,
+    inputs: tuple[str, ...],
     output: str | None,
     planner: str,
     deadline: float | None,
     threads: int,
     seed: int,
+    seeds: str | None,
+    engine: str,
+    address: str | None,
+    workers: int | None,
     work_limit: int,
     capacity: int | None,
     alignment: int | None,
@@ -74,8 +85,31 @@ def command(
     """Give every buffer of INPUT its offset in one arena.
 
     INPUT is a trace, whose last complete pass is planned, or CSV with the columns id, lower, upper
-    (exclusive; or end, inclusive), size and perhaps alignment, gaps and offset.
+    (exclusive; or end, inclusive), size and perhaps alignment, gaps and offset. Several inputs, or --seeds,
+    make a sweep over all inputs, planners and seeds.
     """
+    if len(inputs) > 1 or seeds is not None or engine != "local":
+        from memoir.cli._plan_sweep import plan_sweep, seeds_of
+
+        if output is not None:
+            raise Error(f"-o {output}: a sweep compares, and writes no plan; plan one input to have it")
+        sys.exit(
+            plan_sweep(
+                inputs,
+                planner,
+                seeds_of(seeds) if seeds is not None else [seed],
+                alignment=alignment,
+                deadline=deadline,
+                capacity=capacity,
+                threads=threads,
+                work_limit=work_limit,
+                engine=engine,
+                address=address,
+                workers=workers,
+                as_json=as_json,
+            )
+        )
+    (input,) = inputs
     if output is not None:
         check_output(Path(output), (".plan", ".csv"), force)
     source = open_problem(input)

@@ -23,7 +23,7 @@ LEFT_OUT = (
 
 
 @click.command(
-    epilog="Exit codes: 0 all was simulated, out of memory or not; 1 some of it failed; 2 bad input."
+    epilog="Exit codes: 0 all was simulated, out of memory or not; 1 some of it failed; 2 bad input, or all of it."
 )
 @click.argument("inputs", type=click.Path(dir_okay=False), nargs=-1)
 @click.option(
@@ -106,6 +106,10 @@ def command(
         timed=not what_if,  # that is about bytes, and wants its answer at once
     )
     swept = simulation.run(tasks, engine=engine, workers=workers, address=address)
+    if swept.failed and not swept.values and not swept.interrupted:
+        for outcome in swept.failed[1:]:
+            click.echo(f"memoir: {_name(outcome)}: {outcome.error}", err=True)
+        raise Error(f"{_name(swept.failed[0])}: {swept.failed[0].error}")
     groups = _groups(swept.values)
     if output is not None and groups:
         _draw(output, groups, force)

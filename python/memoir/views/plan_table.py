@@ -57,3 +57,34 @@ def plan_table(
     for name, reason in refusals:
         table.add_row(name, "-", "", "", *([""] if timed else []), f"[dim]{reason}[/]")
     return table
+
+
+def sweep_table(rows: Sequence[dict]) -> Table:
+    """Of many problems and planners; several seeds become one row: the best arena, the worst, the mean time."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for title in ("input", "planner"):
+        table.add_column(title, overflow="fold")
+    for title in ("seeds", "best arena", "above floor", "worst", "time"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("")
+    groups: dict[tuple, list[dict]] = {}
+    for row in rows:
+        groups.setdefault((row["input"], row["planner"]), []).append(row)
+    last = None
+    for (path, planner), group in groups.items():
+        floor = max(row["lower_bound"] for row in rows if row["input"] == path)
+        best = min(group, key=lambda row: row["arena_size"])
+        worst = max(row["arena_size"] for row in group)
+        notes = ["optimal"] * (best["arena_size"] == floor) + ["does not fit"] * (best["fits"] is False)
+        table.add_row(
+            path if path != last else "",
+            planner,
+            f"{len(group):,}",
+            f"{best['arena_size']:,}",
+            above_floor(best["arena_size"], floor),
+            above_floor(worst, floor) if len(group) > 1 else "",
+            duration_text(1e9 * sum(row["seconds"] for row in group) / len(group)),
+            ", ".join(notes),
+        )
+        last = path
+    return table

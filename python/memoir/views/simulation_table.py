@@ -94,7 +94,7 @@ def oom_line(result: Result) -> str:
 
 
 def phase_table(result: Result) -> Table:
-    """Where the time of one pool went in its first pass over the trace."""
+    """Where the time of one pool went in its first pass over the trace; phases that were never entered are left out."""
     table = Table(
         title=printable(result["policy"]), title_justify="left", box=None, header_style="bold", pad_edge=False
     )
@@ -104,13 +104,15 @@ def phase_table(result: Result) -> Table:
     total = sum(phase["total_ns"] for phase in result["phases"]) or 1
     for phase in result["phases"]:
         calls = phase["calls"]
+        if not calls:
+            continue
         table.add_row(
             phase["phase"],
             f"{calls:,}",
             duration_text(phase["total_ns"]),
             f"{100 * phase['total_ns'] / total:.1f} %",
-            duration_text(phase["total_ns"] / calls) if calls else "-",
-            duration_text(phase["worst_ns"]) if calls else "-",
+            duration_text(phase["total_ns"] / calls),
+            duration_text(phase["worst_ns"]),
         )
     return table
 

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`memoir plan` over many problems, planners and seeds: a sweep."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import sys
+from typing import Any
+
+import click
+
+from memoir._core import Error
+from memoir.cli._problems import open_problem, with_alignment
+from memoir.planners import PLANNERS
+from memoir.planning import plan
+from memoir.sweep import sweep
+
+_SEARCHING = ("auto", "exact")  # the planners that a seed changes anything for
+
+
+def seeds_of(text: str) -> list[int]:
+    """`3`, `1-8`, `1,2,5-7`."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
+        if not match or (match[2] and int(match[2]) < int(match[1])):
+            raise Error(f"--seeds {text}: give numbers and ranges, such as 1-8 or 1,2,5-7")
+        seeds += range(int(match[1]), int(match[2] or match[1]) + 1)
+    return list(dict.fromkeys(seeds))
+
+
+def plan_task(
+    path: str, planner: str, seed: int, alignment: int | None, deadline: float | None, options: dict[str, Any]
+) -> dict[str, Any]:
+    """One problem, planner and seed: the summary of its plan."""
+    problem = open_problem(path).problem
+    if alignment is not None:
+        problem = with_alignment(problem, alignment)
+    result = plan(problem, planner, deadline=deadline, seed=seed, **options)
+    return {"input": path, "seed": seed, **result.summary()}
+
+
+def plan_sweep(
+    inputs: tuple[str, ...],
+    planner: str,
+    seeds: list[int],
+    *,
+    alignment: int | None,
+    deadline: float | None,
+    engine: str,
+    address: str | None,
+    workers: int | None,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Plans everything, prints it, and gives the exit code. Each plan is made on one thread unless told otherwise: the
+    sweep has the cores."""
+    for path in inputs:
+        open_problem(path)  # what cannot be read is told before anything runs
+    names = [name for name in PLANNERS if name != "auto"] if planner == "all" else [planner]
+    options["threads"] = options.get("threads") or 1
+    tasks = [
+        (path, name, seed, alignment, deadline, options)
+        for path, name in itertools.product(inputs, names)
+        for seed in (seeds if name in _SEARCHING else seeds[:1])
+    ]
+    swept = sweep(plan_task, tasks, engine=engine, address=address, workers=workers, title="planning")
+    failed = [
+        {"input": path, "planner": name, "seed": seed, "error": outcome.error}
+        for outcome in swept.failed
+        for path, name, seed, *_ in [outcome.arguments]
+    ]
+    if as_json:
+        summary = {"results": swept.values, "failed": failed, "interrupted": swept.interrupted}
+        click.echo(json.dumps(summary, indent=2))
+    elif swept.values:
+        from rich.console import Console
+
+        from memoir.views.plan_table import sweep_table
+
+        Console(width=None if sys.stdout.isatty() else 120, highlight=False).print(sweep_table(swept.values))
+    for row in failed:
+        click.echo(f"memoir: {row['input']} {row['planner']} seed {row['seed']}: {row['error']}", err=True)
+    return 0 if swept.values else 2

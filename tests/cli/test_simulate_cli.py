@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`memoir simulate`, as it is typed, and memoir.simulation."""
+
+import json
+import xml.etree.ElementTree
+from pathlib import Path
+
+import pytest
+from memoir.cli import main
+from memoir.simulation import expand, open_device_trace, simulate
+from memoir.text_trace import import_text, is_text_trace
+
+from memoir import Error, _core
+
+GPU = Path(__file__).parents[1] / "data" / "gpu"
+SMALL = GPU / "silmont_fwd_fp32_128.d0.trace"
+TEXT = """# made up
+s 4096 2097152
+i 7 1000 0 4096
+b
+a 8 2000000 0 8192
+a 9 3000000 1
+f 7
+O 100 5000000
+f 9
+"""
+
+
+@pytest.fixture
+def memoir(tmp_path, monkeypatch, capfd):
+    """Runs the command in a folder of its own: (exit code, stdout, stderr). In this process, for speed."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        capfd.readouterr()
+        try:
+            main([str(argument) for argument in arguments])
+        except SystemExit as exit:
+            return exit.code or 0, *capfd.readouterr()
+        raise AssertionError("main() always exits")
+
+    return run
+
+
+@pytest.fixture
+def results(memoir):
+    """The results of a simulation, from its JSON."""
+
+    def run(*arguments, code=0):
+        status, out, err = memoir("simulate", *arguments, "--json")
+        assert status == code, err
+        return json.loads(out)["results"]
+
+    return run
+
+
+@pytest.fixture
+def two_devices(tmp_path):
+    with _core.TraceWriter(str(tmp_path / "two.trace")) as writer:
+        writer.define_site(5, 0, "aten::mm")
+        for device in (0, 3):
+            writer.allocate(device + 1, 5, 1 << 20, device=device)
+            writer.allocate(device + 2, 5, (device + 1) << 21, device=device)
+            writer.free(device + 1, device=device)
+    return tmp_path / "two.trace"
+
+
+def test_every_policy_on_a_recorded_program(results):
+    rows = results(SMALL)
+    assert [row["policy"] for row in rows] == [name for name, _, _ in _core.policies()]
+    for row in rows:
+        assert row["completed"] and row["out_of_memory"] is None
+        assert row["peak_live"] == row["floor"] <= row["peak_committed"] <= row["peak_reserved"]
+        assert row["reserved_ratio"] == row["peak_reserved"] / row["floor"]
+        assert 0 <= row["fragmentation_at_peak"] < 1 and 0 <= row["fragmentation_mean"] < 1
+        assert row["device_calls"]["all"] > 0
+        assert row["ns_per_operation"]["mean"] > 0
+        assert row["operations"] == 1499
+
+
+def test_the_table_has_the_floor_and_the_next_command(memoir):
+    code, out, err = memoir("simulate", SMALL, "--cap", "1.05x", "--policy", "span", "--policy", "binned")
+    assert code == 0
+    assert "floor: most bytes live" in out and "531 MiB" in out
+    assert "at event" in out and "Another layout had room" in out  # binned does not fit
+    assert "\nnext: memoir simulate" in out
+    assert "Left out:" in err
+
+
+def test_settings_policies_and_caps_multiply(results):
+    rows = results(
+        SMALL, "--policy", "span,granule=64KiB|2MiB", "--policy", "rmm", "--cap", "1.5x", "--cap", "2GiB"
+    )
+    assert [row["policy"] for row in rows] == ["span,granule=64KiB", "span,granule=2MiB", "rmm"] * 2
+    assert [row["cap"] for row in rows] == [rows[0]["cap"]] * 3 + [2**31] * 3
+    assert rows[0]["cap"] == -(-3 * rows[0]["floor"] // 2)
+
+
+def test_out_of_memory_says_where_and_whether_a_layout_had_room(results, tmp_path):
+    with _core.TraceWriter(str(tmp_path / "x.trace")) as writer:
+        writer.define_site(5, 0, "aten::mm")
+        writer.allocate(1, 5, 8 << 20, alignment=512)
+        writer.allocate(2, 5, 8 << 20, alignment=512)
+        writer.free(1)
+        writer.allocate(3, 5, 20 << 20, alignment=512)
+        writer.allocate(4, 5, 1 << 20, alignment=512)
+    fits, refused = results("x.trace", "--policy", "span", "--cap", "32MiB", "--cap", "24MiB")
+    assert fits["completed"]
+    oom = refused["out_of_memory"]
+    assert not refused["completed"] and refused["failed"] == 1
+    assert (oom["event"], oom["object"], oom["asked"]) == (4, 3, 20 << 20)
+    assert (oom["live"], oom["site"]) == (8 << 20, "aten::mm")
+    assert oom["any_layout_fits"] is False
+    (on,) = results("x.trace", "--policy", "span", "--cap", "24MiB", "--continue")
+    assert on["operations"] == 4 and on["failed"] == 1  # the last allocation is placed
+
+
+def test_the_smallest_cap_completes_and_less_does_not(results):
+    (row,) = results(SMALL, "--policy", "pytorch", "--find-cap")
+    found = row["smallest_cap"]
+    assert found["ratio"] >= 1
+    for cap, completes in ((found["cap"], True), (found["cap"] - found["resolution"], False)):
+        (again,) = results(SMALL, "--policy", "pytorch", "--cap", cap)
+        assert again["completed"] is completes
+
+
+def test_devices_are_simulated_one_by_one(results, memoir, two_devices):
+    rows = results(two_devices, "--policy", "span")
+    assert [(row["device"], row["floor"]) for row in rows] == [(0, 3 << 20), (3, 9 << 20)]
+    (row,) = results(two_devices, "--policy", "span", "--device", "3")
+    assert row["device"] == 3
+    code, _, err = memoir("simulate", two_devices, "--device", "2")
+    assert code == 2 and "devices: 0, 3" in err
+
+
+def test_pictures_and_pages(memoir, two_devices, tmp_path):
+    pytest.importorskip("matplotlib")
+    for name in ("x.svg", "x.png", "x.html"):
+        code, _, err = memoir("simulate", SMALL, "--policy", "span", "--policy", "pytorch", "-o", name)
+        assert code == 0 and (tmp_path / name).stat().st_size > 5000, err
+    xml.etree.ElementTree.parse(tmp_path / "x.svg")
+    page = (tmp_path / "x.html").read_text()
+    assert "http://" not in page.replace("http://www.w3.org", "").replace("http://purl.org", "").replace(
+        "http://creativecommons.org", ""
+    )
+    assert page.count("<svg") == 1 and "pytorch" in page
+    code, _, err = memoir("simulate", SMALL, "--policy", "span", "-o", "x.svg")
+    assert code == 2 and "pass -f" in err
+    code, _, err = memoir("simulate", two_devices, "--policy", "span", "-o", "two.png")
+    assert code == 2 and "--device" in err and not (tmp_path / "two.png").exists()
+    code, _, err = memoir("simulate", two_devices, "--policy", "span", "-o", "two.html")
+    assert code == 0 and (tmp_path / "two.html").read_text().count("<svg") == 2
+
+
+def test_what_if_names_settings_to_copy(memoir, results):
+    rows = results(SMALL, "--what-if", "--cap", "1.1x")
+    torch = [row["torch_settings"] for row in rows if row["policy"].startswith("pytorch:")]
+    assert len(set(torch)) == len(torch) >= 8
+    assert all(settings.startswith("PYTORCH_CUDA_ALLOC_CONF=") for settings in torch)
+    for row in rows:  # what is printed for copying is taken again, and means the same
+        if row["torch_settings"]:
+            assert _core.torch_settings("pytorch:" + row["torch_settings"].partition("=")[2])
+    code, out, _ = memoir("simulate", SMALL, "--what-if")
+    assert code == 0 and "PYTORCH_CUDA_ALLOC_CONF=" in out
+
+
+def test_phases(memoir, results):
+    (row,) = results(SMALL, "--policy", "split", "--phases")
+    phases = {phase["phase"]: phase for phase in row["phases"]}
+    assert phases["1.2 scan"]["calls"] == row["workload"]["objects"]
+    code, out, _ = memoir("simulate", SMALL, "--policy", "split", "--phases")
+    assert code == 0 and "1.2 scan" in out and "share" in out
+
+
+def test_timelines_keep_the_peak(results):
+    (row,) = results(SMALL, "--policy", "pytorch", "--timeline")
+    line = row["timeline"]
+    assert len(line["event"]) <= 1000
+    assert max(line["live"]) == row["peak_live"] and max(line["reserved"]) == row["peak_reserved"]
+    assert "timeline" not in results(SMALL, "--policy", "pytorch")[0]
+
+
+def test_policies_are_listed_with_their_settings(memoir):
+    code, out, _ = memoir("simulate", "--policies")
+    assert code == 0 and "granule" in out and "max_split_size" in out
+    code, out, _ = memoir("simulate", "--policies", "--json")
+    rows = {row["policy"]: row for row in json.loads(out)}
+    assert {"takes": "bytes", "default": "2MiB"}.items() <= rows["span"]["settings"][0].items()
+
+
+def test_a_sweep_uses_processes_and_survives_a_task_that_fails(memoir):
+    arguments = (
+        "simulate",
+        SMALL,
+        GPU / "bcrafton_cs336.d0.trace",
+        "--cap",
+        "2GiB",
+        "--workers",
+        "2",
+        "--json",
+    )
+    code, out, err = memoir(*arguments, "--policy", "span", "--policy", "static_tensors,pool=1GiB|3GiB")
+    summary = json.loads(out)
+    assert code == 1
+    assert len(summary["results"]) == 4 and len(summary["failed"]) == 2
+    assert "cannot be secured" in summary["failed"][0]["error"]
+    assert "--policy static_tensors,pool=3GiB" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--policy", "spam"), "did you mean 'span'?"),
+        (("--policy", "span,granul=1"), "did you mean 'granule'?"),
+        (("--policy", "span,granule=big"), "is no size"),
+        (("--policy", "span,granule=3KiB"), "power of two"),
+        (("--policy", "rmm:x:1"), "no text form"),
+        (("--policy", "pytorch:max_spilt_size_mb:64"), "did you mean 'max_split_size_mb"),
+        (("--cap", "0.5x"), "nothing can complete"),
+        (("--cap", "lots"), "is no cap"),
+        (("--cap", "1MiB"), "largest request"),
+        (("--address", "localhost:1"), "--engine ray"),
+        (("--what-if", "--policy", "span"), "leave --policy out"),
+        (("-o", "x.txt"), "suffix"),
+    ],
+)
+def test_bad_arguments_get_one_line(memoir, arguments, message):
+    if "--policy" not in arguments and "--what-if" not in arguments:
+        arguments = (*arguments, "--policy", "span")
+    code, out, err = memoir("simulate", SMALL, *arguments)
+    assert code == 2 and out == ""
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_bad_files_get_one_line(memoir, tmp_path):
+    (tmp_path / "x.trace").write_bytes(b"\x89memoirT rubbish")
+    for name in ("x.trace", "none.trace"):
+        code, out, err = memoir("simulate", name)
+        assert code == 2 and out == "" and name in err
+    assert memoir("simulate")[0] == 2
+
+
+def test_from_python():
+    trace = open_device_trace(SMALL)
+    result = simulate(trace, "pytorch:expandable_segments:True", cap="1.2x", timed=False)
+    assert result.completed and result.peak_reserved <= result.cap
+    with pytest.raises(AttributeError):
+        result.peak_reserved = 0
+    import memoir
+
+    assert memoir.simulate is simulate
+
+
+def test_alternatives_are_expanded_outside_brackets():
+    assert expand(["span,granule=4KiB|64KiB"]) == ["span,granule=4KiB", "span,granule=64KiB"]
+    assert expand(["pytorch:max_split_size_mb:64|128,roundup_power2_divisions:[256:1,>:4]"]) == [
+        "pytorch:max_split_size_mb:64,roundup_power2_divisions:[256:1,>:4]",
+        "pytorch:max_split_size_mb:128,roundup_power2_divisions:[256:1,>:4]",
+    ]
+    assert expand(["rmm", "all"]).count("rmm") == 1
+
+
+# --- text traces ---
+
+
+def test_a_text_trace_becomes_a_trace(tmp_path):
+    path = tmp_path / "text"
+    path.write_text(TEXT)
+    assert (
+        is_text_trace(TEXT.encode()) and not is_text_trace(b"\x89memoirT") and not is_text_trace(b"id,lower")
+    )
+    trace = _core.Trace.from_bytes(import_text(str(path), device=2))
+    kinds = [_core.EventKind(kind).name for kind in trace.events["kind"]]
+    assert kinds == [
+        *("kMeta", "kSegmentAllocate", "kAllocate", "kAddress", "kAllocate", "kAddress", "kAllocate"),
+        *("kFree", "kOutOfMemory", "kFree"),
+    ]
+    assert trace.complete
+    assert set(trace.events["device"][1:]) == {2}
+    assert list(trace.events["stream"][trace.events["kind"] == _core.EventKind.kAllocate]) == [0, 0, 1]
+    workload = _core.Workload(trace, 2)
+    assert workload.peak_live == 5001000 and workload.streams == 2
+    assert open_device_trace(path).events["size"].tolist() == trace.events["size"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("b\na 1 5\n", ":2: 'a' takes 3 or 4 numbers"),
+        ("b\na 1 5 0\na 1 5 0\n", ":3: object 1 is allocated a second time"),
+        ("b\nf 1\n", ":2: object 1 is not live"),
+        ("b\nx 1\n", ":2: no event begins with 'x'"),
+        ("b\na 1 -5 0\n", ":2: '-5' is no number"),
+        ("b\na 1 99999999999999999999 0\n", ":2: '99999999999999999999' is no number"),
+        (f"b\na 1 {2**60} 0\n", ":2: a number in it is out of all bounds"),
+        ("b\ni 1 5 0\n", ":2: 'i' is on the wrong side"),
+        ("i 1 5 0\n", "no line 'b'"),
+        ("b\nb\n", ":2: a second 'b'"),
+        ("b\na 1 5 4294967296\n", ":2: stream"),
+    ],
+)
+def test_bad_lines_are_named(tmp_path, text, message):
+    path = tmp_path / "text"
+    path.write_text(text)
+    with pytest.raises(Error, match="text") as error:
+        import_text(str(path))
+    assert message in str(error.value)
+
+
+def test_all_recorded_programs(results):
+    shared = Path(__file__).parents[3] / "shared" / "gpu-traces"
+    if not shared.exists():
+        pytest.skip("no shared traces here")
+    paths = sorted(shared.glob("*/*.trace"))
+    rows = results(*paths, "--policy", "planned", "--policy", "pytorch")
+    assert len(rows) == 2 * len(paths)
+    assert all(row["completed"] for row in rows)
