@@ -15,4 +15,5 @@ NB_MODULE(_core, module) {
   memoir::bind_plan(module);
   memoir::bind_search(module);
   memoir::bind_run(module);
+  memoir::bind_exchange(module);
 }
