@@ -16,4 +16,5 @@ NB_MODULE(_core, module) {
   memoir::bind_search(module);
   memoir::bind_run(module);
   memoir::bind_simulation(module);
+  memoir::bind_exchange(module);
 }

@@ -10,5 +10,6 @@ void bind_plan(nanobind::module_& module);
 void bind_search(nanobind::module_& module);
 void bind_run(nanobind::module_& module);
 void bind_simulation(nanobind::module_& module);
+void bind_exchange(nanobind::module_& module);
 
 }  // namespace memoir

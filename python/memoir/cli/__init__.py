@@ -12,6 +12,7 @@ import click
 VERBS = {
     "record": "Record what a program allocates into a trace.",
     "plan": "Give every buffer of a trace or a CSV problem its offset.",
+    "import": "Make a trace of a PyTorch memory snapshot.",
     "simulate": "The same allocators on a trace alone: what-if, caps, no hardware needed.",
     "show": "Tables and pictures of a trace or a plan.",
     "bench": "Allocators against each other, with intervals.",

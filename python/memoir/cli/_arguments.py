@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -50,11 +52,12 @@ def check_output(path: Path, suffixes: tuple[str, ...], force: bool) -> None:
         raise Error(f"{path}: there is no folder {path.parent}; make it first")
 
 
-def write_output(path: Path, content: bytes, force: bool) -> None:
-    """All or nothing: to a file of the same folder first, which is then renamed."""
+@contextlib.contextmanager
+def finished_output(path: Path, force: bool) -> Iterator[Path]:
+    """All or nothing: the name of a new file in the same folder, which becomes `path` when all went well."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        unfinished.write_bytes(content)
+        yield unfinished
         if force:
             unfinished.replace(path)
         else:  # fails where the file has come up meanwhile
@@ -65,3 +68,9 @@ def write_output(path: Path, content: bytes, force: bool) -> None:
         raise Error(f"{path}: cannot be written: {error.strerror}") from None
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def write_output(path: Path, content: bytes, force: bool) -> None:
+    """All or nothing: to a file of the same folder first, which is then renamed."""
+    with finished_output(path, force) as unfinished:
+        unfinished.write_bytes(content)

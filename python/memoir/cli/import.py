@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`memoir import`: what another tool recorded becomes a trace."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import click
+
+from memoir._core import ImportReport, import_snapshot
+from memoir.cli._arguments import check_output, finished_output
+
+
+@click.command()
+@click.argument("snapshot", type=click.Path(dir_okay=False))
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False), help="The trace; else SNAPSHOT with the suffix .trace."
+)
+@click.option(
+    "--passes",
+    metavar="PREFIX",
+    default="ProfilerStep#",
+    show_default=True,
+    help="Annotations whose names begin so become the passes of the trace.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The counts as JSON on stdout.")
+@click.option("-f", "--force", is_flag=True, help="Overwrite the output.")
+def command(snapshot: str, output: str | None, passes: str, as_json: bool, force: bool) -> None:
+    """Make a trace of SNAPSHOT, a file that torch.cuda.memory._dump_snapshot wrote.
+
+    The file is read as data: nothing in it is run, and a pickle that would run something is refused.
+    """
+    target = Path(output) if output is not None else Path(snapshot).with_suffix(".trace")
+    check_output(target, (".trace",), force)
+    with finished_output(target, force) as unfinished:
+        report = import_snapshot(snapshot, str(unfinished), passes)
+    if as_json:
+        counts = {name: getattr(report, name) for name in dir(report) if not name.startswith("_")}
+        click.echo(json.dumps({"snapshot": snapshot, "trace": str(target), **counts}, indent=2))
+    else:
+        click.echo(
+            f"{_number(report.allocations, 'allocation')} and {_number(report.frees, 'free')} on "
+            f"{_number(report.devices, 'device')}, after {_number(report.live_before, 'object')} that were "
+            f"live before; {_number(report.segments, 'segment event')}, {_number(report.passes, 'pass')}, "
+            f"{report.out_of_memory:,} out of memory"
+        )
+    for note in notes(report):
+        click.echo(f"note: {note}", err=True)
+    click.echo(f"wrote {target}", err=True)
+    if not as_json:
+        click.echo(f"\nnext: memoir show {shlex.quote(str(target))}")
+
+
+def notes(report: ImportReport) -> list[str]:
+    """What was inferred, and what the trace does not hold."""
+    said = []
+
+    def say(count: int, noun: str, what: str) -> None:
+        if count:
+            said.append(f"{_number(count, noun)} {what}")
+
+    if report.entries == 0:
+        said.append("the snapshot has no history (record it with torch.cuda.memory._record_memory_history())")
+    say(
+        report.known_by_free,
+        "object",
+        "of those live before is known by its free alone: no site"
+        if report.known_by_free == 1
+        else "of those live before are known by their frees alone: no sites",
+    )
+    say(report.lost_frees, "free", "missing: inferred where the address was given again")
+    say(report.after_history, "block", "made after the history had ended: left out")
+    say(report.odd_segments, "segment event", "that did not fit the segments at the end")
+    say(report.without_time, "entry", "without a time: in order, with the time of the one before")
+    say(report.times_back, "entry", "earlier than the one before: given its time")
+    say(report.private_pools, "entry", "of private pools: which pool is not kept")
+    say(report.user_metadata, "entry", "with user metadata, which is not kept")
+    say(report.compile_contexts, "entry", "with a compile context, which is not kept")
+    for action, count in sorted(report.other_actions.items()):
+        say(count, "entry", f"of the unknown action {action!r}: left out")
+    for name, count in sorted(report.other_annotations.items(), key=lambda row: -row[1])[:5]:
+        say(count, "annotation", f"of {name!r} left out (--passes {shlex.quote(name)} makes passes of them)")
+    return said
+
+
+def _number(count: int, noun: str) -> str:
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("s") else "s")
+    return f"{count:,} {noun if count == 1 else plural}"
