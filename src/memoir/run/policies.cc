@@ -6,6 +6,8 @@
 #include "memoir/base/error.h"
 #include "memoir/heap/binned_heap.h"
 #include "memoir/heap/device_pool_heap.h"
+#include "memoir/heap/expandable_heap.h"
+#include "memoir/heap/pytorch_heap.h"
 #include "memoir/heap/rmm_heap.h"
 #include "memoir/heap/span_heap.h"
 #include "memoir/heap/split_heap.h"
@@ -171,6 +173,32 @@ void make_guided(PolicyParts& parts, const MemoirOptions& options) {
   parts.heap<GuidedRun>(parts.workload, parts.arena(options.granule, 8), options, parts.order());
 }
 
+/// Settings of PyTorch's allocator: memoir's names of them, or PyTorch's own text as conf=[...].
+struct PyTorchPolicy : PyTorchOptions {};
+
+template <bool kExpandable>
+void make_pytorch(PolicyParts& parts, const PyTorchPolicy& policy) {
+  PyTorchOptions options = policy;
+  if (options.device_memory == 0 && parts.cap != kNoCap) options.device_memory = parts.cap;
+  if (options.device_memory == 0 && options.per_process_memory_fraction < 1) {
+    throw Error("per_process_memory_fraction=" + detail::number_text(options.per_process_memory_fraction) +
+                ": of what? Set device_memory or a cap");
+  }
+  if (!kExpandable && !options.expandable_segments) {
+    Segments& segments = parts.segments();
+    parts.heap<PyTorchHeap>(segments, options, nullptr, parts.phases());
+    return;
+  }
+  // Two areas of addresses for every stream, and some more.
+  const Size peak = std::clamp(parts.workload.peak_live(), Size{1}, Size{1} << 44);
+  if (options.device_memory == 0) options.device_memory = std::max(2 * peak, 8 * kMiB);
+  const Size device = std::min(options.device_memory, Size{1} << 46);
+  const Size area = device + device / 8 + 2 * (options.large_segment_size + 2 * kMiB);
+  const Size areas = 2 * parts.workload.streams() + 2;
+  Arena& arena = parts.arena(2 * kMiB, areas * area / peak + 1);
+  parts.heap<ExpandableHeap>(arena, options, nullptr, parts.phases());
+}
+
 struct Policy {
   std::string_view name;
   std::string_view what;
@@ -178,13 +206,37 @@ struct Policy {
   void (*make)(PolicyParts* parts, std::vector<Setting>& settings, std::string_view name);
 };
 
+template <class Options>
+std::vector<SettingInfo> infos_of() {
+  std::vector<SettingInfo> infos = settings_of<Options>();
+  if constexpr (std::is_same_v<Options, PyTorchPolicy>) {
+    infos.insert(infos.begin(),
+                 {"conf", "text", "[]", "PYTORCH_CUDA_ALLOC_CONF, in brackets; the others count after it"});
+  }
+  return infos;
+}
+
+template <class Options>
+void read_settings(Options& options, std::vector<Setting>& settings, std::string_view name) {
+  if constexpr (std::is_same_v<Options, PyTorchPolicy>) {
+    std::erase_if(settings, [&](const Setting& setting) {
+      if (setting.key != "conf") return false;
+      std::string_view text = setting.value;
+      if (text.starts_with('[') && text.ends_with(']')) text = text.substr(1, text.size() - 2);
+      static_cast<PyTorchOptions&>(options) = PyTorchOptions::parse(text);
+      return true;
+    });
+  }
+  take_settings(options, settings, name);
+}
+
 /// A row of the list: settings are parsed into Options and, when there are parts, given to Make.
 template <class Options, void (*Make)(PolicyParts&, const Options&)>
 constexpr Policy policy(std::string_view name, std::string_view what) {
-  return {name, what, &settings_of<Options>,
+  return {name, what, &infos_of<Options>,
           [](PolicyParts* parts, std::vector<Setting>& settings, std::string_view text) {
             Options options;
-            take_settings(options, settings, text);
+            read_settings(options, settings, text);
             if (parts != nullptr && settings.empty()) Make(*parts, options);
           }};
 }
@@ -200,6 +252,9 @@ constexpr Policy kPolicies[] = {
     policy<StaticPolicy, make_static>(
         "static",
         "DSC's best fit in one pool, secured at the start (the cap, else twice the peak); one stream"),
+    policy<PyTorchPolicy, make_pytorch<false>>(
+        "pytorch", "PyTorch's caching allocator, default or as conf says: the free blocks of each stream"),
+    policy<PyTorchPolicy, make_pytorch<true>>("expandable", "the same with expandable_segments:True"),
     policy<FinalizedPolicy<BinnedOptions>, make_finalized<BinnedHeap>>(
         "binned", "CuArrays.jl's bins of powers of two, each block a segment; does not look at streams"),
     policy<FinalizedPolicy<SplitOptions>, make_finalized<SplitHeap>>(
