@@ -18,7 +18,9 @@
 #include "memoir/heap/arena_segments.h"
 #include "memoir/heap/binned_heap.h"
 #include "memoir/heap/device_pool_heap.h"
+#include "memoir/heap/expandable_heap.h"
 #include "memoir/heap/planned_heap.h"
+#include "memoir/heap/pytorch_heap.h"
 #include "memoir/heap/rmm_heap.h"
 #include "memoir/heap/span_heap.h"
 #include "memoir/heap/split_heap.h"
@@ -83,7 +85,9 @@ class FollowsAPlan final : public Heap {
 template <class HeapOfSegments>
 class OverSegments final : public Heap {
  public:
-  explicit OverSegments(Arena& arena) : segments_(arena), heap_(segments_) {}
+  template <class... Options>
+  explicit OverSegments(Arena& arena, const Options&... options)
+      : segments_(arena), heap_(segments_, options...) {}
   Offset allocate(const Request& request) noexcept override { return heap_.allocate(request); }
   bool free(Offset offset) noexcept override { return heap_.free(offset); }
   Size size_of(Offset offset) const noexcept override { return heap_.size_of(offset); }
@@ -113,6 +117,9 @@ inline RecordedPlan menu_plan() {
   return plan;
 }
 
+/// For a device as small as the suite's arenas: two areas of 4 MiB, segments and units of 2.
+inline constexpr PyTorchOptions kPyTorchOptions{.large_segment_size = 2 * kMiB, .device_memory = 3 * kMiB};
+
 inline std::vector<Subject> subjects() {
   return {
       {"SpanHeap", [](Arena& arena, const RecordedPlan&) { return std::make_unique<SpanHeap>(arena); }},
@@ -136,6 +143,16 @@ inline std::vector<Subject> subjects() {
       {"RmmHeap",
        [](Arena& arena, const RecordedPlan&) { return std::make_unique<OverSegments<RmmHeap>>(arena); },
        {.serves_all = false, .strictest = RmmHeap::kAlignment, .gives_back = false, .joins = false}},
+      {"PyTorchHeap",
+       [](Arena& arena, const RecordedPlan&) {
+         return std::make_unique<OverSegments<PyTorchHeap>>(arena, kPyTorchOptions);
+       },
+       {.serves_all = false, .strictest = PyTorchRounding::kSmallestBlock, .fills = false}},
+      {"ExpandableHeap",
+       [](Arena& arena, const RecordedPlan&) {
+         return std::make_unique<ExpandableHeap>(arena, kPyTorchOptions);
+       },
+       {.serves_all = false, .strictest = PyTorchRounding::kSmallestBlock, .fills = false, .joins = false}},
   };
 }
 

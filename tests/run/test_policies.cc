@@ -110,6 +110,27 @@ TEST_CASE("a policy or setting that does not exist is answered with one that doe
   CHECK(message_of([] { check_policy("span,granule=64KiB"); }) == "");
 }
 
+TEST_CASE("PyTorch's settings come as memoir's, or as PyTorch's text") {
+  const Workload workload(run::Events().allocate(1, 12 * kMiB).all());
+  const auto reserved = [&](const char* text) {
+    const auto made = make_policy(text, workload);
+    CHECK(made->heap().allocate({3 * kMiB + 1, 1}) != kNoOffset);
+    return made->reserved();
+  };
+  CHECK(reserved("pytorch") == 20 * kMiB);
+  CHECK(reserved("pytorch,large_segment_size=32MiB") == 32 * kMiB);
+  CHECK(reserved("pytorch,conf=[large_segment_size_mb:40]") == 40 * kMiB);
+  CHECK(reserved("pytorch,conf=[large_segment_size_mb:40,max_split_size_mb:64],large_segment_size=32MiB") ==
+        32 * kMiB);
+  CHECK(reserved("expandable,conf=[large_segment_size_mb:12]") == 12 * kMiB);
+  CHECK(reserved("pytorch,conf=[expandable_segments:True,large_segment_size_mb:16]") == 16 * kMiB);
+  CHECK(has(message_of([] { check_policy("pytorch,conf=[max_splt_size_mb:64]"); }),
+            "did you mean 'max_split_size_mb:...'?"));
+  CHECK(
+      has(message_of([&] { make_policy("pytorch,per_process_memory_fraction=0.5", workload); }), "of what?"));
+  CHECK(message_of([&] { make_policy("pytorch,per_process_memory_fraction=0.5", workload, kGiB); }) == "");
+}
+
 TEST_CASE("every policy serves a small workload, counts what it takes, and gives back what trim() may") {
   run::Events events;
   for (ObjectId i = 1; i <= 20; ++i) events.allocate(i, i * 100'000);

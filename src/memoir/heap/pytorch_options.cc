@@ -22,12 +22,15 @@ size_t range_of(Size size) {
   return std::min(log < kFirstRange ? 0 : log - kFirstRange, PyTorchOptions::kSizeRanges - 1);
 }
 
-constexpr std::string_view kHostKeys[] = {
-    // What these set has no part in where an object of the device goes.
-    "release_lock_on_cudamalloc",    "release_lock_on_hipmalloc",     "pinned_use_cuda_host_register",
-    "pinned_use_hip_host_register",  "pinned_num_register_threads",   "pinned_reserve_segment_size_mb",
-    "pinned_use_background_threads", "pinned_max_round_threshold_mb", "pinned_max_cached_size_mb",
-    "pinned_free_catch_all",         "throw_on_cudamalloc_oom",       "graph_capture_record_stream_reuse",
+// What these set has no part in where an object of the device goes.
+constexpr std::string_view kOtherFlags[] = {
+    "release_lock_on_cudamalloc",   "release_lock_on_hipmalloc",     "pinned_use_cuda_host_register",
+    "pinned_use_hip_host_register", "pinned_use_background_threads", "graph_capture_record_stream_reuse",
+    "throw_on_cudamalloc_oom",
+};
+constexpr std::string_view kOtherKeys[] = {
+    "pinned_num_register_threads", "pinned_reserve_segment_size_mb", "pinned_max_round_threshold_mb",
+    "pinned_max_cached_size_mb",   "pinned_free_catch_all",
 };
 constexpr std::string_view kDeviceKeys[] = {
     "backend",
@@ -98,7 +101,8 @@ class ConfReader {
 
   void check_key(const std::string& key) const {
     std::vector<std::string_view> known(std::begin(kDeviceKeys), std::end(kDeviceKeys));
-    known.insert(known.end(), std::begin(kHostKeys), std::end(kHostKeys));
+    known.insert(known.end(), std::begin(kOtherFlags), std::end(kOtherFlags));
+    known.insert(known.end(), std::begin(kOtherKeys), std::end(kOtherKeys));
     if (std::find(known.begin(), known.end(), key) != known.end()) return;
     const std::string_view near = nearest_spelling(key.substr(0, key.find('=')), known);
     fail(near.empty() ? "PyTorch has no such setting"
@@ -206,6 +210,8 @@ void apply(const ConfValue& value, const std::string& key, PyTorchOptions& optio
     if (value.token() == "cudaMallocAsync")
       value.fail("that is the driver's pool, not PyTorch's; use native");
     if (value.token() != "native") value.fail("'" + value.token() + "' is no backend; use native");
+  } else if (std::find(std::begin(kOtherFlags), std::end(kOtherFlags), key) != std::end(kOtherFlags)) {
+    value.flag();
   }
 }
 
@@ -253,7 +259,8 @@ std::string PyTorchOptions::text() const {
     std::string list;
     for (size_t i = 0; i < kSizeRanges; ++i) {
       const Size divisions = divisions_for(kMiB << i);
-      list += (i == 0 ? "[" : ",") + std::to_string(Size{1} << i) + ':' + std::to_string(divisions);
+      list += i == 0 ? '[' : ',';
+      list += std::to_string(Size{1} << i) + ':' + std::to_string(divisions);
     }
     add("roundup_power2_divisions", list + ']');
   }

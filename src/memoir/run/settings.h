@@ -31,7 +31,7 @@ std::vector<Setting> split_settings(std::string_view text);
 /// What one field takes, for help and for the docs.
 struct SettingInfo {
   std::string name;
-  std::string kind;     // "bytes", "number", "fraction" or "switch"
+  std::string kind;     // "bytes", "number", "fraction", "switch" or "text"
   std::string initial;  // as it would be written
   std::string help;
 };
