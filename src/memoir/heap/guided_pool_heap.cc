@@ -4,7 +4,7 @@
 namespace memoir {
 
 namespace {
-constexpr std::uint64_t kEnough = 32;  // departures before anything is made of them
+constexpr std::uint64_t kFew = 4, kEnough = 32;  // departures before anything is made of them
 }
 
 bool GuidedPoolHeap::follow(const PlannedLayout* layout) noexcept {
@@ -35,7 +35,7 @@ GuidedPoolHeap::Aside GuidedPoolHeap::how() const noexcept {
   const std::uint64_t departed = counters_.unmatched + counters_.occupied;
   const std::uint64_t all = departed + counters_.planned + counters_.escaping;
   if (departed > kEnough && departed > all / 4) return Aside::kYield;
-  if (departed > kEnough && departed > all / 64) return Aside::kShare;
+  if (departed > kFew && departed > all / 256) return Aside::kShare;
   return passes_ == 0 ? Aside::kFill : Aside::kKeep;
 }
 
