@@ -27,8 +27,10 @@ Offset DevicePoolHeap::allocate_slowly(const Request& request, Size size, std::u
     if (found != kNoOffset) return found;
   }
   const Offset found = try_windows(request, size, slot, waits);
-  // A full device: rather a wait than a refusal.
-  return found == kNoOffset && !waits && order_ != nullptr ? try_windows(request, size, slot, true) : found;
+  // A full device: rather a wait than a refusal; and no wait when the streams cannot be ordered.
+  return found == kNoOffset && order_ != nullptr && streams_.size() > 1
+             ? try_windows(request, size, slot, !waits)
+             : found;
 }
 
 Offset DevicePoolHeap::try_windows(const Request& request, Size size, std::uint16_t slot,
@@ -185,8 +187,8 @@ bool DevicePoolHeap::commit_all(Index& first, Range range, Size need) noexcept {
   bool moved = false;
   const auto move = [&](Size bytes) {
     const Size got = move_away(bytes, keep);
-    if (got == 0) return false;
     first = block_at(range.begin);
+    if (got == 0) return false;
     counters_.moves += !moved;
     moved = true;
     return true;
@@ -248,9 +250,40 @@ Range DevicePoolHeap::idle(const Block& block) const noexcept {
   return begin < end ? Range{begin, end - begin} : Range{};
 }
 
-/// Decommits up to `bytes` of idle memory outside of `keep`, in few pieces: the smallest that is enough, else the
-/// largest and so on. Gives back how much it was.
+/// Decommits up to `bytes` of idle memory outside of `keep`; gives back how much it was.
 Size DevicePoolHeap::move_away(Size bytes, Range keep) noexcept {
+  const Size done = move_pieces(bytes, keep);
+  // Granules that two streams share are nobody's; rather a wait than a refusal.
+  return done < bytes && options_.wait_first && join_across() ? done + move_pieces(bytes - done, keep) : done;
+}
+
+/// Joins free neighbours whatever streams they are of, as far as those can be ordered. True when there were any.
+bool DevicePoolHeap::join_across() noexcept {
+  if (order_ == nullptr || streams_.size() == 1) return false;
+  bool any = false;
+  for (Index index = head_; index != 0;) {
+    const Index after = blocks_[index].after;
+    const Block& left = blocks_[index];
+    const Block& right = blocks_[after];
+    if (after == 0 || left.state != State::kFree || right.state != State::kFree || left.zone != right.zone ||
+        !order(left, right.slot)) {
+      index = after;
+      continue;
+    }
+    take_from_bin(index);
+    take_from_bin(after);
+    const std::uint16_t slot = right.slot;
+    join_after(index);
+    blocks_[index].slot = slot;
+    blocks_[index].moment = order_->now();  // what is queued on it by now comes after both
+    put_in_bin(index);
+    any = true;
+  }
+  return any;
+}
+
+/// Few pieces: the smallest that is enough, else the largest and so on.
+Size DevicePoolHeap::move_pieces(Size bytes, Range keep) noexcept {
   Size done = 0;
   while (done < bytes && reserve_records(8)) {
     const Size wanted = bytes - done;

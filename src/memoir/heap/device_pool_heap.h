@@ -127,7 +127,7 @@ class DevicePoolHeap final : public Heap {
   static constexpr size_t kZones = 3;
   static constexpr int kMoveBits = 12;
   static constexpr int kRecentBits = 5;
-  struct Block : BinLinks {
+  struct alignas(64) Block : BinLinks {  // one line of the cache
     Range range;
     Size asked = 0;    // bytes that the live object asked for
     Tick moment = 0;   // when it was freed; 0: no work may be queued that uses it
@@ -159,12 +159,16 @@ class DevicePoolHeap final : public Heap {
   }
 
   // Blocks in a row (device_pool_blocks.cc).
-  bool reserve_records(size_t count) noexcept;
+  bool reserve_records(size_t count) noexcept {
+    return (blocks_.capacity() - blocks_.size() >= count && !starts_.in_use()) || make_room(count);
+  }
+  bool make_room(size_t count) noexcept;
   Index take_record() noexcept;
   Index cut(Index index, Offset at) noexcept;
   void join_after(Index index) noexcept;
   bool can_join(Index left, Index right) const noexcept;
   void put_in_bin(Index index) noexcept;
+  void resize_in_bin(Index index, Size before) noexcept;
   void take_from_bin(Index index) noexcept;
   Index settle(Index index) noexcept;
   Index block_at(Offset offset) const noexcept;
@@ -192,6 +196,8 @@ class DevicePoolHeap final : public Heap {
   bool commit_holes(Index first, Range range) noexcept;
   Range idle(const Block& block) const noexcept;
   Size move_away(Size bytes, Range keep) noexcept;
+  Size move_pieces(Size bytes, Range keep) noexcept;
+  bool join_across() noexcept;
   Index make_hole(Index index, Range range) noexcept;
   Offset allocate_plain(const Request& request, Size size, std::uint16_t slot) noexcept;
   void give_back_plain() noexcept;
@@ -209,6 +215,7 @@ class DevicePoolHeap final : public Heap {
   std::array<Index, size_t{1} << kRecentBits> recent_{};  // freed last, not joined yet, by size and stream
   StartSet starts_;  // of blocks in the arena, in units; kept, as is by_start_, once something was set aside
   OffsetTable by_start_;  // every block of the arena
+  Size capacity_ = 0;     // bytes of the arena, in whole granules
   Index head_ = 0;        // the block at offset 0
   Index unused_ = 0;      // records of joined blocks, linked by `after`
   Range aside_;
