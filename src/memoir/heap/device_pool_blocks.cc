@@ -23,91 +23,11 @@ std::uint16_t DevicePoolHeap::find_slot(StreamId stream) noexcept {
   return slot_ = static_cast<std::uint16_t>(streams_.size() - 1);
 }
 
-bool DevicePoolHeap::reserve_records(size_t count) noexcept {
+bool DevicePoolHeap::make_room(size_t count) noexcept {
   // Records that were given up are reused first, but each request takes few: room for all of them is simplest.
   if (starts_.in_use() && !by_start_.reserve(by_start_.size() + count)) return false;
   return blocks_.capacity() - blocks_.size() >= count ||
          blocks_.reserve(std::max<size_t>(2 * blocks_.size(), 1024));
-}
-
-DevicePoolHeap::Index DevicePoolHeap::take_record() noexcept {
-  if (const Index index = unused_; index != 0) {
-    unused_ = blocks_[index].after;
-    return index;
-  }
-  blocks_.push_back({});  // reserve_records() was asked
-  return static_cast<Index>(blocks_.size() - 1);
-}
-
-/// Cuts a block that is in no bin; gives back the second part, in no bin either.
-DevicePoolHeap::Index DevicePoolHeap::cut(Index index, Offset at) noexcept {
-  const Index rest = take_record();
-  Block& first = blocks_[index];
-  Block& second = blocks_[rest];
-  second = first;
-  second.range = {at, first.range.end() - at};
-  first.range.size = at - first.range.begin;
-  second.before = index;
-  first.after = rest;
-  if (second.after != 0) blocks_[second.after].before = rest;
-  if (starts_.in_use() && first.zone != Zone::kPlain) {
-    starts_.insert(units(at));
-    by_start_.insert(at, rest);
-  }
-  return rest;
-}
-
-/// The block swallows the one after it; neither is in a bin.
-void DevicePoolHeap::join_after(Index index) noexcept {
-  Block& left = blocks_[index];
-  const Index gone = left.after;
-  Block& right = blocks_[gone];
-  if (starts_.in_use() && left.zone != Zone::kPlain) {
-    starts_.erase(units(right.range.begin));
-    by_start_.take(right.range.begin);
-  }
-  left.range.size += right.range.size;
-  if (left.moment < right.moment) {
-    left.moment = right.moment;
-    left.slot = right.slot;
-  }
-  left.after = right.after;
-  if (left.after != 0) blocks_[left.after].before = index;
-  right.range.size = 0;
-  right.after = unused_;
-  unused_ = gone;
-}
-
-bool DevicePoolHeap::can_join(Index left, Index right) const noexcept {
-  const Block &a = blocks_[left], &b = blocks_[right];
-  return a.state == b.state && a.state != State::kLive && a.state != State::kRecent && a.zone == b.zone &&
-         (a.slot == b.slot || a.moment == 0 || b.moment == 0);
-}
-
-void DevicePoolHeap::put_in_bin(Index index) noexcept {
-  const Block& block = blocks_[index];
-  bins_of(block.slot, block.zone).insert(blocks_.data(), index, units(block.range.size));
-}
-
-void DevicePoolHeap::take_from_bin(Index index) noexcept {
-  const Block& block = blocks_[index];
-  bins_of(block.slot, block.zone).erase(blocks_.data(), index, units(block.range.size));
-}
-
-/// Joins a free block or a hole, which is in no bin, with its neighbours, and puts what comes of it in its bin.
-DevicePoolHeap::Index DevicePoolHeap::settle(Index index) noexcept {
-  const bool is_free = blocks_[index].state == State::kFree;
-  if (const Index after = blocks_[index].after; after != 0 && can_join(index, after)) {
-    if (is_free) take_from_bin(after);
-    join_after(index);
-  }
-  if (const Index before = blocks_[index].before; before != 0 && can_join(before, index)) {
-    if (is_free) take_from_bin(before);
-    join_after(before);
-    index = before;
-  }
-  if (is_free) put_in_bin(index);
-  return index;
 }
 
 /// The block of the arena that the offset lies in.
@@ -126,37 +46,6 @@ void DevicePoolHeap::forget_recent() noexcept {
     settle(recent);
     recent = 0;
   }
-}
-
-void DevicePoolHeap::begin_life(Index index, Size asked, std::uint16_t slot) noexcept {
-  Block& block = blocks_[index];
-  block.state = State::kLive;
-  block.asked = asked;
-  block.slot = slot;
-  live_blocks_.insert(block.range.begin, index);
-  live_ += asked;
-  if (block.zone == Zone::kPlain) return;
-  held_ += block.range.size;
-  if (block.zone == Zone::kAside) [[unlikely]]
-    held_aside_ += block.range.size;
-  peak_held_ = std::max(peak_held_, held_);
-}
-
-/// Gives out a part of a free block that is in its bin: large objects its begin, small ones its end, so that
-/// each kind finds its like beside it and small ones do not cut what large ones leave.
-Offset DevicePoolHeap::take_part(Index index, Size size, Size asked, std::uint16_t slot) noexcept {
-  take_from_bin(index);
-  if (const Range range = blocks_[index].range; range.size != size) {
-    if (size < options_.small) {
-      const Index rest = index;
-      index = cut(index, range.end() - size);
-      put_in_bin(rest);
-    } else {
-      put_in_bin(cut(index, range.begin + size));
-    }
-  }
-  begin_life(index, asked, slot);
-  return blocks_[index].range.begin;
 }
 
 /// Gives out a range that lies in a row of free blocks and holes of one zone, beginning in `first`. What it

@@ -8,6 +8,10 @@
 
 namespace memoir {
 
+namespace {
+constexpr double kShareOfPeak = 0.005;  // what a pool with Aside::kShare may hold beyond the peak live bytes
+}
+
 Offset DevicePoolHeap::allocate_slowly(const Request& request, Size size, std::uint16_t slot) noexcept {
   if (size < request.size || size > arena_->capacity()) return kNoOffset;
   const bool waits = options_.wait_first;
@@ -15,20 +19,34 @@ Offset DevicePoolHeap::allocate_slowly(const Request& request, Size size, std::u
   if (request.alignment <= options_.alignment) {
     const Index index = bins_of(slot, Zone::kCommon).find(blocks_.data(), size, units(size));
     if (index != 0) return take_part(index, size, request.size, slot);
+    if (aside_.size != 0 && treat_aside_ <= Aside::kShare) {
+      const Index aside = bins_of(slot, Zone::kAside).find(blocks_.data(), size, units(size));
+      if (aside != 0) return take_part(aside, size, request.size, slot);
+    }
     const Offset found = take_from_other(request, size, slot, Zone::kCommon, waits);
     if (found != kNoOffset) return found;
   }
-  const Window window = find_window(size, request.alignment, slot, waits);
+  const Offset found = try_windows(request, size, slot, waits);
+  // A full device: rather a wait than a refusal; and no wait when the streams cannot be ordered.
+  return found == kNoOffset && order_ != nullptr && streams_.size() > 1
+             ? try_windows(request, size, slot, !waits)
+             : found;
+}
+
+Offset DevicePoolHeap::try_windows(const Request& request, Size size, std::uint16_t slot,
+                                   bool waits) noexcept {
+  const bool yields = aside_.size != 0 && treat_aside_ == Aside::kYield;
+  Window window;
+  find_window(window, size, request.alignment, slot, waits, Zone::kCommon);
+  if (yields) find_window(window, size, request.alignment, slot, waits, Zone::kAside);
   if (window.first != 0) {
     const Offset served = serve(window, request, size, slot);
     if (served != kNoOffset) return served;
   }
-  // A full device: rather a wait than a refusal.
-  if (!waits && order_ != nullptr) {
-    const Window waiting = find_window(size, request.alignment, slot, true);
-    if (waiting.first != 0) return serve(waiting, request, size, slot);
-  }
-  return kNoOffset;
+  if (aside_.size == 0 || yields) return kNoOffset;
+  Window aside;  // a full device: what is set aside is better used than refused
+  find_window(aside, size, request.alignment, slot, waits, Zone::kAside);
+  return aside.first != 0 ? serve(aside, request, size, slot) : kNoOffset;
 }
 
 /// A committed block that another stream freed: one that is ordered already, else the one freed first.
@@ -51,7 +69,7 @@ Offset DevicePoolHeap::take_from_other(const Request& request, Size size, std::u
     best_is_ordered = ordered;
   }
   if (best == 0 || !order(blocks_[best], slot)) return kNoOffset;
-  ++counters_.cross;
+  counters_.cross += blocks_[best].moment != 0;
   return take_part(best, size, request.size, slot);
 }
 
@@ -68,15 +86,14 @@ Size DevicePoolHeap::need_of(const Block& block, Range range) const noexcept {
 
 /// The window that needs the fewest granules, then the fewest waits, then lies lowest. Those that begin where
 /// a block begins and those that end where one ends are all that matter.
-DevicePoolHeap::Window DevicePoolHeap::find_window(Size size, Size alignment, std::uint16_t slot,
-                                                   bool waits) const noexcept {
+void DevicePoolHeap::find_window(Window& best, Size size, Size alignment, std::uint16_t slot, bool waits,
+                                 Zone zone) const noexcept {
   alignment = std::max(alignment, options_.alignment);
-  Window best;
   Offset chain = 0;  // where the row of free blocks and holes began
   Index before = 0;  // its first block
   for (Index index = head_; index != 0; index = blocks_[index].after) {
     const Block& block = blocks_[index];
-    if (block.state == State::kLive || block.zone != Zone::kCommon) {
+    if (block.state == State::kLive || block.zone != zone) {
       before = 0;
       continue;
     }
@@ -95,7 +112,6 @@ DevicePoolHeap::Window DevicePoolHeap::find_window(Size size, Size alignment, st
     while (blocks_[first].range.begin > begin) first = blocks_[first].before;
     weigh(best, begin, first, size, slot, waits);
   }
-  return best;
 }
 
 void DevicePoolHeap::weigh(Window& best, Offset begin, Index first, Size size, std::uint16_t slot,
@@ -105,7 +121,7 @@ void DevicePoolHeap::weigh(Window& best, Offset begin, Index first, Size size, s
   const Range range{begin, size};
   for (Index index = first;; index = blocks_[index].after) {
     const Block& block = blocks_[index];
-    if (index == 0 || block.state == State::kLive || block.zone != Zone::kCommon) return;
+    if (index == 0 || block.state == State::kLive || block.zone != blocks_[first].zone) return;
     window.need += need_of(block, range);
     if (window.need > best.need) return;
     if (!is_ordered(block, slot)) {
@@ -171,19 +187,22 @@ bool DevicePoolHeap::commit_all(Index& first, Range range, Size need) noexcept {
   bool moved = false;
   const auto move = [&](Size bytes) {
     const Size got = move_away(bytes, keep);
-    if (got == 0) return false;
     first = block_at(range.begin);
+    if (got == 0) return false;
     counters_.moves += !moved;
     moved = true;
     return true;
   };
   Size target = share(options_.slack);
-  if (keep_aside_) {
-    const Size elsewhere = held_ - held_aside_ + (range.overlaps(aside_) ? 0 : range.size);
-    target = std::max(target, align_up(aside_.size + elsewhere, granule));
+  bool fills = false;
+  if (aside_.size != 0 && treat_aside_ != Aside::kYield) {
+    const bool is_aside = range.overlaps(aside_);
+    const Size both = align_up(aside_.size + held_ - held_aside_ + (is_aside ? 0 : range.size), granule);
+    fills = is_aside && treat_aside_ != Aside::kKeep;
+    target = std::max(target, treat_aside_ == Aside::kShare ? std::min(both, share(kShareOfPeak)) : both);
   }
   const Size most = std::max(target, share(options_.excess));
-  if (committed > target && (held > peak_held_ || may_move(range.size))) {
+  if (committed > target && (held > peak_held_ || fills || may_move(range.size))) {
     move(committed - target);
   } else if (committed > most) {
     move(committed - most);
@@ -231,9 +250,40 @@ Range DevicePoolHeap::idle(const Block& block) const noexcept {
   return begin < end ? Range{begin, end - begin} : Range{};
 }
 
-/// Decommits up to `bytes` of idle memory outside of `keep`, in few pieces: the smallest that is enough, else the
-/// largest and so on. Gives back how much it was.
+/// Decommits up to `bytes` of idle memory outside of `keep`; gives back how much it was.
 Size DevicePoolHeap::move_away(Size bytes, Range keep) noexcept {
+  const Size done = move_pieces(bytes, keep);
+  // Granules that two streams share are nobody's; rather a wait than a refusal.
+  return done < bytes && options_.wait_first && join_across() ? done + move_pieces(bytes - done, keep) : done;
+}
+
+/// Joins free neighbours whatever streams they are of, as far as those can be ordered. True when there were any.
+bool DevicePoolHeap::join_across() noexcept {
+  if (order_ == nullptr || streams_.size() == 1) return false;
+  bool any = false;
+  for (Index index = head_; index != 0;) {
+    const Index after = blocks_[index].after;
+    const Block& left = blocks_[index];
+    const Block& right = blocks_[after];
+    if (after == 0 || left.state != State::kFree || right.state != State::kFree || left.zone != right.zone ||
+        !order(left, right.slot)) {
+      index = after;
+      continue;
+    }
+    take_from_bin(index);
+    take_from_bin(after);
+    const std::uint16_t slot = right.slot;
+    join_after(index);
+    blocks_[index].slot = slot;
+    blocks_[index].moment = order_->now();  // what is queued on it by now comes after both
+    put_in_bin(index);
+    any = true;
+  }
+  return any;
+}
+
+/// Few pieces: the smallest that is enough, else the largest and so on.
+Size DevicePoolHeap::move_pieces(Size bytes, Range keep) noexcept {
   Size done = 0;
   while (done < bytes && reserve_records(8)) {
     const Size wanted = bytes - done;

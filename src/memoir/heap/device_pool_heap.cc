@@ -14,13 +14,150 @@ DevicePoolHeap::DevicePoolHeap(Arena& arena, const DevicePoolOptions& options, S
   shift_ = std::countr_zero(options.alignment);
   if (!blocks_.push_back({}) || !reserve_records(8) || !live_blocks_.reserve_one()) return;
   if (find_slot(0) == kNoSlot || !moves_.assign(size_t{1} << kMoveBits, 0)) return;
+  capacity_ = capacity;
   head_ = take_record();
   blocks_[head_].range = {0, capacity};
   blocks_[head_].state = State::kHole;
 }
 
+// --- blocks in a row ---
+
+DevicePoolHeap::Index DevicePoolHeap::take_record() noexcept {
+  if (const Index index = unused_; index != 0) {
+    unused_ = blocks_[index].after;
+    return index;
+  }
+  blocks_.push_back({});  // reserve_records() was asked
+  return static_cast<Index>(blocks_.size() - 1);
+}
+
+/// Cuts a block that is in no bin; gives back the second part, in no bin either.
+DevicePoolHeap::Index DevicePoolHeap::cut(Index index, Offset at) noexcept {
+  const Index rest = take_record();
+  Block& first = blocks_[index];
+  Block& second = blocks_[rest];
+  second = first;
+  second.range = {at, first.range.end() - at};
+  first.range.size = at - first.range.begin;
+  second.before = index;
+  first.after = rest;
+  if (second.after != 0) blocks_[second.after].before = rest;
+  if (starts_.in_use() && first.zone != Zone::kPlain) {
+    starts_.insert(units(at));
+    by_start_.insert(at, rest);
+  }
+  return rest;
+}
+
+/// The block swallows the one after it; neither is in a bin.
+void DevicePoolHeap::join_after(Index index) noexcept {
+  Block& left = blocks_[index];
+  const Index gone = left.after;
+  Block& right = blocks_[gone];
+  if (starts_.in_use() && left.zone != Zone::kPlain) {
+    starts_.erase(units(right.range.begin));
+    by_start_.take(right.range.begin);
+  }
+  left.range.size += right.range.size;
+  if (left.moment < right.moment) {
+    left.moment = right.moment;
+    left.slot = right.slot;
+  }
+  left.after = right.after;
+  if (left.after != 0) blocks_[left.after].before = index;
+  right.range.size = 0;
+  right.after = unused_;
+  unused_ = gone;
+}
+
+bool DevicePoolHeap::can_join(Index left, Index right) const noexcept {
+  const Block &a = blocks_[left], &b = blocks_[right];
+  if (a.state != b.state || a.zone != b.zone) return false;
+  // What no stream has used goes with what one has; but not the addresses that nobody has used yet with the few
+  // that somebody has.
+  if (a.state == State::kFree) return a.slot == b.slot || a.moment == 0 || b.moment == 0;
+  return a.state == State::kHole && (a.slot == b.slot || (a.moment == 0 && b.moment == 0));
+}
+
+void DevicePoolHeap::put_in_bin(Index index) noexcept {
+  const Block& block = blocks_[index];
+  bins_of(block.slot, block.zone).insert(blocks_.data(), index, units(block.range.size));
+}
+
+void DevicePoolHeap::take_from_bin(Index index) noexcept {
+  const Block& block = blocks_[index];
+  bins_of(block.slot, block.zone).erase(blocks_.data(), index, units(block.range.size));
+}
+
+/// The block, which is in a bin, had this size when it was put there.
+void DevicePoolHeap::resize_in_bin(Index index, Size before) noexcept {
+  const Block& block = blocks_[index];
+  bins_of(block.slot, block.zone).resize(blocks_.data(), index, units(before), units(block.range.size));
+}
+
+/// Joins a free block or a hole, which is in no bin, with its neighbours, and puts what comes of it in its bin.
+DevicePoolHeap::Index DevicePoolHeap::settle(Index index) noexcept {
+  const bool is_free = blocks_[index].state == State::kFree;
+  const Index after = blocks_[index].after, before = blocks_[index].before;
+  const bool joins_before = before != 0 && can_join(before, index);
+  if (after != 0 && can_join(index, after)) {
+    if (is_free) take_from_bin(after);
+    join_after(index);
+  }
+  if (!joins_before) {
+    if (is_free) put_in_bin(index);
+    return index;
+  }
+  if (!is_free) {
+    join_after(before);
+  } else if (blocks_[before].slot == blocks_[index].slot) {
+    const Size size = blocks_[before].range.size;
+    join_after(before);
+    resize_in_bin(before, size);
+  } else {
+    take_from_bin(before);
+    join_after(before);
+    put_in_bin(before);
+  }
+  return before;
+}
+
+void DevicePoolHeap::begin_life(Index index, Size asked, std::uint16_t slot) noexcept {
+  Block& block = blocks_[index];
+  block.state = State::kLive;
+  block.asked = asked;
+  block.slot = slot;
+  live_blocks_.insert(block.range.begin, index);
+  live_ += asked;
+  if (block.zone == Zone::kPlain) return;
+  held_ += block.range.size;
+  if (block.zone == Zone::kAside) [[unlikely]]
+    held_aside_ += block.range.size;
+  peak_held_ = std::max(peak_held_, held_);
+}
+
+/// Gives out a part of a free block that is in its bin: large objects its begin, small ones its end, so that
+/// each kind finds its like beside it and small ones do not cut what large ones leave.
+Offset DevicePoolHeap::take_part(Index index, Size size, Size asked, std::uint16_t slot) noexcept {
+  const Range range = blocks_[index].range;
+  if (range.size == size) {
+    take_from_bin(index);
+  } else if (size < options_.small) {
+    const Index rest = index;
+    index = cut(index, range.end() - size);
+    resize_in_bin(rest, range.size);
+  } else {
+    take_from_bin(index);
+    put_in_bin(cut(index, range.begin + size));
+  }
+  begin_life(index, asked, slot);
+  return blocks_[index].range.begin;
+}
+
+// --- what the fast path is ---
+
 Offset DevicePoolHeap::allocate(const Request& request) noexcept {
-  if (request.size - 1 >= arena_->capacity() || !is_power_of_two(request.alignment) || !ok()) [[unlikely]] {
+  if (request.size - 1 >= capacity_ || !is_power_of_two(request.alignment) || !ok()) [[unlikely]] {
     return kNoOffset;  // a size of 0 as well
   }
   const Size size = align_up(request.size, options_.alignment);
@@ -77,6 +214,7 @@ Size DevicePoolHeap::size_of(Offset offset) const noexcept {
 void DevicePoolHeap::trim() noexcept {
   if (!ok()) return;
   forget_recent();
+  join_across();
   for (Index index = head_; index != 0; index = blocks_[index].after) {
     const Range found = idle(blocks_[index]);
     if (found.size != 0 && reserve_records(2)) index = make_hole(index, found);

@@ -18,7 +18,7 @@
 //
 // Moving costs device calls and a wait of the host. So it only ever takes the place of growing, and of the
 // requests of one size only `patience` are served so, new peaks of live bytes aside: those that a loop repeats
-// soon find their place, and the loop makes no device calls. Growth of that kind ends at `excess`.
+// soon find their place, and the loop makes no device calls. Growth of that kind ends at `excess`, if not at a cap.
 //
 // Free neighbours are joined at once, unless different streams freed them; a few small objects that were freed
 // last are kept as they are for the next request of their size.
@@ -46,7 +46,7 @@ struct DevicePoolOptions {
   double slack = 0;             // of peak live bytes
   Size small = kMiB;            // bytes
   Size patience = 2;            // moves
-  double excess = 0.25;         // of peak live bytes
+  double excess = 1;            // of peak live bytes
   bool wait_first = true;       // a wait rather than memory
   Size plain_step = 20 * kMiB;  // bytes
 
@@ -105,9 +105,15 @@ class DevicePoolHeap final : public Heap {
   /// Sets `size` bytes of addresses aside, which allocate() leaves alone; false when no hole is as large.
   /// Ends the range that was set aside before: what lives there stays, and the rest is anybody's again.
   bool set_aside(Size size) noexcept;
-  /// While `on`, idle memory of the range that is set aside stays there rather than be moved to other requests, as
-  /// long as the device has more. Off in the beginning.
-  void keep_aside(bool on) noexcept { keep_aside_ = on; }
+  /// What becomes of memory there.
+  enum class Aside : std::uint8_t {
+    kYield,  // it serves every request, as if nothing were set aside
+    kShare,  // it stays as long as the pool holds little more than it ever needed; its free blocks serve too
+    kFill,   // it stays, and what is idle elsewhere is moved there
+    kKeep    // it stays, and others grow as far as the device has memory
+  };
+  void treat_aside(Aside how) noexcept { treat_aside_ = how; }
+  Aside treats_aside() const noexcept { return treat_aside_; }
   /// What is set aside; of size 0 when nothing is.
   Range aside() const noexcept { return aside_; }
   /// Serves the request at exactly this offset of the range that is set aside, or gives kNoOffset: something
@@ -121,7 +127,7 @@ class DevicePoolHeap final : public Heap {
   static constexpr size_t kZones = 3;
   static constexpr int kMoveBits = 12;
   static constexpr int kRecentBits = 5;
-  struct Block : BinLinks {
+  struct alignas(64) Block : BinLinks {  // one line of the cache
     Range range;
     Size asked = 0;    // bytes that the live object asked for
     Tick moment = 0;   // when it was freed; 0: no work may be queued that uses it
@@ -153,12 +159,16 @@ class DevicePoolHeap final : public Heap {
   }
 
   // Blocks in a row (device_pool_blocks.cc).
-  bool reserve_records(size_t count) noexcept;
+  bool reserve_records(size_t count) noexcept {
+    return (blocks_.capacity() - blocks_.size() >= count && !starts_.in_use()) || make_room(count);
+  }
+  bool make_room(size_t count) noexcept;
   Index take_record() noexcept;
   Index cut(Index index, Offset at) noexcept;
   void join_after(Index index) noexcept;
   bool can_join(Index left, Index right) const noexcept;
   void put_in_bin(Index index) noexcept;
+  void resize_in_bin(Index index, Size before) noexcept;
   void take_from_bin(Index index) noexcept;
   Index settle(Index index) noexcept;
   Index block_at(Offset offset) const noexcept;
@@ -171,7 +181,9 @@ class DevicePoolHeap final : public Heap {
   Offset allocate_slowly(const Request& request, Size size, std::uint16_t slot) noexcept;
   Offset take_from_other(const Request& request, Size size, std::uint16_t slot, Zone zone,
                          bool waits) noexcept;
-  Window find_window(Size size, Size alignment, std::uint16_t slot, bool waits) const noexcept;
+  Offset try_windows(const Request& request, Size size, std::uint16_t slot, bool waits) noexcept;
+  void find_window(Window& best, Size size, Size alignment, std::uint16_t slot, bool waits,
+                   Zone zone) const noexcept;
   void weigh(Window& best, Offset begin, Index first, Size size, std::uint16_t slot,
              bool waits) const noexcept;
   Offset serve(const Window& window, const Request& request, Size size, std::uint16_t slot) noexcept;
@@ -184,6 +196,8 @@ class DevicePoolHeap final : public Heap {
   bool commit_holes(Index first, Range range) noexcept;
   Range idle(const Block& block) const noexcept;
   Size move_away(Size bytes, Range keep) noexcept;
+  Size move_pieces(Size bytes, Range keep) noexcept;
+  bool join_across() noexcept;
   Index make_hole(Index index, Range range) noexcept;
   Offset allocate_plain(const Request& request, Size size, std::uint16_t slot) noexcept;
   void give_back_plain() noexcept;
@@ -201,10 +215,11 @@ class DevicePoolHeap final : public Heap {
   std::array<Index, size_t{1} << kRecentBits> recent_{};  // freed last, not joined yet, by size and stream
   StartSet starts_;  // of blocks in the arena, in units; kept, as is by_start_, once something was set aside
   OffsetTable by_start_;  // every block of the arena
+  Size capacity_ = 0;     // bytes of the arena, in whole granules
   Index head_ = 0;        // the block at offset 0
   Index unused_ = 0;      // records of joined blocks, linked by `after`
   Range aside_;
-  bool keep_aside_ = false;
+  Aside treat_aside_ = Aside::kYield;
   Size held_aside_ = 0;                // bytes that live blocks hold there
   MetadataArray<std::uint8_t> moves_;  // for requests of one size, by its hash
   Size live_ = 0;

@@ -58,6 +58,14 @@ class FreeBins {
     if (words_[bin / 64] == 0) summary_ &= ~(std::uint64_t{1} << (bin / 64));
   }
 
+  /// The same block, which had `before` units when it was put here, has `after` units now.
+  template <class Block>
+  void resize(Block* blocks, Index index, Size before, Size after) noexcept {
+    if (class_of(before) == class_of(after)) return;
+    erase(blocks, index, before);
+    insert(blocks, index, after);
+  }
+
   /// A smallest block of at least `size` bytes, as far as the first kLooks of a class tell; 0 when no block
   /// is found, though one in the very class of the size may be overlooked.
   template <class Block>

@@ -22,7 +22,7 @@ namespace memoir {
 class GuidedPoolHeap final : public Heap {
  public:
   struct Counters {               // since begin_pass()
-    std::uint64_t planned = 0;    // served at their planned place
+    std::uint64_t planned = 0;    // matched, and served at their planned place unless the run is lost
     std::uint64_t escaping = 0;   // matched an allocation that the recording left out of the plan
     std::uint64_t unmatched = 0;  // no recorded allocation fits
     std::uint64_t occupied = 0;   // matched, but the place was taken, or a stream could not be ordered
@@ -52,10 +52,14 @@ class GuidedPoolHeap final : public Heap {
   Size live() const noexcept override { return pool_.live(); }
 
  private:
+  using Aside = DevicePoolHeap::Aside;
+
+  Aside how() const noexcept;
+
   DevicePoolHeap pool_;
   const PlannedLayout* layout_ = nullptr;
   std::optional<PlanCursor> cursor_;
-  std::uint32_t lost_ = 0;  // requests in a row that the plan did not serve
+  std::uint32_t passes_ = 0;  // that followed it to their end
   Counters counters_;
 };
 

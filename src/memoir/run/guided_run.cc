@@ -1,25 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memoir/run/guided_run.h"
 
-#include <algorithm>
+#include <vector>
 
-#include "memoir/plan/planners.h"
+#include "memoir/run/pool_plan.h"
 
 namespace memoir {
 
-namespace {
-constexpr std::size_t kQuickly = 20'000;  // objects: beyond, only the one planner is quick enough
-}  // namespace
-
 RecordedPlan plan_workload(const Workload& workload, Size alignment) {
   Problem problem = workload.problem();
-  for (Buffer& buffer : problem) buffer.alignment = std::max(buffer.alignment, alignment);
+  std::vector<StreamId> streams;
+  for (const Workload::Object& object : workload.objects()) streams.push_back(object.stream);
+  const Plan plan = plan_for_pool(problem, streams, alignment);
   RecordedPlan recorded;
-  const bool quickly = problem.size() <= kQuickly;
-  std::string_view planner = "best_fit";
-  const Plan plan = quickly ? plan_quickly(problem, &planner) : find_planner(planner).run(problem);
-  recorded.planner = planner;
-  recorded.arena_size = align_up(plan.arena_size, alignment);
+  recorded.arena_size = plan.arena_size;
   recorded.load = workload.peak_live();
   recorded.sequence.reserve(problem.size());
   for (std::size_t i = 0; i < problem.size(); ++i) {

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Every policy of the simulator on recorded device allocations (text traces, tests/gpu_trace.h): memory held, the
+// smallest cap, device calls, waits between streams, and nanoseconds per operation on one thread that takes and
+// leaves a lock each time. One JSON object a line and trace; bench/device_pool.py makes the table.
+//
+//   bench_device_pool POLICY[;POLICY...] TRACE...
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "gpu_trace.h"
+#include "memoir/run/operation_clock.h"
+#include "memoir/run/simulation.h"
+
+namespace memoir {
+
+namespace {
+
+class SpinLock {
+ public:
+  void lock() noexcept {
+    while (taken_.exchange(true, std::memory_order_acquire)) {
+    }
+  }
+  void unlock() noexcept { taken_.store(false, std::memory_order_release); }
+
+ private:
+  std::atomic<bool> taken_{false};
+};
+
+std::vector<Event> events_of(const std::string& path) {
+  const gpu_trace::GpuTrace trace = gpu_trace::read(path);
+  std::vector<Event> events;
+  const auto add = [&](EventKind kind, ObjectId object, Size size, StreamId stream) {
+    Event event;
+    event.kind = kind;
+    event.object = object;
+    event.size = size;
+    event.stream = stream;
+    event.time = events.size();
+    events.push_back(event);
+  };
+  for (const gpu_trace::Object& object : trace.live)
+    add(EventKind::kAllocate, object.id, object.size, object.stream);
+  for (const gpu_trace::Event& event : trace.events) {
+    if (event.is_allocate()) add(EventKind::kAllocate, event.object, event.size, event.stream);
+    if (event.is_free()) add(EventKind::kFree, event.object, 0, 0);
+  }
+  return events;
+}
+
+struct Times {
+  double mean, p50, p99_9;
+};
+
+/// A loop: what lived before the history stays, and the rest is freed when a pass ends.
+Times time_policy(const Workload& workload, const std::string& policy) {
+  constexpr size_t kGroup = 16;
+  const auto simulated = make_policy(policy, workload);
+  Heap& heap = simulated->heap();
+  std::vector<Offset> places(workload.objects().size(), kNoOffset);
+  SpinLock lock;
+  const auto take = [&](const Workload::Step& step) {
+    const Workload::Object& object = workload.objects()[step.object];
+    Offset& place = places[step.object];
+    lock.lock();
+    if (step.kind == Workload::Kind::kAllocate) {
+      place = heap.allocate({object.size, object.alignment, object.site, object.stream});
+    } else if (step.kind == Workload::Kind::kFree && place != kNoOffset) {
+      heap.free(place);
+      place = kNoOffset;
+    }
+    lock.unlock();
+  };
+  OperationTimer timer;
+  const auto steps = workload.steps();
+  for (int pass = 0; pass < 4 || (timer.operations() < 400'000 && pass < 4000); ++pass) {
+    for (size_t at = 0; at < steps.size();) {
+      if (pass < 3) {
+        take(steps[at++]);
+      } else if (pass % 2 == 0) {
+        const size_t end = std::min(steps.size(), at + kGroup);
+        const size_t count = end - at;
+        timer.begin();
+        while (at < end) take(steps[at++]);
+        timer.end_of_group(count);
+      } else {
+        timer.begin();
+        take(steps[at++]);
+        timer.end_of_one();
+      }
+    }
+    for (Offset& place : places) {
+      if (place != kNoOffset) heap.free(place);
+      place = kNoOffset;
+    }
+  }
+  return {timer.mean(), timer.median(), timer.quantile(0.999)};
+}
+
+void measure(const std::string& policy, const std::string& path) {
+  const std::vector<Event> events = events_of(path);
+  const Workload workload(events);
+  const double peak = static_cast<double>(workload.peak_live());
+  const Simulation free = simulate(workload, policy, {.samples = 0, .timed = false});
+  const CapSearch cap = find_cap(workload, policy);
+  const bool completes =
+      simulate(workload, policy, {.cap = workload.peak_live() / 100 * 101, .samples = 0, .timed = false})
+          .completed;
+  const Times times = time_policy(workload, policy);
+  const size_t slash = path.rfind('/') + 1;
+  std::printf(
+      "{\"policy\": \"%s\", \"trace\": \"%s\", \"peak\": %llu, \"reserved\": %.5f, \"cap\": %.5f, "
+      "\"cap_1.01\": %s, \"calls\": %llu, \"mean_ns\": %.1f, \"p50_ns\": %.1f, \"p99.9_ns\": %.1f}\n",
+      policy.c_str(), path.substr(slash, path.rfind(".trace") - slash).c_str(),
+      static_cast<unsigned long long>(workload.peak_live()), static_cast<double>(free.peak_reserved) / peak,
+      static_cast<double>(cap.cap) / peak, completes ? "true" : "false",
+      static_cast<unsigned long long>(free.calls.all()), times.mean, times.p50, times.p99_9);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+}  // namespace memoir
+
+int main(int count, char** arguments) try {
+  if (count < 3) {
+    std::fprintf(stderr, "usage: %s POLICY[;POLICY...] TRACE...\n", arguments[0]);
+    return 2;
+  }
+  const std::string names = std::string(arguments[1]) + ";";
+  for (size_t begin = 0; begin < names.size();) {
+    const size_t end = names.find(';', begin);
+    for (int i = 2; i < count; ++i) memoir::measure(names.substr(begin, end - begin), arguments[i]);
+    begin = end + 1;
+  }
+  return 0;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "%s\n", error.what());
+  return 2;
+}

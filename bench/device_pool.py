@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Device pools side by side: memory, caps, device calls and time per operation on recorded traces.
+
+make test                                        # builds build/release/bench/bench_device_pool
+.venv/bin/python bench/device_pool.py            # all policies on tests/data/gpu/*.trace
+.venv/bin/python bench/device_pool.py --policy memoir --policy "memoir,wait_first=false" x.trace
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+from pathlib import Path
+
+import click
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def geomean(values):
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def table(rows) -> str:
+    lines = [
+        f"{'policy':24} {'reserved: mean / worst':>24} {'smallest cap: mean / worst':>28} {'caps of 1.01':>13} "
+        f"{'calls':>6} {'ns p50':>7} {'p99.9':>7}"
+    ]
+    for policy in dict.fromkeys(row["policy"] for row in rows):
+        own = [row for row in rows if row["policy"] == policy]
+        reserved = [row["reserved"] for row in own]
+        caps = [row["cap"] for row in own]
+        lines.append(
+            f"{policy:24} {geomean(reserved):15.4f} / {max(reserved):6.4f} {geomean(caps):19.4f} / {max(caps):6.4f} "
+            f"{sum(row['cap_1.01'] for row in own):6} of {len(own):2} {sum(row['calls'] for row in own):7} "
+            f"{sorted(row['p50_ns'] for row in own)[len(own) // 2]:7.1f} {max(row['p99.9_ns'] for row in own):7.1f}"
+        )
+    return "\n".join(lines)
+
+
+@click.command()
+@click.option("--policy", "policies", multiple=True, help="as memoir simulate takes it; again for more")
+@click.option(
+    "--program", default=str(ROOT / "build/release/bench/bench_device_pool"), help="the native part"
+)
+@click.option("--json", "as_json", is_flag=True, help="print every row as JSON")
+@click.argument("traces", nargs=-1, type=click.Path(exists=True))
+def main(policies, program, as_json, traces):
+    """Policies on traces: ratios to the peak of live bytes, and nanoseconds per operation."""
+    traces = traces or sorted(str(path) for path in (ROOT / "tests/data/gpu").glob("*.trace"))
+    policies = policies or ("memoir", "guided", "span")
+    if not Path(program).exists():
+        raise click.ClickException(f"{program} is not built: make test")
+    done = subprocess.run([program, ";".join(policies), *traces], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise click.ClickException(done.stderr.strip())
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    click.echo(json.dumps(rows, indent=1) if as_json else table(rows))
+
+
+if __name__ == "__main__":
+    main()
