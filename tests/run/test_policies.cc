@@ -119,12 +119,10 @@ TEST_CASE("PyTorch's settings come as memoir's, or as PyTorch's text") {
   };
   CHECK(reserved("pytorch") == 20 * kMiB);
   CHECK(reserved("pytorch,large_segment_size=32MiB") == 32 * kMiB);
-  CHECK(reserved("pytorch,conf=[large_segment_size_mb:40]") == 40 * kMiB);
-  CHECK(reserved("pytorch,conf=[large_segment_size_mb:40,max_split_size_mb:64],large_segment_size=32MiB") ==
-        32 * kMiB);
-  CHECK(reserved("expandable,conf=[large_segment_size_mb:12]") == 12 * kMiB);
-  CHECK(reserved("pytorch,conf=[expandable_segments:True,large_segment_size_mb:16]") == 16 * kMiB);
-  CHECK(has(message_of([] { check_policy("pytorch,conf=[max_splt_size_mb:64]"); }),
+  CHECK(reserved("pytorch:large_segment_size_mb:40") == 40 * kMiB);
+  CHECK(reserved("expandable:large_segment_size_mb:12") == 12 * kMiB);
+  CHECK(reserved("pytorch:expandable_segments:True,large_segment_size_mb:16") == 16 * kMiB);
+  CHECK(has(message_of([] { check_policy("pytorch:max_splt_size_mb:64"); }),
             "did you mean 'max_split_size_mb:...'?"));
   CHECK(
       has(message_of([&] { make_policy("pytorch,per_process_memory_fraction=0.5", workload); }), "of what?"));

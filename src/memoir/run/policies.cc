@@ -216,6 +216,10 @@ void make_guided(PolicyParts& parts, const MemoirOptions& options) {
 /// Where the device's memory is not told, the cap is it.
 void make_pytorch(PolicyParts& parts, PyTorchOptions options) {
   if (options.device_memory == 0 && parts.cap != kNoCap) options.device_memory = parts.cap;
+  if (options.device_memory == 0 && options.per_process_memory_fraction < 1) {
+    throw Error("per_process_memory_fraction=" + detail::number_text(options.per_process_memory_fraction) +
+                ": of what? Set device_memory or a cap");
+  }
   if (!options.expandable_segments) {
     parts.heap<PyTorchHeap>(parts.segments(), options, nullptr, parts.phases());
     return;
