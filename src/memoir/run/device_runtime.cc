@@ -121,8 +121,8 @@ void* DeviceRuntime::try_allocate(Size size, StreamId stream, SiteId site, Devic
   const Index index = take_record();
   if (index == 0) return nullptr;
   DevicePool& it = *pools_[pool].pool;
-  const Offset offset =
-      it.heap().allocate({.size = size, .alignment = kAlignment, .site = site, .stream = stream});
+  const Offset offset = it.heap().allocate(
+      {.size = size, .alignment = kAlignment, .site = site, .stream = stream, .plain = policy_.plain});
   if (offset == kNoOffset) {
     unused_.push_back(index);
     return nullptr;
@@ -276,8 +276,10 @@ void* DeviceRuntime::base_of(void* pointer, size_t* size) {
   if (index == 0) return pointer;
   const Object& object = objects_[index];
   Range base{object.address, object.size};
-  if (const CudaSegments* const segments = pools_[object.pool].pool->segments()) {
-    if (const Range segment = segments->segment_of(object.address); segment.size != 0) base = segment;
+  const DevicePool& pool = *pools_[object.pool].pool;
+  if (const CudaSegments* const segments = pool.segments()) {
+    const Range segment = segments->segment_of(pool.offset(object.address));
+    if (segment.size != 0) base = {pool.address(segment.begin), segment.size};
   }
   if (size != nullptr) *size = base.size;
   return reinterpret_cast<void*>(base.begin);
