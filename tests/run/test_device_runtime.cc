@@ -405,6 +405,24 @@ TEST_CASE("a graph's pool is shared by graphs, and outlives them while its objec
   CHECK(fake::misuses() == "");
 }
 
+TEST_CASE("a graph's memory stays until a replay is done, on a stream that never allocated") {
+  fake::fresh();
+  Program program("memoir");
+  void* const captured = fake_stream_create();
+  void* const unknown = fake_stream_create();
+  program.runtime.begin_pool({1, 0}, [](cuda::Stream) { return true; });
+  const int graph = fake_capture_begin(captured);
+  void* const pointer = program.allocate(4 * kMiB, captured);
+  fake_launch_fill(captured, as_address(pointer), 4 * kMiB, 1);
+  program.free(pointer);
+  CHECK(fake_capture_end(captured) == 1);
+  program.runtime.end_pool({1, 0});
+  fake_graph_launch(graph, unknown);
+  program.runtime.release_pool({1, 0});
+  CHECK(fake_used(0) == 0);
+  CHECK(fake::misuses() == "");
+}
+
 TEST_CASE("frees and waits are put off while a graph is captured") {
   fake::fresh(16 * kMiB);
   Program program;

@@ -31,6 +31,7 @@ void DevicePool::trim() noexcept {
 struct MappedOptions {
   Size piece = 0;
   Size addresses = 8;
+  bool peers = false;
 
   static constexpr auto fields() {
     return std::tuple{
@@ -38,7 +39,9 @@ struct MappedOptions {
                     "bytes: the most that one handle of physical memory covers, a power of two; 0 is one "
                     "granule"},
         OptionField{"addresses", &MappedOptions::addresses,
-                    "times: addresses reserved, in multiples of the device's memory"}};
+                    "times: addresses reserved, in multiples of the device's memory"},
+        OptionField{"peers", &MappedOptions::peers,
+                    "other GPUs may use the memory: copies from one to another need it"}};
   }
 };
 
@@ -58,8 +61,8 @@ class DevicePoolMaker {
                   " cannot map memory; a policy over plain memory, such as split, can be used");
     }
     const Size times = std::clamp<Size>(mapped_.addresses, 1, 1024);
-    made_->arena_ =
-        std::make_unique<CudaArena>(parts_.device, times * device.total(), CudaArenaOptions{mapped_.piece});
+    made_->arena_ = std::make_unique<CudaArena>(parts_.device, times * device.total(),
+                                                CudaArenaOptions{mapped_.piece, mapped_.peers});
     if (!made_->arena_->ok()) {
       throw Error("no addresses for the device's memory (" + std::string(device.last_failure()) +
                   "): try fewer, with addresses=1, and a piece that is a power of two");

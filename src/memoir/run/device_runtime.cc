@@ -302,6 +302,7 @@ void DeviceRuntime::begin_pool(DevicePoolId id, StreamFilter filter) {
     }
   }
   routes_.push_back({id, std::move(filter)});
+  streams_.announce_capture(true);
 }
 
 void DeviceRuntime::end_pool(DevicePoolId id) {
@@ -310,6 +311,7 @@ void DeviceRuntime::end_pool(DevicePoolId id) {
   const auto found =
       std::find_if(routes_.begin(), routes_.end(), [&](const Route& route) { return route.id == id; });
   if (found != routes_.end()) routes_.erase(found);
+  streams_.announce_capture(!routes_.empty());
   settle_deferred();
 }
 
@@ -331,7 +333,7 @@ void DeviceRuntime::drop_unused_pools() noexcept {
     if (pool.pool == nullptr || pool.id == DevicePoolId{} || pool.pool->heap().live() != 0) continue;
     const Graph* const graph = find_graph(pool.id);
     // Not while something is captured: the device cannot be waited for then. The next release or free comes by again.
-    if ((graph == nullptr || graph->uses == 0) && routes_.empty() && streams_.wait()) pool.pool.reset();
+    if ((graph == nullptr || graph->uses == 0) && streams_.wait()) pool.pool.reset();
   }
   std::erase_if(graphs_, [this](const Graph& graph) {
     return graph.uses == 0 && std::none_of(pools_.begin(), pools_.end(), [&](const Pool& pool) {
