@@ -138,6 +138,9 @@ def test_benchmark_options(page, command):
 def test_python(folder, page, text, monkeypatch):
     import torch
 
+    compile(text, page, "exec")
+    if page == "gpu.md" and not torch.cuda.is_available():
+        pytest.skip("needs an NVIDIA GPU")
     monkeypatch.chdir(folder)
     (folder / "x.trace").unlink() if "record(" in text else None
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())

@@ -46,6 +46,8 @@ SAME(primary_context_retain, cuDevicePrimaryCtxRetain);
 SAME(primary_context_release, cuDevicePrimaryCtxRelease_v2);
 SAME(context_push, cuCtxPushCurrent_v2);
 SAME(context_pop, cuCtxPopCurrent_v2);
+SAME(context_synchronize, cuCtxSynchronize);
+SAME(can_access_peer, cuDeviceCanAccessPeer);
 SAME(memory_info, cuMemGetInfo_v2);
 SAME(memory_allocate, cuMemAlloc_v2);
 SAME(memory_free, cuMemFree_v2);

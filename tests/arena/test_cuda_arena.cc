@@ -177,6 +177,17 @@ TEST_CASE(
   CHECK(fake::misuses() == "");
 }
 
+TEST_CASE("memory may be used by the device alone, or by those that reach it") {
+  fake::fresh(64 * kMiB, kGranule, 3);
+  CudaDevice device(1);
+  CudaArena own(device, 64 * kMiB), shared(device, 64 * kMiB, {.peers = true});
+  REQUIRE(own.commit({0, kGranule}));
+  REQUIRE(shared.commit({0, kGranule}));
+  CHECK(fake_accessors(own.base()) == 1);
+  CHECK(fake_accessors(shared.base()) == 3);
+  CHECK(fake::misuses() == "");
+}
+
 TEST_CASE("the fake driver sees misuse") {
   fake::fresh();
   CudaDevice device(0);

@@ -98,6 +98,23 @@ Result cuDevicePrimaryCtxRelease_v2(int) {
   return 0;
 }
 
+Result cuDeviceCanAccessPeer(int* can, int device, int peer) {
+  LOCKED("cuDeviceCanAccessPeer");
+  *can = device != peer ? 1 : 0;
+  return 0;
+}
+
+Result cuCtxSynchronize() {
+  LOCKED("cuCtxSynchronize");
+  if (state().any_capture()) {
+    misuse("cuCtxSynchronize during a capture");
+    return kCaptureUnsupported;
+  }
+  while (run_one()) {
+  }
+  return 0;
+}
+
 Result cuCtxPushCurrent_v2(memoir::cuda::Context context) {
   thread().contexts.push_back(static_cast<int>(reinterpret_cast<uintptr_t>(context)) - 1);
   return 0;

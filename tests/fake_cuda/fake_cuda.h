@@ -38,6 +38,8 @@ uint64_t fake_live_things(void);
 /// Misuses since the reset; the text of one ("" beyond the last).
 int fake_misuse_count(void);
 const char* fake_misuse(int index);
+/// How many devices may use the memory that is mapped at this address.
+int fake_accessors(uint64_t address);
 
 void* fake_stream_create(void);
 /// Queues a kernel that writes `value` to every byte, and one that checks that it finds `value` in every byte.

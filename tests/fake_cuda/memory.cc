@@ -216,7 +216,14 @@ Result cuMemMap(Address address, size_t size, size_t offset, Handle handle, unsi
 Result cuMemSetAccess(Address address, size_t size, const memoir::cuda::AccessDescription* access,
                       size_t count) {
   LOCKED("cuMemSetAccess");
-  if (count != 1 || access->flags != 3 || access->location.type != 1) return kInvalidValue;
+  for (size_t i = 0; i < count; ++i) {
+    const int device = access[i].location.id;
+    if (access[i].flags != 3 || access[i].location.type != 1 || device < 0 ||
+        device >= static_cast<int>(state().devices.size())) {
+      misuse("cuMemSetAccess for no device");
+      return kInvalidValue;
+    }
+  }
   const Address end = address + size;
   for (Address at = address; at < end;) {
     const auto found = state().mappings.find(at);
@@ -226,6 +233,7 @@ Result cuMemSetAccess(Address address, size_t size, const memoir::cuda::AccessDe
     }
     ::mprotect(pointer(at), found->second.size, PROT_READ | PROT_WRITE);
     found->second.accessible = true;
+    found->second.accessors = static_cast<int>(count);
     at += found->second.size;
   }
   return 0;
@@ -275,6 +283,12 @@ void fake_reset(int devices, uint64_t capacity, uint64_t granularity) {
 void fake_set_foreign(int device, uint64_t bytes) {
   const std::lock_guard<std::recursive_mutex> lock(state().mutex);
   state().devices[static_cast<size_t>(device)].foreign = bytes;
+}
+
+int fake_accessors(uint64_t address) {
+  const std::lock_guard<std::recursive_mutex> lock(state().mutex);
+  const auto found = state().mappings.find(address);
+  return found == state().mappings.end() ? 0 : found->second.accessors;
 }
 
 uint64_t fake_used(int device) {

@@ -62,6 +62,7 @@ struct Mapping {
   uint64_t size = 0;
   Handle handle = 0;
   bool accessible = false;
+  int accessors = 0;  // devices
 };
 
 struct Device {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""memoir for PyTorch on CPUs: a model that remembers what it allocates.
+"""memoir for PyTorch: on CPUs, a model that remembers what it allocates; on GPUs, memory from memoir's pools.
 
     import memoir.torch
     model = memoir.torch.remember(model)
@@ -7,6 +7,10 @@
 The first call with a new input signature records every allocation of the pass; then its memory is planned, and later
 calls run out of one preallocated slab. A pass that departs from its recording is served by PyTorch's own allocator
 where it does: looser, never wrong.
+
+    memoir.torch.use_pool("memoir", cap=40 * 2**30)
+
+Before the first use of CUDA: all GPU memory of the process comes from the pool of that name. docs/gpu.md says more.
 """
 
 from __future__ import annotations
@@ -37,8 +41,22 @@ def _check_version() -> None:
 
 _check_version()
 
+from memoir.torch.device import on_low_memory, pool, pools, reset_peak_stats, snapshot, use_pool  # noqa: E402
 from memoir.torch.memory import Stats  # noqa: E402
 from memoir.torch.recording import graph_allocations, record  # noqa: E402
 from memoir.torch.remembered import forget, remember, stats  # noqa: E402
 
-__all__ = ["Stats", "forget", "graph_allocations", "record", "remember", "stats"]
+__all__ = [
+    "Stats",
+    "forget",
+    "graph_allocations",
+    "on_low_memory",
+    "pool",
+    "pools",
+    "record",
+    "remember",
+    "reset_peak_stats",
+    "snapshot",
+    "stats",
+    "use_pool",
+]

@@ -11,6 +11,7 @@ from typing import TypeVar, overload
 
 import torch
 
+from memoir.torch.device import device_stats
 from memoir.torch.memory import Memory, Options, Stats
 
 F = TypeVar("F", bound=Callable)
@@ -107,9 +108,13 @@ def _memory_of(function: Callable) -> Memory:
     return memory
 
 
-def stats(function: Callable) -> Stats:
-    """What a remembered callable did so far, and the memory that it holds."""
-    return _memory_of(function).stats()
+def stats(what: Callable | torch.cuda.MemPool | None = None, *, device: int | None = None) -> Stats | dict:
+    """What a remembered callable did so far, and the memory that it holds; or, for a pool that `pool` made and, without
+    an argument, for the allocator that `use_pool` put in place, statistics of a device's memory, named as those of
+    torch.cuda.memory_stats."""
+    if what is None or hasattr(what, "memoir_slot"):
+        return device_stats(what, device)
+    return _memory_of(what).stats()
 
 
 def forget(function: Callable) -> None:

@@ -19,6 +19,7 @@ CudaArena::CudaArena(CudaDevice& device, Size capacity, CudaArenaOptions options
   piece_ = std::max<Size>(options.piece / granule_, 1);
   capacity = align_up(capacity, granule_);
   if (!granules_.assign(capacity / granule_, {})) return;
+  accessor_count_ = device.accessors(options.peers, accessors_);
   const CudaDevice::Scope scope(device);
   const cuda::Result result = device.driver().address_reserve(&base_, capacity, 0, 0, 0);
   if (result == cuda::kSuccess) return;
@@ -88,9 +89,8 @@ bool CudaArena::map_run(size_t first, size_t end) noexcept {
     at += length;
   }
   // Once for all of them: it is the slowest of the calls.
-  const cuda::AccessDescription access{.location = device_->properties().location};
   const cuda::Result result =
-      device_->driver().set_access(address(first), (end - first) * granule_, &access, 1);
+      device_->driver().set_access(address(first), (end - first) * granule_, accessors_, accessor_count_);
   if (result != cuda::kSuccess) device_->note_refusal("cuMemSetAccess", result);
   return result == cuda::kSuccess;
 }

@@ -22,7 +22,8 @@
 namespace memoir {
 
 struct CudaArenaOptions {
-  Size piece = 0;  // bytes: the most that one handle covers, a power of two; 0 is one granule
+  Size piece = 0;      // bytes: the most that one handle covers, a power of two; 0 is one granule
+  bool peers = false;  // other devices may use the memory as well, where they can reach it
 };
 
 class CudaArena final : public Arena {
@@ -82,6 +83,8 @@ class CudaArena final : public Arena {
   cuda::Address base_ = 0;
   Size granule_ = 1;
   size_t piece_ = 1;  // granules
+  cuda::AccessDescription accessors_[CudaDevice::kMostPeers + 1];
+  size_t accessor_count_ = 0;
   Size committed_ = 0;
   size_t unwanted_ = 0;  // pieces mapped of which nothing is committed
   bool keep_ = false;

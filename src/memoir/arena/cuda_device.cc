@@ -48,6 +48,21 @@ CudaDevice::~CudaDevice() {
   if (ok()) driver_->primary_context_release(device_);
 }
 
+size_t CudaDevice::accessors(bool peers, cuda::AccessDescription (&list)[kMostPeers + 1]) const noexcept {
+  size_t count = 0;
+  list[count++].location = properties_.location;
+  int devices = 0;
+  if (peers) driver_->device_get_count(&devices);
+  for (int other = 0; other < devices && count <= kMostPeers; ++other) {
+    cuda::Device peer = 0;
+    int can = 0;
+    if (other == ordinal_ || driver_->device_get(&peer, other) != cuda::kSuccess) continue;
+    if (driver_->can_access_peer(&can, peer, device_) == cuda::kSuccess && can != 0)
+      list[count++].location.id = peer;
+  }
+  return count;
+}
+
 Size CudaDevice::free_now() const noexcept {
   if (!ok()) return 0;
   const Scope scope(*this);

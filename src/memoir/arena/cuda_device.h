@@ -66,6 +66,9 @@ class CudaDevice {
   Size free_now() const noexcept;
   /// The unit of mapping in bytes, as the device gives it (2 MiB on most); 0 when it cannot map.
   Size granularity() const noexcept { return granularity_; }
+  static constexpr size_t kMostPeers = 16;
+  /// Who may use memory that is mapped here: this device and, when `peers`, those that can reach it. Returns how many.
+  size_t accessors(bool peers, cuda::AccessDescription (&list)[kMostPeers + 1]) const noexcept;
   /// How physical memory here is asked for.
   const cuda::AllocationProperties& properties() const noexcept { return properties_; }
 

@@ -62,8 +62,11 @@ struct Loaded {
            found("cuDevicePrimaryCtxRetain", driver.primary_context_retain) &&
            found("cuDevicePrimaryCtxRelease_v2", driver.primary_context_release) &&
            found("cuCtxPushCurrent_v2", driver.context_push) &&
-           found("cuCtxPopCurrent_v2", driver.context_pop) && found("cuMemGetInfo_v2", driver.memory_info) &&
-           found("cuMemAlloc_v2", driver.memory_allocate) && found("cuMemFree_v2", driver.memory_free) &&
+           found("cuCtxPopCurrent_v2", driver.context_pop) &&
+           found("cuCtxSynchronize", driver.context_synchronize) &&
+           found("cuDeviceCanAccessPeer", driver.can_access_peer) &&
+           found("cuMemGetInfo_v2", driver.memory_info) && found("cuMemAlloc_v2", driver.memory_allocate) &&
+           found("cuMemFree_v2", driver.memory_free) &&
            found("cuMemGetAllocationGranularity", driver.granularity) &&
            found("cuMemAddressReserve", driver.address_reserve) &&
            found("cuMemAddressFree", driver.address_free) && found("cuMemCreate", driver.create) &&

@@ -27,6 +27,8 @@ using Event = EventState*;
 inline constexpr Result kSuccess = 0;
 inline constexpr Result kOutOfMemory = 2;
 inline constexpr Result kNotReady = 600;
+/// Refused because a stream is being captured (CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED to ..._WRONG_THREAD).
+inline constexpr bool is_about_capture(Result result) noexcept { return result >= 900 && result <= 908; }
 
 struct Location {
   int type = 1;  // CU_MEM_LOCATION_TYPE_DEVICE
@@ -71,6 +73,8 @@ struct Driver {
   Result (*primary_context_release)(Device);
   Result (*context_push)(Context);
   Result (*context_pop)(Context*);
+  Result (*context_synchronize)();
+  Result (*can_access_peer)(int* can, Device, Device peer);
 
   Result (*memory_info)(size_t* free, size_t* total);
   Result (*memory_allocate)(Address*, size_t);

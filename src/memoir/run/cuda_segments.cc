@@ -13,9 +13,9 @@ CudaSegments::~CudaSegments() {
   while (!segments_.empty()) free_at(segments_.size() - 1);
 }
 
-size_t CudaSegments::position(Offset address) const noexcept {
+size_t CudaSegments::position(Offset offset) const noexcept {
   const Held* const found =
-      std::lower_bound(segments_.begin(), segments_.end(), address,
+      std::lower_bound(segments_.begin(), segments_.end(), offset,
                        [](const Held& held, Offset at) { return held.range.begin < at; });
   return static_cast<size_t>(found - segments_.begin());
 }
@@ -45,13 +45,14 @@ Offset CudaSegments::take(Size size) noexcept {
       return kNoOffset;
     }
   }
-  const size_t at = position(address);
+  const Offset offset = shift_ + address;
+  const size_t at = position(offset);
   segments_.push_back({});
   std::move_backward(segments_.begin() + at, segments_.end() - 1, segments_.end());
-  segments_[at] = {.range = {address, size}};
+  segments_[at] = {.range = {offset, size}};
   held_ += cost(size);
   device_->note_taken(address, cost(size), false);
-  return address;
+  return offset;
 }
 
 void CudaSegments::give_back(Range segment) noexcept {
@@ -78,25 +79,25 @@ void CudaSegments::reclaim() noexcept {
   }
 }
 
-Range CudaSegments::segment_of(Offset address) const noexcept {
-  const size_t after = position(address + 1);
+Range CudaSegments::segment_of(Offset offset) const noexcept {
+  const size_t after = position(offset + 1);
   if (after == 0) return {};
   const Range range = segments_[after - 1].range;
-  return address < range.end() ? range : Range{};
+  return offset < range.end() ? range : Range{};
 }
 
 void CudaSegments::free_at(size_t position) noexcept {
   const Held gone = segments_[position];
   {
     const CudaDevice::Scope scope(*device_);
-    const cuda::Result result = device_->driver().memory_free(gone.range.begin);
+    const cuda::Result result = device_->driver().memory_free(gone.range.begin - shift_);
     if (result != cuda::kSuccess) device_->note_refusal("cuMemFree", result);
   }
   std::move(segments_.begin() + position + 1, segments_.end(), segments_.begin() + position);
   segments_.pop_back();
   stored_ -= gone.stored;
   held_ -= cost(gone.range.size);
-  device_->note_given_back(gone.range.begin, cost(gone.range.size), false);
+  device_->note_given_back(gone.range.begin - shift_, cost(gone.range.size), false);
 }
 
 }  // namespace memoir

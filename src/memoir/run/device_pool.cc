@@ -4,8 +4,14 @@
 #include <algorithm>
 
 #include "memoir/base/error.h"
+#include "memoir/heap/binned_heap.h"
+#include "memoir/heap/device_pool_heap.h"
 #include "memoir/heap/direct_heap.h"
+#include "memoir/heap/expandable_heap.h"
+#include "memoir/heap/pytorch_heap.h"
+#include "memoir/heap/rmm_heap.h"
 #include "memoir/heap/span_heap.h"
+#include "memoir/heap/split_heap.h"
 #include "memoir/heap/static_tensors_heap.h"
 
 namespace memoir {
@@ -25,6 +31,7 @@ void DevicePool::trim() noexcept {
 struct MappedOptions {
   Size piece = 0;
   Size addresses = 8;
+  bool peers = false;
 
   static constexpr auto fields() {
     return std::tuple{
@@ -32,7 +39,9 @@ struct MappedOptions {
                     "bytes: the most that one handle of physical memory covers, a power of two; 0 is one "
                     "granule"},
         OptionField{"addresses", &MappedOptions::addresses,
-                    "times: addresses reserved, in multiples of the device's memory"}};
+                    "times: addresses reserved, in multiples of the device's memory"},
+        OptionField{"peers", &MappedOptions::peers,
+                    "other GPUs may use the memory: copies from one to another need it"}};
   }
 };
 
@@ -52,17 +61,24 @@ class DevicePoolMaker {
                   " cannot map memory; a policy over plain memory, such as split, can be used");
     }
     const Size times = std::clamp<Size>(mapped_.addresses, 1, 1024);
-    made_->arena_ =
-        std::make_unique<CudaArena>(parts_.device, times * device.total(), CudaArenaOptions{mapped_.piece});
+    made_->arena_ = std::make_unique<CudaArena>(parts_.device, times * device.total(),
+                                                CudaArenaOptions{mapped_.piece, mapped_.peers});
     if (!made_->arena_->ok()) {
       throw Error("no addresses for the device's memory (" + std::string(device.last_failure()) +
                   "): try fewer, with addresses=1, and a piece that is a power of two");
     }
     return *made_->arena_;
   }
+  /// After the arena, where there is one: at offsets beyond it.
   CudaSegments& segments() {
-    made_->segments_ = std::make_unique<CudaSegments>(parts_.device);
+    made_->segments_ =
+        std::make_unique<CudaSegments>(parts_.device, made_->arena_ ? made_->arena_->capacity() : 0);
     return *made_->segments_;
+  }
+  /// What PyTorch's options leave to be known of the device.
+  PyTorchOptions sized(PyTorchOptions options) const {
+    if (options.device_memory == 0) options.device_memory = parts_.device.total();
+    return options;
   }
   StreamOrder* order() const { return &parts_.streams; }
   Collector* collector() const { return parts_.collector; }
@@ -84,27 +100,25 @@ class DevicePoolMaker {
 
 namespace {
 
-enum class Streams { kSeen, kBlind };
-enum class Memory { kMapped, kPlain };
+enum Trait : unsigned {
+  kMapped = 1,       // over mapped memory: has the settings of MappedOptions
+  kSeesStreams = 2,  // keeps streams apart, or orders them, itself
+  kPlain = 4         // every request is for plain memory
+};
 
 struct Row {
   std::string_view name;
   std::string_view what;
-  Streams streams;
-  Memory memory;
+  unsigned traits;
   std::vector<SettingInfo> (*settings)();
   std::function<void(DevicePoolMaker&)> (*choose)(std::vector<Setting>& settings, std::string_view name);
 };
 
 /// A row of the list: the settings are parsed into Options, once, and given to Make for every pool.
 template <class Options, void (*Make)(DevicePoolMaker&, const Options&)>
-constexpr Row row(std::string_view name, std::string_view what, Streams streams, Memory memory) {
+constexpr Row row(std::string_view name, std::string_view what, unsigned traits) {
   return {
-      name,
-      what,
-      streams,
-      memory,
-      &settings_of<Options>,
+      name, what, traits, &settings_of<Options>,
       [](std::vector<Setting>& settings, std::string_view policy) -> std::function<void(DevicePoolMaker&)> {
         Options options;
         take_settings(options, settings, policy);
@@ -112,14 +126,51 @@ constexpr Row row(std::string_view name, std::string_view what, Streams streams,
       }};
 }
 
+void make_memoir(DevicePoolMaker& maker, const DevicePoolOptions& options) {
+  CudaArena& arena = maker.arena();
+  maker.heap<DevicePoolHeap>(arena, options, maker.order(), &maker.segments());
+}
+void make_pytorch(DevicePoolMaker& maker, const PyTorchOptions& options) {
+  maker.heap<PyTorchHeap>(maker.segments(), maker.sized(options), maker.collector());
+}
+void make_expandable(DevicePoolMaker& maker, const PyTorchOptions& options) {
+  maker.heap<ExpandableHeap>(maker.arena(), maker.sized(options), maker.collector());
+}
+void make_split(DevicePoolMaker& maker, const SplitOptions& options) {
+  maker.heap<SplitHeap>(maker.segments(), options, maker.collector(), maker.order());
+}
+void make_binned(DevicePoolMaker& maker, const BinnedOptions& options) {
+  maker.heap<BinnedHeap>(maker.segments(), options, maker.collector(), maker.order());
+}
+void make_rmm(DevicePoolMaker& maker, const RmmOptions& options) {
+  maker.heap<RmmHeap>(maker.segments(), options, maker.order());
+}
+void make_static(DevicePoolMaker& maker, const StaticTensorsOptions& options) {
+  if (options.pool == 0)
+    throw Error("static_tensors secures its memory at the start: say how much, with pool=8GiB");
+  StaticTensorsOptions on_device = options;
+  on_device.alignment = std::max(options.alignment, DirectHeap::kAlignment);
+  maker.heap<StaticTensorsHeap>(maker.arena(), on_device);
+}
 void make_span(DevicePoolMaker& maker, const NoOptions&) { maker.heap<SpanHeap>(maker.arena()); }
 void make_direct(DevicePoolMaker& maker, const NoOptions&) { maker.heap<DirectHeap>(maker.segments()); }
 
 constexpr Row kRows[] = {
-    row<NoOptions, make_direct>("direct", "no pool: every object is the device's own allocation",
-                                Streams::kBlind, Memory::kPlain),
-    row<NoOptions, make_span>("span", "best fit by address in mapped memory, a pool per stream",
-                              Streams::kBlind, Memory::kMapped),
+    row<DevicePoolOptions, make_memoir>("memoir", "memoir's own pool, over mapped memory",
+                                        kMapped | kSeesStreams),
+    row<DevicePoolOptions, make_memoir>(
+        "memoir_plain", "the same over plain memory, which other processes and NICs can register",
+        kMapped | kSeesStreams | kPlain),
+    row<PyTorchOptions, make_pytorch>("pytorch", "PyTorch's caching allocator", kSeesStreams),
+    row<PyTorchOptions, make_expandable>("expandable", "PyTorch's caching allocator with expandable segments",
+                                         kMapped | kSeesStreams),
+    row<SplitOptions, make_split>("split", "CuArrays.jl's splitting pool", kSeesStreams),
+    row<BinnedOptions, make_binned>("binned", "CuArrays.jl's bins of powers of two", kSeesStreams),
+    row<RmmOptions, make_rmm>("rmm", "RMM's pool: a list of free blocks per stream", kSeesStreams),
+    row<StaticTensorsOptions, make_static>("static_tensors",
+                                           "all memory secured at the start, a pool per stream", kMapped),
+    row<NoOptions, make_span>("span", "best fit by address in mapped memory, a pool per stream", kMapped),
+    row<NoOptions, make_direct>("direct", "no pool: every object is the device's own allocation", 0),
 };
 
 std::string listed(const std::vector<std::string>& names) {
@@ -130,7 +181,7 @@ std::string listed(const std::vector<std::string>& names) {
 
 std::vector<SettingInfo> all_settings(const Row& row) {
   std::vector<SettingInfo> settings = row.settings();
-  if (row.memory == Memory::kMapped) {
+  if ((row.traits & kMapped) != 0) {
     for (SettingInfo& info : settings_of<MappedOptions>()) settings.push_back(std::move(info));
   }
   return settings;
@@ -162,7 +213,7 @@ DevicePolicy device_policy(std::string_view text) {
     }
   }
   MappedOptions mapped;
-  if (row.memory == Memory::kMapped) take_settings(mapped, settings, name);
+  if ((row.traits & kMapped) != 0) take_settings(mapped, settings, name);
   const auto make = row.choose(settings, name);
   if (!settings.empty()) {
     std::vector<std::string> names;
@@ -171,7 +222,8 @@ DevicePolicy device_policy(std::string_view text) {
     throw Error("policy '" + name + "' has no setting '" + key + "'" + near_spelling(key, names) +
                 (names.empty() ? " (it has none)" : " (settings: " + listed(names) + ")"));
   }
-  return {std::string(text), row.streams == Streams::kSeen, [make, mapped](const DeviceParts& parts) {
+  return {std::string(text), (row.traits & kPlain) != 0, (row.traits & kSeesStreams) != 0,
+          [make, mapped](const DeviceParts& parts) {
             DevicePoolMaker maker(parts, mapped);
             make(maker);
             return maker.done();

@@ -69,10 +69,11 @@ class DevicePool {
 /// A policy that was chosen by name: "memoir,slack=0.02".
 struct DevicePolicy {
   std::string text;
-  bool sees_streams =
-      false;  // else every stream gets a pool of its own: nothing may be handed from one to another
-  std::function<std::unique_ptr<DevicePool>(const DeviceParts&)>
-      make;  // throws Error when there is no memory for it
+  bool plain = false;  // every request is for plain memory
+  /// Else every stream gets a pool of its own: nothing may be handed from one to another.
+  bool sees_streams = false;
+  /// Throws Error when there is no memory for it.
+  std::function<std::unique_ptr<DevicePool>(const DeviceParts&)> make;
 };
 
 /// Throws Error, with near spellings, when `text` ("name" or "name,key=value,...") names no policy, setting or value

@@ -121,8 +121,8 @@ void* DeviceRuntime::try_allocate(Size size, StreamId stream, SiteId site, Devic
   const Index index = take_record();
   if (index == 0) return nullptr;
   DevicePool& it = *pools_[pool].pool;
-  const Offset offset =
-      it.heap().allocate({.size = size, .alignment = kAlignment, .site = site, .stream = stream});
+  const Offset offset = it.heap().allocate(
+      {.size = size, .alignment = kAlignment, .site = site, .stream = stream, .plain = policy_.plain});
   if (offset == kNoOffset) {
     unused_.push_back(index);
     return nullptr;
@@ -276,8 +276,10 @@ void* DeviceRuntime::base_of(void* pointer, size_t* size) {
   if (index == 0) return pointer;
   const Object& object = objects_[index];
   Range base{object.address, object.size};
-  if (const CudaSegments* const segments = pools_[object.pool].pool->segments()) {
-    if (const Range segment = segments->segment_of(object.address); segment.size != 0) base = segment;
+  const DevicePool& pool = *pools_[object.pool].pool;
+  if (const CudaSegments* const segments = pool.segments()) {
+    const Range segment = segments->segment_of(pool.offset(object.address));
+    if (segment.size != 0) base = {pool.address(segment.begin), segment.size};
   }
   if (size != nullptr) *size = base.size;
   return reinterpret_cast<void*>(base.begin);
@@ -300,6 +302,7 @@ void DeviceRuntime::begin_pool(DevicePoolId id, StreamFilter filter) {
     }
   }
   routes_.push_back({id, std::move(filter)});
+  streams_.announce_capture(true);
 }
 
 void DeviceRuntime::end_pool(DevicePoolId id) {
@@ -308,6 +311,7 @@ void DeviceRuntime::end_pool(DevicePoolId id) {
   const auto found =
       std::find_if(routes_.begin(), routes_.end(), [&](const Route& route) { return route.id == id; });
   if (found != routes_.end()) routes_.erase(found);
+  streams_.announce_capture(!routes_.empty());
   settle_deferred();
 }
 
@@ -329,7 +333,7 @@ void DeviceRuntime::drop_unused_pools() noexcept {
     if (pool.pool == nullptr || pool.id == DevicePoolId{} || pool.pool->heap().live() != 0) continue;
     const Graph* const graph = find_graph(pool.id);
     // Not while something is captured: the device cannot be waited for then. The next release or free comes by again.
-    if ((graph == nullptr || graph->uses == 0) && routes_.empty() && streams_.wait()) pool.pool.reset();
+    if ((graph == nullptr || graph->uses == 0) && streams_.wait()) pool.pool.reset();
   }
   std::erase_if(graphs_, [this](const Graph& graph) {
     return graph.uses == 0 && std::none_of(pools_.begin(), pools_.end(), [&](const Pool& pool) {

@@ -50,7 +50,7 @@ DeviceView DeviceRuntime::view_locked(bool with_history) const {
     }
     if (const CudaSegments* const segments = pool.pool->segments()) {
       segments->for_each_segment([&](Range range) {
-        view.segments.push_back({range.begin, range.size, false, pool.id, stream});
+        view.segments.push_back({pool.pool->address(range.begin), range.size, false, pool.id, stream});
       });
     }
   }

@@ -34,8 +34,9 @@ StreamId DeviceStreams::find(cuda::Stream stream) noexcept {
 bool DeviceStreams::is_capturing(StreamId id) const noexcept {
   int status = cuda::kNotCapturing;
   const CudaDevice::Scope scope(*device_);
-  // A stream that the driver does not know any more captures nothing.
-  if (device_->driver().stream_is_capturing(streams_[id].handle, &status) != cuda::kSuccess) return false;
+  const cuda::Result result = device_->driver().stream_is_capturing(streams_[id].handle, &status);
+  if (result != cuda::kSuccess)
+    return cuda::is_about_capture(result);  // else: a stream that is gone captures nothing
   return status != cuda::kNotCapturing;
 }
 
@@ -91,21 +92,15 @@ bool DeviceStreams::order(StreamId from, Tick moment, StreamId to) noexcept {
 
 bool DeviceStreams::wait() noexcept {
   if (is_quiet_) return true;
-  if (is_any_capturing()) return false;
+  if (capture_announced_ || is_any_capturing()) return false;
+  {
+    const CudaDevice::Scope scope(*device_);
+    const cuda::Result result = device_->driver().context_synchronize();
+    if (cuda::is_about_capture(result)) return false;  // of a stream that is not known
+    // Another error is a kernel's that failed: it is reported to whoever asks next, and nothing runs any more.
+  }
   ++counts_.quiets;
-  MetadataArray<cuda::Event> events;
-  for (StreamId id = 0; id < streams_.size(); ++id) {
-    const cuda::Event event = record(id);
-    if (event != nullptr && events.push_back(event)) continue;
-    for (cuda::Event recorded : events) put(recorded);
-    if (event != nullptr) put(event);
-    return false;
-  }
-  for (StreamId id = 0; id < streams_.size(); ++id) {
-    synchronize(events[id]);
-    put(events[id]);
-    streams_[id].done = moment_;
-  }
+  for (Known& stream : streams_) stream.done = moment_;
   return is_quiet_ = true;
 }
 

@@ -48,10 +48,14 @@ class DeviceStreams final : public StreamOrder, public DeviceQuiet {
   bool is_ordered(StreamId from, Tick moment, StreamId to) noexcept override;
   bool order(StreamId from, Tick moment, StreamId to) noexcept override;
 
+  /// A graph is going to be captured, on a stream that need not be known, or no longer is.
+  void announce_capture(bool is_going_on) noexcept { capture_announced_ = is_going_on; }
+
   /// A new stretch of the owner's lock begins: nothing is freed within it but by its holder, so one wait does for all
   /// memory that goes back in it.
   void begin_section() noexcept { is_quiet_ = false; }
-  /// Waits until everything that is queued on any known stream is done. False while one of them is being captured.
+  /// Waits until everything that is queued on the device is done, on streams that are not known as well (a graph may be
+  /// replayed on one). False while a known one is being captured, or a capture was announced.
   bool wait() noexcept override;
 
   /// An event that is reached when what is queued on the stream now is done; nullptr when it cannot be recorded (the
@@ -85,6 +89,7 @@ class DeviceStreams final : public StreamOrder, public DeviceQuiet {
   StreamId last_ = 0;
   Tick moment_ = 0;
   bool is_quiet_ = false;
+  bool capture_announced_ = false;
   StreamCounts counts_;
 };
 

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One run of bench/gpu.py, in a process of its own:
+
+    gpu_worker.py about
+    gpu_worker.py loop ALLOCATOR STEPS [CAP]
+    gpu_worker.py map PIECE
+    gpu_worker.py allocate ALLOCATOR COUNT
+
+ALLOCATOR is one of PyTorch's (set by PYTORCH_ALLOC_CONF), or a policy of memoir's. Prints one line of JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+PYTORCH = ("default", "expandable_segments", "cudaMallocAsync")
+
+
+def start(allocator: str, cap: int | None = None) -> None:
+    import torch
+
+    if allocator not in PYTORCH:
+        import memoir.torch
+
+        memoir.torch.use_pool(allocator, cap=cap)
+    elif cap is not None:
+        total = torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, cap / total))
+
+
+def statistics_of(allocator: str) -> dict:
+    import torch
+
+    if allocator in PYTORCH:
+        return torch.cuda.memory_stats()
+    import memoir.torch
+
+    return memoir.torch.stats()
+
+
+def about() -> dict:
+    import torch
+
+    if not torch.cuda.is_available():
+        return {"device": None, "why": f"torch {torch.__version__} finds no CUDA device"}
+    properties = torch.cuda.get_device_properties(0)
+    return {
+        "device": properties.name,
+        "total_bytes": properties.total_memory,
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "python": sys.version.split()[0],
+    }
+
+
+def loop(allocator: str, steps: int, cap: int | None = None) -> dict:
+    """Training steps of a small transformer; the lengths are the same for every allocator."""
+    start(allocator, cap)
+    import torch
+
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(1024, 16, 4096, dropout=0.1, batch_first=True)
+    model = torch.nn.TransformerEncoder(layer, 8, enable_nested_tensor=False)
+    times: list[float] = []
+    failed = None
+    try:
+        model = model.cuda()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+        generator = torch.Generator().manual_seed(1)
+        for _ in range(steps):
+            batch = int(torch.randint(2, 9, (1,), generator=generator))
+            length = int(torch.randint(32, 1025, (1,), generator=generator))
+            torch.cuda.synchronize()
+            begin = time.perf_counter()
+            x = torch.randn(batch, length, 1024, device="cuda")
+            optimizer.zero_grad(set_to_none=True)
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            del x, loss
+            torch.cuda.synchronize()
+            times.append(time.perf_counter() - begin)
+    except torch.OutOfMemoryError as error:
+        failed = str(error)
+    seen = statistics_of(allocator)
+    asked = seen.get("requested_bytes.all.peak", seen.get("allocated_bytes.all.peak"))
+    calls = (
+        "num_device_alloc",
+        "num_device_free",
+        "num_alloc_retries",
+        "num_sync_all_streams",
+        "num_stream_waits",
+    )
+    return {
+        "steps": len(times),
+        "out_of_memory": failed,
+        "times": times,
+        "peak_live": asked,
+        "peak_reserved": seen.get("reserved_bytes.all.peak"),
+        **{name: seen[name] for name in calls if name in seen},
+    }
+
+
+def map_(piece: str) -> dict:
+    """Seconds to take 4 GiB from the device and to give them back, in pieces of this size."""
+    import memoir.torch
+
+    memoir.torch.use_pool("span", piece=piece)
+    import torch
+
+    torch.empty(1, device="cuda")
+    seconds: dict[str, list[float]] = {"take": [], "give_back": []}
+    for _ in range(5):
+        begin = time.perf_counter()
+        x = torch.empty(4 * 2**30, dtype=torch.uint8, device="cuda")
+        seconds["take"].append(time.perf_counter() - begin)
+        del x
+        begin = time.perf_counter()
+        torch.cuda.empty_cache()
+        seconds["give_back"].append(time.perf_counter() - begin)
+    return seconds
+
+
+def allocate(allocator: str, count: int) -> dict:
+    """Nanoseconds per torch.empty and its free, of sizes that come back, with ten tensors live; PyTorch's own part
+    included."""
+    start(allocator)
+    import torch
+
+    sizes = [512, 4096, 65536, 1 << 20, 5 << 20, 1000, 300_000, 2 << 20]
+    live: list = []
+    results = []
+    for _ in range(5):
+        begin = time.perf_counter_ns()
+        for i in range(count // 5):
+            live.append(torch.empty(sizes[i % 8], dtype=torch.uint8, device="cuda"))
+            if len(live) > 10:
+                live.pop(0)
+        results.append((time.perf_counter_ns() - begin) / (count // 5))
+    return {"ns": results}
+
+
+if __name__ == "__main__":
+    verb, *words = sys.argv[1:]
+    if verb == "about":
+        result = about()
+    elif verb == "loop":
+        result = loop(words[0], int(words[1]), int(words[2]) if len(words) > 2 else None)
+    elif verb == "map":
+        result = map_(words[0])
+    else:
+        result = allocate(words[0], int(words[1]))
+    print(json.dumps(result))

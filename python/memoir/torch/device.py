@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""memoir's pools for GPU memory, in the place of PyTorch's allocator or under a MemPool."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import tempfile
+import warnings
+from pathlib import Path
+
+import torch
+
+from memoir import Error
+from memoir.torch import _library
+
+# PyTorch's names of the hooks, and ours
+HOOKS = {
+    "set_init_fn": "memoir_cuda_init",
+    "set_reset_fn": "memoir_cuda_reset",
+    "set_memory_fraction_fn": "memoir_cuda_memory_fraction",
+    "set_base_alloc_fn": "memoir_cuda_base_alloc",
+    "set_record_stream_fn": "memoir_cuda_record_stream",
+    "set_begin_allocate_to_pool": "memoir_cuda_begin_pool",
+    "set_end_allocate_to_pool_fn": "memoir_cuda_end_pool",
+    "set_release_pool": "memoir_cuda_release_pool",
+}
+
+_STATS = ("allocation", "allocated_bytes", "active", "active_bytes", "segment", "reserved_bytes")
+_kept_alive: list = []  # what C holds on to
+
+
+def pools() -> dict[str, dict]:
+    """The policies for GPUs: what each one is, and its settings with what they are at first."""
+    return {
+        one["name"]: {
+            "what": one["what"],
+            "settings": {setting["name"]: setting for setting in one["settings"]},
+        }
+        for one in _library.read("policies")
+    }
+
+
+def use_pool(
+    policy: str = "memoir",
+    *,
+    cap: int | None = None,
+    history: int = 0,
+    sites: bool = False,
+    collect: bool = False,
+    **settings,
+) -> None:
+    """From now on, all GPU memory of this process comes from a pool of memoir's instead of PyTorch's allocator.
+
+    To be called before the first use of CUDA, since PyTorch cannot change its allocator later.
+
+    policy: "memoir", "pytorch", "expandable", "split", "binned", "rmm", ...: see `pools()`, which also says what
+    `settings` each one has. "memoir,slack=0.02" is the same as "memoir", slack=0.02.
+    cap: the most bytes that are taken from each device; None for all that there are.
+    history: how many events (allocations, frees, memory taken and given back) are kept for `snapshot`.
+    sites: notes the operators that each allocation was made in, for snapshots and out-of-memory errors; costs about
+    0.4 us per operator.
+    collect: runs Python's garbage collector when there is no memory, before giving up.
+
+    Raises memoir.Error when there is no CUDA driver, when CUDA was used already, and for a policy or setting that there
+    is not. Out of memory is a torch.OutOfMemoryError, which says who holds what.
+    """
+    text = _policy_text(policy, settings)
+    _check_numbers(cap, history)
+    if torch.cuda.is_initialized():
+        raise Error("memoir.torch.use_pool must be called before the first use of CUDA in the process")
+    if torch.version.cuda is None:
+        raise Error(
+            "this PyTorch was built without CUDA: install one that was, to use memoir's pools for GPUs"
+        )
+    _library.check_driver()
+    _library.open_slot(0, text, cap, history)
+    allocator = _pluggable("memoir_cuda_alloc", "memoir_cuda_free")
+    for hook, function in HOOKS.items():
+        getattr(allocator.allocator(), hook)(_library.address(function))
+    try:
+        torch.cuda.memory.change_current_allocator(allocator)
+    except RuntimeError as error:
+        raise Error(f"PyTorch does not let its allocator be changed any more: {error}") from error
+    _kept_alive.append(allocator)
+    if sites:
+        _library.library().memoir_cuda_listen_to_sites()
+    if collect:
+        on_low_memory(lambda device: gc.collect())
+
+
+def pool(
+    policy: str = "direct", *, cap: int | None = None, history: int = 0, **settings
+) -> torch.cuda.MemPool:
+    """A torch.cuda.MemPool whose memory memoir takes from the device, for `with torch.cuda.use_mem_pool(...)`.
+
+    PyTorch itself caches what it takes from a MemPool and carves it up. So "direct" (plain memory, which NICs can
+    register) and "memoir_plain" are of use here, and a cap for the part of a program that allocates inside; to replace
+    PyTorch's caching, use `use_pool`. Statistics of it are `stats(pool)`. At most 15 in a process.
+    """
+    text = _policy_text(policy, settings)
+    _check_numbers(cap, history)
+    _library.check_driver()
+    slot = _library.library().memoir_cuda_free_slot()
+    if slot < 0:
+        raise Error("all 15 of memoir's MemPools are in use; they are not given up before the process ends")
+    _library.open_slot(slot, text, cap, history)
+    allocator = _pluggable(f"memoir_cuda_alloc_{slot}", f"memoir_cuda_free_{slot}")
+    _kept_alive.append(allocator)
+    made = torch.cuda.MemPool(allocator.allocator())
+    made.memoir_slot = slot
+    return made
+
+
+def _pluggable(allocate: str, free: str) -> torch.cuda.memory.CUDAPluggableAllocator:
+    return torch.cuda.memory.CUDAPluggableAllocator(str(_library.path()), allocate, free)
+
+
+def on_low_memory(callback) -> None:
+    """Calls `callback(device)` when a request of `use_pool`'s allocator finds no memory, before it gives up: the place to
+    drop caches. It may free tensors, not make them. What it raises is shown as a warning."""
+
+    def call(device, _context):
+        try:
+            callback(device)
+        except Exception as error:  # there is no Python above to raise it in
+            warnings.warn(f"memoir: on_low_memory's callback raised {error!r}", stacklevel=2)
+
+    function = _library.LowMemoryCallback(call)
+    _kept_alive.append(function)
+    _library.library().memoir_cuda_on_low_memory(function, None)
+
+
+def device_stats(pool: torch.cuda.MemPool | None = None, device: int | None = None) -> dict:
+    """Statistics of one device, with the names of torch.cuda.memory_stats where the quantity is the same, all 0 while
+    nothing was allocated there."""
+    wanted = _device_index(device)
+    for one in _library.read("stats", _slot_of(pool)):
+        if one["device"] == wanted:
+            flat = {"policy": one["policy"], "cap_bytes": one["cap_bytes"], "total_bytes": one["total_bytes"]}
+            for name in _STATS:
+                for part in ("current", "peak", "allocated", "freed"):
+                    flat[f"{name}.all.{part}"] = one[name][part]
+            return flat | {name: value for name, value in one.items() if name.startswith("num_")}
+    return {f"{name}.all.{part}": 0 for name in _STATS for part in ("current", "peak", "allocated", "freed")}
+
+
+def reset_peak_stats(pool: torch.cuda.MemPool | None = None) -> None:
+    """Peaks are, from now on, those since this call, on every device."""
+    _library.library().memoir_cuda_reset_peaks(_slot_of(pool))
+
+
+def snapshot(
+    path: str | os.PathLike | None = None, *, pool: torch.cuda.MemPool | None = None, force: bool = False
+) -> dict:
+    """What is where, and the history, in the form of torch.cuda.memory._snapshot(): a dictionary, also written to `path`
+    as torch.cuda.memory._dump_snapshot writes it. PyTorch's memory viewer (pytorch.org/memory_viz) and `memoir import`
+    open the file. force: overwrites it."""
+    devices = _library.read("snapshot", _slot_of(pool))
+    traces: list[list[dict]] = [[] for _ in range(max((one["device"] + 1 for one in devices), default=0))]
+    segments = []
+    for one in devices:
+        for segment in one["state"]["segments"]:
+            segment["segment_pool_id"] = tuple(segment["segment_pool_id"])
+            segments.append(segment)
+        traces[one["device"]] = one["state"]["trace"]
+    result = {
+        "segments": segments,
+        "device_traces": traces,
+        "allocator_settings": {"backend": "memoir"},
+        "external_annotations": [],
+    }
+    if path is not None:
+        _write(Path(path), pickle.dumps(result, protocol=4), force)  # the viewer reads no newer protocol
+    return result
+
+
+def _write(path: Path, data: bytes, force: bool) -> None:
+    if path.exists() and not force:
+        raise Error(f"{path} exists: choose another name, or force=True to overwrite it")
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+            file.write(data)
+        os.replace(file.name, path)
+    except OSError as error:
+        raise Error(f"{path}: {error.strerror}") from error
+
+
+def _slot_of(pool: torch.cuda.MemPool | None) -> int:
+    slot = 0 if pool is None else getattr(pool, "memoir_slot", None)
+    if slot is None:
+        raise TypeError("not a pool of memoir's: pass what memoir.torch.pool returned")
+    return slot
+
+
+def _device_index(device) -> int:
+    if device is None:
+        return torch.cuda.current_device() if torch.cuda.is_initialized() else 0
+    index = device if isinstance(device, int) else torch.device(device).index
+    return 0 if index is None else index
+
+
+def _check_numbers(cap: int | None, history: int) -> None:
+    if (cap is not None and not 0 < cap < 2**64) or history < 0:
+        raise ValueError("cap is a number of bytes, and history one of entries")
+
+
+def _policy_text(policy: str, settings: dict) -> str:
+    """ "memoir,slack=0.02": what the settings of a policy look like everywhere in memoir."""
+    words = [
+        f"{name}={str(value).lower() if isinstance(value, bool) else value}"
+        for name, value in settings.items()
+    ]
+    return ",".join([policy, *words])

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import memoir.torch
+import torch
+
+import memoir
+
+
+def test_the_policies_are_listed_with_their_settings():
+    pools = memoir.torch.pools()
+    assert {"memoir", "pytorch", "expandable", "split", "binned", "rmm", "direct"} <= set(pools)
+    assert pools["memoir"]["settings"]["slack"]["kind"] == "fraction"
+    assert "piece" in pools["expandable"]["settings"]
+    assert all(one["what"] for one in pools.values())
+
+
+def test_the_pool_takes_pytorchs_place_with_all_its_hooks(run):
+    out = run("""
+memoir.torch.use_pool("memoir", cap=48 * MiB, history=100, slack=0.05)
+assert torch.cuda.memory._get_current_allocator().allocator() is not None
+torch._C._cuda_getAllocator()
+pointer = allocate(3 * MiB)
+ctypes.memset(pointer, 1, 3 * MiB)
+stats = memoir.torch.stats()
+assert stats["policy"] == "memoir,slack=0.05" and stats["cap_bytes"] == 48 * MiB
+assert stats["allocated_bytes.all.current"] == 3 * MiB
+assert stats["reserved_bytes.all.peak"] == fake.fake_used(0) == 4 * MiB
+assert stats["num_ooms"] == 0 and memoir.torch.stats(device=1)["active.all.current"] == 0
+allocate(MiB, device=1)
+assert memoir.torch.stats(device=1)["allocation.all.current"] == 1
+free(pointer, 3 * MiB)
+memoir.torch.reset_peak_stats()
+assert memoir.torch.stats()["allocated_bytes.all.peak"] == 0
+print(error(lambda: memoir.torch.use_pool("split")))
+assert fake.fake_misuse_count() == 0, fake.fake_misuse(0)
+""")
+    assert "in use already, with policy memoir,slack=0.05" in out
+
+
+def test_what_cannot_be_is_said_and_changes_nothing(run, tmp_path):
+    out = run("""
+print(error(lambda: memoir.torch.use_pool("mermoir")))
+print(error(lambda: memoir.torch.use_pool("memoir", slak=1)))
+print(error(lambda: memoir.torch.use_pool("memoir", slack="much")))
+for bad in ({"cap": 0}, {"cap": -1}, {"history": -1}):
+    try:
+        memoir.torch.use_pool(**bad)
+        raise SystemExit("taken")
+    except ValueError:
+        pass
+torch.cuda.is_initialized = lambda: True
+print(error(lambda: memoir.torch.use_pool()))
+torch.cuda.is_initialized = lambda: False
+memoir.torch.use_pool()
+""")
+    lines = out.splitlines()
+    assert "there is no device policy 'mermoir'; did you mean 'memoir'?" in lines[0]
+    assert "has no setting 'slak'; did you mean 'slack'?" in lines[1]
+    assert "slack=much" in lines[2]
+    assert lines[3] == "memoir.torch.use_pool must be called before the first use of CUDA in the process"
+
+
+def test_without_a_driver_only_the_use_fails(run, tmp_path):
+    code = """
+assert memoir.torch.pools() and memoir.torch.stats()["num"[:0] + "segment.all.peak"] == 0
+print(error(lambda: memoir.torch.use_pool()))
+print(error(lambda: memoir.torch.pool()))
+"""
+    prelude_free = "import memoir, memoir.torch\n" + code
+    helper = "def error(call):\n    try:\n        call()\n    except memoir.Error as error:\n        return str(error)\n"
+    environment = {**os.environ, "MEMOIR_CUDA_DRIVER": str(tmp_path / "libnone.so")}
+    done = subprocess.run(
+        [sys.executable, "-c", helper + prelude_free], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("no CUDA driver on this machine") == 2
+    assert done.stdout.count("libnone.so") == 2
+
+
+def test_a_driver_that_is_too_old_says_what_it_lacks(run, tmp_path):
+    source = tmp_path / "old.c"
+    source.write_text("int cuInit(unsigned flags) { return (int)flags; }\n")
+    library = tmp_path / "libold.so"
+    subprocess.run(["cc", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
+    environment = {**os.environ, "MEMOIR_CUDA_DRIVER": str(library)}
+    code = "import memoir.torch\ntry:\n    memoir.torch.use_pool()\nexcept memoir.Error as e:\n    print(e)"
+    done = subprocess.run(
+        [sys.executable, "-c", "import memoir\n" + code], capture_output=True, text=True, env=environment
+    )
+    assert "has no cuGetErrorName: memoir's device pools need the driver of CUDA 11.2 or newer" in done.stdout
+
+
+def test_a_pool_for_mempools_has_functions_and_statistics_of_its_own(run):
+    out = run("""
+class Made:  # MemPool itself needs a device
+    def __init__(self, allocator):
+        self.allocator = allocator
+torch.cuda.MemPool = Made
+pools = [memoir.torch.pool("direct", cap=8 * MiB), memoir.torch.pool("memoir_plain", plain_step="4MiB")]
+function = _library.library().memoir_cuda_alloc_1
+function.restype, function.argtypes = ctypes.c_void_p, [ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+assert function(6 * MiB, 0, None) and not function(6 * MiB, 0, None)
+assert memoir.torch.stats(pools[0])["num_ooms"] == 1
+assert memoir.torch.stats(pools[1])["reserved_bytes.all.peak"] == 0
+for i in range(13):
+    memoir.torch.pool()
+print(error(lambda: memoir.torch.pool()))
+try:
+    memoir.torch.stats(lambda: 0)
+    raise SystemExit("taken")
+except TypeError:
+    pass
+""")
+    assert "all 15 of memoir's MemPools are in use" in out
+
+
+def test_a_snapshot_is_one_of_pytorchs(run, tmp_path):
+    path = tmp_path / "x.pickle"
+    out = run(f"""
+memoir.torch.use_pool("span", history=1000)
+stream = fake.fake_stream_create()
+a, b = allocate(1000), allocate(5 * MiB, 0, stream)
+free(a, 1000)
+record = _library.library().memoir_cuda_record_stream
+record.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+record(b, None)
+fake.fake_launch_fill(None, b, 5 * MiB, 1)
+free(b, 5 * MiB, 0, stream)
+allocate(77, 1)
+memoir.torch.snapshot({str(path)!r})
+print(error(lambda: memoir.torch.snapshot({str(path)!r})))
+memoir.torch.snapshot({str(path)!r}, force=True)
+print(error(lambda: memoir.torch.snapshot({str(tmp_path / "none" / "x")!r})))
+""")
+    assert "exists: choose another name" in out
+    assert "No such file or directory" in out
+    assert list(tmp_path.iterdir()) == [path]
+    data = path.read_bytes()
+    assert data[1] <= 4  # the pickle's protocol
+    taken = pickle.loads(data)
+    assert set(taken) >= {"segments", "device_traces", "allocator_settings", "external_annotations"}
+    assert len(taken["device_traces"]) == 2
+    states = {block["state"] for segment in taken["segments"] for block in segment["blocks"]}
+    assert states == {"inactive", "active_pending_free", "active_allocated"}
+    for segment in taken["segments"]:
+        at = segment["address"]
+        for block in segment["blocks"]:
+            assert block["address"] == at
+            at += block["size"]
+        assert at == segment["address"] + segment["total_size"]
+    actions = [entry["action"] for entry in taken["device_traces"][0]]
+    assert actions.count("alloc") == 2 and actions.count("free_requested") == 2
+    assert actions.count("free_completed") == 1 and "segment_map" in actions
+    times = [entry["time_us"] for entry in taken["device_traces"][0]]
+    assert times == sorted(times)
+
+
+THROWS = """
+#include <c10/util/Exception.h>
+#include <dlfcn.h>
+#include <cstdio>
+int main(int, char** arguments) {
+  void* library = dlopen(arguments[1], RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return std::puts(dlerror()), 1;
+  auto open = (const char* (*)(int, const char*, unsigned long, unsigned long))dlsym(library, "memoir_cuda_open");
+  auto allocate = (void* (*)(size_t, int, void*))dlsym(library, "memoir_cuda_alloc");
+  try {
+    allocate(1, 0, nullptr);
+  } catch (const c10::OutOfMemoryError&) {
+    return 1;
+  } catch (const c10::Error& error) {
+    std::printf("Error %s\\n", error.what_without_backtrace());
+  }
+  open(0, "memoir", ~0ul, 0);
+  try {
+    allocate(1ul << 40, 0, nullptr);
+  } catch (const c10::OutOfMemoryError& error) {
+    std::printf("OutOfMemoryError %s\\n", error.what_without_backtrace());
+  }
+}
+"""
+
+
+def test_a_refusal_is_pytorchs_own_exception(fake_driver, tmp_path):
+    from memoir.torch import _library
+
+    root = Path(torch.__file__).parent
+    source, program = tmp_path / "throws.cc", tmp_path / "throws"
+    source.write_text(THROWS)
+    compiler = os.environ.get("CXX", "c++")
+    libraries = [str(root / "lib" / "libc10.so"), "-ldl", f"-Wl,-rpath,{root / 'lib'}"]
+    subprocess.run(
+        [compiler, "-std=c++20", "-w", f"-I{root / 'include'}", str(source), *libraries, "-o", str(program)],
+        check=True,
+    )
+    paths = [str(root / "lib"), *map(str, (root.parent / "nvidia").glob("*/lib"))]
+    environment = {**os.environ, "MEMOIR_CUDA_DRIVER": str(fake_driver), "LD_LIBRARY_PATH": ":".join(paths)}
+    done = subprocess.run([program, str(_library.path())], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Error memoir's allocator was not set up" in done.stdout
+    assert (
+        "OutOfMemoryError memoir: out of memory on device 0 (Fake GPU 0), policy memoir: 1024.00 GiB"
+        in done.stdout
+    )
+
+
+def test_callbacks_are_called_when_memory_is_short(run):
+    out = run("""
+memoir.torch.use_pool("direct", cap=8 * MiB, collect=True)
+kept = [allocate(6 * MiB)]
+def drop(device):
+    print("drop", device)
+    free(kept.pop(), 6 * MiB)
+memoir.torch.on_low_memory(drop)
+assert allocate(6 * MiB)
+memoir.torch.on_low_memory(lambda device: 1 / 0)
+""")
+    assert out == "drop 0\n"
