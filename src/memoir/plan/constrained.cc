@@ -361,6 +361,15 @@ class Run {
 
 }  // namespace
 
+std::optional<std::pair<Problem, std::vector<std::uint32_t>>> reduce_to_plain(
+    const ConstrainedProblem& problem) {
+  validate(problem);
+  Bodies bodies = make_bodies(problem);
+  const auto& arenas = problem.constraints.arenas;
+  if (!is_plain(bodies, false) || (!arenas.empty() && arenas[0].capacity != kNoLimit)) return std::nullopt;
+  return std::pair(hulls(bodies), std::move(bodies.body_of));
+}
+
 ConstrainedResult plan_constrained(const ConstrainedProblem& problem, ConstrainedPlanner planner,
                                    const SearchOptions& options) {
   return Run(problem, planner, options).run();

@@ -3,8 +3,10 @@
 // The planners that take whatever a problem can say, alone or mixed (docs/constraints.md).
 #pragma once
 
+#include <optional>
 #include <string>
-#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "memoir/plan/constrained_bounds.h"
 #include "memoir/plan/search.h"
@@ -38,5 +40,10 @@ struct ConstrainedResult {
 /// Error where validate() does, or for a capacity beside several arenas.
 ConstrainedResult plan_constrained(const ConstrainedProblem& problem, ConstrainedPlanner planner,
                                    const SearchOptions& options = {});
+
+/// A problem without constraints that has the same plans, when there is one (aliases merged, least sizes,
+/// hints and locality left out), and for each buffer the one of it that it became.
+std::optional<std::pair<Problem, std::vector<std::uint32_t>>> reduce_to_plain(
+    const ConstrainedProblem& problem);
 
 }  // namespace memoir

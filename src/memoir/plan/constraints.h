@@ -92,6 +92,9 @@ struct Constraints {
   bool replanned() const { return !old.empty(); }
 };
 
+/// What is said, by the names that columns and options have: "gaps", "fixed", ... Empty when none() is.
+std::vector<std::string> said(const Constraints& constraints);
+
 struct ConstrainedProblem {
   Problem buffers;
   Constraints constraints;
