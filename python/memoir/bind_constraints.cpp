@@ -152,6 +152,13 @@ void bind_problem(nb::module_& module) {
           "csv"_a, "arenas"_a = nb::list())
       .def("__len__", [](const ConstrainedProblem& self) { return self.buffers.size(); })
       .def_ro("problem", &ConstrainedProblem::buffers)
+      .def("set_alignments",
+           [](ConstrainedProblem& self, In alignment) {
+             if (alignment.size() != self.buffers.size())
+               throw Error("there must be one alignment per buffer");
+             for (std::size_t i = 0; i < self.buffers.size(); ++i)
+               self.buffers[i].alignment = alignment.data()[i];
+           })
       .def("set_gaps", &set_gaps, "buffer"_a, "lower"_a, "upper"_a, "begin"_a, "end"_a)
       .def("set_fixed", [](ConstrainedProblem& self, In a) { self.constraints.fixed = values(a); })
       .def("set_hints", [](ConstrainedProblem& self, In a) { self.constraints.hints = values(a); })
@@ -243,6 +250,7 @@ void bind_result(nb::module_& module) {
       .def_prop_ro("least_cost", of([](const ConstrainedResult& r) { return r.lower_bound.cost; }))
       .def_prop_ro("least_total", of([](const ConstrainedResult& r) { return r.lower_bound.total; }))
       .def_prop_ro("bound_reason", of([](const ConstrainedResult& r) { return r.bound_reason; }))
+      .def_prop_ro("cost_reason", of([](const ConstrainedResult& r) { return r.cost_reason; }))
       .def_prop_ro("load", of([](const ConstrainedResult& r) { return r.load; }))
       .def_prop_ro("optimal", of([](const ConstrainedResult& r) { return r.optimal; }))
       .def_prop_ro("fits", of([](const ConstrainedResult& r) { return r.fits; }))

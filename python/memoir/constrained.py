@@ -24,13 +24,16 @@ class ConstrainedPlanResult(PlanResult):
     """A plan of a constrained problem. `arena_size` is the sum of the arenas' sizes; `lower_bound` is of plans
     that move as few buffers and cost as little as can be."""
 
-    found: bool = True  # False: banks, fixed offsets and so on left a buffer no place; there are no offsets then
+    found: bool = (
+        True  # False: banks, fixed offsets and so on left a buffer no place; there are no offsets then
+    )
     proven_infeasible: bool = False  # no plan keeps to the capacities and the limit of moves
     arenas: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))  # per buffer, an index
     arena_sizes: tuple[int, ...] = ()  # bytes
     arena_names: tuple[str, ...] = ()
     cost: int = 0  # the sum over the buffers of weight x cost of the arena
     lower_bound_cost: int = 0
+    cost_reason: str = ""  # why it is not less, where capacities raise it
     moves: int | None = None  # of those that the earlier plan knew; None: there was none
     known_before: int | None = None
     hints: int | None = None  # how many there are; None without
@@ -94,6 +97,7 @@ def plan_constrained(
         load=found.load,
         lower_bound=found.least_total,
         lower_bound_cost=found.least_cost,
+        cost_reason=found.cost_reason,
         arena_size=found.total,
         optimal=found.optimal,
         seconds=time.perf_counter() - began,

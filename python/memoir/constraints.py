@@ -92,7 +92,9 @@ def constrain(
     if "arenas" in said:
         allowed = np.asarray(said["arenas"])
         if allowed.dtype != bool or allowed.shape != (len(problem), len(arenas)):
-            raise Error(f"arenas must be booleans of the shape ({len(problem)}, {len(arenas)}): buffer, arena")
+            raise Error(
+                f"arenas must be booleans of the shape ({len(problem)}, {len(arenas)}): buffer, arena"
+            )
         out.set_allowed(allowed @ (np.uint64(1) << np.arange(len(arenas), dtype=np.uint64)))
     out.set_timed(timed)
     if conflicts is not None:
@@ -100,6 +102,18 @@ def constrain(
     if replan is not None:
         set_old(out, replan)
     common(out, forbid=forbid, banks=banks, moves=moves, locality=locality)
+    return out
+
+
+def start(
+    problem: _core.Problem, csv: _core.CsvProblem | None, arenas: Sequence[Arena]
+) -> _core.ConstrainedProblem:
+    """What a file says: `problem` is the CSV's (or a trace's), perhaps with more alignment."""
+    choices = [arena.as_tuple() for arena in arenas]
+    if csv is None:
+        return _core.ConstrainedProblem(problem, choices)
+    out = _core.ConstrainedProblem(csv, choices)
+    out.set_alignments(problem.alignment)
     return out
 
 

@@ -124,7 +124,15 @@ def plan(
     effort.check()
     if not isinstance(problem, ConstrainedProblem):
         problem, said, timed = split_problem(problem)
-        beside = (arenas, forbid, banks, conflicts is not None, replan is not None, moves is not None, locality)
+        beside = (
+            arenas,
+            forbid,
+            banks,
+            conflicts is not None,
+            replan is not None,
+            moves is not None,
+            locality,
+        )
         if said or not timed or any(beside):
             problem = constraints.constrain(
                 problem,

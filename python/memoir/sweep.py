@@ -139,7 +139,11 @@ class _Worker:
         except (EOFError, OSError):
             self.process.join()
             code = self.process.exitcode
-            why = f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit code {code}"
+            why = (
+                f"signal {signal.Signals(-code).name}"
+                if code is not None and code < 0
+                else f"exit code {code}"
+            )
             return None, f"its process died ({why})"
 
     @property
@@ -192,9 +196,7 @@ def _local(function: Callable[..., Any], tasks: list[tuple], count: int) -> _Res
 # --- a Ray cluster ---
 
 
-def _on_ray(
-    function: Callable[..., Any], tasks: list[tuple], workers: int, address: str | None
-) -> _Results:
+def _on_ray(function: Callable[..., Any], tasks: list[tuple], workers: int, address: str | None) -> _Results:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:

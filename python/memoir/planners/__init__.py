@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from memoir import _core
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True)

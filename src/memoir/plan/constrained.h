@@ -20,14 +20,15 @@ enum class ConstrainedPlanner {
 };
 
 struct ConstrainedResult {
-  bool found = false;     // false: banks left no place; there is no plan then
-  ConstrainedPlan plan;   // passes check()
-  Objective objective;    // of it
-  Objective lower_bound;  // no plan that keeps to capacities and moves has a smaller one
-  std::string bound_reason;
-  Size load = 0;         // bytes needed at one tick, or by one clique of the conflicts
-  bool optimal = false;  // it fits, and objective == lower_bound. Hints and locality are only preferred
-  bool fits = false;     // keeps to the capacities and the limit of moves
+  bool found = false;        // false: banks left no place; there is no plan then
+  ConstrainedPlan plan;      // passes check()
+  Objective objective;       // of it
+  Objective lower_bound;     // no plan that keeps to capacities and moves has a smaller one
+  std::string bound_reason;  // of the sum of the arenas; or why no plan keeps to the limits
+  std::string cost_reason;   // of the cost, where capacities raise it above everyone's cheapest arena
+  Size load = 0;             // bytes needed at one tick, or by one clique of the conflicts
+  bool optimal = false;      // it fits, and objective == lower_bound. Hints and locality are only preferred
+  bool fits = false;         // keeps to the capacities and the limit of moves
   bool proven_infeasible = false;  // no plan does
   std::string maker;               // the method that made it
   double seconds = 0;

@@ -33,8 +33,12 @@ std::vector<std::string> said(const Constraints& constraints) {
 }
 
 std::string ConstrainedProblem::name(std::size_t buffer) const {
-  if (buffer < lines.size()) return source + ":" + std::to_string(lines[buffer]) + ":";
-  return "buffer " + std::to_string(buffer);
+  if (buffer < lines.size()) return source + ":" + std::to_string(lines[buffer]);
+  return std::string("buffer ") + std::to_string(buffer);
+}
+
+std::string ConstrainedProblem::refusal(std::size_t buffer, const std::string& what) const {
+  return name(buffer) + (buffer < lines.size() ? ": " : " ") + what;
 }
 
 std::vector<ArenaChoice> arenas_of(const Constraints& constraints) {
@@ -79,6 +83,7 @@ bool dies_at_birth(const ConstrainedProblem& problem, std::size_t output, std::s
 }
 
 bool share_bank(const Banks& banks, Range a, Range b) {
+  if (banks.count == 0) return false;
   const auto touched = [&](Range range) {
     std::vector<bool> touched(banks.count);
     const Size first = range.begin / banks.width, last = (range.end() - 1) / banks.width;

@@ -103,6 +103,8 @@ struct ConstrainedProblem {
   std::vector<std::uint32_t> lines;
 
   std::string name(std::size_t buffer) const;
+  /// The message of an error about it: "p.csv:5: what" or "buffer 3 what".
+  std::string refusal(std::size_t buffer, const std::string& what) const;
 };
 
 /// Offsets count from the begin of a buffer's own arena.
@@ -164,7 +166,7 @@ std::vector<Piece> pieces_of(const ConstrainedProblem& problem, std::size_t buff
 /// tick at most. Without times it is taken on trust.
 bool dies_at_birth(const ConstrainedProblem& problem, std::size_t output, std::size_t input);
 
-/// Whether [offset, offset + size) of two buffers touch one bank.
+/// Whether two ranges touch one bank. Without banks, no.
 bool share_bank(const Banks& banks, Range a, Range b);
 
 }  // namespace memoir

@@ -272,8 +272,8 @@ ConstrainedProblem to_constrained(const CsvProblem& csv, const std::vector<Arena
       const auto at =
           std::find_if(arenas.begin(), arenas.end(), [&](const auto& arena) { return arena.name == name; });
       if (at == arenas.end()) {
-        throw Error(problem.name(i) + " arenas names '" + name.substr(0, 40) +
-                    "', which is no arena that was given");
+        throw Error(problem.refusal(
+            i, "arenas names '" + name.substr(0, 40) + "', which is no arena that was given"));
       }
       mask |= std::uint64_t{1} << (at - arenas.begin());
     }
