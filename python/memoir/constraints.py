@@ -96,6 +96,8 @@ def constrain(
                 f"arenas must be booleans of the shape ({len(problem)}, {len(arenas)}): buffer, arena"
             )
         out.set_allowed(allowed @ (np.uint64(1) << np.arange(len(arenas), dtype=np.uint64)))
+    if not timed and conflicts is None:
+        raise Error("without lower and upper, say which buffers conflict: conflicts=[(0, 1), ...]")
     out.set_timed(timed)
     if conflicts is not None:
         out.set_conflicts(*rows("conflicts", conflicts, (2,)))

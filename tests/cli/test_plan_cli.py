@@ -146,6 +146,7 @@ def test_json(memoir, folder):
     result = json.loads(out)
     assert {row["planner"] for row in result["planners"]} == {name for name, _ in _core.planners()} | {
         "exact",
+        "first_fit",
         "mip",
     }
     assert (result["arena_size"], result["lower_bound"], result["optimal"]) == (12, 12, True)
