@@ -43,6 +43,18 @@ def blocks(page: Path) -> list[tuple[str, str]]:
     return re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(), re.M | re.S)
 
 
+def files() -> dict[str, str]:
+    """What pages show by `$ cat NAME` before a command of that block has made NAME."""
+    found = {}
+    for page in PAGES:
+        for _, text in blocks(page):
+            made = set(re.findall(r"-o (\S+)", text))
+            for name, content in re.findall(r"^\$ cat (\S+)\n((?:(?!\$ ).*\n)*)", text, re.M):
+                if name not in made:
+                    assert found.setdefault(name, content) == content, f"{name} is shown with two contents"
+    return found
+
+
 def commands() -> list[tuple[str, str]]:
     found = []
     for page in PAGES:
@@ -66,6 +78,8 @@ def folder(tmp_path_factory):
         (folder / name).write_text(text)
     (folder / "server").chmod(0o755)
     shutil.copy(ROOT / "tests/data/planning/minimalloc/input.12.csv", folder / "problem.csv")
+    for name, text in files().items():
+        (folder / name).write_text(text)
     header = "malloc,Threads,Work,Load,Replicate,Time\n"
     rows = [f"{{}},{threads},{threads},1,{i},{1 + i / 100}" for threads in (1, 2) for i in range(6)]
     for name, malloc in (("a", "default"), ("b", "hoard")):

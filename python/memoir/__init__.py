@@ -7,10 +7,14 @@ Importing this package is cheap: torch, matplotlib, highspy and ortools are impo
 from memoir._core import Error
 
 __version__ = "0.1.0"
-__all__ = ["Error", "PlanResult", "Problem", "__version__", "plan", "simulate"]
+__all__ = ["Arena", "Error", "PlanResult", "Problem", "__version__", "plan", "simulate"]
 
 
 def __getattr__(name: str):  # on first use: numpy and the planners
+    if name == "Arena":
+        from memoir import constraints
+
+        return constraints.Arena
     if name in ("PlanResult", "Problem", "plan"):
         from memoir import planning
 

@@ -14,6 +14,7 @@ NB_MODULE(_core, module) {
   memoir::bind_trace(module);
   memoir::bind_plan(module);
   memoir::bind_search(module);
+  memoir::bind_constraints(module);
   memoir::bind_run(module);
   memoir::bind_simulation(module);
   memoir::bind_exchange(module);

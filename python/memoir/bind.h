@@ -8,6 +8,7 @@ namespace memoir {
 void bind_trace(nanobind::module_& module);
 void bind_plan(nanobind::module_& module);
 void bind_search(nanobind::module_& module);
+void bind_constraints(nanobind::module_& module);
 void bind_run(nanobind::module_& module);
 void bind_simulation(nanobind::module_& module);
 void bind_exchange(nanobind::module_& module);

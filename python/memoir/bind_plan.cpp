@@ -183,6 +183,11 @@ void bind_csv(nb::module_& module) {
       .def_ro("problem", &CsvProblem::problem)
       .def_prop_ro("ids", [](const CsvProblem& self) { return strings(self.ids); })
       .def_prop_ro("has_gaps", &CsvProblem::has_gaps)
+      .def_prop_ro("has_constraints", &CsvProblem::has_constraints)
+      .def_prop_ro("timed", [](const CsvProblem& self) { return self.constraints.timed; })
+      .def_prop_ro(
+          "arenas", [](const CsvProblem& self) { return strings(self.arenas); },
+          "The arena column, or empty.")
       .def_prop_ro(
           "offsets",
           [](const CsvProblem& self) -> nb::object {
@@ -199,7 +204,24 @@ void bind_csv(nb::module_& module) {
             const std::string text = write_csv(self, to_plan(offsets, 0));
             return nb::bytes(text.data(), text.size());
           },
-          "offsets"_a, "The text as it was read, with these offsets.");
+          "offsets"_a, "The text as it was read, with these offsets.")
+      .def(
+          "write",
+          [](const CsvProblem& self, In offsets, In arenas, const nb::list& names) {
+            if (offsets.size() != self.problem.size() || arenas.size() != self.problem.size())
+              throw Error("there must be one offset and one arena per buffer");
+            std::vector<ArenaChoice> choices;
+            for (const nb::handle name : names)
+              choices.push_back({nb::cast<std::string>(name), kNoLimit, 0, {}});
+            ConstrainedPlan plan{{offsets.data(), offsets.data() + offsets.size()}, {}, {}};
+            for (size_t i = 0; i < arenas.size(); ++i) {
+              if (arenas.data()[i] >= names.size()) throw Error("an arena is none of the names");
+              plan.arenas.push_back(static_cast<std::uint32_t>(arenas.data()[i]));
+            }
+            const std::string text = write_csv(self, plan, choices);
+            return nb::bytes(text.data(), text.size());
+          },
+          "offsets"_a, "arenas"_a, "names"_a, "The same, and with several arenas their names.");
   module.def("read_csv", &read_csv, "path"_a, nb::call_guard<nb::gil_scoped_release>());
 }
 

@@ -4,11 +4,9 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
-#include <condition_variable>
 #include <memory>
-#include <mutex>
-#include <thread>
 
+#include "background.h"
 #include "bind.h"
 #include "memoir/plan/auto.h"
 
@@ -24,7 +22,6 @@ struct Found {
   std::vector<std::pair<double, Size>> improvements;
 };
 
-// The search runs beside this thread, which looks out for Ctrl-C: Python's handlers run only on the main one.
 Found search(const Problem& problem, bool exact, double deadline, std::uint64_t work_limit, unsigned threads,
              std::uint64_t seed, std::optional<Size> capacity) {
   Found found;
@@ -33,38 +30,8 @@ Found search(const Problem& problem, bool exact, double deadline, std::uint64_t 
       deadline, work_limit, threads, seed, capacity, &stop, [&](Size arena, double seconds) {
         found.improvements.emplace_back(seconds, arena);
       }};
-  std::mutex mutex;
-  std::condition_variable ended;
-  bool done = false;
-  std::exception_ptr error;
-  {
-    const nb::gil_scoped_release release;
-    std::thread worker([&] {
-      try {
-        found.result = exact ? plan_exact(problem, options) : plan_auto(problem, options);
-      } catch (...) {
-        error = std::current_exception();
-      }
-      const std::lock_guard lock(mutex);
-      done = true;
-      ended.notify_one();
-    });
-    std::unique_lock lock(mutex);
-    while (!ended.wait_for(lock, std::chrono::milliseconds(50), [&] { return done; })) {
-      lock.unlock();
-      {
-        const nb::gil_scoped_acquire acquire;
-        if (PyErr_CheckSignals() != 0) {
-          PyErr_Clear();
-          found.interrupted = stop = true;
-        }
-      }
-      lock.lock();
-    }
-    lock.unlock();
-    worker.join();
-  }
-  if (error) std::rethrow_exception(error);
+  found.interrupted = in_background(
+      stop, [&] { found.result = exact ? plan_exact(problem, options) : plan_auto(problem, options); });
   return found;
 }
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from memoir._core import Error, Problem, aligned_load, check, load
+from memoir import constraints
+from memoir._core import ConstrainedProblem, Error, Problem, aligned_load, check, load
 from memoir.planners import Effort, find
 
 
@@ -44,37 +45,48 @@ class PlanResult:
         return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "offsets"}
 
 
+_FIELDS = ("lower", "upper", "size", "alignment")
+_MORE = (*constraints.PER_BUFFER, *constraints.ROWS)
+
+
 def as_problem(problem: Problem | np.ndarray | Mapping[str, Any] | Sequence[Any]) -> Problem:
     """From lower, upper, size and perhaps alignment: a structured array, a mapping, or these in order."""
+    problem, more, timed = split_problem(problem)
+    if more or not timed:
+        raise Error("a plain problem has the fields lower, upper, size and perhaps alignment")
+    return problem
+
+
+def split_problem(
+    problem: Problem | np.ndarray | Mapping[str, Any] | Sequence[Any],
+) -> tuple[Problem, dict[str, Any], bool]:
+    """The plain problem, the fields that constrain it, and whether it has times."""
     if isinstance(problem, Problem):
-        return problem
+        return problem, {}, True
     if isinstance(problem, np.ndarray) and problem.dtype.names is not None:
         problem = {name: problem[name] for name in problem.dtype.names}
     if isinstance(problem, Mapping):
-        unknown = set(problem) - {"lower", "upper", "size", "alignment"}
-        missing = {"lower", "upper", "size"} - set(problem)
+        timed = "lower" in problem or "upper" in problem
+        unknown = set(problem) - {*_FIELDS, *_MORE}
+        missing = ({"lower", "upper", "size"} if timed else {"size"}) - set(problem)
         if unknown or missing:
             what = f"unknown {sorted(unknown)}" if unknown else f"missing {sorted(missing)}"
-            raise Error(f"a problem has the fields lower, upper, size and perhaps alignment: {what}")
-        columns = {name: np.asarray(problem[name]) for name in problem}
+            raise Error(
+                f"a problem has the fields lower, upper, size and perhaps alignment, {', '.join(_MORE)}: {what}"
+            )
+        columns = {name: np.asarray(problem[name]) for name in problem if name in _FIELDS}
+        more = {name: problem[name] for name in problem if name in _MORE}
     elif 3 <= len(problem) <= 4:
-        columns = dict(zip(("lower", "upper", "size", "alignment"), map(np.asarray, problem), strict=False))
+        columns, more, timed = dict(zip(_FIELDS, map(np.asarray, problem), strict=False)), {}, True
     else:
         raise Error(
             "a problem is lower, upper, size and perhaps alignment: arrays, a mapping or a structured array"
         )
+    if not timed:  # everything lives in [0, 1): what conflicts is said otherwise
+        count = len(columns["size"])
+        columns |= {"lower": np.zeros(count, np.uint64), "upper": np.ones(count, np.uint64)}
     columns.setdefault("alignment", np.ones(len(columns["lower"]), np.uint64))
-    return Problem(**{name: _as_unsigned(name, values) for name, values in columns.items()})
-
-
-def _as_unsigned(name: str, values: np.ndarray) -> np.ndarray:
-    if values.ndim != 1:
-        raise Error(f"{name} must be a one-dimensional array, not {values.ndim}-dimensional")
-    if len(values) and values.dtype.kind not in "iu":
-        raise Error(f"{name} must be an array of integers, not {values.dtype}")
-    if values.dtype.kind == "i" and len(values) and values.min() < 0:
-        raise Error(f"buffer {int(values.argmin())} has the {name} {values.min()}: it must not be negative")
-    return np.ascontiguousarray(values, np.uint64)
+    return Problem(**{name: constraints.unsigned(name, columns[name]) for name in _FIELDS}), more, timed
 
 
 def plan(
@@ -86,6 +98,13 @@ def plan(
     threads: int = 0,
     seed: int = 0,
     work_limit: int = 0,
+    arenas: Sequence[constraints.Arena] = (),
+    forbid: Sequence[tuple] = (),
+    banks: tuple[int, int] | None = None,
+    conflicts: Any = None,
+    replan: Any = None,
+    moves: int | None = None,
+    locality: bool = False,
 ) -> PlanResult:
     """Gives every buffer an offset such that no two that live at the same time overlap.
 
@@ -95,18 +114,45 @@ def plan(
     exact use `threads` threads (0: one per core); with a work limit (placements tried) instead of a deadline
     they give the same plan for the same seed on any machine. Raises Error for what is no problem, or too much
     for that planner. Releases the GIL while it plans; Ctrl-C ends auto and exact with their best.
+
+    A mapping may say more (docs/constraints.md): per buffer `size_low`, `fixed`, `hint`, `alias` (-1: none),
+    `weight`, `arenas`; as rows `gaps`, `in_place`, `apart`. Beside it: `arenas` to choose from, `forbid`
+    ([arena,] begin, end), `banks` (count, width), `conflicts` (pairs of buffers), `replan` (earlier offsets or
+    result) with at most `moves` moved, `locality`. Then the result is a ConstrainedPlanResult.
     """
-    problem = as_problem(problem)
-    if deadline is not None and not deadline >= 0:
-        raise Error(f"the deadline must be 0 seconds or more, not {deadline}")
-    for name, value in (("threads", threads), ("seed", seed), ("work limit", work_limit)):
-        if value < 0:
-            raise Error(f"the {name} must be 0 or more, not {value}")
-    if capacity is not None and capacity < 0:
-        raise Error(f"the capacity must be 0 bytes or more, not {capacity}")
+    effort = Effort(deadline, capacity, threads, seed, work_limit)
+    effort.check()
+    if not isinstance(problem, ConstrainedProblem):
+        problem, said, timed = split_problem(problem)
+        beside = (
+            arenas,
+            forbid,
+            banks,
+            conflicts is not None,
+            replan is not None,
+            moves is not None,
+            locality,
+        )
+        if said or not timed or any(beside):
+            problem = constraints.constrain(
+                problem,
+                said,
+                timed=timed,
+                arenas=arenas,
+                forbid=forbid,
+                banks=banks,
+                conflicts=conflicts,
+                replan=replan,
+                moves=moves,
+                locality=locality,
+            )
+    if isinstance(problem, ConstrainedProblem):
+        from memoir.constrained import plan_constrained
+
+        return plan_constrained(problem, planner, effort, arenas)
     chosen = find(planner)
     began = time.perf_counter()
-    outcome = chosen.run(problem, Effort(deadline, capacity, threads, seed, work_limit))
+    outcome = chosen.run(problem, effort)
     seconds = time.perf_counter() - began
     violation = check(problem, outcome.offsets, outcome.arena_size)
     if violation is not None:  # a bug of ours, never to be handed out

@@ -16,9 +16,9 @@ TEST_CASE("columns in any order, with the optional ones") {
       "p.csv");
   CHECK(csv.problem == Problem{{{0, 9}, 4, 2}, {{3, 7}, 5, 1}});
   CHECK(csv.ids == std::vector<std::string>{"b1", "\"a, b\""});
-  CHECK(csv.gaps[0] == std::vector<Gap>{{{2, 3}, std::nullopt}, {{4, 6}, Range{1, 2}}});
-  CHECK(csv.gaps[1].empty());
-  CHECK(csv.hints == std::vector<Offset>{kNoOffset, 12});
+  CHECK(csv.constraints.gaps[0] == std::vector<Gap>{{{2, 3}, std::nullopt}, {{4, 6}, Range{1, 2}}});
+  CHECK(csv.constraints.gaps[1].empty());
+  CHECK(csv.constraints.hints == std::vector<Offset>{kNoOffset, 12});
   CHECK(csv.offsets == std::vector<std::optional<Offset>>{8, std::nullopt});
   CHECK(csv.has_gaps());
 }
@@ -29,7 +29,7 @@ TEST_CASE("a column called end is inclusive, and so are the gaps' ends") {
       "buffer_id,start,end,size,gaps\nx,0,0,4,\ny,0,5,4,2-2",
       "p.csv");
   CHECK(csv.problem == Problem{{{0, 1}, 4, 1}, {{0, 6}, 4, 1}});
-  CHECK(csv.gaps[1] == std::vector<Gap>{{{2, 3}, std::nullopt}});
+  CHECK(csv.constraints.gaps[1] == std::vector<Gap>{{{2, 3}, std::nullopt}});
 }
 
 TEST_CASE("the output is the input with an offset") {

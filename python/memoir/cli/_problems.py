@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import math
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from memoir import _core
 from memoir._core import Error
-from memoir.planning import PlanResult
+
+if TYPE_CHECKING:
+    from memoir.planning import PlanResult
 
 PLAN_MAGIC = b"\x89memoirP"
 TRACE_MAGIC = b"\x89memoirT"
@@ -28,27 +29,27 @@ class CsvSource:
     """A problem from CSV; writes either kind of output."""
 
     def __init__(self, path: str):
-        self._csv = _core.read_csv(path)
-        self.problem = self._csv.problem
-        self.offsets = self._csv.offsets
+        self.path = path
+        self.csv = _core.read_csv(path)
+        self.problem = self.csv.problem
         self.meta: dict[str, object] = {}
-        self.notes = []
-        if self._csv.has_gaps:
-            self.notes.append("gaps are not used: every buffer is planned as live throughout its lifetime")
+        self.notes: list[str] = []
 
     def write(self, suffix: str, problem: _core.Problem, result: PlanResult) -> bytes:
         """`problem` is this source's, perhaps with more alignment."""
         if suffix == ".csv":
-            return self._csv.write(result.offsets)
+            names = getattr(result, "arena_names", ())
+            if len(names) > 1:
+                return self.csv.write(result.offsets, result.arenas, list(names))
+            return self.csv.write(result.offsets)
         return _core.record_problem(problem, result.offsets, result.arena_size, result.maker).to_bytes()
 
 
 class TraceSource:
     """A problem from the last complete pass of a trace; writes either kind of output."""
 
-    offsets = None
-
     def __init__(self, path: str):
+        self.path = path
         self._pass = recorded = _core.read_pass(path)
         self.problem = recorded.problem
         self.meta = {
@@ -98,6 +99,8 @@ def open_problem(path: str) -> CsvSource | TraceSource:
 
 def with_alignment(problem: _core.Problem, alignment: int) -> _core.Problem:
     """The same problem, every offset a multiple of `alignment` too."""
+    import numpy as np
+
     own = np.unique(problem.alignment)
     together = {int(value): math.lcm(int(value), alignment) for value in own}
     if max(together.values(), default=1) > 2**56:
@@ -110,6 +113,8 @@ def with_alignment(problem: _core.Problem, alignment: int) -> _core.Problem:
 
 def busiest_tick(problem: _core.Problem) -> int:
     """The first tick at which as many bytes are live as at any."""
+    import numpy as np
+
     ticks = np.concatenate([problem.upper, problem.lower])
     sizes = problem.size.astype(np.int64)
     order = np.argsort(ticks, kind="stable")  # deaths before births

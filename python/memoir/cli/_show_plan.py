@@ -60,12 +60,34 @@ def open_shown(path: str, is_plan: bool) -> ShownPlan:
     tops = [offset + size for offset, size in zip(offsets.tolist(), csv.problem.size.tolist(), strict=True)]
     arena_size = max(tops, default=0)
     violation = ("", "", "an offset is beyond 64 bits") if arena_size >= 2**64 else None
+    if violation is None and (csv.has_constraints or csv.arenas):
+        return _open_constrained(path, csv, offsets)
     violation = violation or _core.check(csv.problem, offsets, arena_size)
-    if violation is not None:
-        first, second, reason = violation
-        names = [csv.ids[index] for index in {first, second} if index != ""]
-        raise Error(f"{path}: the offsets are no plan: {' and '.join(names)}: {reason}")
+    _refuse(path, csv, violation)
     return ShownPlan(csv.problem, offsets, arena_size, "of the file")
+
+
+def _refuse(path: str, csv: _core.CsvProblem, violation: tuple | None) -> None:
+    if violation is None:
+        return
+    first, second, reason = violation
+    names = [csv.ids[index] for index in {first, second} if index != ""]
+    raise Error(f"{path}: the offsets are no plan: {' and '.join(names)}: {reason}")
+
+
+def _open_constrained(path: str, csv: _core.CsvProblem, offsets: np.ndarray) -> ShownPlan:
+    """Several arenas are drawn one above the other, in the order in which the file names them."""
+    from memoir.constraints import Arena, start
+
+    if not csv.timed:
+        raise Error(f"{path}: has no columns lower and upper: there is no time to draw it over")
+    names = list(dict.fromkeys(csv.arenas)) or [""]
+    places = np.array([names.index(name) for name in csv.arenas] or [0] * len(offsets), np.uint64)
+    problem = start(csv.problem, csv, [Arena(name) for name in names])
+    _refuse(path, csv, _core.check_constrained(problem, offsets, places))
+    sizes = [int((offsets + csv.problem.size)[places == k].max(initial=0)) for k in range(len(names))]
+    bases = np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint64)
+    return ShownPlan(csv.problem, offsets + bases[places.astype(np.int64)], sum(sizes), "of the file")
 
 
 def show_plan(

@@ -7,15 +7,19 @@ import json
 import shlex
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from memoir._core import Error, Problem, aligned_load, load
+from memoir._core import ConstrainedProblem, Error, Problem, aligned_load, load
+from memoir.cli import _constraints
 from memoir.cli._arguments import Size, check_output, write_output
 from memoir.cli._problems import busiest_tick, open_problem, with_alignment
 from memoir.planners import PLANNERS
-from memoir.planning import PlanResult, plan
 from memoir.sweep import ENGINES
+
+if TYPE_CHECKING:
+    from memoir.planning import PlanResult
 
 FITS, HOPELESS, NOT_FOUND = 0, 1, 3  # exit codes; 2 is bad input
 
@@ -63,6 +67,7 @@ FITS, HOPELESS, NOT_FOUND = 0, 1, 3  # exit codes; 2 is bad input
 @click.option(
     "--alignment", type=Size(), help="Bytes that every offset shall be a multiple of, beside its own."
 )
+@_constraints.constraint_options
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON on stdout.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the output.")
 def command(
@@ -81,18 +86,21 @@ def command(
     alignment: int | None,
     as_json: bool,
     force: bool,
+    **constraints,
 ) -> None:
     """Give every buffer of INPUT its offset in one arena.
 
     INPUT is a trace, whose last complete pass is planned, or CSV with the columns id, lower, upper
-    (exclusive; or end, inclusive), size and perhaps alignment, gaps and offset. Several inputs, or --seeds,
-    make a sweep over all inputs, planners and seeds.
+    (exclusive; or end, inclusive), size and perhaps alignment, gaps and more that a problem can say
+    (docs/constraints.md). Several inputs, or --seeds, make a sweep over all inputs, planners and seeds.
     """
     if len(inputs) > 1 or seeds is not None or engine != "local":
         from memoir.cli._plan_sweep import plan_sweep, seeds_of
 
         if output is not None:
             raise Error(f"-o {output}: a sweep compares, and writes no plan; plan one input to have it")
+        if _constraints.Options(**constraints).any():
+            raise Error("arenas, forbidden ranges and the like are of one problem: plan that one alone")
         sys.exit(
             plan_sweep(
                 inputs,
@@ -109,6 +117,8 @@ def command(
                 as_json=as_json,
             )
         )
+    from memoir.planning import plan
+
     (input,) = inputs
     if output is not None:
         check_output(Path(output), (".plan", ".csv"), force)
@@ -118,19 +128,25 @@ def command(
         if alignment == 0:
             raise Error("--alignment 0: the least is 1")
         problem = with_alignment(problem, alignment)
+    said = _constraints.Options(**constraints)
+    constrained = said.constrain(source, problem)
+    if constrained is not None and output is not None and Path(output).suffix.lower() == ".plan":
+        _constraints.refuse_plan_file(constrained)
     for note in source.notes:
         click.echo(note, err=True)
+    arenas = said.chosen_arenas()
     if planner == "all":
-        results, refusals = plan_with_all(problem, deadline, capacity)
+        results, refusals = plan_with_all(constrained or problem, deadline, capacity, arenas)
     else:
-        effort = {"threads": threads, "seed": seed, "work_limit": work_limit}
-        results, refusals = [plan(problem, planner, deadline=deadline, capacity=capacity, **effort)], []
-    best = min(results, key=lambda result: result.arena_size)
+        effort = {"threads": threads, "seed": seed, "work_limit": work_limit, "arenas": arenas}
+        results = [plan(constrained or problem, planner, deadline=deadline, capacity=capacity, **effort)]
+        refusals = []
+    best = min(results, key=_rank)
     floor = max(result.lower_bound for result in results)
-    hopeless = capacity is not None and capacity < floor
+    hopeless = any(result.hopeless for result in results)
     code = HOPELESS if hopeless else NOT_FOUND if best.fits is False else FITS
 
-    written = output is not None and not hopeless
+    written = output is not None and not hopeless and len(best.offsets) == len(problem)
     if written:
         suffix = Path(output).suffix.lower()
         write_output(Path(output), source.write(suffix, problem, best), force)
@@ -145,27 +161,37 @@ def command(
             summary = best.summary()
         click.echo(json.dumps({"input": input, **source.meta, **summary}, indent=2))
     else:
-        _print(input, problem, results, refusals, floor, many=planner == "all")
-        if capacity is not None:
+        _print(input, problem, constrained, results, refusals, floor, many=planner == "all")
+        if constrained is not None:
+            _constraints.print_result(best, said.locality)
+        elif capacity is not None:
             click.echo(_verdict(problem, best, floor, capacity))
     if written:
         click.echo(f"wrote {output}", err=True)
-        if not as_json:
+        if not as_json and (constrained is None or constrained.timed):
             picture = Path(output).with_suffix(".png")
             click.echo(f"\nnext: memoir show {shlex.quote(output)} -o {shlex.quote(str(picture))}")
     elif not as_json and output is None:
-        target = Path(input).with_suffix(".plan")
+        target = Path(input).with_suffix(".plan" if constrained is None else ".planned.csv")
         click.echo(f"\nnext: memoir plan {shlex.quote(input)} -o {shlex.quote(str(target))}")
-    if hopeless:
+    if hopeless and constrained is None:
         note = f", so {output} was not written" if output is not None else ""
         click.echo(f"memoir: no plan fits the capacity of {capacity:,} bytes{note}", err=True)
     sys.exit(code)
 
 
+def _rank(result: PlanResult) -> tuple:
+    """The best has the least: it fits, moves few, costs little, is small."""
+    moves, cost = getattr(result, "moves", 0) or 0, getattr(result, "cost", 0)
+    return not getattr(result, "found", True), result.fits is False, moves, cost, result.arena_size
+
+
 def plan_with_all(
-    problem: Problem, deadline: float | None, capacity: int | None
+    problem: Problem | ConstrainedProblem, deadline: float | None, capacity: int | None, arenas: list = ()
 ) -> tuple[list[PlanResult], list[tuple[str, str]]]:
     """The result of every planner but auto (which is one of them), and why the others made none."""
+    from memoir.planning import plan
+
     results, refusals = [], []
     for name in PLANNERS:
         if name == "auto":
@@ -173,7 +199,7 @@ def plan_with_all(
         if sys.stderr.isatty():
             click.echo(f"\r\033[K{name} ...", err=True, nl=False)
         try:
-            results.append(plan(problem, name, deadline=deadline, capacity=capacity))
+            results.append(plan(problem, name, deadline=deadline, capacity=capacity, arenas=arenas))
         except Error as error:
             refusals.append((name, str(error)))
     if sys.stderr.isatty():
@@ -184,6 +210,7 @@ def plan_with_all(
 def _print(
     input: str,
     problem: Problem,
+    constrained: ConstrainedProblem | None,
     results: list[PlanResult],
     refusals: list[tuple[str, str]],
     floor: int,
@@ -195,9 +222,14 @@ def _print(
 
     total = sum(problem.size.tolist())
     click.echo(f"{input}: {len(problem):,} buffers, {total:,} bytes in all")
-    click.echo(f"load: {load(problem):,} bytes, live together at tick {busiest_tick(problem):,}")
-    if (aligned := aligned_load(problem)) > load(problem):
-        click.echo(f"floor: {aligned:,} bytes with the alignment of the offsets")
+    if constrained is None:
+        click.echo(f"load: {load(problem):,} bytes, live together at tick {busiest_tick(problem):,}")
+        if (aligned := aligned_load(problem)) > load(problem):
+            click.echo(f"floor: {aligned:,} bytes with the alignment of the offsets")
+    else:
+        aligned = floor
+        click.echo(f"it says: {', '.join(constrained.says)}")
+        click.echo(f"load: {max(result.load for result in results):,} bytes")
     console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
     click.echo()
     console.print(plan_table(results, refusals, aligned if many else floor))

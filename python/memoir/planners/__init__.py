@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from memoir import _core
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,20 @@ class Effort:
     threads: int = 0  # 0: one per core
     seed: int = 0
     work_limit: int = 0  # placements tried, instead of a deadline: the same plan on any machine; 0: none
+
+    def check(self) -> None:
+        """Raises Error for what cannot be."""
+        if self.deadline is not None and not self.deadline >= 0:
+            raise _core.Error(f"the deadline must be 0 seconds or more, not {self.deadline}")
+        for name, value in (
+            ("threads", self.threads),
+            ("seed", self.seed),
+            ("work limit", self.work_limit),
+        ):
+            if value < 0:
+                raise _core.Error(f"the {name} must be 0 or more, not {value}")
+        if self.capacity is not None and self.capacity < 0:
+            raise _core.Error(f"the capacity must be 0 bytes or more, not {self.capacity}")
 
 
 @dataclass(frozen=True)
@@ -73,6 +89,11 @@ def _native(name: str) -> Callable[[_core.Problem, Effort], Outcome]:
     return run
 
 
+def _first_fit(problem: _core.Problem, effort: Effort) -> Outcome:
+    found = _core.plan_constrained(_core.ConstrainedProblem(problem), "first_fit", capacity=effort.capacity)
+    return Outcome(found.offsets, found.total)
+
+
 def _mip(problem: _core.Problem, effort: Effort) -> Outcome:
     from memoir.planners import mip
 
@@ -86,6 +107,7 @@ PLANNERS: dict[str, Planner] = {
             "auto", "an anytime portfolio: parts apart, cheap methods first, then search", _search(False)
         ),
         Planner("exact", "complete search of each part, with a proof where it ends", _search(True)),
+        Planner("first_fit", "five orders, each buffer to the lowest place or the tightest gap", _first_fit),
         *(Planner(name, what, _native(name)) for name, what in _core.planners()),
         Planner("mip", "a mixed-integer program for HiGHS, with a proven bound", _mip),
     )

@@ -130,6 +130,7 @@ class Run {
     bodies_ = make_bodies(problem_);
     sections_ = find_sections(bodies_.pieces);
     bound_ = lower_bound(bodies_);
+    lower_cost_ = bound_.objective.cost;
     if (options.work_limit == 0 && options.deadline_s < 1e9) {
       deadline_ = start_ + std::chrono::duration_cast<Clock::duration>(
                                std::chrono::duration<double>(std::max(0.0, options.deadline_s)));
@@ -331,7 +332,7 @@ class Run {
     result.objective = objective_;
     result.lower_bound = bound_.objective;
     result.bound_reason = bound_.reason;
-    if (!bound_.cost_reason.empty() && !proven_) result.bound_reason = bound_.cost_reason;
+    if (bound_.objective.cost == lower_cost_) result.cost_reason = bound_.cost_reason;
     result.load = bound_.load;
     result.fits = found_ && fits_;
     result.proven_infeasible = bound_.infeasible || infeasible_;
@@ -351,6 +352,7 @@ class Run {
   Bodies bodies_;
   Sections sections_;
   ConstrainedBound bound_;
+  std::uint64_t lower_cost_ = 0;  // before any search
 
   bool found_ = false, fits_ = false, proven_ = false, infeasible_ = false;
   ConstrainedPlan plan_;
@@ -360,6 +362,15 @@ class Run {
 };
 
 }  // namespace
+
+std::optional<std::pair<Problem, std::vector<std::uint32_t>>> reduce_to_plain(
+    const ConstrainedProblem& problem) {
+  validate(problem);
+  Bodies bodies = make_bodies(problem);
+  const auto& arenas = problem.constraints.arenas;
+  if (!is_plain(bodies, false) || (!arenas.empty() && arenas[0].capacity != kNoLimit)) return std::nullopt;
+  return std::pair(hulls(bodies), std::move(bodies.body_of));
+}
 
 ConstrainedResult plan_constrained(const ConstrainedProblem& problem, ConstrainedPlanner planner,
                                    const SearchOptions& options) {

@@ -5,16 +5,40 @@
 
 namespace memoir {
 
-bool Constraints::none() const {
-  const auto empty = [](const auto&... list) { return (list.empty() && ...); };
-  return empty(gaps, fixed, hints, low_sizes, alias, allowed, weights, old, in_place, apart, conflicts,
-               arenas) &&
-         !moves && !locality && timed;
+bool Constraints::none() const { return said(*this).empty(); }
+
+std::vector<std::string> said(const Constraints& constraints) {
+  const auto& [gaps, fixed, hints, low_sizes, alias, allowed, weights, old, in_place, apart, conflicts,
+               arenas, banks, moves, locality, timed] = constraints;
+  const bool forbidden = std::any_of(arenas.begin(), arenas.end(),
+                                     [](const ArenaChoice& arena) { return !arena.forbidden.empty(); });
+  std::vector<std::string> names;
+  const auto add = [&](bool is, const char* name) {
+    if (is) names.emplace_back(name);
+  };
+  add(!gaps.empty(), "gaps");
+  add(!fixed.empty(), "fixed");
+  add(!hints.empty(), "hint");
+  add(!low_sizes.empty(), "size_low");
+  add(!alias.empty(), "alias");
+  add(!in_place.empty(), "in_place");
+  add(!apart.empty(), "apart");
+  add(arenas.size() > 1 || !allowed.empty() || (!arenas.empty() && !forbidden), "arenas");
+  add(!weights.empty(), "weight");
+  add(forbidden, "forbid");
+  add(!old.empty() || moves, "replan");
+  add(!conflicts.empty() || !timed, "conflicts");
+  add(locality, "locality");
+  return names;
 }
 
 std::string ConstrainedProblem::name(std::size_t buffer) const {
-  if (buffer < lines.size()) return source + ":" + std::to_string(lines[buffer]) + ":";
-  return "buffer " + std::to_string(buffer);
+  if (buffer < lines.size()) return source + ":" + std::to_string(lines[buffer]);
+  return std::string("buffer ") + std::to_string(buffer);
+}
+
+std::string ConstrainedProblem::refusal(std::size_t buffer, const std::string& what) const {
+  return name(buffer) + (buffer < lines.size() ? ": " : " ") + what;
 }
 
 std::vector<ArenaChoice> arenas_of(const Constraints& constraints) {
@@ -59,6 +83,7 @@ bool dies_at_birth(const ConstrainedProblem& problem, std::size_t output, std::s
 }
 
 bool share_bank(const Banks& banks, Range a, Range b) {
+  if (banks.count == 0) return false;
   const auto touched = [&](Range range) {
     std::vector<bool> touched(banks.count);
     const Size first = range.begin / banks.width, last = (range.end() - 1) / banks.width;

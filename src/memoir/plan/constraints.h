@@ -92,6 +92,9 @@ struct Constraints {
   bool replanned() const { return !old.empty(); }
 };
 
+/// What is said, by the names that columns and options have: "gaps", "fixed", ... Empty when none() is.
+std::vector<std::string> said(const Constraints& constraints);
+
 struct ConstrainedProblem {
   Problem buffers;
   Constraints constraints;
@@ -100,6 +103,8 @@ struct ConstrainedProblem {
   std::vector<std::uint32_t> lines;
 
   std::string name(std::size_t buffer) const;
+  /// The message of an error about it: "p.csv:5: what" or "buffer 3 what".
+  std::string refusal(std::size_t buffer, const std::string& what) const;
 };
 
 /// Offsets count from the begin of a buffer's own arena.
@@ -161,7 +166,7 @@ std::vector<Piece> pieces_of(const ConstrainedProblem& problem, std::size_t buff
 /// tick at most. Without times it is taken on trust.
 bool dies_at_birth(const ConstrainedProblem& problem, std::size_t output, std::size_t input);
 
-/// Whether [offset, offset + size) of two buffers touch one bank.
+/// Whether two ranges touch one bank. Without banks, no.
 bool share_bank(const Banks& banks, Range a, Range b);
 
 }  // namespace memoir

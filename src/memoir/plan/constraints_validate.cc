@@ -36,7 +36,7 @@ class Validator {
 
  private:
   [[noreturn]] void refuse(std::size_t buffer, const std::string& what) const {
-    throw Error(problem_.name(buffer) + " " + what);
+    throw Error(problem_.refusal(buffer, what));
   }
 
   void plain() const {

@@ -3,83 +3,57 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <string_view>
 #include <unordered_map>
 
 #include "memoir/base/error.h"
+#include "memoir/plan/csv_text.h"
 #include "memoir/plan/whole_file.h"
 
 namespace memoir {
 namespace {
 
-using Fields = std::vector<std::string_view>;
-
-enum Column : size_t { kId, kLower, kUpper, kSize, kAlignment, kGaps, kHint, kOffset, kColumns };
-constexpr std::array<std::string_view, kColumns> kNames = {"id",        "lower", "upper", "size",
-                                                           "alignment", "gaps",  "hint",  "offset"};
+enum Column : size_t {
+  kId,
+  kLower,
+  kUpper,
+  kSize,
+  kSizeLow,
+  kAlignment,
+  kGaps,
+  kFixed,
+  kHint,
+  kAlias,
+  kInPlace,
+  kApart,
+  kArenas,
+  kWeight,
+  kOffset,
+  kArena,
+  kColumns
+};
+constexpr std::array<std::string_view, kColumns> kNames = {
+    "id",   "lower", "upper",    "size",  "size_low", "alignment", "gaps",   "fixed",
+    "hint", "alias", "in_place", "apart", "arenas",   "weight",    "offset", "arena"};
 constexpr std::string_view kKnown =
-    "id, lower, upper (or end, inclusive), size; alignment, gaps, hint, offset";
-
-std::string_view trim(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
-}
-
-/// Takes the next line off `rest`, without its end (LF or CRLF).
-std::string_view next_line(std::string_view& rest) {
-  const size_t end = std::min(rest.find('\n'), rest.size());
-  std::string_view line = rest.substr(0, end);
-  rest.remove_prefix(std::min(end + 1, rest.size()));
-  if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-  return line;
-}
-
-bool is_blank(std::string_view line) { return trim(line).empty(); }
-
-/// Fields are parted by commas; one in double quotes may hold commas.
-void split(std::string_view line, Fields& fields) {
-  fields.clear();
-  for (size_t begin = 0;;) {
-    size_t end = begin;
-    for (bool quoted = false; end < line.size() && (quoted || line[end] != ','); ++end) {
-      if (line[end] == '"') quoted = !quoted;
-    }
-    fields.push_back(trim(line.substr(begin, end - begin)));
-    if (end == line.size()) return;
-    begin = end + 1;
-  }
-}
+    "id, lower, upper (or end, inclusive), size; alignment, gaps, size_low, fixed, hint, alias, in_place, "
+    "apart, "
+    "arenas, weight, offset, arena";
 
 class Parser {
  public:
-  Parser(CsvProblem& csv, const std::string& name) : csv_(csv), name_(name) {}
+  explicit Parser(CsvProblem& csv) : csv_(csv), reader_(csv.text, csv.name) {}
 
   void parse() {
-    std::string_view rest = csv_.text;
-    if (rest.substr(0, 3) == "\xEF\xBB\xBF") rest.remove_prefix(3);
-    bool header = false;
-    while (!rest.empty()) {
-      const std::string_view line = next_line(rest);
-      ++line_;
-      if (is_blank(line)) continue;
-      split(line, fields_);
-      if (header) {
-        read_row();
-      } else {
-        read_header();
-        header = true;
-      }
-    }
-    if (!header)
-      throw Error(name_ + ": is empty; the first line must name the columns: " + std::string(kKnown));
+    if (!reader_.next(fields_))
+      throw Error(csv_.name + ": is empty; the first line must name the columns: " + std::string(kKnown));
+    read_header();
+    while (reader_.next(fields_)) read_row();
+    resolve();
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& what) const {
-    throw Error(name_ + ":" + std::to_string(line_) + ": " + what);
-  }
+  [[noreturn]] void refuse(const std::string& what) const { reader_.refuse(what); }
 
   void read_header() {
     positions_.fill(kAbsent);
@@ -87,6 +61,7 @@ class Parser {
       std::string_view name = fields_[position];
       if (name == "buffer" || name == "buffer_id") name = "id";
       if (name == "start" || name == "begin") name = "lower";
+      if (name == "size_high") name = "size";
       if (name == "end") {
         name = "upper";
         inclusive_ = true;
@@ -99,8 +74,9 @@ class Parser {
       positions_[column] = position;
     }
     count_ = fields_.size();
+    csv_.constraints.timed = has(kLower) || has(kUpper);
     for (const Column column : {kId, kLower, kUpper, kSize}) {
-      if (!has(column)) {
+      if (!has(column) && (csv_.constraints.timed || column == kId || column == kSize)) {
         refuse("no column '" + std::string(kNames[column]) + "'; there must be " + std::string(kKnown));
       }
     }
@@ -110,19 +86,13 @@ class Parser {
   std::string_view field(Column column) const { return fields_[positions_[column]]; }
 
   std::uint64_t number(std::string_view text, std::string_view what) const {
-    std::uint64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error == std::errc() && end == text.data() + text.size()) return value;
-    const std::string shown = std::string(what) + " is '" + std::string(text.substr(0, 40)) + "'";
-    if (text.empty()) refuse(std::string(what) + " is missing");
-    if (error == std::errc::result_out_of_range) refuse(shown + ", more than 64 bits hold");
-    const auto digit = [](char c) { return c >= '0' && c <= '9'; };
-    if (text[0] == '-' && text.size() > 1 && std::all_of(text.begin() + 1, text.end(), digit)) {
-      refuse(shown + ": it must not be negative");
-    }
-    refuse(shown + ", not a whole number");
+    return reader_.number(text, what);
   }
   std::uint64_t number(Column column) const { return number(field(column), kNames[column]); }
+  /// Or `none` where it is empty, or -1, which minimalloc writes for none.
+  std::uint64_t number_or(Column column, std::uint64_t none) const {
+    return field(column).empty() || field(column) == "-1" ? none : number(column);
+  }
 
   Tick end_tick(std::string_view text, std::string_view what) const {
     const Tick tick = number(text, what);
@@ -136,9 +106,11 @@ class Parser {
       refuse("has " + std::to_string(fields_.size()) + " fields; the header has " + std::to_string(count_) +
              " columns");
     }
-    Buffer buffer{{number(kLower), end_tick(field(kUpper), inclusive_ ? "end" : "upper")},
-                  number(kSize),
-                  has(kAlignment) && !field(kAlignment).empty() ? number(kAlignment) : 1};
+    const Lifetime always{0, 1};
+    Buffer buffer{has(kLower)
+                      ? Lifetime{number(kLower), end_tick(field(kUpper), inclusive_ ? "end" : "upper")}
+                      : always,
+                  number(kSize), has(kAlignment) && !field(kAlignment).empty() ? number(kAlignment) : 1};
     if (buffer.lifetime.begin >= buffer.lifetime.end) {
       refuse("the lifetime [" + std::to_string(buffer.lifetime.begin) + ", " +
              std::to_string(buffer.lifetime.end) + ") is " +
@@ -154,30 +126,72 @@ class Parser {
     }
     const std::string_view id = field(kId);
     if (id.empty()) refuse("id is missing");
-    const auto [earlier, fresh] = lines_.emplace(std::string(id), line_);
+    const auto [earlier, fresh] = rows_.emplace(std::string(id), csv_.ids.size());
     if (!fresh)
-      refuse("id '" + std::string(id) + "' is used twice; first in line " + std::to_string(earlier->second));
+      refuse("id '" + std::string(id) + "' is used twice; first in line " +
+             std::to_string(csv_.lines[earlier->second]));
 
     csv_.problem.push_back(buffer);
     csv_.ids.emplace_back(id);
-    if (has(kGaps)) csv_.gaps.push_back(read_gaps(field(kGaps), buffer));
-    if (has(kHint)) {  // minimalloc writes -1 for none
-      const bool none = field(kHint).empty() || field(kHint) == "-1";
-      csv_.hints.push_back(none ? kNoOffset : number(kHint));
+    csv_.lines.push_back(static_cast<std::uint32_t>(reader_.line()));
+    Constraints& said = csv_.constraints;
+    if (has(kGaps)) {
+      said.gaps.push_back(read_gaps(field(kGaps), buffer));
+      if (!said.timed && !said.gaps.back().empty()) refuse("has gaps, but there are no times");
     }
+    if (has(kSizeLow)) said.low_sizes.push_back(number_or(kSizeLow, buffer.size));
+    if (has(kFixed)) said.fixed.push_back(number_or(kFixed, kNoOffset));
+    if (has(kHint)) said.hints.push_back(number_or(kHint, kNoOffset));
+    if (has(kWeight)) said.weights.push_back(number_or(kWeight, buffer.size));
     if (has(kOffset)) {
       csv_.offsets.push_back(field(kOffset).empty() ? std::nullopt : std::optional(number(kOffset)));
     }
+    if (has(kArena)) csv_.arenas.emplace_back(field(kArena));
+    if (has(kArenas)) {
+      const Fields names = words(field(kArenas));
+      csv_.arena_names.emplace_back(names.begin(), names.end());
+    }
+    for (const Column column : {kAlias, kInPlace, kApart}) {
+      if (has(column)) references_[column].push_back(field(column));
+    }
+  }
+
+  /// The rows that others name: they may come later.
+  void resolve() {
+    Constraints& said = csv_.constraints;
+    const auto row = [&](std::size_t from, Column column, std::string_view id) {
+      const auto at = rows_.find(std::string(id));
+      if (at == rows_.end()) {
+        reader_.refuse(csv_.lines[from], std::string(kNames[column]) + " is '" +
+                                             std::string(id.substr(0, 40)) + "', which is no buffer's id");
+      }
+      return static_cast<std::uint32_t>(at->second);
+    };
+    for (std::size_t i = 0; i < references_[kAlias].size(); ++i) {
+      const std::string_view id = references_[kAlias][i];
+      said.alias.push_back(id.empty() ? kNoBuffer : row(i, kAlias, id));
+    }
+    const auto pairs = [&](Column column, std::vector<Constraints::Pair>& out) {
+      for (std::uint32_t i = 0; i < references_[column].size(); ++i) {
+        for (const std::string_view id : words(references_[column][i]))
+          out.emplace_back(i, row(i, column, id));
+      }
+    };
+    pairs(kInPlace, said.in_place);
+    pairs(kApart, said.apart);
+    const auto drop = [](auto& list, auto none) {  // a column that says nothing
+      if (std::all_of(list.begin(), list.end(), [&](const auto& value) { return value == none; }))
+        list.clear();
+    };
+    drop(said.gaps, std::vector<Gap>{});
+    drop(said.fixed, kNoOffset);
+    drop(said.hints, kNoOffset);
+    drop(said.alias, kNoBuffer);
   }
 
   std::vector<Gap> read_gaps(std::string_view text, const Buffer& buffer) const {
     std::vector<Gap> gaps;
-    if (text.size() >= 2 && text.front() == '"' && text.back() == '"') text = text.substr(1, text.size() - 2);
-    for (text = trim(text); !text.empty();) {
-      const size_t length = std::min(text.find(' '), text.size());
-      gaps.push_back(read_gap(text.substr(0, length), buffer));
-      text = trim(text.substr(length));
-    }
+    for (const std::string_view word : words(text)) gaps.push_back(read_gap(word, buffer));
     std::sort(gaps.begin(), gaps.end(),
               [](const Gap& a, const Gap& b) { return a.lifetime.begin < b.lifetime.begin; });
     for (size_t i = 1; i < gaps.size(); ++i) {
@@ -218,46 +232,76 @@ class Parser {
   static constexpr size_t kAbsent = ~size_t{0};
 
   CsvProblem& csv_;
-  const std::string& name_;
-  size_t line_ = 0;
+  CsvReader reader_;
   Fields fields_;
   std::array<size_t, kColumns> positions_{};
   size_t count_ = 0;  // columns in the header
   bool inclusive_ = false;
   Size total_ = 0;
-  std::unordered_map<std::string, size_t> lines_;  // of each id
+  std::unordered_map<std::string, size_t> rows_;                    // the buffer of each id
+  std::array<std::vector<std::string_view>, kColumns> references_;  // to other rows, one per buffer
 };
 
 }  // namespace
 
-bool CsvProblem::has_gaps() const noexcept {
-  return std::any_of(gaps.begin(), gaps.end(), [](const auto& list) { return !list.empty(); });
+bool CsvProblem::has_gaps() const noexcept { return !constraints.gaps.empty(); }
+
+bool CsvProblem::has_constraints() const noexcept {
+  return !constraints.none() || std::any_of(arena_names.begin(), arena_names.end(),
+                                            [](const auto& names) { return !names.empty(); });
 }
 
 CsvProblem parse_csv(std::string text, const std::string& name) {
   CsvProblem csv;
   csv.text = std::move(text);
-  Parser(csv, name).parse();
+  csv.name = name;
+  Parser(csv).parse();
   return csv;
 }
 
 CsvProblem read_csv(const std::string& path) { return parse_csv(read_whole_file(path), path); }
 
-std::string write_csv(const CsvProblem& csv, const Plan& plan) {
+ConstrainedProblem to_constrained(const CsvProblem& csv, const std::vector<ArenaChoice>& arenas) {
+  ConstrainedProblem problem{csv.problem, csv.constraints, csv.name, csv.lines};
+  problem.constraints.arenas = arenas;
+  bool any = false;
+  std::vector<std::uint64_t> allowed;
+  for (std::size_t i = 0; i < csv.arena_names.size(); ++i) {
+    std::uint64_t mask = csv.arena_names[i].empty() ? ~std::uint64_t{0} : 0;
+    for (const std::string& name : csv.arena_names[i]) {
+      const auto at =
+          std::find_if(arenas.begin(), arenas.end(), [&](const auto& arena) { return arena.name == name; });
+      if (at == arenas.end()) {
+        throw Error(problem.refusal(
+            i, "arenas names '" + name.substr(0, 40) + "', which is no arena that was given"));
+      }
+      mask |= std::uint64_t{1} << (at - arenas.begin());
+    }
+    any |= !csv.arena_names[i].empty();
+    allowed.push_back(mask);
+  }
+  if (any) problem.constraints.allowed = std::move(allowed);
+  return problem;
+}
+
+namespace {
+
+/// The text with one more column, or with that column's fields replaced.
+template <class Value>
+std::string with_column(std::string_view text, std::string_view name, const Value& value) {
   std::string output;
-  output.reserve(csv.text.size() + 12 * plan.offsets.size());
-  std::string_view rest = csv.text;
-  if (rest.substr(0, 3) == "\xEF\xBB\xBF") rest.remove_prefix(3);
+  output.reserve(text.size() + text.size() / 4);
+  std::string_view rest = without_mark(text);
   Fields fields;
   bool header = true;
-  size_t column = ~size_t{0}, row = 0;  // where an offset is to be replaced
+  size_t column = ~size_t{0}, row = 0;
   while (!rest.empty()) {
     const std::string_view line = next_line(rest);
-    if (is_blank(line)) continue;
-    const std::string added = header ? "offset" : std::to_string(plan.offsets[row++]);
+    if (trim(line).empty()) continue;
+    const std::string added = header ? std::string(name) : value(row++);
     split(line, fields);
     if (header) {
-      column = static_cast<size_t>(std::find(fields.begin(), fields.end(), "offset") - fields.begin());
+      column = static_cast<size_t>(std::find(fields.begin(), fields.end(), name) - fields.begin());
       header = false;
     }
     if (column == fields.size()) {
@@ -270,6 +314,19 @@ std::string write_csv(const CsvProblem& csv, const Plan& plan) {
     output += '\n';
   }
   return output;
+}
+
+}  // namespace
+
+std::string write_csv(const CsvProblem& csv, const Plan& plan) {
+  return with_column(csv.text, "offset", [&](size_t row) { return std::to_string(plan.offsets[row]); });
+}
+
+std::string write_csv(const CsvProblem& csv, const ConstrainedPlan& plan,
+                      const std::vector<ArenaChoice>& arenas) {
+  std::string text = write_csv(csv, Plan{plan.offsets, 0});
+  if (arenas.size() < 2) return text;
+  return with_column(text, "arena", [&](size_t row) { return arenas[plan.arenas[row]].name; });
 }
 
 std::string write_csv(const Problem& problem, const std::vector<std::string>& ids, const Plan* plan) {

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The options of `memoir plan` for what a problem can say beside its columns, and how such a plan is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from memoir._core import Error
+from memoir.cli._arguments import Size
+
+if TYPE_CHECKING:
+    from memoir import _core
+    from memoir.cli._problems import CsvSource, TraceSource
+    from memoir.constrained import ConstrainedPlanResult
+    from memoir.constraints import Arena
+
+
+class ForbiddenRange(click.ParamType):
+    """[ARENA:]BEGIN:END in bytes."""
+
+    name = "[ARENA:]BEGIN:END"
+
+    def convert(self, value, parameter, context):
+        if isinstance(value, tuple):
+            return value
+        *arena, begin, end = value.rsplit(":", 2) if ":" in value else ("", "")
+        if not begin or not end:
+            self.fail(f"'{value}' is no range: give BEGIN:END or ARENA:BEGIN:END", parameter, context)
+        size = Size()
+        return (*arena, size.convert(begin, parameter, context), size.convert(end, parameter, context))
+
+
+class ArenaOption(click.ParamType):
+    """NAME[=CAPACITY][,cost=N]"""
+
+    name = "NAME[=BYTES][,cost=N]"
+
+    def convert(self, value, parameter, context):
+        if not isinstance(value, str):
+            return value
+        first, *settings = value.split(",")
+        name, _, capacity = first.partition("=")
+        if not name or " " in name or '"' in name:
+            self.fail(f"'{value}': an arena needs a name without blanks", parameter, context)
+        cost = 0
+        for setting in settings:
+            key, _, number = setting.partition("=")
+            if key != "cost" or not number.isdecimal():
+                self.fail(f"'{setting}' is no setting of an arena: there is cost=N", parameter, context)
+            cost = int(number)
+        return name, Size().convert(capacity, parameter, context) if capacity else None, cost
+
+
+class BanksOption(click.ParamType):
+    """COUNT:WIDTH"""
+
+    name = "COUNT:WIDTH"
+
+    def convert(self, value, parameter, context):
+        if isinstance(value, tuple):
+            return value
+        count, _, width = value.partition(":")
+        if not count.isdecimal() or not width:
+            self.fail(f"'{value}': give the number of banks and their width, 8:4KiB", parameter, context)
+        return int(count), Size().convert(width, parameter, context)
+
+
+_OPTIONS = (
+    click.option(
+        "--arena", "arenas", type=ArenaOption(), multiple=True, help="One of several arenas, with its limit."
+    ),
+    click.option(
+        "--forbid", type=ForbiddenRange(), multiple=True, help="Bytes of the arena that no buffer may touch."
+    ),
+    click.option(
+        "--banks", type=BanksOption(), help="Interleaved banks, for buffers that must be kept `apart`."
+    ),
+    click.option(
+        "--conflicts",
+        type=click.Path(dir_okay=False),
+        help="CSV with the columns a,b: buffers that conflict, beside or instead of times.",
+    ),
+    click.option(
+        "--replan",
+        type=click.Path(dir_okay=False),
+        help="CSV with id and offset, an earlier plan to change as little as can be.",
+    ),
+    click.option(
+        "--moves", type=click.IntRange(min=0), help="With --replan: how many buffers may lie elsewhere."
+    ),
+    click.option("--locality", is_flag=True, help="Among equal plans, prefer bytes freed a short time ago."),
+)
+
+
+def constraint_options(command: Callable) -> Callable:
+    """Adds the options; the command takes them as keyword arguments, for Options(**those)."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True)
+class Options:
+    """As they were given."""
+
+    arenas: tuple[tuple[str, int | None, int], ...]
+    forbid: tuple[tuple, ...]
+    banks: tuple[int, int] | None
+    conflicts: str | None
+    replan: str | None
+    moves: int | None
+    locality: bool
+
+    def any(self) -> bool:
+        return any((self.arenas, self.forbid, self.banks, self.conflicts, self.replan, self.locality)) or (
+            self.moves is not None
+        )
+
+    def chosen_arenas(self) -> list[Arena]:
+        from memoir.constraints import Arena
+
+        return [Arena(*one) for one in self.arenas]
+
+    def constrain(
+        self, source: CsvSource | TraceSource, problem: _core.Problem
+    ) -> _core.ConstrainedProblem | None:
+        """What the source and the options say together; None when that is no more than a plain problem.
+        `problem` is the source's, perhaps with more alignment."""
+        from memoir import constraints
+
+        if self.moves is not None and self.replan is None:
+            raise Error("--moves says how much of an earlier plan may change: give that with --replan")
+        csv = getattr(source, "csv", None)
+        if csv is None:
+            if self.conflicts or self.replan:
+                raise Error("--conflicts and --replan name buffers by the ids of a CSV; this is a trace")
+            if not self.any():
+                return None
+        elif not (csv.has_constraints or self.any()):
+            return None
+        elif not csv.timed and self.conflicts is None:
+            raise Error(f"{source.path}: has no columns lower and upper; without times, give --conflicts")
+        out = constraints.start(problem, csv, self.chosen_arenas())
+        if self.conflicts is not None:
+            out.read_conflicts(self.conflicts, csv)
+        if self.replan is not None:
+            out.read_old_plan(self.replan, csv)
+            if out.known_before == 0:
+                raise Error(f"{self.replan}: none of its ids is one of {source.path}: is it an earlier plan?")
+        constraints.common(
+            out, forbid=self.forbid, banks=self.banks, moves=self.moves, locality=self.locality
+        )
+        return out
+
+
+def refuse_plan_file(problem: _core.ConstrainedProblem) -> None:
+    """A .plan holds one arena in which no two live allocations overlap."""
+    shared = [name for name in problem.says if name in ("gaps", "alias", "in_place", "arenas", "conflicts")]
+    if shared:
+        raise Error(f"a .plan cannot hold a plan with {', '.join(shared)}: write a .csv")
+
+
+def print_result(result: ConstrainedPlanResult, locality: bool) -> None:
+    """What the table does not show, and how it stands with the limits."""
+    from memoir.views.constrained_text import result_lines, verdict
+
+    for line in result_lines(result, locality):
+        click.echo(line)
+    if (line := verdict(result)) is not None:
+        click.echo(line, err=result.hopeless or not result.found)

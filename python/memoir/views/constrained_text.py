@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What there is to say about a plan of a constrained problem beside its table."""
+
+from __future__ import annotations
+
+from memoir.constrained import ConstrainedPlanResult
+from memoir.views.quantities import bytes_text
+
+
+def result_lines(result: ConstrainedPlanResult, locality: bool) -> list[str]:
+    lines = []
+    if result.load_low is not None:
+        lines.append(f"if every size turns out the least: a load of {result.load_low:,} bytes")
+    if len(result.arena_names) > 1 and result.found:
+        counts = [int((result.arenas == k).sum()) for k in range(len(result.arena_names))]
+        for name, size, count in zip(result.arena_names, result.arena_sizes, counts, strict=True):
+            lines.append(f"{name}: {count:,} buffers in {size:,} bytes ({bytes_text(size)})")
+        proven = (
+            "the least" if result.cost == result.lower_bound_cost else f"at least {result.lower_bound_cost:,}"
+        )
+        reason = f": {result.cost_reason}" if result.cost_reason else ""
+        lines.append(f"cost: {result.cost:,} ({proven}{reason})")
+    if result.moves is not None:
+        lines.append(f"moved: {result.moves:,} of {result.known_before:,} buffers that the earlier plan has")
+    if result.hints is not None:
+        lines.append(f"hints followed: {result.hints_followed:,} of {result.hints:,}")
+    if locality:
+        lines.append(
+            f"bytes used before: freed {result.mean_age:,.1f} ticks earlier on average; "
+            f"{result.cold_bytes:,} bytes that none had before"
+        )
+    return ["", *lines] if lines else []
+
+
+def verdict(result: ConstrainedPlanResult) -> str | None:
+    """Of the limits: capacities, moves, banks."""
+    if result.proven_infeasible:
+        return f"no plan keeps to the limits: {result.bound_reason}"
+    again = "Try --planner exact, or a longer --deadline"
+    if not result.found:
+        return f"no plan was found: the banks left a buffer no place. {again}"
+    if result.fits is False:
+        return f"no plan was found that keeps to the limits, though none is excluded. {again}"
+    return "keeps to the limits" if result.fits else None
