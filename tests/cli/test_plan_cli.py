@@ -111,6 +111,8 @@ def test_as_a_process_of_its_own(folder):
 
 
 def test_plan_with_all_planners(memoir, folder):
+    pytest.importorskip("highspy")
+    pytest.importorskip("ortools")
     code, out, err = memoir("plan", "a.csv", "--planner", "all", "--deadline", "0")
     assert (code, err) == (0, "")
     golden("plan_all", out)
@@ -148,6 +150,7 @@ def test_json(memoir, folder):
         "exact",
         "first_fit",
         "mip",
+        "cpsat",
     }
     assert (result["arena_size"], result["lower_bound"], result["optimal"]) == (12, 12, True)
 

@@ -6,6 +6,8 @@
 #include "doctest/doctest.h"
 #include "memoir/base/error.h"
 #include "memoir/plan/aligned_load.h"
+#include "memoir/plan/csv.h"
+#include "memoir/plan/fit_index.h"
 #include "memoir/plan/gap_index.h"
 #include "problems.h"
 
@@ -22,6 +24,12 @@ Plan run(std::string_view name, const Problem& problem) {
   for (size_t i = 0; i < problem.size(); ++i) top = std::max(top, plan.offsets[i] + problem[i].size);
   CHECK(plan.arena_size == top);
   return plan;
+}
+
+std::vector<std::uint32_t> in_turn(const Problem& problem) {
+  std::vector<std::uint32_t> order(problem.size());
+  std::iota(order.begin(), order.end(), 0u);
+  return order;
 }
 
 }  // namespace
@@ -116,6 +124,93 @@ TEST_CASE("the gap index answers as a scan over all placed buffers does") {
       index.place(i, offsets.back());
     }
   }
+}
+
+TEST_CASE("lists of runs, small and large, are what a list of all runs would be") {
+  std::mt19937_64 random(12);
+  for (const Offset space : {300u, 5'000u, 200'000u}) {
+    RunLists lists;
+    std::vector<RunLists::List> handles(3);
+    std::vector<std::vector<bool>> taken(handles.size(), std::vector<bool>(space + 100));
+    for (int round = 0; round < 4'000; ++round) {
+      const size_t which = random() % handles.size();
+      const Offset begin = random() % space, end = begin + 1 + random() % (random() % 20 == 0 ? 100 : 8);
+      lists.insert(handles[which], {begin, end});
+      for (Offset at = begin; at < end; ++at) taken[which][at] = true;
+      if (round % 500 != 499) continue;
+      for (size_t l = 0; l < handles.size(); ++l) {
+        const Size size = 1 + random() % 6;
+        // Every gap of at least `size`, found by passing from one to the next.
+        RunLists::Cursor cursor = lists.read(handles[l]);
+        std::vector<Range> found, expected;
+        Offset position = 0;
+        while (!cursor.done()) {
+          if (position < (*cursor).begin && (*cursor).begin - position >= size) {
+            found.push_back({position, (*cursor).begin - position});
+          }
+          position = cursor.pass(size);
+        }
+        Offset free = 0;
+        for (Offset at = 0; at < taken[l].size(); ++at) {
+          if (!taken[l][at]) continue;
+          if (at - free >= size) expected.push_back({free, at - free});
+          free = at + 1;
+        }
+        CHECK(found == expected);
+        CHECK(position == free);
+        // The first run that ends after a position.
+        cursor = lists.read(handles[l]);
+        for (Offset at = random() % 50; at < space; at += random() % 999) {
+          cursor.seek(at);
+          Offset next = at;
+          while (next < taken[l].size() && !taken[l][next]) ++next;
+          CHECK(cursor.done() == (next == taken[l].size()));
+          if (!cursor.done()) CHECK(std::max((*cursor).begin, at) == next);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("on many columns the gap index still answers as a scan does") {
+  std::mt19937_64 random(13);
+  Problem problem;
+  for (int i = 0; i < 12'000; ++i) {
+    const Tick begin = random() % 20'000, length = 1 + random() % (random() % 8 == 0 ? 15'000 : 40);
+    problem.push_back({{begin, begin + length}, 1 + random() % 50, 1});
+  }
+  const Plan first = place_in_order(problem, in_turn(problem), Fit::kFirst);
+  CHECK(first.offsets == fit_in_order(problem, find_sections(problem), in_turn(problem)));
+  CHECK_FALSE(quick_check(problem, place_in_order(problem, in_turn(problem), Fit::kBest)));
+}
+
+TEST_CASE("first fit in the order of start, length, area and conflicts") {
+  //             a: alone at first   b: long     c: large and short   d: meets all
+  const Problem problem{{{0, 2}, 3, 1}, {{1, 9}, 1, 1}, {{2, 4}, 7, 1}, {{1, 5}, 2, 1}, {{8, 9}, 9, 1}};
+  CHECK(run("first_fit_by_start", problem).offsets == std::vector<Offset>{0, 5, 6, 3, 6});
+  CHECK(run("first_fit_by_length", problem).offsets == std::vector<Offset>{3, 0, 3, 1, 1});
+  CHECK(run("first_fit_by_area", problem).offsets == std::vector<Offset>{0, 9, 0, 7, 0});
+  CHECK(run("greedy_by_conflicts", problem).offsets == std::vector<Offset>{3, 0, 3, 1, 1});
+}
+
+TEST_CASE("hill climbing improves on the order it begins with, and stops at the floor") {
+  const Problem hard = read_csv(std::string(MEMOIR_TEST_DATA) + "/planning/minimalloc/A.1048576.csv").problem;
+  const Sections sections = find_sections(hard);
+  const Size begun = arena_size(hard, fit_in_order(hard, sections, make_order(hard, sections, "ZW")));
+  CHECK(run("hill_climb", hard).arena_size < begun);
+  CHECK(run("hill_climb", {{{0, 4}, 5, 1}, {{2, 6}, 5, 1}}).arena_size == 10);
+}
+
+TEST_CASE("boxing: sizes over six orders of magnitude, and boxes of one buffer") {
+  std::mt19937_64 random(14);
+  Problem problem;
+  for (int i = 0; i < 3'000; ++i) {
+    const Tick begin = random() % 1'000;
+    problem.push_back({{begin, begin + 1 + random() % 300}, Size{1} << (random() % 21), 1});
+  }
+  // Twice the load is what the method promises for ratios that no one will ever see.
+  CHECK(static_cast<double>(run("boxing", problem).arena_size) < 2.0 * static_cast<double>(load(problem)));
+  CHECK(run("boxing", {{{3, 4}, 1'000'000, 1}, {{3, 4}, 1, 1}}).arena_size == 1'000'001);
 }
 
 TEST_CASE("identical buffers are not one buffer") {

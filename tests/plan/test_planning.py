@@ -2,6 +2,7 @@
 """memoir.plan(): every planner against brute force, the arrays it takes, and what it refuses."""
 
 import itertools
+import sys
 import threading
 from pathlib import Path
 
@@ -42,17 +43,18 @@ def best_arena(lower, upper, size, alignment):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_every_planner_against_brute_force_and_mip_equal_to_it(seed):
+def test_every_planner_against_brute_force_and_the_solvers_equal_to_it(seed):
     pytest.importorskip("highspy")
+    pytest.importorskip("ortools")
     rng = np.random.default_rng(seed)
     problem = random_problem(rng, 6, (1, 2, 4) if seed % 2 else (1,))
     best = best_arena(*(column.tolist() for column in problem))
     for name in PLANNERS:
         result = memoir.plan(problem, name, deadline=30)
         assert result.load <= result.lower_bound <= best <= result.arena_size, name
-        if name == "mip":
-            assert result.arena_size == best
-            assert result.optimal
+        if name in ("mip", "cpsat", "auto", "exact"):
+            assert result.arena_size == best, name
+            assert result.optimal, name
 
 
 # Its load is 10 and its best arena 11, as tests/plan/test_planners.cc finds by brute force.
@@ -75,6 +77,46 @@ def test_mip_keeps_its_deadline_and_gives_its_best():
     assert result.seconds < 10
     assert result.arena_size <= _core.plan_quickly(csv.problem)[1]
     assert not result.optimal
+
+
+def test_cpsat_proves_more_than_the_load_and_says_so():
+    pytest.importorskip("ortools")
+    result = memoir.plan(ABOVE_ITS_LOAD, "cpsat", deadline=30)
+    assert (result.load, result.lower_bound, result.arena_size, result.optimal) == (10, 11, 11, True)
+    assert result.bound_reason == "CP-SAT proved that no plan is smaller than 11 bytes"
+    assert memoir.plan(ABOVE_ITS_LOAD, "cpsat", deadline=30, capacity=10).hopeless
+
+
+def test_cpsat_improves_within_its_deadline_and_stops_at_the_capacity():
+    pytest.importorskip("ortools")
+    problem = _core.read_csv(str(DATA / "minimalloc" / "A.1048576.csv")).problem
+    quick = _core.plan_quickly(problem)[1]
+    result = memoir.plan(problem, "cpsat", deadline=0.5)
+    assert result.seconds < 20
+    assert result.arena_size <= quick
+    roomy = memoir.plan(problem, "cpsat", deadline=60, capacity=quick - 1)
+    assert roomy.fits and roomy.seconds < 50
+
+
+def test_cpsat_refuses_what_it_could_not_finish():
+    pytest.importorskip("ortools")
+    huge = 2**56 + 1
+    with pytest.raises(memoir.Error, match="cpsat counts to 1,125,899,906,842,624"):
+        memoir.plan((*ABOVE_ITS_LOAD[:2], [s * huge + 1 for s in ABOVE_ITS_LOAD[2]]), "cpsat")
+    rng = np.random.default_rng(3)
+    lower = rng.integers(0, 1000, 20_001)
+    problem = (lower, lower + rng.integers(1, 500, 20_001), rng.integers(1, 10**6, 20_001))
+    with pytest.raises(memoir.Error, match="cpsat takes at most 20,000 buffers, not 20,001"):
+        memoir.plan(problem, "cpsat")
+
+
+@pytest.mark.parametrize(("planner", "module"), [("cpsat", "ortools"), ("mip", "highspy")])
+def test_a_solver_that_is_not_installed(monkeypatch, planner, module):
+    for name in [name for name in sys.modules if name == module or name.startswith(module + ".")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(memoir.Error, match=rf"needs .*pip install 'memoir\[{planner}\]'"):
+        memoir.plan(ABOVE_ITS_LOAD, planner)
 
 
 def test_mip_stops_when_the_plan_fits():

@@ -42,7 +42,7 @@ FITS, HOPELESS, NOT_FOUND = 0, 1, 3  # exit codes; 2 is bad input
 @click.option(
     "--deadline",
     type=click.FloatRange(min=0),
-    help="Seconds for a planner that would search on (auto, exact: 1; mip: 10).",
+    help="Seconds for a planner that would search on (auto, exact: 1; mip, cpsat: 10).",
 )
 @click.option(
     "--threads",

@@ -100,6 +100,12 @@ def _mip(problem: _core.Problem, effort: Effort) -> Outcome:
     return mip.run(problem, effort.deadline, effort.capacity)
 
 
+def _cpsat(problem: _core.Problem, effort: Effort) -> Outcome:
+    from memoir.planners import cpsat
+
+    return cpsat.run(problem, effort.deadline, effort.capacity, effort.threads, effort.seed)
+
+
 PLANNERS: dict[str, Planner] = {
     planner.name: planner
     for planner in (
@@ -110,6 +116,7 @@ PLANNERS: dict[str, Planner] = {
         Planner("first_fit", "five orders, each buffer to the lowest place or the tightest gap", _first_fit),
         *(Planner(name, what, _native(name)) for name, what in _core.planners()),
         Planner("mip", "a mixed-integer program for HiGHS, with a proven bound", _mip),
+        Planner("cpsat", "rectangles without overlap for OR-tools, with a proven bound", _cpsat),
     )
 }
 

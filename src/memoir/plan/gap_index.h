@@ -26,11 +26,12 @@
 #include <vector>
 
 #include "memoir/plan/plan.h"
+#include "memoir/plan/run_lists.h"
 
 namespace memoir {
 
-/// Which of the gaps that are large enough: the lowest, or the smallest (the lowest of those). Above all is
-/// no gap.
+/// Which of the gaps that are large enough: the lowest, or the smallest (the lowest of those; of thousands,
+/// only the lowest 128 are compared). Above all is no gap.
 enum class Fit { kFirst, kBest };
 
 /// Not thread-safe. Keeps a reference to the problem, which validate() must accept.
@@ -44,38 +45,26 @@ class GapIndex {
   void place(size_t index, Offset offset);
 
  private:
-  struct Run {
-    Offset begin, end;
-  };
-  struct RunList {  // `count` runs from `runs_[first]` on, sorted, disjoint, not even touching
-    std::uint32_t first = 0, count = 0, capacity = 0;
-  };
+  using Run = RunLists::Run;
   struct Node {
-    RunList covering, touching;
+    RunLists::List covering, touching;
   };
   struct Columns {
     std::uint32_t begin, end;
   };
-  struct Cursor {
-    const Run* at;
-    const Run* end;
-  };
 
   template <class Whole, class Part>
-  void visit(Columns columns, Whole whole, Part part) const;
-  void insert(RunList& list, Run run);
-  void grow(RunList& list);
-  void add_cursor(const RunList& list);
+  void visit(Columns columns, std::uint32_t top_level, Whole whole, Part part) const;
   Run next_gap(Offset position, Size size);
 
   const Problem& problem_;
   std::vector<Columns> columns_;  // per buffer
   std::vector<std::uint32_t>
       levels_;  // the first node of each level, from the leaves (one per column) to the root
+  std::uint32_t block_level_ = 0;  // above it nothing is listed as covering
   std::vector<Node> nodes_;
-  std::vector<Run> runs_;                // the room of all lists
-  std::vector<std::uint32_t> free_[32];  // rooms given up by lists that grew, by log2 of their capacity
-  std::vector<Cursor> cursors_;          // of the question being answered
+  RunLists lists_;
+  std::vector<RunLists::Cursor> cursors_;  // of the question being answered
 };
 
 /// Places the buffers one after another, each into the gap that `fit` chooses.

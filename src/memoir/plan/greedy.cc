@@ -19,9 +19,19 @@ Order all_of(const Problem& problem) {
   return order;
 }
 
+Tick length(const Buffer& buffer) { return buffer.lifetime.end - buffer.lifetime.begin; }
+
 bool larger(const Buffer& a, const Buffer& b) {
-  if (a.size != b.size) return a.size > b.size;
-  return a.lifetime.end - a.lifetime.begin > b.lifetime.end - b.lifetime.begin;
+  return a.size != b.size ? a.size > b.size : length(a) > length(b);
+}
+
+template <class Before>
+Plan first_fit(const Problem& problem, Before before) {
+  validate(problem);
+  Order order = all_of(problem);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return before(problem[a], problem[b]); });
+  return place_in_order(problem, order, Fit::kFirst);
 }
 
 /// The births in order of time with the live bytes just after each, and for a lifetime the widest of those in
@@ -111,6 +121,49 @@ Plan greedy_by_breadth(const Problem& problem) {
     return bytes_a != bytes_b ? bytes_a > bytes_b : tick[a] < tick[b];
   });
   return place_in_order(problem, order, Fit::kBest);
+}
+
+Plan first_fit_by_start(const Problem& problem) {
+  return first_fit(problem, [&](const Buffer& a, const Buffer& b) {
+    return a.lifetime.begin != b.lifetime.begin ? a.lifetime.begin < b.lifetime.begin : a.size > b.size;
+  });
+}
+
+Plan first_fit_by_length(const Problem& problem) {
+  return first_fit(problem, [&](const Buffer& a, const Buffer& b) {
+    return length(a) != length(b) ? length(a) > length(b) : a.size > b.size;
+  });
+}
+
+Plan first_fit_by_area(const Problem& problem) {
+  const auto area = [](const Buffer& a) {
+    return static_cast<double>(length(a)) * static_cast<double>(a.size);
+  };
+  return first_fit(problem, [&](const Buffer& a, const Buffer& b) {
+    return area(a) != area(b) ? area(a) > area(b) : larger(a, b);
+  });
+}
+
+Plan greedy_by_conflicts(const Problem& problem) {
+  validate(problem);
+  std::vector<Tick> births, deaths;
+  for (const Buffer& buffer : problem) {
+    births.push_back(buffer.lifetime.begin);
+    deaths.push_back(buffer.lifetime.end);
+  }
+  std::sort(births.begin(), births.end());
+  std::sort(deaths.begin(), deaths.end());
+  std::vector<size_t> conflicts(problem.size());
+  for (size_t i = 0; i < problem.size(); ++i) {  // those born before it dies, less those dead when it is born
+    const auto& [begin, end] = problem[i].lifetime;
+    conflicts[i] = (std::lower_bound(births.begin(), births.end(), end) - births.begin()) -
+                   (std::upper_bound(deaths.begin(), deaths.end(), begin) - deaths.begin());
+  }
+  Order order = all_of(problem);
+  std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return conflicts[a] != conflicts[b] ? conflicts[a] > conflicts[b] : larger(problem[a], problem[b]);
+  });
+  return place_in_order(problem, order, Fit::kFirst);
 }
 
 }  // namespace memoir

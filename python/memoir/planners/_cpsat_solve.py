@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process that runs CP-SAT for memoir.planners.cpsat: a model as JSON on stdin; on stdout a line of JSON for
+each better solution, {"offsets": [...]} in units, and at the end {"bound": units or null}."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+
+
+def main() -> None:
+    from ortools.sat.python import cp_model
+
+    task = json.load(sys.stdin)
+    size, step, top = task["size"], task["step"], task["top"]
+    model = cp_model.CpModel()
+    arena = model.new_int_var(task["least"], top, "arena")
+    starts, times, heights = [], [], []
+    for i, (lower, upper) in enumerate(zip(task["lower"], task["upper"], strict=True)):
+        position = model.new_int_var(0, (top - size[i]) // step[i], f"x{i}")
+        model.add_hint(position, task["hint"][i] // step[i])
+        starts.append(position)
+        start = position if step[i] == 1 else step[i] * position
+        times.append(model.new_fixed_size_interval_var(lower, upper - lower, f"t{i}"))
+        heights.append(model.new_fixed_size_interval_var(start, size[i], f"a{i}"))
+        model.add(start + size[i] <= arena)
+    model.add_no_overlap_2d(times, heights)
+    model.add_cumulative(times, size, arena)
+    model.add_hint(arena, top)
+    model.minimize(arena)
+
+    class Report(cp_model.CpSolverSolutionCallback):
+        def on_solution_callback(self) -> None:
+            offsets = [self.value(x) * s for x, s in zip(starts, step, strict=True)]
+            print(json.dumps({"offsets": offsets}), flush=True)
+            if task["enough"] is not None and self.objective_value <= task["enough"]:
+                self.stop_search()
+
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = max(task["until"] - time.time(), 0.01)
+    solver.parameters.random_seed = task["seed"]
+    if task["threads"]:
+        solver.parameters.num_workers = task["threads"]
+    solver.solve(model, Report())
+    bound = solver.best_objective_bound
+    print(json.dumps({"bound": math.ceil(bound - 1e-6) if math.isfinite(bound) else None}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plan as rectangles that must not overlap, solved by OR-tools' CP-SAT within a deadline.
+
+    minimise    H
+    subject to  NoOverlap2D of [lower_i, upper_i) x [x_i, x_i + w_i)
+                Cumulative of the same, of height H           (redundant; prunes)
+                x_i + w_i <= H,   load <= H <= best heuristic
+
+Everything is in units of the greatest common divisor of all sizes and alignments. The search starts from the
+best cheap plan, and reports the bound it proved. It is there as a check of the others, by a solver that shares
+nothing with them, and as an improver of a few hundred buffers. It runs in a process of its own: OR-tools and
+highspy each bring a HiGHS, and the second of them to be loaded into one process fails.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+from memoir import _core
+from memoir.planners import Outcome
+
+DEADLINE = 10.0  # seconds, when none is given
+BUFFER_LIMIT = 20_000  # beyond it the model alone takes longer than any deadline one would give
+LARGEST = 2**50  # units: CP-SAT adds in 64 bits
+GRACE = 30.0  # seconds beyond the deadline before the process is given up: it builds its model first
+
+
+def run(
+    problem: _core.Problem, deadline: float | None, capacity: int | None, threads: int, seed: int
+) -> Outcome:
+    """Stops early when the bound is reached, or once the plan fits the capacity; Ctrl-C keeps the best. Raises
+    Error without ortools, for more than BUFFER_LIMIT buffers, and when the process fails."""
+    until = time.time() + (DEADLINE if deadline is None else deadline)
+    offsets, arena_size, _ = _core.plan_quickly(problem)
+    floor = _core.aligned_load(problem)
+    if arena_size == floor or (capacity is not None and arena_size <= capacity):
+        return Outcome(offsets, arena_size, floor)
+    if importlib.util.find_spec("ortools") is None:
+        raise _core.Error("the cpsat planner needs OR-tools: pip install 'memoir[cpsat]'")
+    if deadline is not None and deadline <= 0:
+        return Outcome(offsets, arena_size, floor)
+    if len(problem) > BUFFER_LIMIT:
+        raise _core.Error(
+            f"cpsat takes at most {BUFFER_LIMIT:,} buffers, not {len(problem):,}: use another planner"
+        )
+    unit = math.gcd(*np.unique(problem.size).tolist(), *np.unique(problem.alignment).tolist())
+    if arena_size // unit > LARGEST:
+        raise _core.Error(
+            f"cpsat counts to {LARGEST:,}, and this arena is {arena_size // unit:,} times {unit:,} bytes, the "
+            "greatest common divisor of all sizes and alignments: use another planner"
+        )
+    # Only the order of the ticks matters.
+    _, ticks = np.unique(np.concatenate([problem.lower, problem.upper]), return_inverse=True)
+    task = {
+        "lower": ticks[: len(problem)].tolist(),
+        "upper": ticks[len(problem) :].tolist(),
+        "size": (problem.size // unit).tolist(),
+        "step": (problem.alignment // unit).tolist(),
+        "hint": (offsets // unit).tolist(),
+        "top": arena_size // unit,
+        "least": -(-floor // unit),
+        "until": until,
+        "enough": None if capacity is None else capacity // unit,
+        "threads": threads,
+        "seed": seed % 2**31,
+    }
+    solutions, bound, interrupted = _solve(task)
+    if solutions:
+        # Let every buffer fall, in the order of the solution.
+        order = np.argsort(np.array(solutions[-1]), kind="stable").astype(np.uint64)
+        better, better_size = _core.place_in_order(problem, order)
+        if better_size < arena_size:
+            offsets, arena_size = better, better_size
+    bound = min(max(floor, bound * unit), arena_size)
+    reason = "" if bound == floor else f"CP-SAT proved that no plan is smaller than {bound:,} bytes"
+    return Outcome(offsets, arena_size, bound, bound_reason=reason, interrupted=interrupted)
+
+
+def _solve(task: dict) -> tuple[list[list[int]], int, bool]:
+    """The solutions, each better than the one before; the bound in units (0: none); whether Ctrl-C ended it."""
+    interrupted = False
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "memoir.planners._cpsat_solve"],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=errors,
+            text=True,
+            start_new_session=True,  # Ctrl-C is ours
+        )
+        try:
+            process.communicate(json.dumps(task), timeout=max(task["until"] - time.time(), 0) + GRACE)
+        except KeyboardInterrupt:
+            interrupted = True
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            process.kill()
+            code = process.wait()
+        output.seek(0)
+        errors.seek(0)
+        lines = [json.loads(line) for line in output.read().splitlines(True) if line.endswith("\n")]
+        if code > 0:
+            reason = (errors.read().strip().splitlines() or ["no reason given"])[-1]
+            raise _core.Error(f"cpsat: OR-tools failed with {code}: {reason}")
+    bounds = [line["bound"] for line in lines if line.get("bound")]
+    return [line["offsets"] for line in lines if "offsets" in line], max(bounds, default=0), interrupted
