@@ -303,13 +303,26 @@ TEST_CASE("private pools keep their segments until their last use ended") {
 TEST_CASE("under a MemPool cached segments are given back, as up to torch 2.12 they were not") {
   for (const bool old : {false, true}) {
     ScriptedSegments segments;
-    PyTorchHeap heap(segments, {.like_torch_2_12 = old});
+    PyTorchHeap heap(segments, {.keep_under_mempool = old});
     CHECK(heap.free(heap.allocate({12 * kMiB, 1})));
     CHECK(heap.begin_allocate_to_pool(1, {}, false));
     segments.refusals = 1;
     CHECK((heap.allocate({40 * kMiB, 1}) == kNoOffset) == old);
     heap.trim();
     CHECK(heap.reserved() == (old ? 12 * kMiB : 40 * kMiB));
+  }
+}
+
+TEST_CASE("of blocks of one size the lowest is taken, by torch 2.12 the one whose record is the oldest") {
+  // Two segments' rests of one size: the second segment's record is younger, whatever lies lower.
+  for (const bool by_record : {false, true}) {
+    ScriptedSegments segments;
+    PyTorchHeap heap(segments, {.ties_by_record = by_record});
+    const RestoredObject low[] = {{{0, 15 * kMiB}, 15 * kMiB}},
+                         high[] = {{{32 * kMiB, 15 * kMiB}, 15 * kMiB}};
+    CHECK(heap.restore({32 * kMiB, 20 * kMiB}, 0, high));
+    CHECK(heap.restore({0, 20 * kMiB}, 0, low));
+    CHECK(heap.allocate({5 * kMiB, 1}) == (by_record ? 47 * kMiB : 15 * kMiB));
   }
 }
 

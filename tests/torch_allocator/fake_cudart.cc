@@ -6,7 +6,6 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -124,7 +123,10 @@ EXPORT cudaError_t cudaEventQuery(cudaEvent_t e) {
   return reinterpret_cast<Event*>(e)->number <= device().events_done ? cudaSuccess : cudaErrorNotReady;
 }
 EXPORT cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
-EXPORT cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
+EXPORT cudaError_t cudaEventDestroy(cudaEvent_t e) {
+  delete reinterpret_cast<Event*>(e);
+  return cudaSuccess;
+}
 EXPORT cudaError_t cudaStreamSynchronize(cudaStream_t) { return end_unmapping(), cudaSuccess; }
 EXPORT cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* s) {
   return *s = status_of(stream), cudaSuccess;

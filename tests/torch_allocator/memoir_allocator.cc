@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Follows a script (script.py) with memoir's PyTorchHeap or ExpandableHeap, as the settings say.
-//   memoir_allocator SETTINGS DEVICE_MEMORY CAP < script
+// Follows a script (allocator_script.py) with memoir's PyTorchHeap or ExpandableHeap, as the settings say.
+//   memoir_allocator SETTINGS DEVICE_MEMORY CAP AREA_STRIDE TORCH < script     TORCH is 11, 12 or 13: of torch 2.x
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
@@ -194,6 +194,8 @@ int main(int, char** argv) {
     return 0;
   }
   options.device_memory = std::stoull(argv[2]);
+  options.keep_under_mempool = std::stoull(argv[5]) <= 12;
+  options.ties_by_record = std::stoull(argv[5]) == 12;
   FreshSegments segments(std::stoull(argv[3]));
   CappedArena arena(std::stoull(argv[3]));
   Driver driver;

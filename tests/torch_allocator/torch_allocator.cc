@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Follows a script (script.py) with PyTorch's own caching allocator, on the device of fake_cudart.cc.
+// Follows a script (allocator_script.py) with PyTorch's own caching allocator, on the device of fake_cudart.cc.
 //   torch_allocator SETTINGS DEVICE_MEMORY CAP AREA_STRIDE < script
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -76,9 +76,17 @@ void use(std::uint64_t id, std::uint64_t stream) {
   pointer.release_context();
 }
 
+/// From torch 2.13 on, captures are told from other uses of private pools.
+template <class Allocator>
+void mark_capture(Allocator* allocator, bool begins) {
+  if constexpr (requires { allocator->markCaptureBegin(0); }) {
+    begins ? allocator->markCaptureBegin(0) : allocator->markCaptureEnd(0);
+  }
+}
+
 void begin(std::uint64_t pool, bool capture, std::uint64_t stream) {
   if (capture) {
-    get()->markCaptureBegin(0);
+    mark_capture(get(), true);
     fake_capture(stream, 1);
     captured[pool] = stream;
   }
@@ -90,7 +98,7 @@ void begin(std::uint64_t pool, bool capture, std::uint64_t stream) {
 void end(std::uint64_t pool, bool capture) {
   get()->endAllocateToPool(0, {pool, 0});
   if (capture) {
-    get()->markCaptureEnd(0);
+    mark_capture(get(), false);
     fake_capture(captured[pool], -1);
   }
 }

@@ -20,6 +20,7 @@ BlockIndex CachedBlocks::take(Range range, std::uint32_t set) noexcept {
   block.asked = 0;
   block.before = block.after = 0;
   block.set = set;
+  block.number = ++taken_;
   block.mapped = true;
   return index;
 }

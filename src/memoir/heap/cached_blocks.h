@@ -10,6 +10,7 @@
 #pragma once
 
 #include <algorithm>
+#include <utility>
 
 #include "memoir/base/metadata.h"
 #include "memoir/base/units.h"
@@ -28,6 +29,7 @@ struct alignas(64) CachedBlock {  // a cache line: metadata memory begins at a p
   std::uint32_t priority = 0;
   std::uint32_t set = 0;       // whose it is: an index of the pools' sets
   std::uint32_t inserted = 0;  // searches of its pool before it became free
+  std::uint32_t number = 0;    // grows with every record that is taken
   bool mapped = true;          // has memory
 
   bool is_live() const noexcept { return asked != 0; }
@@ -78,6 +80,10 @@ class CachedBlocks {
   void absorb(BlockIndex index, BlockIndex absorbed) noexcept;
   /// Cuts a block after `size` bytes; the second part gets a new record. 0 when there is no metadata memory.
   BlockIndex split(BlockIndex index, Size size) noexcept;
+  /// Makes two records change their numbers.
+  void swap_numbers(BlockIndex a, BlockIndex b) noexcept {
+    std::swap(records_[a].number, records_[b].number);
+  }
 
  private:
   static constexpr size_t kFirstSlots = 512;
@@ -97,7 +103,8 @@ class CachedBlocks {
 
   MetadataArray<CachedBlock> records_;
   MetadataArray<Slot> slots_;
-  BlockIndex unused_ = 0;  // records given back, linked by `after`
+  std::uint32_t taken_ = 0;  // records, ever
+  BlockIndex unused_ = 0;    // records given back, linked by `after`
   size_t live_ = 0;
   int shift_ = 32 - 9;  // 32 - log2 of the slots
   bool ok_ = false;

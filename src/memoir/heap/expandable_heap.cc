@@ -107,6 +107,7 @@ void ExpandableHeap::unmap(BlockIndex index) noexcept {
   erase_free(index);
   if (begin != whole.begin) {
     const BlockIndex inner = blocks_.split(index, begin - whole.begin);
+    blocks_.swap_numbers(index, inner);
     insert_free(index);
     index = inner;
   }

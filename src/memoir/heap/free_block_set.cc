@@ -5,35 +5,6 @@ namespace memoir {
 
 namespace {
 
-/// What is asked of the order: not a block's record, so that a search needs none.
-struct Key {
-  Size size;
-  Offset begin;
-};
-
-bool is_less(const CachedBlock& block, const Key& key) noexcept {
-  return block.range.size != key.size ? block.range.size < key.size : block.range.begin < key.begin;
-}
-
-/// Parts a tree into the blocks that are less than `key`, and the rest.
-void split_tree(CachedBlocks& blocks, BlockIndex root, const Key& key, BlockIndex& less,
-                BlockIndex& rest) noexcept {
-  BlockIndex* to_less = &less;
-  BlockIndex* to_rest = &rest;
-  while (root != 0) {
-    if (is_less(blocks[root], key)) {
-      *to_less = root;
-      to_less = &blocks[root].right;
-      root = *to_less;
-    } else {
-      *to_rest = root;
-      to_rest = &blocks[root].left;
-      root = *to_rest;
-    }
-  }
-  *to_less = *to_rest = 0;
-}
-
 /// One tree of two, all of whose blocks in `less` are less than those in `rest`.
 BlockIndex join_trees(CachedBlocks& blocks, BlockIndex less, BlockIndex rest) noexcept {
   BlockIndex root = 0;
@@ -53,8 +24,30 @@ BlockIndex join_trees(CachedBlocks& blocks, BlockIndex less, BlockIndex rest) no
   return root;
 }
 
+}  // namespace
+
+/// Parts a tree into the blocks that are less than `key`, and the rest.
+void FreeBlockSet::split_tree(CachedBlocks& blocks, BlockIndex root, const Key& key, BlockIndex& less,
+                              BlockIndex& rest) const noexcept {
+  BlockIndex* to_less = &less;
+  BlockIndex* to_rest = &rest;
+  while (root != 0) {
+    if (is_less(blocks[root], key)) {
+      *to_less = root;
+      to_less = &blocks[root].right;
+      root = *to_less;
+    } else {
+      *to_rest = root;
+      to_rest = &blocks[root].left;
+      root = *to_rest;
+    }
+  }
+  *to_less = *to_rest = 0;
+}
+
 /// The least block of a tree that is not less than `key`, or 0.
-BlockIndex not_less(const CachedBlocks& blocks, BlockIndex root, const Key& key) noexcept {
+BlockIndex FreeBlockSet::not_less(const CachedBlocks& blocks, BlockIndex root,
+                                  const Key& key) const noexcept {
   BlockIndex found = 0;
   while (root != 0) {
     if (is_less(blocks[root], key)) {
@@ -67,8 +60,6 @@ BlockIndex not_less(const CachedBlocks& blocks, BlockIndex root, const Key& key)
   return found;
 }
 
-}  // namespace
-
 void FreeBlockSet::insert(CachedBlocks& blocks, BlockIndex index) noexcept {
   CachedBlock& block = blocks[index];
   const size_t bin = bin_of(block.range.size);
@@ -80,7 +71,7 @@ void FreeBlockSet::insert(CachedBlocks& blocks, BlockIndex index) noexcept {
     summary_ |= std::uint32_t{1} << bin / 64;
     return;
   }
-  const Key key{block.range.size, block.range.begin};
+  const Key key{block.range.size, tie_of(block)};
   while (*at != 0 && blocks[*at].priority >= block.priority) {
     at = is_less(blocks[*at], key) ? &blocks[*at].right : &blocks[*at].left;
   }
@@ -92,7 +83,7 @@ void FreeBlockSet::insert(CachedBlocks& blocks, BlockIndex index) noexcept {
 void FreeBlockSet::erase(CachedBlocks& blocks, BlockIndex index) noexcept {
   const CachedBlock& block = blocks[index];
   const size_t bin = bin_of(block.range.size);
-  const Key key{block.range.size, block.range.begin};
+  const Key key{block.range.size, tie_of(block)};
   BlockIndex* at = &bins_[bin];
   while (*at != index) at = is_less(blocks[*at], key) ? &blocks[*at].right : &blocks[*at].left;
   *at = join_trees(blocks, block.left, block.right);
@@ -110,7 +101,7 @@ BlockIndex FreeBlockSet::best_fit(const CachedBlocks& blocks, Size size) const n
 BlockIndex FreeBlockSet::next(const CachedBlocks& blocks, BlockIndex index) const noexcept {
   const Range range = blocks[index].range;
   const size_t bin = bin_of(range.size);
-  const BlockIndex found = not_less(blocks, bins_[bin], {range.size, range.begin + 1});
+  const BlockIndex found = not_less(blocks, bins_[bin], {range.size, tie_of(blocks[index]) + 1});
   return found != 0 ? found : first_from(blocks, bin + 1);
 }
 
@@ -119,7 +110,7 @@ BlockIndex FreeBlockSet::previous(const CachedBlocks& blocks, BlockIndex index) 
   const size_t bin = bin_of(range.size);
   BlockIndex found = 0;
   for (BlockIndex at = bins_[bin]; at != 0;) {
-    if (is_less(blocks[at], {range.size, range.begin})) {
+    if (is_less(blocks[at], {range.size, tie_of(blocks[index])})) {
       found = at;
       at = blocks[at].right;
     } else {

@@ -25,7 +25,7 @@ BlockIndex PyTorchPools::climb(const Want& want, StreamId stream) noexcept {
     return grow(want);
   };
   BlockIndex index = take();
-  if (index == 0 && !options_.like_torch_2_12) index = search_lent_pools(want, stream);
+  if (index == 0) index = search_lent_pools(want, stream);
   if (index == 0 && release_oversize(want)) index = take();
   if (index == 0 && may_release(stream)) {
     await_pending();
@@ -38,7 +38,6 @@ BlockIndex PyTorchPools::climb(const Want& want, StreamId stream) noexcept {
       index = take();
     }
   }
-  if (index == 0 && options_.like_torch_2_12) index = search_lent_pools(want, stream);
   return index;
 }
 
@@ -126,7 +125,7 @@ void PyTorchPools::trim_on(StreamId stream) noexcept {
   if (may_release(stream)) {
     await_pending();
     release_default_pools();
-  } else if (!options_.like_torch_2_12) {
+  } else if (!options_.keep_under_mempool) {
     return;
   }
   release_idle_pools(0);
@@ -145,7 +144,7 @@ bool PyTorchPools::is_allocated_to(std::uint32_t owner) const noexcept {
 
 /// Whether pending frees may be awaited and the default pools given back, in a call on that stream.
 bool PyTorchPools::may_release(StreamId stream) const noexcept {
-  if (options_.like_torch_2_12) return captures_.empty();
+  if (options_.keep_under_mempool) return captures_.empty();
   return std::none_of(captures_.begin(), captures_.end(), [&](const Capture& capture) {
     const PoolFilter& filter = capture.filter;
     return capture.graph && (filter.takes == nullptr || filter.takes(filter.context, stream));

@@ -30,7 +30,8 @@ struct PyTorchOptions {
   double per_process_memory_fraction = 1;
   Size device_memory = 0;
   bool search_after_sync = false;
-  bool like_torch_2_12 = false;
+  bool ties_by_record = false;
+  bool keep_under_mempool = false;
 
   /// Divisions of a range of sizes, where they differ from roundup_power2_divisions: range i holds the sizes of
   /// [2^(20+i), 2^(21+i)) bytes, the first also all below, the last also all above.
@@ -59,8 +60,11 @@ struct PyTorchOptions {
         OptionField{
             "search_after_sync", &PyTorchOptions::search_after_sync,
             "searches again once pending frees have arrived, which PyTorch does not (its issue 189504)"},
-        OptionField{"like_torch_2_12", &PyTorchOptions::like_torch_2_12,
-                    "lends pools last, and gives nothing back while any private pool is allocated to"},
+        OptionField{
+            "ties_by_record", &PyTorchOptions::ties_by_record,
+            "among blocks of one size takes that whose record is the oldest, as torch 2.12; else the lowest"},
+        OptionField{"keep_under_mempool", &PyTorchOptions::keep_under_mempool,
+                    "gives nothing back while any private pool is allocated to, as up to torch 2.12"},
     };
   }
 

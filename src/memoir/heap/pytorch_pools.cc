@@ -47,7 +47,10 @@ Offset PyTorchPools::allocate(const Request& request) noexcept {
   }
   if (is_split_worth(blocks_[index], size)) {
     const BlockIndex rest = blocks_.split(index, size);
-    if (rest != 0) insert_free(rest);
+    if (rest != 0) {
+      blocks_.swap_numbers(index, rest);  // PyTorch makes the new record for the object
+      insert_free(rest);
+    }
   }
   make_live(index, request.size);
   return blocks_[index].range.begin;
@@ -97,8 +100,10 @@ std::uint32_t PyTorchPools::find_set(std::uint64_t key, std::uint32_t& hint) noe
   }
   const auto pool = static_cast<std::uint32_t>(key >> 32);
   if (!set_keys_.reserve(set_keys_.size() + 1) ||
-      !sets_.push_back(
-          {.pool = pool, .stream = static_cast<StreamId>(key), .free = {}, .first_unmapped = 0})) {
+      !sets_.push_back({.pool = pool,
+                        .stream = static_cast<StreamId>(key),
+                        .free = FreeBlockSet(options_.ties_by_record),
+                        .first_unmapped = 0})) {
     return 0;
   }
   set_keys_.push_back(key);

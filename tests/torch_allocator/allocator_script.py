@@ -26,7 +26,8 @@ class _Pool:
 
 
 class _Script:
-    def __init__(self, seed, features):
+    def __init__(self, seed, features, torch_minor):
+        self.torch_minor = torch_minor
         self.random = random.Random(seed)
         self.features = features
         self.lines, self.live, self.objects = [], [], 0
@@ -36,7 +37,10 @@ class _Script:
         self.pools = {number: _Pool() for number in (1, 2, 3)}
 
     def is_captured(self):
-        return any(pool.capture == 1 and pool.stream in (0, ALL_STREAMS) for pool in self.pools.values())
+        pools = [pool for pool in self.pools.values() if pool.capture is not None]
+        if self.torch_minor < 13:  # every use of a private pool counts
+            return bool(pools)
+        return any(pool.capture == 1 and pool.stream in (0, ALL_STREAMS) for pool in pools)
 
     def allocate(self):
         size = (
@@ -109,9 +113,9 @@ class _Script:
             self.free()
 
 
-def random_script(seed, features, steps):
-    """A script of so many steps; features: "streams" (record_stream and callbacks), "pools" (private ones)."""
-    script = _Script(seed, features)
+def random_script(seed, features, steps, torch_minor):
+    """A script of so many steps for torch 2.x; features: "streams" (record_stream and callbacks), "pools" (private ones)."""
+    script = _Script(seed, features, torch_minor)
     while len(script.lines) < steps:
         script.step()
     return "\n".join(script.lines) + "\n"
