@@ -19,8 +19,20 @@ def test_the_policies_are_listed_with_their_settings():
     assert all(one["what"] for one in pools.values())
 
 
-def test_the_pool_takes_pytorchs_place_with_all_its_hooks(run):
+def test_what_cannot_be_changes_nothing_and_then_the_pool_takes_pytorchs_place(run):
     out = run("""
+print(error(lambda: memoir.torch.use_pool("mermoir")))
+print(error(lambda: memoir.torch.use_pool("memoir", slak=1)))
+print(error(lambda: memoir.torch.use_pool("memoir", slack="much")))
+for bad in ({"cap": 0}, {"cap": -1}, {"history": -1}):
+    try:
+        memoir.torch.use_pool(**bad)
+        raise SystemExit("taken")
+    except ValueError:
+        pass
+initialized, torch.cuda.is_initialized = torch.cuda.is_initialized, lambda: True
+print(error(lambda: memoir.torch.use_pool()))
+torch.cuda.is_initialized = initialized
 memoir.torch.use_pool("memoir", cap=48 * MiB, history=100, slack=0.05)
 assert torch.cuda.memory._get_current_allocator().allocator() is not None
 torch._C._cuda_getAllocator()
@@ -39,60 +51,29 @@ assert memoir.torch.stats()["allocated_bytes.all.peak"] == 0
 print(error(lambda: memoir.torch.use_pool("split")))
 assert fake.fake_misuse_count() == 0, fake.fake_misuse(0)
 """)
-    assert "in use already, with policy memoir,slack=0.05" in out
-
-
-def test_what_cannot_be_is_said_and_changes_nothing(run, tmp_path):
-    out = run("""
-print(error(lambda: memoir.torch.use_pool("mermoir")))
-print(error(lambda: memoir.torch.use_pool("memoir", slak=1)))
-print(error(lambda: memoir.torch.use_pool("memoir", slack="much")))
-for bad in ({"cap": 0}, {"cap": -1}, {"history": -1}):
-    try:
-        memoir.torch.use_pool(**bad)
-        raise SystemExit("taken")
-    except ValueError:
-        pass
-torch.cuda.is_initialized = lambda: True
-print(error(lambda: memoir.torch.use_pool()))
-torch.cuda.is_initialized = lambda: False
-memoir.torch.use_pool()
-""")
     lines = out.splitlines()
     assert "there is no device policy 'mermoir'; did you mean 'memoir'?" in lines[0]
     assert "has no setting 'slak'; did you mean 'slack'?" in lines[1]
     assert "slack=much" in lines[2]
     assert lines[3] == "memoir.torch.use_pool must be called before the first use of CUDA in the process"
+    assert "in use already, with policy memoir,slack=0.05" in lines[4]
 
 
-def test_without_a_driver_only_the_use_fails(run, tmp_path):
+def test_without_a_driver_only_the_use_fails(tmp_path):
     code = """
-assert memoir.torch.pools() and memoir.torch.stats()["num"[:0] + "segment.all.peak"] == 0
-print(error(lambda: memoir.torch.use_pool()))
-print(error(lambda: memoir.torch.pool()))
+import memoir.torch
+assert memoir.torch.pools() and memoir.torch.stats()["segment.all.peak"] == 0
+for use in (memoir.torch.use_pool, memoir.torch.pool):
+    try:
+        use()
+    except memoir.Error as error:
+        print(error)
 """
-    prelude_free = "import memoir, memoir.torch\n" + code
-    helper = "def error(call):\n    try:\n        call()\n    except memoir.Error as error:\n        return str(error)\n"
     environment = {**os.environ, "MEMOIR_CUDA_DRIVER": str(tmp_path / "libnone.so")}
-    done = subprocess.run(
-        [sys.executable, "-c", helper + prelude_free], capture_output=True, text=True, env=environment
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("no CUDA driver on this machine") == 2
     assert done.stdout.count("libnone.so") == 2
-
-
-def test_a_driver_that_is_too_old_says_what_it_lacks(run, tmp_path):
-    source = tmp_path / "old.c"
-    source.write_text("int cuInit(unsigned flags) { return (int)flags; }\n")
-    library = tmp_path / "libold.so"
-    subprocess.run(["cc", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
-    environment = {**os.environ, "MEMOIR_CUDA_DRIVER": str(library)}
-    code = "import memoir.torch\ntry:\n    memoir.torch.use_pool()\nexcept memoir.Error as e:\n    print(e)"
-    done = subprocess.run(
-        [sys.executable, "-c", "import memoir\n" + code], capture_output=True, text=True, env=environment
-    )
-    assert "has no cuGetErrorName: memoir's device pools need the driver of CUDA 11.2 or newer" in done.stdout
 
 
 def test_a_pool_for_mempools_has_functions_and_statistics_of_its_own(run):
@@ -119,10 +100,10 @@ except TypeError:
     assert "all 15 of memoir's MemPools are in use" in out
 
 
-def test_a_snapshot_is_one_of_pytorchs(run, tmp_path):
+def test_a_snapshot_is_one_of_pytorchs_and_callbacks_make_room(run, tmp_path):
     path = tmp_path / "x.pickle"
     out = run(f"""
-memoir.torch.use_pool("span", history=1000)
+memoir.torch.use_pool("span", history=1000, cap=32 * MiB, collect=True)
 stream = fake.fake_stream_create()
 a, b = allocate(1000), allocate(5 * MiB, 0, stream)
 free(a, 1000)
@@ -136,7 +117,14 @@ memoir.torch.snapshot({str(path)!r})
 print(error(lambda: memoir.torch.snapshot({str(path)!r})))
 memoir.torch.snapshot({str(path)!r}, force=True)
 print(error(lambda: memoir.torch.snapshot({str(tmp_path / "none" / "x")!r})))
+kept = [allocate(20 * MiB)]
+def drop(device):
+    print("drop", device)
+    free(kept.pop(), 20 * MiB)
+memoir.torch.on_low_memory(drop)
+assert allocate(20 * MiB)
 """)
+    assert "drop 0" in out
     assert "exists: choose another name" in out
     assert "No such file or directory" in out
     assert list(tmp_path.iterdir()) == [path]
@@ -158,6 +146,10 @@ print(error(lambda: memoir.torch.snapshot({str(tmp_path / "none" / "x")!r})))
     assert actions.count("free_completed") == 1 and "segment_map" in actions
     times = [entry["time_us"] for entry in taken["device_traces"][0]]
     assert times == sorted(times)
+
+    command = [sys.executable, "-m", "memoir", "import", str(path), "-o", str(tmp_path / "x.trace")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 THROWS = """
@@ -181,6 +173,8 @@ int main(int, char** arguments) {
     allocate(1ul << 40, 0, nullptr);
   } catch (const c10::OutOfMemoryError& error) {
     std::printf("OutOfMemoryError %s\\n", error.what_without_backtrace());
+  } catch (const c10::Error& error) {
+    std::printf("Error %s\\n", error.what_without_backtrace());
   }
 }
 """
@@ -200,6 +194,16 @@ def test_a_refusal_is_pytorchs_own_exception(fake_driver, tmp_path):
     )
     paths = [str(root / "lib"), *map(str, (root.parent / "nvidia").glob("*/lib"))]
     environment = {**os.environ, "MEMOIR_CUDA_DRIVER": str(fake_driver), "LD_LIBRARY_PATH": ":".join(paths)}
+    old = tmp_path / "old.c"
+    old.write_text("int cuInit(unsigned flags) { return (int)flags; }\n")
+    subprocess.run(["cc", "-shared", "-fPIC", str(old), "-o", str(tmp_path / "libold.so")], check=True)
+    done = subprocess.run(
+        [program, str(_library.path())],
+        capture_output=True,
+        text=True,
+        env={**environment, "MEMOIR_CUDA_DRIVER": str(tmp_path / "libold.so")},
+    )
+    assert "has no cuGetErrorName: memoir's device pools need the driver of CUDA 11.2 or newer" in done.stdout
     done = subprocess.run([program, str(_library.path())], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Error memoir's allocator was not set up" in done.stdout
@@ -207,17 +211,3 @@ def test_a_refusal_is_pytorchs_own_exception(fake_driver, tmp_path):
         "OutOfMemoryError memoir: out of memory on device 0 (Fake GPU 0), policy memoir: 1024.00 GiB"
         in done.stdout
     )
-
-
-def test_callbacks_are_called_when_memory_is_short(run):
-    out = run("""
-memoir.torch.use_pool("direct", cap=8 * MiB, collect=True)
-kept = [allocate(6 * MiB)]
-def drop(device):
-    print("drop", device)
-    free(kept.pop(), 6 * MiB)
-memoir.torch.on_low_memory(drop)
-assert allocate(6 * MiB)
-memoir.torch.on_low_memory(lambda device: 1 / 0)
-""")
-    assert out == "drop 0\n"
