@@ -80,6 +80,7 @@ def folder(tmp_path_factory):
     shutil.copy(ROOT / "tests/data/planning/minimalloc/input.12.csv", folder / "problem.csv")
     for name, text in files().items():
         (folder / name).write_text(text)
+    shutil.copy(ROOT / "tests/data/snapshot.pickle", folder / "snapshot.pickle")
     header = "malloc,Threads,Work,Load,Replicate,Time\n"
     rows = [f"{{}},{threads},{threads},1,{i},{1 + i / 100}" for threads in (1, 2) for i in range(6)]
     for name, malloc in (("a", "default"), ("b", "hoard")):

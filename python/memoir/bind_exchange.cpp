@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
 #include <cstring>
 
 #include "bind.h"
 #include "memoir/base/error.h"
+#include "memoir/exchange/export_snapshot.h"
+#include "memoir/exchange/export_timeline.h"
 #include "memoir/exchange/import_snapshot.h"
 
 namespace nb = nanobind;
@@ -32,6 +35,25 @@ nb::bytes import_bytes(nb::bytes snapshot, const std::string& name, const std::s
   writer.close();
   const std::span<const std::byte> bytes = writer.bytes();
   return nb::bytes(bytes.data(), bytes.size());
+}
+
+ExportReport export_as(const Trace& trace, const std::string& format, Output& output) {
+  if (format == "snapshot") return export_snapshot(trace, output);
+  if (format == "chrome") return {.events = export_chrome(trace, output)};
+  if (format == "perfetto") return {.events = export_perfetto(trace, output)};
+  throw Error("no format '" + format + "': there are snapshot, chrome and perfetto");
+}
+
+ExportReport export_file(const Trace& trace, const std::string& format, const std::string& path) {
+  const nb::gil_scoped_release release;
+  Output output(path);
+  return export_as(trace, format, output);
+}
+
+nb::bytes export_bytes(const Trace& trace, const std::string& format) {
+  Output output;
+  export_as(trace, format, output);
+  return nb::bytes(output.text().data(), output.text().size());
 }
 
 }  // namespace
@@ -66,6 +88,14 @@ void bind_exchange(nb::module_& module) {
       "file is of no use.");
   module.def("import_snapshot_bytes", &import_bytes, "snapshot"_a, "name"_a = "<memory>",
              "passes"_a = defaults.passes, "The same over bytes: the bytes of the trace.");
+
+  nb::class_<ExportReport>(module, "ExportReport", "What an export wrote, and left out.")
+      .def_ro("events", &ExportReport::events)
+      .def_ro("placed", &ExportReport::placed)
+      .def_ro("left_out", &ExportReport::left_out);
+  module.def("export_trace", &export_file, "trace"_a, "format"_a, "path"_a,
+             "Writes the new file `path`: snapshot (PyTorch's), chrome (Trace Event Format) or perfetto.");
+  module.def("export_trace_bytes", &export_bytes, "trace"_a, "format"_a, "The same, as bytes.");
 }
 
 }  // namespace memoir

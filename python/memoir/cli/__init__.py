@@ -13,6 +13,7 @@ VERBS = {
     "record": "Record what a program allocates into a trace.",
     "plan": "Give every buffer of a trace or a CSV problem its offset.",
     "import": "Make a trace of a PyTorch memory snapshot.",
+    "export": "Write a trace for PyTorch's memory viewer, Chrome or Perfetto.",
     "simulate": "The same allocators on a trace alone: what-if, caps, no hardware needed.",
     "show": "Tables and pictures of a trace or a plan.",
     "bench": "Allocators against each other, with intervals.",

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <map>
 
+#include "memoir/exchange/mapped_ranges.h"
 #include "memoir/trace/object_table.h"
 
 namespace memoir {
@@ -18,52 +19,6 @@ std::string hex(std::uint64_t address) {
   std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(address));
   return text;
 }
-
-/// Ranges that are mapped, none touching another of its stream.
-class MappedRanges {
- public:
-  struct Piece {
-    std::uint64_t end;
-    std::uint32_t stream, stack;
-  };
-
-  void add(std::uint64_t begin, std::uint64_t end, std::uint32_t stream, std::uint32_t stack) {
-    remove(begin, end);
-    auto at = pieces_.emplace(begin, Piece{end, stream, stack}).first;
-    if (at != pieces_.begin()) {
-      const auto before = std::prev(at);
-      if (before->second.end == begin && before->second.stream == stream) {
-        before->second.end = end;
-        pieces_.erase(at);
-        at = before;
-      }
-    }
-    const auto after = std::next(at);
-    if (after != pieces_.end() && after->first == end && after->second.stream == stream) {
-      at->second.end = after->second.end;
-      pieces_.erase(after);
-    }
-  }
-  /// How many bytes of the range were mapped.
-  Size remove(std::uint64_t begin, std::uint64_t end) {
-    Size removed = 0;
-    auto at = pieces_.upper_bound(begin);
-    if (at != pieces_.begin() && std::prev(at)->second.end > begin) --at;
-    while (at != pieces_.end() && at->first < end) {
-      const std::uint64_t from = at->first;
-      const Piece piece = at->second;
-      at = pieces_.erase(at);
-      removed += std::min(end, piece.end) - std::max(begin, from);
-      if (from < begin) pieces_.emplace(from, Piece{begin, piece.stream, piece.stack});
-      if (piece.end > end) pieces_.emplace(end, piece);
-    }
-    return removed;
-  }
-  const std::map<std::uint64_t, Piece>& pieces() const { return pieces_; }
-
- private:
-  std::map<std::uint64_t, Piece> pieces_;
-};
 
 class Undo {
  public:
@@ -232,7 +187,8 @@ void Undo::undo_segments() {
   }
   for (const auto& [address, segment] : segments) before_.segments.push_back(segment);
   for (const auto& [begin, piece] : mapped.pieces())
-    before_.segments.push_back({begin, piece.end - begin, piece.stream, piece.stack, true});
+    before_.segments.push_back(
+        {begin, piece.end - begin, piece.stream, static_cast<std::uint32_t>(piece.origin), true});
   std::sort(before_.segments.begin(), before_.segments.end(),
             [](const auto& a, const auto& b) { return a.address < b.address; });
   knows_segments_ = knows_segments_ || !before_.segments.empty();

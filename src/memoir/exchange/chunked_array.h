@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An array that grows in pieces of 64 Ki elements and never moves them: growing needs no second copy, which is
+// An array that grows in pieces of 4 Ki elements and never moves them: growing needs no second copy, which is
 // what keeps a reader of large files within its memory.
 #pragma once
 
@@ -26,7 +26,7 @@ class ChunkedArray {
   }
 
  private:
-  static constexpr std::size_t kPiece = std::size_t{1} << 16;
+  static constexpr std::size_t kPiece = std::size_t{1} << 12;
   std::vector<std::unique_ptr<T[]>> pieces_;
   std::size_t size_ = 0;
 };

@@ -517,11 +517,4 @@ Fault PickleValues::natural(Value value, std::uint64_t& result) const noexcept {
   return big.negative ? Fault::kNegative : big.beyond ? Fault::kTooLarge : Fault::kNone;
 }
 
-std::string PickleValues::integer_text(Value value) const {
-  if (value.kind() == Value::Kind::kInt) return std::to_string(value.integer());
-  const BigInt& big = big_ints_[value.content()];
-  if (big.beyond) return "an integer of more than 64 bits";
-  return (big.negative ? "-" : "") + std::to_string(big.magnitude);
-}
-
 }  // namespace memoir

@@ -197,8 +197,6 @@ class PickleValues {
   double float_of(Value value) const noexcept { return floats_[value.content()]; }
   /// A number from 0 to 2^64 - 1.
   Fault natural(Value value, std::uint64_t& result) const noexcept;
-  /// As Python would print the integer, in hexadecimal when it is large.
-  std::string integer_text(Value value) const;
   /// The number of the stack that this list of frames is. False when it is none.
   bool stack_of(Value frames, std::uint32_t& stack);
   /// The number of the stream whose handle this is. False when it is no integer of 64 bits.

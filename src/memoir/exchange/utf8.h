@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace memoir {
@@ -23,6 +24,19 @@ inline constexpr std::size_t utf8_size(std::string_view text) noexcept {
     return 0;
   }
   return size;
+}
+
+/// The text, with U+FFFD for every byte that is no UTF-8.
+inline std::string valid_utf8(std::string_view text) {
+  std::string result;
+  result.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t size = utf8_size(text);
+    if (size == 0) result += "\xef\xbf\xbd";
+    else result += text.substr(0, size);
+    text.remove_prefix(size == 0 ? 1 : size);
+  }
+  return result;
 }
 
 }  // namespace memoir

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`memoir export`: a trace for the viewers that people have."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import click
+
+from memoir._core import Trace, export_trace
+from memoir.cli._arguments import check_output, finished_output
+
+# format -> the suffixes that it may have (the first is the default's), and how it is looked at
+FORMATS = {
+    "snapshot": (
+        (".pickle", ".pkl"),
+        "python -m torch.cuda._memory_viz trace_plot {} -o {}.html, or drop it on pytorch.org/memory_viz",
+    ),
+    "chrome": ((".json",), "open {} in chrome://tracing or ui.perfetto.dev"),
+    "perfetto": ((".pftrace", ".perfetto-trace"), "open {} in ui.perfetto.dev"),
+}
+
+
+@click.command()
+@click.argument("trace", type=click.Path(dir_okay=False))
+@click.option(
+    "--to",
+    "target_format",
+    type=click.Choice(list(FORMATS)),
+    required=True,
+    help="PyTorch's memory snapshot, Chrome's trace events (JSON), or Perfetto's own format.",
+)
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False), help="The file; else TRACE with the format's suffix."
+)
+@click.option("--json", "as_json", is_flag=True, help="The counts as JSON on stdout.")
+@click.option("-f", "--force", is_flag=True, help="Overwrite the output.")
+def command(trace: str, target_format: str, output: str | None, as_json: bool, force: bool) -> None:
+    """Write TRACE in the format of another tool.
+
+    Addresses are the recorded ones; where a trace has none, its objects are laid out by the plain heap.
+    """
+    suffixes, look = FORMATS[target_format]
+    target = Path(output) if output is not None else Path(trace).with_suffix(suffixes[0])
+    check_output(target, suffixes, force)
+    source = Trace.open(trace)
+    with finished_output(target, force) as unfinished:
+        report = export_trace(source, target_format, str(unfinished))
+    if not source.complete:
+        click.echo("note: the trace is incomplete: what was lost of it is not in the export", err=True)
+    if report.placed:
+        click.echo(
+            f"note: {report.placed:,} objects without recorded addresses: laid out by the plain heap",
+            err=True,
+        )
+    if report.left_out:
+        click.echo(f"note: {report.left_out:,} objects of 0 bytes left out", err=True)
+    counted = "entries" if target_format == "snapshot" else "objects"
+    if as_json:
+        counts = {counted: report.events, "placed": report.placed, "left_out": report.left_out}
+        click.echo(
+            json.dumps({"trace": trace, "format": target_format, "output": str(target), **counts}, indent=2)
+        )
+    else:
+        click.echo(f"{report.events:,} {counted}")
+    click.echo(f"wrote {target}", err=True)
+    if not as_json:
+        quoted = shlex.quote(str(target))
+        click.echo(f"\nnext: {look.format(quoted, quoted)}")
