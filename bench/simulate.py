@@ -19,9 +19,9 @@ from pathlib import Path
 
 import click
 import numpy as np
+from memoir.simulation import open_device_trace, what_if_policies
 
 from memoir import _core
-from memoir.simulation import open_device_trace, what_if_policies
 
 ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / "shared" / "gpu-traces"
@@ -115,7 +115,9 @@ def what_if(path: Path) -> list[str]:
             subprocess.run(command, cwd=folder, check=True, capture_output=True)
             seconds.append(time.perf_counter() - began)
     count = len(what_if_policies())
-    return [f"`memoir simulate {path.name} --what-if`: {count} policies and settings in {min(seconds):.2f} s."]
+    return [
+        f"`memoir simulate {path.name} --what-if`: {count} policies and settings in {min(seconds):.2f} s."
+    ]
 
 
 @click.command()

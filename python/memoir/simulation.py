@@ -14,12 +14,14 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from memoir import _core
 from memoir._core import Error, Trace, Workload
 from memoir.sweep import Sweep, cores, sweep
+from memoir.views.quantities import BYTE_UNITS
 
 _FEW = 400_000  # operations to simulate: fewer are done before other processes are up
 
@@ -58,20 +60,15 @@ def cap_bytes(cap: str | int | None, workload: Workload) -> int | None:
     """The bytes of a cap as people write it; None for none."""
     if cap is None or isinstance(cap, int):
         return cap
-    text = cap.strip()
-    if match := re.fullmatch(r"(\d+(?:\.\d+)?)x", text):
-        ratio = float(match[1])
-        if ratio < 1:
-            raise Error(
-                f"a cap of {text} is under the most bytes that are live at once: nothing can complete"
-            )
-        return math.ceil(workload.peak_live * ratio)
-    try:
-        return _core.parse_bytes(text)
-    except Error:
-        raise Error(
-            f"'{cap}' is no cap: give bytes (20GiB), or a multiple of the most bytes live (1.05x)"
-        ) from None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", cap.strip())
+    unit = match[2].lower() if match else ""
+    if unit == "x":
+        if Fraction(match[1]) < 1:
+            raise Error(f"a cap of {cap} is under the most bytes that are live at once: nothing can complete")
+        return math.ceil(workload.peak_live * Fraction(match[1]))
+    if match is None or unit not in BYTE_UNITS:
+        raise Error(f"'{cap}' is no cap: give bytes (20GiB), or a multiple of the most bytes live (1.05x)")
+    return min(int(Fraction(match[1]) * BYTE_UNITS[unit]), 2**62)
 
 
 def simulate(
