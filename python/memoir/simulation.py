@@ -23,21 +23,26 @@ from memoir._core import Error, Trace, Workload
 from memoir.sweep import Sweep, cores, sweep
 from memoir.views.quantities import BYTE_UNITS
 
+_PICKLE = b"\x80"  # how a pickle begins
 _FEW = 400_000  # operations to simulate: fewer are done before other processes are up
 
 
 def open_device_trace(path: str | Path) -> Trace:
-    """A trace from whatever holds one: a .trace file, or a text trace."""
+    """A trace from whatever holds one: a .trace file, a memory snapshot of PyTorch, or a text trace."""
     from memoir.text_trace import import_text, is_text_trace
 
     path = str(path)
     try:
         with open(path, "rb") as file:
             begin = file.read(4096)
+            if begin[:1] == _PICKLE:
+                begin += file.read()
     except OSError as error:
         raise Error(f"{path}: cannot be read: {error.strerror}") from None
     if is_text_trace(begin):
         return Trace.from_bytes(import_text(path), path)
+    if begin[:1] == _PICKLE:
+        return Trace.from_bytes(_core.import_snapshot_bytes(begin, path), path)
     return Trace.open(path)
 
 
