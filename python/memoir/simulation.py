@@ -251,10 +251,10 @@ WHAT_IF = (
 )
 
 
-def what_if_policies() -> list[str]:
-    """Every policy, and PyTorch's with each of the settings above."""
+def what_if_policies(capped: bool) -> list[str]:
+    """Every policy, and PyTorch's with each of the settings above; without a cap, there is nothing to take a share of."""
     names = [name for name, _, _ in _core.policies() if name != "expandable"]
-    return names + [f"pytorch:{settings}" for settings in WHAT_IF]
+    return names + [f"pytorch:{s}" for s in WHAT_IF if capped or "memory_fraction" not in s]
 
 
 def _out_of_memory(done: _core.Simulation, task: Task) -> dict[str, Any] | None:

@@ -3,6 +3,8 @@
 
 import json
 import pickle
+import subprocess
+import sys
 import xml.etree.ElementTree
 from pathlib import Path
 
@@ -336,6 +338,14 @@ def test_bad_lines_are_named(tmp_path, text, message):
     with pytest.raises(Error, match="text") as error:
         import_text(str(path))
     assert message in str(error.value)
+
+
+def test_the_benchmark_runs_in_small():
+    bench = Path(__file__).parents[2] / "bench" / "simulate.py"
+    done = subprocess.run([sys.executable, bench, "--smoke"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert all(f"| {name} |" in done.stdout for name, _, _ in _core.policies())
+    assert "policies and settings in" in done.stdout
 
 
 def test_all_recorded_programs(results):
