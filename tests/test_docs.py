@@ -28,6 +28,7 @@ SMALLER = [
         r"^(memoir bench .*)-n 30 (.*)--jobs \{work\}",
         r"memoir bench system --threads 1,2 --load 1 -n 2 \2--jobs {work}",
     ),
+    (r" --engine ray", ""),  # tests/sweep starts a Ray
     (r"^memoir bench jemalloc,je1m.*", "memoir bench system,again=system -n 2 -- ./server"),
 ]
 SERVER = "#!/bin/sh\nfor i in 1 2 3; do ls / > /dev/null; done\n"
@@ -81,6 +82,8 @@ def folder(tmp_path_factory):
     for name, text in files().items():
         (folder / name).write_text(text)
     shutil.copy(ROOT / "tests/data/snapshot.pickle", folder / "snapshot.pickle")
+    for name, trace in (("step", "magma27_cs336"), ("other", "silmont_fwd_fp32_128")):
+        shutil.copy(ROOT / f"tests/data/gpu/{trace}.d0.trace", folder / f"{name}.trace")
     header = "malloc,Threads,Work,Load,Replicate,Time\n"
     rows = [f"{{}},{threads},{threads},1,{i},{1 + i / 100}" for threads in (1, 2) for i in range(6)]
     for name, malloc in (("a", "default"), ("b", "hoard")):

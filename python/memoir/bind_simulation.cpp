@@ -169,9 +169,6 @@ void bind_simulation(nb::module_& module) {
       },
       "workload"_a, "policy"_a, "cap"_a = nb::none(), "stop_at_oom"_a = true, "samples"_a = 1000,
       "timed"_a = true, "phases"_a = false, Run());
-  module.def(
-      "parse_bytes", [](const std::string& text) { return parse_bytes(text, "a size"); }, "text"_a,
-      "512, 64KiB, 20MiB, 1.5GiB.");
   module.def("find_cap", &find_cap, "workload"_a, "policy"_a, "resolution"_a = 0, Run());
 }
 

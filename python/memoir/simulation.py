@@ -14,28 +14,35 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from memoir import _core
 from memoir._core import Error, Trace, Workload
 from memoir.sweep import Sweep, cores, sweep
+from memoir.views.quantities import BYTE_UNITS
 
+_PICKLE = b"\x80"  # how a pickle begins
 _FEW = 400_000  # operations to simulate: fewer are done before other processes are up
 
 
 def open_device_trace(path: str | Path) -> Trace:
-    """A trace from whatever holds one: a .trace file, or a text trace."""
+    """A trace from whatever holds one: a .trace file, a memory snapshot of PyTorch, or a text trace."""
     from memoir.text_trace import import_text, is_text_trace
 
     path = str(path)
     try:
         with open(path, "rb") as file:
             begin = file.read(4096)
+            if begin[:1] == _PICKLE:
+                begin += file.read()
     except OSError as error:
         raise Error(f"{path}: cannot be read: {error.strerror}") from None
     if is_text_trace(begin):
         return Trace.from_bytes(import_text(path), path)
+    if begin[:1] == _PICKLE:
+        return Trace.from_bytes(_core.import_snapshot_bytes(begin, path), path)
     return Trace.open(path)
 
 
@@ -58,20 +65,15 @@ def cap_bytes(cap: str | int | None, workload: Workload) -> int | None:
     """The bytes of a cap as people write it; None for none."""
     if cap is None or isinstance(cap, int):
         return cap
-    text = cap.strip()
-    if match := re.fullmatch(r"(\d+(?:\.\d+)?)x", text):
-        ratio = float(match[1])
-        if ratio < 1:
-            raise Error(
-                f"a cap of {text} is under the most bytes that are live at once: nothing can complete"
-            )
-        return math.ceil(workload.peak_live * ratio)
-    try:
-        return _core.parse_bytes(text)
-    except Error:
-        raise Error(
-            f"'{cap}' is no cap: give bytes (20GiB), or a multiple of the most bytes live (1.05x)"
-        ) from None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", cap.strip())
+    unit = match[2].lower() if match else ""
+    if unit == "x":
+        if Fraction(match[1]) < 1:
+            raise Error(f"a cap of {cap} is under the most bytes that are live at once: nothing can complete")
+        return math.ceil(workload.peak_live * Fraction(match[1]))
+    if match is None or unit not in BYTE_UNITS:
+        raise Error(f"'{cap}' is no cap: give bytes (20GiB), or a multiple of the most bytes live (1.05x)")
+    return min(int(Fraction(match[1]) * BYTE_UNITS[unit]), 2**62)
 
 
 def simulate(
@@ -249,10 +251,10 @@ WHAT_IF = (
 )
 
 
-def what_if_policies() -> list[str]:
-    """Every policy, and PyTorch's with each of the settings above."""
+def what_if_policies(capped: bool) -> list[str]:
+    """Every policy, and PyTorch's with each of the settings above; without a cap, there is nothing to take a share of."""
     names = [name for name, _, _ in _core.policies() if name != "expandable"]
-    return names + [f"pytorch:{settings}" for settings in WHAT_IF]
+    return names + [f"pytorch:{s}" for s in WHAT_IF if capped or "memory_fraction" not in s]
 
 
 def _out_of_memory(done: _core.Simulation, task: Task) -> dict[str, Any] | None:

@@ -2,6 +2,9 @@
 """`memoir simulate`, as it is typed, and memoir.simulation."""
 
 import json
+import pickle
+import subprocess
+import sys
 import xml.etree.ElementTree
 from pathlib import Path
 
@@ -261,7 +264,36 @@ def test_alternatives_are_expanded_outside_brackets():
     assert expand(["rmm", "all"]).count("rmm") == 1
 
 
+def test_a_snapshot_is_read_as_it_is(results, memoir, tmp_path):
+    frames = [{"filename": "train.py", "line": 7, "name": "step"}]
+    entry = {"stream": 0, "time_us": 10, "frames": frames}
+    entries = [
+        {**entry, "action": action, "addr": 4096 * (1 + i % 3), "size": 1 << (20 + i % 3)}
+        for action in ("alloc", "free_requested", "free_completed")
+        for i in range(3)
+    ]
+    snapshot = {"segments": [], "device_traces": [entries], "allocator_settings": {}}
+    (tmp_path / "snapshot.pickle").write_bytes(pickle.dumps(snapshot, protocol=4))
+    (row,) = results("snapshot.pickle", "--policy", "pytorch")
+    assert row["floor"] == 7 << 20 and row["operations"] == 6
+    (row,) = results("snapshot.pickle", "--policy", "pytorch", "--cap", "6MiB")
+    assert row["out_of_memory"]["site"].endswith("step train.py:7") or "step" in row["out_of_memory"]["site"]
+    (tmp_path / "cut.pickle").write_bytes(pickle.dumps(snapshot, protocol=4)[:100])
+    code, out, err = memoir("simulate", "cut.pickle")
+    assert code == 2 and out == "" and "cut.pickle" in err
+
+
 # --- text traces ---
+
+
+def test_import_makes_a_trace_of_text(memoir, results, tmp_path):
+    code, out, err = memoir("import", SMALL, "-o", "x.trace")
+    assert code == 0 and "memoir simulate x.trace" in out, err
+    (imported,), (text,) = results("x.trace", "--policy", "span"), results(SMALL, "--policy", "span")
+    assert imported["peak_reserved"] == text["peak_reserved"]
+    (tmp_path / "bad").write_text("b\nf 1\n")
+    code, out, err = memoir("import", "bad", "-o", "y.trace")
+    assert code == 2 and "bad:2:" in err and not (tmp_path / "y.trace").exists()
 
 
 def test_a_text_trace_becomes_a_trace(tmp_path):
@@ -306,6 +338,14 @@ def test_bad_lines_are_named(tmp_path, text, message):
     with pytest.raises(Error, match="text") as error:
         import_text(str(path))
     assert message in str(error.value)
+
+
+def test_the_benchmark_runs_in_small():
+    bench = Path(__file__).parents[2] / "bench" / "simulate.py"
+    done = subprocess.run([sys.executable, bench, "--smoke"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert all(f"| {name} |" in done.stdout for name, _, _ in _core.policies())
+    assert "policies and settings in" in done.stdout
 
 
 def test_all_recorded_programs(results):

@@ -52,6 +52,26 @@ TEST_CASE("a workload is the allocations and frees of one trace, in small number
   CHECK(load(workload.problem()) == 1500);
 }
 
+TEST_CASE("devices are apart, and streams get small numbers, whatever theirs are") {
+  run::Events events;
+  for (ObjectId i = 0; i < 6; ++i) {
+    Event event;
+    event.kind = EventKind::kAllocate;
+    event.object = i;
+    event.size = 100;
+    event.device = i % 2 == 0 ? 7 : 3;
+    event.stream = i < 4 ? ~StreamId{0} : 12;
+    events.add(event);
+  }
+  CHECK(devices_of(events.all()) == std::vector<std::uint16_t>{3, 7});
+  const Workload workload(events.all(), 7);
+  CHECK(workload.objects().size() == 3);
+  CHECK(workload.streams() == 2);
+  CHECK(workload.objects()[0].stream == 0);
+  CHECK(workload.objects()[2].stream == 1);
+  CHECK(Workload(events.all(), 5).objects().empty());
+}
+
 TEST_CASE("a workload refuses events that cannot follow each other, by their number") {
   run::Events twice, freed_twice;
   twice.allocate(1, 5).free(1).allocate(1, 5);

@@ -121,3 +121,11 @@ def test_a_sweep_of_plans_that_cannot_be(capsys, tmp_path, monkeypatch, argument
     monkeypatch.chdir(tmp_path)
     code, out, err = plan(capsys, *arguments)
     assert code == 2 and out == "" and message in err
+
+
+def test_a_sweep_of_plans_minds_what_a_problem_says_beside_sizes(capsys, tmp_path):
+    (tmp_path / "free.csv").write_text("id,lower,upper,size\na,0,9,4\nb,0,9,4\n")
+    (tmp_path / "fixed.csv").write_text("id,lower,upper,size,fixed\na,0,9,4,12\nb,0,9,4,\n")
+    code, out, err = plan(capsys, tmp_path / "free.csv", tmp_path / "fixed.csv", "--json")
+    assert code == 0, err
+    assert [row["arena_size"] for row in json.loads(out)["results"]] == [8, 16]

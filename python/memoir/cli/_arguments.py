@@ -12,8 +12,7 @@ from pathlib import Path
 import click
 
 from memoir._core import Error
-
-_UNITS = {"": 1, "b": 1, "k": 2**10, "kib": 2**10, "m": 2**20, "mib": 2**20, "g": 2**30, "gib": 2**30}
+from memoir.views.quantities import BYTE_UNITS
 
 
 class Size(click.ParamType):
@@ -25,7 +24,7 @@ class Size(click.ParamType):
         if isinstance(value, int):
             return value
         match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", value.strip().replace("_", ""))
-        unit = _UNITS.get(match[2].lower()) if match else None
+        unit = BYTE_UNITS.get(match[2].lower()) if match else None
         if unit is None:
             self.fail(
                 f"'{value}' is no size: give bytes, or a number with KiB, MiB or GiB", parameter, context

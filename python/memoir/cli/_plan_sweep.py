@@ -12,11 +12,15 @@ from typing import Any
 import click
 
 from memoir._core import Error
+from memoir.cli._constraints import Options
 from memoir.cli._problems import open_problem, with_alignment
 from memoir.planners import PLANNERS
 from memoir.planning import plan
 from memoir.sweep import sweep
 
+_NO_OPTIONS = Options(
+    arenas=(), forbid=(), banks=None, conflicts=None, replan=None, moves=None, locality=False
+)
 _SEARCHING = ("auto", "exact")  # the planners that a seed changes anything for
 
 
@@ -35,9 +39,13 @@ def plan_task(
     path: str, planner: str, seed: int, alignment: int | None, deadline: float | None, options: dict[str, Any]
 ) -> dict[str, Any]:
     """One problem, planner and seed: the summary of its plan."""
-    problem = open_problem(path).problem
+    source = open_problem(path)
+    problem = source.problem
     if alignment is not None:
         problem = with_alignment(problem, alignment)
+    problem = (
+        _NO_OPTIONS.constrain(source, problem) or problem
+    )  # what its columns say beside lifetimes and sizes
     result = plan(problem, planner, deadline=deadline, seed=seed, **options)
     return {"input": path, "seed": seed, **result.summary()}
 

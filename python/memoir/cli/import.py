@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from memoir._core import ImportReport, import_snapshot
-from memoir.cli._arguments import check_output, finished_output
+from memoir._core import Error, EventKind, ImportReport, Trace, import_snapshot
+from memoir.cli._arguments import check_output, finished_output, write_output
 
 
 @click.command()
@@ -28,12 +28,15 @@ from memoir.cli._arguments import check_output, finished_output
 @click.option("--json", "as_json", is_flag=True, help="The counts as JSON on stdout.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the output.")
 def command(snapshot: str, output: str | None, passes: str, as_json: bool, force: bool) -> None:
-    """Make a trace of SNAPSHOT, a file that torch.cuda.memory._dump_snapshot wrote.
+    """Make a trace of SNAPSHOT, a file that torch.cuda.memory._dump_snapshot wrote, or of a text trace.
 
     The file is read as data: nothing in it is run, and a pickle that would run something is refused.
     """
     target = Path(output) if output is not None else Path(snapshot).with_suffix(".trace")
     check_output(target, (".trace",), force)
+    if _is_text(snapshot):
+        _import_text(snapshot, target, as_json, force)
+        return
     with finished_output(target, force) as unfinished:
         report = import_snapshot(snapshot, str(unfinished), passes)
     if as_json:
@@ -50,7 +53,33 @@ def command(snapshot: str, output: str | None, passes: str, as_json: bool, force
         click.echo(f"note: {note}", err=True)
     click.echo(f"wrote {target}", err=True)
     if not as_json:
-        click.echo(f"\nnext: memoir show {shlex.quote(str(target))}")
+        click.echo(f"\nnext: memoir simulate {shlex.quote(str(target))} --what-if")
+
+
+def _is_text(path: str) -> bool:
+    from memoir.text_trace import is_text_trace
+
+    try:
+        with open(path, "rb") as file:
+            return is_text_trace(file.read(4096))
+    except OSError as error:
+        raise Error(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _import_text(path: str, target: Path, as_json: bool, force: bool) -> None:
+    from memoir.text_trace import import_text
+
+    content = import_text(path)
+    write_output(target, content, force)
+    kinds = Trace.from_bytes(content).events["kind"].tolist()
+    counts = {"allocations": kinds.count(EventKind.kAllocate), "frees": kinds.count(EventKind.kFree)}
+    if as_json:
+        click.echo(json.dumps({"snapshot": path, "trace": str(target), **counts}, indent=2))
+    else:
+        click.echo(f"{_number(counts['allocations'], 'allocation')} and {_number(counts['frees'], 'free')}")
+    click.echo(f"wrote {target}", err=True)
+    if not as_json:
+        click.echo(f"\nnext: memoir simulate {shlex.quote(str(target))}")
 
 
 def notes(report: ImportReport) -> list[str]:

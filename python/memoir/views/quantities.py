@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+BYTE_UNITS = {"": 1, "b": 1, "k": 2**10, "kib": 2**10, "m": 2**20, "mib": 2**20, "g": 2**30, "gib": 2**30}
+
 
 def bytes_text(count: float) -> str:
     """1536 -> '1.5 KiB'; three significant digits, whole below 1 KiB."""

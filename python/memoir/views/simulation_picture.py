@@ -66,7 +66,12 @@ def draw_simulation(results: Sequence[dict[str, Any]], title: str, kind: str) ->
     for cap in sorted({result["cap"] for result in results if result["cap"] is not None}):
         axes.axhline(cap, color="#b03a2e", linewidth=0.8, linestyle="--")
         axes.annotate(
-            f"cap {bytes_text(cap)}", (0, cap), xytext=(4, 2), textcoords="offset points", fontsize=7
+            f"cap {bytes_text(cap)}",
+            (0, cap),
+            xycoords=axes.get_yaxis_transform(),
+            xytext=(4, 2),
+            textcoords="offset points",
+            fontsize=7,
         )
     top = max(max(result["peak_reserved"] for result in results), floor, 1)
     axes.set_xlabel("event")

@@ -84,7 +84,7 @@ def oom_line(result: Result) -> str:
     if oom["reason"]:
         text += f" ({oom['reason']})"
     if oom["site"]:
-        text += f"; at {printable(oom['site'])}"
+        text += f"; at {printable(oom['site'].rpartition(' > ')[2])}"  # --json has all of it
     if oom["any_layout_fits"] is None:
         return text
     if oom["any_layout_fits"]:

@@ -224,19 +224,19 @@ void make_pytorch(PolicyParts& parts, PyTorchOptions options) {
     parts.heap<PyTorchHeap>(parts.segments(), options, nullptr, parts.phases());
     return;
   }
+  // For each stream an area of addresses for small objects and one for large ones, 9/8 of the device's memory long;
+  // and some to spare.
   if (options.device_memory == 0) options.device_memory = parts.room() / 4;
-  // An area for small and one for large objects of each stream, 9/8 of the device's memory long; and some to spare.
-  const Size areas = 2 * std::max<Size>(parts.workload.streams(), 1) + 2;
-  Arena& arena = parts.arena(2 * kMiB, areas * (options.device_memory / 8 * 9 + 64 * kMiB));
+  const Size device = std::min(options.device_memory, Size{1} << 46);
+  const Size area = device + device / 8 + 2 * (std::min(options.large_segment_size, device) + 2 * kMiB);
+  Arena& arena = parts.arena(2 * kMiB, (2 * parts.workload.streams() + 2) * area);
   parts.heap<ExpandableHeap>(arena, options, nullptr, parts.phases());
 }
 
 /// A policy's text, apart: what makes the heap takes what it knows out of `settings`.
 struct PolicyText {
   std::string name;
-  std::string conf;  // of PYTORCH_CUDA_ALLOC_CONF: all behind "name:"
-  bool has_conf = false;
-  std::vector<Setting> settings;
+  std::vector<Setting> settings;  // "name:text" is "name,conf=text"
 };
 
 struct Policy {
@@ -262,15 +262,30 @@ constexpr Policy policy(std::string_view name, std::string_view what) {
           }};
 }
 
+/// The settings of PyTorch's allocator: its own text, over which memoir's names of them count.
 PyTorchOptions pytorch_options(PolicyText& text) {
-  PyTorchOptions options = text.has_conf ? PyTorchOptions::parse(text.conf) : PyTorchOptions{};
+  PyTorchOptions options;
+  std::erase_if(text.settings, [&](const Setting& setting) {
+    if (setting.key != "conf") return false;
+    std::string_view conf = setting.value;
+    if (conf.starts_with('[') && conf.ends_with(']')) conf = conf.substr(1, conf.size() - 2);
+    options = PyTorchOptions::parse(conf);
+    return true;
+  });
   options.expandable_segments |= text.name == "expandable";
   take_settings(options, text.settings, text.name);
   return options;
 }
 
+std::vector<SettingInfo> pytorch_settings() {
+  std::vector<SettingInfo> settings = settings_of<PyTorchOptions>();
+  settings.insert(settings.begin(),
+                  {"conf", "text", "[]", "PYTORCH_CUDA_ALLOC_CONF, in brackets; the others count over it"});
+  return settings;
+}
+
 constexpr Policy pytorch_policy(std::string_view name, std::string_view what) {
-  return {name, what, &settings_of<PyTorchOptions>,
+  return {name, what, &pytorch_settings,
           [](PolicyParts* parts, PolicyText& text) {
             const PyTorchOptions options = pytorch_options(text);
             if (parts != nullptr && text.settings.empty()) make_pytorch(*parts, options);
@@ -322,8 +337,7 @@ const Policy& find(std::string_view text, PolicyText& parsed) {
       throw Error("policy '" + parsed.name + "' has no text form; write its settings as " + parsed.name +
                   ",key=value");
     }
-    parsed.has_conf = true;
-    parsed.conf = rest;
+    parsed.settings = {{"conf", std::string(rest)}};
     return *found;
   }
   parsed.settings = split_settings(rest);
