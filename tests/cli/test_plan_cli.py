@@ -26,6 +26,7 @@ PROBLEM = "id,lower,upper,size\nb1,0,3,4\nb2,3,9,4\nb3,0,9,4\nb4,9,21,4\nb5,0,21
 def folder(tmp_path, monkeypatch):
     (tmp_path / "p.csv").write_text(PROBLEM)
     (tmp_path / "a.csv").write_bytes((INSTANCES / "A.1048576.csv").read_bytes())
+    (tmp_path / "d.csv").write_bytes((INSTANCES / "D.1048576.csv").read_bytes())
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -170,6 +171,16 @@ def test_exit_codes(memoir, folder):
     code, out, _ = memoir("plan", "a.csv", "--capacity", "1.5MiB")
     assert code == 0
     assert re.search(r"fits the capacity of 1,572,864 bytes, [0-9,]+ to spare", out)
+
+    # Without a capacity any plan is one, though the deadline came before the proof that none is smaller.
+    code, out, _ = memoir("plan", "d.csv", "--deadline", "0.05", "--json", "-o", "d.plan")
+    assert code == 0
+    assert json.loads(out)["optimal"] is False
+    assert (folder / "d.plan").exists()
+    # With one that is not met by then, nothing is proven: 3.
+    code, out, _ = memoir("plan", "d.csv", "--deadline", "0.05", "--json", "--capacity", "986112")
+    assert code == 3
+    assert json.loads(out)["fits"] is False
 
     # Proven by the alignment, not by the load.
     code, out, _ = memoir("plan", "p.csv", "--capacity", "12", "--alignment", "64")

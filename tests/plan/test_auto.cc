@@ -6,6 +6,7 @@
 #include "memoir/base/error.h"
 #include "memoir/plan/auto.h"
 #include "memoir/plan/csv.h"
+#include "memoir/plan/order_search.h"
 #include "problems.h"
 
 namespace memoir {
@@ -71,6 +72,37 @@ TEST_CASE("auto plans ten thousand scattered buffers within half a percent of th
   const SearchResult result = plan_auto(problem, options);
   CHECK_FALSE(check(problem, result.plan).has_value());
   CHECK(static_cast<double>(result.plan.arena_size) <= 1.005 * static_cast<double>(load(problem)));
+}
+
+TEST_CASE("local search over orders comes down to a target, and every plan on the way is one") {
+  std::mt19937_64 random(43);
+  for (int round = 0; round < 20; ++round) {
+    const Problem problem = random_problem(random, 200, 300, 1 << 16, {1, 1, 8});
+    const Sections sections = find_sections(problem);
+    OrderSearch search(problem, sections, make_order(problem, sections, "Z"), 1);
+    const Size begun = search.arena();
+    CHECK(begun == arena_size(problem, search.offsets()));
+    std::uint64_t work = 0;
+    const Size target = (begun + sections.max_load()) / 2;
+    const bool reached = search.run(target, 20'000, {}, work);
+    CHECK(search.arena() <= begun);
+    CHECK(reached == (search.arena() <= target));
+    CHECK(work <= 20'000 + 5'000);
+    CHECK_FALSE(check(problem, {search.offsets(), search.arena()}));
+  }
+}
+
+TEST_CASE("local search takes random problems to their load where a first fit does not") {
+  const Problem problem = scattered(3'000, 5);
+  const Sections sections = find_sections(problem);
+  OrderSearch search(problem, sections, make_order(problem, sections, "TW"), 1);
+  const double begun = static_cast<double>(search.arena());
+  std::uint64_t work = 0;
+  search.run(sections.max_load(), 100'000, {}, work);
+  const double load = static_cast<double>(sections.max_load());
+  CHECK(begun > 1.005 * load);
+  CHECK(static_cast<double>(search.arena()) - load < 0.2 * (begun - load));
+  CHECK_FALSE(quick_check(problem, {search.offsets(), search.arena()}));
 }
 
 TEST_CASE("equal parts are solved once, and buffers that live throughout lie below") {

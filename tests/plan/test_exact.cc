@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <pthread.h>
+
 #include <chrono>
 #include <numeric>
 
@@ -6,8 +8,10 @@
 #include "memoir/plan/attempts.h"
 #include "memoir/plan/auto.h"
 #include "memoir/plan/csv.h"
+#include "memoir/plan/decompose.h"
 #include "memoir/plan/exact_search.h"
 #include "memoir/plan/first_fit_orders.h"
+#include "memoir/plan/fit_index.h"
 #include "problems.h"
 
 namespace memoir {
@@ -118,6 +122,47 @@ TEST_CASE("of several attempts the lowest that answers wins, however many thread
     CHECK(first_attempt(40, threads, true, run) == 4);
     CHECK(first_attempt(3, threads, true, run) == 3);
   }
+}
+
+TEST_CASE("a dive over thousands of buffers needs no more stack than a small one") {
+  // Chains that overlap: no cut before the end, so one open node for each buffer.
+  Problem problem;
+  for (Tick i = 0; i < 6'000; ++i) problem.push_back({{i, i + 3}, 1 + i % 7, 1});
+  struct Task {
+    const Problem& problem;
+    Verdict verdict = Verdict::kGaveUp;
+    std::vector<Offset> offsets{};
+  } task{problem};
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  REQUIRE(pthread_attr_setstacksize(&attributes, 256 * 1024) == 0);
+  pthread_t thread;
+  const auto run = [](void* argument) -> void* {
+    Task& task = *static_cast<Task*>(argument);
+    ExactSearch search(task.problem);
+    const Size capacity = search.sections().max_load() + 7;
+    task.verdict = search.run(capacity, make_order(task.problem, search.sections(), "L"), {}, task.offsets);
+    return nullptr;
+  };
+  REQUIRE(pthread_create(&thread, &attributes, run, &task) == 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
+  CHECK(task.verdict == Verdict::kFits);
+  CHECK_FALSE(quick_check(problem, {task.offsets, arena_size(problem, task.offsets)}));
+}
+
+TEST_CASE("deeply nested lifetimes are cut a hundred times, not a hundred thousand") {
+  Problem problem;  // at each level one that lives throughout, and two parts: a dot and all the rest
+  constexpr Tick kLevels = 20'000;
+  for (Tick i = 0; i < kLevels; ++i) {
+    problem.push_back({{2 * i, 4 * kLevels}, 1, 1});
+    problem.push_back({{2 * i, 2 * i + 1}, 2, 1});
+  }
+  const Parts parts = decompose(problem);
+  CHECK(parts.placed.size() < 500);
+  std::size_t buffers = parts.placed.size();
+  for (const Part& part : parts.parts) buffers += part.buffers.size();
+  CHECK(buffers == problem.size());
 }
 
 }  // namespace memoir

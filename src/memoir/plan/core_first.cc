@@ -40,11 +40,22 @@ class CoreFirst {
     place_core(all, options_.threshold, packed);
     std::vector<std::uint32_t> over;
     std::uint64_t placed = 0;
+    // Where buffers live long, or the best gap is asked for, the index of gaps answers faster than a look at
+    // all neighbours.
+    std::optional<GapIndex> gaps;
+    if (options_.fit == Fit::kBest || lives_long(sections_)) {
+      gaps.emplace(problem_);
+      for (const std::uint32_t i : all) {
+        if (index_.contains(i)) gaps->place(i, index_.offset_of(i));
+      }
+    }
     for (const std::uint32_t i :
          make_order(problem_, sections_, options_.order, options_.noise, options_.seed)) {
       if (index_.contains(i)) continue;
       if ((++placed & 1023) == 0 && !options_.must_answer && stopped()) return {};
-      fit(i, over);
+      const Offset offset = gaps ? gaps->find(i, options_.fit) : index_.first_fit(i);
+      if (gaps) gaps->place(i, offset);
+      put(i, offset, over);
     }
     std::vector<Offset> best = offsets();
     if (over.empty() || !packed) return best;
@@ -67,8 +78,8 @@ class CoreFirst {
            std::chrono::steady_clock::now() >= limits_.deadline;
   }
 
-  void fit(std::uint32_t i, std::vector<std::uint32_t>& over) {
-    index_.insert(i, index_.first_fit(i));
+  void put(std::uint32_t i, Offset offset, std::vector<std::uint32_t>& over) {
+    index_.insert(i, offset);
     ++work_;
     if (top(i) > target_) over.push_back(i);
   }
@@ -173,7 +184,7 @@ class CoreFirst {
     std::sort(evicted.begin(), evicted.end(),
               [&](auto a, auto b) { return weight(a) != weight(b) ? weight(a) > weight(b) : a < b; });
     for (const std::uint32_t j : evicted) index_.erase(j);
-    for (const std::uint32_t j : evicted) fit(j, over);
+    for (const std::uint32_t j : evicted) put(j, index_.first_fit(j), over);
   }
 
   double weight(std::uint32_t i) const {

@@ -13,12 +13,14 @@
 
 #include "memoir/plan/exact_search.h"
 #include "memoir/plan/first_fit_orders.h"
+#include "memoir/plan/gap_index.h"
 
 namespace memoir {
 
 struct CoreFirstOptions {
   double threshold = 0.9;         // of the target: sections with a larger load are core
   std::string_view order = "TW";  // of the rest, see make_order
+  Fit fit = Fit::kFirst;          // of the rest
   double noise = 0;               // perturbs that order
   std::uint64_t seed = 0;
   std::uint64_t nodes_per_buffer = 4;  // the effort spent on one piece of the core, besides a constant

@@ -7,10 +7,12 @@
 namespace memoir {
 namespace {
 
+constexpr int kMostLevels = 100;  // each costs a pass over the buffers, and a frame of the stack
+
 // One stretch of time in which something is always live, its buffers by birth: lays down those that span it,
 // cuts the rest. `aligned`: every sum of padded sizes suits every alignment, so that what is laid at the
-// bottom shifts nothing off its grid.
-void cut(const Problem& problem, const Grid& grid, bool aligned, Part part, Parts& out) {
+// bottom shifts nothing off its grid. Nested up to kMostLevels: deeper, what is left stays one part.
+void cut(const Problem& problem, const Grid& grid, bool aligned, Part part, int level, Parts& out) {
   std::vector<std::uint32_t>& buffers = part.buffers;
   // It has one section only if no one is born after the first death; then all are alike and stack.
   Tick last_birth = 0, first_death = ~Tick{0};
@@ -24,7 +26,7 @@ void cut(const Problem& problem, const Grid& grid, bool aligned, Part part, Part
            grid.padded(problem[i].size) == problem[i].size;
   };
   const auto rest = std::stable_partition(buffers.begin(), buffers.end(), spans);
-  if (rest == buffers.begin()) {
+  if (rest == buffers.begin() || level == kMostLevels) {
     out.parts.push_back(std::move(part));
     return;
   }
@@ -38,7 +40,7 @@ void cut(const Problem& problem, const Grid& grid, bool aligned, Part part, Part
     while (end != buffers.end() && problem[*end].lifetime.begin < death) {
       death = std::max(death, problem[*end++].lifetime.end);
     }
-    cut(problem, grid, aligned, {{begin, end}, part.base}, out);
+    cut(problem, grid, aligned, {{begin, end}, part.base}, level + 1, out);
     begin = end;
   }
 }
@@ -61,7 +63,7 @@ Parts decompose(const Problem& problem) {
     while (end != order.end() && (end == begin || problem[*end].lifetime.begin < death)) {
       death = std::max(death, problem[*end++].lifetime.end);
     }
-    cut(problem, grid, aligned, {{begin, end}, 0}, out);
+    cut(problem, grid, aligned, {{begin, end}, 0}, 0, out);
     begin = end;
   }
   return out;

@@ -76,6 +76,7 @@ void ExactSearch::prepare(const std::vector<std::uint32_t>& order) {
   }
   trail_.reserve(neighbours_.size() / 2 + 4 * n + 64);
   candidates_.reserve(std::size_t{64} * n + 1024);
+  frames_.reserve(2 * std::size_t{n} + 2);
 }
 
 bool ExactSearch::reset(Size capacity) {
@@ -117,7 +118,7 @@ Verdict ExactSearch::run(Size capacity, const std::vector<std::uint32_t>& order,
   prepare(order);
   if (!reset(capacity)) return Verdict::kInfeasible;
   const auto n = static_cast<std::uint32_t>(order.size());
-  const Verdict verdict = split_and_solve({0, n, 0, sections_.count}, 0);
+  const Verdict verdict = search();
   if (verdict == Verdict::kFits) {
     offsets.resize(n);
     for (std::uint32_t i = 0; i < n; ++i) offsets[order_[i]] = static_cast<Offset>(at_[i]) * grid_.unit;
@@ -140,37 +141,40 @@ bool ExactSearch::out_of_time() {
          std::chrono::steady_clock::now() >= limits_.deadline;
 }
 
-Verdict ExactSearch::solve(Piece piece, Units floor) {
-  Units most = 0;
-  for (std::uint32_t s = piece.first; s < piece.last; ++s) most = std::max(most, remaining_[s]);
-  const Units limit = capacity_ - most;  // from here up, the fullest section cannot hold what it must
-  if (floor > limit) return Verdict::kInfeasible;
-  const std::uint64_t state = state_ ^ salt_;
-  std::uint64_t& slot = refuted_[state & (kRefutedSlots - 1)];
-  if (slot == state) return Verdict::kInfeasible;
-
-  // A candidate must not leave room for another buffer entirely below it: that plan could be pushed down.
-  Units roof = limit + 1;
-  for (std::uint32_t k = piece.begin; k < piece.end; ++k) {
-    const std::uint32_t i = members_[k];
-    roof = std::min(roof, contact_[i] + size_[i]);
-  }
-  const std::size_t begin = candidates_.size();
-  for (std::uint32_t k = piece.begin; k < piece.end; ++k) {
-    const std::uint32_t i = members_[k];
-    if (contact_[i] >= roof || lowest_[i] > contact_[i]) continue;
-    if (twin_[i] != kNone && contact_[twin_[i]] != kPlaced) continue;
-    candidates_.push_back(i);
-  }
-  const std::size_t end = candidates_.size();
-  std::sort(candidates_.begin() + begin, candidates_.end(),
-            [&](auto a, auto b) { return contact_[a] != contact_[b] ? contact_[a] < contact_[b] : a < b; });
-
-  const std::size_t mark = trail_.size();
-  const std::uint64_t saved_state = state_;
+// Depth-first, with the open nodes on a stack of our own: a dive over thousands of buffers must not need more
+// of the thread's than a shallow one.
+Verdict ExactSearch::search() {
   Verdict verdict = Verdict::kInfeasible;
-  for (std::size_t c = begin; c < end; ++c) {
-    const std::uint32_t i = candidates_[c];
+  const auto n = static_cast<std::uint32_t>(order_.size());
+  frames_.clear();
+  enter({0, n, 0, sections_.count}, 0, true);
+  for (bool returned = false; !frames_.empty();) {
+    Frame& frame = frames_.back();
+    const std::size_t depth = frames_.size();
+    verdict = frame.split ? next_piece(frame, returned, verdict) : next_candidate(frame, returned, verdict);
+    returned = frames_.size() == depth;  // else it waits for what it entered
+    if (returned) frames_.pop_back();
+  }
+  return verdict;
+}
+
+void ExactSearch::enter(const Piece& piece, Units floor, bool split) {
+  frames_.push_back({piece, floor, split});
+}
+
+// A node: its candidates one after another. `verdict` is that of the one before, when `returned`. Enters what
+// is left when one is placed; otherwise the node's own verdict.
+Verdict ExactSearch::next_candidate(Frame& node, bool returned, Verdict verdict) {
+  const Piece piece = node.piece;
+  if (!returned) {
+    if (!find_candidates(node)) return Verdict::kInfeasible;
+    verdict = Verdict::kInfeasible;
+  } else {
+    take_back(node);
+    if (verdict == Verdict::kInfeasible && !pass_over(node.buffer, node.at)) node.next = candidates_.size();
+  }
+  while (verdict == Verdict::kInfeasible && node.next < candidates_.size()) {
+    const std::uint32_t i = candidates_[node.next++];
     const Units at = contact_[i];
     if (lowest_[i] > at) continue;  // a section it shares with one passed over has raised it
     ++nodes_;
@@ -178,76 +182,114 @@ Verdict ExactSearch::solve(Piece piece, Units floor) {
       verdict = Verdict::kGaveUp;
       break;
     }
-    verdict = descend(piece, i, at);
-    if (verdict != Verdict::kInfeasible) break;
-    if (!pass_over(i, at)) break;
+    bool cut = false;
+    if (take(node, i, at, cut)) {
+      if (piece.begin + 1 != piece.end) {
+        enter({piece.begin, piece.end - 1, piece.first, piece.last}, at, cut);
+        return verdict;
+      }
+      verdict = Verdict::kFits;
+    }
+    take_back(node);
+    if (verdict == Verdict::kInfeasible && !pass_over(i, at)) break;
   }
-  undo(mark);
-  state_ = saved_state;
-  candidates_.resize(begin);
-  if (verdict == Verdict::kInfeasible) slot = state;
+  undo(node.mark);
+  state_ = node.state;
+  candidates_.resize(node.begin);
+  if (verdict == Verdict::kInfeasible) {
+    const std::uint64_t state = state_ ^ salt_;
+    refuted_[state & (kRefutedSlots - 1)] = state;
+  }
   return verdict;
 }
 
-Verdict ExactSearch::descend(const Piece& piece, std::uint32_t i, Units at) {
-  const std::size_t mark = trail_.size();
-  const std::uint64_t state = state_;
-  const std::uint32_t back = members_[piece.end - 1];
+bool ExactSearch::find_candidates(Frame& node) {
+  const Piece piece = node.piece;
+  Units most = 0;
+  for (std::uint32_t s = piece.first; s < piece.last; ++s) most = std::max(most, remaining_[s]);
+  const Units limit = capacity_ - most;  // from here up, the fullest section cannot hold what it must
+  if (node.floor > limit) return false;
+  const std::uint64_t state = state_ ^ salt_;
+  if (refuted_[state & (kRefutedSlots - 1)] == state) return false;
+
+  // A candidate must not leave room for another buffer entirely below it: that plan could be pushed down.
+  Units roof = limit + 1;
+  for (std::uint32_t k = piece.begin; k < piece.end; ++k) {
+    const std::uint32_t i = members_[k];
+    roof = std::min(roof, contact_[i] + size_[i]);
+  }
+  node.begin = node.next = candidates_.size();
+  for (std::uint32_t k = piece.begin; k < piece.end; ++k) {
+    const std::uint32_t i = members_[k];
+    if (contact_[i] >= roof || lowest_[i] > contact_[i]) continue;
+    if (twin_[i] != kNone && contact_[twin_[i]] != kPlaced) continue;
+    candidates_.push_back(i);
+  }
+  std::sort(candidates_.begin() + static_cast<std::ptrdiff_t>(node.begin), candidates_.end(),
+            [&](auto a, auto b) { return contact_[a] != contact_[b] ? contact_[a] < contact_[b] : a < b; });
+  node.mark = trail_.size();
+  node.state = state_;
+  return true;
+}
+
+// Places buffer i of the node. False: a section cannot hold the rest. `cut`: the rest may fall apart in time.
+bool ExactSearch::take(Frame& node, std::uint32_t i, Units at, bool& cut) {
+  node.buffer = i;
+  node.at = at;
+  node.inner_mark = trail_.size();
+  node.inner_state = state_;
+  const std::uint32_t end = node.piece.end - 1, back = members_[end];
   members_[position_[i]] = back;
-  members_[piece.end - 1] = i;
+  members_[end] = i;
   position_[back] = position_[i];
-  position_[i] = piece.end - 1;
-  bool cut = false;
+  position_[i] = end;
   remaining_[first_[i]] -= size_[i];
   for (std::uint32_t s = first_[i] + 1; s < last_[i]; ++s) {
     remaining_[s] -= size_[i];
     cut |= --crossing_[s] == 0;
   }
-  Verdict verdict = Verdict::kInfeasible;
-  if (place(i, at)) {
-    const Piece rest{piece.begin, piece.end - 1, piece.first, piece.last};
-    at_[i] = at;
-    if (rest.begin == rest.end) {
-      verdict = Verdict::kFits;
-    } else {
-      verdict = cut ? split_and_solve(rest, at) : solve(rest, at);
-    }
-  }
-  undo(mark);
-  state_ = state;
+  at_[i] = at;
+  return place(i, at);
+}
+
+void ExactSearch::take_back(const Frame& node) {
+  const std::uint32_t i = node.buffer;
+  undo(node.inner_mark);
+  state_ = node.inner_state;
   remaining_[first_[i]] += size_[i];
   for (std::uint32_t s = first_[i] + 1; s < last_[i]; ++s) {
     remaining_[s] += size_[i];
     ++crossing_[s];
   }
-  return verdict;
 }
 
-Verdict ExactSearch::split_and_solve(Piece piece, Units floor) {
-  while (piece.begin < piece.end) {
-    // Peel off the first piece in time: up to the first boundary that no unplaced buffer crosses.
-    std::uint32_t s = piece.first;
-    while (s < piece.last && remaining_[s] == 0) ++s;
-    const std::uint32_t from = s++;
-    while (s < piece.last && crossing_[s] != 0) ++s;
-    std::uint32_t end = piece.begin;
-    std::uint64_t state = 0;
-    for (std::uint32_t k = piece.begin; k < piece.end; ++k) {
-      const std::uint32_t i = members_[k];
-      if (first_[i] >= s) continue;
-      state ^= key(i);
-      members_[k] = members_[end];
-      position_[members_[k]] = k;
-      members_[end] = i;
-      position_[i] = end++;
-    }
-    state_ = state;
-    const Verdict verdict = solve({piece.begin, end, from, s}, floor);
-    if (verdict != Verdict::kFits) return verdict;
-    piece.begin = end;
-    piece.first = s;
+// Pieces that do not see each other, one after another; a failure of one refutes all.
+Verdict ExactSearch::next_piece(Frame& pieces, bool returned, Verdict verdict) {
+  Piece& piece = pieces.piece;
+  if (returned && verdict != Verdict::kFits) return verdict;
+  if (piece.begin == piece.end) return Verdict::kFits;
+  // Peel off the first in time: up to the first boundary that no unplaced buffer crosses.
+  std::uint32_t s = piece.first;
+  while (s < piece.last && remaining_[s] == 0) ++s;
+  const std::uint32_t from = s++;
+  while (s < piece.last && crossing_[s] != 0) ++s;
+  std::uint32_t end = piece.begin;
+  std::uint64_t state = 0;
+  for (std::uint32_t k = piece.begin; k < piece.end; ++k) {
+    const std::uint32_t i = members_[k];
+    if (first_[i] >= s) continue;
+    state ^= key(i);
+    members_[k] = members_[end];
+    position_[members_[k]] = k;
+    members_[end] = i;
+    position_[i] = end++;
   }
-  return Verdict::kFits;
+  state_ = state;
+  const Piece first{piece.begin, end, from, s};
+  piece.begin = end;
+  piece.first = s;
+  enter(first, pieces.floor, false);
+  return verdict;
 }
 
 bool ExactSearch::place(std::uint32_t i, Units at) {

@@ -61,6 +61,16 @@ class ExactSearch {
   struct Piece {               // an independent part: buffers members_[begin, end) in sections [first, last)
     std::uint32_t begin, end, first, last;
   };
+  struct Frame {  // an open node, or a row of pieces
+    Piece piece;
+    Units floor;
+    bool split;                       // the pieces of it, one after another
+    std::size_t begin = 0, next = 0;  // its candidates are the last of candidates_, from begin on
+    std::size_t mark = 0, inner_mark = 0;
+    std::uint64_t state = 0, inner_state = 0;
+    std::uint32_t buffer = 0;  // the one that is placed now, and where
+    Units at = 0;
+  };
   struct Saved {
     std::uint32_t buffer;
     Units contact, lowest;
@@ -68,9 +78,13 @@ class ExactSearch {
 
   void prepare(const std::vector<std::uint32_t>& order);
   bool reset(Size capacity);
-  Verdict solve(Piece piece, Units floor);
-  Verdict split_and_solve(Piece piece, Units floor);
-  Verdict descend(const Piece& piece, std::uint32_t buffer, Units at);
+  Verdict search();
+  void enter(const Piece& piece, Units floor, bool split);
+  Verdict next_candidate(Frame& node, bool returned, Verdict verdict);
+  Verdict next_piece(Frame& pieces, bool returned, Verdict verdict);
+  bool find_candidates(Frame& node);
+  bool take(Frame& node, std::uint32_t buffer, Units at, bool& cut);
+  void take_back(const Frame& node);
   bool place(std::uint32_t buffer, Units at);
   bool pass_over(std::uint32_t buffer, Units floor);
   bool find_witness(std::uint32_t section);
@@ -99,6 +113,7 @@ class ExactSearch {
   std::vector<std::uint32_t> members_;     // the unplaced, each piece one stretch
   std::vector<std::uint32_t> candidates_;  // a stack of lists, one per open node
   std::vector<Saved> trail_;
+  std::vector<Frame> frames_;
   std::vector<std::uint64_t> refuted_;  // hashes of states known to be dead
   std::uint64_t state_ = 0, salt_ = 0;
   SearchLimits limits_;

@@ -9,6 +9,8 @@
 namespace memoir {
 namespace {
 
+constexpr std::uint64_t kManyLive = 400;  // per section, on average
+
 std::uint32_t shift_of(const Sections& sections, std::uint32_t buffer) {
   return static_cast<std::uint32_t>(std::bit_width(sections.last[buffer] - sections.first[buffer]) - 1);
 }
@@ -62,22 +64,16 @@ void FitIndex::clear() {
 void FitIndex::gather(std::uint32_t buffer) {
   found_.clear();
   each_neighbour(buffer, [&](std::uint32_t, Offset begin, Offset end) { found_.emplace_back(begin, end); });
-  std::sort(found_.begin(), found_.end());
 }
 
 Offset FitIndex::first_fit(std::uint32_t buffer) {
   gather(buffer);
-  const Size size = problem_[buffer].size, alignment = problem_[buffer].alignment;
-  Offset at = 0;
-  for (const auto& [begin, end] : found_) {
-    if (begin >= at && begin - at >= size) return at;
-    if (end > at) at = align_to(end, alignment);
-  }
-  return at;
+  return lowest_gap(found_, problem_[buffer].size, problem_[buffer].alignment);
 }
 
 Offset FitIndex::best_fit(std::uint32_t buffer) {
   gather(buffer);
+  std::sort(found_.begin(), found_.end());
   const Size size = problem_[buffer].size, alignment = problem_[buffer].alignment;
   Offset at = 0, best = kNoOffset;
   Size tightest = ~Size{0};
@@ -89,6 +85,22 @@ Offset FitIndex::best_fit(std::uint32_t buffer) {
     if (end > at) at = align_to(end, alignment);
   }
   return best == kNoOffset ? at : best;
+}
+
+Offset lowest_gap(std::vector<std::pair<Offset, Offset>>& occupied, Size size, Size alignment) {
+  std::sort(occupied.begin(), occupied.end());
+  Offset at = 0;
+  for (const auto& [begin, end] : occupied) {
+    if (begin >= at && begin - at >= size) return at;
+    if (end > at) at = align_to(end, alignment);
+  }
+  return at;
+}
+
+bool lives_long(const Sections& sections) {
+  std::uint64_t live = 0;
+  for (std::size_t i = 0; i < sections.first.size(); ++i) live += sections.last[i] - sections.first[i];
+  return live > kManyLive * sections.count;
 }
 
 std::vector<Offset> fit_in_order(const Problem& problem, const Sections& sections, const Order& order,

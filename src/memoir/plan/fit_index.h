@@ -63,6 +63,12 @@ class FitIndex {
   std::vector<std::pair<Offset, Offset>> found_;  // scratch: [begin, end) of the neighbours
 };
 
+/// The lowest aligned offset with `size` free bytes beside these occupied ranges [begin, end), which it sorts.
+Offset lowest_gap(std::vector<std::pair<Offset, Offset>>& occupied, Size size, Size alignment);
+
+/// True where the average buffer meets so many others that a GapIndex fits faster than a FitIndex.
+bool lives_long(const Sections& sections);
+
 /// Places every buffer of the order, first fit or best fit. offsets[i] is for problem[i].
 std::vector<Offset> fit_in_order(const Problem& problem, const Sections& sections, const Order& order,
                                  bool best = false);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <queue>
 
-#include "memoir/plan/align.h"
 #include "memoir/plan/aligned_load.h"
 #include "memoir/plan/fit_index.h"
 #include "memoir/plan/gap_index.h"
@@ -124,13 +123,7 @@ class HillClimb {
       if (turn_[j] < turn_[i]) found_.emplace_back(begin, end);
     });
     effort_ += found_.size();
-    std::sort(found_.begin(), found_.end());
-    Offset at = 0;
-    for (const auto& [begin, end] : found_) {
-      if (begin >= at && begin - at >= problem_[i].size) break;
-      if (end > at) at = align_to(end, problem_[i].alignment);
-    }
-    return at;
+    return lowest_gap(found_, problem_[i].size, problem_[i].alignment);
   }
 
   const Problem& problem_;

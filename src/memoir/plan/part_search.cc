@@ -15,6 +15,8 @@ constexpr std::size_t kLargestSearch = 6000;      // buffers; beyond, only piece
 constexpr std::uint64_t kMostPairs = 20'000'000;  // 160 MB of neighbour lists
 constexpr std::uint64_t kFirstNodes = 1000;       // limit of an attempt in the first round
 constexpr unsigned kMostMisses = 3;
+constexpr std::size_t kFewBuffers = 400;    // nothing but the exact search is worth its time
+constexpr std::uint64_t kFirstFits = 1000;  // of the first local search over orders
 
 // The static orders that solve most, and for restarts those that bear perturbation: each order's successes
 // are heavy-tailed, so several short attempts beat a long one (measured on the challenging instances of
@@ -46,6 +48,7 @@ PartSearch::PartSearch(Problem problem)
       sections_(find_sections(problem_)),
       grid_(find_grid(problem_)),
       bound_(lower_bound(problem_, sections_)) {
+  long_lives_ = lives_long(sections_);
   searchable_ = problem_.size() <= kLargestSearch && count_pairs(sections_) <= kMostPairs;
 }
 
@@ -66,21 +69,43 @@ void PartSearch::prove_above(Size capacity) {
 }
 
 void PartSearch::choose_methods(const SearchContext& context) {
-  methods_ = {{Method::kFit, "W"}};
   const std::size_t n = problem_.size();
-  if (context.exact_only || n <= 400) return;
+  if (context.exact_only || n <= kFewBuffers) {
+    methods_ = {{Method::kFit, "W"}};
+    return;
+  }
   // When the core resists, a little slack is worth more than another threshold: 0.4 % over in time beats 7 %.
-  const std::vector<Quick> cores{{Method::kCore, "TW", 0.9, 0},    {Method::kCore, "TW", 0.9, 0.004},
-                                 {Method::kCore, "TW", 0.9, 0.01}, {Method::kCore, "TW", 0.85, 0},
-                                 {Method::kCore, "TW", 0.8, 0},    {Method::kCore, "W", 0.95, 0.002},
-                                 {Method::kCore, "TW", 0.7, 0}};
-  methods_.insert(methods_.end(), cores.begin(), cores.end());
-  // On a large problem each pass counts: begin with the one that is likelier to end it.
+  if (long_lives_) {
+    methods_ = {{Method::kFit, "TW", 0, 0, Fit::kBest},        {Method::kCore, "TW", 0.95, 0, Fit::kBest},
+                {Method::kCore, "TW", 0.9, 0, Fit::kBest},     {Method::kCore, "TW", 0.95, 0.002, Fit::kBest},
+                {Method::kCore, "TW", 0.8, 0.002, Fit::kBest}, {Method::kCore, "TW", 0.9, 0, Fit::kFirst},
+                {Method::kCore, "TW", 0.85, 0.01, Fit::kFirst}};
+    return;
+  }
+  methods_ = {{Method::kOrder, "TW"},
+              {Method::kCore, "TW", 0.9, 0},
+              {Method::kCore, "TW", 0.95, 0.004},
+              {Method::kCore, "TW", 0.97, 0},
+              {Method::kOrder, "TW"},
+              {Method::kCore, "TW", 0.85, 0.004},
+              {Method::kCore, "TW", 0.9, 0.004, Fit::kBest},
+              {Method::kCore, "TW", 0.97, 0.002},
+              {Method::kOrder, "TW"},
+              {Method::kCore, "TW", 0.85, 0},
+              {Method::kCore, "TW", 0.9, 0.01},
+              {Method::kCore, "TW", 0.8, 0},
+              {Method::kCore, "W", 0.95, 0.002}};
+  // On a large problem each pass counts, and where few sections are hot slack in a larger core pays most.
   const auto hot = std::count_if(sections_.load.begin(), sections_.load.end(), [&](Size load) {
     return static_cast<double>(load) > 0.9 * static_cast<double>(bound_.bytes);
   });
   if (n > 20'000 && static_cast<double>(hot) < 0.05 * sections_.count) {
-    std::rotate(methods_.begin(), methods_.begin() + 1, methods_.end());
+    methods_ = {{Method::kCore, "TW", 0.9, 0},
+                {Method::kCore, "TW", 0.85, 0.004},
+                {Method::kCore, "TW", 0.9, 0.004, Fit::kBest},
+                {Method::kOrder, "TW"},
+                {Method::kCore, "TW", 0.95, 0.002},
+                {Method::kCore, "TW", 0.8, 0}};
   }
 }
 
@@ -91,31 +116,51 @@ bool PartSearch::step(Size target, SearchContext& context) {
     if (quick.method == Method::kFit) {
       ++stage_;
       fit(quick, context);
+    } else if (quick.method == Method::kOrder) {
+      ++stage_;
+      search_orders(target, problem_.size() / 8 + kFirstFits, context);
     } else if (searchable_ && round_ == 0 && arena_ != ~Size{0}) {
       return round(target, context);
     } else {
       std::size_t to = stage_ + 1;
       while (to < methods_.size() && to < stage_ + context.threads && methods_[to].method == Method::kCore)
         ++to;
-      if (context.repeatable || methods_[stage_ == 0 ? 0 : stage_ - 1].method == Method::kFit || stage_ == 0)
-        to = stage_ + 1;
+      if (context.repeatable || stage_ == 0 || methods_[stage_ - 1].method != Method::kCore) to = stage_ + 1;
       core(target, stage_, to, context);
       stage_ = to;
     }
     return true;
   }
-  if (!searchable_) {
-    if (context.exact_only) return false;
-    core_again(target, context);
-    return true;
+  if (context.exact_only || problem_.size() <= kFewBuffers) {
+    return searchable_ && round(target, context);
   }
-  if (problem_.size() > 1000 && !context.exact_only && ++again_ % 2 == 0) core_again(target, context);
-  return round(target, context);
+  if (turn_++ % 2 == 0 && !long_lives_) search_orders(target, problem_.size() / 2 + 8 * kFirstFits, context);
+  else core_again(target, context);
+  if (arena_ > target && searchable_) return round(target, context);
+  return true;
 }
 
 void PartSearch::fit(const Quick& quick, SearchContext& context) {
-  keep(fit_in_order(problem_, sections_, make_order(problem_, sections_, quick.order)));
+  const Order order = make_order(problem_, sections_, quick.order);
+  keep(long_lives_ ? place_in_order(problem_, order, quick.fit).offsets
+                   : fit_in_order(problem_, sections_, order, quick.fit == Fit::kBest));
   context.work += problem_.size();
+}
+
+void PartSearch::search_orders(Size target, std::uint64_t fits, SearchContext& context) {
+  if (!orders_ || stale_ > kMostMisses) {  // from another order close by
+    orders_ = std::make_unique<OrderSearch>(
+        problem_, sections_,
+        make_order(problem_, sections_, "TW", orders_ ? 0.05 : 0.0, context.seed + context.work),
+        context.seed);
+    context.work += problem_.size();
+    stale_ = 0;
+  }
+  fits = std::min(fits, context.work_limit - std::min(context.work, context.work_limit));
+  const Size before = orders_->arena();
+  orders_->run(target, fits, context.limits, context.work);
+  stale_ = orders_->arena() < before ? 0 : stale_ + 1;
+  if (orders_->arena() < arena_) keep(orders_->offsets());
 }
 
 void PartSearch::core(Size target, std::size_t from, std::size_t to, SearchContext& context) {
@@ -128,6 +173,7 @@ void PartSearch::core(Size target, std::size_t from, std::size_t to, SearchConte
                   CoreFirstOptions options;
                   options.threshold = methods_[from + k].threshold;
                   options.order = methods_[from + k].order;
+                  options.fit = methods_[from + k].fit;
                   const Size aim =
                       target + static_cast<Size>(methods_[from + k].slack * static_cast<double>(target));
                   if (aim >= arena_) return false;
@@ -158,6 +204,7 @@ void PartSearch::core_again(Size target, SearchContext& context) {
                   limits.enough = &enough;
                   CoreFirstOptions options;
                   options.threshold = kThreshold[t % 4];
+                  options.fit = long_lives_ || t % 5 == 4 ? Fit::kBest : Fit::kFirst;
                   options.noise = 0.1 * static_cast<double>(t % 3);
                   options.seed = context.seed + 31 * t;
                   options.nodes_per_buffer = 8 << std::min<std::uint64_t>(t / 4, 10);

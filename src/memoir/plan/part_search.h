@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One independent part of a problem on its way to a target: cheap list placements first, then the exact
-// search in rounds of growing node limits, with the core-first method between for what is large. One step is
-// one method or one round.
+// search in rounds of growing node limits, with the core-first method and the local search over orders between
+// for what is large. One step is one method or one round.
 #pragma once
 
 #include <memory>
@@ -11,6 +11,7 @@
 
 #include "memoir/plan/core_first.h"
 #include "memoir/plan/exact_search.h"
+#include "memoir/plan/order_search.h"
 #include "memoir/plan/search.h"
 
 namespace memoir {
@@ -43,16 +44,18 @@ class PartSearch {
   bool step(Size target, SearchContext& context);
 
  private:
-  enum class Method { kFit, kCore };
+  enum class Method { kFit, kOrder, kCore };
   struct Quick {
     Method method;
     std::string_view order;
     double threshold = 0;
     double slack = 0;  // of the target: what may be added to it
+    Fit fit = Fit::kFirst;
   };
 
   void choose_methods(const SearchContext& context);
   void fit(const Quick& quick, SearchContext& context);
+  void search_orders(Size target, std::uint64_t fits, SearchContext& context);
   void core(Size target, std::size_t from, std::size_t to, SearchContext& context);
   void core_again(Size target, SearchContext& context);
   bool round(Size target, SearchContext& context);
@@ -65,10 +68,13 @@ class PartSearch {
   Bound bound_;
   std::vector<Offset> offsets_;
   Size arena_ = ~Size{0};
+  bool long_lives_ = false;  // each buffer meets many hundreds
+  std::unique_ptr<OrderSearch> orders_;
+  unsigned stale_ = 0;  // runs of it without success
   bool searchable_ = false;  // small enough for the exact search as a whole
   std::vector<Quick> methods_;
   std::size_t stage_ = 0;
-  std::uint64_t round_ = 0, again_ = 0;
+  std::uint64_t round_ = 0, again_ = 0, turn_ = 0;
   unsigned level_ = 0, misses_ = 0;  // of the rounds: effort, and rounds without success at this effort
   double reach_ = 0.5;               // how far between the target and the best the rounds for improvement aim
   std::vector<std::unique_ptr<ExactSearch>> searches_;  // one per worker
