@@ -178,7 +178,8 @@ def _local(function: Callable[..., Any], tasks: list[tuple], count: int) -> _Res
             workers.append(_Worker(context, function))
             workers[-1].give(*waiting.popleft())
         while busy := {w.connection: w for w in workers if w.index is not None}:
-            for ready in connection.wait(list(busy)):
+            # Not for ever: a Ctrl-C that another thread catches does not end the wait, but is seen after it.
+            for ready in connection.wait(list(busy), timeout=0.5):
                 worker = busy[ready]
                 index = worker.index
                 result = worker.result()
@@ -219,7 +220,7 @@ def _ray_results(ray, function, tasks: list[tuple], workers: int, address: str |
         running = {call.remote(function, task): index for index, task in enumerate(tasks)}
         try:
             while running:
-                done, _ = ray.wait(list(running), num_returns=1)
+                done, _ = ray.wait(list(running), num_returns=1, timeout=0.5)
                 for reference in done:
                     index = running.pop(reference)
                     try:
