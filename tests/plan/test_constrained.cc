@@ -71,7 +71,7 @@ TEST_CASE("exact is what looking through every placement finds: each feature") {
 
 TEST_CASE("exact is what looking through every placement finds: any mixture") {
   std::mt19937_64 random(2);
-  for (int mixture = 0; mixture < 60; ++mixture) {
+  for (int mixture = 0; mixture < 40; ++mixture) {
     const auto features = static_cast<unsigned>(random() & random() & kEveryFeature);
     compare(random, 3 + random() % 2, features, 4);
   }
