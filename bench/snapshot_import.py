@@ -25,11 +25,11 @@ import numpy as np
 CHILD = """
 import re, sys, time
 from memoir._core import import_snapshot
-start = time.perf_counter()
+start, busy = time.perf_counter(), time.process_time()
 report = import_snapshot(sys.argv[1], sys.argv[2])
-seconds = time.perf_counter() - start
+seconds, busy = time.perf_counter() - start, time.process_time() - busy
 peak = re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]
-print(seconds, int(peak) * 1024, report.entries)
+print(seconds, busy, int(peak) * 1024, report.entries)
 """
 
 
@@ -120,26 +120,29 @@ def measure(content: dict, runs: int) -> dict:
         empty.write_bytes(pickle.dumps({"segments": [], "device_traces": []}, protocol=4))
         size = path.stat().st_size
 
-        def child(source: Path) -> tuple[float, int, int]:
+        def child(source: Path) -> tuple[float, float, int, int]:
             target = Path(folder) / "x.trace"
             target.unlink(missing_ok=True)
             done = subprocess.run(
                 [sys.executable, "-c", CHILD, source, target], check=True, capture_output=True, text=True
             )
-            seconds, peak, entries = done.stdout.split()
-            return float(seconds), int(peak), int(entries)
+            seconds, busy, peak, entries = done.stdout.split()
+            return float(seconds), float(busy), int(peak), int(entries)
 
-        _, baseline, _ = child(empty)
+        _, _, baseline, _ = child(empty)
         results = [child(path) for _ in range(runs)]
         seconds = [row[0] for row in results]
-        peak = max(row[1] for row in results) - baseline
+        busy = float(np.median([row[1] for row in results]))
+        peak = max(row[2] for row in results) - baseline
         return {
             "bytes": size,
-            "entries": results[0][2],
+            "entries": results[0][3],
             "trace_bytes": (Path(folder) / "x.trace").stat().st_size,
             "seconds_median": float(np.median(seconds)),
             "seconds_best": min(seconds),
+            "cpu_seconds_median": busy,
             "bytes_per_second": size / float(np.median(seconds)),
+            "bytes_per_cpu_second": size / busy,
             "peak_bytes": peak,
             "peak_per_byte": peak / size,
         }
@@ -162,7 +165,8 @@ def main(megabytes: int, depth: int, runs: int, as_json: bool) -> None:
     for name, row in rows.items():
         print(
             f"{name}: {row['bytes'] / 1e6:.1f} MB, {row['entries']:,} entries, {row['seconds_median']:.3f} s "
-            f"({row['bytes_per_second'] / 1e6:.0f} MB/s; best {row['bytes'] / row['seconds_best'] / 1e6:.0f}), "
+            f"({row['bytes_per_second'] / 1e6:.0f} MB/s; best {row['bytes'] / row['seconds_best'] / 1e6:.0f}; "
+            f"{row['bytes_per_cpu_second'] / 1e6:.0f} per second of the processor's), "
             f"peak {row['peak_bytes'] / 1e6:.0f} MB = {row['peak_per_byte']:.2f} x the file, "
             f"trace {row['trace_bytes'] / 1e6:.0f} MB"
         )

@@ -242,7 +242,8 @@ TEST_CASE("a version 1 that does not keep to its own rules") {
     Event event;
     std::memcpy(&event, at, sizeof event);
     change(event);
-    event.check = checksum(event, at + kRecordSize, event.device);
+    const bool fits = event.device <= (golden.size() - sizeof(Header)) / kRecordSize - record - 1;
+    if (fits) event.check = checksum(event, at + kRecordSize, event.device);
     std::memcpy(at, &event, sizeof event);
     return refusal(bytes);
   };

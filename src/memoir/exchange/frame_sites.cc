@@ -61,7 +61,8 @@ SiteId FrameSites::site_of(std::uint32_t stack) {
     if (!defined_.insert(site).second) continue;
     writer_.define_site(site, parent, text);
     written_ += text.size();
-    if (written_ > kMostText) throw Error("the frames of its stacks, chained, take more than 2 GiB");
+    if (written_ > kMostText)
+      throw Error(name_ + ": the frames of its stacks, chained, take more than 2 GiB");
   }
   return site;
 }

@@ -29,7 +29,7 @@ class Importer {
       : snapshot_(snapshot),
         writer_(writer),
         options_(options),
-        sites_(snapshot.values(), writer),
+        sites_(snapshot.values(), writer, snapshot.name()),
         devices_(snapshot.devices()),
         streams_(snapshot.values().streams().size(), kUnnumbered) {
     streams_[0] = 0;
@@ -114,7 +114,8 @@ ImportReport Importer::run() {
   report_.private_pools = values.private_pool_entries;
   report_.user_metadata = values.user_metadata_entries;
   report_.compile_contexts = values.compile_context_entries;
-  if (!writer_.ok()) throw Error(std::string("cannot write the trace: ") + std::strerror(writer_.error()));
+  if (!writer_.ok())
+    throw Error(snapshot_.name() + ": cannot write its trace: " + std::strerror(writer_.error()));
   if (writer_.dropped() != 0)
     throw Error(snapshot_.name() + ": holds what no trace can: a list of streams over 1 MiB");
   return report_;
