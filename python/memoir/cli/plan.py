@@ -56,6 +56,11 @@ FITS, HOPELESS, NOT_FOUND = 0, 1, 3  # exit codes; 2 is bad input
 @click.option(
     "--alignment", type=Size(), help="Bytes that every offset shall be a multiple of, beside its own."
 )
+@click.option(
+    "--stream",
+    is_flag=True,
+    help="CSV sorted by birth, of any length, in memory for what is live; first fit by windows.",
+)
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON on stdout.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the output.")
 def command(
@@ -68,6 +73,7 @@ def command(
     work_limit: int,
     capacity: int | None,
     alignment: int | None,
+    stream: bool,
     as_json: bool,
     force: bool,
 ) -> None:
@@ -78,6 +84,12 @@ def command(
     """
     if output is not None:
         check_output(Path(output), (".plan", ".csv"), force)
+    if stream:
+        if alignment is not None or planner != "auto":
+            raise Error("--stream has one planner, and takes alignments from the CSV alone")
+        from memoir.cli._stream import plan_stream
+
+        sys.exit(FITS if plan_stream(input, output, capacity, as_json, force) else NOT_FOUND)
     source = open_problem(input)
     problem = source.problem
     if alignment is not None:
