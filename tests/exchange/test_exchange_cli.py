@@ -42,7 +42,7 @@ def test_import(folder):
     done = memoir(folder, "import", "x.pickle", "-o", "x.trace")
     assert done.returncode == 0, done.stderr
     assert "1 allocation and 1 free on 1 device, after 2 objects that were live before" in done.stdout
-    assert "next: memoir show x.trace" in done.stdout
+    assert "next: memoir simulate x.trace --what-if" in done.stdout
     for note in (
         "1 object of those live before is known by its free alone: no site",
         "1 entry of private pools: which pool is not kept",
@@ -75,7 +75,7 @@ def test_bad_snapshots_leave_nothing(folder):
     assert "it is truncated" in done.stderr
     assert [path.name for path in folder.iterdir()] == ["x.pickle"]
     for words, why in (
-        (("import", "nothing.pickle"), "nothing.pickle: cannot open: No such file"),
+        (("import", "nothing.pickle"), "nothing.pickle: cannot be read: No such file"),
         (("import", "x.pickle", "-o", "x.csv"), "give it one of .trace"),
         (("import", "x.pickle", "-o", "none/x.trace"), "there is no folder none"),
         (("export", "x.pickle", "--to", "chrome"), "x.pickle: not a memoir trace"),
