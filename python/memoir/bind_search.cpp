@@ -9,6 +9,7 @@
 #include "background.h"
 #include "bind.h"
 #include "memoir/plan/auto.h"
+#include "memoir/plan/stream.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -73,6 +74,19 @@ void bind_search(nb::module_& module) {
       "threads"_a = 0, "seed"_a = 0, "capacity"_a = nb::none(),
       "The portfolio `auto`, or only its complete search. With a work limit the deadline is not looked at. "
       "Releases the GIL; Ctrl-C ends it with the best so far.");
+  module.def(
+      "stream_csv",
+      [](const std::string& input, const std::string& output) {
+        const Streamed streamed = [&] {
+          const nb::gil_scoped_release release;
+          return stream_csv(input, output);
+        }();
+        return nb::make_tuple(streamed.buffers, streamed.load, streamed.arena_size, streamed.most_live);
+      },
+      "input"_a, "output"_a,
+      "Plans a CSV that is sorted by birth in memory proportional to what is live: (buffers, load, "
+      "arena_size, "
+      "most live at a time). Releases the GIL.");
 }
 
 }  // namespace memoir

@@ -221,6 +221,41 @@ def test_plan_of_a_trace(memoir, trace, folder):
     assert shown["meta"] == {"model": "tiny"}
 
 
+def test_stream(memoir, folder):
+    rows = sorted(
+        (line.split(",") for line in (folder / "a.csv").read_text().splitlines()[1:]), key=lambda r: int(r[1])
+    )
+    text = "\n".join(["id,lower,upper,size", *(",".join(row[:4]) for row in rows)]) + "\n"
+    (folder / "s.csv").write_text(text)
+    code, out, err = memoir("plan", "s.csv", "--stream", "-o", "y.csv")
+    assert (code, err) == (0, "wrote y.csv\n")
+    assert out.startswith("s.csv: 154 buffers, at most ")
+    planned = _core.read_csv(str(folder / "y.csv"))
+    assert _core.check(planned.problem, planned.offsets, 2**40) is None
+    code, out, err = memoir("plan", "s.csv", "--stream", "-o", "y.csv")
+    assert code == 2 and "y.csv exists already" in err
+    code, out, err = memoir("plan", "s.csv", "--stream", "-o", "y.csv", "-f", "--json", "--capacity", "1MiB")
+    assert code == 3
+    result = json.loads(out)
+    assert (result["buffers"], result["load"], result["fits"]) == (154, 1048576, False)
+    for bad, message in {
+        "id,lower,upper,size\na,5,6,1\nb,4,6,1\n": "bad.csv:3: buffer 1 is born before",
+        "id,lower,upper,size,gaps\na,5,6,1,\n": "bad.csv:1: a stream has the columns",
+        "id,lower,upper,size\na,5,x,1\n": "bad.csv:2: upper is 'x'",
+        "id,lower,upper\n": "bad.csv:1: no column 'size'",
+        "id,lower,upper,size\na,5\n": "bad.csv:2: has 2 fields",
+        "": "bad.csv: is empty",
+    }.items():
+        (folder / "bad.csv").write_text(bad)
+        before = set(folder.iterdir())
+        code, out, err = memoir("plan", "bad.csv", "--stream", "-o", "z.csv")
+        assert (code, out) == (2, "") and message in err, err
+        assert set(folder.iterdir()) == before
+    assert memoir("plan", "s.csv", "--stream")[0] == 2
+    assert memoir("plan", "s.csv", "--stream", "-o", "z.csv", "--planner", "exact")[0] == 2
+    assert memoir("plan", "none.csv", "--stream", "-o", "z.csv")[0] == 2
+
+
 def test_gaps_are_used(memoir, folder):
     (folder / "g.csv").write_text("id,lower,upper,size,gaps\na,0,9,4,2-3\nb,2,3,4,\n")
     code, out, err = memoir("plan", "g.csv", "--json")
