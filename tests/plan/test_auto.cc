@@ -105,6 +105,35 @@ TEST_CASE("local search takes random problems to their load where a first fit do
   CHECK_FALSE(quick_check(problem, {search.offsets(), search.arena()}));
 }
 
+TEST_CASE("a window of time that cannot be packed at its load refutes it for a problem too large to search") {
+  // Eight buffers with the load 10 and the best arena 11 (test_planners.cc), in the midst of thousands.
+  Problem problem{{{4, 6}, 2, 1}, {{1, 2}, 4, 1},  {{6, 10}, 5, 1}, {{5, 7}, 2, 1},
+                  {{2, 7}, 2, 1}, {{7, 10}, 5, 1}, {{3, 4}, 2, 1},  {{0, 5}, 5, 1}};
+  for (Buffer& buffer : problem) {
+    buffer.lifetime = {10'000 * buffer.lifetime.begin, 10'000 * buffer.lifetime.end};
+    buffer.size *= 1000;
+  }
+  std::mt19937_64 random(44);
+  for (int i = 0; i < 9'000; ++i) {  // after it, linked to it, and never as full
+    const Tick begin = 100'000 + random() % 90'000;
+    problem.push_back({{begin, begin + 1 + random() % 50}, 1 + random() % 1000, 1});
+  }
+  problem.push_back({{99'000, 195'000}, 1, 1});
+  for (Buffer& buffer : problem) {
+    if (buffer.lifetime.end == 100'000) buffer.lifetime.end = 99'000;
+  }
+  problem.push_back({{98'000, 101'000}, 1, 1});
+  SearchOptions options;
+  options.work_limit = 2'000'000;
+  options.capacity = 10'001;
+  REQUIRE(load(problem) <= 10'001);
+  const SearchResult result = plan_auto(problem, options);
+  CHECK(result.proven_infeasible);
+  CHECK(result.lower_bound > 10'001);
+  CHECK(result.bound_reason.find("buffers that live in the ticks") != std::string::npos);
+  CHECK_FALSE(quick_check(problem, result.plan));
+}
+
 TEST_CASE("equal parts are solved once, and buffers that live throughout lie below") {
   const Problem small = instance("minimalloc/K.1048576.csv");
   Problem problem;

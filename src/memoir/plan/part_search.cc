@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
 #include "memoir/plan/attempts.h"
 #include "memoir/plan/bounds.h"
@@ -15,8 +16,10 @@ constexpr std::size_t kLargestSearch = 6000;      // buffers; beyond, only piece
 constexpr std::uint64_t kMostPairs = 20'000'000;  // 160 MB of neighbour lists
 constexpr std::uint64_t kFirstNodes = 1000;       // limit of an attempt in the first round
 constexpr unsigned kMostMisses = 3;
-constexpr std::size_t kFewBuffers = 400;    // nothing but the exact search is worth its time
-constexpr std::uint64_t kFirstFits = 1000;  // of the first local search over orders
+constexpr std::size_t kLargestWindow = 1000;  // buffers
+constexpr std::uint64_t kWindowNodes = 1000;  // of the first search of a window; four times more in the next
+constexpr std::size_t kFewBuffers = 400;      // nothing but the exact search is worth its time
+constexpr std::uint64_t kFirstFits = 1000;    // of the first local search over orders
 
 // The static orders that solve most, and for restarts those that bear perturbation: each order's successes
 // are heavy-tailed, so several short attempts beat a long one (measured on the challenging instances of
@@ -60,12 +63,53 @@ void PartSearch::keep(std::vector<Offset> offsets) {
   offsets_ = std::move(offsets);
 }
 
-void PartSearch::prove_above(Size capacity) {
+void PartSearch::prove_above(Size capacity, const std::string& who) {
   const Size bytes = next_reachable(problem_, grid_, capacity + 1);
   if (bytes <= bound_.bytes) return;
-  bound_ = {bytes, "search: the " + std::to_string(problem_.size()) + " buffers around tick " +
-                       std::to_string(sections_.tick[sections_.tick.size() / 2]) +
-                       " were tried in every order in " + std::to_string(capacity) + " bytes and do not fit"};
+  bound_ = {bytes, "search: " + who + " were tried in every order in " + std::to_string(capacity) +
+                       " bytes and do not fit"};
+}
+
+// What lives in a window of time must fit by itself. The exact search often ends on the few sections around
+// the fullest one where the whole is far too large for it; whatever it refutes there is refuted for all.
+bool PartSearch::refute_windows(Size target, SearchContext& context) {
+  const std::uint64_t nodes = kWindowNodes << (2 * std::min(windows_++, 10u));
+  const auto fullest = static_cast<std::uint32_t>(
+      std::max_element(sections_.load.begin(), sections_.load.end()) - sections_.load.begin());
+  for (std::uint32_t reach = 2; !context.stopped(); reach *= 2) {
+    const std::uint32_t first = fullest - std::min(fullest, reach);
+    const std::uint32_t last = std::min(sections_.count, fullest + reach + 1);
+    if (first == 0 && last == sections_.count) return false;  // the whole is not a window
+    std::vector<std::uint32_t> members;
+    for (std::uint32_t i = 0; i < problem_.size(); ++i) {
+      if (sections_.first[i] < last && sections_.last[i] > first) members.push_back(i);
+    }
+    if (members.size() > kLargestWindow) return false;
+    // Lifetimes cut to the window, in sections: what happens outside is left out.
+    Problem window;
+    for (const std::uint32_t i : members) {
+      window.push_back(problem_[i]);
+      window.back().lifetime = {std::max(sections_.first[i], first), std::min(sections_.last[i], last)};
+    }
+    ExactSearch search(window);
+    SearchLimits limits = context.limits;
+    Verdict verdict = Verdict::kGaveUp;
+    for (const std::string_view keys : {"TWA", "WAT"}) {
+      limits.nodes = std::min(nodes, context.work_limit - std::min(context.work, context.work_limit));
+      std::vector<Offset> offsets;
+      verdict = search.run(target, make_order(window, search.sections(), keys), limits, offsets);
+      context.work += search.nodes();
+      if (verdict != Verdict::kGaveUp) break;
+    }
+    if (verdict == Verdict::kGaveUp) return false;
+    if (verdict == Verdict::kInfeasible) {
+      prove_above(target, "the " + std::to_string(window.size()) + " buffers that live in the ticks " +
+                              std::to_string(sections_.tick[first]) + " to " +
+                              std::to_string(sections_.tick[last - 1]));
+      return true;
+    }
+  }
+  return false;
 }
 
 void PartSearch::choose_methods(const SearchContext& context) {
@@ -131,10 +175,14 @@ bool PartSearch::step(Size target, SearchContext& context) {
     }
     return true;
   }
+  // A small problem has its first round first: that ends most.
+  if ((++turn_ > 1 || problem_.size() > kFewBuffers) && std::has_single_bit(turn_) &&
+      refute_windows(target, context))
+    return true;
   if (context.exact_only || problem_.size() <= kFewBuffers) {
     return searchable_ && round(target, context);
   }
-  if (turn_++ % 2 == 0 && !long_lives_) search_orders(target, problem_.size() / 2 + 8 * kFirstFits, context);
+  if (turn_ % 2 == 0 && !long_lives_) search_orders(target, problem_.size() / 2 + 8 * kFirstFits, context);
   else core_again(target, context);
   if (arena_ > target && searchable_) return round(target, context);
   return true;
@@ -268,7 +316,9 @@ bool PartSearch::round(Size target, SearchContext& context) {
     return true;
   }
   if (answers[winner].verdict == Verdict::kFits) keep(std::move(answers[winner].offsets));
-  if (answers[winner].verdict == Verdict::kInfeasible) prove_above(aim(winner));
+  if (answers[winner].verdict == Verdict::kInfeasible)
+    prove_above(aim(winner), "the " + std::to_string(problem_.size()) + " buffers around tick " +
+                                 std::to_string(sections_.tick[sections_.tick.size() / 2]));
   return true;
 }
 

@@ -59,8 +59,9 @@ class PartSearch {
   void core(Size target, std::size_t from, std::size_t to, SearchContext& context);
   void core_again(Size target, SearchContext& context);
   bool round(Size target, SearchContext& context);
+  bool refute_windows(Size target, SearchContext& context);
   void keep(std::vector<Offset> offsets);
-  void prove_above(Size capacity);
+  void prove_above(Size capacity, const std::string& who);
 
   Problem problem_;
   Sections sections_;
@@ -70,11 +71,12 @@ class PartSearch {
   Size arena_ = ~Size{0};
   bool long_lives_ = false;  // each buffer meets many hundreds
   std::unique_ptr<OrderSearch> orders_;
-  unsigned stale_ = 0;  // runs of it without success
+  unsigned stale_ = 0;       // runs of it without success
   bool searchable_ = false;  // small enough for the exact search as a whole
   std::vector<Quick> methods_;
   std::size_t stage_ = 0;
   std::uint64_t round_ = 0, again_ = 0, turn_ = 0;
+  unsigned windows_ = 0;             // how often the windows around the fullest section were searched
   unsigned level_ = 0, misses_ = 0;  // of the rounds: effort, and rounds without success at this effort
   double reach_ = 0.5;               // how far between the target and the best the rounds for improvement aim
   std::vector<std::unique_ptr<ExactSearch>> searches_;  // one per worker
