@@ -221,6 +221,13 @@ def test_search_proves_more_than_the_load(planner):
     assert memoir.plan(ABOVE_ITS_LOAD, planner, deadline=30, capacity=10).hopeless
 
 
+def test_the_load_of_a_recorded_network_is_reached_and_proven():
+    problem = _core.read_pass(str(DATA.parent / "resnet18.trace")).problem
+    result = memoir.plan(problem, deadline=30)
+    assert result.optimal
+    assert result.arena_size == result.lower_bound == _core.aligned_load(problem)
+
+
 def test_capacity():
     problem = ([0, 1], [2, 3], [5, 5])
     assert memoir.plan(problem).fits is None
