@@ -103,7 +103,9 @@ def command(
     if stream:
         given = _constraints.Options(**constraints).any() or alignment is not None
         if given or planner != "auto" or len(inputs) > 1 or seeds is not None or engine != "local":
-            raise Error("--stream takes one CSV and has one planner; of the constraints, alignments in the CSV alone")
+            raise Error(
+                "--stream takes one CSV and has one planner; of the constraints, alignments in the CSV alone"
+            )
         if output is not None:
             check_output(Path(output), (".csv",), force)
         from memoir.cli._stream import plan_stream
