@@ -73,6 +73,11 @@ FITS, HOPELESS, NOT_FOUND = 0, 1, 3  # exit codes; 2 is bad input
     help="CSV sorted by birth, of any length, in memory for what is live; first fit by windows.",
 )
 @_constraints.constraint_options
+@click.option(
+    "--stream",
+    is_flag=True,
+    help="CSV sorted by birth, of any length, in memory for what is live; first fit by windows.",
+)
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON on stdout.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the output.")
 def command(
@@ -100,6 +105,17 @@ def command(
     (exclusive; or end, inclusive), size and perhaps alignment, gaps and more that a problem can say
     (docs/constraints.md). Several inputs, or --seeds, make a sweep over all inputs, planners and seeds.
     """
+    if stream:
+        given = _constraints.Options(**constraints).any() or alignment is not None
+        if given or planner != "auto" or len(inputs) > 1 or seeds is not None or engine != "local":
+            raise Error(
+                "--stream takes one CSV and has one planner; of the constraints, alignments in the CSV alone"
+            )
+        if output is not None:
+            check_output(Path(output), (".csv",), force)
+        from memoir.cli._stream import plan_stream
+
+        sys.exit(FITS if plan_stream(inputs[0], output, capacity, as_json, force) else NOT_FOUND)
     if len(inputs) > 1 or seeds is not None or engine != "local":
         from memoir.cli._plan_sweep import plan_sweep, seeds_of
 
