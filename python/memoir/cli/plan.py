@@ -73,11 +73,6 @@ FITS, HOPELESS, NOT_FOUND = 0, 1, 3  # exit codes; 2 is bad input
     help="CSV sorted by birth, of any length, in memory for what is live; first fit by windows.",
 )
 @_constraints.constraint_options
-@click.option(
-    "--stream",
-    is_flag=True,
-    help="CSV sorted by birth, of any length, in memory for what is live; first fit by windows.",
-)
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON on stdout.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the output.")
 def command(
@@ -144,12 +139,6 @@ def command(
     (input,) = inputs
     if output is not None:
         check_output(Path(output), (".plan", ".csv"), force)
-    if stream:
-        if alignment is not None or planner != "auto" or _constraints.Options(**constraints).any():
-            raise Error("--stream has one planner, and takes alignments from the CSV alone; no constraints")
-        from memoir.cli._stream import plan_stream
-
-        sys.exit(FITS if plan_stream(input, output, capacity, as_json, force) else NOT_FOUND)
     source = open_problem(input)
     problem = source.problem
     if alignment is not None:
