@@ -14,7 +14,6 @@ and see the files under the same paths.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sys
@@ -22,7 +21,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing import connection
 from typing import Any
 
 from memoir._core import Error
@@ -170,6 +168,9 @@ def _serve(tasks, function: Callable[..., Any]) -> None:
 
 
 def _local(function: Callable[..., Any], tasks: list[tuple], count: int) -> _Results:
+    import multiprocessing  # on first use: the command line imports this module for its options
+    from multiprocessing import connection
+
     context = multiprocessing.get_context("spawn")
     waiting = deque(enumerate(tasks))
     workers: list[_Worker] = []
