@@ -171,7 +171,8 @@ TEST_CASE("with a work limit the same seed gives the same plan") {
     options.work_limit = 3000;
     options.seed = 5;
     const ConstrainedResult once = plan_constrained(problem, ConstrainedPlanner::kAuto, options);
-    CHECK(plan_constrained(problem, ConstrainedPlanner::kAuto, options).plan == once.plan);
+    const ConstrainedResult again = plan_constrained(problem, ConstrainedPlanner::kAuto, options);
+    CHECK(again.plan == once.plan);
   }
 }
 

@@ -93,7 +93,8 @@ Verdict AssignmentSearch::run(const SearchLimits& limits) {
 }
 
 Verdict AssignmentSearch::assign(std::size_t depth, std::uint64_t moves, std::uint64_t cost) {
-  if ((++nodes_ & 255) == 0 &&
+  if (++nodes_ > limits_.nodes) return Verdict::kGaveUp;
+  if ((nodes_ & 255) == 0 &&
       ((limits_.stop && *limits_.stop) || std::chrono::steady_clock::now() >= limits_.deadline)) {
     return Verdict::kGaveUp;
   }

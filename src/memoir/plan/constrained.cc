@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <chrono>
 #include <numeric>
+#include <span>
+#include <string_view>
 #include <tuple>
 
 #include "memoir/base/check.h"
@@ -19,6 +21,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMostSearched = 2000;  // bodies: beyond, even the pairs are too many to keep
+
+// To fit in, for one arena and for several: keys as fit_bodies() takes them.
+constexpr std::string_view kOrders[2][5] = {{"AT", "TA", "WT", "ZW", "LZ"}, {"BA", "DB", "AB", "WB", "BZ"}};
+constexpr std::string_view kShakenOrders[2][4] = {{"A", "W", "TA", "Z"}, {"B", "D", "A", "W"}};
+
+template <std::size_t kCount>
+std::span<const std::string_view> orders(const std::string_view (&table)[2][kCount], bool several) {
+  return table[several ? 1 : 0];
+}
 
 bool is_plain(const Bodies& bodies, bool gaps_too) {
   const Constraints& said = bodies.problem->constraints;
@@ -226,10 +237,8 @@ class Run {
 
   void fits_in_turn(const Bodies& bodies, const std::string& maker) {
     const Sections sections = find_sections(bodies.pieces);
-    constexpr std::string_view kOne[] = {"AT", "TA", "WT", "ZW", "LZ"};
-    constexpr std::string_view kSeveral[] = {"BA", "DB", "AB", "WB", "BZ"};
     const bool shares = !bodies.sharing.empty();
-    for (const std::string_view order : bodies.arenas.size() > 1 ? kSeveral : kOne) {
+    for (const std::string_view order : orders(kOrders, bodies.arenas.size() > 1)) {
       for (const bool sharing : {true, false}) {
         if (!sharing && !shares) continue;
         for (const Fit fit : {Fit::kFirst, Fit::kBest}) {
@@ -297,16 +306,14 @@ class Run {
   }
 
   void restarts() {
-    constexpr std::string_view kOne[] = {"A", "W", "TA", "Z"};
-    constexpr std::string_view kSeveral[] = {"B", "D", "A", "W"};
-    const bool several = bodies_.arenas.size() > 1;
+    const auto keys = orders(kShakenOrders, bodies_.arenas.size() > 1);
     const std::uint64_t rounds =
         options_.work_limit == 0
             ? ~std::uint64_t{0}
             : std::min<std::uint64_t>(200, options_.work_limit / (bodies_.bodies.size() + 1));
     for (std::uint64_t round = 0; round < rounds && !good_enough() && !stopped(); ++round) {
       FitOptions options;
-      options.order = (several ? kSeveral : kOne)[round % 4];
+      options.order = keys[round % keys.size()];
       options.fit = round / 4 % 2 == 0 ? Fit::kFirst : Fit::kBest;
       options.sharing = round / 8 % 2 == 0;
       options.noise = 0.1 + 0.1 * static_cast<double>(round / 16 % 5);
