@@ -92,17 +92,19 @@ TEST_CASE("local search over orders comes down to a target, and every plan on th
   }
 }
 
-TEST_CASE("local search takes random problems to their load where a first fit does not") {
-  const Problem problem = scattered(3'000, 5);
-  const Sections sections = find_sections(problem);
-  OrderSearch search(problem, sections, make_order(problem, sections, "TW"), 1);
-  const double begun = static_cast<double>(search.arena());
-  std::uint64_t work = 0;
-  search.run(sections.max_load(), 100'000, {}, work);
-  const double load = static_cast<double>(sections.max_load());
-  CHECK(begun > 1.005 * load);
-  CHECK(static_cast<double>(search.arena()) - load < 0.2 * (begun - load));
-  CHECK_FALSE(quick_check(problem, {search.offsets(), search.arena()}));
+TEST_CASE("local search halves what sticks out of a first fit, on most random problems") {
+  int halved = 0;
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    const Problem problem = scattered(2'000, seed);
+    const Sections sections = find_sections(problem);
+    OrderSearch search(problem, sections, make_order(problem, sections, "TW"), seed);
+    const Size load = sections.max_load(), begun = search.arena() - load;
+    std::uint64_t work = 0;
+    search.run(load, 40'000, {}, work);
+    halved += 2 * (search.arena() - load) <= begun;
+    CHECK_FALSE(quick_check(problem, {search.offsets(), search.arena()}));
+  }
+  CHECK(halved >= 3);
 }
 
 TEST_CASE("a window of time that cannot be packed at its load refutes it for a problem too large to search") {
