@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from memoir.cli import main
 
 import memoir
 
@@ -16,17 +15,9 @@ EXAMPLES = re.findall(r"^```console\n(.*?)^```", PAGE.read_text(), re.M | re.S)
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch, capfd):
-    """Runs the command in a folder of its own: (exit code, stdout, stderr)."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as exit:
-            main([str(argument) for argument in arguments])
-        return exit.value.code or 0, *capfd.readouterr()
-
-    return run
+def run(memoir):
+    """The fixture of conftest.py; here `memoir` is the module."""
+    return memoir
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=[re.search(r"cat (\w+)", e)[1] for e in EXAMPLES])

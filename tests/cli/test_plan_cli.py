@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from memoir.cli import main
 
 from memoir import _core
 
@@ -29,21 +28,6 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "d.csv").write_bytes((INSTANCES / "D.1048576.csv").read_bytes())
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def memoir(folder, capfd):
-    """Runs the command in the folder: (exit code, stdout, stderr). In this process, for speed."""
-
-    def run(*arguments):
-        capfd.readouterr()
-        try:
-            main([str(argument) for argument in arguments])
-        except SystemExit as exit:
-            return exit.code or 0, *capfd.readouterr()
-        raise AssertionError("main() always exits")
-
-    return run
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import xml.etree.ElementTree
 from pathlib import Path
 
 import pytest
-from memoir.cli import main
 from memoir.simulation import expand, open_device_trace, simulate
 from memoir.text_trace import import_text, is_text_trace
 
@@ -27,22 +26,6 @@ f 7
 O 100 5000000
 f 9
 """
-
-
-@pytest.fixture
-def memoir(tmp_path, monkeypatch, capfd):
-    """Runs the command in a folder of its own: (exit code, stdout, stderr). In this process, for speed."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        capfd.readouterr()
-        try:
-            main([str(argument) for argument in arguments])
-        except SystemExit as exit:
-            return exit.code or 0, *capfd.readouterr()
-        raise AssertionError("main() always exits")
-
-    return run
 
 
 @pytest.fixture
