@@ -18,7 +18,9 @@
 #include "memoir/heap/arena_segments.h"
 #include "memoir/heap/binned_heap.h"
 #include "memoir/heap/device_pool_heap.h"
+#include "memoir/heap/direct_heap.h"
 #include "memoir/heap/expandable_heap.h"
+#include "memoir/heap/guided_pool_heap.h"
 #include "memoir/heap/planned_heap.h"
 #include "memoir/heap/pytorch_heap.h"
 #include "memoir/heap/rmm_heap.h"
@@ -81,6 +83,26 @@ class FollowsAPlan final : public Heap {
   PlannedHeap heap_;
 };
 
+/// A device pool that follows the plan where its arena has room for it.
+class FollowsInAPool final : public Heap {
+ public:
+  FollowsInAPool(Arena& arena, const RecordedPlan& plan) : layout_(plan), heap_(arena) {
+    heap_.follow(&layout_);
+  }
+  Offset allocate(const Request& request) noexcept override { return heap_.allocate(request); }
+  bool free(Offset offset) noexcept override { return heap_.free(offset); }
+  Size size_of(Offset offset) const noexcept override { return heap_.size_of(offset); }
+  void trim() noexcept override {
+    heap_.begin_pass();
+    heap_.trim();
+  }
+  Size live() const noexcept override { return heap_.live(); }
+
+ private:
+  PlannedLayout layout_;
+  GuidedPoolHeap heap_;
+};
+
 /// A heap over segments that are cut out of the arena.
 template <class HeapOfSegments>
 class OverSegments final : public Heap {
@@ -129,6 +151,12 @@ inline std::vector<Subject> subjects() {
       {"DevicePoolHeap",
        [](Arena& arena, const RecordedPlan&) { return std::make_unique<DevicePoolHeap>(arena); },
        {.grain = 512}},
+      {"GuidedPoolHeap",
+       [](Arena& arena, const RecordedPlan& plan) { return std::make_unique<FollowsInAPool>(arena, plan); },
+       {.serves_all = false, .fills = false, .joins = false}},
+      {"DirectHeap",
+       [](Arena& arena, const RecordedPlan&) { return std::make_unique<OverSegments<DirectHeap>>(arena); },
+       {.serves_all = false, .strictest = DirectHeap::kAlignment}},
       {"StaticTensorsHeap",
        [](Arena& arena, const RecordedPlan&) {
          return std::make_unique<StaticTensorsHeap>(arena, StaticTensorsOptions{.buffers = 100'000});

@@ -41,7 +41,9 @@ struct Policy {
 const Policy kPolicies[] = {{"memoir", kGranule},
                             {"memoir_plain,plain_step=2MiB", kGranule},
                             {"pytorch"},
+                            {"pytorch:max_split_size_mb:64,garbage_collection_threshold:0.8"},
                             {"expandable", 0, false},  // maps 20 MiB at once
+                            {"pytorch,conf=[expandable_segments:True]", 0, false},
                             {"split"},
                             {"binned"},
                             {"rmm", 64 * kMiB, false},
@@ -101,6 +103,8 @@ TEST_CASE("what cannot be is said at once") {
         std::string::npos);
   CHECK(problem("span,piece=1MiB,piece=2MiB") == "policy 'span': piece is set twice");
   CHECK(problem("direct,piece=1MiB") == "policy 'direct' has no setting 'piece' (it has none)");
+  CHECK(problem("span:piece:1MiB") == "policy 'span' has no text form; write its settings as span,key=value");
+  CHECK(problem("pytorch:max_splt_size_mb:64").find("max_splt_size_mb") != std::string::npos);
   CHECK(problem("span", 3) == "there is no CUDA device 3: the driver shows 1");
   CHECK(problem("span,piece=3MiB").find("a piece that is a power of two") != std::string::npos);
   fake_fail("cuMemAddressReserve", 0, 1, 2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "memoir/run/device_pool.h"
+#include "memoir/run/device_heap.h"
 
 #include <algorithm>
 
@@ -13,15 +13,16 @@
 #include "memoir/heap/span_heap.h"
 #include "memoir/heap/split_heap.h"
 #include "memoir/heap/static_tensors_heap.h"
+#include "memoir/run/policy_text.h"
 
 namespace memoir {
 
-void DevicePool::keep(bool keep) noexcept {
+void DeviceHeap::keep(bool keep) noexcept {
   if (arena_) arena_->keep(keep);
   if (segments_) segments_->keep(keep);
 }
 
-void DevicePool::trim() noexcept {
+void DeviceHeap::trim() noexcept {
   heap_->trim();
   if (arena_) arena_->reclaim();
   if (segments_) segments_->reclaim();
@@ -50,9 +51,9 @@ struct NoOptions {
 };
 
 /// What a row of the list has to hand.
-class DevicePoolMaker {
+class DeviceHeapMaker {
  public:
-  DevicePoolMaker(const DeviceParts& parts, const MappedOptions& mapped) : parts_(parts), mapped_(mapped) {}
+  DeviceHeapMaker(const DeviceParts& parts, const MappedOptions& mapped) : parts_(parts), mapped_(mapped) {}
 
   CudaArena& arena() {
     const CudaDevice& device = parts_.device;
@@ -90,12 +91,12 @@ class DevicePoolMaker {
       throw Error("the pool cannot be: its options are impossible, or its memory is not there");
     made_->heap_ = std::move(heap);
   }
-  std::unique_ptr<DevicePool> done() { return std::move(made_); }
+  std::unique_ptr<DeviceHeap> done() { return std::move(made_); }
 
  private:
   const DeviceParts& parts_;
   const MappedOptions& mapped_;
-  std::unique_ptr<DevicePool> made_ = std::make_unique<DevicePool>();
+  std::unique_ptr<DeviceHeap> made_ = std::make_unique<DeviceHeap>();
 };
 
 namespace {
@@ -111,49 +112,58 @@ struct Row {
   std::string_view what;
   unsigned traits;
   std::vector<SettingInfo> (*settings)();
-  std::function<void(DevicePoolMaker&)> (*choose)(std::vector<Setting>& settings, std::string_view name);
+  /// Takes the policy's settings out of the text.
+  std::function<void(DeviceHeapMaker&)> (*choose)(PolicyText& text);
 };
 
 /// A row of the list: the settings are parsed into Options, once, and given to Make for every pool.
-template <class Options, void (*Make)(DevicePoolMaker&, const Options&)>
+template <class Options, void (*Make)(DeviceHeapMaker&, const Options&)>
 constexpr Row row(std::string_view name, std::string_view what, unsigned traits) {
-  return {
-      name, what, traits, &settings_of<Options>,
-      [](std::vector<Setting>& settings, std::string_view policy) -> std::function<void(DevicePoolMaker&)> {
-        Options options;
-        take_settings(options, settings, policy);
-        return [options](DevicePoolMaker& maker) { Make(maker, options); };
-      }};
+  return {name, what, traits, &settings_of<Options>,
+          [](PolicyText& text) -> std::function<void(DeviceHeapMaker&)> {
+            Options options;
+            take_settings(options, text.settings, text.name);
+            return [options](DeviceHeapMaker& maker) { Make(maker, options); };
+          }};
 }
 
-void make_memoir(DevicePoolMaker& maker, const DevicePoolOptions& options) {
+void make_memoir(DeviceHeapMaker& maker, const DevicePoolOptions& options) {
   CudaArena& arena = maker.arena();
   maker.heap<DevicePoolHeap>(arena, options, maker.order(), &maker.segments());
 }
-void make_pytorch(DevicePoolMaker& maker, const PyTorchOptions& options) {
-  maker.heap<PyTorchHeap>(maker.segments(), maker.sized(options), maker.collector());
+void make_pytorch(DeviceHeapMaker& maker, const PyTorchOptions& options) {
+  if (options.expandable_segments) {
+    maker.heap<ExpandableHeap>(maker.arena(), maker.sized(options), maker.collector());
+  } else {
+    maker.heap<PyTorchHeap>(maker.segments(), maker.sized(options), maker.collector());
+  }
 }
-void make_expandable(DevicePoolMaker& maker, const PyTorchOptions& options) {
-  maker.heap<ExpandableHeap>(maker.arena(), maker.sized(options), maker.collector());
-}
-void make_split(DevicePoolMaker& maker, const SplitOptions& options) {
+void make_split(DeviceHeapMaker& maker, const SplitOptions& options) {
   maker.heap<SplitHeap>(maker.segments(), options, maker.collector(), maker.order());
 }
-void make_binned(DevicePoolMaker& maker, const BinnedOptions& options) {
+void make_binned(DeviceHeapMaker& maker, const BinnedOptions& options) {
   maker.heap<BinnedHeap>(maker.segments(), options, maker.collector(), maker.order());
 }
-void make_rmm(DevicePoolMaker& maker, const RmmOptions& options) {
+void make_rmm(DeviceHeapMaker& maker, const RmmOptions& options) {
   maker.heap<RmmHeap>(maker.segments(), options, maker.order());
 }
-void make_static(DevicePoolMaker& maker, const StaticTensorsOptions& options) {
+void make_static(DeviceHeapMaker& maker, const StaticTensorsOptions& options) {
   if (options.pool == 0)
     throw Error("static_tensors secures its memory at the start: say how much, with pool=8GiB");
   StaticTensorsOptions on_device = options;
   on_device.alignment = std::max(options.alignment, DirectHeap::kAlignment);
   maker.heap<StaticTensorsHeap>(maker.arena(), on_device);
 }
-void make_span(DevicePoolMaker& maker, const NoOptions&) { maker.heap<SpanHeap>(maker.arena()); }
-void make_direct(DevicePoolMaker& maker, const NoOptions&) { maker.heap<DirectHeap>(maker.segments()); }
+void make_span(DeviceHeapMaker& maker, const NoOptions&) { maker.heap<SpanHeap>(maker.arena()); }
+void make_direct(DeviceHeapMaker& maker, const NoOptions&) { maker.heap<DirectHeap>(maker.segments()); }
+
+constexpr Row pytorch_row(std::string_view name, std::string_view what, unsigned traits) {
+  return {name, what, traits, &pytorch_settings,
+          [](PolicyText& text) -> std::function<void(DeviceHeapMaker&)> {
+            const PyTorchOptions options = take_pytorch_settings(text);
+            return [options](DeviceHeapMaker& maker) { make_pytorch(maker, options); };
+          }};
+}
 
 constexpr Row kRows[] = {
     row<DevicePoolOptions, make_memoir>("memoir", "memoir's own pool, over mapped memory",
@@ -161,9 +171,8 @@ constexpr Row kRows[] = {
     row<DevicePoolOptions, make_memoir>(
         "memoir_plain", "the same over plain memory, which other processes and NICs can register",
         kMapped | kSeesStreams | kPlain),
-    row<PyTorchOptions, make_pytorch>("pytorch", "PyTorch's caching allocator", kSeesStreams),
-    row<PyTorchOptions, make_expandable>("expandable", "PyTorch's caching allocator with expandable segments",
-                                         kMapped | kSeesStreams),
+    pytorch_row("pytorch", "PyTorch's caching allocator", kMapped | kSeesStreams),
+    pytorch_row("expandable", "PyTorch's caching allocator with expandable segments", kMapped | kSeesStreams),
     row<SplitOptions, make_split>("split", "CuArrays.jl's splitting pool", kSeesStreams),
     row<BinnedOptions, make_binned>("binned", "CuArrays.jl's bins of powers of two", kSeesStreams),
     row<RmmOptions, make_rmm>("rmm", "RMM's pool: a list of free blocks per stream", kSeesStreams),
@@ -172,12 +181,6 @@ constexpr Row kRows[] = {
     row<NoOptions, make_span>("span", "best fit by address in mapped memory, a pool per stream", kMapped),
     row<NoOptions, make_direct>("direct", "no pool: every object is the device's own allocation", 0),
 };
-
-std::string listed(const std::vector<std::string>& names) {
-  std::string list;
-  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
-  return list;
-}
 
 std::vector<SettingInfo> all_settings(const Row& row) {
   std::vector<SettingInfo> settings = row.settings();
@@ -193,38 +196,21 @@ const Row& row_of(std::string_view name) {
     if (row.name == name) return row;
     names.emplace_back(row.name);
   }
-  throw Error("there is no device policy '" + std::string(name) + "'" + near_spelling(name, names) +
-              " (policies: " + listed(names) + ")");
+  refuse_policy("device policy", name, names);
 }
 
 }  // namespace
 
 DevicePolicy device_policy(std::string_view text) {
-  const size_t comma = text.find(',');
-  const std::string name(text.substr(0, comma));
-  const Row& row = row_of(name);
-  std::vector<Setting> settings =
-      comma == text.npos ? std::vector<Setting>{} : split_settings(text.substr(comma + 1));
-  for (size_t i = 0; i < settings.size(); ++i) {
-    for (size_t j = 0; j < i; ++j) {
-      if (settings[i].key == settings[j].key) {
-        throw Error("policy '" + name + "': " + settings[i].key + " is set twice");
-      }
-    }
-  }
+  PolicyText parsed = read_policy_text(text);
+  const Row& row = row_of(parsed.name);
   MappedOptions mapped;
-  if ((row.traits & kMapped) != 0) take_settings(mapped, settings, name);
-  const auto make = row.choose(settings, name);
-  if (!settings.empty()) {
-    std::vector<std::string> names;
-    for (const SettingInfo& info : all_settings(row)) names.push_back(info.name);
-    const std::string& key = settings.front().key;
-    throw Error("policy '" + name + "' has no setting '" + key + "'" + near_spelling(key, names) +
-                (names.empty() ? " (it has none)" : " (settings: " + listed(names) + ")"));
-  }
+  if ((row.traits & kMapped) != 0) take_settings(mapped, parsed.settings, parsed.name);
+  const auto make = row.choose(parsed);
+  refuse_unknown_settings(parsed, all_settings(row));
   return {std::string(text), (row.traits & kPlain) != 0, (row.traits & kSeesStreams) != 0,
           [make, mapped](const DeviceParts& parts) {
-            DevicePoolMaker maker(parts, mapped);
+            DeviceHeapMaker maker(parts, mapped);
             make(maker);
             return maker.done();
           }};

@@ -28,12 +28,12 @@ struct DeviceParts {
   Collector* collector = nullptr;
 };
 
-class DevicePool {
+class DeviceHeap {
  public:
-  DevicePool() = default;
-  ~DevicePool() { heap_.reset(); }
-  DevicePool(const DevicePool&) = delete;
-  DevicePool& operator=(const DevicePool&) = delete;
+  DeviceHeap() = default;
+  ~DeviceHeap() { heap_.reset(); }
+  DeviceHeap(const DeviceHeap&) = delete;
+  DeviceHeap& operator=(const DeviceHeap&) = delete;
 
   Heap& heap() noexcept { return *heap_; }
   const Heap& heap() const noexcept { return *heap_; }
@@ -60,7 +60,7 @@ class DevicePool {
   const CudaSegments* segments() const noexcept { return segments_.get(); }
 
  private:
-  friend class DevicePoolMaker;
+  friend class DeviceHeapMaker;
   std::unique_ptr<CudaArena> arena_;
   std::unique_ptr<CudaSegments> segments_;
   std::unique_ptr<Heap> heap_;  // goes first: see the destructor
@@ -73,7 +73,7 @@ struct DevicePolicy {
   /// Else every stream gets a pool of its own: nothing may be handed from one to another.
   bool sees_streams = false;
   /// Throws Error when there is no memory for it.
-  std::function<std::unique_ptr<DevicePool>(const DeviceParts&)> make;
+  std::function<std::unique_ptr<DeviceHeap>(const DeviceParts&)> make;
 };
 
 /// Throws Error, with near spellings, when `text` ("name" or "name,key=value,...") names no policy, setting or value

@@ -109,7 +109,7 @@ std::uint32_t DeviceRuntime::find_pool(DevicePoolId id, StreamId stream) {
       return static_cast<std::uint32_t>(i);
     }
   }
-  std::unique_ptr<DevicePool> made = policy_.make({device_, streams_, this});
+  std::unique_ptr<DeviceHeap> made = policy_.make({device_, streams_, this});
   if (id != DevicePoolId{}) made->keep(true);
   if (unused == pools_.size()) pools_.emplace_back();
   pools_[unused] = {id, stream, std::move(made)};
@@ -120,7 +120,7 @@ void* DeviceRuntime::try_allocate(Size size, StreamId stream, SiteId site, Devic
   const std::uint32_t pool = find_pool(id, policy_.sees_streams ? kAnyStream : stream);
   const Index index = take_record();
   if (index == 0) return nullptr;
-  DevicePool& it = *pools_[pool].pool;
+  DeviceHeap& it = *pools_[pool].pool;
   const Offset offset = it.heap().allocate(
       {.size = size, .alignment = kAlignment, .site = site, .stream = stream, .plain = policy_.plain});
   if (offset == kNoOffset) {
@@ -276,7 +276,7 @@ void* DeviceRuntime::base_of(void* pointer, size_t* size) {
   if (index == 0) return pointer;
   const Object& object = objects_[index];
   Range base{object.address, object.size};
-  const DevicePool& pool = *pools_[object.pool].pool;
+  const DeviceHeap& pool = *pools_[object.pool].pool;
   if (const CudaSegments* const segments = pool.segments()) {
     const Range segment = segments->segment_of(pool.offset(object.address));
     if (segment.size != 0) base = {pool.address(segment.begin), segment.size};

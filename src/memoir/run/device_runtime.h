@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "memoir/heap/offset_table.h"
-#include "memoir/run/device_pool.h"
+#include "memoir/run/device_heap.h"
 #include "memoir/run/device_view.h"
 
 namespace memoir {
@@ -97,7 +97,7 @@ class DeviceRuntime final : private Collector, private DeviceWatch {
   struct Pool {
     DevicePoolId id;
     StreamId stream = kAnyStream;
-    std::unique_ptr<DevicePool> pool;  // nullptr: the place is unused
+    std::unique_ptr<DeviceHeap> pool;  // nullptr: the place is unused
   };
   struct Graph {
     DevicePoolId id;

@@ -6,6 +6,7 @@
 #include "memoir/base/error.h"
 #include "memoir/heap/binned_heap.h"
 #include "memoir/heap/device_pool_heap.h"
+#include "memoir/heap/direct_heap.h"
 #include "memoir/heap/expandable_heap.h"
 #include "memoir/heap/pytorch_heap.h"
 #include "memoir/heap/rmm_heap.h"
@@ -15,6 +16,7 @@
 #include "memoir/run/finalized_heap.h"
 #include "memoir/run/guided_run.h"
 #include "memoir/run/planned_slab.h"
+#include "memoir/run/policy_text.h"
 
 namespace memoir {
 
@@ -98,11 +100,13 @@ void make_span(PolicyParts& parts, const SpanOptions& options) {
   parts.heap<SpanHeap>(parts.arena(options.granule, parts.room()));
 }
 
-struct PlannedOptions {
+struct NoOptions {
   static constexpr auto fields() { return std::tuple{}; }
 };
 
-void make_planned(PolicyParts& parts, const PlannedOptions&) {
+void make_direct(PolicyParts& parts, const NoOptions&) { parts.heap<DirectHeap>(parts.segments()); }
+
+void make_planned(PolicyParts& parts, const NoOptions&) {
   parts.heap<PlannedSlab>(parts.workload, parts.segments(), parts.cap);
 }
 
@@ -233,19 +237,13 @@ void make_pytorch(PolicyParts& parts, PyTorchOptions options) {
   parts.heap<ExpandableHeap>(arena, options, nullptr, parts.phases());
 }
 
-/// A policy's text, apart: what makes the heap takes what it knows out of `settings`.
-struct PolicyText {
-  std::string name;
-  std::vector<Setting> settings;  // "name:text" is "name,conf=text"
-};
-
 struct Policy {
   std::string_view name;
   std::string_view what;
   std::vector<SettingInfo> (*settings)();
   /// Reads the settings; with parts, and when none is left over, makes the heap.
   void (*make)(PolicyParts* parts, PolicyText& text);
-  bool takes_conf = false;
+  bool is_pytorch = false;  // its settings are PyTorch's
 };
 
 /// A row whose settings are those of Options.
@@ -262,32 +260,10 @@ constexpr Policy policy(std::string_view name, std::string_view what) {
           }};
 }
 
-/// The settings of PyTorch's allocator: its own text, over which memoir's names of them count.
-PyTorchOptions pytorch_options(PolicyText& text) {
-  PyTorchOptions options;
-  std::erase_if(text.settings, [&](const Setting& setting) {
-    if (setting.key != "conf") return false;
-    std::string_view conf = setting.value;
-    if (conf.starts_with('[') && conf.ends_with(']')) conf = conf.substr(1, conf.size() - 2);
-    options = PyTorchOptions::parse(conf);
-    return true;
-  });
-  options.expandable_segments |= text.name == "expandable";
-  take_settings(options, text.settings, text.name);
-  return options;
-}
-
-std::vector<SettingInfo> pytorch_settings() {
-  std::vector<SettingInfo> settings = settings_of<PyTorchOptions>();
-  settings.insert(settings.begin(),
-                  {"conf", "text", "[]", "PYTORCH_CUDA_ALLOC_CONF, in brackets; the others count over it"});
-  return settings;
-}
-
 constexpr Policy pytorch_policy(std::string_view name, std::string_view what) {
   return {name, what, &pytorch_settings,
           [](PolicyParts* parts, PolicyText& text) {
-            const PyTorchOptions options = pytorch_options(text);
+            const PyTorchOptions options = take_pytorch_settings(text);
             if (parts != nullptr && text.settings.empty()) make_pytorch(*parts, options);
           },
           true};
@@ -297,10 +273,10 @@ constexpr Policy kPolicies[] = {
     policy<MemoirOptions, make_memoir>("memoir",
                                        "memoir's device pool: best fit; memory is mapped where it is needed"),
     policy<MemoirOptions, make_guided>("guided", "the same, following a plan of this very trace"),
-    policy<PlannedOptions, make_planned>("planned",
-                                         "an offline plan of the whole trace: what can be reached"),
+    policy<NoOptions, make_planned>("planned", "an offline plan of the whole trace: what can be reached"),
     policy<SpanOptions, make_span>("span",
                                    "best fit by address in one mapped arena; does not look at streams"),
+    policy<NoOptions, make_direct>("direct", "no pool: every object is the device's own allocation"),
     policy<StaticTensorsOptions, make_static_tensors, static_tensors_options>(
         "static_tensors",
         "DSC's fixed tables over one pool secured at the start; 256 bytes and as many buffers as it needs "
@@ -314,57 +290,21 @@ constexpr Policy kPolicies[] = {
     pytorch_policy("expandable", "PyTorch's caching allocator with expandable_segments:True"),
 };
 
-/// Takes `text` apart and finds its policy.
-const Policy& find(std::string_view text, PolicyText& parsed) {
-  const size_t end = text.find_first_of(",:");
-  parsed.name = text.substr(0, end);
-  const auto* found = std::find_if(std::begin(kPolicies), std::end(kPolicies),
-                                   [&](const Policy& policy) { return policy.name == parsed.name; });
-  if (found == std::end(kPolicies)) {
-    std::vector<std::string> names;
-    std::string list;
-    for (const Policy& policy : kPolicies) {
-      names.emplace_back(policy.name);
-      list += (list.empty() ? "" : ", ") + names.back();
-    }
-    throw Error("there is no policy '" + parsed.name + "'" + near_spelling(parsed.name, names) +
-                " (policies: " + list + ")");
+const Policy& find(const PolicyText& text) {
+  std::vector<std::string> names;
+  for (const Policy& policy : kPolicies) {
+    if (policy.name == text.name) return policy;
+    names.emplace_back(policy.name);
   }
-  if (end == text.npos) return *found;
-  const std::string_view rest = text.substr(end + 1);
-  if (text[end] == ':') {
-    if (!found->takes_conf) {
-      throw Error("policy '" + parsed.name + "' has no text form; write its settings as " + parsed.name +
-                  ",key=value");
-    }
-    parsed.settings = {{"conf", std::string(rest)}};
-    return *found;
-  }
-  parsed.settings = split_settings(rest);
-  for (size_t i = 0; i < parsed.settings.size(); ++i) {
-    for (size_t j = 0; j < i; ++j) {
-      if (parsed.settings[i].key == parsed.settings[j].key)
-        throw Error("policy '" + parsed.name + "': " + parsed.settings[i].key + " is set twice");
-    }
-  }
-  return *found;
+  refuse_policy("policy", text.name, names);
 }
 
 /// Reads `text` and, with parts, makes the heap.
 void resolve(std::string_view text, PolicyParts* parts) {
-  PolicyText parsed;
-  const Policy& policy = find(text, parsed);
+  PolicyText parsed = read_policy_text(text);
+  const Policy& policy = find(parsed);
   policy.make(parts, parsed);
-  if (parsed.settings.empty()) return;
-  std::vector<std::string> names;
-  std::string list;
-  for (const SettingInfo& info : policy.settings()) {
-    names.push_back(info.name);
-    list += (list.empty() ? "" : ", ") + info.name;
-  }
-  const std::string& key = parsed.settings.front().key;
-  throw Error("policy '" + parsed.name + "' has no setting '" + key + "'" + near_spelling(key, names) +
-              (list.empty() ? " (it has none)" : " (settings: " + list + ")"));
+  refuse_unknown_settings(parsed, policy.settings());
 }
 
 }  // namespace
@@ -388,10 +328,8 @@ std::unique_ptr<SimulatedHeap> make_policy(std::string_view text, const Workload
 }
 
 std::string torch_settings(std::string_view text) {
-  PolicyText parsed;
-  if (!find(text, parsed).takes_conf) return "";
-  const PyTorchOptions options = pytorch_options(parsed);
-  return options.text();
+  PolicyText parsed = read_policy_text(text);
+  return find(parsed).is_pytorch ? take_pytorch_settings(parsed).text() : "";
 }
 
 }  // namespace memoir
