@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "gpu_trace.h"
+#include "gpu_trace_events.h"
 #include "memoir/run/operation_clock.h"
 #include "memoir/run/simulation.h"
 
@@ -31,27 +31,6 @@ class SpinLock {
  private:
   std::atomic<bool> taken_{false};
 };
-
-std::vector<Event> events_of(const std::string& path) {
-  const gpu_trace::GpuTrace trace = gpu_trace::read(path);
-  std::vector<Event> events;
-  const auto add = [&](EventKind kind, ObjectId object, Size size, StreamId stream) {
-    Event event;
-    event.kind = kind;
-    event.object = object;
-    event.size = size;
-    event.stream = stream;
-    event.time = events.size();
-    events.push_back(event);
-  };
-  for (const gpu_trace::Object& object : trace.live)
-    add(EventKind::kAllocate, object.id, object.size, object.stream);
-  for (const gpu_trace::Event& event : trace.events) {
-    if (event.is_allocate()) add(EventKind::kAllocate, event.object, event.size, event.stream);
-    if (event.is_free()) add(EventKind::kFree, event.object, 0, 0);
-  }
-  return events;
-}
 
 struct Times {
   double mean, p50, p99_9;
@@ -103,7 +82,7 @@ Times time_policy(const Workload& workload, const std::string& policy) {
 }
 
 void measure(const std::string& policy, const std::string& path) {
-  const std::vector<Event> events = events_of(path);
+  const std::vector<Event> events = gpu_trace::events_of(gpu_trace::read(path));
   const Workload workload(events);
   const double peak = static_cast<double>(workload.peak_live());
   const Simulation free = simulate(workload, policy, {.samples = 0, .timed = false});

@@ -193,49 +193,41 @@ Agreement follow_expandable(const std::string& name) {
   return agreement;
 }
 
+/// Of one recording: what it holds is counted by hand, and all of it shall agree.
+struct Recording {
+  std::string name;
+  size_t objects, calls;
+};
+
+void expect_same(const Recording& recording, const Agreement& agreement) {
+  CAPTURE(recording.name);
+  CHECK(agreement.objects == recording.objects);
+  CHECK(agreement.same_addresses == recording.objects);
+  CHECK(agreement.calls == recording.calls);
+  CHECK(agreement.same_calls == recording.calls);
+  CHECK(agreement.other_calls == 0);
+  MESSAGE(recording.name << ": " << agreement.same_addresses << " of " << agreement.objects << " addresses, "
+                         << agreement.same_calls << " of " << agreement.calls << " calls of the device");
+}
+
 }  // namespace
 
 TEST_CASE(
     "every object of histories recorded on GPUs gets its recorded address, and every segment comes when it "
     "did") {
-  struct {
-    std::string name;
-    size_t objects, calls;
-  } const histories[] = {
-      {"bcrafton_cs336.d0", 2162, 0},      {"magma27_cs336.d0", 1721, 0},
-      {"silmont_fwd_fp32_128.d0", 681, 0}, {"shreyansh_profile_grad.d0", 12, 7},
-      {"silmont_mem.d0", 36, 9},
-  };
-  for (const auto& history : histories) {
-    CAPTURE(history.name);
-    const Agreement agreement = follow_default(history.name);
-    CHECK(agreement.objects == history.objects);
-    CHECK(agreement.same_addresses == history.objects);
-    CHECK(agreement.calls == history.calls);
-    CHECK(agreement.same_calls == history.calls);
-    CHECK(agreement.other_calls == 0);
-    MESSAGE(history.name << ": " << agreement.same_addresses << " of " << agreement.objects << " addresses, "
-                         << agreement.same_calls << " of " << agreement.calls << " segments");
-  }
+  const Recording recordings[] = {{"bcrafton_cs336.d0", 2162, 0},
+                                  {"magma27_cs336.d0", 1721, 0},
+                                  {"silmont_fwd_fp32_128.d0", 681, 0},
+                                  {"shreyansh_profile_grad.d0", 12, 7},
+                                  {"silmont_mem.d0", 36, 9}};
+  for (const Recording& recording : recordings) expect_same(recording, follow_default(recording.name));
 }
 
 TEST_CASE(
     "the same with expandable segments: addresses in their areas, and the size and place of what is mapped") {
-  struct {
-    std::string name;
-    size_t objects, calls;
-  } const histories[] = {{"constructorsun_codeloc.d0", 2434, 175}, {"constructorsun_codeloc.d2", 392, 78}};
-  for (const auto& history : histories) {
-    CAPTURE(history.name);
-    const Agreement agreement = follow_expandable(history.name);
-    CHECK(agreement.objects == history.objects);
-    CHECK(agreement.same_addresses == history.objects);
-    CHECK(agreement.calls == history.calls);
-    CHECK(agreement.same_calls == history.calls);
-    CHECK(agreement.other_calls == 0);
-    MESSAGE(history.name << ": " << agreement.same_addresses << " of " << agreement.objects << " addresses, "
-                         << agreement.same_calls << " of " << agreement.calls << " mappings");
-  }
+  const Recording recordings[] = {{"constructorsun_codeloc.d0", 2434, 175},
+                                  {"constructorsun_codeloc.d2", 392, 78}};
+  for (const Recording& recording : recordings) expect_same(recording, follow_expandable(recording.name));
 }
 
 }  // namespace memoir

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "doctest/doctest.h"
-#include "gpu_trace.h"
+#include "gpu_trace_events.h"
 #include "memoir/run/simulation.h"
 
 namespace memoir {
@@ -16,25 +16,7 @@ namespace memoir {
 namespace {
 
 Workload workload_of(const std::string& path) {
-  const gpu_trace::GpuTrace trace = gpu_trace::read(path);
-  std::vector<Event> events;
-  const auto add = [&](EventKind kind, ObjectId object, Size size, StreamId stream) {
-    Event event;
-    event.kind = kind;
-    event.object = object;
-    event.size = size;
-    event.stream = stream;
-    event.time = events.size();
-    events.push_back(event);
-  };
-  for (const gpu_trace::Object& object : trace.live) {
-    add(EventKind::kAllocate, object.id, object.size, object.stream);
-  }
-  for (const gpu_trace::Event& event : trace.events) {
-    if (event.is_allocate()) add(EventKind::kAllocate, event.object, event.size, event.stream);
-    if (event.is_free()) add(EventKind::kFree, event.object, 0, 0);
-  }
-  return Workload(events);
+  return Workload(gpu_trace::events_of(gpu_trace::read(path)));
 }
 
 double ratio(Size bytes, const Workload& workload) {
