@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.*
-PACKAGES := "$(TORCH)" torchvision transformers numpy click rich matplotlib highspy ortools hypothesis pytest \
+PACKAGES := "$(TORCH)" torchvision transformers numpy click rich matplotlib highspy ortools hypothesis pytest pytest-xdist \
 	scikit-build-core nanobind cmake ninja ruff
 
 .DEFAULT_GOAL := help
@@ -22,7 +22,8 @@ test: dev ## run every test
 	@$(BIN)/cmake --preset release -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja > build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
 	@$(BIN)/cmake --build --preset release
 	@$(BIN)/ctest --preset release
-	@$(BIN)/python -m pytest -q
+	@# two at a time; OpenMP threads that wait spin, which takes the other one's core
+	@OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 lint: dev ## check the style of the Python
 	@$(BIN)/ruff check python tests bench examples && $(BIN)/ruff format --check python tests bench examples

@@ -25,7 +25,7 @@ def test_the_example_links_the_installed_planners(tmp_path):
     if not (BUILD / "src" / "memoir" / "libmemoir_plan.a").exists():
         pytest.skip("the release preset is not built (make test builds it)")
     prefix, build = tmp_path / "prefix", tmp_path / "build"
-    run(cmake, "--install", BUILD, "--prefix", prefix)
+    run(cmake, "--install", BUILD, "--prefix", prefix, "--component", "planners")
     assert (prefix / "include" / "memoir" / "plan" / "auto.h").exists()
     assert not list(prefix.rglob("*.cc"))
     run(cmake, "-S", ROOT / "examples" / "planner", "-B", build, f"-DCMAKE_PREFIX_PATH={prefix}")
