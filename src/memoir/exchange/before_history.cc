@@ -2,9 +2,9 @@
 #include "memoir/exchange/before_history.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 
+#include "memoir/base/hex.h"
 #include "memoir/exchange/mapped_ranges.h"
 #include "memoir/trace/object_table.h"
 
@@ -13,12 +13,6 @@ namespace memoir {
 namespace {
 
 using State = ObjectTable::State;
-
-std::string hex(std::uint64_t address) {
-  char text[24];
-  std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(address));
-  return text;
-}
 
 class Undo {
  public:

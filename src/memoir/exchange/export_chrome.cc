@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <string>
 
+#include "memoir/base/hex.h"
 #include "memoir/exchange/export_timeline.h"
 #include "memoir/exchange/settings_json.h"
 #include "memoir/exchange/timeline.h"
@@ -11,12 +12,6 @@ namespace memoir {
 namespace {
 
 constexpr unsigned kProgram = 65'536;  // the process that the passes are of; devices are 0 to 65,535
-
-std::string hex(std::uint64_t value) {
-  char text[24];
-  std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
-  return text;
-}
 
 class ChromeSink final : public TimelineSink {
  public:

@@ -6,15 +6,11 @@
 #include <cstdio>
 #include <map>
 
+#include "memoir/base/hex.h"
+
 namespace memoir {
 
 namespace {
-
-std::string hex(std::uint64_t value) {
-  char text[20];
-  std::snprintf(text, sizeof text, "0x%" PRIx64, value);
-  return text;
-}
 
 std::string stream_text(cuda::Stream stream) {
   return stream == nullptr ? "the default stream" : "stream " + hex(reinterpret_cast<std::uint64_t>(stream));

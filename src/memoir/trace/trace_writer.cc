@@ -233,25 +233,19 @@ bool TraceWriter::allocate(ObjectId object, SiteId site, Size size, Size alignme
 
 bool TraceWriter::free(ObjectId object, std::uint32_t thread, std::uint16_t device, StreamId stream,
                        SiteId site) noexcept {
-  if (impl_ == nullptr) return false;
-  Event event{.kind = EventKind::kFree,
-              .device = device,
-              .thread = thread,
-              .object = object,
-              .site = site,
-              .stream = stream};
-  return impl_->write(event);
+  return end(EventKind::kFree, object, thread, device, stream, site);
 }
 
 bool TraceWriter::free_requested(ObjectId object, std::uint32_t thread, std::uint16_t device, StreamId stream,
                                  SiteId site) noexcept {
+  return end(EventKind::kFreeRequested, object, thread, device, stream, site);
+}
+
+bool TraceWriter::end(EventKind kind, ObjectId object, std::uint32_t thread, std::uint16_t device,
+                      StreamId stream, SiteId site) noexcept {
   if (impl_ == nullptr) return false;
-  Event event{.kind = EventKind::kFreeRequested,
-              .device = device,
-              .thread = thread,
-              .object = object,
-              .site = site,
-              .stream = stream};
+  Event event{
+      .kind = kind, .device = device, .thread = thread, .object = object, .site = site, .stream = stream};
   return impl_->write(event);
 }
 

@@ -79,6 +79,9 @@ class TraceWriter {
 
  private:
   struct Impl;
+  bool end(EventKind kind, ObjectId object, std::uint32_t thread, std::uint16_t device, StreamId stream,
+           SiteId site) noexcept;
+
   Impl* impl_;  // in metadata memory; nullptr when there was none
 };
 
