@@ -13,7 +13,7 @@ import click
 
 from memoir._core import Error
 from memoir.cli._constraints import Options
-from memoir.cli._problems import open_problem, with_alignment
+from memoir.cli._problems import open_problem
 from memoir.planners import PLANNERS
 from memoir.planning import plan
 from memoir.sweep import sweep
@@ -42,7 +42,7 @@ def plan_task(
     source = open_problem(path)
     problem = source.problem
     if alignment is not None:
-        problem = with_alignment(problem, alignment)
+        problem = problem.aligned_to(alignment)
     problem = (
         _NO_OPTIONS.constrain(source, problem) or problem
     )  # what its columns say beside lifetimes and sizes

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from memoir import _core
@@ -40,9 +39,9 @@ class CsvSource:
         if suffix == ".csv":
             names = getattr(result, "arena_names", ())
             if len(names) > 1:
-                return self.csv.write(result.offsets, result.arenas, list(names))
-            return self.csv.write(result.offsets)
-        return _core.record_problem(problem, result.offsets, result.arena_size, result.maker).to_bytes()
+                return self.csv.write(result.plan, result.arenas, list(names))
+            return self.csv.write(result.plan)
+        return _core.record_problem(problem, result.plan, result.maker).to_bytes()
 
 
 class TraceSource:
@@ -81,8 +80,8 @@ class TraceSource:
     def write(self, suffix: str, problem: _core.Problem, result: PlanResult) -> bytes:
         """Allocations keep the alignment that they asked for: a run must recognise them."""
         if suffix == ".csv":
-            return self._pass.write_csv(result.offsets)
-        return self._pass.record(result.offsets, result.arena_size, result.maker).to_bytes()
+            return self._pass.write_csv(result.plan)
+        return self._pass.record(result.plan, result.maker).to_bytes()
 
 
 def open_problem(path: str) -> CsvSource | TraceSource:
@@ -95,28 +94,3 @@ def open_problem(path: str) -> CsvSource | TraceSource:
     if b"\0" in magic or magic[:1] == b"\x89":
         raise Error(f"{path} is neither a trace nor CSV")
     return CsvSource(path)
-
-
-def with_alignment(problem: _core.Problem, alignment: int) -> _core.Problem:
-    """The same problem, every offset a multiple of `alignment` too."""
-    import numpy as np
-
-    own = np.unique(problem.alignment)
-    together = {int(value): math.lcm(int(value), alignment) for value in own}
-    if max(together.values(), default=1) > 2**56:
-        raise Error(
-            f"no offset can be a multiple of {alignment} and of the buffers' own: that is beyond 2^56"
-        )
-    aligned = np.array([together[int(value)] for value in problem.alignment], np.uint64)
-    return _core.Problem(problem.lower, problem.upper, problem.size, aligned)
-
-
-def busiest_tick(problem: _core.Problem) -> int:
-    """The first tick at which as many bytes are live as at any."""
-    import numpy as np
-
-    ticks = np.concatenate([problem.upper, problem.lower])
-    sizes = problem.size.astype(np.int64)
-    order = np.argsort(ticks, kind="stable")  # deaths before births
-    live = np.cumsum(np.concatenate([-sizes, sizes])[order])
-    return int(ticks[order[int(np.argmax(live))]]) if len(live) else 0

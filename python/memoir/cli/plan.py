@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from memoir._core import ConstrainedProblem, Error, Problem, aligned_load, load
+from memoir._core import ConstrainedProblem, Error, Problem, aligned_load, busiest_tick, load
 from memoir.cli import _constraints
 from memoir.cli._arguments import Size, check_output, write_output
-from memoir.cli._problems import busiest_tick, open_problem, with_alignment
+from memoir.cli._problems import open_problem
 from memoir.planners import PLANNERS
 from memoir.sweep import ENGINES
 
@@ -142,9 +142,7 @@ def command(
     source = open_problem(input)
     problem = source.problem
     if alignment is not None:
-        if alignment == 0:
-            raise Error("--alignment 0: the least is 1")
-        problem = with_alignment(problem, alignment)
+        problem = problem.aligned_to(alignment)
     said = _constraints.Options(**constraints)
     constrained = said.constrain(source, problem)
     if constrained is not None and output is not None and Path(output).suffix.lower() == ".plan":
@@ -163,7 +161,7 @@ def command(
     hopeless = any(result.hopeless for result in results)
     code = HOPELESS if hopeless else NOT_FOUND if best.fits is False else FITS
 
-    written = output is not None and not hopeless and len(best.offsets) == len(problem)
+    written = output is not None and not hopeless and len(best.plan) == len(problem)
     if written:
         suffix = Path(output).suffix.lower()
         write_output(Path(output), source.write(suffix, problem, best), force)
@@ -237,8 +235,7 @@ def _print(
 
     from memoir.views.plan_table import plan_table
 
-    total = sum(problem.size.tolist())
-    click.echo(f"{input}: {len(problem):,} buffers, {total:,} bytes in all")
+    click.echo(f"{input}: {len(problem):,} buffers, {problem.total_size:,} bytes in all")
     if constrained is None:
         click.echo(f"load: {load(problem):,} bytes, live together at tick {busiest_tick(problem):,}")
         if (aligned := aligned_load(problem)) > load(problem):
