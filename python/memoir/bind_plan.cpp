@@ -120,15 +120,9 @@ struct TracePass {
   std::uint64_t dropped = 0;
 };
 
-TracePass open_pass(const std::string& path, std::optional<std::uint64_t> pass) {
-  return without_gil([&] {
-    const Trace trace = Trace::open(path);
-    try {
-      return TracePass{read_pass(trace, pass), trace.complete(), trace.dropped()};
-    } catch (const Error& error) {
-      throw Error(path + ": " + error.what());
-    }
-  });
+TracePass read_trace_pass(const Trace& trace, std::optional<std::uint64_t> pass,
+                          std::optional<std::uint16_t> device) {
+  return {read_pass(trace, pass, device), trace.complete(), trace.dropped()};
 }
 
 nb::tuple tally(const Tally& tally) { return nb::make_tuple(tally.count, tally.bytes); }
@@ -273,6 +267,8 @@ void bind_recorded(nb::module_& module) {
       .def_prop_ro(
           "foreign", [](const TracePass& self) { return tally(self.recorded.foreign); }, "(count, bytes)")
       .def_prop_ro(
+          "elsewhere", [](const TracePass& self) { return tally(self.recorded.elsewhere); }, "(count, bytes)")
+      .def_prop_ro(
           "empty", [](const TracePass& self) { return tally(self.recorded.empty); }, "(count, bytes)")
       .def_ro("complete", &TracePass::complete)
       .def_ro("dropped", &TracePass::dropped)
@@ -294,8 +290,9 @@ void bind_recorded(nb::module_& module) {
             return nb::bytes(text.data(), text.size());
           },
           "plan"_a, "The problem as CSV, the object ids as ids, with these offsets.");
-  module.def("read_pass", &open_pass, "path"_a, "pass_number"_a = nb::none(),
-             "That pass of a trace file; without a number the last complete one.");
+  module.def("read_pass", &read_trace_pass, "trace"_a, "pass_number"_a = nb::none(), "device"_a = nb::none(),
+             nb::call_guard<nb::gil_scoped_release>(),
+             "That pass of a trace; without a number the last complete one, without a device those of all.");
 
   const auto field = [](auto get) {
     return [get](const RecordedPlan& self) { return column(self.sequence, get); };

@@ -233,6 +233,39 @@ def test_plan_of_a_trace(memoir, trace, folder):
     assert shown["meta"] == {"model": "tiny"}
 
 
+def test_plan_and_show_read_what_simulate_reads(memoir, folder):
+    for path in (DATA / "gpu" / "silmont_mem.d0.trace", DATA / "snapshot.pickle"):
+        code, out, err = memoir("plan", path, "--device", "0", "--json")
+        assert code == 0
+        planned = json.loads(out)
+        assert planned["buffers"] > 0 and planned["device"] == 0
+        _, out, _ = memoir("simulate", path, "--device", "0", "--policy", "span", "--json")
+        (result,) = json.loads(out)["results"]
+        assert planned["load"] <= result["floor"]  # what lives on when it ends is not planned
+        code, out, err = memoir("show", path, "--json")
+        assert code == 0
+        assert result["floor"] in [row["peak_live_bytes"] for row in json.loads(out)["devices"]]
+
+
+def test_one_device_is_planned(memoir, folder):
+    with _core.TraceWriter(str(folder / "two.trace")) as writer:
+        for number, device in ((1, 0), (2, 3), (3, 3)):
+            writer.allocate(number, 0, 100 * number, device=device)
+        for number, device in ((1, 0), (2, 3), (3, 3)):
+            writer.free(number, device=device)
+    code, _, err = memoir("plan", "two.trace")
+    assert (code, err) == (
+        2,
+        "memoir: two.trace: the trace is of the devices 0, 3: choose one with --device\n",
+    )
+    assert memoir("plan", "two.trace", "--device", "1")[0] == 2
+    code, out, err = memoir("plan", "two.trace", "--device", "3", "--json")
+    assert (code, json.loads(out)["load"]) == (0, 500)
+    assert "not planned: 1 elsewhere (on other devices), 100 bytes" in err
+    code, _, err = memoir("plan", "p.csv", "--device", "0")
+    assert code == 2 and "CSV" in err
+
+
 def test_stream(memoir, folder):
     rows = sorted(
         (line.split(",") for line in (folder / "a.csv").read_text().splitlines()[1:]), key=lambda r: int(r[1])

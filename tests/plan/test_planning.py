@@ -224,7 +224,7 @@ def test_search_proves_more_than_the_load(planner):
 
 
 def test_the_load_of_a_recorded_network_is_reached_and_proven():
-    problem = _core.read_pass(str(DATA.parent / "resnet18.trace")).problem
+    problem = _core.read_pass(_core.Trace.open(DATA.parent / "resnet18.trace")).problem
     result = memoir.plan(problem, deadline=30)
     assert result.optimal
     assert result.arena_size == result.lower_bound == _core.aligned_load(problem)

@@ -7,21 +7,12 @@ from typing import TYPE_CHECKING
 
 from memoir import _core
 from memoir._core import Error
+from memoir.trace_files import is_trace, only_device, open_trace, read_begin
 
 if TYPE_CHECKING:
     from memoir.planning import PlanResult
 
 PLAN_MAGIC = b"\x89memoirP"
-TRACE_MAGIC = b"\x89memoirT"
-
-
-def magic_of(path: str) -> bytes:
-    """The first eight bytes; Error when the file cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            return file.read(8)
-    except OSError as error:
-        raise Error(f"{path}: cannot be read: {error.strerror}") from None
 
 
 class CsvSource:
@@ -45,18 +36,24 @@ class CsvSource:
 
 
 class TraceSource:
-    """A problem from the last complete pass of a trace; writes either kind of output."""
+    """A problem from the last complete pass of a trace, on one device; writes either kind of output."""
 
-    def __init__(self, path: str):
+    def __init__(self, path: str, device: int | None = None):
         self.path = path
-        self._pass = recorded = _core.read_pass(path)
+        trace = open_trace(path)
+        try:
+            self.device = only_device(trace, device)
+            self._pass = recorded = _core.read_pass(trace, device=self.device)
+        except Error as error:
+            raise Error(f"{path}: {error}") from None
         self.problem = recorded.problem
         self.meta = {
             "pass": recorded.number,
+            "device": self.device,
             "allocations": recorded.allocations,
             **{
                 kind: dict(zip(("count", "bytes"), getattr(recorded, kind), strict=True))
-                for kind in ("escaping", "foreign", "empty")
+                for kind in ("escaping", "foreign", "elsewhere", "empty")
             },
         }
         which = "the whole trace" if recorded.number is None else f"pass {recorded.number}"
@@ -64,6 +61,7 @@ class TraceSource:
         reasons = {
             "escaping": "still live when it ended",
             "foreign": "made by other threads",
+            "elsewhere": "on other devices",
             "empty": "of 0 bytes",
         }
         for kind, reason in reasons.items():
@@ -84,13 +82,15 @@ class TraceSource:
         return self._pass.record(result.plan, result.maker).to_bytes()
 
 
-def open_problem(path: str) -> CsvSource | TraceSource:
-    """A trace by its magic, anything else as CSV."""
-    magic = magic_of(path)
-    if magic == TRACE_MAGIC:
-        return TraceSource(path)
-    if magic == PLAN_MAGIC:
+def open_problem(path: str, device: int | None = None) -> CsvSource | TraceSource:
+    """Whatever holds a trace by how it begins, anything else as CSV."""
+    begin = read_begin(path)
+    if is_trace(begin):
+        return TraceSource(path, device)
+    if begin.startswith(PLAN_MAGIC):
         raise Error(f"{path} is a plan already: plan the trace or the CSV that it was made from")
-    if b"\0" in magic or magic[:1] == b"\x89":
+    if b"\0" in begin[:8] or begin[:1] == b"\x89":
         raise Error(f"{path} is neither a trace nor CSV")
+    if device is not None:
+        raise Error(f"{path} is CSV, which knows of no devices: leave --device out")
     return CsvSource(path)
