@@ -81,7 +81,7 @@ def minimised(problems: dict[str, tuple[_core.Problem, float]]) -> list[str]:
         began, cpu = time.perf_counter(), time.process_time()
         found = _core.search(problem, deadline=deadline)
         wall, cpu = time.perf_counter() - began, time.process_time() - cpu
-        assert _core.check(problem, found.offsets, found.arena_size) is None
+        assert _core.check(problem, found.plan) is None
         load = _core.load(problem)
         proof = f"{found.lower_bound:,}" + (", proven" if found.optimal else "")
         ratio, seconds = IDEALLOC.get(name, (None, None))

@@ -19,7 +19,8 @@ from pathlib import Path
 
 import click
 import numpy as np
-from memoir.simulation import open_device_trace, what_if_policies
+from memoir.simulation import what_if_policies
+from memoir.trace_files import open_trace
 
 from memoir import _core
 
@@ -80,7 +81,7 @@ def speed(events: int) -> list[str]:
 def ratios(paths: list[Path], caps: bool) -> list[str]:
     workloads = [
         _core.Workload(trace, device)
-        for trace in map(open_device_trace, paths)
+        for trace in map(open_trace, paths)
         for device in _core.devices_of(trace)
     ]
     rows = [

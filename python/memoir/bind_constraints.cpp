@@ -153,11 +153,10 @@ void bind_problem(nb::module_& module) {
       .def("__len__", [](const ConstrainedProblem& self) { return self.buffers.size(); })
       .def_ro("problem", &ConstrainedProblem::buffers)
       .def("set_alignments",
-           [](ConstrainedProblem& self, In alignment) {
-             if (alignment.size() != self.buffers.size())
-               throw Error("there must be one alignment per buffer");
+           [](ConstrainedProblem& self, const Problem& aligned) {
+             if (aligned.size() != self.buffers.size()) throw Error("there must be one alignment per buffer");
              for (std::size_t i = 0; i < self.buffers.size(); ++i)
-               self.buffers[i].alignment = alignment.data()[i];
+               self.buffers[i].alignment = aligned[i].alignment;
            })
       .def("set_gaps", &set_gaps, "buffer"_a, "lower"_a, "upper"_a, "begin"_a, "end"_a)
       .def("set_fixed", [](ConstrainedProblem& self, In a) { self.constraints.fixed = values(a); })
@@ -238,14 +237,15 @@ void bind_result(nb::module_& module) {
   const auto of = [](auto get) { return [get](const ConstrainedFound& self) { return get(self.result); }; };
   nb::class_<ConstrainedFound>(module, "ConstrainedResult", "What was found. Sizes in bytes.")
       .def_prop_ro("found", of([](const ConstrainedResult& r) { return r.found; }))
-      .def_prop_ro("offsets", of([](const ConstrainedResult& r) { return array(r.plan.offsets); }))
+      .def_prop_ro("plan", of([](const ConstrainedResult& r) {
+                     return Plan{r.plan.offsets, r.objective.total};
+                   }))
       .def_prop_ro("arenas", of([](const ConstrainedResult& r) {
                      return array({r.plan.arenas.begin(), r.plan.arenas.end()});
                    }))
       .def_prop_ro("arena_sizes", of([](const ConstrainedResult& r) { return array(r.plan.arena_sizes); }))
       .def_prop_ro("moves", of([](const ConstrainedResult& r) { return r.objective.moves; }))
       .def_prop_ro("cost", of([](const ConstrainedResult& r) { return r.objective.cost; }))
-      .def_prop_ro("total", of([](const ConstrainedResult& r) { return r.objective.total; }))
       .def_prop_ro("least_moves", of([](const ConstrainedResult& r) { return r.lower_bound.moves; }))
       .def_prop_ro("least_cost", of([](const ConstrainedResult& r) { return r.lower_bound.cost; }))
       .def_prop_ro("least_total", of([](const ConstrainedResult& r) { return r.lower_bound.total; }))

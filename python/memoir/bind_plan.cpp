@@ -63,10 +63,8 @@ void make_problem(Problem* self, In lower, In upper, In size, In alignment) {
   new (self) Problem(std::move(problem));
 }
 
-nb::tuple to_tuple(const Plan& plan) { return nb::make_tuple(array(plan.offsets), plan.arena_size); }
-
-Plan to_plan(In offsets, Size arena_size) {
-  return {std::vector<Offset>(offsets.data(), offsets.data() + offsets.size()), arena_size};
+void must_be_of(const Problem& problem, const Plan& plan) {
+  if (plan.offsets.size() != problem.size()) throw Error("there must be one offset per buffer");
 }
 
 template <class Run>
@@ -75,8 +73,7 @@ auto without_gil(Run run) {
   return run();
 }
 
-std::optional<nb::tuple> check_plan(const Problem& problem, In offsets, Size arena_size) {
-  const Plan plan = to_plan(offsets, arena_size);
+std::optional<nb::tuple> check_plan(const Problem& problem, const Plan& plan) {
   const auto violation = without_gil([&] { return quick_check(problem, plan); });
   if (!violation) return std::nullopt;
   return nb::make_tuple(violation->first, violation->second, violation->what);
@@ -85,7 +82,7 @@ std::optional<nb::tuple> check_plan(const Problem& problem, In offsets, Size are
 nb::tuple quickly(const Problem& problem) {
   std::string_view planner;
   const Plan plan = without_gil([&] { return plan_quickly(problem, &planner); });
-  return nb::make_tuple(array(plan.offsets), plan.arena_size, planner);
+  return nb::make_tuple(plan, planner);
 }
 
 Plan in_order(const Problem& problem, In order) {
@@ -103,18 +100,18 @@ Plan in_order(const Problem& problem, In order) {
 
 /// A plan of buffers that no trace knows, as a plan file holds it: in the order of their births, without
 /// sites.
-RecordedPlan record_problem(const Problem& problem, In offsets, Size arena_size, const std::string& planner) {
-  if (offsets.size() != problem.size()) throw Error("there must be one offset per buffer");
-  RecordedPlan plan{{}, arena_size, load(problem), planner, {}};
+RecordedPlan record_problem(const Problem& problem, const Plan& plan, const std::string& planner) {
+  must_be_of(problem, plan);
+  RecordedPlan recorded{{}, plan.arena_size, load(problem), planner, {}};
   std::vector<size_t> order(problem.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return problem[a].lifetime.begin < problem[b].lifetime.begin; });
   for (const size_t i : order) {
-    plan.sequence.push_back(
-        {kNoSite, problem[i].size, problem[i].alignment, problem[i].lifetime, offsets.data()[i]});
+    recorded.sequence.push_back(
+        {kNoSite, problem[i].size, problem[i].alignment, problem[i].lifetime, plan.offsets[i]});
   }
-  return plan;
+  return recorded;
 }
 
 struct TracePass {
@@ -123,15 +120,9 @@ struct TracePass {
   std::uint64_t dropped = 0;
 };
 
-TracePass open_pass(const std::string& path, std::optional<std::uint64_t> pass) {
-  return without_gil([&] {
-    const Trace trace = Trace::open(path);
-    try {
-      return TracePass{read_pass(trace, pass), trace.complete(), trace.dropped()};
-    } catch (const Error& error) {
-      throw Error(path + ": " + error.what());
-    }
-  });
+TracePass read_trace_pass(const Trace& trace, std::optional<std::uint64_t> pass,
+                          std::optional<std::uint16_t> device) {
+  return {read_pass(trace, pass, device), trace.complete(), trace.dropped()};
 }
 
 nb::tuple tally(const Tally& tally) { return nb::make_tuple(tally.count, tally.bytes); }
@@ -147,12 +138,23 @@ void bind_problem(nb::module_& module) {
                    [](const Problem& self) { return column(self, [](auto& b) { return b.lifetime.end; }); })
       .def_prop_ro("size", [](const Problem& self) { return column(self, [](auto& b) { return b.size; }); })
       .def_prop_ro("alignment",
-                   [](const Problem& self) { return column(self, [](auto& b) { return b.alignment; }); });
+                   [](const Problem& self) { return column(self, [](auto& b) { return b.alignment; }); })
+      .def_prop_ro(
+          "total_size",
+          [](const Problem& self) {
+            return std::accumulate(self.begin(), self.end(), Size{0},
+                                   [](Size sum, const Buffer& b) { return sum + b.size; });
+          },
+          "Bytes of all buffers together.")
+      .def("aligned_to", &aligned_to, "alignment"_a,
+           "The same buffers, every offset a multiple of `alignment` too.");
+  module.def("busiest_tick", &busiest_tick, "problem"_a,
+             "The first tick at which as many bytes are live as at any.");
   module.def("load", &load, "problem"_a, nb::call_guard<nb::gil_scoped_release>(),
              "The most bytes live at one tick.");
   module.def("aligned_load", &aligned_load, "problem"_a, nb::call_guard<nb::gil_scoped_release>(),
              "A floor of the arena, never below load(), that knows of alignment.");
-  module.def("check", &check_plan, "problem"_a, "offsets"_a, "arena_size"_a,
+  module.def("check", &check_plan, "problem"_a, "plan"_a,
              "Why this is no plan: (buffer, buffer, reason); None when it is one.");
   module.def(
       "planners",
@@ -166,15 +168,33 @@ void bind_problem(nb::module_& module) {
       "run_planner",
       [](std::string_view name, const Problem& problem) {
         const Planner& planner = find_planner(name);
-        return to_tuple(without_gil([&] { return planner.run(problem); }));
+        return without_gil([&] { return planner.run(problem); });
       },
-      "name"_a, "problem"_a, "(offsets, arena_size). Releases the GIL.");
+      "name"_a, "problem"_a, "Releases the GIL.");
   module.def("plan_quickly", &quickly, "problem"_a,
-             "(offsets, arena_size, planner) of the best cheap planner. Releases the GIL.");
-  module.def(
-      "place_in_order", [](const Problem& problem, In order) { return to_tuple(in_order(problem, order)); },
-      "problem"_a, "order"_a,
-      "(offsets, arena_size): each buffer at the lowest place free. Releases the GIL.");
+             "(plan, planner) of the best cheap planner. Releases the GIL.");
+  module.def("place_in_order", &in_order, "problem"_a, "order"_a,
+             "The plan with each buffer at the lowest place free. Releases the GIL.");
+}
+
+/// What the planners hand on: numpy sees the offsets only where it asks for them.
+void bind_offsets(nb::module_& module) {
+  nb::class_<Plan>(module, "Plan",
+                   "One offset per buffer, in the problem's order, and the arena they fit into.")
+      .def(
+          "__init__",
+          [](Plan* self, In offsets, Size arena_size) {
+            new (self) Plan{{offsets.data(), offsets.data() + offsets.size()}, arena_size};
+          },
+          "offsets"_a, "arena_size"_a)
+      .def("__len__", [](const Plan& self) { return self.offsets.size(); })
+      .def("__reduce__",
+           [](const Plan& self) {
+             return nb::make_tuple(nb::type<Plan>(), nb::make_tuple(array(self.offsets), self.arena_size));
+           })
+      .def_ro("arena_size", &Plan::arena_size, "Bytes.")
+      .def_prop_ro(
+          "offsets", [](const Plan& self) { return array(self.offsets); }, "A new array, in bytes.");
 }
 
 void bind_csv(nb::module_& module) {
@@ -199,21 +219,21 @@ void bind_csv(nb::module_& module) {
           "The offset column; None when there is none, or not for every buffer.")
       .def(
           "write",
-          [](const CsvProblem& self, In offsets) {
-            if (offsets.size() != self.problem.size()) throw Error("there must be one offset per buffer");
-            const std::string text = write_csv(self, to_plan(offsets, 0));
+          [](const CsvProblem& self, const Plan& plan) {
+            must_be_of(self.problem, plan);
+            const std::string text = write_csv(self, plan);
             return nb::bytes(text.data(), text.size());
           },
-          "offsets"_a, "The text as it was read, with these offsets.")
+          "plan"_a, "The text as it was read, with these offsets.")
       .def(
           "write",
-          [](const CsvProblem& self, In offsets, In arenas, const nb::list& names) {
-            if (offsets.size() != self.problem.size() || arenas.size() != self.problem.size())
-              throw Error("there must be one offset and one arena per buffer");
+          [](const CsvProblem& self, const Plan& all, In arenas, const nb::list& names) {
+            must_be_of(self.problem, all);
+            if (arenas.size() != self.problem.size()) throw Error("there must be one arena per buffer");
             std::vector<ArenaChoice> choices;
             for (const nb::handle name : names)
               choices.push_back({nb::cast<std::string>(name), kNoLimit, 0, {}});
-            ConstrainedPlan plan{{offsets.data(), offsets.data() + offsets.size()}, {}, {}};
+            ConstrainedPlan plan{all.offsets, {}, {}};
             for (size_t i = 0; i < arenas.size(); ++i) {
               if (arenas.data()[i] >= names.size()) throw Error("an arena is none of the names");
               plan.arenas.push_back(static_cast<std::uint32_t>(arenas.data()[i]));
@@ -221,7 +241,7 @@ void bind_csv(nb::module_& module) {
             const std::string text = write_csv(self, plan, choices);
             return nb::bytes(text.data(), text.size());
           },
-          "offsets"_a, "arenas"_a, "names"_a, "The same, and with several arenas their names.");
+          "plan"_a, "arenas"_a, "names"_a, "The same, and with several arenas their names.");
   module.def("read_csv", &read_csv, "path"_a, nb::call_guard<nb::gil_scoped_release>());
 }
 
@@ -247,32 +267,32 @@ void bind_recorded(nb::module_& module) {
       .def_prop_ro(
           "foreign", [](const TracePass& self) { return tally(self.recorded.foreign); }, "(count, bytes)")
       .def_prop_ro(
+          "elsewhere", [](const TracePass& self) { return tally(self.recorded.elsewhere); }, "(count, bytes)")
+      .def_prop_ro(
           "empty", [](const TracePass& self) { return tally(self.recorded.empty); }, "(count, bytes)")
       .def_ro("complete", &TracePass::complete)
       .def_ro("dropped", &TracePass::dropped)
       .def(
           "record",
-          [](const TracePass& self, In offsets, Size arena_size, const std::string& planner) {
-            if (offsets.size() != self.recorded.problem.size())
-              throw Error("there must be one offset per buffer");
-            return record_plan(self.recorded, to_plan(offsets, arena_size), planner);
+          [](const TracePass& self, const Plan& plan, const std::string& planner) {
+            must_be_of(self.recorded.problem, plan);
+            return record_plan(self.recorded, plan, planner);
           },
-          "offsets"_a, "arena_size"_a, "planner"_a)
+          "plan"_a, "planner"_a)
       .def(
           "write_csv",
-          [](const TracePass& self, In offsets) {
-            if (offsets.size() != self.recorded.problem.size())
-              throw Error("there must be one offset per buffer");
+          [](const TracePass& self, const Plan& plan) {
+            must_be_of(self.recorded.problem, plan);
             std::vector<std::string> ids;
             for (const std::uint32_t at : self.recorded.positions)
               ids.push_back(std::to_string(self.recorded.objects[at]));
-            const Plan plan = to_plan(offsets, 0);
             const std::string text = write_csv(self.recorded.problem, ids, &plan);
             return nb::bytes(text.data(), text.size());
           },
-          "offsets"_a, "The problem as CSV, the object ids as ids, with these offsets.");
-  module.def("read_pass", &open_pass, "path"_a, "pass_number"_a = nb::none(),
-             "That pass of a trace file; without a number the last complete one.");
+          "plan"_a, "The problem as CSV, the object ids as ids, with these offsets.");
+  module.def("read_pass", &read_trace_pass, "trace"_a, "pass_number"_a = nb::none(), "device"_a = nb::none(),
+             nb::call_guard<nb::gil_scoped_release>(),
+             "That pass of a trace; without a number the last complete one, without a device those of all.");
 
   const auto field = [](auto get) {
     return [get](const RecordedPlan& self) { return column(self.sequence, get); };
@@ -307,12 +327,13 @@ void bind_recorded(nb::module_& module) {
           },
           "The bytes of a .plan file.");
   module.def("open_plan", &open_plan, "path"_a, nb::call_guard<nb::gil_scoped_release>());
-  module.def("record_problem", &record_problem, "problem"_a, "offsets"_a, "arena_size"_a, "planner"_a);
+  module.def("record_problem", &record_problem, "problem"_a, "plan"_a, "planner"_a);
 }
 
 }  // namespace
 
 void bind_plan(nb::module_& module) {
+  bind_offsets(module);
   bind_problem(module);
   bind_csv(module);
   bind_recorded(module);

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
-
-#include <memory>
 
 #include "background.h"
 #include "bind.h"
@@ -40,17 +37,9 @@ Found search(const Problem& problem, bool exact, double deadline, std::uint64_t 
 
 void bind_search(nb::module_& module) {
   nb::class_<Found>(module, "SearchResult", "What a planner that searches found. Sizes in bytes.")
-      .def_prop_ro("offsets",
-                   [](const Found& self) {
-                     const std::vector<Offset>& offsets = self.result.plan.offsets;
-                     auto values = std::make_unique<std::uint64_t[]>(offsets.size());
-                     std::copy(offsets.begin(), offsets.end(), values.get());
-                     std::uint64_t* data = values.release();
-                     const nb::capsule owner(
-                         data, [](void* p) noexcept { delete[] static_cast<std::uint64_t*>(p); });
-                     return nb::cast(
-                         nb::ndarray<nb::numpy, std::uint64_t, nb::ndim<1>>(data, {offsets.size()}, owner));
-                   })
+      .def_prop_ro(
+          "plan", [](const Found& self) -> const Plan& { return self.result.plan; },
+          nb::rv_policy::reference_internal)
       .def_prop_ro("arena_size", [](const Found& self) { return self.result.plan.arena_size; })
       .def_prop_ro("lower_bound", [](const Found& self) { return self.result.lower_bound; })
       .def_prop_ro("bound_reason", [](const Found& self) { return self.result.bound_reason; })

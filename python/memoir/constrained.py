@@ -50,7 +50,7 @@ class ConstrainedPlanResult(PlanResult):
         out = {
             name: getattr(self, name)
             for name in self.__dataclass_fields__
-            if name not in ("offsets", "arenas", "arena_sizes", "arena_names")
+            if name not in ("plan", "arenas", "arena_sizes", "arena_names")
         }
         if len(self.arena_names) > 1:
             counts = np.bincount(self.arenas.astype(np.int64), minlength=len(self.arena_names))
@@ -90,19 +90,19 @@ def plan_constrained(
     limited = effort.capacity is not None or not found.fits or any(a.capacity is not None for a in arenas)
     return ConstrainedPlanResult(
         **common,
-        **_measures(problem, found.offsets, found.arenas if found.found else None),
+        **_measures(problem, found.plan, found.arenas if found.found else None),
         maker=found.maker or planner,
         load=found.load,
         lower_bound=found.least_total,
         lower_bound_cost=found.least_cost,
         cost_reason=found.cost_reason,
-        arena_size=found.total,
+        arena_size=found.plan.arena_size,
         optimal=found.optimal,
         seconds=time.perf_counter() - began,
         fits=found.fits if limited else None,
         bound_reason=found.bound_reason,
         interrupted=found.interrupted,
-        offsets=found.offsets,
+        plan=found.plan,
         found=found.found,
         proven_infeasible=found.proven_infeasible,
         arenas=found.arenas,
@@ -119,37 +119,39 @@ def _by_plain(
         raise Error(f"{planner} cannot plan with {', '.join(unable)}; {', '.join(PLANNERS)} can")
     reduced, body_of = plain
     outcome = find(planner).run(reduced, effort)
-    offsets = outcome.offsets[body_of.astype(np.int64)] if len(body_of) else outcome.offsets
-    arenas = np.zeros(len(offsets), np.uint64)
-    if (violation := _core.check_constrained(problem, offsets, arenas)) is not None:
+    placed = outcome.plan
+    if len(body_of):
+        placed = _core.Plan(placed.offsets[body_of.astype(np.int64)], placed.arena_size)
+    arenas = np.zeros(len(placed), np.uint64)
+    if (violation := _core.check_constrained(problem, placed.offsets, arenas)) is not None:
         raise AssertionError(f"{planner} made a plan that is none: buffers {violation}")
     bound = max(_core.aligned_load(reduced), outcome.lower_bound)
-    fits = None if effort.capacity is None else outcome.arena_size <= effort.capacity
+    fits = None if effort.capacity is None else placed.arena_size <= effort.capacity
     return ConstrainedPlanResult(
         **common,
-        **_measures(problem, offsets, arenas),
+        **_measures(problem, placed, arenas),
         maker=outcome.maker or planner,
         load=_core.load(reduced),
         lower_bound=bound,
-        arena_size=outcome.arena_size,
-        optimal=outcome.arena_size == bound,
+        arena_size=placed.arena_size,
+        optimal=placed.arena_size == bound,
         seconds=time.perf_counter() - began,
         fits=fits,
         bound_reason=outcome.bound_reason,
         interrupted=outcome.interrupted,
-        offsets=offsets,
+        plan=placed,
         proven_infeasible=effort.capacity is not None and bound > effort.capacity,
         arenas=arenas,
-        arena_sizes=(outcome.arena_size,),
+        arena_sizes=(placed.arena_size,),
     )
 
 
 def _measures(
-    problem: _core.ConstrainedProblem, offsets: np.ndarray, arenas: np.ndarray | None
+    problem: _core.ConstrainedProblem, placed: _core.Plan, arenas: np.ndarray | None
 ) -> dict[str, Any]:
     if arenas is None:
         return {}
-    moves, cost, followed, _, cold, age = _core.measure(problem, offsets, arenas)
+    moves, cost, followed, _, cold, age = _core.measure(problem, placed.offsets, arenas)
     replanned = "replan" in problem.says
     return {
         "cost": cost,

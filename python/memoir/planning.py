@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""memoir.plan(): arrays of buffers in, an array of offsets out."""
+"""memoir.plan(): arrays of buffers in, an array of offsets out. Only arrays need numpy, which is imported with the
+first of them: a problem that the core has read from a file is planned without."""
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from memoir import constraints
-from memoir._core import ConstrainedProblem, Error, Problem, aligned_load, check, load
+from memoir._core import ConstrainedProblem, Plan, Problem, aligned_load, check, load
 from memoir.planners import Effort, find
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from memoir.constraints import Arena
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,12 @@ class PlanResult:
     fits: bool | None  # arena_size <= capacity; None without a capacity
     bound_reason: str  # why no arena is smaller than lower_bound; empty where it is the load or the alignment
     interrupted: bool  # by Ctrl-C: the best so far
-    offsets: np.ndarray  # uint64, one per buffer
+    plan: Plan  # of the core
+
+    @functools.cached_property
+    def offsets(self) -> np.ndarray:
+        """uint64, one per buffer, in bytes."""
+        return self.plan.offsets
 
     @property
     def hopeless(self) -> bool:
@@ -42,51 +51,7 @@ class PlanResult:
 
     def summary(self) -> dict[str, Any]:
         """All but the offsets, as `memoir plan --json` prints it."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "offsets"}
-
-
-_FIELDS = ("lower", "upper", "size", "alignment")
-_MORE = (*constraints.PER_BUFFER, *constraints.ROWS)
-
-
-def as_problem(problem: Problem | np.ndarray | Mapping[str, Any] | Sequence[Any]) -> Problem:
-    """From lower, upper, size and perhaps alignment: a structured array, a mapping, or these in order."""
-    problem, more, timed = split_problem(problem)
-    if more or not timed:
-        raise Error("a plain problem has the fields lower, upper, size and perhaps alignment")
-    return problem
-
-
-def split_problem(
-    problem: Problem | np.ndarray | Mapping[str, Any] | Sequence[Any],
-) -> tuple[Problem, dict[str, Any], bool]:
-    """The plain problem, the fields that constrain it, and whether it has times."""
-    if isinstance(problem, Problem):
-        return problem, {}, True
-    if isinstance(problem, np.ndarray) and problem.dtype.names is not None:
-        problem = {name: problem[name] for name in problem.dtype.names}
-    if isinstance(problem, Mapping):
-        timed = "lower" in problem or "upper" in problem
-        unknown = set(problem) - {*_FIELDS, *_MORE}
-        missing = ({"lower", "upper", "size"} if timed else {"size"}) - set(problem)
-        if unknown or missing:
-            what = f"unknown {sorted(unknown)}" if unknown else f"missing {sorted(missing)}"
-            raise Error(
-                f"a problem has the fields lower, upper, size and perhaps alignment, {', '.join(_MORE)}: {what}"
-            )
-        columns = {name: np.asarray(problem[name]) for name in problem if name in _FIELDS}
-        more = {name: problem[name] for name in problem if name in _MORE}
-    elif 3 <= len(problem) <= 4:
-        columns, more, timed = dict(zip(_FIELDS, map(np.asarray, problem), strict=False)), {}, True
-    else:
-        raise Error(
-            "a problem is lower, upper, size and perhaps alignment: arrays, a mapping or a structured array"
-        )
-    if not timed:  # everything lives in [0, 1): what conflicts is said otherwise
-        count = len(columns["size"])
-        columns |= {"lower": np.zeros(count, np.uint64), "upper": np.ones(count, np.uint64)}
-    columns.setdefault("alignment", np.ones(len(columns["lower"]), np.uint64))
-    return Problem(**{name: constraints.unsigned(name, columns[name]) for name in _FIELDS}), more, timed
+        return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "plan"}
 
 
 def plan(
@@ -98,7 +63,7 @@ def plan(
     threads: int = 0,
     seed: int = 0,
     work_limit: int = 0,
-    arenas: Sequence[constraints.Arena] = (),
+    arenas: Sequence[Arena] = (),
     forbid: Sequence[tuple] = (),
     banks: tuple[int, int] | None = None,
     conflicts: Any = None,
@@ -123,7 +88,11 @@ def plan(
     effort = Effort(deadline, capacity, threads, seed, work_limit)
     effort.check()
     if not isinstance(problem, ConstrainedProblem):
-        problem, said, timed = split_problem(problem)
+        said, timed = {}, True
+        if not isinstance(problem, Problem):
+            from memoir.arrays import split_problem
+
+            problem, said, timed = split_problem(problem)
         beside = (
             arenas,
             forbid,
@@ -134,7 +103,9 @@ def plan(
             locality,
         )
         if said or not timed or any(beside):
-            problem = constraints.constrain(
+            from memoir.arrays import constrain
+
+            problem = constrain(
                 problem,
                 said,
                 timed=timed,
@@ -154,9 +125,10 @@ def plan(
     began = time.perf_counter()
     outcome = chosen.run(problem, effort)
     seconds = time.perf_counter() - began
-    violation = check(problem, outcome.offsets, outcome.arena_size)
+    violation = check(problem, outcome.plan)
     if violation is not None:  # a bug of ours, never to be handed out
         raise AssertionError(f"{planner} made a plan that is none: buffers {violation}")
+    arena_size = outcome.plan.arena_size
     lower_bound = max(aligned_load(problem), outcome.lower_bound)
     return PlanResult(
         planner=planner,
@@ -164,12 +136,12 @@ def plan(
         buffers=len(problem),
         load=load(problem),
         lower_bound=lower_bound,
-        arena_size=outcome.arena_size,
-        optimal=outcome.arena_size == lower_bound,
+        arena_size=arena_size,
+        optimal=arena_size == lower_bound,
         seconds=seconds,
         capacity=capacity,
-        fits=None if capacity is None else outcome.arena_size <= capacity,
+        fits=None if capacity is None else arena_size <= capacity,
         bound_reason=outcome.bound_reason,
         interrupted=outcome.interrupted,
-        offsets=outcome.offsets,
+        plan=outcome.plan,
     )

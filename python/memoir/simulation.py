@@ -21,29 +21,10 @@ from typing import Any
 from memoir import _core
 from memoir._core import Error, Trace, Workload
 from memoir.sweep import Sweep, cores, sweep
+from memoir.trace_files import only_device, open_trace
 from memoir.views.quantities import BYTE_UNITS
 
-_PICKLE = b"\x80"  # how a pickle begins
 _FEW = 400_000  # operations to simulate: fewer are done before other processes are up
-
-
-def open_device_trace(path: str | Path) -> Trace:
-    """A trace from whatever holds one: a .trace file, a memory snapshot of PyTorch, or a text trace."""
-    from memoir.text_trace import import_text, is_text_trace
-
-    path = str(path)
-    try:
-        with open(path, "rb") as file:
-            begin = file.read(4096)
-            if begin[:1] == _PICKLE:
-                begin += file.read()
-    except OSError as error:
-        raise Error(f"{path}: cannot be read: {error.strerror}") from None
-    if is_text_trace(begin):
-        return Trace.from_bytes(import_text(path), path)
-    if begin[:1] == _PICKLE:
-        return Trace.from_bytes(_core.import_snapshot_bytes(begin, path), path)
-    return Trace.open(path)
 
 
 @dataclass(frozen=True)
@@ -92,23 +73,10 @@ def simulate(
     `policy` is a name with settings, "span,granule=64KiB"; `cap` bytes or "1.05x". Raises Error for what there is not.
     """
     if isinstance(trace, (str, Path)):
-        trace = open_device_trace(trace)
+        trace = open_trace(trace)
     if isinstance(trace, Trace):
         trace = Workload(trace, only_device(trace, device))
     return _core.simulate(trace, policy, cap_bytes(cap, trace), stop_at_oom, samples, timed, phases)
-
-
-def only_device(trace: Trace, device: int | None) -> int:
-    devices = _core.devices_of(trace)
-    if device is None and len(devices) == 1:
-        return devices[0]
-    if device is None:
-        raise Error(f"the trace is of the devices {', '.join(map(str, devices))}: choose one")
-    if device not in devices:
-        raise Error(
-            f"the trace allocates nothing on device {device} (devices: {', '.join(map(str, devices))})"
-        )
-    return device
 
 
 # --- sweeps ---
@@ -284,7 +252,7 @@ def _identity(path: str) -> tuple[str, int, int]:
 
 @functools.lru_cache(maxsize=4)
 def _trace_of(path: str, _changed: int, _size: int) -> Trace:
-    return open_device_trace(path)
+    return open_trace(path)
 
 
 @functools.lru_cache(maxsize=4)

@@ -95,6 +95,34 @@ def test_as_a_process_of_its_own(folder):
     assert done.stdout.startswith("a.csv: 154 buffers")
 
 
+# numpy alone takes longer to import than most problems take to plan.
+HEAVY = {"numpy", "matplotlib", "highspy", "ortools", "torch"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["a.csv", "--json", "-o", "y.csv"],
+        ["a.csv", "--capacity", "2MiB", "--alignment", "64", "-o", "y.plan"],
+        ["a.csv", "--json", "--planner", "first_fit"],
+        ["x.trace", "--json", "-o", "y.plan"],
+    ],
+    ids=" ".join,
+)
+def test_files_are_planned_without_heavy_imports(folder, trace, arguments):
+    script = (
+        "import sys; from memoir.cli import main\n"
+        "try: main()\n"
+        "finally: print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", script, "plan", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stderr.splitlines()[-1].split())
+    assert "click" in loaded
+    assert not loaded & HEAVY
+
+
 def test_plan_with_all_planners(memoir, folder):
     pytest.importorskip("highspy")
     pytest.importorskip("ortools")
@@ -205,6 +233,39 @@ def test_plan_of_a_trace(memoir, trace, folder):
     assert shown["meta"] == {"model": "tiny"}
 
 
+def test_plan_and_show_read_what_simulate_reads(memoir, folder):
+    for path in (DATA / "gpu" / "silmont_mem.d0.trace", DATA / "snapshot.pickle"):
+        code, out, err = memoir("plan", path, "--device", "0", "--json")
+        assert code == 0
+        planned = json.loads(out)
+        assert planned["buffers"] > 0 and planned["device"] == 0
+        _, out, _ = memoir("simulate", path, "--device", "0", "--policy", "span", "--json")
+        (result,) = json.loads(out)["results"]
+        assert planned["load"] <= result["floor"]  # what lives on when it ends is not planned
+        code, out, err = memoir("show", path, "--json")
+        assert code == 0
+        assert result["floor"] in [row["peak_live_bytes"] for row in json.loads(out)["devices"]]
+
+
+def test_one_device_is_planned(memoir, folder):
+    with _core.TraceWriter(str(folder / "two.trace")) as writer:
+        for number, device in ((1, 0), (2, 3), (3, 3)):
+            writer.allocate(number, 0, 100 * number, device=device)
+        for number, device in ((1, 0), (2, 3), (3, 3)):
+            writer.free(number, device=device)
+    code, _, err = memoir("plan", "two.trace")
+    assert (code, err) == (
+        2,
+        "memoir: two.trace: the trace is of the devices 0, 3: choose one with --device\n",
+    )
+    assert memoir("plan", "two.trace", "--device", "1")[0] == 2
+    code, out, err = memoir("plan", "two.trace", "--device", "3", "--json")
+    assert (code, json.loads(out)["load"]) == (0, 500)
+    assert "not planned: 1 elsewhere (on other devices), 100 bytes" in err
+    code, _, err = memoir("plan", "p.csv", "--device", "0")
+    assert code == 2 and "CSV" in err
+
+
 def test_stream(memoir, folder):
     rows = sorted(
         (line.split(",") for line in (folder / "a.csv").read_text().splitlines()[1:]), key=lambda r: int(r[1])
@@ -215,7 +276,7 @@ def test_stream(memoir, folder):
     assert (code, err) == (0, "wrote y.csv\n")
     assert out.startswith("s.csv: 154 buffers, at most ")
     planned = _core.read_csv(str(folder / "y.csv"))
-    assert _core.check(planned.problem, planned.offsets, 2**40) is None
+    assert _core.check(planned.problem, _core.Plan(planned.offsets, 2**40)) is None
     code, out, err = memoir("plan", "s.csv", "--stream", "-o", "y.csv")
     assert code == 2 and "y.csv exists already" in err
     code, out, err = memoir("plan", "s.csv", "--stream", "-o", "y.csv", "-f", "--json", "--capacity", "1MiB")
@@ -269,7 +330,7 @@ def test_gaps_are_used(memoir, folder):
         (b"\x89PNG\r\n\x1a\n", [], "bad.csv is neither a trace nor CSV"),
         (b"\x89memoirT", [], "bad.csv: "),
         (b"\x89memoirP", [], "bad.csv is a plan already"),
-        (b"id,lower,upper,size\na,0,4,8\n", ["--alignment", "0"], "--alignment 0"),
+        (b"id,lower,upper,size\na,0,4,8\n", ["--alignment", "0"], "alignment 0: the least is 1"),
         (
             b"id,lower,upper,size\na,0,4,8\n",
             ["--alignment", "3000000000000000001"],

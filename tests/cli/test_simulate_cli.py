@@ -9,8 +9,9 @@ import xml.etree.ElementTree
 from pathlib import Path
 
 import pytest
-from memoir.simulation import expand, open_device_trace, simulate
+from memoir.simulation import expand, simulate
 from memoir.text_trace import import_text, is_text_trace
+from memoir.trace_files import open_trace
 
 from memoir import Error, _core
 
@@ -228,7 +229,7 @@ def test_bad_files_get_one_line(memoir, tmp_path):
 
 
 def test_from_python():
-    trace = open_device_trace(SMALL)
+    trace = open_trace(SMALL)
     result = simulate(trace, "pytorch:expandable_segments:True", cap="1.2x", timed=False)
     assert result.completed and result.peak_reserved <= result.cap
     with pytest.raises(AttributeError):
@@ -296,7 +297,7 @@ def test_a_text_trace_becomes_a_trace(tmp_path):
     assert list(trace.events["stream"][trace.events["kind"] == _core.EventKind.kAllocate]) == [0, 0, 1]
     workload = _core.Workload(trace, 2)
     assert workload.peak_live == 5001000 and workload.streams == 2
-    assert open_device_trace(path).events["size"].tolist() == trace.events["size"].tolist()
+    assert open_trace(path).events["size"].tolist() == trace.events["size"].tolist()
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,16 @@ TEST_CASE("a trace without passes is one pass of every thread") {
   CHECK(read_pass({}).problem.empty());
 }
 
+TEST_CASE("one device of several") {
+  std::vector<Event> events{allocate(1, 64), allocate(2, 32), free_of(1), free_of(2)};
+  events[1].device = events[3].device = 1;
+  CHECK(read_pass(events).problem.size() == 2);
+  const RecordedPass first = read_pass(events, std::nullopt, 0);
+  CHECK(first.problem == Problem{{{0, 2}, 64, 64}});
+  CHECK(first.elsewhere == Tally{1, 32});
+  CHECK(read_pass(events, std::nullopt, 1).problem == Problem{{{1, 3}, 32, 64}});
+}
+
 TEST_CASE("events that cannot be are named by their record") {
   Event site;
   site.kind = EventKind::kSite;

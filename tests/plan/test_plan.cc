@@ -20,6 +20,21 @@ TEST_CASE("load adds what lives at one tick, and says when that is too much") {
   CHECK_THROWS_WITH_AS(load({{{0, 5}, ~Size{0}, 1}, {{3, 9}, 1, 1}}), doctest::Contains("tick 3"), Error);
 }
 
+TEST_CASE("the busiest tick is the first of several") {
+  CHECK(busiest_tick({}) == 0);
+  CHECK(busiest_tick({{{0, 5}, 3, 1}, {{3, 9}, 2, 1}, {{5, 9}, 3, 1}}) == 3);
+}
+
+TEST_CASE("an alignment for all goes with each buffer's own") {
+  const Problem problem{{{0, 4}, 2, 1}, {{2, 7}, 4, 6}, {{4, 9}, 2, 8}};
+  const Problem aligned = aligned_to(problem, 4);
+  CHECK(aligned[0].alignment == 4);
+  CHECK(aligned[1].alignment == 12);
+  CHECK(aligned[2].alignment == 8);
+  CHECK_THROWS_WITH_AS(aligned_to(problem, 0), doctest::Contains("the least is 1"), Error);
+  CHECK_THROWS_WITH_AS(aligned_to(problem, (Size{1} << 55) + 1), doctest::Contains("beyond 2^56"), Error);
+}
+
 TEST_CASE("both checks find what is wrong") {
   const Problem problem{{{0, 4}, 2, 1}, {{2, 7}, 4, 2}, {{4, 9}, 2, 1}};
   for (const auto verify : {check, quick_check}) {

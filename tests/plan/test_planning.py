@@ -2,12 +2,14 @@
 """memoir.plan(): every planner against brute force, the arrays it takes, and what it refuses."""
 
 import itertools
+import pickle
 import sys
 import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
+from memoir.arrays import as_problem
 from memoir.planners import PLANNERS
 from memoir.planners.mip import PAIR_LIMIT, live_pairs
 
@@ -75,7 +77,7 @@ def test_mip_keeps_its_deadline_and_gives_its_best():
     csv = _core.read_csv(str(DATA / "minimalloc" / "A.1048576.csv"))
     result = memoir.plan(csv.problem, "mip", deadline=0.5)
     assert result.seconds < 10
-    assert result.arena_size <= _core.plan_quickly(csv.problem)[1]
+    assert result.arena_size <= _core.plan_quickly(csv.problem)[0].arena_size
     assert not result.optimal
 
 
@@ -90,7 +92,7 @@ def test_cpsat_proves_more_than_the_load_and_says_so():
 def test_cpsat_improves_within_its_deadline_and_stops_at_the_capacity():
     pytest.importorskip("ortools")
     problem = _core.read_csv(str(DATA / "minimalloc" / "A.1048576.csv")).problem
-    quick = _core.plan_quickly(problem)[1]
+    quick = _core.plan_quickly(problem)[0].arena_size
     result = memoir.plan(problem, "cpsat", deadline=0.5)
     assert result.seconds < 20
     assert result.arena_size <= quick
@@ -130,7 +132,7 @@ def test_mip_refuses_what_it_could_not_finish():
     lower = rng.integers(0, 1000, 1500)
     problem = (lower, lower + rng.integers(1, 500, 1500), rng.integers(1, 10**6, 1500))
     assert not memoir.plan(problem).optimal  # or mip would have nothing to do
-    assert live_pairs(memoir.planning.as_problem(problem), PAIR_LIMIT) is None
+    assert live_pairs(as_problem(problem), PAIR_LIMIT) is None
     with pytest.raises(memoir.Error, match=r"mip takes at most 200,000 pairs .* 1,500 buffers"):
         memoir.plan(problem, "mip")
 
@@ -138,7 +140,7 @@ def test_mip_refuses_what_it_could_not_finish():
 def test_live_pairs_are_those_that_overlap():
     rng = np.random.default_rng(1)
     lower, upper, size, _ = random_problem(rng, 40)
-    first, second = live_pairs(memoir.planning.as_problem((lower, upper, size)), 10**6)
+    first, second = live_pairs(as_problem((lower, upper, size)), 10**6)
     found = {tuple(sorted(pair)) for pair in zip(first.tolist(), second.tolist(), strict=True)}
     assert len(found) == len(first)
     pairs = itertools.combinations(range(40), 2)
@@ -157,7 +159,7 @@ def test_the_forms_of_a_problem():
         tuple(columns.values()),
         [*columns.values(), [1, 1, 1]],
         {name: np.array(values, np.int16) for name, values in columns.items()},
-        memoir.planning.as_problem(columns),
+        as_problem(columns),
     ):
         assert memoir.plan(problem).offsets.tolist() == expected.offsets.tolist()
     strided = np.array([columns["lower"], columns["lower"]]).T[:, 0]  # not contiguous
@@ -222,7 +224,7 @@ def test_search_proves_more_than_the_load(planner):
 
 
 def test_the_load_of_a_recorded_network_is_reached_and_proven():
-    problem = _core.read_pass(str(DATA.parent / "resnet18.trace")).problem
+    problem = _core.read_pass(_core.Trace.open(DATA.parent / "resnet18.trace")).problem
     result = memoir.plan(problem, deadline=30)
     assert result.optimal
     assert result.arena_size == result.lower_bound == _core.aligned_load(problem)
@@ -240,9 +242,7 @@ def test_capacity():
 def test_planning_releases_the_gil():
     rng = np.random.default_rng(2)
     lower = rng.integers(0, 30000, 30000)
-    problem = memoir.planning.as_problem(
-        (lower, lower + rng.integers(1, 200, 30000), rng.integers(1, 10**6, 30000))
-    )
+    problem = as_problem((lower, lower + rng.integers(1, 200, 30000), rng.integers(1, 10**6, 30000)))
     ticks, done = [], threading.Event()
 
     def plan():
@@ -257,10 +257,17 @@ def test_planning_releases_the_gil():
     assert len(ticks) >= 3  # we ran meanwhile
 
 
+def test_a_result_travels_to_other_processes():
+    result = memoir.plan(([0, 1], [2, 3], [5, 6]), "bump")
+    copy = pickle.loads(pickle.dumps(result))
+    assert copy.summary() == result.summary()
+    assert copy.offsets.tolist() == result.offsets.tolist() == [0, 5]
+
+
 def test_offsets_are_checked_by_the_core():
-    problem = memoir.planning.as_problem(([0, 1], [2, 3], [5, 5]))
-    assert _core.check(problem, np.array([0, 5], np.uint64), 10) is None
-    assert _core.check(problem, np.array([0, 4], np.uint64), 10) == (
+    problem = as_problem(([0, 1], [2, 3], [5, 5]))
+    assert _core.check(problem, _core.Plan(np.array([0, 5], np.uint64), 10)) is None
+    assert _core.check(problem, _core.Plan(np.array([0, 4], np.uint64), 10)) == (
         0,
         1,
         "the two live at the same time and overlap",

@@ -202,7 +202,7 @@ def test_bad_files_get_one_error_and_no_picture(tmp_path):
         with pytest.raises(Error, match=why) as caught:
             show_trace(str(bad), output=str(tmp_path / "load.png"), json=False, force=False)
         assert str(bad) in str(caught.value)
-    with pytest.raises(Error, match="a folder"):
+    with pytest.raises(Error, match="Is a directory"):
         show_trace(str(tmp_path), output=None, json=False, force=False)
     assert [file.name for file in tmp_path.iterdir()] == ["bad.trace"]
 

@@ -13,7 +13,7 @@ import click
 
 from memoir._core import Error
 from memoir.cli._constraints import Options
-from memoir.cli._problems import open_problem, with_alignment
+from memoir.cli._problems import open_problem
 from memoir.planners import PLANNERS
 from memoir.planning import plan
 from memoir.sweep import sweep
@@ -36,13 +36,19 @@ def seeds_of(text: str) -> list[int]:
 
 
 def plan_task(
-    path: str, planner: str, seed: int, alignment: int | None, deadline: float | None, options: dict[str, Any]
+    path: str,
+    planner: str,
+    seed: int,
+    device: int | None,
+    alignment: int | None,
+    deadline: float | None,
+    options: dict[str, Any],
 ) -> dict[str, Any]:
     """One problem, planner and seed: the summary of its plan."""
-    source = open_problem(path)
+    source = open_problem(path, device)
     problem = source.problem
     if alignment is not None:
-        problem = with_alignment(problem, alignment)
+        problem = problem.aligned_to(alignment)
     problem = (
         _NO_OPTIONS.constrain(source, problem) or problem
     )  # what its columns say beside lifetimes and sizes
@@ -55,6 +61,7 @@ def plan_sweep(
     planner: str,
     seeds: list[int],
     *,
+    device: int | None,
     alignment: int | None,
     deadline: float | None,
     engine: str,
@@ -66,11 +73,11 @@ def plan_sweep(
     """Plans everything, prints it, and gives the exit code. Each plan is made on one thread unless told otherwise: the
     sweep has the cores."""
     for path in inputs:
-        open_problem(path)  # what cannot be read is told before anything runs
+        open_problem(path, device)  # what cannot be read is told before anything runs
     names = [name for name in PLANNERS if name != "auto"] if planner == "all" else [planner]
     options["threads"] = options.get("threads") or 1
     tasks = [
-        (path, name, seed, alignment, deadline, options)
+        (path, name, seed, device, alignment, deadline, options)
         for path, name in itertools.product(inputs, names)
         for seed in (seeds if name in _SEARCHING else seeds[:1])
     ]

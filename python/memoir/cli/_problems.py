@@ -3,26 +3,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from memoir import _core
 from memoir._core import Error
+from memoir.trace_files import is_trace, only_device, open_trace, read_begin
 
 if TYPE_CHECKING:
     from memoir.planning import PlanResult
 
 PLAN_MAGIC = b"\x89memoirP"
-TRACE_MAGIC = b"\x89memoirT"
-
-
-def magic_of(path: str) -> bytes:
-    """The first eight bytes; Error when the file cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            return file.read(8)
-    except OSError as error:
-        raise Error(f"{path}: cannot be read: {error.strerror}") from None
 
 
 class CsvSource:
@@ -40,24 +30,30 @@ class CsvSource:
         if suffix == ".csv":
             names = getattr(result, "arena_names", ())
             if len(names) > 1:
-                return self.csv.write(result.offsets, result.arenas, list(names))
-            return self.csv.write(result.offsets)
-        return _core.record_problem(problem, result.offsets, result.arena_size, result.maker).to_bytes()
+                return self.csv.write(result.plan, result.arenas, list(names))
+            return self.csv.write(result.plan)
+        return _core.record_problem(problem, result.plan, result.maker).to_bytes()
 
 
 class TraceSource:
-    """A problem from the last complete pass of a trace; writes either kind of output."""
+    """A problem from the last complete pass of a trace, on one device; writes either kind of output."""
 
-    def __init__(self, path: str):
+    def __init__(self, path: str, device: int | None = None):
         self.path = path
-        self._pass = recorded = _core.read_pass(path)
+        trace = open_trace(path)
+        try:
+            self.device = only_device(trace, device)
+            self._pass = recorded = _core.read_pass(trace, device=self.device)
+        except Error as error:
+            raise Error(f"{path}: {error}") from None
         self.problem = recorded.problem
         self.meta = {
             "pass": recorded.number,
+            "device": self.device,
             "allocations": recorded.allocations,
             **{
                 kind: dict(zip(("count", "bytes"), getattr(recorded, kind), strict=True))
-                for kind in ("escaping", "foreign", "empty")
+                for kind in ("escaping", "foreign", "elsewhere", "empty")
             },
         }
         which = "the whole trace" if recorded.number is None else f"pass {recorded.number}"
@@ -65,6 +61,7 @@ class TraceSource:
         reasons = {
             "escaping": "still live when it ended",
             "foreign": "made by other threads",
+            "elsewhere": "on other devices",
             "empty": "of 0 bytes",
         }
         for kind, reason in reasons.items():
@@ -81,42 +78,19 @@ class TraceSource:
     def write(self, suffix: str, problem: _core.Problem, result: PlanResult) -> bytes:
         """Allocations keep the alignment that they asked for: a run must recognise them."""
         if suffix == ".csv":
-            return self._pass.write_csv(result.offsets)
-        return self._pass.record(result.offsets, result.arena_size, result.maker).to_bytes()
+            return self._pass.write_csv(result.plan)
+        return self._pass.record(result.plan, result.maker).to_bytes()
 
 
-def open_problem(path: str) -> CsvSource | TraceSource:
-    """A trace by its magic, anything else as CSV."""
-    magic = magic_of(path)
-    if magic == TRACE_MAGIC:
-        return TraceSource(path)
-    if magic == PLAN_MAGIC:
+def open_problem(path: str, device: int | None = None) -> CsvSource | TraceSource:
+    """Whatever holds a trace by how it begins, anything else as CSV."""
+    begin = read_begin(path)
+    if is_trace(begin):
+        return TraceSource(path, device)
+    if begin.startswith(PLAN_MAGIC):
         raise Error(f"{path} is a plan already: plan the trace or the CSV that it was made from")
-    if b"\0" in magic or magic[:1] == b"\x89":
+    if b"\0" in begin[:8] or begin[:1] == b"\x89":
         raise Error(f"{path} is neither a trace nor CSV")
+    if device is not None:
+        raise Error(f"{path} is CSV, which knows of no devices: leave --device out")
     return CsvSource(path)
-
-
-def with_alignment(problem: _core.Problem, alignment: int) -> _core.Problem:
-    """The same problem, every offset a multiple of `alignment` too."""
-    import numpy as np
-
-    own = np.unique(problem.alignment)
-    together = {int(value): math.lcm(int(value), alignment) for value in own}
-    if max(together.values(), default=1) > 2**56:
-        raise Error(
-            f"no offset can be a multiple of {alignment} and of the buffers' own: that is beyond 2^56"
-        )
-    aligned = np.array([together[int(value)] for value in problem.alignment], np.uint64)
-    return _core.Problem(problem.lower, problem.upper, problem.size, aligned)
-
-
-def busiest_tick(problem: _core.Problem) -> int:
-    """The first tick at which as many bytes are live as at any."""
-    import numpy as np
-
-    ticks = np.concatenate([problem.upper, problem.lower])
-    sizes = problem.size.astype(np.int64)
-    order = np.argsort(ticks, kind="stable")  # deaths before births
-    live = np.cumsum(np.concatenate([-sizes, sizes])[order])
-    return int(ticks[order[int(np.argmax(live))]]) if len(live) else 0

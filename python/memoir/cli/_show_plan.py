@@ -16,7 +16,6 @@ import numpy as np
 from memoir import _core
 from memoir._core import Error, Problem
 from memoir.cli._arguments import check_output, write_output
-from memoir.cli._problems import busiest_tick
 from memoir.planning import PlanResult, plan
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -62,7 +61,7 @@ def open_shown(path: str, is_plan: bool) -> ShownPlan:
     violation = ("", "", "an offset is beyond 64 bits") if arena_size >= 2**64 else None
     if violation is None and (csv.has_constraints or csv.arenas):
         return _open_constrained(path, csv, offsets)
-    violation = violation or _core.check(csv.problem, offsets, arena_size)
+    violation = violation or _core.check(csv.problem, _core.Plan(offsets, arena_size))
     _refuse(path, csv, violation)
     return ShownPlan(csv.problem, offsets, arena_size, "of the file")
 
@@ -175,7 +174,7 @@ def _print(
     from memoir.views.plan_table import above_floor, plan_table
     from memoir.views.quantities import bytes_text, printable
 
-    total = sum(shown.problem.size.tolist())
+    total = shown.problem.total_size
     load = _core.load(shown.problem)
     optimal = (
         "optimal" if shown.arena_size == floor else f"{above_floor(shown.arena_size, floor)} above the floor"
@@ -184,7 +183,7 @@ def _print(
         ("buffers", f"{len(shown.problem):,}, {total:,} bytes ({bytes_text(total)}) in all"),
         (
             "load",
-            f"{load:,} bytes ({bytes_text(load)}), live together at tick {busiest_tick(shown.problem):,}",
+            f"{load:,} bytes ({bytes_text(load)}), live together at tick {_core.busiest_tick(shown.problem):,}",
         ),
         ("arena", f"{shown.arena_size:,} bytes ({bytes_text(shown.arena_size)}), {optimal}"),
         ("planner", shown.planner),

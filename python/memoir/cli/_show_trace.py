@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 
 from memoir._core import Error, Trace
+from memoir.trace_files import open_trace
 from memoir.views.load_picture import draw_load
 from memoir.views.trace_summary import summarize
 from memoir.views.trace_text import print_summary
@@ -24,7 +25,7 @@ def show_trace(path: str, *, output: str | None, json: bool, force: bool) -> Non
     """Prints the summary of a trace (`json`: as JSON); draws its load into `output` when that is named."""
     if output is not None:
         _check_output(Path(output), force)
-    trace = Trace.open(path)
+    trace = open_trace(path)
     summary = summarize(trace)
     if output is not None:
         _draw(trace, summary, path, Path(output))

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import click
 
-from memoir._core import Error, EventKind, ImportReport, Trace, import_snapshot
+from memoir._core import EventKind, ImportReport, Trace, import_snapshot
 from memoir.cli._arguments import check_output, finished_output, write_output
+from memoir.trace_files import read_begin
 
 
 @click.command()
@@ -59,11 +60,7 @@ def command(snapshot: str, output: str | None, passes: str, as_json: bool, force
 def _is_text(path: str) -> bool:
     from memoir.text_trace import is_text_trace
 
-    try:
-        with open(path, "rb") as file:
-            return is_text_trace(file.read(4096))
-    except OSError as error:
-        raise Error(f"{path}: cannot be read: {error.strerror}") from None
+    return is_text_trace(read_begin(path))
 
 
 def _import_text(path: str, target: Path, as_json: bool, force: bool) -> None:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from memoir._core import ConstrainedProblem, Error, Problem, aligned_load, load
+from memoir._core import ConstrainedProblem, Error, Problem, aligned_load, busiest_tick, load
 from memoir.cli import _constraints
 from memoir.cli._arguments import Size, check_output, write_output
-from memoir.cli._problems import busiest_tick, open_problem, with_alignment
+from memoir.cli._problems import open_problem
 from memoir.planners import PLANNERS
 from memoir.sweep import ENGINES
 
@@ -67,6 +67,7 @@ FITS, HOPELESS, NOT_FOUND = 0, 1, 3  # exit codes; 2 is bad input
 @click.option(
     "--alignment", type=Size(), help="Bytes that every offset shall be a multiple of, beside its own."
 )
+@click.option("--device", type=click.IntRange(0, 65535), help="Of a trace: plan what was allocated on it.")
 @click.option(
     "--stream",
     is_flag=True,
@@ -89,6 +90,7 @@ def command(
     work_limit: int,
     capacity: int | None,
     alignment: int | None,
+    device: int | None,
     stream: bool,
     as_json: bool,
     force: bool,
@@ -96,12 +98,13 @@ def command(
 ) -> None:
     """Give every buffer of INPUT its offset in one arena.
 
-    INPUT is a trace, whose last complete pass is planned, or CSV with the columns id, lower, upper
-    (exclusive; or end, inclusive), size and perhaps alignment, gaps and more that a problem can say
-    (docs/constraints.md). Several inputs, or --seeds, make a sweep over all inputs, planners and seeds.
+    INPUT is a trace, a memory snapshot of PyTorch or a text trace, whose last complete pass is planned; or CSV
+    with the columns id, lower, upper (exclusive; or end, inclusive), size and perhaps alignment, gaps and more
+    that a problem can say (docs/constraints.md). Several inputs, or --seeds, make a sweep over all inputs,
+    planners and seeds.
     """
     if stream:
-        given = _constraints.Options(**constraints).any() or alignment is not None
+        given = _constraints.Options(**constraints).any() or alignment is not None or device is not None
         if given or planner != "auto" or len(inputs) > 1 or seeds is not None or engine != "local":
             raise Error(
                 "--stream takes one CSV and has one planner; of the constraints, alignments in the CSV alone"
@@ -124,6 +127,7 @@ def command(
                 planner,
                 seeds_of(seeds) if seeds is not None else [seed],
                 alignment=alignment,
+                device=device,
                 deadline=deadline,
                 capacity=capacity,
                 threads=threads,
@@ -139,12 +143,10 @@ def command(
     (input,) = inputs
     if output is not None:
         check_output(Path(output), (".plan", ".csv"), force)
-    source = open_problem(input)
+    source = open_problem(input, device)
     problem = source.problem
     if alignment is not None:
-        if alignment == 0:
-            raise Error("--alignment 0: the least is 1")
-        problem = with_alignment(problem, alignment)
+        problem = problem.aligned_to(alignment)
     said = _constraints.Options(**constraints)
     constrained = said.constrain(source, problem)
     if constrained is not None and output is not None and Path(output).suffix.lower() == ".plan":
@@ -163,7 +165,7 @@ def command(
     hopeless = any(result.hopeless for result in results)
     code = HOPELESS if hopeless else NOT_FOUND if best.fits is False else FITS
 
-    written = output is not None and not hopeless and len(best.offsets) == len(problem)
+    written = output is not None and not hopeless and len(best.plan) == len(problem)
     if written:
         suffix = Path(output).suffix.lower()
         write_output(Path(output), source.write(suffix, problem, best), force)
@@ -237,8 +239,7 @@ def _print(
 
     from memoir.views.plan_table import plan_table
 
-    total = sum(problem.size.tolist())
-    click.echo(f"{input}: {len(problem):,} buffers, {total:,} bytes in all")
+    click.echo(f"{input}: {len(problem):,} buffers, {problem.total_size:,} bytes in all")
     if constrained is None:
         click.echo(f"load: {load(problem):,} bytes, live together at tick {busiest_tick(problem):,}")
         if (aligned := aligned_load(problem)) > load(problem):

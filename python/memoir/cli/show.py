@@ -6,7 +6,8 @@ from __future__ import annotations
 import click
 
 from memoir._core import Error
-from memoir.cli._problems import PLAN_MAGIC, TRACE_MAGIC, magic_of
+from memoir.cli._problems import PLAN_MAGIC
+from memoir.trace_files import is_trace, read_begin
 
 
 @click.command()
@@ -26,21 +27,22 @@ def command(
     Of a trace: counts, bytes, the load and the largest operators. Of a plan: its arena beside the floor, and
     as a picture its heap map (address against time).
     """
-    magic = magic_of(file)
-    if magic == TRACE_MAGIC:
+    begin = read_begin(file)
+    if is_trace(begin):
         if planner is not None:
             raise Error(f"{file} is a trace: memoir plan {file} --planner {planner} makes plans of it")
         from memoir.cli._show_trace import show_trace
 
         show_trace(file, output=output, json=json, force=force)
         return
-    if magic != PLAN_MAGIC and (b"\0" in magic or magic[:1] == b"\x89"):
+    is_plan = begin.startswith(PLAN_MAGIC)
+    if not is_plan and (b"\0" in begin[:8] or begin[:1] == b"\x89"):
         raise Error(f"{file} is neither a trace, nor a plan, nor CSV")
     from memoir.cli._show_plan import show_plan
 
     show_plan(
         file,
-        is_plan=magic == PLAN_MAGIC,
+        is_plan=is_plan,
         output=output,
         planner=planner,
         deadline=deadline,

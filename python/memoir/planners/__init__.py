@@ -5,20 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from memoir import _core
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a planner found: one offset per buffer, and the floor that it proved (bytes, or 0)."""
+    """What a planner found, and the floor that it proved (bytes, or 0)."""
 
-    offsets: np.ndarray
-    arena_size: int
+    plan: _core.Plan
     lower_bound: int = 0
     maker: str = ""  # the planner that made it, where one planner chose among others
     bound_reason: str = ""  # why no plan is smaller than lower_bound
@@ -72,11 +67,7 @@ def _search(exact: bool) -> Callable[[_core.Problem, Effort], Outcome]:
             capacity=effort.capacity,
         )
         return Outcome(
-            found.offsets,
-            found.arena_size,
-            found.lower_bound,
-            bound_reason=found.bound_reason,
-            interrupted=found.interrupted,
+            found.plan, found.lower_bound, bound_reason=found.bound_reason, interrupted=found.interrupted
         )
 
     return run
@@ -84,14 +75,14 @@ def _search(exact: bool) -> Callable[[_core.Problem, Effort], Outcome]:
 
 def _native(name: str) -> Callable[[_core.Problem, Effort], Outcome]:
     def run(problem: _core.Problem, effort: Effort) -> Outcome:
-        return Outcome(*_core.run_planner(name, problem))
+        return Outcome(_core.run_planner(name, problem))
 
     return run
 
 
 def _first_fit(problem: _core.Problem, effort: Effort) -> Outcome:
     found = _core.plan_constrained(_core.ConstrainedProblem(problem), "first_fit", capacity=effort.capacity)
-    return Outcome(found.offsets, found.total)
+    return Outcome(found.plan)
 
 
 def _mip(problem: _core.Problem, effort: Effort) -> Outcome:

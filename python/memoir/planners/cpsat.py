@@ -39,22 +39,23 @@ def run(
     """Stops early when the bound is reached, or once the plan fits the capacity; Ctrl-C keeps the best. Raises
     Error without ortools, for more than BUFFER_LIMIT buffers, and when the process fails."""
     until = time.time() + (DEADLINE if deadline is None else deadline)
-    offsets, arena_size, _ = _core.plan_quickly(problem)
+    plan, _ = _core.plan_quickly(problem)
     floor = _core.aligned_load(problem)
-    if arena_size == floor or (capacity is not None and arena_size <= capacity):
-        return Outcome(offsets, arena_size, floor)
+    if plan.arena_size == floor or (capacity is not None and plan.arena_size <= capacity):
+        return Outcome(plan, floor)
     if importlib.util.find_spec("ortools") is None:
         raise _core.Error("the cpsat planner needs OR-tools: pip install 'memoir[cpsat]'")
     if deadline is not None and deadline <= 0:
-        return Outcome(offsets, arena_size, floor)
+        return Outcome(plan, floor)
     if len(problem) > BUFFER_LIMIT:
         raise _core.Error(
             f"cpsat takes at most {BUFFER_LIMIT:,} buffers, not {len(problem):,}: use another planner"
         )
     unit = math.gcd(*np.unique(problem.size).tolist(), *np.unique(problem.alignment).tolist())
-    if arena_size // unit > LARGEST:
+    top = plan.arena_size // unit
+    if top > LARGEST:
         raise _core.Error(
-            f"cpsat counts to {LARGEST:,}, and this arena is {arena_size // unit:,} times {unit:,} bytes, the "
+            f"cpsat counts to {LARGEST:,}, and this arena is {top:,} times {unit:,} bytes, the "
             "greatest common divisor of all sizes and alignments: use another planner"
         )
     # Only the order of the ticks matters.
@@ -64,8 +65,8 @@ def run(
         "upper": ticks[len(problem) :].tolist(),
         "size": (problem.size // unit).tolist(),
         "step": (problem.alignment // unit).tolist(),
-        "hint": (offsets // unit).tolist(),
-        "top": arena_size // unit,
+        "hint": (plan.offsets // unit).tolist(),
+        "top": top,
         "least": -(-floor // unit),
         "until": until,
         "enough": None if capacity is None else capacity // unit,
@@ -76,12 +77,10 @@ def run(
     if solutions:
         # Let every buffer fall, in the order of the solution.
         order = np.argsort(np.array(solutions[-1]), kind="stable").astype(np.uint64)
-        better, better_size = _core.place_in_order(problem, order)
-        if better_size < arena_size:
-            offsets, arena_size = better, better_size
-    bound = min(max(floor, bound * unit), arena_size)
+        plan = min(plan, _core.place_in_order(problem, order), key=lambda plan: plan.arena_size)
+    bound = min(max(floor, bound * unit), plan.arena_size)
     reason = "" if bound == floor else f"CP-SAT proved that no plan is smaller than {bound:,} bytes"
-    return Outcome(offsets, arena_size, bound, bound_reason=reason, interrupted=interrupted)
+    return Outcome(plan, bound, bound_reason=reason, interrupted=interrupted)
 
 
 def _solve(task: dict) -> tuple[list[list[int]], int, bool]:

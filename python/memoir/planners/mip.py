@@ -28,17 +28,15 @@ PAIR_LIMIT = 200_000  # beyond it the model does not even leave presolve in minu
 def run(problem: _core.Problem, deadline: float | None, capacity: int | None) -> Outcome:
     """Stops early when the bound is reached, or once the plan fits the capacity. Raises Error without highspy
     and for more than PAIR_LIMIT pairs."""
-    offsets, arena_size, _ = _core.plan_quickly(problem)
+    plan, _ = _core.plan_quickly(problem)
     floor = _core.aligned_load(problem)
-    if arena_size == floor or (capacity is not None and arena_size <= capacity):
-        return Outcome(offsets, arena_size, floor)
-    model = _Model(problem, offsets, arena_size, floor)
+    if plan.arena_size == floor or (capacity is not None and plan.arena_size <= capacity):
+        return Outcome(plan, floor)
+    model = _Model(problem, plan, floor)
     order, bound = model.solve(DEADLINE if deadline is None else deadline, capacity)
     if order is not None:
-        better, better_size = _core.place_in_order(problem, order)
-        if better_size < arena_size:
-            offsets, arena_size = better, better_size
-    return Outcome(offsets, arena_size, min(max(floor, bound), arena_size))
+        plan = min(plan, _core.place_in_order(problem, order), key=lambda plan: plan.arena_size)
+    return Outcome(plan, min(max(floor, bound), plan.arena_size))
 
 
 def live_pairs(problem: _core.Problem, limit: int) -> tuple[np.ndarray, np.ndarray] | None:
@@ -57,7 +55,7 @@ def live_pairs(problem: _core.Problem, limit: int) -> tuple[np.ndarray, np.ndarr
 
 
 class _Model:
-    def __init__(self, problem: _core.Problem, offsets: np.ndarray, arena_size: int, floor: int):
+    def __init__(self, problem: _core.Problem, plan: _core.Plan, floor: int):
         try:
             import highspy
         except ImportError:
@@ -74,8 +72,8 @@ class _Model:
         self._unit = math.gcd(*np.unique(problem.size).tolist(), *np.unique(problem.alignment).tolist())
         self._size = problem.size / self._unit
         self._step = (problem.alignment // self._unit).astype(float)
-        self._offset = offsets / self._unit
-        self._top = arena_size / self._unit
+        self._offset = plan.offsets / self._unit
+        self._top = plan.arena_size / self._unit
         self._floor = -(-floor // self._unit)
         self._highs = highspy.Highs()
         self._highs.silent()

@@ -64,7 +64,8 @@ std::string name_record(std::span<const Event> events, size_t index, std::uint64
 
 }  // namespace
 
-RecordedPass read_pass(std::span<const Event> events, std::optional<std::uint64_t> pass) {
+RecordedPass read_pass(std::span<const Event> events, std::optional<std::uint64_t> pass,
+                       std::optional<std::uint16_t> device) {
   const Window window = find_window(events, pass);
   RecordedPass recorded;
   recorded.pass = window.pass;
@@ -77,9 +78,10 @@ RecordedPass read_pass(std::span<const Event> events, std::optional<std::uint64_
     if (event.kind == EventKind::kAllocate) {
       Object object;
       if (i >= window.begin) {
-        if (window.pass && event.thread != window.thread) {
-          ++recorded.foreign.count;
-          recorded.foreign.bytes += event.size;
+        if (device && event.device != *device) {
+          recorded.elsewhere.add(event.size);
+        } else if (window.pass && event.thread != window.thread) {
+          recorded.foreign.add(event.size);
         } else {
           if (event.alignment_log2 > 62) {
             throw Error(name_record(events, i, event.object) + " has the alignment 2^" +
@@ -115,8 +117,7 @@ RecordedPass read_pass(std::span<const Event> events, std::optional<std::uint64_
     if (allocation.size == 0) tally = &recorded.empty;
     if (allocation.lifetime.end == end) tally = &recorded.escaping;
     if (tally != nullptr) {
-      ++tally->count;
-      tally->bytes += allocation.size;
+      tally->add(allocation.size);
       continue;
     }
     recorded.problem.push_back({allocation.lifetime, allocation.size, allocation.alignment});

@@ -10,6 +10,7 @@
 //
 //   escaping   still live when the pass ends: the outputs handed to the caller, caches that the model keeps
 //   foreign    allocated during the pass by another thread than the one that began it
+//   elsewhere  allocated on another device than the one that is planned
 //   empty      of 0 bytes
 #pragma once
 
@@ -30,6 +31,10 @@ struct Tally {
   Size count = 0;
   Size bytes = 0;
 
+  void add(Size size) noexcept {
+    ++count;
+    bytes += size;
+  }
   bool operator==(const Tally&) const = default;
 };
 
@@ -41,18 +46,20 @@ struct RecordedPass {
   std::vector<ObjectId> objects;            // of each in the sequence
   Problem problem;                          // those to be planned
   std::vector<std::uint32_t> positions;     // problem[i] is sequence[positions[i]]
-  Tally escaping, foreign, empty;
+  Tally escaping, foreign, elsewhere, empty;
   std::vector<std::pair<std::string, std::string>> meta;
 };
 
 /// The pass of that number, or without one the last complete pass, or the whole of a trace that has no
-/// passes. Throws Error, naming the record, for a free of an object that is not live, an object allocated
+/// passes; of what was allocated on `device`, or without one on any. Throws Error, naming the record, for a free of an object that is not live, an object allocated
 /// twice, or lifetimes that cannot be; and when there is no such pass, or none is complete.
-RecordedPass read_pass(std::span<const Event> events, std::optional<std::uint64_t> pass = std::nullopt);
+RecordedPass read_pass(std::span<const Event> events, std::optional<std::uint64_t> pass = std::nullopt,
+                       std::optional<std::uint16_t> device = std::nullopt);
 
 /// The same, with the trace's meta.
-inline RecordedPass read_pass(const Trace& trace, std::optional<std::uint64_t> pass = std::nullopt) {
-  RecordedPass recorded = read_pass(trace.events(), pass);
+inline RecordedPass read_pass(const Trace& trace, std::optional<std::uint64_t> pass = std::nullopt,
+                              std::optional<std::uint16_t> device = std::nullopt) {
+  RecordedPass recorded = read_pass(trace.events(), pass, device);
   for (const std::string_view key : trace.meta_keys()) {
     recorded.meta.emplace_back(std::string(key), std::string(trace.meta(key)));
   }

@@ -28,6 +28,35 @@ std::optional<Violation> check_each(const Problem& problem, const Plan& plan) {
   return std::nullopt;
 }
 
+struct Peak {
+  Size load = 0;
+  Tick tick = 0;
+};
+
+Peak find_peak(const Problem& problem) {
+  std::vector<std::pair<Tick, const Buffer*>> births, deaths;
+  births.reserve(problem.size());
+  deaths.reserve(problem.size());
+  for (const Buffer& buffer : problem) {
+    births.emplace_back(buffer.lifetime.begin, &buffer);
+    deaths.emplace_back(buffer.lifetime.end, &buffer);
+  }
+  std::sort(births.begin(), births.end());
+  std::sort(deaths.begin(), deaths.end());
+  Size live = 0;
+  Peak peak;
+  auto death = deaths.begin();
+  for (const auto& [tick, buffer] : births) {
+    while (death != deaths.end() && death->first <= tick) live -= (death++)->second->size;
+    if (__builtin_add_overflow(live, buffer->size, &live)) {
+      throw Error("the sizes of the buffers live at tick " + std::to_string(tick) +
+                  " add up to more than 2^64 bytes");
+    }
+    if (live > peak.load) peak = {live, tick};
+  }
+  return peak;
+}
+
 constexpr const char* kOverlap = "the two live at the same time and overlap";
 
 }  // namespace
@@ -52,27 +81,23 @@ void validate(const Problem& problem) {
   }
 }
 
-Size load(const Problem& problem) {
-  std::vector<std::pair<Tick, const Buffer*>> births, deaths;
-  births.reserve(problem.size());
-  deaths.reserve(problem.size());
-  for (const Buffer& buffer : problem) {
-    births.emplace_back(buffer.lifetime.begin, &buffer);
-    deaths.emplace_back(buffer.lifetime.end, &buffer);
-  }
-  std::sort(births.begin(), births.end());
-  std::sort(deaths.begin(), deaths.end());
-  Size live = 0, most = 0;
-  auto death = deaths.begin();
-  for (const auto& [tick, buffer] : births) {
-    while (death != deaths.end() && death->first <= tick) live -= (death++)->second->size;
-    if (__builtin_add_overflow(live, buffer->size, &live)) {
-      throw Error("the sizes of the buffers live at tick " + std::to_string(tick) +
-                  " add up to more than 2^64 bytes");
+Size load(const Problem& problem) { return find_peak(problem).load; }
+
+Tick busiest_tick(const Problem& problem) { return find_peak(problem).tick; }
+
+Problem aligned_to(const Problem& problem, Size alignment) {
+  if (alignment == 0) throw Error("alignment 0: the least is 1");
+  Problem aligned = problem;
+  for (Buffer& buffer : aligned) {
+    const Size factor = alignment / std::gcd(alignment, buffer.alignment);
+    if (__builtin_mul_overflow(buffer.alignment, factor, &buffer.alignment) || buffer.alignment > Size{1}
+                                                                                                      << 56) {
+      throw Error("no offset can be a multiple of " + std::to_string(alignment) +
+                  " and of the buffers' own: that is beyond 2^56");
     }
-    most = std::max(most, live);
   }
-  return most;
+  validate(aligned);
+  return aligned;
 }
 
 std::optional<Violation> check(const Problem& problem, const Plan& plan) {

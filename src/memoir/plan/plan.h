@@ -48,6 +48,12 @@ void validate(const Problem& problem);
 /// bits.
 Size load(const Problem& problem);
 
+/// The first tick at which load() bytes are live; 0 for an empty problem.
+Tick busiest_tick(const Problem& problem);
+
+/// The same buffers, every offset a multiple of `alignment` too. Throws Error for 0 and when that is beyond 2^56.
+Problem aligned_to(const Problem& problem, Size alignment);
+
 /// Why a plan is not one: the buffers (indices into the problem) that break it. `second` equals `first` when
 /// one buffer is wrong by itself (misaligned, or outside the arena).
 struct Violation {

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files that hold a trace: a .trace, a memory snapshot of PyTorch, or a text trace, told apart by how they begin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from memoir import _core
+from memoir._core import Error, Trace
+
+_MAGIC = b"\x89memoirT"
+_PICKLE = b"\x80"
+
+
+def read_begin(path: str | Path) -> bytes:
+    """As much of a file as tells what it is; Error when it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(4096)
+    except OSError as error:
+        raise Error(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def is_trace(begin: bytes) -> bool:
+    """Whether open_trace() is for a file that begins so."""
+    from memoir.text_trace import is_text_trace
+
+    return begin.startswith((_MAGIC, _PICKLE)) or is_text_trace(begin)
+
+
+def open_trace(path: str | Path) -> Trace:
+    """A trace from whatever holds one."""
+    from memoir.text_trace import import_text, is_text_trace
+
+    path = str(path)
+    begin = read_begin(path)
+    if is_text_trace(begin):
+        return Trace.from_bytes(import_text(path), path)
+    if begin.startswith(_PICKLE):
+        return Trace.from_bytes(_core.import_snapshot_bytes(Path(path).read_bytes(), path), path)
+    return Trace.open(path)
+
+
+def only_device(trace: Trace, device: int | None) -> int:
+    """`device`, or the only one that the trace allocates on. Error when there is no such, or more than one."""
+    devices = _core.devices_of(trace)
+    if device is None and len(devices) == 1:
+        return devices[0]
+    if device is None:
+        raise Error(f"the trace is of the devices {', '.join(map(str, devices))}: choose one with --device")
+    if device not in devices:
+        raise Error(
+            f"the trace allocates nothing on device {device} (devices: {', '.join(map(str, devices))})"
+        )
+    return device
