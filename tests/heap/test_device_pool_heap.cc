@@ -262,7 +262,7 @@ TEST_CASE("bins find a smallest block, as far as they look") {
     const auto index = static_cast<std::uint32_t>(1 + random() % (records.size() - 1));
     const Size units = records[index].range.size / 512;
     if (in[index]) {
-      bins.erase(records.data(), index, units);
+      bins.erase(records.data(), index);
     } else {
       bins.insert(records.data(), index, units);
     }
