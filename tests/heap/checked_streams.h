@@ -14,7 +14,6 @@ namespace memoir {
 
 class CheckedStreams final : public StreamOrder {
  public:
-  Tick now() noexcept override { return ++time_; }
   bool is_ordered(StreamId from, Tick moment, StreamId to) noexcept override {
     return from == to || knows(to, from) >= moment;
   }
@@ -22,10 +21,10 @@ class CheckedStreams final : public StreamOrder {
     if (refuses) return false;
     ++waits;
     const Clock seen = clock_at(from, moment);
-    Clock clock = clock_at(to, time_);
+    Clock clock = clock_at(to, moment_);
     for (const auto& [stream, until] : seen) clock[stream] = std::max(clock[stream], until);
     clock[from] = std::max(clock[from], moment);
-    history_[to].push_back({++time_, clock});
+    history_[to].push_back({++moment_, clock});
     return true;
   }
 
@@ -49,7 +48,7 @@ class CheckedStreams final : public StreamOrder {
     return ordered;
   }
   /// The object at `range` of `stream` is about to be freed.
-  void used(Range range, StreamId stream) { uses_.push_back({range, stream, ++time_}); }
+  void used(Range range, StreamId stream) { uses_.push_back({range, stream, ++moment_}); }
 
   size_t waits = 0;
   bool refuses = false;  // as a stream that is being captured does
@@ -70,11 +69,10 @@ class CheckedStreams final : public StreamOrder {
     return clock;
   }
   Tick knows(StreamId stream, StreamId of) {
-    Clock clock = clock_at(stream, time_);
+    Clock clock = clock_at(stream, moment_);
     return clock[of];
   }
 
-  Tick time_ = 0;
   std::map<StreamId, std::vector<std::pair<Tick, Clock>>> history_;
   std::vector<Use> uses_;
 };

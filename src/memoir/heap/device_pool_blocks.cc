@@ -13,21 +13,30 @@ constexpr size_t kMostStreams = 256;  // each costs 24 KiB of bins; requests of 
 
 std::uint16_t DevicePoolHeap::find_slot(StreamId stream) noexcept {
   for (size_t slot = 0; slot < streams_.size(); ++slot) {
-    if (streams_[slot] == stream) return slot_ = static_cast<std::uint16_t>(slot);
+    if (streams_[slot] == stream) return slots_[stream % slots_.size()] = static_cast<std::uint16_t>(slot);
   }
   if (streams_.size() == kMostStreams || !bins_.reserve(bins_.size() + kZones) ||
       !streams_.push_back(stream)) {
     return kNoSlot;
   }
   for (size_t zone = 0; zone < kZones; ++zone) bins_.push_back({});
-  return slot_ = static_cast<std::uint16_t>(streams_.size() - 1);
+  return slots_[stream % slots_.size()] = static_cast<std::uint16_t>(streams_.size() - 1);
 }
 
 bool DevicePoolHeap::make_room(size_t count) noexcept {
   // Records that were given up are reused first, but each request takes few: room for all of them is simplest.
   if (starts_.in_use() && !by_start_.reserve(by_start_.size() + count)) return false;
-  return blocks_.capacity() - blocks_.size() >= count ||
-         blocks_.reserve(std::max<size_t>(2 * blocks_.size(), 1024));
+  if (blocks_.capacity() - blocks_.size() < count &&
+      !blocks_.reserve(std::max<size_t>(2 * blocks_.size(), 1024)))
+    return false;
+  if (!live_blocks_.reserve(blocks_.data(), blocks_.capacity())) return false;
+  room_ = starts_.in_use() ? 0 : blocks_.capacity();
+  return true;
+}
+
+DevicePoolHeap::Index DevicePoolHeap::new_record() noexcept {
+  blocks_.push_back({});
+  return static_cast<Index>(blocks_.size() - 1);
 }
 
 /// The block of the arena that the offset lies in.
@@ -79,7 +88,7 @@ Offset DevicePoolHeap::take_window(Index first, Range range, Size asked, std::ui
   if (blocks_[last].range.end() > range.end())
     right = cut(last, range.end());  // before it forgets its stream
   while (blocks_[at].range.end() < range.end()) join_after(at);
-  begin_life(at, asked, slot);
+  begin_life(at, asked, slot, blocks_[at].zone);
   if (left != 0) settle(left);
   if (right != 0) settle(right);
   return range.begin;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace memoir {
 
@@ -12,7 +13,8 @@ DevicePoolHeap::DevicePoolHeap(Arena& arena, const DevicePoolOptions& options, S
   const Size granule = arena.granule(), capacity = align_down(arena.capacity(), granule);
   if (capacity == 0 || !is_power_of_two(options.alignment) || options.alignment > granule) return;
   shift_ = std::countr_zero(options.alignment);
-  if (!blocks_.push_back({}) || !reserve_records(8) || !live_blocks_.reserve_one()) return;
+  if (!blocks_.push_back({}) || !reserve_records(8)) return;
+  blocks_[0].state = State::kLive;
   if (find_slot(0) == kNoSlot || !moves_.assign(size_t{1} << kMoveBits, 0)) return;
   capacity_ = capacity;
   head_ = take_record();
@@ -21,15 +23,6 @@ DevicePoolHeap::DevicePoolHeap(Arena& arena, const DevicePoolOptions& options, S
 }
 
 // --- blocks in a row ---
-
-DevicePoolHeap::Index DevicePoolHeap::take_record() noexcept {
-  if (const Index index = unused_; index != 0) {
-    unused_ = blocks_[index].after;
-    return index;
-  }
-  blocks_.push_back({});  // reserve_records() was asked
-  return static_cast<Index>(blocks_.size() - 1);
-}
 
 /// Cuts a block that is in no bin; gives back the second part, in no bin either.
 DevicePoolHeap::Index DevicePoolHeap::cut(Index index, Offset at) noexcept {
@@ -42,10 +35,7 @@ DevicePoolHeap::Index DevicePoolHeap::cut(Index index, Offset at) noexcept {
   second.before = index;
   first.after = rest;
   if (second.after != 0) blocks_[second.after].before = rest;
-  if (starts_.in_use() && first.zone != Zone::kPlain) {
-    starts_.insert(units(at));
-    by_start_.insert(at, rest);
-  }
+  if (starts_.in_use() && first.zone != Zone::kPlain) note_start(at, rest);
   return rest;
 }
 
@@ -54,10 +44,7 @@ void DevicePoolHeap::join_after(Index index) noexcept {
   Block& left = blocks_[index];
   const Index gone = left.after;
   Block& right = blocks_[gone];
-  if (starts_.in_use() && left.zone != Zone::kPlain) {
-    starts_.erase(units(right.range.begin));
-    by_start_.take(right.range.begin);
-  }
+  if (starts_.in_use() && left.zone != Zone::kPlain) forget_start(right.range.begin);
   left.range.size += right.range.size;
   if (left.moment < right.moment) {
     left.moment = right.moment;
@@ -65,9 +52,23 @@ void DevicePoolHeap::join_after(Index index) noexcept {
   }
   left.after = right.after;
   if (left.after != 0) blocks_[left.after].before = index;
-  right.range.size = 0;
-  right.after = unused_;
-  unused_ = gone;
+  drop_record(gone);
+}
+
+void DevicePoolHeap::drop_record(Index index) noexcept {
+  blocks_[index].range.size = 0;
+  blocks_[index].after = unused_;
+  unused_ = index;
+}
+
+void DevicePoolHeap::note_start(Offset begin, Index index) noexcept {
+  starts_.insert(units(begin));
+  by_start_.insert(begin, index);
+}
+
+void DevicePoolHeap::forget_start(Offset begin) noexcept {
+  starts_.erase(units(begin));
+  by_start_.take(begin);
 }
 
 bool DevicePoolHeap::can_join(Index left, Index right) const noexcept {
@@ -86,129 +87,193 @@ void DevicePoolHeap::put_in_bin(Index index) noexcept {
 
 void DevicePoolHeap::take_from_bin(Index index) noexcept {
   const Block& block = blocks_[index];
-  bins_of(block.slot, block.zone).erase(blocks_.data(), index, units(block.range.size));
-}
-
-/// The block, which is in a bin, had this size when it was put there.
-void DevicePoolHeap::resize_in_bin(Index index, Size before) noexcept {
-  const Block& block = blocks_[index];
-  bins_of(block.slot, block.zone).resize(blocks_.data(), index, units(before), units(block.range.size));
+  bins_of(block.slot, block.zone).erase(blocks_.data(), index);
 }
 
 /// Joins a free block or a hole, which is in no bin, with its neighbours, and puts what comes of it in its bin.
-DevicePoolHeap::Index DevicePoolHeap::settle(Index index) noexcept {
-  const bool is_free = blocks_[index].state == State::kFree;
+DevicePoolHeap::Index DevicePoolHeap::settle_hole(Index index) noexcept {
   const Index after = blocks_[index].after, before = blocks_[index].before;
-  const bool joins_before = before != 0 && can_join(before, index);
-  if (after != 0 && can_join(index, after)) {
-    if (is_free) take_from_bin(after);
-    join_after(index);
-  }
-  if (!joins_before) {
-    if (is_free) put_in_bin(index);
-    return index;
-  }
-  if (!is_free) {
-    join_after(before);
-  } else if (blocks_[before].slot == blocks_[index].slot) {
-    const Size size = blocks_[before].range.size;
-    join_after(before);
-    resize_in_bin(before, size);
-  } else {
-    take_from_bin(before);
-    join_after(before);
-    put_in_bin(before);
-  }
+  const bool joins_before = can_join(before, index);
+  if (can_join(index, after)) join_after(index);
+  if (!joins_before) return index;
+  join_after(before);
   return before;
 }
 
-void DevicePoolHeap::begin_life(Index index, Size asked, std::uint16_t slot) noexcept {
-  Block& block = blocks_[index];
-  block.state = State::kLive;
-  block.asked = asked;
-  block.slot = slot;
-  live_blocks_.insert(block.range.begin, index);
-  live_ += asked;
-  if (block.zone == Zone::kPlain) return;
-  held_ += block.range.size;
-  if (block.zone == Zone::kAside) [[unlikely]]
-    held_aside_ += block.range.size;
-  peak_held_ = std::max(peak_held_, held_);
+/// Of a free block, which is in no bin, with what no stream has used: rare, so it may look twice.
+DevicePoolHeap::Index DevicePoolHeap::settle_unused(Index index) noexcept {
+  if (const Index after = blocks_[index].after; can_join(index, after)) {
+    take_from_bin(after);
+    join_after(index);
+  }
+  if (const Index before = blocks_[index].before; can_join(before, index)) {
+    take_from_bin(before);
+    join_after(before);
+    index = before;
+  }
+  put_in_bin(index);
+  return index;
+}
+
+/// As few lists as can be are touched: a neighbour that grows stays in its own, if that is still the right one.
+[[gnu::always_inline]] inline DevicePoolHeap::Index DevicePoolHeap::settle_free(Index index) noexcept {
+  Block* const blocks = blocks_.data();
+  Block& block = blocks[index];
+  const Index before = block.before, after = block.after;
+  Block &left = blocks[before], &right = blocks[after];
+  const bool joins_left = left.bits() == block.bits(), joins_right = right.bits() == block.bits();
+  const bool is_unused = block.moment == 0;
+  const bool may_join_left = !joins_left & (left.state == State::kFree) & (is_unused | (left.moment == 0));
+  const bool may_join_right =
+      !joins_right & (right.state == State::kFree) & (is_unused | (right.moment == 0));
+  if (may_join_left | may_join_right) [[unlikely]]
+    return settle_unused(index);
+  FreeBins& bins = bins_of(block.slot, block.zone);
+  if (!joins_left && !joins_right) {
+    bins.insert(blocks, index, units(block.range.size));
+    return index;
+  }
+  if (starts_.in_use() && block.zone != Zone::kPlain) [[unlikely]] {
+    if (joins_left) forget_start(block.range.begin);
+    if (joins_right) forget_start(right.range.begin);
+  }
+  if (!joins_left) {
+    right.range = {block.range.begin, right.range.size + block.range.size};
+    right.moment = std::max(right.moment, block.moment);
+    right.before = before;
+    blocks[before].after = after;
+    head_ = head_ == index ? after : head_;
+    if (starts_.in_use() && block.zone != Zone::kPlain) [[unlikely]] {
+      by_start_.take(block.range.begin);
+      by_start_.insert(block.range.begin, after);
+    }
+    bins.resize(blocks, after, units(right.range.size));
+    drop_record(index);
+    return after;
+  }
+  left.range.size += block.range.size;
+  left.moment = std::max(left.moment, block.moment);
+  left.after = after;
+  if (joins_right) {
+    bins.erase(blocks, after);
+    left.range.size += right.range.size;
+    left.moment = std::max(left.moment, right.moment);
+    left.after = right.after;
+    drop_record(after);
+  }
+  blocks[left.after].before = before;
+  bins.resize(blocks, before, units(left.range.size));
+  drop_record(index);
+  return before;
 }
 
 /// Gives out a part of a free block that is in its bin: large objects its begin, small ones its end, so that
 /// each kind finds its like beside it and small ones do not cut what large ones leave.
-Offset DevicePoolHeap::take_part(Index index, Size size, Size asked, std::uint16_t slot) noexcept {
-  const Range range = blocks_[index].range;
+[[gnu::always_inline]] inline Offset DevicePoolHeap::give_part(FreeBins& bins, Index index, Size size,
+                                                               Size asked, std::uint16_t slot,
+                                                               Zone zone) noexcept {
+  Block* const blocks = blocks_.data();
+  Block& whole = blocks[index];
+  const Range range = whole.range;
   if (range.size == size) {
-    take_from_bin(index);
-  } else if (size < options_.small) {
-    const Index rest = index;
-    index = cut(index, range.end() - size);
-    resize_in_bin(rest, range.size);
+    bins.erase(blocks, index);
   } else {
-    take_from_bin(index);
-    put_in_bin(cut(index, range.begin + size));
+    const Index part = take_record();
+    Block& taken = blocks[part];
+    whole.range.size -= size;
+    taken.range.size = size;
+    taken.zone = zone;
+    if (size < options_.small) {
+      taken.range.begin = range.end() - size;
+      taken.before = index;
+      taken.after = whole.after;
+      blocks[whole.after].before = part;
+      whole.after = part;
+    } else {
+      taken.range.begin = range.begin;
+      taken.before = whole.before;
+      taken.after = index;
+      blocks[whole.before].after = part;
+      whole.before = part;
+      whole.range.begin = range.begin + size;
+      head_ = head_ == index ? part : head_;
+    }
+    if (starts_.in_use() && zone != Zone::kPlain) [[unlikely]] {
+      if (taken.range.begin == range.begin) {
+        by_start_.take(range.begin);
+        by_start_.insert(range.begin, part);
+        note_start(whole.range.begin, index);
+      } else {
+        note_start(taken.range.begin, part);
+      }
+    }
+    bins.resize(blocks, index, units(whole.range.size));
+    index = part;
   }
-  begin_life(index, asked, slot);
-  return blocks_[index].range.begin;
+  begin_life(index, asked, slot, zone);
+  return blocks[index].range.begin;
+}
+
+Offset DevicePoolHeap::take_part(Index index, Size size, Size asked, std::uint16_t slot) noexcept {
+  const Use use = blocks_[index];
+  return give_part(bins_of(use.slot, use.zone), index, size, asked, slot, use.zone);
+}
+
+DevicePoolHeap::Index DevicePoolHeap::settle(Index index) noexcept {
+  return blocks_[index].state == State::kFree ? settle_free(index) : settle_hole(index);
 }
 
 // --- what the fast path is ---
 
 Offset DevicePoolHeap::allocate(const Request& request) noexcept {
-  if (request.size - 1 >= capacity_ || !is_power_of_two(request.alignment) || !ok()) [[unlikely]] {
-    return kNoOffset;  // a size of 0 as well
-  }
+  if (request.size - 1 >= capacity_ || !is_power_of_two(request.alignment)) [[unlikely]]
+    return kNoOffset;  // a size of 0 as well, and all when there is no metadata memory
   const Size size = align_up(request.size, options_.alignment);
   const std::uint16_t slot = slot_of(request.stream);
-  if (slot == kNoSlot || !reserve_records(4) || !live_blocks_.reserve_one()) [[unlikely]]
+  if (slot == kNoSlot || !reserve_records(4)) [[unlikely]]
     return kNoOffset;
   if (request.plain) [[unlikely]]
     return allocate_plain(request, size, slot);
   if (request.alignment <= options_.alignment) [[likely]] {
-    Index& recent = recent_of(size, slot);
-    Index index = recent;
-    if (blocks_[index].range.size == size && blocks_[index].slot == slot) {
-      recent = 0;
-      begin_life(index, request.size, slot);
-      return blocks_[index].range.begin;
+    if (size < options_.small) {
+      Index& recent = recent_of(size, slot);
+      const Index index = recent;
+      if (blocks_[index].range.size == size && blocks_[index].slot == slot) {
+        recent = 0;
+        begin_life(index, request.size, slot, Zone::kCommon);
+        return blocks_[index].range.begin;
+      }
     }
-    index = bins_of(slot, Zone::kCommon).find(blocks_.data(), size, units(size));
+    FreeBins& bins = bins_of(slot, Zone::kCommon);
+    const Index index = bins.find(blocks_.data(), size, units(size));
     if (index != 0) [[likely]]
-      return take_part(index, size, request.size, slot);
+      return give_part(bins, index, size, request.size, slot, Zone::kCommon);
   }
   return allocate_slowly(request, size, slot);
 }
 
 bool DevicePoolHeap::free(Offset offset) noexcept {
-  const Index index = live_blocks_.take(offset);
+  const Index index = live_blocks_.take(blocks_.data(), offset);
   if (index == 0) return false;
   Block& block = blocks_[index];
   live_ -= block.asked;
   if (block.zone != Zone::kPlain) held_ -= block.range.size;
   if (block.zone == Zone::kAside) [[unlikely]]
     held_aside_ -= block.range.size;
-  block.asked = 0;
   block.moment = order_ != nullptr ? order_->now() : 1;
-  if (block.range.size >= options_.small || block.zone != Zone::kCommon) {
-    block.state = State::kFree;
-    settle(index);
-    return true;
+  Index done = index;  // the block that is joined with its neighbours now
+  if (block.range.size < options_.small && block.zone == Zone::kCommon) {
+    block.set({block.slot, State::kRecent, Zone::kCommon});
+    done = std::exchange(recent_of(block.range.size, block.slot), index);
+    if (done == 0) return true;
   }
-  block.state = State::kRecent;
-  Index& recent = recent_of(block.range.size, block.slot);
-  const Index older = recent;
-  recent = index;
-  if (older != 0) {
-    blocks_[older].state = State::kFree;
-    settle(older);
-  }
+  blocks_[done].set({blocks_[done].slot, State::kFree, blocks_[done].zone});
+  settle_free(done);
   return true;
 }
 
 Size DevicePoolHeap::size_of(Offset offset) const noexcept {
-  return blocks_.empty() ? 0 : blocks_[live_blocks_.find(offset)].range.size;
+  return blocks_.empty() ? 0 : blocks_[live_blocks_.find(blocks_.data(), offset)].range.size;
 }
 
 void DevicePoolHeap::trim() noexcept {
@@ -227,6 +292,7 @@ bool DevicePoolHeap::set_aside(Size size) noexcept {
   forget_recent();
   if (!starts_.in_use()) {
     if (!by_start_.reserve(blocks_.size() + 4) || !starts_.reset(units(arena_->capacity()) + 1)) return false;
+    room_ = 0;
     for (Index index = head_; index != 0; index = blocks_[index].after) {
       starts_.insert(units(blocks_[index].range.begin));
       by_start_.insert(blocks_[index].range.begin, index);
@@ -263,7 +329,7 @@ Offset DevicePoolHeap::allocate_at(Offset offset, const Request& request) noexce
   }
   const Range range{offset, align_up(request.size, options_.alignment)};
   const std::uint16_t slot = slot_of(request.stream);
-  if (slot == kNoSlot || !reserve_records(8) || !live_blocks_.reserve_one()) return kNoOffset;
+  if (slot == kNoSlot || !reserve_records(8)) return kNoOffset;
   Index first = block_at(offset);
   Size need = 0;
   for (Index index = first;; index = blocks_[index].after) {

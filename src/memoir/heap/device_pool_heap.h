@@ -17,8 +17,9 @@
 //   5  new memory beyond that. A cap (the arena's limit) turns 5 back into 4.
 //
 // Moving costs device calls and a wait of the host. So it only ever takes the place of growing, and of the
-// requests of one size only `patience` are served so, new peaks of live bytes aside: those that a loop repeats
-// soon find their place, and the loop makes no device calls. Growth of that kind ends at `excess`, if not at a cap.
+// requests of one size only `patience` are served so, new peaks of live bytes aside, and only one once as many
+// requests came after the last peak as before it: those that a loop repeats soon find their place, and the loop
+// makes no device calls. Growth of that kind ends at `excess`, if not at a cap.
 //
 // Free neighbours are joined at once, unless different streams freed them; a few small objects that were freed
 // last are kept as they are for the next request of their size.
@@ -26,7 +27,10 @@
 // Alignment: every object begins at a multiple of options.alignment; a request may ask for more.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
+#include <cstring>
 #include <tuple>
 
 #include "memoir/arena/arena.h"
@@ -34,6 +38,7 @@
 #include "memoir/base/option.h"
 #include "memoir/heap/free_bins.h"
 #include "memoir/heap/heap.h"
+#include "memoir/heap/offset_chains.h"
 #include "memoir/heap/offset_table.h"
 #include "memoir/heap/segments.h"
 #include "memoir/heap/start_set.h"
@@ -59,7 +64,7 @@ struct DevicePoolOptions {
         OptionField{"small", &DevicePoolOptions::small,
                     "bytes: objects below take the end of a free block, others its begin"},
         OptionField{"patience", &DevicePoolOptions::patience,
-                    "moves of idle memory for requests of one size; then the pool grows for them"},
+                    "moves of idle memory for requests of one size, one when they repeat; then the pool grows"},
         OptionField{"excess", &DevicePoolOptions::excess,
                     "share of the peak live bytes beyond which idle memory is moved, patience or not"},
         OptionField{"wait_first", &DevicePoolOptions::wait_first,
@@ -127,15 +132,24 @@ class DevicePoolHeap final : public Heap {
   static constexpr size_t kZones = 3;
   static constexpr int kMoveBits = 12;
   static constexpr int kRecentBits = 5;
-  struct alignas(64) Block : BinLinks {  // one line of the cache
+  struct Use {               // free blocks join when all of it is the same
+    std::uint16_t slot = 0;  // of the stream that uses it or used it last: index into streams_
+    State state = State::kFree;
+    Zone zone = Zone::kCommon;
+
+    /// All of it in one load or store: a processor waits when what it loads was stored in parts just before.
+    std::uint32_t bits() const noexcept { return std::bit_cast<std::uint32_t>(*this); }
+    void set(Use use) noexcept {
+      const std::uint32_t bits = use.bits();
+      std::memcpy(static_cast<void*>(this), &bits, sizeof bits);
+    }
+  };
+  struct alignas(64) Block : BinLinks, Use {  // one line of the cache; `next` of a live one: in live_blocks_
     Range range;
     Size asked = 0;    // bytes that the live object asked for
     Tick moment = 0;   // when it was freed; 0: no work may be queued that uses it
     Index before = 0;  // neighbours by address
     Index after = 0;
-    std::uint16_t slot = 0;  // of the stream that uses it or used it last: index into streams_
-    State state = State::kFree;
-    Zone zone = Zone::kCommon;
   };
   struct Window {
     Offset begin = 0;
@@ -146,7 +160,8 @@ class DevicePoolHeap final : public Heap {
 
   static constexpr std::uint16_t kNoSlot = ~std::uint16_t{0};
   std::uint16_t slot_of(StreamId stream) noexcept {
-    return slot_ < streams_.size() && streams_[slot_] == stream ? slot_ : find_slot(stream);
+    const std::uint16_t slot = slots_[stream % slots_.size()];
+    return streams_[slot] == stream ? slot : find_slot(stream);
   }
   std::uint16_t find_slot(StreamId stream) noexcept;
   FreeBins& bins_of(std::uint16_t slot, Zone zone) noexcept {
@@ -159,21 +174,47 @@ class DevicePoolHeap final : public Heap {
   }
 
   // Blocks in a row (device_pool_blocks.cc).
-  bool reserve_records(size_t count) noexcept {
-    return (blocks_.capacity() - blocks_.size() >= count && !starts_.in_use()) || make_room(count);
-  }
+  bool reserve_records(size_t count) noexcept { return blocks_.size() + count <= room_ || make_room(count); }
   bool make_room(size_t count) noexcept;
-  Index take_record() noexcept;
+  Index take_record() noexcept {  // reserve_records() was asked
+    const Index index = unused_;
+    if (index == 0) [[unlikely]]
+      return new_record();
+    unused_ = blocks_[index].after;
+    return index;
+  }
+  Index new_record() noexcept;
   Index cut(Index index, Offset at) noexcept;
   void join_after(Index index) noexcept;
   bool can_join(Index left, Index right) const noexcept;
   void put_in_bin(Index index) noexcept;
-  void resize_in_bin(Index index, Size before) noexcept;
   void take_from_bin(Index index) noexcept;
   Index settle(Index index) noexcept;
+  Index settle_free(Index index) noexcept;
+  Index settle_hole(Index index) noexcept;
+  Index settle_unused(Index index) noexcept;
+  void drop_record(Index index) noexcept;
+  void forget_start(Offset begin) noexcept;
+  void note_start(Offset begin, Index index) noexcept;
   Index block_at(Offset offset) const noexcept;
   void forget_recent() noexcept;
-  void begin_life(Index index, Size asked, std::uint16_t slot) noexcept;
+  void begin_life(Index index, Size asked, std::uint16_t slot, Zone zone) noexcept {
+    Block& block = blocks_[index];
+    block.set({slot, State::kLive, zone});
+    block.asked = asked;
+    live_blocks_.insert(blocks_.data(), index);
+    live_ += asked;
+    if (zone == Zone::kPlain) return;
+    held_ += block.range.size;
+    if (zone == Zone::kAside) held_aside_ += block.range.size;
+    ++served_;
+    if (held_ > peak_held_) [[unlikely]] {
+      peak_held_ = held_;
+      peak_served_ = served_;
+    }
+  }
+  Offset give_part(FreeBins& bins, Index index, Size size, Size asked, std::uint16_t slot,
+                   Zone zone) noexcept;
   Offset take_part(Index index, Size size, Size asked, std::uint16_t slot) noexcept;
   Offset take_window(Index first, Range range, Size asked, std::uint16_t slot) noexcept;
 
@@ -206,12 +247,13 @@ class DevicePoolHeap final : public Heap {
   StreamOrder* order_;
   Segments* plain_;
   DevicePoolOptions options_;
-  int shift_ = 0;                    // log2 of the alignment
-  std::uint16_t slot_ = 0;           // of the last request
-  MetadataArray<Block> blocks_;      // [0] stands for none
-  MetadataArray<FreeBins> bins_;     // per slot and zone
-  MetadataArray<StreamId> streams_;  // per slot, in order of appearance
-  OffsetTable live_blocks_;
+  int shift_ = 0;                         // log2 of the alignment
+  std::array<std::uint16_t, 8> slots_{};  // of the last requests, by stream
+  MetadataArray<Block> blocks_;           // [0] stands for none: neither free nor a hole, of no size
+  size_t room_ = 0;                       // blocks_ may have so many records without a look at other tables
+  MetadataArray<FreeBins> bins_;          // per slot and zone
+  MetadataArray<StreamId> streams_;       // per slot, in order of appearance
+  OffsetChains live_blocks_;
   std::array<Index, size_t{1} << kRecentBits> recent_{};  // freed last, not joined yet, by size and stream
   StartSet starts_;  // of blocks in the arena, in units; kept, as is by_start_, once something was set aside
   OffsetTable by_start_;  // every block of the arena
@@ -223,8 +265,10 @@ class DevicePoolHeap final : public Heap {
   Size held_aside_ = 0;                // bytes that live blocks hold there
   MetadataArray<std::uint8_t> moves_;  // for requests of one size, by its hash
   Size live_ = 0;
-  Size held_ = 0;       // bytes that live blocks hold in the arena
-  Size peak_held_ = 0;  // the most of them ever
+  Size held_ = 0;                  // bytes that live blocks hold in the arena
+  Size peak_held_ = 0;             // the most of them ever
+  std::uint64_t served_ = 0;       // requests
+  std::uint64_t peak_served_ = 0;  // and when the most were held
   Counters counters_;
 };
 

@@ -18,10 +18,12 @@
 
 namespace memoir {
 
-/// The part of a block that bins need: Block derives from it.
+/// The part of a block that bins need: Block derives from it. The record at index 0 stands for none; bins write its
+/// links, which mean nothing, to be spared asking whether there is a neighbour.
 struct BinLinks {
   std::uint32_t previous = 0;  // in the list of its class; 0 is none
   std::uint32_t next = 0;
+  std::uint32_t bin = 0;  // the class
 };
 
 /// Trivially copyable and empty when zeroed, so that it can live in metadata memory. Not thread-safe.
@@ -32,38 +34,31 @@ class FreeBins {
   /// `units`: its size in the pool's unit, > 0. The block is in no list.
   template <class Block>
   void insert(Block* blocks, Index index, Size units) noexcept {
-    const std::uint32_t bin = class_of(units);
-    Index& head = heads_[bin];
-    blocks[index].previous = 0;
-    blocks[index].next = head;
-    if (head != 0) blocks[head].previous = index;
-    head = index;
-    words_[bin / 64] |= std::uint64_t{1} << (bin % 64);
-    summary_ |= std::uint64_t{1} << (bin / 64);
+    enter(blocks, index, class_of(units));
   }
 
-  /// `units` is what it was inserted with.
   template <class Block>
-  void erase(Block* blocks, Index index, Size units) noexcept {
+  void erase(Block* blocks, Index index) noexcept {
     const Index previous = blocks[index].previous, next = blocks[index].next;
-    if (next != 0) blocks[next].previous = previous;
-    if (previous != 0) {
+    const std::uint32_t bin = blocks[index].bin, word = bin / 64;
+    blocks[next].previous = previous;
+    if (previous != 0) [[unlikely]] {
       blocks[previous].next = next;
       return;
     }
-    const std::uint32_t bin = class_of(units);
     heads_[bin] = next;
-    if (next != 0) return;
-    words_[bin / 64] &= ~(std::uint64_t{1} << (bin % 64));
-    if (words_[bin / 64] == 0) summary_ &= ~(std::uint64_t{1} << (bin / 64));
+    const std::uint64_t bits = words_[word] & ~(std::uint64_t{next == 0} << (bin % 64));
+    words_[word] = bits;
+    summary_ &= ~(std::uint64_t{bits == 0} << word);
   }
 
-  /// The same block, which had `before` units when it was put here, has `after` units now.
+  /// A block that is here has `units` now.
   template <class Block>
-  void resize(Block* blocks, Index index, Size before, Size after) noexcept {
-    if (class_of(before) == class_of(after)) return;
-    erase(blocks, index, before);
-    insert(blocks, index, after);
+  void resize(Block* blocks, Index index, Size units) noexcept {
+    const std::uint32_t bin = class_of(units);
+    if (bin == blocks[index].bin) return;
+    erase(blocks, index);
+    enter(blocks, index, bin);
   }
 
   /// A smallest block of at least `size` bytes, as far as the first kLooks of a class tell; 0 when no block
@@ -71,11 +66,11 @@ class FreeBins {
   template <class Block>
   Index find(const Block* blocks, Size size, Size units) const noexcept {
     const std::uint32_t bin = class_of(units);
-    if (summary_ == 0) return 0;
     if (const Index head = heads_[bin]; head != 0) {
       if (units < kExact) return head;
       if (const Index found = smallest(blocks, head, size); found != 0) return found;
     }
+    // The next class up that has any: in the same word, or in the next word that has one.
     std::uint32_t word = bin / 64;
     std::uint64_t bits = words_[word] & (~std::uint64_t{1} << (bin % 64));
     if (bits == 0) {
@@ -84,8 +79,7 @@ class FreeBins {
       word = static_cast<std::uint32_t>(std::countr_zero(above));
       bits = words_[word];
     }
-    const Index head = heads_[word * 64 + static_cast<std::uint32_t>(std::countr_zero(bits))];
-    return blocks[head].next == 0 ? head : smallest(blocks, head, size);
+    return smallest(blocks, heads_[word * 64 + static_cast<std::uint32_t>(std::countr_zero(bits))], size);
   }
 
  private:
@@ -94,17 +88,32 @@ class FreeBins {
   static constexpr std::uint32_t kClasses = 64 + 32 * (64 - 6);
 
   static std::uint32_t class_of(Size units) noexcept {
-    if (units < kExact) return static_cast<std::uint32_t>(units);
-    const auto log = static_cast<std::uint32_t>(std::bit_width(units) - 1);
-    return 64 + (log - 6) * 32 + (static_cast<std::uint32_t>(units >> (log - 5)) & 31);
+    // Below kExact the shift is 0, and the class is the number of units.
+    const std::uint32_t shift = static_cast<std::uint32_t>(std::countl_zero(units | (kExact / 2)) ^ 63) - 5;
+    return 32 * shift + static_cast<std::uint32_t>(units >> shift);
+  }
+
+  template <class Block>
+  void enter(Block* blocks, Index index, std::uint32_t bin) noexcept {
+    const Index head = heads_[bin];
+    blocks[index].previous = 0;
+    blocks[index].next = head;
+    blocks[index].bin = bin;
+    blocks[head].previous = index;
+    heads_[bin] = index;
+    words_[bin / 64] |= std::uint64_t{1} << (bin % 64);
+    summary_ |= std::uint64_t{1} << (bin / 64);
   }
 
   template <class Block>
   Index smallest(const Block* blocks, Index head, Size size) const noexcept {
-    Index best = 0;
-    Size least = ~Size{0};
-    int looks = kLooks;
-    for (Index index = head; index != 0 && looks-- != 0; index = blocks[index].next) {
+    Index index = blocks[head].next;
+    Size least = blocks[head].range.size;  // of none: 0
+    if (index == 0) [[likely]]
+      return least < size ? 0 : head;
+    Index best = least < size ? 0 : head;
+    least = least < size ? ~Size{0} : least;
+    for (int looks = kLooks - 1; index != 0 && looks-- != 0; index = blocks[index].next) {
       const Size other = blocks[index].range.size;
       if (other < size || other > least ||
           (other == least && blocks[index].range.begin > blocks[best].range.begin)) {

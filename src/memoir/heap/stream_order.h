@@ -20,12 +20,15 @@ class StreamOrder {
 
   /// The moment now: larger than every moment given before the last free. What is queued on any stream
   /// afterwards is after it.
-  virtual Tick now() noexcept = 0;
+  Tick now() noexcept { return ++moment_; }
   /// True when what was queued on `from` up to `moment` is known to be done before anything that is queued on
   /// `to` from now on. Cheap; true when both are one stream. May look at the device, never waits for it.
   virtual bool is_ordered(StreamId from, Tick moment, StreamId to) noexcept = 0;
   /// Makes it so. False when that cannot be now (a stream that is being captured): nothing changed.
   virtual bool order(StreamId from, Tick moment, StreamId to) noexcept = 0;
+
+ protected:
+  Tick moment_ = 0;  // the last that was given
 };
 
 }  // namespace memoir

@@ -44,7 +44,6 @@ class DeviceStreams final : public StreamOrder, public DeviceQuiet {
   bool is_capturing(StreamId id) const noexcept;
   bool is_any_capturing() const noexcept;
 
-  Tick now() noexcept override { return ++moment_; }
   bool is_ordered(StreamId from, Tick moment, StreamId to) noexcept override;
   bool order(StreamId from, Tick moment, StreamId to) noexcept override;
 
@@ -87,7 +86,6 @@ class DeviceStreams final : public StreamOrder, public DeviceQuiet {
   size_t width_ = 0;
   MetadataArray<cuda::Event> spare_;
   StreamId last_ = 0;
-  Tick moment_ = 0;
   bool is_quiet_ = false;
   bool capture_announced_ = false;
   StreamCounts counts_;

@@ -16,7 +16,7 @@ bool StreamClock::order(StreamId from, Tick moment, StreamId to) noexcept {
   if (by.size() < seen_.size()) by.resize(seen_.size());
   // An event covers all that is queued by now, and what that in turn waited for.
   for (std::size_t of = 0; of < seen_[from].size(); ++of) by[of] = std::max(by[of], seen_[from][of]);
-  by[from] = now_;
+  by[from] = moment_;
   ++waits_;
   if (keep_log_) log_.push_back({StreamEvent::Kind::kWait, to, from, {}});
   return true;

@@ -37,7 +37,6 @@ class StreamClock final : public StreamOrder {
   /// `keep_log`: note the waits, and what the owner notes of allocations and frees.
   explicit StreamClock(bool keep_log = false) : keep_log_(keep_log) {}
 
-  Tick now() noexcept override { return ++now_; }
   bool is_ordered(StreamId from, Tick moment, StreamId to) noexcept override {
     return from == to || moment == 0 || seen(to, from) >= moment;
   }
@@ -64,7 +63,6 @@ class StreamClock final : public StreamOrder {
   }
 
   bool keep_log_;
-  Tick now_ = 0;
   std::uint64_t waits_ = 0;
   std::vector<std::vector<Tick>>
       seen_;                    // [by][of]: all that was queued on `of` up to this moment is before it
