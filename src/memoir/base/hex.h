@@ -11,9 +11,8 @@ namespace memoir {
 
 /// "0x" and the digits, without leading zeros.
 inline std::string hex(std::uint64_t value) {
-  char digits[16];
-  const auto end = std::to_chars(digits, digits + sizeof digits, value, 16).ptr;
-  return "0x" + std::string(digits, end);
+  char text[18] = "0x";
+  return std::string(text, std::to_chars(text + 2, text + sizeof text, value, 16).ptr);
 }
 
 }  // namespace memoir
