@@ -18,8 +18,11 @@ constexpr std::uint64_t kFirstNodes = 1000;       // limit of an attempt in the 
 constexpr unsigned kMostMisses = 3;
 constexpr std::size_t kLargestWindow = 1000;  // buffers
 constexpr std::uint64_t kWindowNodes = 1000;  // of the first search of a window; four times more in the next
-constexpr std::size_t kFewBuffers = 400;      // nothing but the exact search is worth its time
+constexpr std::size_t kFewBuffers = 500;      // nothing but the exact search is worth its time
 constexpr std::uint64_t kFirstFits = 1000;    // of the first local search over orders
+constexpr std::uint64_t kTiesPerRound = 24;   // at the least effort
+constexpr double kWorthTying = 0.1;           // of the buffers are tied to others
+constexpr double kMuchTied = 0.3;             // for the first round
 
 // The static orders that solve most, and for restarts those that bear perturbation: each order's successes
 // are heavy-tailed, so several short attempts beat a long one (measured on the challenging instances of
@@ -267,6 +270,41 @@ void PartSearch::core_again(Size target, SearchContext& context) {
   }
 }
 
+// Of the buffers, those that tying makes away with.
+double PartSearch::tied_share(const Bundles& bundles) const {
+  return 1.0 - static_cast<double>(bundles.problem.size()) / static_cast<double>(problem_.size());
+}
+
+// What one round tries, in order. A plain attempt is the first: where it succeeds, that is at once. Tied up,
+// what resists is often no harder, so this comes next; most that succeed do so within few placements, so other
+// ties are worth more than a longer search.
+std::vector<PartSearch::Attempt> PartSearch::choose_attempts(Size target, Size capacity, std::uint64_t seed) {
+  const std::uint64_t least = std::max<std::uint64_t>(kFirstNodes, 2 * problem_.size());
+  const std::uint64_t nodes = least << (2 * std::min(level_, 20u));
+  seed += 1000 * round_;
+  std::vector<Attempt> attempts;
+  // A tighter capacity prunes more and is sometimes the easier one: two more attempts aim at the bound.
+  const bool aim_at_bound = round_ == 1 && capacity > bound_.bytes;
+  if (aim_at_bound) attempts.push_back({bound_.bytes, nodes, kOrders[0]});
+  attempts.push_back({capacity, nodes, kOrders[0]});
+  if (round_ == 1) {
+    for (const std::string_view keys : {"TWA", "WAT"})
+      attempts.push_back({capacity, nodes, keys, 0, seed, 1.0});
+    if (aim_at_bound) attempts.push_back({bound_.bytes, nodes, kOrders[1]});
+  } else if (tied_share(tie(problem_, sections_, {})) >= kWorthTying) {
+    for (std::uint64_t k = 0; k < kTiesPerRound << std::min(level_, 3u); ++k) {
+      const unsigned effort = std::array{0u, 2u, 0u, 4u}[k % 4];
+      attempts.push_back({k % 3 == 0 ? capacity : target, least << std::min(effort, 2 * level_),
+                          k % 5 == 0 ? "TWA" : "WAT", 0, seed + kOrders.size() + kRestarts.size() + k,
+                          k % 7 == 0 ? 0.7 : 0.95});
+    }
+  }
+  for (std::size_t k = 1; k < kOrders.size(); ++k) attempts.push_back({capacity, nodes, kOrders[k]});
+  for (std::size_t r = 0; r < kRestarts.size(); ++r)
+    attempts.push_back({capacity, nodes, kRestarts[r], kNoise[r], seed + kOrders.size() + r});
+  return attempts;
+}
+
 bool PartSearch::round(Size target, SearchContext& context) {
   // At each level of effort: the target itself once, then something between it and the best plan for as long
   // as that works.
@@ -274,51 +312,50 @@ bool PartSearch::round(Size target, SearchContext& context) {
   const auto between = static_cast<Size>(reach_ * static_cast<double>(arena_ - target));
   const Size capacity = improve ? std::min<Size>(arena_ - 1, target + between) : target;
   ++round_;
-  const std::size_t statics = kOrders.size(), count = statics + kRestarts.size();
-  // A tighter capacity prunes more and is sometimes the easier one: two more attempts aim at the bound.
-  const std::size_t extra = round_ == 1 && capacity > bound_.bytes ? 2 : 0, total = count + extra;
-  const auto aim = [&](std::size_t attempt) { return attempt < extra ? bound_.bytes : capacity; };
-  std::uint64_t nodes = std::max<std::uint64_t>(kFirstNodes, 2 * problem_.size())
-                        << (2 * std::min(level_, 20u));
+  const std::vector<Attempt> attempts = choose_attempts(target, capacity, context.seed);
   const std::uint64_t left = context.work_limit - std::min(context.work, context.work_limit);
-  nodes = std::min(nodes, left / total + 1);
 
   struct Answer {
     Verdict verdict = Verdict::kGaveUp;
     std::vector<Offset> offsets;
     std::uint64_t nodes = 0;
   };
-  std::vector<Answer> answers(total);
+  std::vector<Answer> answers(attempts.size());
   const unsigned threads =
       round_ == 1 ? 1 : context.threads;  // the first round is over before a thread has started
   if (searches_.size() < std::max(1u, threads)) searches_.resize(std::max(1u, threads));
   const auto winner = first_attempt(
-      total, threads, context.repeatable,
-      [&](std::size_t attempt, unsigned worker, const std::atomic<bool>& enough) {
+      attempts.size(), threads, context.repeatable,
+      [&](std::size_t k, unsigned worker, const std::atomic<bool>& enough) {
+        const Attempt& attempt = attempts[k];
+        Answer& answer = answers[k];
+        SearchLimits limits = context.limits;
+        limits.nodes = std::min(attempt.nodes, left / attempts.size() + 1);
+        limits.enough = &enough;
+        if (attempt.keep > 0) {
+          const Bundles bundles = tie(problem_, sections_, {attempt.keep, attempt.seed});
+          if (round_ == 1 && tied_share(bundles) < kMuchTied) return false;
+          answer.verdict =
+              search_tied(bundles, attempt.aim, attempt.keys, limits, answer.offsets, answer.nodes);
+          return answer.verdict != Verdict::kGaveUp;
+        }
         if (!searches_[worker]) searches_[worker] = std::make_unique<ExactSearch>(problem_);
         ExactSearch& search = *searches_[worker];
-        SearchLimits limits = context.limits;
-        limits.nodes = nodes;
-        limits.enough = &enough;
-        const std::size_t k = attempt < extra ? attempt : attempt - extra, r = k - std::min(k, statics);
-        const Order order = k < statics ? make_order(problem_, sections_, kOrders[k])
-                                        : make_order(problem_, sections_, kRestarts[r], kNoise[r],
-                                                     context.seed + 1000 * round_ + k);
-        Answer& answer = answers[attempt];
-        answer.verdict = search.run(aim(attempt), order, limits, answer.offsets);
+        const Order order = make_order(problem_, sections_, attempt.keys, attempt.noise, attempt.seed);
+        answer.verdict = search.run(attempt.aim, order, limits, answer.offsets);
         answer.nodes = search.nodes();
         return answer.verdict != Verdict::kGaveUp;
       });
-  for (std::size_t k = 0; k < total && k <= winner; ++k) context.work += answers[k].nodes;
-  if (winner == total) {
+  for (std::size_t k = 0; k < attempts.size() && k <= winner; ++k) context.work += answers[k].nodes;
+  if (winner == attempts.size()) {
     if (improve) reach_ = 0.5 * (reach_ + 1.0);
     if (++misses_ > kMostMisses) ++level_, misses_ = 0, reach_ = 0.5;
     return true;
   }
   if (answers[winner].verdict == Verdict::kFits) keep(std::move(answers[winner].offsets));
   if (answers[winner].verdict == Verdict::kInfeasible)
-    prove_above(aim(winner), "the " + std::to_string(problem_.size()) + " buffers around tick " +
-                                 std::to_string(sections_.tick[sections_.tick.size() / 2]));
+    prove_above(attempts[winner].aim, "the " + std::to_string(problem_.size()) + " buffers around tick " +
+                                          std::to_string(sections_.tick[sections_.tick.size() / 2]));
   return true;
 }
 

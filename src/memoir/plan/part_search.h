@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "memoir/plan/bundles.h"
 #include "memoir/plan/core_first.h"
 #include "memoir/plan/exact_search.h"
 #include "memoir/plan/order_search.h"
@@ -53,7 +54,18 @@ class PartSearch {
     Fit fit = Fit::kFirst;
   };
 
+  struct Attempt {  // of a round
+    Size aim;       // bytes: its capacity
+    std::uint64_t nodes;
+    std::string_view keys;
+    double noise = 0;
+    std::uint64_t seed = 0;
+    double keep = 0;  // above 0: tied up, see BundleOptions
+  };
+
   void choose_methods(const SearchContext& context);
+  double tied_share(const Bundles& bundles) const;
+  std::vector<Attempt> choose_attempts(Size target, Size capacity, std::uint64_t seed);
   void fit(const Quick& quick, SearchContext& context);
   void search_orders(Size target, std::uint64_t fits, SearchContext& context);
   void core(Size target, std::size_t from, std::size_t to, SearchContext& context);
