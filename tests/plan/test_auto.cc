@@ -5,6 +5,7 @@
 #include "doctest/doctest.h"
 #include "memoir/base/error.h"
 #include "memoir/plan/auto.h"
+#include "memoir/plan/core_first.h"
 #include "memoir/plan/csv.h"
 #include "memoir/plan/order_search.h"
 #include "problems.h"
@@ -80,6 +81,32 @@ TEST_CASE("auto plans ten thousand scattered buffers within half a percent of th
   const SearchResult result = plan_auto(problem, options);
   CHECK_FALSE(check(problem, result.plan).has_value());
   CHECK(static_cast<double>(result.plan.arena_size) <= 1.005 * static_cast<double>(load(problem)));
+}
+
+TEST_CASE("pieces of the core that are tried again bring more problems to their load") {
+  const auto reached = [](unsigned retries) {
+    int count = 0;
+    for (std::uint64_t seed = 0; seed < 12; ++seed) {
+      const Problem problem = scattered(3000, seed);
+      const Sections sections = find_sections(problem);
+      CoreFirstOptions options;
+      options.threshold = 0.85;
+      options.retries = retries;
+      options.largest_exact = 300;
+      options.repair_effort = 200;
+      std::uint64_t work = 0;
+      const Plan plan{core_first(problem, sections, sections.max_load(), options, {}, work), 0};
+      const Size arena = arena_size(problem, plan.offsets);
+      CHECK_FALSE(quick_check(problem, {plan.offsets, arena}).has_value());
+      CHECK(work >= problem.size());
+      count += arena == sections.max_load();
+    }
+    return count;
+  };
+  const int once = reached(0), again = reached(7);
+  CAPTURE(once);
+  CAPTURE(again);
+  CHECK(again > once);
 }
 
 TEST_CASE("local search over orders comes down to a target, and every plan on the way is one") {

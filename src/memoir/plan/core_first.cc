@@ -11,11 +11,18 @@
 namespace memoir {
 namespace {
 
-constexpr std::size_t kLargestPiece =
-    6000;  // buffers; the conflict graph of a piece is built, and its size squared in the worst case
 constexpr int kMostRepairs = 300;
-constexpr std::uint64_t kRepairEffort =
-    2000;  // comparisons for each buffer of the problem: about as long as one fit
+constexpr std::size_t kLargestRetried = 20'000;  // buffers of a piece: a try should cost a part of a second
+
+// How a piece is tried again, by turns. What none of these packs takes noise and more patience with what
+// overflows: kFewRepairs comparisons a buffer take about as long as one fit.
+struct Retry {
+  double threshold;
+  Fit fit;
+};
+constexpr Retry kRetries[] = {{0.95, Fit::kFirst}, {0.93, Fit::kBest}, {0.97, Fit::kFirst}, {0.9, Fit::kBest},
+                              {0.99, Fit::kFirst}, {0.95, Fit::kBest}, {0.97, Fit::kBest}};
+constexpr std::uint64_t kFewRepairs = 200, kManyRepairs = 1000;
 
 class CoreFirst {
  public:
@@ -59,8 +66,8 @@ class CoreFirst {
     }
     std::vector<Offset> best = offsets();
     if (over.empty() || !packed) return best;
-    for (int repair = 0;
-         repair < kMostRepairs && !over.empty() && effort_ < kRepairEffort * problem_.size() && !stopped();
+    for (int repair = 0; repair < kMostRepairs && !over.empty() &&
+                         effort_ < options_.repair_effort * problem_.size() && !stopped();
          ++repair) {
       const std::uint32_t worst = over.back();
       over.pop_back();
@@ -106,7 +113,7 @@ class CoreFirst {
       }
       const std::vector<std::uint32_t> piece(begin, end);
       std::vector<Offset> offsets;
-      if (pack(piece, offsets)) {
+      if (pack(piece, offsets) || pack_around(piece, threshold, offsets)) {
         for (std::size_t k = 0; k < piece.size(); ++k) index_.insert(piece[k], offsets[k]);
       } else if (threshold < 0.98) {
         place_core(piece, (1 + threshold) / 2, packed);
@@ -118,7 +125,7 @@ class CoreFirst {
   }
 
   bool pack(const std::vector<std::uint32_t>& piece, std::vector<Offset>& offsets) {
-    if (piece.size() > kLargestPiece) return false;
+    if (piece.size() > options_.largest_exact) return false;
     const Problem problem = extract(problem_, piece);
     ExactSearch search(problem);
     SearchLimits limits = limits_;
@@ -130,6 +137,29 @@ class CoreFirst {
       const Verdict verdict = search.run(target_, order, limits, offsets);
       work_ += search.nodes();
       if (verdict != Verdict::kGaveUp) return verdict == Verdict::kFits;
+    }
+    return false;
+  }
+
+  // The hotter part of the piece first and the rest of it around that, in several ways.
+  bool pack_around(const std::vector<std::uint32_t>& piece, double threshold, std::vector<Offset>& offsets) {
+    if (options_.retries == 0 || threshold > options_.threshold || piece.size() > kLargestRetried)
+      return false;
+    const Problem problem = extract(problem_, piece);
+    const Sections sections = find_sections(problem);
+    for (unsigned k = 0; k < options_.retries && !stopped(); ++k) {
+      const auto& [hotter, fit] = kRetries[k % std::size(kRetries)];
+      CoreFirstOptions options = options_;
+      options.threshold = std::max(hotter, threshold);
+      options.fit = fit;
+      options.retries = 0;
+      options.seed = options_.seed + k;
+      options.must_answer = false;
+      const bool patient = k >= std::size(kRetries);
+      options.noise = patient ? 0.2 : 0.0;
+      options.repair_effort = patient ? kManyRepairs : kFewRepairs;
+      offsets = CoreFirst(problem, sections, target_, options, limits_, work_).run();
+      if (!offsets.empty() && arena_size(problem, offsets) <= target_) return true;
     }
     return false;
   }

@@ -6,6 +6,10 @@
 // is fitted around them, the longest lived first. Where that overflows, the overflowing buffer is put where
 // those in its way are the easiest to fit elsewhere, and they are fitted anew. No conflict graph of the whole
 // is ever built.
+//
+// A piece that is too large for the exact search can be packed the same way: its hotter part first, the rest
+// of it around that. Each such try fails about as often as it succeeds, but costs no more than a fit of the
+// piece, and pieces fail by themselves: where a hundred of them must all be packed, retries of each do it.
 #pragma once
 
 #include <string_view>
@@ -24,6 +28,9 @@ struct CoreFirstOptions {
   double noise = 0;               // perturbs that order
   std::uint64_t seed = 0;
   std::uint64_t nodes_per_buffer = 4;  // the effort spent on one piece of the core, besides a constant
+  std::size_t largest_exact = 6000;    // buffers of a piece that the exact search is given
+  unsigned retries = 0;                // of a piece that the exact search was not given or did not pack
+  std::uint64_t repair_effort = 2000;  // comparisons spent on what overflows, for each buffer of the problem
   bool must_answer = true;             // or nothing when it is stopped
 };
 

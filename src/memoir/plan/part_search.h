@@ -52,6 +52,7 @@ class PartSearch {
     double threshold = 0;
     double slack = 0;  // of the target: what may be added to it
     Fit fit = Fit::kFirst;
+    unsigned retries = 0;  // of each piece of the core
   };
 
   struct Attempt {  // of a round
