@@ -63,8 +63,9 @@ struct DevicePoolOptions {
                     "share of the peak live bytes by which the pool grows before it moves idle memory"},
         OptionField{"small", &DevicePoolOptions::small,
                     "bytes: objects below take the end of a free block, others its begin"},
-        OptionField{"patience", &DevicePoolOptions::patience,
-                    "moves of idle memory for requests of one size, one when they repeat; then the pool grows"},
+        OptionField{
+            "patience", &DevicePoolOptions::patience,
+            "moves of idle memory for requests of one size, one when they repeat; then the pool grows"},
         OptionField{"excess", &DevicePoolOptions::excess,
                     "share of the peak live bytes beyond which idle memory is moved, patience or not"},
         OptionField{"wait_first", &DevicePoolOptions::wait_first,

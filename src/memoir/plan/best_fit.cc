@@ -2,7 +2,6 @@
 #include "memoir/plan/best_fit.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstdint>
 #include <queue>
@@ -159,7 +158,11 @@ class Waiting {
   /// Takes out the best one that lives within [begin, end); nullptr when there is none.
   const Life* take(std::uint32_t begin, std::uint32_t end) {
     Query query{births_[begin], births_[end], end, kNone};
-    search(1, 0, rows_, query);
+    if (query.end - query.begin <= kFew) {
+      scan(query.begin, query.end, query);
+    } else {
+      search(1, 0, rows_, query);
+    }
     if (query.rank == kNone) return nullptr;
     const std::uint32_t leaf = by_rank_[query.rank], row = leaf / kRow;
     leaves_[leaf] = {};
@@ -171,7 +174,8 @@ class Waiting {
 
  private:
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
-  static constexpr std::uint32_t kRow = 16;
+  static constexpr std::uint32_t kRow = 16;  // leaves
+  static constexpr std::uint32_t kFew = 64;  // leaves that are looked at one by one rather than from the root
   struct Entry {
     std::uint32_t rank = kNone;  // of a row or subtree: the best below
     std::uint32_t end = kNone;   // the least below
@@ -207,17 +211,20 @@ class Waiting {
     return {std::min(a.rank, b.rank), std::min(a.end, b.end)};
   }
 
+  void scan(std::uint32_t leaf, std::uint32_t end, Query& query) const {
+    std::uint32_t best = query.rank;
+    for (; leaf < end; ++leaf) {
+      best = std::min(best, leaves_[leaf].end <= query.until ? leaves_[leaf].rank : kNone);
+    }
+    query.rank = best;
+  }
+
   void search(std::uint32_t node, std::uint32_t first, std::uint32_t width, Query& query) const {
     const Entry& here = nodes_[node];
     if (here.rank >= query.rank || here.end > query.until) return;
     if (first * kRow >= query.end || (first + width) * kRow <= query.begin) return;
     if (width == 1) {
-      const std::uint32_t low = std::max(query.begin, first * kRow),
-                          high = std::min(query.end, (first + 1) * kRow);
-      for (std::uint32_t leaf = low; leaf < high; ++leaf) {
-        const std::uint32_t rank = leaves_[leaf].end <= query.until ? leaves_[leaf].rank : kNone;
-        query.rank = std::min(query.rank, rank);
-      }
+      scan(std::max(query.begin, first * kRow), std::min(query.end, (first + 1) * kRow), query);
       return;
     }
     const std::uint32_t half = width / 2, right = nodes_[2 * node + 1].rank < nodes_[2 * node].rank;
