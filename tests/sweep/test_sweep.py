@@ -74,7 +74,13 @@ def test_without_ray_one_says_how_to_get_it(monkeypatch):
 
 def test_a_local_ray_runs_the_same_tasks():
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'memoir[ray]'")
-    swept = sweep(sweep_tasks.awkward, [(i,) for i in (0, 1, 2, 4, 7)], engine="ray", workers=2)
+    tasks = [(i,) for i in (0, 1, 2, 4, 7)]
+    try:
+        swept = sweep(sweep_tasks.awkward, tasks, engine="ray", workers=2)
+    except Exception as error:
+        if "timed out during startup" not in str(error):
+            raise
+        pytest.skip("Ray did not start within its 30 s: the machine is busy")
     assert swept.values == [0, 1, 7]
     errors = [outcome.error for outcome in swept.failed]
     assert errors[0] == "row 2 is bad"
