@@ -74,6 +74,30 @@ TEST_CASE("auto reaches the load of real networks") {
   }
 }
 
+TEST_CASE("a real decode step takes more than its load, and the reason says why") {
+  const Problem problem = instance("torch/qwen_decode.csv");
+  SearchOptions options;
+  options.deadline_s = 60;
+  const SearchResult result = plan_auto(problem, options);
+  CHECK(load(problem) == 73'301);
+  CHECK(result.lower_bound == 73'352);
+  CHECK(result.plan.arena_size == 73'352);
+  CHECK_FALSE(check(problem, result.plan).has_value());
+  CHECK(result.bound_reason.find("tick 272 with all but the topmost buffer rounded up to 64 bytes") !=
+        std::string::npos);
+  // By hand: a buffer that lives at tick 272 and is not the topmost ends 64 bytes or a multiple above its start.
+  Size padded = 0, saved = 0;
+  for (const Buffer& buffer : problem) {
+    if (buffer.lifetime.begin > 272 || buffer.lifetime.end <= 272) continue;
+    const Size rounded = (buffer.size + 63) / 64 * 64;
+    padded += rounded;
+    saved = std::max(saved, rounded - buffer.size);
+  }
+  CHECK(padded - saved == 73'352);
+  options.capacity = 73'351;
+  CHECK(plan_auto(problem, options).proven_infeasible);
+}
+
 TEST_CASE("auto plans ten thousand scattered buffers within half a percent of the load") {
   const Problem problem = scattered(10'000, 7);
   SearchOptions options;

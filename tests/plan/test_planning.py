@@ -3,6 +3,7 @@
 
 import itertools
 import pickle
+import re
 import sys
 import threading
 from pathlib import Path
@@ -221,6 +222,18 @@ def test_search_proves_more_than_the_load(planner):
     assert (result.load, result.lower_bound, result.arena_size, result.optimal) == (10, 11, 11, True)
     assert result.bound_reason.startswith("search")
     assert memoir.plan(ABOVE_ITS_LOAD, planner, deadline=30, capacity=10).hopeless
+
+
+def test_a_reason_names_the_ticks_of_the_whole_problem_and_not_of_a_part():
+    lower, upper, size = ABOVE_ITS_LOAD
+    later = ([0, *(tick + 500 for tick in lower)], [1, *(tick + 500 for tick in upper)], [1, *size])
+    found = memoir.plan(later, "exact", deadline=30)
+    assert (found.lower_bound, found.arena_size) == (11, 11)
+    named = [int(word) for word in re.findall(r"ticks? (\d+)", found.bound_reason)]
+    assert named
+    assert all(500 <= tick < 510 for tick in named)
+    at_the_load = memoir.plan(([0, 500, 502], [1, 505, 507], [1, 3, 4]), deadline=30)
+    assert at_the_load.bound_reason.startswith("the load at tick 50")
 
 
 def test_the_load_of_a_recorded_network_is_reached_and_proven():

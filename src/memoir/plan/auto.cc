@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <numeric>
 #include <thread>
 #include <unordered_map>
 
@@ -84,11 +85,17 @@ class Search {
     group_of_.resize(parts.parts.size());
     std::unordered_map<Shape, std::size_t, ShapeHash> known;
     groups_.reserve(parts.parts.size());
-    for (std::size_t p = 0; p < parts.parts.size(); ++p) {
+    // Of equal parts the one that lies highest gives the group its ticks: its bound is the whole's.
+    std::vector<std::size_t> by_base(parts.parts.size());
+    std::iota(by_base.begin(), by_base.end(), std::size_t{0});
+    std::stable_sort(by_base.begin(), by_base.end(),
+                     [&](auto a, auto b) { return parts.parts[a].base > parts.parts[b].base; });
+    for (const std::size_t p : by_base) {
       Problem part = extract(problem_, parts.parts[p].buffers);
       const auto it = known.find(Shape{&part});
       if (it == known.end()) {
-        groups_.push_back(std::make_unique<Group>(Group{PartSearch(std::move(part))}));
+        const Tick origin = problem_[parts.parts[p].buffers.front()].lifetime.begin;
+        groups_.push_back(std::make_unique<Group>(Group{PartSearch(std::move(part), origin)}));
         known.emplace(Shape{&groups_.back()->search.problem()}, groups_.size() - 1);
         group_of_[p] = groups_.size() - 1;
       } else {

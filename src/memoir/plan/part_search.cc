@@ -45,6 +45,13 @@ std::uint64_t count_pairs(const Sections& sections) {
   return pairs;
 }
 
+// Their ticks are for people only.
+Sections sections_from(const Problem& problem, Tick origin) {
+  Sections sections = find_sections(problem);
+  for (Tick& tick : sections.tick) tick += origin;
+  return sections;
+}
+
 }  // namespace
 
 bool SearchContext::stopped() const {
@@ -52,9 +59,9 @@ bool SearchContext::stopped() const {
   return work >= work_limit || std::chrono::steady_clock::now() >= limits.deadline;
 }
 
-PartSearch::PartSearch(Problem problem)
+PartSearch::PartSearch(Problem problem, Tick origin)
     : problem_(std::move(problem)),
-      sections_(find_sections(problem_)),
+      sections_(sections_from(problem_, origin)),
       grid_(find_grid(problem_)),
       bound_(lower_bound(problem_, sections_)) {
   long_lives_ = lives_long(sections_);

@@ -32,7 +32,8 @@ struct SearchContext {
 
 class PartSearch {
  public:
-  explicit PartSearch(Problem problem);
+  /// `origin`: what is to be added to the problem's ticks where a reason names them.
+  explicit PartSearch(Problem problem, Tick origin = 0);
 
   const Problem& problem() const { return problem_; }
   const std::vector<Offset>& offsets() const { return offsets_; }  // valid after the first step
