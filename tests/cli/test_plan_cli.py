@@ -185,12 +185,12 @@ def test_exit_codes(memoir, folder):
     assert re.search(r"fits the capacity of 1,572,864 bytes, [0-9,]+ to spare", out)
 
     # Without a capacity any plan is one, though the deadline came before the proof that none is smaller.
-    code, out, _ = memoir("plan", "d.csv", "--deadline", "0.05", "--json", "-o", "d.plan")
+    code, out, _ = memoir("plan", "d.csv", "--deadline", "0", "--json", "-o", "d.plan")
     assert code == 0
     assert json.loads(out)["optimal"] is False
     assert (folder / "d.plan").exists()
     # With one that is not met by then, nothing is proven: 3.
-    code, out, _ = memoir("plan", "d.csv", "--deadline", "0.05", "--json", "--capacity", "986112")
+    code, out, _ = memoir("plan", "d.csv", "--deadline", "0", "--json", "--capacity", "986112")
     assert code == 3
     assert json.loads(out)["fits"] is False
 

@@ -99,7 +99,10 @@ void GapIndex::place(size_t index, Offset offset) {
 /// A free range at or above `position`, the first but for some that are smaller than `size`; its end is ~0
 /// above everything. Cursors only ever move up.
 GapIndex::Run GapIndex::next_gap(Offset position, Size size) {
-  for (size_t quiet = 0, i = 0; quiet < cursors_.size(); i = i + 1 == cursors_.size() ? 0 : i + 1) {
+  const size_t count = cursors_.size();
+  for (size_t quiet = 0, i = 0; quiet < count; i = i + 1 == count ? 0 : i + 1) {
+    ++quiet;
+    if (begins_[i] > position) continue;
     RunLists::Cursor& cursor = cursors_[i];
     cursor.seek(position);
     if (!cursor.done() && (*cursor).begin <= position) {
@@ -107,14 +110,10 @@ GapIndex::Run GapIndex::next_gap(Offset position, Size size) {
       // question.
       position = cursor.pass(size);
       quiet = 1;
-    } else {
-      ++quiet;
     }
+    begins_[i] = cursor.done() ? ~Offset{0} : (*cursor).begin;
   }
-  Offset end = ~Offset{0};
-  for (const RunLists::Cursor& cursor : cursors_) {
-    if (!cursor.done()) end = std::min(end, (*cursor).begin);
-  }
+  const Offset end = count == 0 ? ~Offset{0} : *std::min_element(begins_.begin(), begins_.end());
   return {position, end};
 }
 
@@ -127,6 +126,7 @@ Offset GapIndex::find(size_t index, Fit fit) {
       columns_[index], static_cast<std::uint32_t>(levels_.size() - 1),
       [&](std::uint32_t node) { add(nodes_[node].touching); },
       [&](std::uint32_t node) { add(nodes_[node].covering); });
+  begins_.assign(cursors_.size(), 0);
   const Buffer& buffer = problem_[index];
   Size smallest = ~Size{0};
   Offset best = kNoOffset;

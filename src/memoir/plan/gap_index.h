@@ -65,6 +65,7 @@ class GapIndex {
   std::vector<Node> nodes_;
   RunLists lists_;
   std::vector<RunLists::Cursor> cursors_;  // of the question being answered
+  std::vector<Offset> begins_;             // where the run begins that each cursor is at, or less
 };
 
 /// Places the buffers one after another, each into the gap that `fit` chooses.
