@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kAttempts = 2000;
 constexpr std::uint64_t kEffort = 4'000'000;  // neighbours looked at: about a tenth of a second
-constexpr double kUphill = 0.1;                // of the worse ones are kept at the beginning, none at the end
+constexpr double kUphill = 0.1;               // of the worse ones are kept at the beginning, none at the end
 
 class HillClimb {
  public:
