@@ -215,9 +215,7 @@ bool DevicePoolHeap::commit_all(Index& first, Range range, Size need) noexcept {
 /// Counts the moves for requests of this size; false when they have been enough.
 bool DevicePoolHeap::may_move(Size size) noexcept {
   std::uint8_t& moves = moves_[(units(size) * 0x9e3779b97f4a7c15ull) >> (64 - kMoveBits)];
-  // Nothing new for so long is a loop: what was moved away is wanted again, and to grow is to settle.
-  const bool repeats = served_ - peak_served_ > peak_served_;
-  if (moves >= (repeats ? std::min<Size>(options_.patience, 1) : options_.patience)) return false;
+  if (moves >= options_.patience) return false;
   moves = static_cast<std::uint8_t>(std::min<Size>(moves + 1u, 254));
   return true;
 }

@@ -17,9 +17,8 @@
 //   5  new memory beyond that. A cap (the arena's limit) turns 5 back into 4.
 //
 // Moving costs device calls and a wait of the host. So it only ever takes the place of growing, and of the
-// requests of one size only `patience` are served so, new peaks of live bytes aside, and only one once as many
-// requests came after the last peak as before it: those that a loop repeats soon find their place, and the loop
-// makes no device calls. Growth of that kind ends at `excess`, if not at a cap.
+// requests of one size only `patience` are served so, new peaks of live bytes aside: those that a loop repeats
+// soon find their place, and the loop makes no device calls. Growth of that kind ends at `excess`, if not at a cap.
 //
 // Free neighbours are joined at once, unless different streams freed them; a few small objects that were freed
 // last are kept as they are for the next request of their size.
@@ -63,9 +62,8 @@ struct DevicePoolOptions {
                     "share of the peak live bytes by which the pool grows before it moves idle memory"},
         OptionField{"small", &DevicePoolOptions::small,
                     "bytes: objects below take the end of a free block, others its begin"},
-        OptionField{
-            "patience", &DevicePoolOptions::patience,
-            "moves of idle memory for requests of one size, one when they repeat; then the pool grows"},
+        OptionField{"patience", &DevicePoolOptions::patience,
+                    "moves of idle memory for requests of one size; then the pool grows for them"},
         OptionField{"excess", &DevicePoolOptions::excess,
                     "share of the peak live bytes beyond which idle memory is moved, patience or not"},
         OptionField{"wait_first", &DevicePoolOptions::wait_first,
@@ -208,11 +206,7 @@ class DevicePoolHeap final : public Heap {
     if (zone == Zone::kPlain) return;
     held_ += block.range.size;
     if (zone == Zone::kAside) held_aside_ += block.range.size;
-    ++served_;
-    if (held_ > peak_held_) [[unlikely]] {
-      peak_held_ = held_;
-      peak_served_ = served_;
-    }
+    peak_held_ = std::max(peak_held_, held_);
   }
   Offset give_part(FreeBins& bins, Index index, Size size, Size asked, std::uint16_t slot,
                    Zone zone) noexcept;
@@ -266,10 +260,8 @@ class DevicePoolHeap final : public Heap {
   Size held_aside_ = 0;                // bytes that live blocks hold there
   MetadataArray<std::uint8_t> moves_;  // for requests of one size, by its hash
   Size live_ = 0;
-  Size held_ = 0;                  // bytes that live blocks hold in the arena
-  Size peak_held_ = 0;             // the most of them ever
-  std::uint64_t served_ = 0;       // requests
-  std::uint64_t peak_served_ = 0;  // and when the most were held
+  Size held_ = 0;       // bytes that live blocks hold in the arena
+  Size peak_held_ = 0;  // the most of them ever
   Counters counters_;
 };
 
