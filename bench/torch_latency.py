@@ -117,7 +117,7 @@ _VARIANTS = _Names(tuple(VARIANTS), {"all": DEFAULT})
     "--settle", type=click.IntRange(0), default=1, show_default=True, help="Untimed passes in every turn."
 )
 @click.option(
-    "--rounds", type=click.IntRange(1), default=1, show_default=True, help="Fresh processes per cell."
+    "--rounds", type=click.IntRange(1), default=3, show_default=True, help="Fresh processes per cell."
 )
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--budget", type=click.FloatRange(0), help="Seconds in all, shared out among the cells.")
@@ -141,7 +141,13 @@ def command(**options: Any) -> None:
     """Times PyTorch networks under allocators and compares them with intervals; see docs/torch-latency.md."""
     if options["smoke"]:
         smoke = dict(
-            net_names=("squeezenet1_0",), batch=(1,), side=(64,), threads=(1,), callers=(1,), replicates=3
+            net_names=("squeezenet1_0",),
+            batch=(1,),
+            side=(64,),
+            threads=(1,),
+            callers=(1,),
+            replicates=3,
+            rounds=1,
         )
         options |= smoke | {"passes": options["passes"] or 5, "warmup": 3}
     if options["source"] is not None:
