@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <vector>
 
+#include "memoir/plan/fit_index.h"
 #include "memoir/plan/planners.h"
 
 namespace memoir {
@@ -17,28 +19,93 @@ Plan plan_one(const Problem& problem) {
   return problem.size() <= kQuickly ? plan_quickly(problem) : find_planner("best_fit").run(problem);
 }
 
+/// The buffers of one stream.
+struct Part {
+  std::vector<std::uint32_t> buffers;
+  std::vector<Offset> offsets;  // from the begin of the part
+  Size size = 0;                // a multiple of the strictest alignment in it
+};
+
+std::vector<Part> plan_parts(const Problem& problem, std::span<const StreamId> streams, Size alignment) {
+  std::map<StreamId, Part> by_stream;
+  for (std::uint32_t i = 0; i < problem.size(); ++i) by_stream[streams[i]].buffers.push_back(i);
+  std::vector<Part> parts;
+  for (auto& [stream, part] : by_stream) {
+    Problem own;
+    Size strictest = alignment;
+    for (const std::uint32_t i : part.buffers) {
+      own.push_back(problem[i]);
+      strictest = std::max(strictest, problem[i].alignment);
+    }
+    Plan plan = plan_one(own);
+    part.offsets = std::move(plan.offsets);
+    part.size = align_up(plan.arena_size, strictest);
+    parts.push_back(std::move(part));
+  }
+  // The largest is the one that is stacked up.
+  std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.size > b.size; });
+  return parts;
+}
+
+void lay(const Part& part, Offset begin, Plan& plan) {
+  for (size_t i = 0; i < part.buffers.size(); ++i) plan.offsets[part.buffers[i]] = begin + part.offsets[i];
+}
+
+/// The first part's buffers as low as they find room below `limit`, in whatever order succeeds; the others' in parts of
+/// their own below the limit.
+std::optional<Plan> lean(const Problem& problem, const std::vector<Part>& parts, Size alignment, Size limit) {
+  const Sections sections = find_sections(problem);
+  for (const char* keys : {"TWA", "WA", "A"}) {
+    FitIndex index(problem, sections);
+    Plan plan{std::vector<Offset>(problem.size()), limit};
+    Offset begin = limit;
+    for (size_t i = 1; i < parts.size(); ++i) {
+      if (begin < parts[i].size) return std::nullopt;
+      begin = align_down(begin - parts[i].size, alignment);
+      lay(parts[i], begin, plan);
+      for (const std::uint32_t buffer : parts[i].buffers) index.insert(buffer, plan.offsets[buffer]);
+    }
+    bool fits = true;
+    for (const std::uint32_t buffer : make_order(problem, sections, keys)) {
+      if (index.contains(buffer)) continue;
+      plan.offsets[buffer] = index.first_fit(buffer);
+      index.insert(buffer, plan.offsets[buffer]);
+      fits = plan.offsets[buffer] + problem[buffer].size <= limit;
+      if (!fits) break;
+    }
+    if (fits) return plan;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Plan plan_for_pool(Problem& problem, std::span<const StreamId> streams, Size alignment) {
-  for (Buffer& buffer : problem) buffer.alignment = std::max(buffer.alignment, alignment);
+  Size strictest = alignment;
+  for (Buffer& buffer : problem) {
+    buffer.alignment = std::max(buffer.alignment, alignment);
+    strictest = std::max(strictest, buffer.alignment);
+  }
   Plan together = plan_one(problem);
   together.arena_size = align_up(together.arena_size, alignment);
-  std::map<StreamId, std::vector<size_t>> members;
-  for (size_t i = 0; i < problem.size(); ++i) members[streams[i]].push_back(i);
-  if (members.size() < 2) return together;
+  if (std::all_of(streams.begin(), streams.end(), [&](StreamId stream) { return stream == streams[0]; }))
+    return together;
+  const auto parts = plan_parts(problem, streams, alignment);
   Plan apart{std::vector<Offset>(problem.size()), 0};
-  for (const auto& [stream, buffers] : members) {
-    Problem part;
-    for (const size_t i : buffers) part.push_back(problem[i]);
-    const Plan plan = plan_one(part);
-    Size strictest = alignment;  // offsets are relative to where the part begins
-    for (const Buffer& buffer : part) strictest = std::max(strictest, buffer.alignment);
+  for (const Part& part : parts) {
     const Offset begin = align_up(apart.arena_size, strictest);
-    for (size_t i = 0; i < buffers.size(); ++i) apart.offsets[buffers[i]] = begin + plan.offsets[i];
-    apart.arena_size = begin + align_up(plan.arena_size, alignment);
+    lay(part, begin, apart);
+    apart.arena_size = begin + part.size;
   }
-  const double allowed = static_cast<double>(together.arena_size) * (1 + kApartShare);
-  return static_cast<double>(apart.arena_size) <= allowed ? apart : together;
+  const auto with_share = [&](double share) {
+    return align_up(static_cast<Size>(static_cast<double>(together.arena_size) * (1 + share)), alignment);
+  };
+  if (apart.arena_size <= with_share(kApartShare)) return apart;
+  if (problem.size() > kQuickly) return together;
+  for (const double share : {0.0, kApartShare / 2, kApartShare}) {
+    if (auto plan = lean(problem, parts, strictest, with_share(share))) return *plan;
+  }
+  return together;
 }
 
 }  // namespace memoir
