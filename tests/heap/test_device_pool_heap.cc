@@ -72,7 +72,7 @@ TEST_CASE("under a cap idle memory is moved to where it is needed") {
 TEST_CASE("memory is moved for one size so often; then the pool grows for it") {
   for (const Size patience : {Size{0}, Size{1}, Size{3}}) {
     SimArena arena(1 * kGiB, kDevice);
-    DevicePoolHeap heap(arena, {.patience = patience});
+    DevicePoolHeap heap(arena, {.patience = patience, .excess = 1});
     const Offset peak = heap.allocate({64 * kMiB});
     REQUIRE(heap.free(peak));
     for (int i = 0; i < 6; ++i) {  // 17 of 32 granules, then a request as large as what remains in two pieces
@@ -296,6 +296,69 @@ TEST_CASE("the set of starts finds the last one at or before an offset") {
     const Size asked = random() % (random() % 2 == 0 ? 5000 : count);
     REQUIRE(set.at_or_before(asked) == std::prev(oracle.upper_bound(asked))->first);
   }
+}
+
+TEST_CASE("a stream that cannot be ordered, as during a capture, still gets memory that nobody used") {
+  SimArena arena(64 * kGiB, kDevice);
+  CheckedStreams order;
+  DevicePoolHeap heap(arena, {}, &order);
+  std::mt19937_64 random(3);
+  std::vector<std::pair<Range, StreamId>> live;
+  for (int i = 0; i < 8000; ++i) {
+    order.refuses = i >= 2000;
+    if (random() % 2 == 0 && !live.empty()) {
+      const size_t at = random() % live.size();
+      order.used(live[at].first, live[at].second);
+      REQUIRE(heap.free(live[at].first.begin));
+      live[at] = live.back();
+      live.pop_back();
+      continue;
+    }
+    const Size size = random() % 4 != 0 ? 1 + random() % (256 * kKiB) : 1 + random() % (64 * kMiB);
+    const auto stream = static_cast<StreamId>(random() % 3);
+    const Offset offset = heap.allocate({.size = size, .stream = stream});
+    REQUIRE(offset != kNoOffset);
+    REQUIRE(order.may_use({offset, size}, stream));
+    live.push_back({{offset, size}, stream});
+  }
+}
+
+TEST_CASE("an object is broken up into parts; what is left of it is free, after its stream") {
+  SimArena arena(1 * kGiB, kDevice);
+  CheckedStreams order;
+  DevicePoolHeap heap(arena, {}, &order);
+  const Offset before = heap.allocate({4 * kMiB}), whole = heap.allocate({.size = 32 * kMiB, .stream = 1});
+  REQUIRE(whole != kNoOffset);
+  const std::vector<DevicePoolHeap::Part> parts = {{{whole, 1000}, 1},
+                                                   {{whole + 1024, 8 * kMiB}, 2},
+                                                   {{whole + 16 * kMiB, 5}, 1},
+                                                   {{whole + 32 * kMiB - 512, 512}, 1}};
+  CHECK_FALSE(heap.break_up(whole + 512, parts));
+  const Size committed = arena.committed();
+  REQUIRE(heap.break_up(whole, parts));
+  CHECK(arena.committed() == committed);
+  CHECK(heap.live() == 4 * kMiB + 1000 + 8 * kMiB + 5 + 512);
+  CHECK(heap.size_of(whole) == 1024);
+  CHECK(heap.size_of(whole + 1024) == 8 * kMiB);
+  CHECK(heap.size_of(whole + 16 * kMiB) == 512);
+  CHECK(heap.has_free({.size = 15 * kMiB, .stream = 1}));
+  CHECK_FALSE(heap.has_free({.size = 16 * kMiB, .stream = 1}));
+  CHECK_FALSE(heap.has_free({.size = 1 * kMiB, .stream = 2}));
+  const Offset part = heap.allocate({.size = 15 * kMiB, .stream = 1});  // in what is left, without a wait
+  CHECK(part > whole);
+  CHECK(part < whole + 32 * kMiB);
+  CHECK(order.waits == 0);
+  for (const DevicePoolHeap::Part& each : parts) CHECK(heap.free(each.range.begin));
+  CHECK(heap.free(part));
+  CHECK(heap.free(before));
+  CHECK(heap.live() == 0);
+  heap.trim();
+  CHECK(arena.committed() == 0);
+
+  const Offset empty = heap.allocate({2 * kMiB});  // none of it lives
+  REQUIRE(heap.break_up(empty, {}));
+  CHECK(heap.live() == 0);
+  CHECK_FALSE(heap.free(empty));
 }
 
 }  // namespace memoir

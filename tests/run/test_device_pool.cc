@@ -7,7 +7,6 @@
 #include "doctest/doctest.h"
 #include "memoir/arena/sim_arena.h"
 #include "memoir/run/guided_run.h"
-#include "memoir/run/learning_pool.h"
 #include "run/device_loop.h"
 
 namespace memoir {
@@ -16,8 +15,6 @@ namespace {
 
 using run::DeviceDriver;
 using run::DeviceRun;
-
-constexpr SimArenaOptions kDevice{.granule = 2 * kMiB};
 
 SimArena arena_for(const DeviceRun& device, Size limit = ~Size{0}) {
   return SimArena(16 * device.peak, {.granule = 2 * kMiB, .limit = limit});
@@ -134,54 +131,6 @@ TEST_CASE("a run that departs from its plan is served as well as without one") {
                    << " of " << workload.objects().size() << ", calls " << online.counters().calls()
                    << " and " << guided.heap().pool().counters().calls());
     }
-  }
-}
-
-TEST_CASE("a loop that repeats calls the device no more") {
-  for (const std::string& name : run::device_run_names()) {
-    CAPTURE(name);
-    const DeviceRun device = run::device_run(name);
-    SimArena arena(400 * kGiB, kDevice);
-    StreamClock clock;
-    DevicePoolHeap heap(arena, {}, &clock);
-    DeviceDriver driver(device, heap);
-    REQUIRE(driver.take(device.setup));
-    for (int i = 0; i < 12; ++i) REQUIRE(driver.iterate());
-    const std::uint64_t calls = heap.counters().calls();
-    for (int i = 0; i < 3; ++i) REQUIRE(driver.iterate());
-    MESSAGE(name << ": " << ratio_of(arena, device));
-    CHECK(heap.counters().calls() == calls);
-  }
-}
-
-TEST_CASE("a pool that is told of passes plans the first and calls the device no more from the third") {
-  for (const std::string& name : run::device_run_names()) {
-    CAPTURE(name);
-    const DeviceRun device = run::device_run(name);
-    SimArena arena(400 * kGiB, kDevice);
-    StreamClock clock(true);
-    LearningPool heap(arena, {}, &clock);
-    DeviceDriver driver(device, heap, &clock);
-    REQUIRE(driver.take(device.setup));
-    for (int i = 0; i < 2; ++i) {
-      heap.begin_pass();
-      REQUIRE(driver.iterate());
-    }
-    const std::uint64_t calls = heap.heap().pool().counters().calls();
-    for (int i = 0; i < 3; ++i) {
-      heap.begin_pass();
-      REQUIRE(driver.iterate());
-    }
-    const auto& pass = heap.heap().counters();
-    const std::uint64_t later = heap.heap().pool().counters().calls() - calls;
-    MESSAGE(name << ": " << ratio_of(arena, device) << ", planned " << pass.planned << ", escaping "
-                 << pass.escaping << ", calls from the third pass on " << later << ", waits "
-                 << clock.waits());
-    if (pass.escaping == 0) {
-      CHECK(pass.planned > 0);
-      CHECK(later == 0);
-    }
-    CHECK_FALSE(check_stream_order(clock.log()));
   }
 }
 

@@ -164,6 +164,91 @@ TEST_CASE("bytes freed on one stream are not given to another while they are use
   }
 }
 
+TEST_CASE(
+    "a loop on two streams is planned and calls the driver for memory no more; a graph is captured "
+    "meanwhile") {
+  for (unsigned seed = 1; seed <= 4; ++seed) {
+    CAPTURE(seed);
+    fake::fresh(512 * kMiB, 64 * kKiB);
+    fake_seed(seed);
+    Program program("memoir,patience=1000",
+                    {.cap = 256 * kMiB});  // moves memory, so that there is something to plan
+    void* const streams[] = {fake_stream_create(), fake_stream_create()};
+    struct Object {
+      Size size;
+      int stream;
+      size_t dies;  // when so many more have been allocated, at most at the end of its round
+    };
+    std::mt19937 random(seed);
+    std::vector<Object> round;
+    for (int i = 0; i < 200; ++i) {
+      round.push_back(
+          {1 + random() % (random() % 3 == 0 ? kMiB : 32 * kKiB), random() % 4 == 0, 1 + random() % 30});
+    }
+    struct Live {
+      void* pointer;
+      Size size;
+      int value;
+      void* stream;
+    };
+    std::multimap<size_t, Live> live;  // by when it dies
+    size_t now = 0;
+    const auto run_round = [&] {
+      const size_t end = now + round.size();
+      for (const Object& object : round) {
+        while (!live.empty() && live.begin()->first <= now) {
+          const Live dead = live.begin()->second;
+          live.erase(live.begin());
+          fake_launch_check(dead.stream, as_address(dead.pointer), dead.size, dead.value);
+          REQUIRE(program.free(dead.pointer));
+        }
+        void* const stream = streams[object.stream];
+        void* const pointer = program.allocate(object.size, stream);
+        REQUIRE(pointer != nullptr);
+        const int value = 1 + static_cast<int>(random() % 250);
+        fake_launch_fill(stream, as_address(pointer), object.size, value);
+        live.insert({std::min(now + object.dies, end), {pointer, object.size, value, stream}});
+        ++now;
+        if (random() % 8 == 0) fake_run(static_cast<int>(random() % 6));
+      }
+    };
+    const auto calls = [] {
+      return fake_calls("cuMemMap") + fake_calls("cuMemUnmap") + fake_calls("cuMemCreate");
+    };
+    for (int i = 0; i < 3; ++i) run_round();
+    const auto before = calls();
+    for (int i = 0; i < 5; ++i) run_round();
+    CHECK(calls() == before);
+
+    // While a graph is captured with a pool of its own, the loop goes on, and so it does after it.
+    const DevicePoolId graph{1, 0};
+    program.runtime.begin_pool(graph, [&](cuda::Stream stream) { return stream == as_stream(streams[0]); });
+    const int captured = fake_capture_begin(streams[0]);
+    for (int i = 0; i < 3; ++i) {
+      void* const pointer = program.allocate(kMiB, streams[0]);
+      fake_launch_fill(streams[0], as_address(pointer), kMiB, 7);
+      REQUIRE(program.free(pointer));
+      REQUIRE(program.free(program.allocate(5 * kMiB, streams[1])));
+    }
+    CHECK(fake_capture_end(streams[0]) == 1);
+    program.runtime.end_pool(graph);
+    for (int i = 0; i < 4; ++i) run_round();
+    fake_graph_launch(captured, streams[0]);
+    program.runtime.release_pool(graph);
+    // Another phase needs everything: the plan is in nobody's way.
+    for (const auto& [when, object] : live) {
+      fake_launch_check(object.stream, as_address(object.pointer), object.size, object.value);
+      REQUIRE(program.free(object.pointer));
+    }
+    fake_run_all();
+    void* const all = program.allocate(250 * kMiB, streams[1]);
+    CHECK(all != nullptr);
+    CHECK(program.free(all));
+    fake_run_all();
+    CHECK(fake::misuses() == "");
+  }
+}
+
 TEST_CASE("a free waits for the streams that were recorded, and for no other") {
   fake::fresh();
   Program program;

@@ -94,4 +94,36 @@ Offset DevicePoolHeap::take_window(Index first, Range range, Size asked, std::ui
   return range.begin;
 }
 
+bool DevicePoolHeap::break_up(Offset offset, std::span<const Part> parts) noexcept {
+  if (!ok() || live_blocks_.find(blocks_.data(), offset) == 0 || !reserve_records(2 * parts.size() + 4))
+    return false;
+  for (const Part& part : parts) {
+    if (slot_of(part.stream) == kNoSlot) return false;
+  }
+  Index rest = live_blocks_.take(blocks_.data(), offset);
+  const auto [slot, state, zone] = static_cast<Use>(blocks_[rest]);
+  const Offset end = blocks_[rest].range.end();
+  live_ -= blocks_[rest].asked;
+  if (zone != Zone::kPlain) held_ -= blocks_[rest].range.size;
+  if (zone == Zone::kAside) held_aside_ -= blocks_[rest].range.size;
+  blocks_[rest].moment = order_ != nullptr ? order_->now() : 1;
+  const auto let_go = [&](Index index) {
+    blocks_[index].set({slot, State::kFree, zone});
+    settle(index);
+  };
+  for (const auto& [part, stream] : parts) {
+    if (part.begin > blocks_[rest].range.begin) {
+      const Index gap = rest;
+      rest = cut(gap, part.begin);
+      let_go(gap);
+    }
+    const Offset part_end = align_up(part.end(), options_.alignment);
+    const Index index = rest;
+    rest = part_end < end ? cut(index, part_end) : 0;
+    begin_life(index, part.size, slot_of(stream), zone);
+  }
+  if (rest != 0) let_go(rest);
+  return true;
+}
+
 }  // namespace memoir

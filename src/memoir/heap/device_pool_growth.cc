@@ -10,6 +10,14 @@ namespace memoir {
 
 namespace {
 constexpr double kShareOfPeak = 0.005;  // what a pool with Aside::kShare may hold beyond the peak live bytes
+
+/// What of a range lies before or after another one: the larger part.
+Range outside(Range range, Range other) noexcept {
+  if (!range.overlaps(other)) return range;
+  const Size before = other.begin > range.begin ? other.begin - range.begin : 0;
+  const Size after = range.end() > other.end() ? range.end() - other.end() : 0;
+  return before >= after ? Range{range.begin, before} : Range{other.end(), after};
+}
 }
 
 Offset DevicePoolHeap::allocate_slowly(const Request& request, Size size, std::uint16_t slot) noexcept {
@@ -178,6 +186,7 @@ bool DevicePoolHeap::order_all(Index first, Range range, std::uint16_t slot) noe
 bool DevicePoolHeap::commit_all(Index& first, Range range, Size need) noexcept {
   const Size granule = arena_->granule();
   const Size held = std::max(peak_held_, held_ + range.size);
+  counters_.repeated += held == peak_held_;
   const auto share = [&](double more) {
     return align_up(static_cast<Size>(std::min(static_cast<double>(held) * (1 + more), 0x1p62)), granule);
   };
@@ -250,6 +259,13 @@ Range DevicePoolHeap::idle(const Block& block) const noexcept {
   return begin < end ? Range{begin, end - begin} : Range{};
 }
 
+Size DevicePoolHeap::idle_bytes() noexcept {
+  forget_recent();
+  Size bytes = 0;
+  for (Index index = head_; index != 0; index = blocks_[index].after) bytes += idle(blocks_[index]).size;
+  return bytes;
+}
+
 /// Decommits up to `bytes` of idle memory outside of `keep`; gives back how much it was.
 Size DevicePoolHeap::move_away(Size bytes, Range keep) noexcept {
   const Size done = move_pieces(bytes, keep);
@@ -290,15 +306,15 @@ Size DevicePoolHeap::move_pieces(Size bytes, Range keep) noexcept {
     Index best = 0;
     Size size = 0;
     for (Index index = head_; index != 0; index = blocks_[index].after) {
-      const Range found = idle(blocks_[index]);
-      if (found.size == 0 || blocks_[index].range.overlaps(keep)) continue;
+      const Range found = outside(idle(blocks_[index]), keep);
+      if (found.size == 0) continue;
       if (best == 0 || (size < wanted ? found.size > size : found.size >= wanted && found.size < size)) {
         best = index;
         size = found.size;
       }
     }
     if (best == 0) break;
-    const Range found = idle(blocks_[best]);
+    const Range found = outside(idle(blocks_[best]), keep);
     const Size taken = std::min(wanted, found.size);
     make_hole(best, {found.end() - taken, taken});
     counters_.moved += taken;

@@ -77,7 +77,7 @@ bool DevicePoolHeap::can_join(Index left, Index right) const noexcept {
   // What no stream has used goes with what one has; but not the addresses that nobody has used yet with the few
   // that somebody has.
   if (a.state == State::kFree) return a.slot == b.slot || a.moment == 0 || b.moment == 0;
-  return a.state == State::kHole && (a.slot == b.slot || (a.moment == 0 && b.moment == 0));
+  return a.state == State::kHole && (a.moment == 0 ? b.moment == 0 : b.moment != 0 && a.slot == b.slot);
 }
 
 void DevicePoolHeap::put_in_bin(Index index) noexcept {
@@ -261,6 +261,7 @@ bool DevicePoolHeap::free(Offset offset) noexcept {
   if (block.zone == Zone::kAside) [[unlikely]]
     held_aside_ -= block.range.size;
   block.moment = order_ != nullptr ? order_->now() : 1;
+  if (detector_ != nullptr) detector_->note_free(block.number);
   Index done = index;  // the block that is joined with its neighbours now
   if (block.range.size < options_.small && block.zone == Zone::kCommon) {
     block.set({block.slot, State::kRecent, Zone::kCommon});
@@ -270,6 +271,17 @@ bool DevicePoolHeap::free(Offset offset) noexcept {
   blocks_[done].set({blocks_[done].slot, State::kFree, blocks_[done].zone});
   settle_free(done);
   return true;
+}
+
+bool DevicePoolHeap::has_free(const Request& request) const noexcept {
+  if (!ok() || request.plain || request.alignment > options_.alignment) return false;
+  const Size size = align_up(request.size, options_.alignment);
+  for (std::uint16_t slot = 0; slot < streams_.size(); ++slot) {
+    if (streams_[slot] != request.stream) continue;
+    const FreeBins& bins = bins_[slot * kZones + static_cast<size_t>(Zone::kCommon)];
+    return bins.find(blocks_.data(), size, units(size)) != 0;
+  }
+  return false;
 }
 
 Size DevicePoolHeap::size_of(Offset offset) const noexcept {

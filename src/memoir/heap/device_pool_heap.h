@@ -30,6 +30,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <span>
 #include <tuple>
 
 #include "memoir/arena/arena.h"
@@ -37,6 +38,7 @@
 #include "memoir/base/option.h"
 #include "memoir/heap/free_bins.h"
 #include "memoir/heap/heap.h"
+#include "memoir/heap/loop_detector.h"
 #include "memoir/heap/offset_chains.h"
 #include "memoir/heap/offset_table.h"
 #include "memoir/heap/segments.h"
@@ -50,7 +52,7 @@ struct DevicePoolOptions {
   double slack = 0;             // of peak live bytes
   Size small = kMiB;            // bytes
   Size patience = 2;            // moves
-  double excess = 1;            // of peak live bytes
+  double excess = 0.01;         // of peak live bytes
   bool wait_first = true;       // a wait rather than memory
   Size plain_step = 20 * kMiB;  // bytes
 
@@ -80,6 +82,7 @@ class DevicePoolHeap final : public Heap {
     std::uint64_t decommits = 0;  // and that decommitted one
     Size moved = 0;               // bytes decommitted to be committed elsewhere
     std::uint64_t moves = 0;      // requests that were served so
+    std::uint64_t repeated = 0;   // requests that needed memory although as much had been live before
     std::uint64_t waits = 0;      // times one stream was made to wait for another
     std::uint64_t cross = 0;      // requests that got memory which another stream had freed
     std::uint64_t calls() const noexcept { return commits + decommits; }
@@ -103,6 +106,29 @@ class DevicePoolHeap final : public Heap {
   Size live() const noexcept override { return live_; }
 
   const Counters& counters() const noexcept { return counters_; }
+
+  /// --- for a pool that learns (run/learning_pool.h) ---
+
+  /// The most bytes that live objects ever held, which is what the pool grows to without asking whether it should.
+  Size peak_held() const noexcept { return peak_held_; }
+  /// From now on it counts as if they had held so many, or as many as they do now.
+  void lower_peak(Size held) noexcept { peak_held_ = std::max(held, held_); }
+  /// Tells `detector` of every request that is served from mapped memory, and of its free; nullptr: nobody. Kept alive by
+  /// the caller.
+  void watch(LoopDetector* detector) noexcept { detector_ = detector; }
+  /// Committed bytes that could be committed elsewhere: granules that lie wholly in free blocks.
+  Size idle_bytes() noexcept;
+  /// True when the request needs no memory that is not committed already, nor another stream's.
+  bool has_free(const Request& request) const noexcept;
+  /// A part of an object, which becomes one itself.
+  struct Part {
+    Range range;
+    StreamId stream = 0;  // that uses it
+  };
+  /// The object at this offset becomes several: ascending, apart, of sizes above 0, their begins multiples of the
+  /// alignment. The rest of its bytes is free from now on, after all that is queued on its stream. False when there is
+  /// no metadata memory, or no such object: nothing changed.
+  bool break_up(Offset offset, std::span<const Part> parts) noexcept;
 
   /// --- for a heap that knows where things will go (heap/guided_pool_heap.h) ---
 
@@ -149,6 +175,7 @@ class DevicePoolHeap final : public Heap {
     Tick moment = 0;   // when it was freed; 0: no work may be queued that uses it
     Index before = 0;  // neighbours by address
     Index after = 0;
+    std::uint32_t number = 0;  // of the request, for detector_
   };
   struct Window {
     Offset begin = 0;
@@ -201,7 +228,12 @@ class DevicePoolHeap final : public Heap {
     Block& block = blocks_[index];
     block.set({slot, State::kLive, zone});
     block.asked = asked;
+    block.number = 0;
     live_blocks_.insert(blocks_.data(), index);
+    if (detector_ != nullptr && zone != Zone::kPlain) {
+      block.number = detector_->note_allocate(asked, streams_[slot], live_,
+                                              static_cast<std::uint32_t>(counters_.repeated));
+    }
     live_ += asked;
     if (zone == Zone::kPlain) return;
     held_ += block.range.size;
@@ -241,6 +273,7 @@ class DevicePoolHeap final : public Heap {
   Arena* arena_;
   StreamOrder* order_;
   Segments* plain_;
+  LoopDetector* detector_ = nullptr;
   DevicePoolOptions options_;
   int shift_ = 0;                         // log2 of the alignment
   std::array<std::uint16_t, 8> slots_{};  // of the last requests, by stream

@@ -15,8 +15,8 @@ PlanCursor::PlanCursor(const PlannedLayout& layout, bool by_size) noexcept
   ok_ = used_.assign((layout.entries().size() + 63) / 64, 0);
 }
 
-void PlanCursor::begin_pass() noexcept {
-  next_ = 0;
+void PlanCursor::begin_pass(std::uint32_t at) noexcept {
+  next_ = at;
   misses_ = 0;
   in_step_ = true;
 }

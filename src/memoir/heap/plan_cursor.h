@@ -28,7 +28,8 @@ class PlanCursor {
   /// False when there was no metadata memory.
   bool ok() const noexcept { return ok_; }
 
-  void begin_pass() noexcept;
+  /// `at`: the entry that the next request is; those before it are not looked for in this pass.
+  void begin_pass(std::uint32_t at = 0) noexcept;
   /// The index of the recorded allocation that this request is, which counts as used then; or kNone.
   std::uint32_t match(const Request& request) noexcept {
     const auto entries = layout_->entries();
@@ -44,6 +45,8 @@ class PlanCursor {
 
   /// True while every request of this pass was the next one of the recording.
   bool in_step() const noexcept { return in_step_; }
+  /// The entry after the last match.
+  std::uint32_t place() const noexcept { return next_; }
   /// True when nothing of the recording is left to come.
   bool at_end() const noexcept { return next_ == layout_->entries().size(); }
   /// Requests in a row that found nothing near.

@@ -31,8 +31,8 @@ PlannedHeap::PlannedHeap(const PlannedLayout& layout) noexcept : layout_(&layout
         object_at_.assign(layout.starts(), PlannedLayout::kNone);
 }
 
-void PlannedHeap::begin_pass() noexcept {
-  cursor_.begin_pass();
+void PlannedHeap::begin_pass(std::uint32_t at) noexcept {
+  cursor_.begin_pass(at);
   counters_ = {};
 }
 
@@ -79,9 +79,8 @@ bool PlannedHeap::free(Offset offset) noexcept {
 }
 
 Size PlannedHeap::size_of(Offset offset) const noexcept {
-  const std::uint32_t start = ok_ ? layout_->start_at(offset) : PlannedLayout::kNone;
-  if (start == PlannedLayout::kNone || object_at_[start] == PlannedLayout::kNone) return 0;
-  return layout_->entries()[object_at_[start]].size;
+  const std::uint32_t index = entry_at(offset);
+  return index == PlannedLayout::kNone ? 0 : layout_->entries()[index].size;
 }
 
 bool PlannedHeap::range_is_free(const Entry& entry) const noexcept {

@@ -33,10 +33,13 @@ class PlannedHeap final : public Heap {
   /// False when there was no metadata memory; then every request gets kNoOffset.
   bool ok() const noexcept { return ok_; }
 
-  /// Back to the start of the recording. Objects that are still live stay live, and their ranges taken.
-  void begin_pass() noexcept;
+  /// Back to the start of the recording, or to its entry `at`. Objects that are still live stay live, and their ranges
+  /// taken.
+  void begin_pass(std::uint32_t at = 0) noexcept;
   /// True while every request of this pass was the next one of the recording and found its range free.
   bool in_step() const noexcept { return cursor_.in_step(); }
+  /// The entry of the recording that is expected next.
+  std::uint32_t place() const noexcept { return cursor_.place(); }
   /// True when nothing of the recording is left to come.
   bool at_end() const noexcept { return cursor_.at_end(); }
   const Counters& counters() const noexcept { return counters_; }
@@ -47,6 +50,18 @@ class PlannedHeap final : public Heap {
   Size live() const noexcept override { return live_; }
   /// Objects live now.
   size_t live_objects() const noexcept { return live_objects_; }
+  /// Calls visit(entry) for what each of them is in the layout, by ascending offset.
+  template <class Visit>
+  void for_each_live(Visit visit) const {
+    for (const std::uint32_t index : object_at_) {
+      if (index != PlannedLayout::kNone) visit(layout_->entries()[index]);
+    }
+  }
+  /// Which entry of the layout the live object at this offset is, or PlannedLayout::kNone.
+  std::uint32_t entry_at(Offset offset) const noexcept {
+    const std::uint32_t start = ok_ ? layout_->start_at(offset) : PlannedLayout::kNone;
+    return start == PlannedLayout::kNone ? start : object_at_[start];
+  }
 
  private:
   using Entry = PlannedLayout::Entry;

@@ -5,7 +5,6 @@
 
 #include "memoir/base/error.h"
 #include "memoir/heap/binned_heap.h"
-#include "memoir/heap/device_pool_heap.h"
 #include "memoir/heap/direct_heap.h"
 #include "memoir/heap/expandable_heap.h"
 #include "memoir/heap/pytorch_heap.h"
@@ -13,6 +12,7 @@
 #include "memoir/heap/span_heap.h"
 #include "memoir/heap/split_heap.h"
 #include "memoir/heap/static_tensors_heap.h"
+#include "memoir/run/learning_pool.h"
 #include "memoir/run/policy_text.h"
 
 namespace memoir {
@@ -82,6 +82,7 @@ class DeviceHeapMaker {
     return options;
   }
   StreamOrder* order() const { return &parts_.streams; }
+  bool keeps() const { return parts_.keeps; }
   Collector* collector() const { return parts_.collector; }
 
   template <class H, class... Arguments>
@@ -117,7 +118,7 @@ struct Row {
 };
 
 /// A row of the list: the settings are parsed into Options, once, and given to Make for every pool.
-template <class Options, void (*Make)(DeviceHeapMaker&, const Options&)>
+template <class Options, auto Make>
 constexpr Row row(std::string_view name, std::string_view what, unsigned traits) {
   return {name, what, traits, &settings_of<Options>,
           [](PolicyText& text) -> std::function<void(DeviceHeapMaker&)> {
@@ -127,9 +128,10 @@ constexpr Row row(std::string_view name, std::string_view what, unsigned traits)
           }};
 }
 
-void make_memoir(DeviceHeapMaker& maker, const DevicePoolOptions& options) {
+void make_memoir(DeviceHeapMaker& maker, LearningOptions options) {
   CudaArena& arena = maker.arena();
-  maker.heap<DevicePoolHeap>(arena, options, maker.order(), &maker.segments());
+  options.learn &= !maker.keeps();
+  maker.heap<LearningPool>(arena, options, maker.order(), &maker.segments());
 }
 void make_pytorch(DeviceHeapMaker& maker, const PyTorchOptions& options) {
   if (options.expandable_segments) {
@@ -166,9 +168,9 @@ constexpr Row pytorch_row(std::string_view name, std::string_view what, unsigned
 }
 
 constexpr Row kRows[] = {
-    row<DevicePoolOptions, make_memoir>("memoir", "memoir's own pool, over mapped memory",
-                                        kMapped | kSeesStreams),
-    row<DevicePoolOptions, make_memoir>(
+    row<LearningOptions, make_memoir>("memoir", "memoir's own pool, over mapped memory",
+                                      kMapped | kSeesStreams),
+    row<LearningOptions, make_memoir>(
         "memoir_plain", "the same over plain memory, which other processes and NICs can register",
         kMapped | kSeesStreams | kPlain),
     pytorch_row("pytorch", "PyTorch's caching allocator", kMapped | kSeesStreams),

@@ -26,6 +26,7 @@ struct DeviceParts {
   CudaDevice& device;
   DeviceStreams& streams;
   Collector* collector = nullptr;
+  bool keeps = false;  // its memory will not move, because a captured graph uses it
 };
 
 class DeviceHeap {

@@ -109,8 +109,9 @@ std::uint32_t DeviceRuntime::find_pool(DevicePoolId id, StreamId stream) {
       return static_cast<std::uint32_t>(i);
     }
   }
-  std::unique_ptr<DeviceHeap> made = policy_.make({device_, streams_, this});
-  if (id != DevicePoolId{}) made->keep(true);
+  const bool keeps = id != DevicePoolId{};
+  std::unique_ptr<DeviceHeap> made = policy_.make({device_, streams_, this, keeps});
+  if (keeps) made->keep(true);
   if (unused == pools_.size()) pools_.emplace_back();
   pools_[unused] = {id, stream, std::move(made)};
   return static_cast<std::uint32_t>(unused);

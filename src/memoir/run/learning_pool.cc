@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
 #include <vector>
 
 #include "memoir/run/pool_plan.h"
@@ -10,94 +11,303 @@
 namespace memoir {
 
 namespace {
-constexpr std::uint64_t kTolerated = 50;       // one request in so many may depart from the plan
-constexpr std::uint64_t kToleratedCalls = 4;   // of a pass, after the first that follows a plan
-constexpr std::uint32_t kMostPatience = 1024;  // passes
+constexpr std::uint64_t kTolerated = 50;       // one request of a round in so many may depart from the plan,
+constexpr std::uint64_t kFew = 32;             // and these in any case
+constexpr Size kFewGranules = 4;               // of a small program, all that excess allows may be less
+constexpr std::uint64_t kEndOfRound = 8;       // the last of so many parts
+constexpr std::uint64_t kToleratedCalls = 4;   // of a round, after the first that follows a plan
+constexpr std::uint32_t kMostPatience = 1024;  // rounds
+constexpr std::uint32_t kGoodPlan = 16;  // rounds: a loop that went so far is not held against the next one
+
+/// A loop's objects, by the records of its last round but one: whatever lives for less than a round has died by now.
+struct Round {
+  struct Object {
+    Size size = 0;
+    StreamId stream = 0;
+    std::uint32_t begin = 0;  // in ticks of the round
+    std::uint32_t ticks = 0;  // that it lives, on into the next round if need be; 0: for longer than a round
+  };
+  std::vector<Object> objects;  // in the order of their requests
+  std::uint32_t ticks = 0;      // in a round
+  std::uint32_t first = 0;      // number of the first request
+  Size least_live = ~Size{0};
+  Size longer = 0;  // bytes of the objects that live for longer than a round
+
+  explicit Round(const LoopDetector& detector) : first(detector.next() - 2 * detector.period()) {
+    const std::uint32_t period = detector.period(), start = detector.record(first).begin;
+    ticks = detector.record(first + period).begin - start;
+    objects.reserve(period);
+    for (std::uint32_t i = 0; i < period; ++i) {
+      const LoopDetector::Record& record = detector.record(first + i);
+      const std::uint32_t lived = record.end == LoopDetector::kLive ? 0 : record.end - record.begin;
+      objects.push_back({record.size, record.stream, record.begin - start, lived <= ticks ? lived : 0});
+      if (objects.back().ticks == 0) longer += record.size;
+      least_live = std::min(least_live, record.live);
+    }
+  }
+
+  /// The request at whose begin the fewest bytes pass from one round to the next: what passes there counts as live
+  /// for the whole round.
+  std::uint32_t cut() const {
+    const auto count = static_cast<std::uint32_t>(objects.size());
+    std::vector<Size> change(count + 1, 0);  // of the bytes that pass, from request to request, modulo 2^64
+    const auto add = [&](std::uint32_t begin, std::uint32_t end, Size size) {
+      change[begin] += size;
+      change[end] -= size;
+    };
+    const auto request_at = [&](std::uint32_t tick) {
+      return static_cast<std::uint32_t>(
+          std::partition_point(objects.begin(), objects.end(),
+                               [&](const Object& o) { return o.begin < tick; }) -
+          objects.begin());
+    };
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const Object& object = objects[i];
+      if (object.ticks == 0) continue;
+      const std::uint32_t end = object.begin + object.ticks;
+      if (end <= ticks) {
+        add(i + 1, std::max(request_at(end), i + 1), object.size);
+      } else {
+        add(i + 1, count, object.size);
+        add(0, request_at(end - ticks), object.size);
+      }
+    }
+    std::uint32_t best = 0;
+    Size passing = 0, least = ~Size{0};
+    for (std::uint32_t i = 0; i < count; ++i) {
+      passing += change[i];
+      if (passing >= least) continue;
+      least = passing;
+      best = i;
+    }
+    return best;
+  }
+};
+
 }  // namespace
 
+LearningPool::LearningPool(Arena& arena, const LearningOptions& options, StreamOrder* order,
+                           Segments* plain) noexcept
+    : pool_(arena, options, order, plain), arena_(arena), order_(order), options_(options) {
+  if (pool_.ok() && options_.learn && detector_.start()) pool_.watch(&detector_);
+}
+
 Offset LearningPool::allocate(const Request& request) noexcept {
-  const Offset offset = heap_.allocate(request);
-  if (!recording_ || offset == kNoOffset || request.plain) return offset;
-  if (!record_at_.reserve_one() || !records_.push_back({request, {tick_, kOpen}})) {
-    recording_ = false;  // half a pass is not worth planning
-    return offset;
+  if (planned_ != nullptr) {
+    if (const Offset offset = follow(request); offset != kNoOffset) [[likely]]
+      return offset;
   }
-  record_at_.insert(offset, static_cast<OffsetTable::Index>(records_.size()));
-  ++tick_;
+  const Offset offset = pool_.allocate(request);
+  if (offset == kNoOffset && planned_ != nullptr) {
+    give_up();
+    return pool_.allocate(request);
+  }
+  if (detector_.due() || lesson_) [[unlikely]]
+    learn();
   return offset;
 }
 
 bool LearningPool::free(Offset offset) noexcept {
-  if (recording_) {
-    if (const auto record = record_at_.take(offset); record != 0) records_[record - 1].lifetime.end = tick_++;
+  if (is_in_slab(offset)) {
+    const Offset planned = offset - slab_.begin;
+    if (streams_->any()) {
+      const std::uint32_t entry = planned_->entry_at(planned);
+      if (entry != PlannedLayout::kNone) streams_->end(entry);
+    }
+    return planned_->free(planned);
   }
-  return heap_.free(offset);
+  const bool freed = pool_.free(offset);
+  if (lesson_) [[unlikely]]
+    learn();
+  return freed;
 }
 
-void LearningPool::begin_pass() noexcept {
-  if (recording_) {
-    recording_ = false;
-    if (!plan()) left_ = patience_;
-  } else if (layout_ != nullptr && (departed() || calls_for_ever())) {
-    if (calls_for_ever()) patience_ = kMostPatience;  // and so would the next plan
-    heap_.follow(nullptr);
-    layout_.reset();
-    left_ = patience_;
-    patience_ = std::min(2 * patience_, kMostPatience);
+Size LearningPool::size_of(Offset offset) const noexcept {
+  return is_in_slab(offset) ? planned_->size_of(offset - slab_.begin) : pool_.size_of(offset);
+}
+
+void LearningPool::trim() noexcept {
+  if (planned_ != nullptr) give_up();
+  pool_.trim();
+}
+
+// --- following a plan ---
+
+Offset LearningPool::follow(const Request& request) noexcept {
+  if (planned_->at_end() || begins_round(request)) {
+    begin_round();
+    if (planned_ == nullptr) return kNoOffset;
   }
-  calls_ = heap_.pool().counters().calls();
-  if (layout_ != nullptr) {
-    if (followed_++ != 0) heap_.begin_pass();
-  } else if (--left_ == 0) {
-    left_ = patience_;
-    records_.clear();
-    record_at_ = {};
-    tick_ = 0;
-    recording_ = true;
+  const std::uint64_t escaping = planned_->counters().escaping;
+  if (const Offset offset = match(request); offset != kNoOffset) [[likely]] {
+    ++counters_.planned;
+    return offset;
   }
+  if (planned_->counters().escaping != escaping) return kNoOffset;
+  ++counters_.departed;
+  ++departed_;
+  if (departed_ > kFew + layout_->entries().size() / kTolerated || !may_stay(request)) give_up();
+  return kNoOffset;
 }
 
-bool LearningPool::departed() const noexcept {
-  const GuidedPoolHeap::Counters& pass = heap_.counters();
-  const std::uint64_t departed = pass.unmatched + pass.occupied;
-  return departed * kTolerated > departed + pass.planned + pass.escaping;
+/// A round that was not in step may leave out its last requests.
+bool LearningPool::begins_round(const Request& request) const noexcept {
+  if (planned_->in_step()) [[likely]]
+    return false;
+  const auto entries = layout_->entries();
+  return entries.size() - planned_->place() < entries.size() / kEndOfRound &&
+         request.size == entries[0].size && SiteId{request.stream} + 1 == entries[0].site;
 }
 
-/// What escapes and what is planned take turns in the memory, and the device is called in every pass.
-bool LearningPool::calls_for_ever() const noexcept {
-  return followed_ > 2 && heap_.pool().counters().calls() - calls_ > kToleratedCalls;
+Offset LearningPool::match(const Request& request) noexcept {
+  if (request.plain) return kNoOffset;
+  const Offset planned =
+      planned_->allocate({request.size, request.alignment, SiteId{request.stream} + 1, request.stream});
+  if (planned == kNoOffset) return kNoOffset;
+  if (streams_->any() && !streams_->begin(planned_->entry_at(planned))) {
+    planned_->free(planned);
+    return kNoOffset;
+  }
+  return slab_.begin + planned;
 }
 
-bool LearningPool::plan() noexcept try {
+/// Whether the online pool can serve the request without more memory than it would have without slabs.
+bool LearningPool::may_stay(const Request& request) const noexcept {
+  return pool_.has_free(request) || arena_.committed() + request.size <= most_reserved(peak_held_);
+}
+
+Size LearningPool::most_reserved(Size held) const noexcept {
+  return held + std::max(static_cast<Size>(static_cast<double>(held) * options_.excess),
+                         kFewGranules * arena_.granule());
+}
+
+void LearningPool::begin_round() noexcept {
+  const std::uint64_t calls = pool_.counters().calls();
+  if (rounds_ > 2 && calls - calls_ > kToleratedCalls) {
+    patience_ = kMostPatience;  // what the plan knows and what it does not take turns, and would again
+    return give_up();
+  }
+  if (rounds_ == kGoodPlan) patience_ = 1;
+  calls_ = calls;
+  ++rounds_;
+  departed_ = 0;
+  planned_->begin_pass();
+}
+
+/// The slab becomes what lives in it. Where that cannot be now (no memory for it, a stream that is captured) it stays, and
+/// is followed on.
+void LearningPool::give_up() noexcept try {
+  std::vector<DevicePoolHeap::Part> parts;
+  planned_->for_each_live([&](const PlannedLayout::Entry& entry) {
+    parts.push_back({{slab_.begin + entry.offset, entry.size}, static_cast<StreamId>(entry.site - 1)});
+  });
+  if (!streams_->close() || !pool_.break_up(slab_.begin, parts)) return;
+  planned_.reset();
+  streams_.reset();
+  layout_.reset();
+  slab_ = {};
+  pool_.lower_peak(peak_held_);
+  ++counters_.dropped;
+  if (rounds_ < kGoodPlan) patience_ = std::min(2 * patience_, kMostPatience);
+  detector_.want_rounds(patience_);
+  detector_.start();
+} catch (const std::exception&) {  // no memory for the list
+}
+
+// --- learning ---
+
+void LearningPool::learn() noexcept try {
+  if (lesson_ && detector_.period() != lesson_->period) lesson_.reset();
+  if (!lesson_) {
+    if (!detector_.due()) return;
+    lesson_ = make_lesson();
+    if (!lesson_) {
+      patience_ = std::min(2 * patience_, kMostPatience);
+      detector_.want_rounds(patience_);
+      detector_.start();
+      return;
+    }
+  }
+  if (pool_.live() > lesson_->most_live) return;
+  // What lies beside live objects, in the same granules, cannot be moved.
+  if (arena_.committed() - pool_.idle_bytes() > lesson_->most_live) {
+    lesson_->most_live = pool_.live() - 1;
+    return;
+  }
+  if (!adopt()) detector_.start();
+  lesson_.reset();
+} catch (const std::exception&) {  // no memory for it
+  lesson_.reset();
+  detector_.stop();
+}
+
+std::optional<LearningPool::Lesson> LearningPool::make_lesson() const {
+  const Round round(detector_);
+  const auto count = static_cast<std::uint32_t>(round.objects.size());
+  const std::uint32_t cut = round.cut();
+  Lesson lesson;
+  lesson.first = round.first + cut;
+  lesson.period = count;
   Problem problem;
   std::vector<StreamId> streams;
-  for (const Record& record : records_) {
-    if (record.lifetime.end == kOpen) continue;  // it escapes the pass
-    problem.push_back({record.lifetime, record.request.size, record.request.alignment});
-    streams.push_back(record.request.stream);
+  std::map<StreamId, Size> bytes;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const Round::Object& object = round.objects[(cut + i) % count];
+    const std::uint32_t begin = (object.begin + round.ticks - round.objects[cut].begin) % round.ticks;
+    const std::uint64_t end = std::uint64_t{begin} + object.ticks;
+    // What passes from round to round keeps its place for the whole round: a slab is made only where that is little.
+    const Lifetime lifetime = end <= round.ticks ? Lifetime{begin, end} : Lifetime{0, round.ticks};
+    lesson.plan.sequence.push_back(
+        {SiteId{object.stream} + 1, object.size, options_.alignment, lifetime, kNoOffset});
+    if (object.ticks == 0) continue;
+    problem.push_back({lifetime, object.size, options_.alignment});
+    streams.push_back(object.stream);
+    bytes[object.stream] += object.size;
   }
-  if (problem.empty()) return false;
+  if (problem.empty()) return std::nullopt;
   const Plan plan = plan_for_pool(problem, streams, options_.alignment);
-  RecordedPlan recorded;
-  recorded.arena_size = plan.arena_size;
-  recorded.sequence.reserve(records_.size());
+  const Size bound = most_reserved(pool_.peak_held());
+  if (plan.arena_size > bound || bound - plan.arena_size < round.least_live + round.longer)
+    return std::nullopt;
   size_t planned = 0;
-  for (const Record& record : records_) {
-    const Request& request = record.request;
-    const bool escapes = record.lifetime.end == kOpen;
-    recorded.sequence.push_back({request.site,
-                                 request.size,
-                                 std::max(request.alignment, options_.alignment),
-                                 {record.lifetime.begin, escapes ? tick_ : record.lifetime.end},
-                                 escapes ? kNoOffset : plan.offsets[planned++]});
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (round.objects[(cut + i) % count].ticks != 0) lesson.plan.sequence[i].offset = plan.offsets[planned++];
   }
-  layout_ = std::make_unique<PlannedLayout>(recorded);
-  followed_ = 0;
-  if (heap_.follow(layout_.get())) return true;
-  layout_.reset();
-  return false;
-} catch (const std::exception&) {  // no memory for the plan
-  layout_.reset();
+  lesson.plan.arena_size = plan.arena_size;
+  lesson.most_live = bound - plan.arena_size;
+  lesson.owner = std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) {
+                   return a.second < b.second;
+                 })->first;
+  return lesson;
+}
+
+bool LearningPool::adopt() noexcept try {
+  auto layout = std::make_unique<PlannedLayout>(lesson_->plan);
+  if (!layout->ok()) return false;
+  auto planned = std::make_unique<PlannedHeap>(*layout);
+  if (!planned->ok()) return false;
+  auto streams = std::make_unique<SlabStreams>(*layout, order_, lesson_->owner);
+  const std::uint32_t place = (detector_.next() - lesson_->first) % lesson_->period;
+  peak_held_ = pool_.peak_held();
+  detector_.stop();
+  const Size size = layout->arena_size();
+  const Offset offset = pool_.allocate({.size = size, .stream = lesson_->owner});
+  if (offset == kNoOffset) return false;
+  if (!streams->open()) {
+    pool_.free(offset);
+    return false;
+  }
+  slab_ = {offset, size};
+  layout_ = std::move(layout);
+  planned_ = std::move(planned);
+  streams_ = std::move(streams);
+  planned_->begin_pass(place);
+  departed_ = 0;
+  rounds_ = 0;
+  calls_ = pool_.counters().calls();
+  ++counters_.plans;
+  return true;
+} catch (const std::exception&) {
   return false;
 }
 

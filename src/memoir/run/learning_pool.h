@@ -1,68 +1,110 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The guided pool that makes its own plan: it records a pass of the program (a training step, a forward pass),
-// plans it at the begin of the next, and follows the plan from there on.
+// memoir's device pool, which learns: it is the online pool (heap/device_pool_heap.h), and when it sees that a program
+// repeats itself (heap/loop_detector.h) and still calls the device, it plans one round and follows the plan.
 //
-//   pass        set-up   | 1         | 2                 | 3 ...
-//   the pool    online   | records   | follows: memory   | follows: no device calls
-//                        |           | moves to the plan |
+//   rounds of the loop   | 1        | 2        | 3                4 ...
+//   the pool             | online   | online   | a slab in its own memory, laid out by the plan: no device calls,
+//                                              ^ no searches; what the plan does not know goes to the online pool
 //
-// A pass that departs too often, or goes on to call the device, is recorded again. Passes that never repeat are left alone more and more: the
-// wait for the next recording doubles each time that a plan was of no use.
+// Round 2 is like round 1, so at its end every lifetime is known, those of objects that pass from one round to the next
+// as well. The slab is an object of the online pool, which moves idle memory there. It is made at a moment when so little
+// lives that pool and slab together stay within the bounds of the online pool.
+//
+// When the program departs from the plan (another phase begins, a shape changes), or memory is short, or somebody asks for it
+// (trim), the slab becomes the objects that live in it, each where it is, and the rest of its bytes is free again: the
+// online pool goes on as if there had never been a plan. Loops that keep departing are waited for longer each time.
+//
+// Planning takes memory from malloc and some milliseconds for each thousand objects of a round, once.
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <tuple>
 
-#include "memoir/heap/guided_pool_heap.h"
-#include "memoir/heap/offset_table.h"
-#include "memoir/plan/recorded_plan.h"
+#include "memoir/heap/device_pool_heap.h"
+#include "memoir/heap/planned_heap.h"
+#include "memoir/run/slab_streams.h"
 
 namespace memoir {
 
+struct LearningOptions : DevicePoolOptions {
+  bool learn = true;
+
+  static constexpr auto fields() {
+    return std::tuple_cat(
+        DevicePoolOptions::fields(),
+        std::tuple{OptionField{"learn", &LearningOptions::learn,
+                               "plan the rounds of a loop that repeats, and follow the plan"}});
+  }
+};
+
 class LearningPool final : public Heap {
  public:
+  struct Counters {
+    std::uint64_t plans = 0;     // that were followed
+    std::uint64_t planned = 0;   // requests that were served by them
+    std::uint64_t departed = 0;  // that were not, while one was followed
+    std::uint64_t dropped = 0;   // plans that were given up
+  };
+
   /// As DevicePoolHeap.
-  explicit LearningPool(Arena& arena, const DevicePoolOptions& options = {}, StreamOrder* order = nullptr,
-                        Segments* plain = nullptr) noexcept
-      : heap_(arena, options, order, plain), options_(options) {}
+  explicit LearningPool(Arena& arena, const LearningOptions& options = {}, StreamOrder* order = nullptr,
+                        Segments* plain = nullptr) noexcept;
 
-  bool ok() const noexcept { return heap_.ok(); }
-
-  /// The program begins a pass. May plan, which takes memory from malloc and some milliseconds; when that fails
-  /// the pool goes on without a plan.
-  void begin_pass() noexcept;
-  /// True while a plan is followed.
-  bool follows() const noexcept { return layout_ != nullptr; }
-  const GuidedPoolHeap& heap() const noexcept { return heap_; }
+  bool ok() const noexcept { return pool_.ok(); }
+  bool follows() const noexcept { return planned_ != nullptr; }
+  const Counters& counters() const noexcept { return counters_; }
+  const DevicePoolHeap& pool() const noexcept { return pool_; }
 
   Offset allocate(const Request& request) noexcept override;
   bool free(Offset offset) noexcept override;
-  Size size_of(Offset offset) const noexcept override { return heap_.size_of(offset); }
-  void trim() noexcept override { heap_.trim(); }
-  Size live() const noexcept override { return heap_.live(); }
+  Size size_of(Offset offset) const noexcept override;
+  /// Gives up the plan as well.
+  void trim() noexcept override;
+  Size live() const noexcept override {
+    return planned_ == nullptr ? pool_.live() : pool_.live() - slab_.size + planned_->live();
+  }
 
  private:
-  static constexpr Tick kOpen = ~Tick{0};
-  struct Record {
-    Request request;
-    Lifetime lifetime;  // in events of the pass; ends at kOpen when it was not freed in it
+  /// A plan that waits for a moment at which little lives.
+  struct Lesson {
+    RecordedPlan plan;         // its sites are 1 + a stream
+    StreamId owner = 0;        // the stream that uses most of it
+    std::uint32_t first = 0;   // number of a request that was the first of the plan
+    std::uint32_t period = 0;  // requests in a round
+    Size most_live = 0;        // bytes that may live when the slab is made
   };
 
-  bool departed() const noexcept;
-  bool calls_for_ever() const noexcept;
-  bool plan() noexcept;
+  Offset follow(const Request& request) noexcept;
+  bool begins_round(const Request& request) const noexcept;
+  Offset match(const Request& request) noexcept;
+  bool may_stay(const Request& request) const noexcept;
+  void begin_round() noexcept;
+  void learn() noexcept;
+  std::optional<Lesson> make_lesson() const;
+  bool adopt() noexcept;
+  void give_up() noexcept;
+  bool is_in_slab(Offset offset) const noexcept { return offset - slab_.begin < slab_.size; }
+  /// Bytes that pool and slab may take where live objects held so many.
+  Size most_reserved(Size held) const noexcept;
 
-  GuidedPoolHeap heap_;
-  DevicePoolOptions options_;
-  std::unique_ptr<PlannedLayout> layout_;  // what is followed
-  MetadataArray<Record> records_;          // of this pass, when it is recorded
-  OffsetTable record_at_;                  // of live objects: 1 + index of records_
-  Tick tick_ = 0;
-  bool recording_ = false;
-  std::uint32_t followed_ = 0;  // passes, by this plan
-  std::uint64_t calls_ = 0;     // to the device, before this pass
-  std::uint32_t patience_ = 1;  // passes until the next recording, when a plan is of no use
-  std::uint32_t left_ = 1;
+  DevicePoolHeap pool_;
+  const Arena& arena_;
+  StreamOrder* order_;
+  LearningOptions options_;
+  LoopDetector detector_;
+  std::optional<Lesson> lesson_;
+  std::unique_ptr<PlannedLayout> layout_;
+  std::unique_ptr<PlannedHeap> planned_;  // follows layout_
+  std::unique_ptr<SlabStreams> streams_;
+  Range slab_;                  // of size 0: there is none
+  Size peak_held_ = 0;          // the pool's, before there was a slab
+  std::uint64_t departed_ = 0;  // requests of this round that the plan did not serve and should have
+  std::uint64_t calls_ = 0;     // to the device, before this round
+  std::uint32_t rounds_ = 0;    // begun under this plan
+  std::uint32_t patience_ = 1;  // rounds that must repeat before the next plan
+  Counters counters_;
 };
 
 }  // namespace memoir

@@ -5,7 +5,6 @@
 
 #include "memoir/base/error.h"
 #include "memoir/heap/binned_heap.h"
-#include "memoir/heap/device_pool_heap.h"
 #include "memoir/heap/direct_heap.h"
 #include "memoir/heap/expandable_heap.h"
 #include "memoir/heap/pytorch_heap.h"
@@ -15,6 +14,7 @@
 #include "memoir/heap/static_tensors_heap.h"
 #include "memoir/run/finalized_heap.h"
 #include "memoir/run/guided_run.h"
+#include "memoir/run/learning_pool.h"
 #include "memoir/run/planned_slab.h"
 #include "memoir/run/policy_text.h"
 
@@ -197,22 +197,24 @@ void make_rmm(PolicyParts& parts, const RmmOptions& options) {
   parts.heap<RmmHeap>(segments, options, parts.order(), parts.phases());
 }
 
-struct MemoirOptions : DevicePoolOptions {
+/// Settings of a pool over mapped memory.
+template <class Options>
+struct MappedPolicy : Options {
   Size granule = 2 * kMiB;
 
   static constexpr auto fields() {
-    return std::tuple_cat(DevicePoolOptions::fields(),
-                          std::tuple{OptionField{"granule", &MemoirOptions::granule,
+    return std::tuple_cat(Options::fields(),
+                          std::tuple{OptionField{"granule", &MappedPolicy::granule,
                                                  "bytes that are mapped at a time, a power of two"}});
   }
 };
 
-void make_memoir(PolicyParts& parts, const MemoirOptions& options) {
+void make_memoir(PolicyParts& parts, const MappedPolicy<LearningOptions>& options) {
   Arena& arena = parts.arena(options.granule, parts.room());
-  parts.heap<DevicePoolHeap>(arena, options, parts.order());
+  parts.heap<LearningPool>(arena, options, parts.order());
 }
 
-void make_guided(PolicyParts& parts, const MemoirOptions& options) {
+void make_guided(PolicyParts& parts, const MappedPolicy<DevicePoolOptions>& options) {
   Arena& arena = parts.arena(options.granule, parts.room());
   parts.heap<GuidedRun>(parts.workload, arena, options, parts.order());
 }
@@ -270,9 +272,10 @@ constexpr Policy pytorch_policy(std::string_view name, std::string_view what) {
 }
 
 constexpr Policy kPolicies[] = {
-    policy<MemoirOptions, make_memoir>("memoir",
-                                       "memoir's device pool: best fit; memory is mapped where it is needed"),
-    policy<MemoirOptions, make_guided>("guided", "the same, following a plan of this very trace"),
+    policy<MappedPolicy<LearningOptions>, make_memoir>(
+        "memoir", "memoir's device pool: best fit; memory is mapped where it is needed; loops are planned"),
+    policy<MappedPolicy<DevicePoolOptions>, make_guided>("guided",
+                                                         "the same, following a plan of this very trace"),
     policy<NoOptions, make_planned>("planned", "an offline plan of the whole trace: what can be reached"),
     policy<SpanOptions, make_span>("span",
                                    "best fit by address in one mapped arena; does not look at streams"),
