@@ -18,7 +18,7 @@ Range outside(Range range, Range other) noexcept {
   const Size after = range.end() > other.end() ? range.end() - other.end() : 0;
   return before >= after ? Range{range.begin, before} : Range{other.end(), after};
 }
-}
+}  // namespace
 
 Offset DevicePoolHeap::allocate_slowly(const Request& request, Size size, std::uint16_t slot) noexcept {
   if (size < request.size || size > arena_->capacity()) return kNoOffset;
