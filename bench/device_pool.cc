@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Every policy of the simulator on recorded device allocations (text traces, tests/gpu_trace.h): memory held, the
-// smallest cap, device calls, waits between streams, and nanoseconds per operation on one thread that takes and
+// smallest cap, device calls, the same as a loop of eight rounds, and nanoseconds per operation on one thread that takes and
 // leaves a lock each time. One JSON object a line and trace; bench/device_pool.py makes the table.
 //
 //   bench_device_pool POLICY[;POLICY...] TRACE...
@@ -94,6 +94,46 @@ Times time_policy(const Workload& workload, const std::string& policy) {
   return {timer.mean(), timer.median(), timer.quantile(0.999)};
 }
 
+struct Loop {
+  std::vector<std::uint64_t> calls;  // to the device, in each round
+  Size reserved = 0;                 // at most
+};
+
+/// The program again and again; what lives when a round ends is freed there.
+Loop loop_policy(const Workload& workload, const std::string& policy) {
+  constexpr int kRounds = 8;
+  const auto simulated = make_policy(policy, workload);
+  Heap& heap = simulated->heap();
+  std::vector<Offset> places(workload.objects().size(), kNoOffset);
+  Loop loop;
+  for (int round = 0; round < kRounds; ++round) {
+    const std::uint64_t before = simulated->calls().all();
+    for (const Workload::Step& step : workload.steps()) {
+      const Workload::Object& object = workload.objects()[step.object];
+      Offset& place = places[step.object];
+      if (step.kind == Workload::Kind::kAllocate) {
+        place = heap.allocate({object.size, object.alignment, object.site, object.stream});
+        loop.reserved = std::max(loop.reserved, simulated->reserved());
+      } else if (place != kNoOffset) {
+        heap.free(place);
+        place = kNoOffset;
+      }
+    }
+    for (Offset& place : places) {
+      if (place != kNoOffset) heap.free(place);
+      place = kNoOffset;
+    }
+    loop.calls.push_back(simulated->calls().all() - before);
+  }
+  return loop;
+}
+
+std::string text_of(const std::vector<std::uint64_t>& numbers) {
+  std::string text;
+  for (const std::uint64_t number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
+  return "[" + text + "]";
+}
+
 void measure(const std::string& policy, const std::string& path) {
   const std::vector<Event> events = gpu_trace::events_of(gpu_trace::read(path));
   const Workload workload(events);
@@ -103,15 +143,18 @@ void measure(const std::string& policy, const std::string& path) {
   const bool completes =
       simulate(workload, policy, {.cap = workload.peak_live() / 100 * 101, .samples = 0, .timed = false})
           .completed;
+  const Loop loop = loop_policy(workload, policy);
   const Times times = time_policy(workload, policy);
   const size_t slash = path.rfind('/') + 1;
   std::printf(
       "{\"policy\": \"%s\", \"trace\": \"%s\", \"peak\": %llu, \"reserved\": %.5f, \"cap\": %.5f, "
-      "\"cap_1.01\": %s, \"calls\": %llu, \"mean_ns\": %.1f, \"p50_ns\": %.1f, \"p99.9_ns\": %.1f}\n",
+      "\"cap_1.01\": %s, \"calls\": %llu, \"loop_reserved\": %.5f, \"loop_calls\": %s, \"mean_ns\": %.1f, "
+      "\"p50_ns\": %.1f, \"p99.9_ns\": %.1f}\n",
       policy.c_str(), path.substr(slash, path.rfind(".trace") - slash).c_str(),
       static_cast<unsigned long long>(workload.peak_live()), static_cast<double>(free.peak_reserved) / peak,
       static_cast<double>(cap.cap) / peak, completes ? "true" : "false",
-      static_cast<unsigned long long>(free.calls.all()), times.mean, times.p50, times.p99_9);
+      static_cast<unsigned long long>(free.calls.all()), static_cast<double>(loop.reserved) / peak,
+      text_of(loop.calls).c_str(), times.mean, times.p50, times.p99_9);
   std::fflush(stdout);
 }
 

@@ -25,15 +25,18 @@ def geomean(values):
 def table(rows) -> str:
     lines = [
         f"{'policy':24} {'reserved: mean / worst':>24} {'smallest cap: mean / worst':>28} {'caps of 1.01':>13} "
-        f"{'calls':>6} {'ns p50':>7} {'p99.9':>7}"
+        f"{'calls':>6} {'as a loop: mean / worst':>24} {'calls from round 3, 4 on':>25} {'ns p50':>7} {'p99.9':>7}"
     ]
     for policy in dict.fromkeys(row["policy"] for row in rows):
         own = [row for row in rows if row["policy"] == policy]
         reserved = [row["reserved"] for row in own]
         caps = [row["cap"] for row in own]
+        loops = [row["loop_reserved"] for row in own]
+        third, fourth = (sum(sum(row["loop_calls"][first:]) for row in own) for first in (2, 3))
         lines.append(
             f"{policy:24} {geomean(reserved):15.4f} / {max(reserved):6.4f} {geomean(caps):19.4f} / {max(caps):6.4f} "
             f"{sum(row['cap_1.01'] for row in own):6} of {len(own):2} {sum(row['calls'] for row in own):7} "
+            f"{geomean(loops):15.4f} / {max(loops):6.4f} {third:17} / {fourth:5} "
             f"{sorted(row['p50_ns'] for row in own)[len(own) // 2]:7.1f} {max(row['p99.9_ns'] for row in own):7.1f}"
         )
     return "\n".join(lines)
