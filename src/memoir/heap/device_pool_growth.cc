@@ -259,11 +259,24 @@ Range DevicePoolHeap::idle(const Block& block) const noexcept {
   return begin < end ? Range{begin, end - begin} : Range{};
 }
 
+/// As move_away() finds them: neighbours of different streams count as one block where those can be ordered.
 Size DevicePoolHeap::idle_bytes() noexcept {
   forget_recent();
+  const bool joins = options_.wait_first && order_ != nullptr;
   Size bytes = 0;
-  for (Index index = head_; index != 0; index = blocks_[index].after) bytes += idle(blocks_[index]).size;
-  return bytes;
+  Block row;  // free blocks that lie side by side
+  row.state = State::kLive;
+  for (Index index = head_; index != 0; index = blocks_[index].after) {
+    const Block& block = blocks_[index];
+    if (block.state == State::kFree && row.state == State::kFree && block.zone == row.zone &&
+        (joins || block.slot == row.slot)) {
+      row.range.size += block.range.size;
+      continue;
+    }
+    bytes += idle(row).size;
+    row = block;
+  }
+  return bytes + idle(row).size;
 }
 
 /// Decommits up to `bytes` of idle memory outside of `keep`; gives back how much it was.

@@ -17,6 +17,7 @@ constexpr Size kFewGranules = 4;               // of a small program, all that e
 constexpr std::uint64_t kEndOfRound = 8;       // the last of so many parts
 constexpr std::uint64_t kToleratedCalls = 4;   // of a round, after the first that follows a plan
 constexpr std::uint32_t kMostPatience = 1024;  // rounds
+constexpr std::uint32_t kRoundsToWait = 2;     // for a moment at which little lives
 constexpr std::uint32_t kGoodPlan = 16;  // rounds: a loop that went so far is not held against the next one
 
 /// A loop's objects, by the records of its last round but one: whatever lives for less than a round has died by now.
@@ -39,7 +40,12 @@ struct Round {
     objects.reserve(period);
     for (std::uint32_t i = 0; i < period; ++i) {
       const LoopDetector::Record& record = detector.record(first + i);
-      const std::uint32_t lived = record.end == LoopDetector::kLive ? 0 : record.end - record.begin;
+      const LoopDetector::Record& again = detector.record(first + period + i);
+      const auto lifetime = [](const LoopDetector::Record& it) {
+        return it.end == LoopDetector::kLive ? 0 : it.end - it.begin;
+      };
+      // On a device some frees come sooner or later than in the round before.
+      const std::uint32_t lived = lifetime(record) == 0 ? 0 : std::max(lifetime(record), lifetime(again));
       objects.push_back({record.size, record.stream, record.begin - start, lived <= ticks ? lived : 0});
       if (objects.back().ticks == 0) longer += record.size;
       least_live = std::min(least_live, record.live);
@@ -208,7 +214,7 @@ void LearningPool::give_up() noexcept try {
   slab_ = {};
   pool_.lower_peak(peak_held_);
   ++counters_.dropped;
-  if (rounds_ < kGoodPlan) patience_ = std::min(2 * patience_, kMostPatience);
+  if (rounds_ < kGoodPlan) return postpone();
   detector_.want_rounds(patience_);
   detector_.start();
 } catch (const std::exception&) {  // no memory for the list
@@ -217,28 +223,35 @@ void LearningPool::give_up() noexcept try {
 // --- learning ---
 
 void LearningPool::learn() noexcept try {
-  if (lesson_ && detector_.period() != lesson_->period) lesson_.reset();
+  if (lesson_ && (detector_.period() != lesson_->period ||
+                  detector_.next() - lesson_->made > kRoundsToWait * lesson_->period)) {
+    return postpone();
+  }
   if (!lesson_) {
     if (!detector_.due()) return;
     lesson_ = make_lesson();
-    if (!lesson_) {
-      patience_ = std::min(2 * patience_, kMostPatience);
-      detector_.want_rounds(patience_);
-      detector_.start();
-      return;
-    }
+    if (!lesson_) return postpone();
   }
-  if (pool_.live() > lesson_->most_live) return;
+  const Size live = pool_.live();
+  if (live > lesson_->most_live) return;
   // What lies beside live objects, in the same granules, cannot be moved.
   if (arena_.committed() - pool_.idle_bytes() > lesson_->most_live) {
-    lesson_->most_live = pool_.live() - 1;
+    lesson_->most_live = live == 0 ? 0 : live - 1;
     return;
   }
-  if (!adopt()) detector_.start();
+  if (!adopt()) return postpone();
   lesson_.reset();
 } catch (const std::exception&) {  // no memory for it
   lesson_.reset();
   detector_.stop();
+}
+
+/// No plan now; the next loop has to repeat itself more often.
+void LearningPool::postpone() noexcept {
+  lesson_.reset();
+  patience_ = std::min(2 * patience_, kMostPatience);
+  detector_.want_rounds(patience_);
+  detector_.start();
 }
 
 std::optional<LearningPool::Lesson> LearningPool::make_lesson() const {
@@ -248,6 +261,7 @@ std::optional<LearningPool::Lesson> LearningPool::make_lesson() const {
   Lesson lesson;
   lesson.first = round.first + cut;
   lesson.period = count;
+  lesson.made = detector_.next();
   Problem problem;
   std::vector<StreamId> streams;
   std::map<StreamId, Size> bytes;

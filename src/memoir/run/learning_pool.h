@@ -73,6 +73,7 @@ class LearningPool final : public Heap {
     StreamId owner = 0;        // the stream that uses most of it
     std::uint32_t first = 0;   // number of a request that was the first of the plan
     std::uint32_t period = 0;  // requests in a round
+    std::uint32_t made = 0;    // number of the request that it was made at
     Size most_live = 0;        // bytes that may live when the slab is made
   };
 
@@ -82,6 +83,7 @@ class LearningPool final : public Heap {
   bool may_stay(const Request& request) const noexcept;
   void begin_round() noexcept;
   void learn() noexcept;
+  void postpone() noexcept;
   std::optional<Lesson> make_lesson() const;
   bool adopt() noexcept;
   void give_up() noexcept;
