@@ -209,6 +209,57 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("gradients that live on through the next forward pass are no obstacle") {
+  // Forward: results are kept. Then the old gradients go; backward: gradients come, results go.
+  constexpr size_t kLayers = 48;
+  for (const bool before_forward : {true, false}) {  // where the old gradients are freed
+    CAPTURE(before_forward);
+    std::mt19937_64 random(1);
+    std::vector<Size> results, gradients, scratch;
+    for (size_t i = 0; i < kLayers; ++i) {
+      results.push_back(kMiB * (4 + random() % 24) + 512 * (random() % 512));
+      gradients.push_back(kMiB * (2 + random() % 30) + 512 * (random() % 512));
+      scratch.push_back(kMiB * (1 + random() % 40));
+    }
+    SimArena arena(32 * kGiB, {.granule = 64 * kKiB});  // as small beside the objects as on a real device
+    LearningPool pool(arena, {{.patience = 1000}});     // there is trouble
+    Checked checked(pool, nullptr);
+    std::vector<Offset> weights, kept, old;
+    for (const Size size : gradients) weights.push_back(checked.allocate(size));
+    Size peak = 0;
+    std::uint64_t calls = 0;
+    const auto drop_old = [&] {
+      for (const Offset offset : old) checked.free(offset);
+      old.clear();
+    };
+    for (int round = 0; round < 10; ++round) {
+      const std::uint64_t before = pool.pool().counters().calls();
+      if (before_forward) drop_old();
+      for (size_t i = 0; i < kLayers; ++i) {
+        const Offset work = checked.allocate(scratch[i]);
+        kept.push_back(checked.allocate(results[i]));
+        peak = std::max(peak, checked.live());
+        checked.free(work);
+      }
+      drop_old();
+      for (size_t i = kLayers; i-- > 0;) {
+        const Offset work = checked.allocate(scratch[i]);
+        old.push_back(checked.allocate(gradients[i]));
+        peak = std::max(peak, checked.live());
+        checked.free(work);
+        checked.free(kept.back());
+        kept.pop_back();
+      }
+      calls = pool.pool().counters().calls() - before;
+    }
+    MESSAGE("reserved " << static_cast<double>(arena.peak_committed()) / static_cast<double>(peak)
+                        << " of the peak, " << pool.counters().planned << " planned");
+    CHECK(pool.follows());
+    CHECK(calls == 0);
+    CHECK(arena.peak_committed() <= peak + peak / 33);
+  }
+}
+
 TEST_CASE(
     "a plan never costs a request: under a cap another phase has all the memory that it would have had") {
   for (unsigned seed = 1; seed <= 4; ++seed) {

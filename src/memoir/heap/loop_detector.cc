@@ -18,6 +18,7 @@ bool LoopDetector::start() noexcept {
   if (next_ == 0) next_ = 1;
   first_ = next_;
   period_ = 0;
+  matched_ = 0;
   due_ = false;
   return active_;
 }
@@ -40,8 +41,7 @@ void LoopDetector::look_up(std::uint32_t number) noexcept {
   if (matched < kShortest) return;
   period_ = distance;
   matched_ = matched;
-  wanted_ = static_cast<std::uint32_t>(
-      std::min<std::uint64_t>(std::uint64_t{distance} * rounds_, ~std::uint32_t{0}));
+  wanted_ = std::uint64_t{distance} * rounds_;
 }
 
 }  // namespace memoir

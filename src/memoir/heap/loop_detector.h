@@ -79,8 +79,12 @@ class LoopDetector {
   std::uint32_t next() const noexcept { return next_; }
   std::uint32_t clock() const noexcept { return clock_; }
 
-  /// Loops are due after so many rounds that were like the one before; at first 1.
-  void want_rounds(std::uint32_t rounds) noexcept { rounds_ = rounds; }
+  /// A loop is due after so many rounds that were like the one before, counted from now if one is under way; at first 1.
+  void want_rounds(std::uint32_t rounds) noexcept {
+    rounds_ = rounds;
+    wanted_ = matched_ + std::uint64_t{period_} * rounds_;
+    due_ = false;
+  }
 
  private:
   struct Place {
@@ -97,8 +101,8 @@ class LoopDetector {
   std::uint32_t first_ = 1;  // the oldest request since start()
   std::uint32_t clock_ = 0;
   std::uint32_t period_ = 0;
-  std::uint32_t matched_ = 0;  // requests in a row that repeat those a period before
-  std::uint32_t wanted_ = 0;
+  std::uint64_t matched_ = 0;  // requests in a row that repeat those a period before
+  std::uint64_t wanted_ = 0;
   std::uint32_t rounds_ = 1;
   bool due_ = false;
   bool active_ = false;

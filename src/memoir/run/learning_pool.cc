@@ -20,8 +20,10 @@ constexpr std::uint32_t kMostPatience = 1024;  // rounds
 constexpr std::uint32_t kRoundsToWait = 2;     // for a moment at which little lives
 constexpr std::uint32_t kGoodPlan = 16;  // rounds: a loop that went so far is not held against the next one
 
+}  // namespace
+
 /// A loop's objects, by the records of its last round but one: whatever lives for less than a round has died by now.
-struct Round {
+struct LearningPool::Round {
   struct Object {
     Size size = 0;
     StreamId stream = 0;
@@ -31,8 +33,8 @@ struct Round {
   std::vector<Object> objects;  // in the order of their requests
   std::uint32_t ticks = 0;      // in a round
   std::uint32_t first = 0;      // number of the first request
-  Size least_live = ~Size{0};
-  Size longer = 0;  // bytes of the objects that live for longer than a round
+  Size least_live = ~Size{0};   // bytes, of the whole program
+  Size longer = 0;              // bytes of the objects that live for longer than a round
 
   explicit Round(const LoopDetector& detector) : first(detector.next() - 2 * detector.period()) {
     const std::uint32_t period = detector.period(), start = detector.record(first).begin;
@@ -48,7 +50,7 @@ struct Round {
       const std::uint32_t lived = lifetime(record) == 0 ? 0 : std::max(lifetime(record), lifetime(again));
       objects.push_back({record.size, record.stream, record.begin - start, lived <= ticks ? lived : 0});
       if (objects.back().ticks == 0) longer += record.size;
-      least_live = std::min(least_live, record.live);
+      least_live = std::min(least_live, again.live);
     }
   }
 
@@ -89,8 +91,6 @@ struct Round {
     return best;
   }
 };
-
-}  // namespace
 
 LearningPool::LearningPool(Arena& arena, const LearningOptions& options, StreamOrder* order,
                            Segments* plain) noexcept
@@ -193,7 +193,10 @@ void LearningPool::begin_round() noexcept {
     patience_ = kMostPatience;  // what the plan knows and what it does not take turns, and would again
     return give_up();
   }
-  if (rounds_ == kGoodPlan) patience_ = 1;
+  if (rounds_ == kGoodPlan) {
+    patience_ = 1;
+    detector_.want_rounds(1);
+  }
   calls_ = calls;
   ++rounds_;
   departed_ = 0;
@@ -214,9 +217,8 @@ void LearningPool::give_up() noexcept try {
   slab_ = {};
   pool_.lower_peak(peak_held_);
   ++counters_.dropped;
-  if (rounds_ < kGoodPlan) return postpone();
-  detector_.want_rounds(patience_);
   detector_.start();
+  if (rounds_ < kGoodPlan) postpone();
 } catch (const std::exception&) {  // no memory for the list
 }
 
@@ -239,25 +241,35 @@ void LearningPool::learn() noexcept try {
     lesson_->most_live = live == 0 ? 0 : live - 1;
     return;
   }
-  if (!adopt()) return postpone();
+  if (!adopt()) {
+    detector_.start();
+    return postpone();
+  }
   lesson_.reset();
 } catch (const std::exception&) {  // no memory for it
   lesson_.reset();
   detector_.stop();
 }
 
-/// No plan now; the next loop has to repeat itself more often.
+/// No plan now; the loop, or the next one, has to repeat itself more often.
 void LearningPool::postpone() noexcept {
   lesson_.reset();
-  patience_ = std::min(2 * patience_, kMostPatience);
   detector_.want_rounds(patience_);
-  detector_.start();
+  patience_ = std::min(2 * patience_, kMostPatience);
 }
 
+/// What passes from one round to the next has a place for the whole round, if there is a moment at which so little lives
+/// that the slab can be made; else it is left to the online pool.
 std::optional<LearningPool::Lesson> LearningPool::make_lesson() const {
   const Round round(detector_);
-  const auto count = static_cast<std::uint32_t>(round.objects.size());
   const std::uint32_t cut = round.cut();
+  if (auto lesson = plan_lesson(round, cut, true)) return lesson;
+  return plan_lesson(round, cut, false);
+}
+
+std::optional<LearningPool::Lesson> LearningPool::plan_lesson(const Round& round, std::uint32_t cut,
+                                                              bool with_passing) const {
+  const auto count = static_cast<std::uint32_t>(round.objects.size());
   Lesson lesson;
   lesson.first = round.first + cut;
   lesson.period = count;
@@ -265,28 +277,32 @@ std::optional<LearningPool::Lesson> LearningPool::make_lesson() const {
   Problem problem;
   std::vector<StreamId> streams;
   std::map<StreamId, Size> bytes;
+  std::vector<std::uint32_t> members;  // of the plan
+  Size passing = 0;
   for (std::uint32_t i = 0; i < count; ++i) {
     const Round::Object& object = round.objects[(cut + i) % count];
     const std::uint32_t begin = (object.begin + round.ticks - round.objects[cut].begin) % round.ticks;
     const std::uint64_t end = std::uint64_t{begin} + object.ticks;
-    // What passes from round to round keeps its place for the whole round: a slab is made only where that is little.
-    const Lifetime lifetime = end <= round.ticks ? Lifetime{begin, end} : Lifetime{0, round.ticks};
+    const bool passes = end > round.ticks;
+    const Lifetime lifetime = passes ? Lifetime{0, round.ticks} : Lifetime{begin, end};
     lesson.plan.sequence.push_back(
         {SiteId{object.stream} + 1, object.size, options_.alignment, lifetime, kNoOffset});
-    if (object.ticks == 0) continue;
+    if (passes) passing += object.size;
+    if (object.ticks == 0 || (passes && !with_passing)) continue;
     problem.push_back({lifetime, object.size, options_.alignment});
     streams.push_back(object.stream);
     bytes[object.stream] += object.size;
+    members.push_back(i);
   }
-  if (problem.empty()) return std::nullopt;
+  if (problem.empty() || (passing == 0 && !with_passing)) return std::nullopt;
   const Plan plan = plan_for_pool(problem, streams, options_.alignment);
-  const Size bound = most_reserved(pool_.peak_held());
-  if (plan.arena_size > bound || bound - plan.arena_size < round.least_live + round.longer)
+  const Size bound = std::max(most_reserved(pool_.peak_held()), arena_.committed());
+  // What lives at the cut passes it, or lives for longer than rounds.
+  const Size live = detector_.record(lesson.first + count).live;
+  const Size beside = (live > passing ? live - passing : 0) + round.longer + (with_passing ? 0 : passing);
+  if (plan.arena_size > bound || bound - plan.arena_size < std::max(beside, round.least_live))
     return std::nullopt;
-  size_t planned = 0;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    if (round.objects[(cut + i) % count].ticks != 0) lesson.plan.sequence[i].offset = plan.offsets[planned++];
-  }
+  for (size_t i = 0; i < members.size(); ++i) lesson.plan.sequence[members[i]].offset = plan.offsets[i];
   lesson.plan.arena_size = plan.arena_size;
   lesson.most_live = bound - plan.arena_size;
   lesson.owner = std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) {

@@ -9,7 +9,8 @@
 //
 // Round 2 is like round 1, so at its end every lifetime is known, those of objects that pass from one round to the next
 // as well. The slab is an object of the online pool, which moves idle memory there. It is made at a moment when so little
-// lives that pool and slab together stay within the bounds of the online pool.
+// lives that pool and slab together stay within the bounds of the online pool; where too much passes from round to round
+// for that, what passes is not planned.
 //
 // When the program departs from the plan (another phase begins, a shape changes), or memory is short, or somebody asks for it
 // (trim), the slab becomes the objects that live in it, each where it is, and the rest of its bytes is free again: the
@@ -67,6 +68,7 @@ class LearningPool final : public Heap {
   }
 
  private:
+  struct Round;
   /// A plan that waits for a moment at which little lives.
   struct Lesson {
     RecordedPlan plan;         // its sites are 1 + a stream
@@ -85,6 +87,7 @@ class LearningPool final : public Heap {
   void learn() noexcept;
   void postpone() noexcept;
   std::optional<Lesson> make_lesson() const;
+  std::optional<Lesson> plan_lesson(const Round& round, std::uint32_t cut, bool with_passing) const;
   bool adopt() noexcept;
   void give_up() noexcept;
   bool is_in_slab(Offset offset) const noexcept { return offset - slab_.begin < slab_.size; }
