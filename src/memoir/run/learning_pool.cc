@@ -19,78 +19,7 @@ constexpr std::uint64_t kToleratedCalls = 4;   // of a round, after the first th
 constexpr std::uint32_t kMostPatience = 1024;  // rounds
 constexpr std::uint32_t kRoundsToWait = 2;     // for a moment at which little lives
 constexpr std::uint32_t kGoodPlan = 16;  // rounds: a loop that went so far is not held against the next one
-
 }  // namespace
-
-/// A loop's objects, by the records of its last round but one: whatever lives for less than a round has died by now.
-struct LearningPool::Round {
-  struct Object {
-    Size size = 0;
-    StreamId stream = 0;
-    std::uint32_t begin = 0;  // in ticks of the round
-    std::uint32_t ticks = 0;  // that it lives, on into the next round if need be; 0: for longer than a round
-  };
-  std::vector<Object> objects;  // in the order of their requests
-  std::uint32_t ticks = 0;      // in a round
-  std::uint32_t first = 0;      // number of the first request
-  Size least_live = ~Size{0};   // bytes, of the whole program
-  Size longer = 0;              // bytes of the objects that live for longer than a round
-
-  explicit Round(const LoopDetector& detector) : first(detector.next() - 2 * detector.period()) {
-    const std::uint32_t period = detector.period(), start = detector.record(first).begin;
-    ticks = detector.record(first + period).begin - start;
-    objects.reserve(period);
-    for (std::uint32_t i = 0; i < period; ++i) {
-      const LoopDetector::Record& record = detector.record(first + i);
-      const LoopDetector::Record& again = detector.record(first + period + i);
-      const auto lifetime = [](const LoopDetector::Record& it) {
-        return it.end == LoopDetector::kLive ? 0 : it.end - it.begin;
-      };
-      // On a device some frees come sooner or later than in the round before.
-      const std::uint32_t lived = lifetime(record) == 0 ? 0 : std::max(lifetime(record), lifetime(again));
-      objects.push_back({record.size, record.stream, record.begin - start, lived <= ticks ? lived : 0});
-      if (objects.back().ticks == 0) longer += record.size;
-      least_live = std::min(least_live, again.live);
-    }
-  }
-
-  /// The request at whose begin the fewest bytes pass from one round to the next: what passes there counts as live
-  /// for the whole round.
-  std::uint32_t cut() const {
-    const auto count = static_cast<std::uint32_t>(objects.size());
-    std::vector<Size> change(count + 1, 0);  // of the bytes that pass, from request to request, modulo 2^64
-    const auto add = [&](std::uint32_t begin, std::uint32_t end, Size size) {
-      change[begin] += size;
-      change[end] -= size;
-    };
-    const auto request_at = [&](std::uint32_t tick) {
-      return static_cast<std::uint32_t>(
-          std::partition_point(objects.begin(), objects.end(),
-                               [&](const Object& o) { return o.begin < tick; }) -
-          objects.begin());
-    };
-    for (std::uint32_t i = 0; i < count; ++i) {
-      const Object& object = objects[i];
-      if (object.ticks == 0) continue;
-      const std::uint32_t end = object.begin + object.ticks;
-      if (end <= ticks) {
-        add(i + 1, std::max(request_at(end), i + 1), object.size);
-      } else {
-        add(i + 1, count, object.size);
-        add(0, request_at(end - ticks), object.size);
-      }
-    }
-    std::uint32_t best = 0;
-    Size passing = 0, least = ~Size{0};
-    for (std::uint32_t i = 0; i < count; ++i) {
-      passing += change[i];
-      if (passing >= least) continue;
-      least = passing;
-      best = i;
-    }
-    return best;
-  }
-};
 
 LearningPool::LearningPool(Arena& arena, const LearningOptions& options, StreamOrder* order,
                            Segments* plain) noexcept
@@ -261,13 +190,13 @@ void LearningPool::postpone() noexcept {
 /// What passes from one round to the next has a place for the whole round, if there is a moment at which so little lives
 /// that the slab can be made; else it is left to the online pool.
 std::optional<LearningPool::Lesson> LearningPool::make_lesson() const {
-  const Round round(detector_);
+  const LoopRound round(detector_);
   const std::uint32_t cut = round.cut();
   if (auto lesson = plan_lesson(round, cut, true)) return lesson;
   return plan_lesson(round, cut, false);
 }
 
-std::optional<LearningPool::Lesson> LearningPool::plan_lesson(const Round& round, std::uint32_t cut,
+std::optional<LearningPool::Lesson> LearningPool::plan_lesson(const LoopRound& round, std::uint32_t cut,
                                                               bool with_passing) const {
   const auto count = static_cast<std::uint32_t>(round.objects.size());
   Lesson lesson;
@@ -280,7 +209,7 @@ std::optional<LearningPool::Lesson> LearningPool::plan_lesson(const Round& round
   std::vector<std::uint32_t> members;  // of the plan
   Size passing = 0;
   for (std::uint32_t i = 0; i < count; ++i) {
-    const Round::Object& object = round.objects[(cut + i) % count];
+    const LoopRound::Object& object = round.objects[(cut + i) % count];
     const std::uint32_t begin = (object.begin + round.ticks - round.objects[cut].begin) % round.ticks;
     const std::uint64_t end = std::uint64_t{begin} + object.ticks;
     const bool passes = end > round.ticks;

@@ -25,6 +25,7 @@
 
 #include "memoir/heap/device_pool_heap.h"
 #include "memoir/heap/planned_heap.h"
+#include "memoir/run/loop_round.h"
 #include "memoir/run/slab_streams.h"
 
 namespace memoir {
@@ -68,7 +69,6 @@ class LearningPool final : public Heap {
   }
 
  private:
-  struct Round;
   /// A plan that waits for a moment at which little lives.
   struct Lesson {
     RecordedPlan plan;         // its sites are 1 + a stream
@@ -87,7 +87,7 @@ class LearningPool final : public Heap {
   void learn() noexcept;
   void postpone() noexcept;
   std::optional<Lesson> make_lesson() const;
-  std::optional<Lesson> plan_lesson(const Round& round, std::uint32_t cut, bool with_passing) const;
+  std::optional<Lesson> plan_lesson(const LoopRound& round, std::uint32_t cut, bool with_passing) const;
   bool adopt() noexcept;
   void give_up() noexcept;
   bool is_in_slab(Offset offset) const noexcept { return offset - slab_.begin < slab_.size; }
