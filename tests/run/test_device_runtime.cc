@@ -167,7 +167,7 @@ TEST_CASE("bytes freed on one stream are not given to another while they are use
 TEST_CASE(
     "a loop on two streams is planned and calls the driver for memory no more; a graph is captured "
     "meanwhile") {
-  for (unsigned seed = 1; seed <= 4; ++seed) {
+  for (unsigned seed = 1; seed <= 3; ++seed) {
     CAPTURE(seed);
     fake::fresh(512 * kMiB, 64 * kKiB);
     fake_seed(seed);
@@ -182,8 +182,10 @@ TEST_CASE(
     std::mt19937 random(seed);
     std::vector<Object> round;
     for (int i = 0; i < 200; ++i) {
-      round.push_back(
-          {1 + random() % (random() % 3 == 0 ? kMiB : 32 * kKiB), random() % 4 == 0, 1 + random() % 30});
+      const bool large = random() % 3 == 0;
+      const Size size = 1 + random() % (large ? kMiB : 32 * kKiB);
+      const int stream = random() % 4 == 0;
+      round.push_back({size, stream, 1 + random() % 30});
     }
     struct Live {
       void* pointer;

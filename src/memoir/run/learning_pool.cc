@@ -254,6 +254,7 @@ bool LearningPool::adopt() noexcept try {
   if (offset == kNoOffset) return false;
   if (!streams->open()) {
     pool_.free(offset);
+    pool_.lower_peak(peak_held_);
     return false;
   }
   slab_ = {offset, size};

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "memoir/plan/auto.h"
 #include "memoir/plan/fit_index.h"
 #include "memoir/plan/planners.h"
 
@@ -13,10 +14,16 @@ namespace memoir {
 
 namespace {
 
-constexpr size_t kQuickly = 20'000;  // buffers: beyond, only the one planner is quick enough
+constexpr size_t kQuickly = 20'000;       // buffers: beyond, only one planner is quick enough, and none leans
+constexpr double kGoodEnough = 0.005;     // of the load: what a quick plan may exceed it by
+constexpr std::uint64_t kWork = 200'000;  // placements that a search may try else: 0.1 s or so
 
 Plan plan_one(const Problem& problem) {
-  return problem.size() <= kQuickly ? plan_quickly(problem) : find_planner("best_fit").run(problem);
+  Plan plan = problem.size() <= kQuickly ? plan_quickly(problem) : find_planner("best_fit").run(problem);
+  if (static_cast<double>(plan.arena_size) <= static_cast<double>(load(problem)) * (1 + kGoodEnough))
+    return plan;
+  Plan searched = plan_auto(problem, {.work_limit = kWork, .threads = 1}).plan;
+  return searched.arena_size < plan.arena_size ? searched : plan;
 }
 
 /// The buffers of one stream.
