@@ -22,7 +22,10 @@ Plan plan_one(const Problem& problem) {
   Plan plan = problem.size() <= kQuickly ? plan_quickly(problem) : find_planner("best_fit").run(problem);
   if (static_cast<double>(plan.arena_size) <= static_cast<double>(load(problem)) * (1 + kGoodEnough))
     return plan;
-  Plan searched = plan_auto(problem, {.work_limit = kWork, .threads = 1}).plan;
+  SearchOptions options;
+  options.work_limit = kWork;
+  options.threads = 1;
+  Plan searched = plan_auto(problem, options).plan;
   return searched.arena_size < plan.arena_size ? searched : plan;
 }
 
