@@ -162,6 +162,8 @@ std::string message_of(const Recording& recording, const std::string& policy = "
   return "";
 }
 
+bool is_of_device(const gpu_trace::Event& event) { return !event.is_allocate() && !event.is_free(); }
+
 /// Notes in a history what a heap asks of its device, at addresses as a device would give.
 class NotedSegments final : public Segments {
  public:
@@ -308,7 +310,7 @@ TEST_CASE("with settings, two streams and emptied caches, too, programs go on as
   const char* const confs[] = {"", "max_split_size_mb:24", "roundup_power2_divisions:4",
                                "large_segment_size_mb:32"};
   unsigned seed = 0;
-  std::uint64_t compared = 0, calls = 0, missed = 0, differing = 0;
+  std::uint64_t compared = 0, calls = 0, differing = 0;
   for (const char* const conf : confs) {
     for (const std::string kind : {"pytorch", "expandable"}) {
       const std::string policy = *conf == 0 ? kind : kind + ":" + conf;
@@ -327,20 +329,15 @@ TEST_CASE("with settings, two streams and emptied caches, too, programs go on as
         run_program(heap, trace, stream, kBase, ++seed);
       }
       for (size_t part = 0; part < 20; ++part) {
-        const size_t cut = trace.events.size() * part / 20;
+        size_t cut = trace.events.size() * part / 20;
+        while (cut > 0 && is_of_device(trace.events[cut - 1])) --cut;  // not in the middle of a request
         CAPTURE(cut);
         const Workload workload = recorded(trace, cut).workload();
         const Simulation result = simulate_from(workload, policy, policy);
         REQUIRE(result.fidelity);
         CHECK(result.fidelity->same_settings);
-        // What a large block has beyond its request shows only where another object follows it at the cut.
-        if (kind == "pytorch") {
-          CHECK(result.fidelity->agreed + result.fidelity->objects / 100 >= result.fidelity->objects);
-          missed += result.fidelity->objects - result.fidelity->agreed;
-        } else {
-          CHECK(result.fidelity->agreed == result.fidelity->objects);
-          CHECK(result.calls.all() == result.fidelity->recorded_calls);
-        }
+        CHECK(result.fidelity->agreed == result.fidelity->objects);
+        CHECK(result.calls.all() == result.fidelity->recorded_calls);
         compared += result.fidelity->objects;
         calls += result.fidelity->recorded_calls;
         // Other settings start there as well, and go other ways.
@@ -353,7 +350,6 @@ TEST_CASE("with settings, two streams and emptied caches, too, programs go on as
     }
   }
   CHECK(compared > 100'000);
-  CHECK(missed <= 10);
   CHECK(calls > 10'000);
   CHECK(differing > 100);
 }

@@ -172,7 +172,7 @@ def _print(
         )
         click.echo()
         console.print(view.simulation_table(results))
-        compared = [r for r in results if r["fidelity"] and r["fidelity"]["same_settings"]]
+        compared = [result for result in results if view.is_reproduction(result)]
         if compared:
             click.echo()
         for result in compared:

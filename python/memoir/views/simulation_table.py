@@ -99,6 +99,11 @@ def oom_line(result: Result) -> str:
     return text + f". No layout fits {bytes_text(oom['live'] + oom['asked'])} live under this cap"
 
 
+def is_reproduction(result: Result) -> bool:
+    """Whether fidelity_lines() are about it: from the recorded state, with the recorded settings."""
+    return result["fidelity"] is not None and result["fidelity"]["same_settings"]
+
+
 def fidelity_lines(result: Result) -> str:
     """Of a run from the recorded state with the recorded settings: does the simulation do what the recording did?"""
     fidelity = result["fidelity"]

@@ -261,8 +261,8 @@ void make_pytorch(PolicyParts& parts, PyTorchOptions options) {
   size_t areas = 2 * parts.workload.streams() + 2;
   if (start != nullptr) {
     areas += start->areas.size();
-    for (const RecordedArea& area : start->areas) {
-      options.device_memory = std::max(options.device_memory, area.span);
+    for (const RecordedArea& area : start->areas) {  // the addresses behind it are more than any hole in it
+      options.device_memory = std::max(options.device_memory, 2 * area.span);
     }
   }
   const Size device = std::min(options.device_memory, Size{1} << 46);

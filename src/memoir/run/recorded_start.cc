@@ -34,9 +34,10 @@ struct Stretch {
   Range range;
   std::uint32_t event = 0;
   StreamId stream = 0;
-  std::uint32_t gone = kNone;   // the step at which it was given back
+  std::uint32_t gone = kNone;   // the step at which some of it was given back
   std::uint32_t shown = kNone;  // an object that lies in it, best one of the start: shows its kind
   std::vector<size_t> objects;  // live at the start, by address
+  std::vector<Offset> next;     // for each, where the history puts the first object behind it while it lives
 };
 
 class Builder {
@@ -52,6 +53,7 @@ class Builder {
  private:
   void take_segments(bool expandable);
   void take_objects();
+  void watch_gaps();
   void join_areas(RecordedStart& start);
   void follow_areas(std::vector<RecordedArea>& areas) const;
   void lay_out(const Stretch& stretch, bool cuts_all, std::vector<RestoredObject>& to) const;
@@ -95,7 +97,7 @@ void Builder::take_segments(bool expandable) {
     if (call.range.size % unit != 0 || call.range.begin % kUnit != 0)
       fail(call.event,
            what + " is none of PyTorch's: it is no multiple of " + std::to_string(unit) + " bytes");
-    stretches_.push_back({call.range, call.event, call.stream, kNone, kNone, {}});
+    stretches_.push_back({call.range, call.event, call.stream, kNone, kNone, {}, {}});
   }
   std::sort(stretches_.begin(), stretches_.end(),
             [](const Stretch& a, const Stretch& b) { return a.range.begin < b.range.begin; });
@@ -129,9 +131,13 @@ Stretch* Builder::find(Offset address) {
 void Builder::take_objects() {
   const std::span<const Workload::Object> objects = workload_.objects();
   for (const DeviceCall& call : workload_.device_calls().subspan(workload_.start_calls())) {
-    if (call.kind != EventKind::kSegmentFree) continue;
-    Stretch* const stretch = find(call.range.begin);
-    if (stretch != nullptr) stretch->gone = std::min(stretch->gone, call.step);
+    if (call.gives()) continue;
+    auto at = std::partition_point(stretches_.begin(), stretches_.end(), [&](const Stretch& stretch) {
+      return stretch.range.end() <= call.range.begin;
+    });
+    for (; at != stretches_.end() && at->range.begin < call.range.end(); ++at) {
+      at->gone = std::min(at->gone, call.step);
+    }
   }
   for (size_t i = 0; i < objects.size(); ++i) {
     const Offset address = workload_.recorded_address(i);
@@ -170,6 +176,24 @@ void Builder::take_objects() {
   }
 }
 
+/// Objects are put where a free block begins, which is where the block before it ends.
+void Builder::watch_gaps() {
+  for (Stretch& stretch : stretches_) stretch.next.assign(stretch.objects.size(), kNoOffset);
+  const std::span<const Workload::Object> objects = workload_.objects();
+  for (size_t i = 0; i < objects.size(); ++i) {
+    const Offset address = workload_.recorded_address(i);
+    if (address == kNoOffset || objects[i].begin < workload_.start_steps()) continue;
+    Stretch* const stretch = find(address);
+    if (stretch == nullptr || objects[i].begin >= stretch->gone) continue;
+    const auto after =
+        std::upper_bound(stretch->objects.begin(), stretch->objects.end(), address,
+                         [&](Offset at, size_t object) { return at < workload_.recorded_address(object); });
+    if (after == stretch->objects.begin() || objects[*std::prev(after)].end <= objects[i].begin) continue;
+    Offset& next = stretch->next[static_cast<size_t>(after - stretch->objects.begin()) - 1];
+    if (next == kNoOffset) next = address;
+  }
+}
+
 /// The blocks of a stretch's objects. `cuts_all`: every rest of a block is cut off.
 void Builder::lay_out(const Stretch& stretch, bool cuts_all, std::vector<RestoredObject>& to) const {
   for (size_t i = 0; i < stretch.objects.size(); ++i) {
@@ -180,11 +204,17 @@ void Builder::lay_out(const Stretch& stretch, bool cuts_all, std::vector<Restore
     const Offset end = last ? stretch.range.end() : workload_.recorded_address(stretch.objects[i + 1]);
     const Size room = end - begin;
     if (align_up(asked, kUnit) > room) {
-      const size_t next = stretch.objects[i + 1];
-      fail(std::max(event_of(object), event_of(next)), name(object) + " overlaps " + name(next));
+      const size_t other = stretch.objects[i + 1];
+      fail(std::max(event_of(object), event_of(other)), name(object) + " overlaps " + name(other));
     }
     Size size = std::min(rounding_.block_size(asked), room);
-    if (!cuts_all && (size >= most_split_ || room - size <= PyTorchRounding::kLargestSmall)) size = room;
+    const Offset next = stretch.next[i];
+    if (!cuts_all && (size >= most_split_ || room - size <= PyTorchRounding::kLargestSmall)) {
+      size = room;
+    } else if (!cuts_all && next != kNoOffset && next % kUnit == 0 && next - begin > size &&
+               next - begin - size <= PyTorchRounding::kLargestSmall) {
+      size = next - begin;
+    }
     to.push_back({{begin, size}, asked});
   }
 }
@@ -253,6 +283,7 @@ void Builder::follow_areas(std::vector<RecordedArea>& areas) const {
 void Builder::run(RecordedStart& start) {
   take_segments(start.expandable);
   take_objects();
+  watch_gaps();
   for (const Stretch& stretch : stretches_) {
     start.held += stretch.range.size;
     start.objects += stretch.objects.size();

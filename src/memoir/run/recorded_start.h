@@ -7,7 +7,8 @@
 //   a recorded area      | 1, rounded up to 512 bytes | free, over 1 MiB | 2 | free ..... |
 //
 // A trace has the objects' bytes as asked; their blocks follow from the recorded settings: requests are rounded up,
-// and of a large segment what would be left over is cut off only when it is over 1 MiB.
+// and of a large segment what would be left over is cut off only when it is over 1 MiB. Where a large block ends then
+// shows by what lies behind it, now or later; where nothing ever does, it is taken to end at once.
 //
 // Not told by a trace, and so not modelled: to which private pool (CUDA graphs, MemPool) a segment belongs, so all are
 // taken for the default pools'; the order in which free blocks were freed, which only `ties_by_record` looks at; how
