@@ -99,6 +99,16 @@ def test_the_lines_say_what_agrees_and_what_starts_afresh(memoir):
     assert "recorded addresses" not in memoir("simulate", SMALL, "--policy", "pytorch")[1]
 
 
+def test_what_does_not_agree_is_counted_and_named(memoir, tmp_path):
+    objects = [(2, 3 * MIB, BASE + 3 * MIB), (3, 3 * MIB, BASE + 12 * MIB), (4, 3 * MIB, BASE + 9 * MIB)]
+    write(tmp_path / "x.trace", segments=[(BASE, 20 * MIB)], before=[(1, 3 * MIB, BASE)], after=objects)
+    code, out, _ = memoir("simulate", "x.trace", "--from-recorded")
+    assert code == 0
+    # Best fit puts the second right behind the first.
+    assert "2 of 3 recorded addresses reproduced (66.67 %; the first elsewhere is event 5)" in out
+    assert "perhaps the cause: private pools" in out and "as recorded\n" not in out
+
+
 def test_other_settings_start_there_too_and_are_not_called_reproductions(memoir, results):
     rows = results(GPU / "bcrafton_cs336.d0.trace", "--what-if")
     starts = {row["policy"]: row["start"] for row in rows}

@@ -84,10 +84,15 @@ Workload::Workload(std::span<const Event> events, std::uint16_t device) {
       }
       case EventKind::kAddress: {
         if (event.device != device) break;
-        const ObjectTable::Entry& entry = table.find(event.object);
-        if (entry.state != ObjectTable::State::kLive || entry.value == kEmpty) break;
-        if (entry.value >= addresses_.size()) addresses_.resize(entry.value + 1, kNoOffset);
-        addresses_[entry.value] = event.size;
+        std::uint64_t object = objects_.size() - 1;
+        if (objects_.empty() ||
+            objects_.back().id != event.object) {  // it is not right behind its allocation
+          const ObjectTable::Entry& entry = table.find(event.object);
+          if (entry.state != ObjectTable::State::kLive || entry.value == kEmpty) break;
+          object = entry.value;
+        }
+        if (object >= addresses_.size()) addresses_.resize(object + 1, kNoOffset);
+        addresses_[object] = event.size;
         break;
       }
       case EventKind::kSegmentAllocate:
