@@ -342,10 +342,12 @@ def _workload_of(path: str, changed: int, size: int, device: int) -> Workload:
 @functools.lru_cache(maxsize=4)
 def _recorded_of(path: str, changed: int, size: int, device: int) -> str:
     workload = _workload_of(path, changed, size, device)
+    trace = _trace_of(path, changed, size)
     try:
-        return recorded_policy(workload, recorded_settings(_trace_of(path, changed, size)))
+        return recorded_policy(workload, recorded_settings(trace))
     except Error as error:
-        raise Error(f"{path}: {error}") from None
+        where = f", device {device}" if len(_core.devices_of(trace)) > 1 else ""
+        raise Error(f"{path}{where}: {error}") from None
 
 
 def _recorded(path: str, device: int) -> str:

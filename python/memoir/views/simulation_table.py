@@ -126,10 +126,12 @@ def fidelity_lines(result: Result) -> str:
     text += f", {calls:,} device call{'s' * (calls != 1)}"
     if calls != fidelity["recorded_calls"]:
         text += f" (recorded: {fidelity['recorded_calls']:,})"
-    if agreed < objects:
+    if agreed < objects and result["cap"] is not None:
+        start += "; the recorded device may have had more memory than the cap"
+    elif agreed < objects:
         start += (
-            "\n  not told by a trace, so perhaps the cause: private pools (CUDA graphs, MemPool), a device that was full, "
-            "torch 2.12 (try ties_by_record)"
+            "\n  not told by a trace, so perhaps the cause: private pools (CUDA graphs, MemPool), a device that was "
+            "full, torch 2.12 (try ties_by_record)"
         )
     elif peak == fidelity["recorded_peak"] and calls == fidelity["recorded_calls"]:
         text += ": both as recorded"
