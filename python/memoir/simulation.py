@@ -112,7 +112,8 @@ def recorded_settings(trace: Trace) -> str | None:
     divisions = settings.get("roundup_power2_divisions")
     if isinstance(divisions, dict) and any(value not in (0, 1) for value in divisions.values()):
         steps = ",".join(f"{size}:{value}" for size, value in divisions.items())
-        parts.append(f"roundup_power2_divisions:[{steps}]")
+        alike = len(divisions) == 16 and len(set(divisions.values())) == 1  # every range that there is
+        parts.append(f"roundup_power2_divisions:{next(iter(divisions.values())) if alike else f'[{steps}]'}")
     text = str(settings.get("PYTORCH_CUDA_ALLOC_CONF") or "")
     for key in ("large_segment_size_mb", "max_non_split_rounding_mb"):  # that have no entry of their own
         parts += [f"{key}:{value}" for value in re.findall(rf"\b{key}\s*:\s*(\d+)", text)[-1:]]
