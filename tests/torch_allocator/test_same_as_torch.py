@@ -163,6 +163,7 @@ def recorded_by_torch(folder, settings, memory, cap, script, entries):
     }
 
 
+@pytest.mark.skipif(MINOR == 12, reason="its ties depend on the ages of records, which no snapshot tells")
 @pytest.mark.parametrize("features", ["", "streams"])
 def test_simulations_go_on_from_what_torch_recorded(programs, features, tmp_path):
     """Its own snapshots, which lost the beginning of the history: every later object has to get its address."""
