@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Any bytes as a trace: refused with an Error, or read and then all that trace.h promises of its events
-// holds. Each input is also tried with its checksums made right, or no mutation would get past them.
+// holds, and what it tells of PyTorch's allocator can be gone on from or is refused. Each input is also tried with its checksums made right, or no mutation would get past them.
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -12,6 +12,7 @@
 #include "memoir/base/error.h"
 #include "memoir/heap/span_heap.h"
 #include "memoir/run/replay.h"
+#include "memoir/run/simulation.h"
 #include "memoir/trace/format.h"
 #include "memoir/trace/trace.h"
 
@@ -100,6 +101,26 @@ void check_events(const Trace& trace) {
   for (const std::string_view key : trace.meta_keys()) trace.meta(key);
 }
 
+/// From the state that the trace says PyTorch's allocator was in: refused with an Error, or followed to the end.
+void simulate_from_recorded(const Trace& trace) {
+  const Workload workload(trace.events());
+  if (workload.peak_live() > 1024 * kGiB) return;  // takes long: bits for all its pages
+  for (const char* const policy : {"pytorch", "expandable"}) {
+    try {
+      const Simulation result = simulate(
+          workload, policy, {.stop_at_oom = false, .samples = 4, .timed = false, .recorded = policy});
+      must(result.fidelity.has_value());
+      must(result.fidelity->agreed <= result.fidelity->objects);
+      must(result.fidelity->first_difference.has_value() ==
+           (result.fidelity->agreed < result.fidelity->objects));
+      must(result.peak_reserved >= result.fidelity->start_reserved);
+      must(result.peak_live <= workload.peak_live());
+    } catch (const Error& error) {
+      must(std::strlen(error.what()) > 10);
+    }
+  }
+}
+
 void try_to_read(const std::vector<std::byte>& bytes) {
   try {
     const Trace trace = Trace::from_bytes(bytes);
@@ -109,6 +130,7 @@ void try_to_read(const std::vector<std::byte>& bytes) {
     const Usage usage = replay(trace.events(), heap, arena);
     must(usage.served + usage.elsewhere <= usage.allocations && usage.peak_live <= usage.peak_load);
     must(heap.live() == 0);
+    simulate_from_recorded(trace);
   } catch (const Error& error) {
     must(std::strlen(error.what()) > 10);
   }

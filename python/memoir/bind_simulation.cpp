@@ -84,6 +84,18 @@ void bind_results(nb::module_& module) {
       .def_ro("reason", &OutOfMemory::reason)
       .def_prop_ro("fragmented", &OutOfMemory::fragmented)
       .def("any_layout_fits", &OutOfMemory::any_layout_fits, "cap"_a);
+  nb::class_<Fidelity>(module, "Fidelity", "A run from the recorded state, beside the recording. Bytes.")
+      .def_ro("same_settings", &Fidelity::same_settings,
+              "The policy's settings are the recording's: all shall agree.")
+      .def_ro("start_segments", &Fidelity::start_segments)
+      .def_ro("start_objects", &Fidelity::start_objects)
+      .def_ro("start_reserved", &Fidelity::start_reserved)
+      .def_ro("objects", &Fidelity::objects, "Allocations of the history with a recorded address.")
+      .def_ro("agreed", &Fidelity::agreed, "Of these, placed at it.")
+      .def_ro("first_difference", &Fidelity::first_difference,
+              "The event of the first that was not, or None.")
+      .def_ro("recorded_peak", &Fidelity::recorded_peak, "Reserved by the recorded allocator.")
+      .def_ro("recorded_calls", &Fidelity::recorded_calls, "Of the recorded allocator to its device.");
   nb::class_<Simulation>(module, "Simulation",
                          "What one policy took for one workload under one cap. Immutable.")
       .def_ro("policy", &Simulation::policy)
@@ -104,6 +116,7 @@ void bind_results(nb::module_& module) {
       .def_ro("calls", &Simulation::calls)
       .def_ro("oom", &Simulation::oom)
       .def_ro("times", &Simulation::times)
+      .def_ro("fidelity", &Simulation::fidelity, "None: it started afresh.")
       .def_ro("seconds", &Simulation::seconds)
       .def_prop_ro("phases", &phases, "A dict per phase: phase, calls, total_ns, worst_ns.")
       .def_prop_ro("timeline", &timeline,
@@ -164,12 +177,22 @@ void bind_simulation(nb::module_& module) {
   module.def(
       "simulate",
       [](const Workload& workload, const std::string& policy, std::optional<Size> cap, bool stop_at_oom,
-         std::uint32_t samples, bool timed, bool phases) {
-        return simulate(workload, policy, {cap.value_or(kNoCap), stop_at_oom, samples, timed, phases});
+         std::uint32_t samples, bool timed, bool phases, const std::string& recorded) {
+        return simulate(workload, policy,
+                        {cap.value_or(kNoCap), stop_at_oom, samples, timed, phases, recorded});
       },
       "workload"_a, "policy"_a, "cap"_a = nb::none(), "stop_at_oom"_a = true, "samples"_a = 1000,
-      "timed"_a = true, "phases"_a = false, Run());
-  module.def("find_cap", &find_cap, "workload"_a, "policy"_a, "resolution"_a = 0, Run());
+      "timed"_a = true, "phases"_a = false, "recorded"_a = "", Run(),
+      "`recorded`: the policy that made the recording; PyTorch's then start from the state that it had.");
+  module.def("find_cap", &find_cap, "workload"_a, "policy"_a, "resolution"_a = 0, "recorded"_a = "", Run());
+  module.def(
+      "recorded_policy", &recorded_policy, "workload"_a,
+      "What made the recording: 'pytorch', or 'expandable'. Raises Error when the trace does not tell.");
+  module.def(
+      "check_recorded_start",
+      [](const Workload& workload, const std::string& recorded) { recorded_start(workload, recorded); },
+      "workload"_a, "recorded"_a, Run(),
+      "Raises Error, naming the event, when no allocator can have been in the recorded state.");
 }
 
 }  // namespace memoir

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 import math
 import os
 import re
@@ -40,6 +41,7 @@ class Task:
     timed: bool = True
     samples: int = 0  # of the timeline
     phases: bool = False
+    from_recorded: bool = False
 
 
 def cap_bytes(cap: str | int | None, workload: Workload) -> int | None:
@@ -59,7 +61,7 @@ def cap_bytes(cap: str | int | None, workload: Workload) -> int | None:
 
 def simulate(
     trace: str | Path | Trace | Workload,
-    policy: str = "span",
+    policy: str | None = None,
     *,
     device: int | None = None,
     cap: str | int | None = None,
@@ -67,16 +69,67 @@ def simulate(
     timed: bool = True,
     samples: int = 1000,
     phases: bool = False,
+    from_recorded: bool = False,
 ) -> _core.Simulation:
     """One policy over one device of a trace; see _core.Simulation for what it tells.
 
-    `policy` is a name with settings, "span,granule=64KiB"; `cap` bytes or "1.05x". Raises Error for what there is not.
+    `policy` is a name with settings, "span,granule=64KiB" (None: "span"); `cap` bytes or "1.05x". `from_recorded`:
+    PyTorch's policies start from the segments that were recorded when the history began, and are compared with the
+    recording; `policy` None is then the recorded allocator. Raises Error for what there is not.
     """
     if isinstance(trace, (str, Path)):
         trace = open_trace(trace)
+    settings = recorded_settings(trace) if from_recorded and isinstance(trace, Trace) else None
     if isinstance(trace, Trace):
         trace = Workload(trace, only_device(trace, device))
-    return _core.simulate(trace, policy, cap_bytes(cap, trace), stop_at_oom, samples, timed, phases)
+    recorded = recorded_policy(trace, settings) if from_recorded else ""
+    policy = policy or recorded or "span"
+    return _core.simulate(trace, policy, cap_bytes(cap, trace), stop_at_oom, samples, timed, phases, recorded)
+
+
+# --- what was recorded ---
+
+
+def recorded_settings(trace: Trace) -> str | None:
+    """The settings that PyTorch's allocator had, as a text of PYTORCH_CUDA_ALLOC_CONF; None when they were not recorded.
+
+    Not of it: which kind of segments it used, which the segments tell; and per_process_memory_fraction, a share of what
+    was not recorded.
+    """
+    try:
+        settings = json.loads(trace.meta("torch_settings") or "null")
+    except ValueError:
+        return None
+    if not isinstance(settings, dict):
+        return None
+    parts = []
+    split = settings.get("max_split_size")
+    if isinstance(split, int) and 0 <= split < 2**62:  # -1: no limit
+        parts.append(f"max_split_size_mb:{split >> 20}")
+    threshold = settings.get("garbage_collection_threshold")
+    if isinstance(threshold, (int, float)) and threshold > 0:
+        parts.append(f"garbage_collection_threshold:{threshold}")
+    divisions = settings.get("roundup_power2_divisions")
+    if isinstance(divisions, dict) and any(value not in (0, 1) for value in divisions.values()):
+        steps = ",".join(f"{size}:{value}" for size, value in divisions.items())
+        alike = len(divisions) == 16 and len(set(divisions.values())) == 1  # every range that there is
+        parts.append(f"roundup_power2_divisions:{next(iter(divisions.values())) if alike else f'[{steps}]'}")
+    text = str(settings.get("PYTORCH_CUDA_ALLOC_CONF") or "")
+    for key in ("large_segment_size_mb", "max_non_split_rounding_mb"):  # that have no entry of their own
+        parts += [f"{key}:{value}" for value in re.findall(rf"\b{key}\s*:\s*(\d+)", text)[-1:]]
+    return ",".join(parts)
+
+
+def recorded_policy(workload: Workload, settings: str | None) -> str:
+    """The policy that made the recording. Raises Error when it cannot be told, or cannot have been in that state."""
+    name = _core.recorded_policy(workload)
+    policy = f"{name}:{settings}" if settings else name
+    try:
+        _core.check_policy(policy)
+    except Error as error:
+        raise Error(f"its recorded settings cannot be PyTorch's: {error}") from None
+    _core.check_recorded_start(workload, policy)
+    return policy
 
 
 # --- sweeps ---
@@ -115,18 +168,27 @@ def tasks_of(
     caps: Sequence[str | None] = (None,),
     *,
     device: int | None = None,
+    with_recorded: bool = False,
     **options: Any,
 ) -> list[Task]:
-    """Every trace x device x cap x policy, in this order. Reads every trace once, so that a bad one is told at once."""
-    names = expand(policies)
+    """Every trace x device x cap x policy, in this order. Reads every trace once, so that a bad one is told at once.
+
+    `with_recorded`: the policy that made the recording comes before the others.
+    """
+    expanded = expand(policies)
     tasks = []
     for path in paths:
         trace = _trace_of(*_identity(path))
         devices = _core.devices_of(trace) if device is None else [only_device(trace, device)]
         for number, cap in itertools.product(devices, caps):
             cap_bytes(cap, _workload(path, number))  # a cap that is none is told before anything runs
-        for number, cap, name in itertools.product(devices, caps, names):
-            tasks.append(Task(str(path), number, name, cap, **options))
+        for number in devices:
+            names = expanded
+            if options.get("from_recorded"):
+                recorded = _recorded(path, number)
+                names = list(dict.fromkeys([recorded] * with_recorded + names))
+            for cap, name in itertools.product(caps, names):
+                tasks.append(Task(str(path), number, name, cap, **options))
     return tasks
 
 
@@ -150,7 +212,10 @@ def simulate_task(task: Task) -> dict[str, Any]:
     """The result of one task, ready for JSON."""
     workload = _workload(task.path, task.device)
     cap = cap_bytes(task.cap, workload)
-    done = _core.simulate(workload, task.policy, cap, task.stop_at_oom, task.samples, task.timed, task.phases)
+    recorded = _recorded(task.path, task.device) if task.from_recorded else ""
+    done = _core.simulate(
+        workload, task.policy, cap, task.stop_at_oom, task.samples, task.timed, task.phases, recorded
+    )
     result = {"trace": task.path, "device": task.device, "policy": task.policy, "cap": cap}
     settings = _core.torch_settings(task.policy)
     result["torch_settings"] = f"PYTORCH_CUDA_ALLOC_CONF={settings}" if settings else None
@@ -181,6 +246,8 @@ def simulate_task(task: Task) -> dict[str, Any]:
             },
         },
         "out_of_memory": _out_of_memory(done, task),
+        "start": ("recorded" if done.fidelity else "afresh") if task.from_recorded else None,
+        "fidelity": _fidelity(done, task, recorded),
         "ns_per_operation": {
             name: getattr(done.times, name) for name in ("mean", "p50", "p99_9", "operations")
         }
@@ -190,7 +257,7 @@ def simulate_task(task: Task) -> dict[str, Any]:
         "seconds": done.seconds,
     }
     if task.find_cap:
-        found = _core.find_cap(workload, task.policy)
+        found = _core.find_cap(workload, task.policy, recorded=recorded)
         result["smallest_cap"] = {
             "cap": found.cap or None,
             "ratio": _ratio(found.cap, workload.peak_live) if found.cap else None,
@@ -235,6 +302,16 @@ def _out_of_memory(done: _core.Simulation, task: Task) -> dict[str, Any] | None:
     return {name: getattr(oom, name) for name in names} | {"site": site, "any_layout_fits": any_layout}
 
 
+def _fidelity(done: _core.Simulation, task: Task, recorded: str) -> dict[str, Any] | None:
+    if done.fidelity is None:
+        return None
+    settings_known = recorded_settings(_trace_of(*_identity(task.path))) is not None
+    names = ("same_settings", "start_segments", "start_objects", "start_reserved", "objects", "agreed")
+    names += ("first_difference", "recorded_peak", "recorded_calls")
+    row = {"recorded_policy": recorded, "settings_recorded": settings_known}
+    return row | {name: getattr(done.fidelity, name) for name in names}
+
+
 def _ratio(value: int, floor: int) -> float | None:
     return value / floor if floor else None
 
@@ -261,6 +338,21 @@ def _workload_of(path: str, changed: int, size: int, device: int) -> Workload:
         return Workload(_trace_of(path, changed, size), device)
     except Error as error:
         raise Error(f"{path}: {error}") from None
+
+
+@functools.lru_cache(maxsize=4)
+def _recorded_of(path: str, changed: int, size: int, device: int) -> str:
+    workload = _workload_of(path, changed, size, device)
+    trace = _trace_of(path, changed, size)
+    try:
+        return recorded_policy(workload, recorded_settings(trace))
+    except Error as error:
+        where = f", device {device}" if len(_core.devices_of(trace)) > 1 else ""
+        raise Error(f"{path}{where}: {error}") from None
+
+
+def _recorded(path: str, device: int) -> str:
+    return _recorded_of(*_identity(path), device)
 
 
 def _workload(path: str, device: int) -> Workload:

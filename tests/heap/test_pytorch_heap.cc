@@ -400,6 +400,44 @@ TEST_CASE("recorded segments are taken over, unless they cannot be") {
   CHECK(heap.reserved() == 0);
 }
 
+TEST_CASE("a recorded area is taken over with its holes, unless it cannot be") {
+  SimArena arena(256 * kMiB, {.granule = 2 * kMiB, .limit = 64 * kMiB});
+  ExpandableHeap heap(arena, {.device_memory = 80 * kMiB});  // two areas of 100 MiB
+  REQUIRE(heap.ok());
+  const Range memory[] = {{20 * kMiB, 20 * kMiB}, {60 * kMiB, 40 * kMiB}};
+  const RestoredObject objects[] = {{{20 * kMiB, 2 * kMiB}, 2'000'000}, {{62 * kMiB, 5 * kMiB}, 5 * kMiB}};
+  const RestoredObject outside[] = {{{50 * kMiB, 2 * kMiB}, 1}};
+  const RestoredObject across[] = {{{39 * kMiB, 2 * kMiB}, 1}};
+  const Range odd[] = {{kMiB, 2 * kMiB}};
+  const Range touching[] = {{0, 20 * kMiB}, {20 * kMiB, 20 * kMiB}};
+  const Range beyond[] = {{80 * kMiB, 40 * kMiB}};
+  const Range over_limit[] = {{0, 20 * kMiB}, {40 * kMiB, 60 * kMiB}};
+  CHECK(heap.restore(false, 0, memory, outside) == kNoOffset);
+  CHECK(heap.restore(false, 0, memory, across) == kNoOffset);
+  CHECK(heap.restore(false, 0, odd, {}) == kNoOffset);
+  CHECK(heap.restore(false, 0, touching, {}) == kNoOffset);
+  CHECK(heap.restore(false, 0, beyond, {}) == kNoOffset);
+  CHECK(heap.restore(false, 0, {}, {}) == kNoOffset);
+  CHECK(heap.restore(false, 0, over_limit, {}) == kNoOffset);
+  CHECK(heap.reserved() == 0);
+  CHECK(arena.committed() == 0);
+
+  REQUIRE(heap.restore(false, 0, memory, objects) == 0);
+  CHECK(heap.reserved() == 60 * kMiB);
+  CHECK(heap.live() == 2'000'000 + 5 * kMiB);
+  CHECK(heap.size_of(62 * kMiB) == 5 * kMiB);
+  CHECK(heap.allocate({30 * kMiB, 1}) == 67 * kMiB);
+  CHECK(heap.allocate({17 * kMiB, 1}) == 22 * kMiB);
+  CHECK(heap.allocate({2 * kMiB, 1}) == 60 * kMiB);
+  CHECK(heap.allocate({3 * kMiB, 1}) == 97 * kMiB);
+  CHECK(heap.allocate({1000, 1}) == heap.stride());  // small ones have another area
+  CHECK(heap.allocate({3 * kMiB, 1}) == kNoOffset);  // 2 MiB are left, and 20 are mapped at a time
+  for (const Offset offset : {20, 22, 60, 62, 67, 97}) CHECK(heap.free(offset * kMiB));
+  CHECK(heap.free(heap.stride()));
+  heap.trim();
+  CHECK(arena.committed() == 0);
+}
+
 TEST_CASE("sizes and alignments that PyTorch's allocator does not know are refused") {
   ScriptedSegments segments;
   PyTorchHeap heap(segments);

@@ -5,7 +5,9 @@ The allocator is the one of the installed torch (libc10_cuda), on a CUDA runtime
 out addresses that nobody touches. Every address, every out-of-memory and every call to the device has to agree.
 """
 
+import json
 import os
+import pickle
 import random
 import re
 import shutil
@@ -14,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from allocator_script import MIB, random_script
+from memoir.simulation import simulate
 
 torch = pytest.importorskip("torch")
 
@@ -88,8 +91,8 @@ def programs(tmp_path_factory):
     return folder
 
 
-def follow(folder, program, settings, memory, cap, script):
-    """What the program prints, as lines; what it gives back in one step has no order."""
+def run(folder, program, settings, memory, cap, script, *more):
+    """What the program prints."""
     large = re.search(r"large_segment_size_mb:(\d+)", settings)
     unit = (int(large[1]) if large else 20) * MIB
     addresses = memory + memory // 8
@@ -100,12 +103,17 @@ def follow(folder, program, settings, memory, cap, script):
     environment.pop("PYTORCH_CUDA_ALLOC_CONF", None)
     environment.pop("PYTORCH_ALLOC_CONF", None)
     done = subprocess.run(
-        [folder / program, settings, str(memory), str(cap), str(stride), str(MINOR)],
+        [folder / program, settings, *map(str, (memory, cap, stride, MINOR, *more))],
         input=script, capture_output=True, text=True, env=environment, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def follow(*arguments):
+    """What the program prints, as lines; what it gives back in one step has no order."""
     lines, given_back = [], []
-    for line in done.stdout.splitlines():
+    for line in run(*arguments).splitlines():
         if line[:2] in ("R ", "U "):
             given_back.append(line)
         else:
@@ -135,6 +143,44 @@ def test_scripts(programs, features):
         refused += sum(line.endswith("oom") for line in lines)
         calls += sum(line[:2] in ("S ", "M ", "R ", "U ") for line in lines)
     assert refused > 100 and calls > 1000  # or the scripts show little
+
+
+def recorded_by_torch(folder, settings, memory, cap, script, entries):
+    """A memory snapshot of PyTorch's allocator after the script, with its last so many entries."""
+    found = json.loads(run(folder, "torch_allocator", settings, memory, cap, script, entries))
+    divisions = found["settings"]["roundup_power2_divisions"]
+    found["settings"]["roundup_power2_divisions"] = {str(1 << i): n for i, n in enumerate(divisions)}
+    for segment in found["segments"]:
+        segment |= {"frames": [], "segment_type": "large", "segment_pool_id": (0, 0)}
+    for at, entry in enumerate(found["trace"]):
+        entry |= {"time_us": at + 1, "frames": []}
+        if entry["action"] == "oom":
+            entry["device_free"] = entry.pop("addr")
+    return {
+        "segments": found["segments"],
+        "device_traces": [found["trace"]],
+        "allocator_settings": found["settings"],
+    }
+
+
+@pytest.mark.skipif(MINOR == 12, reason="its ties depend on the ages of records, which no snapshot tells")
+@pytest.mark.parametrize("features", ["", "streams"])
+def test_simulations_go_on_from_what_torch_recorded(programs, features, tmp_path):
+    """Its own snapshots, which lost the beginning of the history: every later object has to get its address."""
+    compared = calls = 0
+    for seed, settings in enumerate(SETTINGS):
+        script = random_script(seed, features, 1500, MINOR)
+        snapshot = recorded_by_torch(programs, settings, 100_000 * MIB, 100_000 * MIB, script, 1000)
+        path = tmp_path / "snapshot.pickle"
+        path.write_bytes(pickle.dumps(snapshot, protocol=4))
+        result = simulate(path, from_recorded=True, timed=False)
+        fidelity = result.fidelity
+        assert fidelity.same_settings and fidelity.start_segments > 0
+        assert (fidelity.agreed, result.calls.all) == (fidelity.objects, fidelity.recorded_calls), settings
+        assert result.peak_reserved == fidelity.recorded_peak
+        compared += fidelity.objects
+        calls += fidelity.recorded_calls
+    assert compared > 4000 and calls > 500
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,12 @@ from memoir.sweep import ENGINES, Outcome
 
 LEFT_OUT = (
     "Left out: the time of the device's own calls, memory that contexts, libraries and other processes hold on the "
-    "device, and where objects lay that were live before the recording began."
+    "device, and where objects lay that were live before the recording began"
 )
+
+
+def _left_out(from_recorded: bool) -> str:
+    return LEFT_OUT + (" (but for policies with a recorded start)." if from_recorded else ".")
 
 
 @click.command(
@@ -42,6 +46,12 @@ LEFT_OUT = (
 )
 @click.option("--find-cap", is_flag=True, help="Search the smallest cap that each policy completes under.")
 @click.option("--what-if", is_flag=True, help="PyTorch's settings beside each other, with the text to copy.")
+@click.option(
+    "--from-recorded",
+    is_flag=True,
+    help="PyTorch's policies start from the recorded segments, and are compared with the recording. "
+    "Without --policy: the recorded allocator.",
+)
 @click.option("--device", type=click.IntRange(0, 65535), help="Only this one. The default: each by itself.")
 @click.option("--continue", "go_on", is_flag=True, help="Out of memory: leave the object out and go on.")
 @click.option("--phases", is_flag=True, help="Where the time of each pool goes.")
@@ -63,6 +73,7 @@ def command(
     caps: tuple[str, ...],
     find_cap: bool,
     what_if: bool,
+    from_recorded: bool,
     device: int | None,
     go_on: bool,
     phases: bool,
@@ -96,9 +107,11 @@ def command(
     samples = 1000 if output is not None or timeline else 0
     tasks = simulation.tasks_of(
         inputs,
-        policies or ("all",),
+        policies or (() if from_recorded else ("all",)),
         caps or (None,),
         device=device,
+        with_recorded=from_recorded and (what_if or not policies),
+        from_recorded=from_recorded,
         find_cap=find_cap,
         stop_at_oom=not go_on,
         samples=samples,
@@ -112,20 +125,23 @@ def command(
         raise Error(f"{_name(swept.failed[0])}: {swept.failed[0].error}")
     groups = _groups(swept.values)
     if output is not None and groups:
-        _draw(output, groups, force)
+        _draw(output, groups, force, from_recorded)
     if as_json:
         failed = [{"task": vars(o.arguments[0]), "error": o.error} for o in swept.failed]
         results = swept.values if timeline else [_without_timeline(result) for result in swept.values]
         summary = {"results": results, "failed": failed, "interrupted": swept.interrupted}
         click.echo(json.dumps(summary, indent=2))
     else:
-        _print(groups, phases, what_if)
+        _print(groups, phases, what_if, from_recorded)
     for outcome in swept.failed:
         click.echo(f"memoir: {_name(outcome)}: {outcome.error}", err=True)
     if output is not None and groups:
         click.echo(f"wrote {output}", err=True)
     if not as_json:
-        click.echo(f"\nnext: {_next(inputs, caps, find_cap, output)}")
+        if from_recorded and not what_if:
+            click.echo(f"\nnext: memoir simulate {shlex.quote(inputs[0])} --from-recorded --what-if")
+        else:
+            click.echo(f"\nnext: {_next(inputs, caps, find_cap, output)}")
     sys.exit(1 if swept.failed else 0)
 
 
@@ -139,7 +155,9 @@ def _groups(results: list[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any
     return groups
 
 
-def _print(groups: list[tuple[str, list[dict[str, Any]]]], phases: bool, what_if: bool) -> None:
+def _print(
+    groups: list[tuple[str, list[dict[str, Any]]]], phases: bool, what_if: bool, from_recorded: bool
+) -> None:
     from rich.console import Console
 
     from memoir.views import simulation_table as view
@@ -154,6 +172,11 @@ def _print(groups: list[tuple[str, list[dict[str, Any]]]], phases: bool, what_if
         )
         click.echo()
         console.print(view.simulation_table(results))
+        compared = [result for result in results if view.is_reproduction(result)]
+        if compared:
+            click.echo()
+        for result in compared:
+            click.echo(view.fidelity_lines(result))
         stopped = [result for result in results if result["out_of_memory"]]
         if stopped:
             click.echo()
@@ -165,31 +188,38 @@ def _print(groups: list[tuple[str, list[dict[str, Any]]]], phases: bool, what_if
                 console.print(view.phase_table(result))
         if what_if:
             _recommend(results)
-    click.echo(f"\n{LEFT_OUT}", err=True)
+    click.echo(f"\n{_left_out(from_recorded)}", err=True)
 
 
 def _recommend(results: list[dict[str, Any]]) -> None:
     """The settings of PyTorch that took the least, to copy."""
-    torch = [r for r in results if r["policy"].startswith("pytorch") and r["completed"]]
+    # From one start only: what the recording holds at its begin and never uses would count against some.
+    everything = len(results)
+    results = [r for r in results if r["start"] != "afresh"]
+    torch = [r for r in results if r["torch_settings"] or r["policy"] == "pytorch"]
+    torch = [r for r in torch if r["completed"]]
     default = next((r for r in results if r["policy"] == "pytorch"), None)
     if not torch:
         click.echo("\nPyTorch's allocator runs out of memory with each of these settings.")
         return
     best = min(torch, key=lambda result: result["peak_reserved"])
     if default is not None and default["completed"] and best["peak_reserved"] == default["peak_reserved"]:
-        click.echo("\nNone of these settings takes less than PyTorch's defaults.")
+        among = "" if len(results) == everything else ", of those with a recorded start,"
+        click.echo(f"\nNone of these settings{among} takes less than PyTorch's defaults.")
         return
     click.echo(
         f"\nPyTorch's allocator takes the least, {best['peak_reserved']:,} bytes, with\n  {best['torch_settings']}"
     )
 
 
-def _draw(output: str, groups: list[tuple[str, list[dict[str, Any]]]], force: bool) -> None:
+def _draw(
+    output: str, groups: list[tuple[str, list[dict[str, Any]]]], force: bool, from_recorded: bool
+) -> None:
     from memoir.views.simulation_picture import draw_simulation, simulation_page
 
     kind = Path(output).suffix[1:].lower()
     if kind == "html":
-        write_output(Path(output), simulation_page(groups, LEFT_OUT).encode(), force)
+        write_output(Path(output), simulation_page(groups, _left_out(from_recorded)).encode(), force)
         return
     if len(groups) > 1:
         raise Error(f"{output}: one picture is of one trace and device; write .html, or choose with --device")

@@ -11,7 +11,7 @@ from typing import Any
 
 from memoir._core import Error
 from memoir.views.quantities import bytes_text
-from memoir.views.simulation_table import oom_line
+from memoir.views.simulation_table import fidelity_lines, is_reproduction, oom_line
 
 _COLORS = (
     "#b03a2e",
@@ -109,8 +109,10 @@ def simulation_page(groups: Sequence[tuple[str, Sequence[dict[str, Any]]]], left
     parts.append(f"<style>{_STYLE}</style></head><body><h1>What these allocators would have taken</h1>")
     for title, results in groups:
         parts.append(f"<h2>{html.escape(Path(title).name)}</h2>")
+        started = any(result["start"] for result in results)
         heads = (
             "policy",
+            *["start"] * started,
             "cap",
             "reserved",
             "/ floor",
@@ -126,6 +128,9 @@ def simulation_page(groups: Sequence[tuple[str, Sequence[dict[str, Any]]]], left
         for result in sorted(results, key=lambda result: (not result["completed"], result["peak_reserved"])):
             parts.append(_row(result))
         parts.append("</table></div>")
+        parts += [
+            f'<p class="note">{html.escape(fidelity_lines(r))}</p>' for r in results if is_reproduction(r)
+        ]
         parts += [f'<p class="note">{html.escape(oom_line(r))}</p>' for r in results if r["out_of_memory"]]
         svg = draw_simulation(results, "", "svg").decode()
         parts.append(f"<figure>{svg[svg.index('<svg') :]}</figure>")
@@ -137,6 +142,7 @@ def _row(result: dict[str, Any]) -> str:
     times, oom = result["ns_per_operation"], result["out_of_memory"]
     cells = [
         html.escape(result["policy"]),
+        *([result["start"]] if result["start"] else []),
         "" if result["cap"] is None else bytes_text(result["cap"]),
         bytes_text(result["peak_reserved"]),
         "" if result["reserved_ratio"] is None else f"{result['reserved_ratio']:.4f}",

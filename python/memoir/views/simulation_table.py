@@ -20,8 +20,10 @@ def simulation_table(results: Sequence[Result]) -> Table:
     searched = any("smallest_cap" in result for result in results)
     timed = any(result["ns_per_operation"] for result in results)
     table = Table(box=None, header_style="bold", pad_edge=False)
+    started = any(result["start"] for result in results)
     table.add_column("policy", overflow="fold")
     for title, wanted in (
+        ("start", started),
         ("cap", several_caps),
         ("reserved", True),
         ("/ floor", True),
@@ -35,12 +37,16 @@ def simulation_table(results: Sequence[Result]) -> Table:
         ("out of memory", capped or any(result["out_of_memory"] for result in results)),
     ):
         if wanted:
-            table.add_column(title, justify="left" if title == "out of memory" else "right", no_wrap=True)
+            table.add_column(
+                title, justify="left" if title in ("start", "out of memory") else "right", no_wrap=True
+            )
     floor = results[0]["floor"]
-    cells = ["floor: most bytes live", *([""] if several_caps else []), bytes_text(floor), "1.0000"]
+    cells = ["floor: most bytes live", *[""] * (started + several_caps), bytes_text(floor), "1.0000"]
     table.add_row(*cells, style="dim")
     for result in sorted(results, key=_order):
         cells = [printable(result["policy"])]
+        if started:
+            cells.append(result["start"])
         if several_caps:
             cells.append("-" if result["cap"] is None else bytes_text(result["cap"]))
         ratio = result["reserved_ratio"]
@@ -48,7 +54,7 @@ def simulation_table(results: Sequence[Result]) -> Table:
             bytes_text(result["peak_reserved"]),
             "-" if ratio is None else f"{ratio:.4f}",
             f"{100 * result['fragmentation_at_peak']:.1f} %",
-            f"{100 * result['fragmentation_mean']:.1f} %",
+            f"{100 * result['fragmentation_mean']:.1f} %" if result["operations"] else "-",
             f"{result['device_calls']['all']:,}",
         ]
         if searched:
@@ -91,6 +97,45 @@ def oom_line(result: Result) -> str:
         over = result["cap"] - oom["live"] - oom["asked"]
         return text + f". Another layout had room, with {bytes_text(over)} to spare"
     return text + f". No layout fits {bytes_text(oom['live'] + oom['asked'])} live under this cap"
+
+
+def is_reproduction(result: Result) -> bool:
+    """Whether fidelity_lines() are about it: from the recorded state, with the recorded settings."""
+    return result["fidelity"] is not None and result["fidelity"]["same_settings"]
+
+
+def fidelity_lines(result: Result) -> str:
+    """Of a run from the recorded state with the recorded settings: does the simulation do what the recording did?"""
+    fidelity = result["fidelity"]
+    objects, segments = fidelity["start_objects"], fidelity["start_segments"]
+    where = "as recorded" if fidelity["settings_recorded"] else "the defaults, since they were not recorded"
+    start = (
+        f"  from {segments:,} segment{'s' * (segments != 1)} of {bytes_text(fidelity['start_reserved'])} with "
+        f"{objects:,} live object{'s' * (objects != 1)}; settings: {where}"
+    )
+    name, agreed, objects = printable(result["policy"]), fidelity["agreed"], fidelity["objects"]
+    if not objects:
+        return f"{name}: the recording has no history with addresses to compare with\n{start}"
+    text = f"{name}: {agreed:,} of {objects:,} recorded addresses reproduced"
+    if agreed < objects:
+        text += f" ({100 * agreed / objects:.2f} %; the first elsewhere is event {fidelity['first_difference']:,})"
+    peak, calls = result["peak_reserved"], result["device_calls"]["all"]
+    text += f", {bytes_text(peak)} reserved at the peak"
+    if peak != fidelity["recorded_peak"]:
+        text += f" (recorded: {bytes_text(fidelity['recorded_peak'])})"
+    text += f", {calls:,} device call{'s' * (calls != 1)}"
+    if calls != fidelity["recorded_calls"]:
+        text += f" (recorded: {fidelity['recorded_calls']:,})"
+    if agreed < objects and result["cap"] is not None:
+        start += "; the recorded device may have had more memory than the cap"
+    elif agreed < objects:
+        start += (
+            "\n  not told by a trace, so perhaps the cause: private pools (CUDA graphs, MemPool), a device that was "
+            "full, torch 2.12 (try ties_by_record)"
+        )
+    elif peak == fidelity["recorded_peak"] and calls == fidelity["recorded_calls"]:
+        text += ": both as recorded"
+    return f"{text}\n{start}"
 
 
 def phase_table(result: Result) -> Table:

@@ -139,6 +139,60 @@ void ExpandableHeap::release_set(std::uint32_t set) noexcept {
   }
 }
 
+Offset ExpandableHeap::restore(bool small, StreamId stream, std::span<const Range> memory,
+                               std::span<const RestoredObject> objects) noexcept {
+  const std::uint32_t set = ok() ? set_of(pool_of(0, small), stream) : 0;
+  if (set == 0 || memory.empty()) return kNoOffset;
+  const Size size = area_sizes_[kind_of(set)];
+  const auto within = [](std::span<const RestoredObject> left, Range range) {  // how many of them begin in it
+    size_t count = 0;
+    while (count < left.size() && left[count].block.begin < range.end()) ++count;
+    return left.first(count);
+  };
+  std::span<const RestoredObject> left = objects;
+  for (size_t i = 0; i < memory.size(); ++i) {
+    const Range range = memory[i];
+    if ((range.begin | range.size) % arena_->granule() != 0 || range.begin > size ||
+        range.size > size - range.begin || (i > 0 && range.begin <= memory[i - 1].end()) ||
+        !can_hold(range, within(left, range))) {
+      return kNoOffset;
+    }
+    left = left.subspan(within(left, range).size());
+  }
+  if (!left.empty() || !blocks_.reserve(2 * (objects.size() + memory.size()) + 2) ||
+      !blocks_.reserve_live(objects.size())) {
+    return kNoOffset;
+  }
+  BlockIndex index = open_area(set);
+  if (index == 0) return kNoOffset;
+  const Offset area = blocks_[index].range.begin;
+  erase_unmapped(index);
+  for (size_t i = 0; i < memory.size(); ++i) {
+    if (arena_->commit({area + memory[i].begin, memory[i].size})) continue;
+    while (i-- > 0) arena_->decommit({area + memory[i].begin, memory[i].size});
+    areas_[static_cast<size_t>(area / stride_)] = 0;
+    blocks_.give_back(index);
+    return kNoOffset;
+  }
+  left = objects;
+  for (const Range& range : memory) {
+    if (const Offset begin = area + range.begin; begin != blocks_[index].range.begin) {
+      const BlockIndex rest = blocks_.split(index, begin - blocks_[index].range.begin);
+      insert_unmapped(index);
+      index = rest;
+    }
+    const BlockIndex rest = range.size < blocks_[index].range.size ? blocks_.split(index, range.size) : 0;
+    blocks_[index].mapped = true;
+    hold(set, range.size);
+    const std::span<const RestoredObject> here = within(left, range);
+    place(index, area, here);
+    left = left.subspan(here.size());
+    index = rest;
+  }
+  if (index != 0) insert_unmapped(index);
+  return area;
+}
+
 // --- blocks without memory, in the order of addresses: few, and looked at one by one anyway ---
 
 void ExpandableHeap::insert_unmapped(BlockIndex index) noexcept {

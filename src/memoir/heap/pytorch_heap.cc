@@ -36,38 +36,14 @@ void PyTorchHeap::release_set(std::uint32_t set) noexcept {
 }
 
 bool PyTorchHeap::restore(Range segment, StreamId stream, std::span<const RestoredObject> objects) noexcept {
-  constexpr Size kUnit = PyTorchRounding::kSmallestBlock;
-  const auto fits_units = [](Range range) {
-    return range.size != 0 && (range.begin | range.size) % kUnit == 0;
-  };
-  if (!ok() || !fits_units(segment) || segment.size > PyTorchRounding::kLargestRequest) return false;
-  Offset free_from = segment.begin;
-  for (const auto& [block, asked] : objects) {
-    if (!fits_units(block) || asked == 0 || asked > block.size || block.begin < free_from ||
-        block.size > segment.end() - block.begin || block.begin > segment.end()) {
-      return false;
-    }
-    free_from = block.end();
-  }
+  if (!ok() || !can_hold(segment, objects)) return false;
   // Only a small segment has this size: others are of 10 MiB at least.
   const bool small = segment.size == PyTorchRounding::kSmallSegment;
   const std::uint32_t set = set_of(pool_of(0, small), stream);
   if (set == 0 || !blocks_.reserve(2 * objects.size() + 1) || !blocks_.reserve_live(objects.size())) {
     return false;
   }
-
-  BlockIndex index = blocks_.take(segment, set);
-  for (const auto& [block, asked] : objects) {
-    if (block.begin != blocks_[index].range.begin) {
-      const BlockIndex rest = blocks_.split(index, block.begin - blocks_[index].range.begin);
-      insert_free(index);
-      index = rest;
-    }
-    const BlockIndex rest = block.size == blocks_[index].range.size ? 0 : blocks_.split(index, block.size);
-    make_live(index, asked);
-    index = rest;
-  }
-  if (index != 0) insert_free(index);
+  place(blocks_.take(segment, set), 0, objects);
   hold(set, segment.size);
   return true;
 }

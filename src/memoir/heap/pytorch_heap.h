@@ -4,18 +4,10 @@
 // PyTorch does, given the same segments: tests/heap/test_recorded_gpu.cc holds it to recorded histories.
 #pragma once
 
-#include <span>
-
 #include "memoir/heap/pytorch_pools.h"
 #include "memoir/heap/segments.h"
 
 namespace memoir {
-
-/// A live object of a segment that another allocator filled.
-struct RestoredObject {
-  Range block;  // all that is not free again until the object is
-  Size asked = 0;
-};
 
 class PyTorchHeap final : public PyTorchPools {
  public:
@@ -25,8 +17,8 @@ class PyTorchHeap final : public PyTorchPools {
       : PyTorchPools(options, false, collector, phases), segments_(&segments) {}
 
   /// Continues from a recorded state: takes over a segment of the default pools that `segments` holds already,
-  /// with its live objects in the order of their addresses. False when they cannot be (their ranges are not
-  /// multiples of 512 bytes, overlap, or leave the segment), or there is no metadata memory: nothing changed.
+  /// with its live objects in the order of their addresses. False when they cannot be (see RestoredObject), or
+  /// there is no metadata memory: nothing changed.
   bool restore(Range segment, StreamId stream, std::span<const RestoredObject> objects) noexcept;
 
  private:

@@ -116,6 +116,36 @@ void PyTorchPools::make_live(BlockIndex index, Size asked) noexcept {
   live_ += asked;
 }
 
+bool PyTorchPools::can_hold(Range memory, std::span<const RestoredObject> objects) noexcept {
+  const auto fits_units = [](Range range) {
+    return range.size != 0 && (range.begin | range.size) % PyTorchRounding::kSmallestBlock == 0;
+  };
+  if (!fits_units(memory) || memory.size > PyTorchRounding::kLargestRequest) return false;
+  Offset free_from = memory.begin;
+  for (const auto& [block, asked] : objects) {
+    if (!fits_units(block) || asked == 0 || asked > block.size || block.begin < free_from ||
+        block.begin > memory.end() || block.size > memory.end() - block.begin) {
+      return false;
+    }
+    free_from = block.end();
+  }
+  return true;
+}
+
+void PyTorchPools::place(BlockIndex index, Offset base, std::span<const RestoredObject> objects) noexcept {
+  for (const auto& [block, asked] : objects) {
+    if (const Offset begin = base + block.begin; begin != blocks_[index].range.begin) {
+      const BlockIndex rest = blocks_.split(index, begin - blocks_[index].range.begin);
+      insert_free(index);
+      index = rest;
+    }
+    const BlockIndex rest = block.size == blocks_[index].range.size ? 0 : blocks_.split(index, block.size);
+    make_live(index, asked);
+    index = rest;
+  }
+  if (index != 0) insert_free(index);
+}
+
 void PyTorchPools::hold(std::uint32_t set, Size size) noexcept {
   reserved_ += size;
   owner_of(set).reserved += size;

@@ -15,6 +15,8 @@
 // PyTorch's hooks: collect(false) runs the FreeMemory callbacks, collect(true) waits for all pending frees.
 #pragma once
 
+#include <span>
+
 #include "memoir/heap/collector.h"
 #include "memoir/heap/free_block_set.h"
 #include "memoir/heap/heap.h"
@@ -51,6 +53,13 @@ struct BlockView {
   bool small;
   bool mapped;
   bool begins_segment;  // or an expandable area
+};
+
+/// A live object of memory that another allocator filled. Its block is a multiple of 512 bytes at such an offset,
+/// no smaller than what was asked, overlaps no other object's and leaves the memory on neither side.
+struct RestoredObject {
+  Range block;  // all that is not free again until the object is
+  Size asked = 0;
 };
 
 class PyTorchPools : public Heap {
@@ -148,6 +157,12 @@ class PyTorchPools : public Heap {
   void erase_free(BlockIndex block) noexcept { sets_[blocks_[block].set].free.erase(blocks_, block); }
   /// Joins a block that is in no set with the free neighbours that are like it, whose sets they leave.
   void merge(BlockIndex block) noexcept;
+  /// Whether the objects, in the order of their addresses, are as RestoredObject says.
+  static bool can_hold(Range memory, std::span<const RestoredObject> objects) noexcept;
+  /// Cuts a block, which is in no set, into these objects (their offsets count from `base`) and the free blocks
+  /// between them: at most twice as many blocks as objects, and one. Room for them, and for the live ones, is
+  /// reserved.
+  void place(BlockIndex block, Offset base, std::span<const RestoredObject> objects) noexcept;
   bool is_within_limit(Size more) const noexcept { return more <= allowed_ && reserved_ <= allowed_ - more; }
   void make_live(BlockIndex block, Size asked) noexcept;  // room for it is reserved
   void hold(std::uint32_t set, Size size) noexcept;       // bytes more, that the set has from the device

@@ -28,6 +28,8 @@ DeviceCalls SimulatedHeap::calls() const noexcept {
     calls.refusals += arena_->refusals();
   }
   if (order_) calls.waits = order_->waits();
+  calls.takes -= start_calls_.takes;
+  calls.commits -= start_calls_.commits;
   return calls;
 }
 
@@ -37,6 +39,7 @@ struct PolicyParts {
   const Workload& workload;
   Size cap;
   bool with_phases;
+  const RecordedStart* start;
 
   Segments& segments() {
     made.segments_ = std::make_unique<SimSegments>(cap);
@@ -71,6 +74,14 @@ struct PolicyParts {
     H& result = *heap;
     made.heap_ = std::move(heap);
     return result;
+  }
+  /// Puts a device with recorded addresses over the one that was made, and a heap over it that goes on from them.
+  template <class H, class Device>
+  void recorded_heap(std::unique_ptr<Device> device, const PyTorchOptions& options) {
+    Device& recorded = *device;
+    made.recorded_ = std::move(device);
+    recorded.restore(heap<H>(recorded, options, nullptr, phases()), *start);
+    made.start_calls_ = made.calls();
   }
   /// Addresses with no memory behind them that anybody counts.
   Arena& addresses(Size capacity) {
@@ -221,22 +232,47 @@ void make_guided(PolicyParts& parts, const MappedPolicy<DevicePoolOptions>& opti
 
 /// Where the device's memory is not told, the cap is it.
 void make_pytorch(PolicyParts& parts, PyTorchOptions options) {
+  const RecordedStart* const start =
+      parts.start != nullptr && parts.start->expandable == options.expandable_segments ? parts.start
+                                                                                       : nullptr;
+  if (start != nullptr && start->held > parts.cap) {
+    throw Error("a cap of " + std::to_string(parts.cap) + " bytes is under the " +
+                std::to_string(start->held) +
+                " bytes of segments that the recording holds at its start; without them (no --from-recorded) "
+                "policies start afresh");
+  }
   if (options.device_memory == 0 && parts.cap != kNoCap) options.device_memory = parts.cap;
   if (options.device_memory == 0 && options.per_process_memory_fraction < 1) {
     throw Error("per_process_memory_fraction=" + detail::number_text(options.per_process_memory_fraction) +
                 ": of what? Set device_memory or a cap");
   }
   if (!options.expandable_segments) {
-    parts.heap<PyTorchHeap>(parts.segments(), options, nullptr, parts.phases());
+    Segments& segments = parts.segments();
+    if (start == nullptr) {
+      parts.heap<PyTorchHeap>(segments, options, nullptr, parts.phases());
+    } else {
+      parts.recorded_heap<PyTorchHeap>(std::make_unique<RecordedSegments>(segments, parts.workload), options);
+    }
     return;
   }
   // For each stream an area of addresses for small objects and one for large ones, 9/8 of the device's memory long;
   // and some to spare.
   if (options.device_memory == 0) options.device_memory = parts.room() / 4;
+  size_t areas = 2 * parts.workload.streams() + 2;
+  if (start != nullptr) {
+    areas += start->areas.size();
+    for (const RecordedArea& area : start->areas) {  // the addresses behind it are more than any hole in it
+      options.device_memory = std::max(options.device_memory, 2 * area.span);
+    }
+  }
   const Size device = std::min(options.device_memory, Size{1} << 46);
   const Size area = device + device / 8 + 2 * (std::min(options.large_segment_size, device) + 2 * kMiB);
-  Arena& arena = parts.arena(2 * kMiB, (2 * parts.workload.streams() + 2) * area);
-  parts.heap<ExpandableHeap>(arena, options, nullptr, parts.phases());
+  Arena& arena = parts.arena(2 * kMiB, areas * area);
+  if (start == nullptr) {
+    parts.heap<ExpandableHeap>(arena, options, nullptr, parts.phases());
+  } else {
+    parts.recorded_heap<ExpandableHeap>(std::make_unique<RecordedArena>(arena), options);
+  }
 }
 
 struct Policy {
@@ -323,11 +359,16 @@ std::vector<PolicyInfo> policies() {
 void check_policy(std::string_view text) { resolve(text, nullptr); }
 
 std::unique_ptr<SimulatedHeap> make_policy(std::string_view text, const Workload& workload, Size cap,
-                                           bool with_phases) {
+                                           bool with_phases, const RecordedStart* start) {
   auto made = std::make_unique<SimulatedHeap>();
-  PolicyParts parts{*made, workload, cap, with_phases};
+  PolicyParts parts{*made, workload, cap, with_phases, start};
   resolve(text, &parts);
   return made;
+}
+
+bool can_start_from(std::string_view text, const RecordedStart& start) {
+  PolicyText parsed = read_policy_text(text);
+  return find(parsed).is_pytorch && take_pytorch_settings(parsed).expandable_segments == start.expandable;
 }
 
 std::string torch_settings(std::string_view text) {

@@ -20,6 +20,7 @@
 #include "memoir/arena/sim_arena.h"
 #include "memoir/heap/heap.h"
 #include "memoir/heap/phases.h"
+#include "memoir/run/recorded_device.h"
 #include "memoir/run/settings.h"
 #include "memoir/run/sim_segments.h"
 #include "memoir/run/stream_clock.h"
@@ -39,7 +40,10 @@ class SimulatedHeap {
   }
   /// Of these, bytes with memory behind them that the heap may use.
   Size committed() const noexcept { return reserved(); }
+  /// Since it was made; those of a recorded start are not of them.
   DeviceCalls calls() const noexcept;
+  /// The device that tells recorded addresses, when the heap started from a recorded state; else nullptr.
+  RecordedDevice* recorded() noexcept { return recorded_.get(); }
   /// nullptr when it was made without, or its policy has no phases.
   const PhaseTable* phases() const noexcept { return phases_.get(); }
   /// The heap's own reason for the request that it refused last, or "".
@@ -51,6 +55,8 @@ class SimulatedHeap {
   std::unique_ptr<SimSegments> segments_;
   std::unique_ptr<SimArena> arena_;
   std::unique_ptr<Addresses> addresses_;
+  std::unique_ptr<RecordedDevice> recorded_;
+  DeviceCalls start_calls_;
   std::unique_ptr<StreamClock> order_;
   std::unique_ptr<PhaseTable> phases_;
   std::unique_ptr<Heap> heap_;  // last: goes first
@@ -73,10 +79,14 @@ void check_policy(std::string_view text);
 /// defaults, and for every other policy). Throws Error as check_policy() does.
 std::string torch_settings(std::string_view text);
 
+/// Whether the policy can go on from a recorded state: PyTorch's can, from segments of their own kind.
+bool can_start_from(std::string_view text, const RecordedStart& start);
+
 /// The heap that `text` names, under a cap of so many bytes of the device, for this workload (which a planned policy
-/// looks into; kept alive by the caller). `with_phases`: its phase table is filled, which costs it time. Throws
-/// Error as check_policy() does, and when there is no memory for its bookkeeping.
+/// looks into; kept alive by the caller). `with_phases`: its phase table is filled, which costs it time. With a
+/// `start` that it can start from, it holds the recorded segments and objects already. Throws Error as
+/// check_policy() does, when there is no memory for its bookkeeping, and for a cap below what the start holds.
 std::unique_ptr<SimulatedHeap> make_policy(std::string_view text, const Workload& workload, Size cap = kNoCap,
-                                           bool with_phases = false);
+                                           bool with_phases = false, const RecordedStart* start = nullptr);
 
 }  // namespace memoir

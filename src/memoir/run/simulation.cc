@@ -48,9 +48,10 @@ class Timeline {
   size_t left_ = 0;
 };
 
-/// The pass that counts everything. Leaves nothing live in the heap. Gives the step at which it stopped.
-size_t count(const Workload& workload, SimulatedHeap& simulated, const SimulationOptions& options,
-             Simulation& result) {
+/// The pass that counts everything, after a recording if there is one. Leaves nothing live in the heap. Gives the step at
+/// which it stopped.
+size_t count(const Workload& workload, SimulatedHeap& simulated, RecordedRun* recorded,
+             const SimulationOptions& options, Simulation& result) {
   struct Place {
     Offset offset = kNoOffset;
     Size held = 0;  // bytes, rounding included
@@ -61,38 +62,14 @@ size_t count(const Workload& workload, SimulatedHeap& simulated, const Simulatio
   Size live = 0, held = 0;
   double fragmentation = 0;
   size_t at = 0;
-  Tick due = heap.tick(0);
-  for (; at < workload.steps().size(); ++at) {
-    const Workload::Step& step = workload.steps()[at];
-    if (step.time >= due) due = heap.tick(step.time);
-    if (step.kind == Kind::kAllocate) {
-      const Workload::Object& object = workload.objects()[step.object];
-      const Offset offset = heap.allocate(request_of(object));
-      if (offset == kNoOffset) {
-        ++result.failed;
-        if (!result.oom) {
-          result.oom = {step.event,  object.id,
-                        object.site, object.size,
-                        live,        simulated.reserved(),
-                        held - live, simulated.why_refused()};
-        }
-        if (options.stop_at_oom) break;
-        continue;
-      }
-      Place& place = places[step.object];
-      place = {offset, heap.size_of(offset)};
-      live += object.size;
-      held += place.held;
-      result.peak_live = std::max(result.peak_live, live);
-    } else {
-      Place& place = places[step.object];
-      if (place.offset == kNoOffset) continue;
-      MEMOIR_CHECK(heap.free(place.offset), "a heap frees what it handed out");
-      live -= workload.objects()[step.object].size;
-      held -= place.held;
-      place.offset = kNoOffset;
-    }
-    ++result.operations;
+  const auto live_from = [&](std::uint32_t object, Offset offset) {
+    Place& place = places[object];
+    place = {offset, heap.size_of(offset)};
+    live += workload.objects()[object].size;
+    held += place.held;
+    result.peak_live = std::max(result.peak_live, live);
+  };
+  const auto look = [&](const Workload::Step& step) {  // after it; gives what is reserved
     const Size reserved = simulated.reserved();
     result.peak_committed = std::max(result.peak_committed, simulated.committed());
     if (reserved > result.peak_reserved || (reserved == result.peak_reserved && live > result.live_at_peak)) {
@@ -106,8 +83,51 @@ size_t count(const Workload& workload, SimulatedHeap& simulated, const Simulatio
       result.largest_gap = gap;
       result.largest_gap_event = step.event;
     }
-    if (reserved != 0) fragmentation += static_cast<double>(gap) / static_cast<double>(reserved);
     timeline.add(step, live, reserved);
+    return reserved;
+  };
+  if (recorded != nullptr) {
+    for (; at < workload.start_steps(); ++at) {
+      const std::uint32_t object = workload.steps()[at].object;
+      live_from(object, recorded->start_offset(object));
+    }
+    look(at == 0 ? Workload::Step{} : workload.steps()[at - 1]);
+  }
+  Tick due = heap.tick(0);
+  for (; at < workload.steps().size(); ++at) {
+    const Workload::Step& step = workload.steps()[at];
+    if (step.time >= due) due = heap.tick(step.time);
+    if (recorded != nullptr) recorded->before(at);
+    if (step.kind == Kind::kAllocate) {
+      const Workload::Object& object = workload.objects()[step.object];
+      const Offset offset = heap.allocate(request_of(object));
+      if (recorded != nullptr) recorded->placed(step, offset);
+      if (offset == kNoOffset) {
+        ++result.failed;
+        if (!result.oom) {
+          result.oom = {step.event,  object.id,
+                        object.site, object.size,
+                        live,        simulated.reserved(),
+                        held - live, simulated.why_refused()};
+        }
+        if (options.stop_at_oom) break;
+        continue;
+      }
+      live_from(step.object, offset);
+    } else {
+      Place& place = places[step.object];
+      if (place.offset == kNoOffset) continue;
+      MEMOIR_CHECK(heap.free(place.offset), "a heap frees what it handed out");
+      live -= workload.objects()[step.object].size;
+      held -= place.held;
+      place.offset = kNoOffset;
+    }
+    ++result.operations;
+    const Size reserved = look(step);
+    if (reserved != 0) {
+      const Size gap = reserved - std::min(reserved, live);
+      fragmentation += static_cast<double>(gap) / static_cast<double>(reserved);
+    }
   }
   if (result.peak_reserved != 0) {
     result.fragmentation_at_peak =
@@ -117,6 +137,7 @@ size_t count(const Workload& workload, SimulatedHeap& simulated, const Simulatio
     result.fragmentation_mean = fragmentation / static_cast<double>(result.operations);
   result.completed = result.failed == 0;
   result.calls = simulated.calls();
+  if (recorded != nullptr) result.fidelity = recorded->fidelity();
   for (const Place& place : places) {
     if (place.offset != kNoOffset) heap.free(place.offset);
   }
@@ -205,8 +226,13 @@ Simulation simulate(const Workload& workload, std::string_view policy, const Sim
   Simulation result;
   result.policy = policy;
   result.cap = options.cap;
-  std::unique_ptr<SimulatedHeap> simulated = make_policy(policy, workload, options.cap, options.with_phases);
-  const size_t end = count(workload, *simulated, options, result);
+  std::optional<RecordedStart> start;
+  if (!options.recorded.empty()) start = recorded_start(workload, options.recorded);
+  std::unique_ptr<SimulatedHeap> simulated =
+      make_policy(policy, workload, options.cap, options.with_phases, start ? &*start : nullptr);
+  std::optional<RecordedRun> recorded;
+  if (simulated->recorded() != nullptr) recorded.emplace(workload, *simulated, *start, policy);
+  const size_t end = count(workload, *simulated, recorded ? &*recorded : nullptr, options, result);
   if (const PhaseTable* table = simulated->phases())
     result.phases.assign(table->phases().begin(), table->phases().end());
   if (options.timed) {
@@ -220,13 +246,20 @@ Simulation simulate(const Workload& workload, std::string_view policy, const Sim
   return result;
 }
 
-CapSearch find_cap(const Workload& workload, std::string_view policy, Size resolution) {
+CapSearch find_cap(const Workload& workload, std::string_view policy, Size resolution,
+                   const std::string& recorded) {
   CapSearch search;
-  const Size peak = workload.peak_live();
+  Size peak = workload.peak_live();
   search.resolution = resolution != 0 ? resolution : std::max<Size>(512, std::bit_floor(peak / 2048));
   if (peak == 0) return search;
+  if (!recorded.empty()) {
+    const RecordedStart start = recorded_start(workload, recorded);
+    if (can_start_from(policy, start)) peak = std::max(peak, start.held);
+  }
   const auto completes = [&](Size cap) {
-    const bool completed = simulate(workload, policy, {.cap = cap, .samples = 0, .timed = false}).completed;
+    const bool completed =
+        simulate(workload, policy, {.cap = cap, .samples = 0, .timed = false, .recorded = recorded})
+            .completed;
     search.trials.push_back({cap, completed});
     return completed;
   };
@@ -234,7 +267,7 @@ CapSearch find_cap(const Workload& workload, std::string_view policy, Size resol
     search.cap = peak;
     return search;
   }
-  const Simulation free = simulate(workload, policy, {.samples = 0, .timed = false});
+  const Simulation free = simulate(workload, policy, {.samples = 0, .timed = false, .recorded = recorded});
   if (!free.completed) return search;
   Size best = std::max(free.peak_reserved, peak + 1);
   for (int doublings = 0; !completes(best); ++doublings) {

@@ -12,8 +12,9 @@
 //
 //   fragmentation at a moment = (reserved - live) / reserved
 //
-// Left out: what the device's own calls cost in time, memory that others hold on it (contexts, libraries), and where
-// objects lay that were live before the recording began (they are allocated afresh, in the order of the trace).
+// Left out: what the device's own calls cost in time, and memory that others hold on it (contexts, libraries). Objects
+// that were live before the recording began are allocated afresh, in the order of the trace; with `recorded`, PyTorch's
+// policies start from the segments that the recorded allocator held then, and its own can be compared with it.
 #pragma once
 
 #include <algorithm>
@@ -25,6 +26,7 @@
 
 #include "memoir/heap/phases.h"
 #include "memoir/run/policies.h"
+#include "memoir/run/recorded_run.h"
 #include "memoir/run/workload.h"
 
 namespace memoir {
@@ -35,6 +37,11 @@ struct SimulationOptions {
   std::uint32_t samples = 1000;  // most points of the timeline; 0: none
   bool timed = true;             // measure nanoseconds per operation, in more passes over the same heap
   bool with_phases = false;      // fill the policy's phase table
+  /// The policy that made the recording, as text: recorded_policy() with its settings. Unless "", a policy over
+  /// segments of the same kind starts from the recorded state, as the program had it: what was live at the start is
+  /// placed and not asked for, and counts as no operation. Where the recording gives segments back, it empties its
+  /// cache, too (the program asked for that, or its device was full). Other policies start afresh.
+  std::string recorded = {};
 };
 
 /// The extremes of one stretch of steps, so that no peak falls between two samples.
@@ -94,11 +101,13 @@ struct Simulation {
   OperationTimes times;
   std::vector<Sample> timeline;
   std::vector<Phase> phases;
-  double seconds = 0;  // all of it, measuring included
+  std::optional<Fidelity> fidelity;  // of a run that started from the recorded state
+  double seconds = 0;                // all of it, measuring included
 };
 
 /// Replays the workload on a fresh heap of that policy. Deterministic but for the times. Throws Error as
-/// make_policy() does, and for a cap below the largest request, under which nothing could ever complete.
+/// make_policy() and recorded_start() do, and for a cap below the largest request, under which nothing could ever
+/// complete.
 Simulation simulate(const Workload& workload, std::string_view policy, const SimulationOptions& options = {});
 
 struct CapTrial {
@@ -115,7 +124,9 @@ struct CapSearch {
 /// complete under 10 GiB, fail under 11 and complete under 12. Between the workload's peak (which is tried first: no
 /// cap below can do) and what the policy reserves when it is free to, the caps are bisected down to `resolution` (0:
 /// 1/2048 of the peak, at least 512 bytes); then eight caps below the answer, at distances that double, are tried,
-/// and when one of them completes the search goes on below it.
-CapSearch find_cap(const Workload& workload, std::string_view policy, Size resolution = 0);
+/// and when one of them completes the search goes on below it. With
+/// `recorded` (see SimulationOptions), no cap is below what the policy starts with.
+CapSearch find_cap(const Workload& workload, std::string_view policy, Size resolution = 0,
+                   const std::string& recorded = {});
 
 }  // namespace memoir

@@ -25,9 +25,22 @@ Workload::Workload(std::span<const Event> events, std::uint16_t device) {
   Size live = 0;
   std::uint64_t objects_live = 0;
   steps_.reserve(events.size());
+  const auto number_of = [&](StreamId stream) {
+    const auto seen = std::find(streams.begin(), streams.end(), stream);
+    const auto number = static_cast<StreamId>(seen - streams.begin());
+    if (seen == streams.end()) streams.push_back(stream);
+    return number;
+  };
+  bool begun = false;  // the history
+  const auto begin = [&] {
+    begun = true;
+    start_steps_ = steps_.size();
+    start_calls_ = device_calls_.size();
+  };
   for (size_t i = 0; i < events.size(); ++i) {
     const Event& event = events[i];
     const auto number = static_cast<std::uint32_t>(i);
+    if (!begun && event.time > 0) begin();
     switch (event.kind) {
       case EventKind::kAllocate: {
         if (event.device != device) break;
@@ -41,12 +54,9 @@ Workload::Workload(std::span<const Event> events, std::uint16_t device) {
           break;
         }
         const auto object = static_cast<std::uint32_t>(objects_.size());
-        const auto begin = static_cast<std::uint32_t>(steps_.size());
-        const auto seen = std::find(streams.begin(), streams.end(), event.stream);
-        const auto stream = static_cast<StreamId>(seen - streams.begin());
-        if (seen == streams.end()) streams.push_back(event.stream);
-        objects_.push_back(
-            {event.object, event.size, Size{1} << event.alignment_log2, event.site, stream, begin, ~0u});
+        const auto step = static_cast<std::uint32_t>(steps_.size());
+        objects_.push_back({event.object, event.size, Size{1} << event.alignment_log2, event.site,
+                            number_of(event.stream), step, ~0u});
         steps_.push_back({event.time, number, object, Kind::kAllocate});
         largest_ = std::max(largest_, event.size);
         live += event.size;
@@ -62,6 +72,7 @@ Workload::Workload(std::span<const Event> events, std::uint16_t device) {
         if (entry.state == ObjectTable::State::kUnknown) break;  // of another device
         if (entry.state == ObjectTable::State::kFreed)
           fail(i, "object " + std::to_string(event.object) + " is freed a second time");
+        if (!begun) begin();
         entry.state = ObjectTable::State::kFreed;
         if (entry.value == kEmpty) break;
         const auto object = static_cast<std::uint32_t>(entry.value);
@@ -71,13 +82,44 @@ Workload::Workload(std::span<const Event> events, std::uint16_t device) {
         steps_.push_back({event.time, number, object, Kind::kFree});
         break;
       }
+      case EventKind::kAddress: {
+        if (event.device != device) break;
+        std::uint64_t object = objects_.size() - 1;
+        if (objects_.empty() ||
+            objects_.back().id != event.object) {  // it is not right behind its allocation
+          const ObjectTable::Entry& entry = table.find(event.object);
+          if (entry.state != ObjectTable::State::kLive || entry.value == kEmpty) break;
+          object = entry.value;
+        }
+        if (object >= addresses_.size()) addresses_.resize(object + 1, kNoOffset);
+        addresses_[object] = event.size;
+        break;
+      }
+      case EventKind::kSegmentAllocate:
+      case EventKind::kSegmentFree:
+      case EventKind::kSegmentMap:
+      case EventKind::kSegmentUnmap: {
+        if (event.device != device) break;
+        device_calls_.push_back({number,
+                                 static_cast<std::uint32_t>(steps_.size()),
+                                 event.kind,
+                                 event.stream,
+                                 {event.object, event.size}});
+        if (!begun && !device_calls_.back().gives()) {
+          begin();
+          --start_calls_;  // not this one
+        }
+        break;
+      }
       default:
         break;
     }
   }
+  if (!begun) begin();
   for (Object& object : objects_)
     object.end = std::min(object.end, static_cast<std::uint32_t>(steps_.size()));
   streams_ = streams.size();
+  for (DeviceCall& call : device_calls_) call.stream = number_of(call.stream);
 }
 
 Problem Workload::problem() const {

@@ -6,8 +6,9 @@
 //   events    a 7          a 9          f 7      a 4          f 9
 //   steps     allocate 0 | allocate 1 | free 0 | allocate 2 | free 1
 //
-// What was live before the recording began is allocated first, as the trace has it. Memory is reusable at kFree; that
-// its free was asked for earlier does not matter here. Objects of 0 bytes are left out: no heap sees them.
+// What was live before the recording began is allocated first, as the trace has it: the steps before start_steps().
+// Memory is reusable at kFree; that its free was asked for earlier does not matter here. Objects of 0 bytes are left
+// out: no heap sees them.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +41,18 @@ class Workload {
     Kind kind = Kind::kAllocate;
   };
 
+  /// A segment or memory that the recorded allocator had from the device, or gave back.
+  struct DeviceCall {
+    std::uint32_t event = 0;  // its index in the trace
+    std::uint32_t step = 0;   // the one that follows it
+    EventKind kind = EventKind::kNone;
+    StreamId stream = 0;  // as the objects'
+    Range range;          // recorded addresses
+    bool gives() const noexcept {
+      return kind == EventKind::kSegmentAllocate || kind == EventKind::kSegmentMap;
+    }
+  };
+
   /// Throws Error for a trace beyond 2^31 events, or whose frees do not follow their allocations.
   explicit Workload(std::span<const Event> events, std::uint16_t device = 0);
 
@@ -55,12 +68,28 @@ class Workload {
   size_t streams() const noexcept { return streams_; }               // that allocate
   std::uint64_t empty() const noexcept { return empty_; }            // objects of 0 bytes, left out
 
+  // What an importer knows of the recorded allocator. Its state when the history began stands at time 0 of a trace.
+
+  /// Steps that allocate what was live then.
+  size_t start_steps() const noexcept { return start_steps_; }
+  /// The first `start_calls()` are what it held then.
+  std::span<const DeviceCall> device_calls() const noexcept { return device_calls_; }
+  size_t start_calls() const noexcept { return start_calls_; }
+  /// Where it had put that object; kNoOffset where the trace does not say.
+  Offset recorded_address(size_t object) const noexcept {
+    return object < addresses_.size() ? addresses_[object] : kNoOffset;
+  }
+
   /// The same as a planning problem, buffer i for object i: lifetimes in steps, half-open.
   Problem problem() const;
 
  private:
   std::vector<Object> objects_;
   std::vector<Step> steps_;
+  std::vector<Offset> addresses_;  // by object, up to the last that has one
+  std::vector<DeviceCall> device_calls_;
+  size_t start_steps_ = 0;
+  size_t start_calls_ = 0;
   Size peak_live_ = 0;
   std::uint32_t peak_event_ = 0;
   Size largest_ = 0;
