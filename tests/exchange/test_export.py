@@ -251,6 +251,48 @@ def test_fields_are_those_that_torch_writes():
     assert failed["size"] == 2**45 and failed["device_free"] == 3 * MIB and "addr" not in failed
 
 
+def test_a_block_keeps_what_pytorch_does_not_cut_off():
+    """Up to 1 MiB in a large segment; nothing in one that grows, or in a small one; beside tiles of 512 bytes."""
+    kept, grown, small, cut = BASE, BASE + 64 * MIB, BASE + 128 * MIB, BASE + 192 * MIB
+    blocks = {
+        kept: [
+            block(kept, 11 * MIB, requested=10 * MIB + 7),
+            block(kept + 11 * MIB, 9 * MIB, requested=8 * MIB),
+        ],
+        grown: [block(grown, 2 * MIB + 512, requested=2 * MIB + 1), block(grown + 3 * MIB, 17 * MIB - 512)],
+        small: [block(small, 512, requested=100), block(small + 1024, MIB)],
+        cut: [block(cut, 18 * MIB, requested=18 * MIB - 511)],
+    }
+    segments = [
+        segment(at, (2 if at == small else 20) * MIB, held, expandable=at == grown)
+        for at, held in blocks.items()
+    ]
+    content = exported(imported(snapshot([entry("alloc", small + 1024, MIB, 1)], segments=segments)))
+    sizes = [
+        [(row["state"] == "inactive", row["size"]) for row in held["blocks"]] for held in content["segments"]
+    ]
+    assert sizes == [
+        [(False, 11 * MIB), (False, 9 * MIB)],
+        [(False, 2 * MIB + 512), (True, MIB - 512), (False, 17 * MIB - 512), (True, 512)],
+        [(False, 512), (True, 512), (False, MIB), (True, MIB - 1024)],
+        [(False, 18 * MIB), (True, 2 * MIB)],
+    ]
+
+
+@pytest.mark.parametrize("name", ["magma27_cs336", "silmont_fwd_fp32_128"])
+def test_pytorch_sees_a_real_snapshot_as_it_was(name):
+    pytest.importorskip("torch")
+    from torch.cuda import _memory_viz as viewer
+
+    path = SHARED / f"{name}.pickle"
+    if not path.exists():
+        pytest.skip("the shared snapshots are not here")
+    original = pickle.loads(path.read_bytes())
+    ours = exported(Trace.from_bytes(import_snapshot_bytes(path.read_bytes())))
+    assert viewer.segsum(ours) == viewer.segsum(original)
+    assert viewer.trace(ours) == viewer.trace(original)
+
+
 def test_chrome():
     trace = rich()
     content = json.loads(export_trace_bytes(trace, "chrome"))
