@@ -436,6 +436,19 @@ def test_perfetto():
     assert sorted(named)[-2:] == ["objects", "objects from before"] and len(named) == 8
 
 
+def test_a_snapshot_without_history_lasts_a_moment():
+    held = segment(BASE, 2 * MIB, [block(BASE, 512), block(BASE + 512, 1024)])
+    trace = imported(snapshot([], segments=[held]))
+    events = json.loads(export_trace_bytes(trace, "chrome"))["traceEvents"]
+    assert [(event["ts"], event["ph"]) for event in events if event["ph"] in "be"] == [(0, "b")] * 2 + [
+        (1, "e")
+    ] * 2
+    assert [(row["ts"], row["args"]["bytes"]) for row in events if row["name"] == "live"][1:] == [
+        (0, 1536),
+        (1, 1536),
+    ]
+
+
 def test_perfettos_own_definitions_read_it():
     """Every packet and field is one that Perfetto knows, and what its importer would refuse is not there."""
     protos = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")

@@ -15,8 +15,8 @@ namespace memoir {
 /// Gives the number of objects. Throws Error when the output does.
 std::uint64_t export_chrome(const Trace& trace, Output& output);
 
-/// Perfetto's own format (protobuf; perfetto.dev, TrackEvent): a third of the size, which its UI opens at sizes at which
-/// JSON no longer loads. All objects are rows of one track there, with the chain of their sites.
+/// Perfetto's own format (protobuf; perfetto.dev, TrackEvent), a third of the size. All objects are rows of one track there,
+/// with the chain of their sites.
 std::uint64_t export_perfetto(const Trace& trace, Output& output);
 
 }  // namespace memoir

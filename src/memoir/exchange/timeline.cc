@@ -15,6 +15,8 @@ namespace memoir {
 
 namespace {
 
+constexpr Tick kMoment = 1'000;  // nanoseconds
+
 struct Counter {
   Size bytes = 0;
   std::optional<Tick> told;  // when last
@@ -114,7 +116,9 @@ std::uint64_t walk_timeline(const Trace& trace, TimelineSink& sink) {
         break;
     }
   }
-  const Tick end = events.empty() ? 0 : events.back().time;
+  // A snapshot without history happens at one moment: for a microsecond, or nothing would be seen.
+  const Tick last = events.empty() ? 0 : events.back().time;
+  const Tick end = last == 0 ? kMoment : last;
   // Once more at the end: chrome://tracing draws nothing after a counter's last value.
   for (const auto& [number, device] : devices) {
     if (device.total.ends_before(end)) sink.live(number, std::nullopt, end, device.total.bytes);
