@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.*
-PACKAGES := "$(TORCH)" torchvision transformers numpy click rich matplotlib highspy ortools hypothesis pytest pytest-xdist \
+PACKAGES := "$(TORCH)" torchvision transformers numpy click rich matplotlib highspy ortools hypothesis pytest pytest-xdist perfetto \
 	scikit-build-core nanobind cmake ninja ruff
 
 .DEFAULT_GOAL := help

@@ -149,6 +149,24 @@ def test_benchmark_options(page, command):
     assert all(option in done.stdout for option in options)
 
 
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "src" / "memoir" / "README.md"], ids=lambda page: page.name)
+def test_files_that_are_named_are_there(page):
+    """Links, sources by name or by their end of a path, and in walk.md `folder/name` of the core."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.split()
+    there = listed or [str(path.relative_to(ROOT)) for path in ROOT.glob("[!.]*/**/*")]
+    text = page.read_text()
+    links = [link for link in re.findall(r"\]\(([^)#\s]+)", text) if not re.match(r"https?:|mailto:", link)]
+    assert [link for link in links if not (page.parent / link).exists()] == []
+    made = set(files()) | {"serve.py"}
+    named = set(re.findall(r"\w[\w./-]*\.(?:h|cc|cpp|py)\b", text)) - made
+    assert [name for name in named if not any(f"/{path}".endswith(f"/{name}") for path in there)] == []
+    if page.name == "walk.md":
+        rooms = set(re.findall(r"`((?:trace|plan|heap|run|shim|arena)/\w+)`", text))
+        assert (
+            rooms and [room for room in rooms if not any(f"/memoir/{room}" in path for path in there)] == []
+        )
+
+
 @pytest.mark.parametrize(
     ("page", "text"),
     [(p.name, text) for p in PAGES for language, text in blocks(p) if language == "python"],

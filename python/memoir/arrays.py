@@ -10,7 +10,7 @@ import numpy as np
 
 from memoir import _core
 from memoir._core import Error, Problem
-from memoir.constraints import Arena, common
+from memoir.constraints import Beside, common
 
 NONE = 2**64 - 1  # in the core's arrays: no offset, no buffer
 
@@ -91,19 +91,10 @@ def rows(name: str, values: Any, widths: Sequence[int]) -> list[np.ndarray]:
 
 
 def constrain(
-    problem: Problem,
-    said: Mapping[str, Any],
-    *,
-    timed: bool = True,
-    arenas: Sequence[Arena] = (),
-    forbid: Sequence[tuple] = (),
-    banks: tuple[int, int] | None = None,
-    conflicts: Any = None,
-    replan: Any = None,
-    moves: int | None = None,
-    locality: bool = False,
+    problem: Problem, said: Mapping[str, Any], beside: Beside, *, timed: bool
 ) -> _core.ConstrainedProblem:
     """The problem with `said`, the arrays of PER_BUFFER and ROWS, and what is not per buffer."""
+    arenas = beside.arenas
     out = _core.ConstrainedProblem(problem, [arena.as_tuple() for arena in arenas])
     if "gaps" in said:
         out.set_gaps(*rows("gaps", said["gaps"], (3, 5)))
@@ -123,14 +114,14 @@ def constrain(
                 f"arenas must be booleans of the shape ({len(problem)}, {len(arenas)}): buffer, arena"
             )
         out.set_allowed(allowed @ (np.uint64(1) << np.arange(len(arenas), dtype=np.uint64)))
-    if not timed and conflicts is None:
+    if not timed and beside.conflicts is None:
         raise Error("without lower and upper, say which buffers conflict: conflicts=[(0, 1), ...]")
     out.set_timed(timed)
-    if conflicts is not None:
-        out.set_conflicts(*rows("conflicts", conflicts, (2,)))
-    if replan is not None:
-        set_old(out, replan)
-    common(out, forbid=forbid, banks=banks, moves=moves, locality=locality)
+    if beside.conflicts is not None:
+        out.set_conflicts(*rows("conflicts", beside.conflicts, (2,)))
+    if beside.replan is not None:
+        set_old(out, beside.replan)
+    common(out, forbid=beside.forbid, banks=beside.banks, moves=beside.moves, locality=beside.locality)
     return out
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from memoir import _core
 from memoir._core import Error
@@ -24,6 +25,25 @@ class Arena:
             if value is not None and not 0 <= value < 2**62:
                 raise Error(f"the arena {self.name} has the {what} {value}: it must be 0 to 2^62")
         return self.name, self.capacity, self.cost
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What is said of a problem beside its arrays, as memoir.plan() takes it."""
+
+    arenas: Sequence[Arena]
+    forbid: Sequence[tuple]
+    banks: tuple[int, int] | None
+    conflicts: Any
+    replan: Any
+    moves: int | None
+    locality: bool
+
+    def any(self) -> bool:
+        given = (self.banks, self.conflicts, self.replan, self.moves)
+        return bool(len(self.arenas) or len(self.forbid) or self.locality) or any(
+            one is not None for one in given
+        )
 
 
 def start(

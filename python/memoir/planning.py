@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from memoir._core import ConstrainedProblem, Plan, Problem, aligned_load, check, load
+from memoir.constraints import Arena, Beside
 from memoir.planners import Effort, find
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from memoir.constraints import Arena
 
 
 @dataclass(frozen=True)
@@ -88,35 +87,13 @@ def plan(
     effort = Effort(deadline, capacity, threads, seed, work_limit)
     effort.check()
     if not isinstance(problem, ConstrainedProblem):
-        said, timed = {}, True
-        if not isinstance(problem, Problem):
-            from memoir.arrays import split_problem
+        beside = Beside(arenas, forbid, banks, conflicts, replan, moves, locality)
+        if beside.any() or not isinstance(problem, Problem):
+            from memoir.arrays import constrain, split_problem
 
             problem, said, timed = split_problem(problem)
-        beside = (
-            arenas,
-            forbid,
-            banks,
-            conflicts is not None,
-            replan is not None,
-            moves is not None,
-            locality,
-        )
-        if said or not timed or any(beside):
-            from memoir.arrays import constrain
-
-            problem = constrain(
-                problem,
-                said,
-                timed=timed,
-                arenas=arenas,
-                forbid=forbid,
-                banks=banks,
-                conflicts=conflicts,
-                replan=replan,
-                moves=moves,
-                locality=locality,
-            )
+            if beside.any() or said or not timed:
+                problem = constrain(problem, said, beside, timed=timed)
     if isinstance(problem, ConstrainedProblem):
         from memoir.constrained import plan_constrained
 

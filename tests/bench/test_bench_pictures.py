@@ -61,6 +61,10 @@ def test_the_page_needs_no_network():
     fetched = re.findall(r"(?:src|href)\s*=\s*[\"']?(?!#)[^\"'> ]+", page)
     assert fetched == []
     assert "@import" not in page and "url(http" not in page
+    ids = re.findall(r'\sid="([^"]*)"', page)
+    assert len(set(ids)) == len(ids) > 10
+    named = set(re.findall(r'(?:href="#|url\(#)([^")]+)', page))
+    assert named and named <= set(ids)
 
 
 def test_intervals_that_know_nothing_say_so():

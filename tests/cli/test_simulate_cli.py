@@ -3,6 +3,7 @@
 
 import json
 import pickle
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree
@@ -136,7 +137,26 @@ def test_pictures_and_pages(memoir, two_devices, tmp_path):
     code, _, err = memoir("simulate", two_devices, "--policy", "span", "-o", "two.png")
     assert code == 2 and "--device" in err and not (tmp_path / "two.png").exists()
     code, _, err = memoir("simulate", two_devices, "--policy", "span", "-o", "two.html")
-    assert code == 0 and (tmp_path / "two.html").read_text().count("<svg") == 2
+    page = (tmp_path / "two.html").read_text()
+    ids = re.findall(r'\sid="([^"]*)"', page)
+    assert code == 0 and page.count("<svg") == 2 and len(set(ids)) == len(ids)
+
+
+def test_a_trace_of_one_event_is_a_line_in_the_picture(memoir, tmp_path):
+    pytest.importorskip("matplotlib")
+    writer = _core.TraceWriter()
+    writer.allocate(1, 7, 5 << 20)
+    writer.close()
+    (tmp_path / "one.trace").write_bytes(writer.bytes())
+    code, _, err = memoir("simulate", "one.trace", "--policy", "span", "-o", "one.svg")
+    assert code == 0, err
+    # the line's path, as matplotlib names it: from the left edge of the axes to the right one
+    (path,) = re.findall(
+        r'<path d="M ([^"]*)" clip-path="[^"]*" style="fill: none; stroke: #b03a2e',
+        (tmp_path / "one.svg").read_text(),
+    )
+    across = [float(point.split()[0]) for point in path.split("L")]
+    assert max(across) - min(across) > 100
 
 
 def test_what_if_names_settings_to_copy(memoir, results):

@@ -7,6 +7,7 @@ import io
 import json
 import pickle
 import pickletools
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -250,15 +251,58 @@ def test_fields_are_those_that_torch_writes():
     assert failed["size"] == 2**45 and failed["device_free"] == 3 * MIB and "addr" not in failed
 
 
+def test_a_block_keeps_what_pytorch_does_not_cut_off():
+    """Up to 1 MiB in a large segment; nothing in one that grows, or in a small one; beside tiles of 512 bytes."""
+    kept, grown, small, cut = BASE, BASE + 64 * MIB, BASE + 128 * MIB, BASE + 192 * MIB
+    blocks = {
+        kept: [
+            block(kept, 11 * MIB, requested=10 * MIB + 7),
+            block(kept + 11 * MIB, 9 * MIB, requested=8 * MIB),
+        ],
+        grown: [block(grown, 2 * MIB + 512, requested=2 * MIB + 1), block(grown + 3 * MIB, 17 * MIB - 512)],
+        small: [block(small, 512, requested=100), block(small + 1024, MIB)],
+        cut: [block(cut, 18 * MIB, requested=18 * MIB - 511)],
+    }
+    segments = [
+        segment(at, (2 if at == small else 20) * MIB, held, expandable=at == grown)
+        for at, held in blocks.items()
+    ]
+    content = exported(imported(snapshot([entry("alloc", small + 1024, MIB, 1)], segments=segments)))
+    sizes = [
+        [(row["state"] == "inactive", row["size"]) for row in held["blocks"]] for held in content["segments"]
+    ]
+    assert sizes == [
+        [(False, 11 * MIB), (False, 9 * MIB)],
+        [(False, 2 * MIB + 512), (True, MIB - 512), (False, 17 * MIB - 512), (True, 512)],
+        [(False, 512), (True, 512), (False, MIB), (True, MIB - 1024)],
+        [(False, 18 * MIB), (True, 2 * MIB)],
+    ]
+
+
+@pytest.mark.parametrize("name", ["magma27_cs336", "silmont_fwd_fp32_128"])
+def test_pytorch_sees_a_real_snapshot_as_it_was(name):
+    pytest.importorskip("torch")
+    from torch.cuda import _memory_viz as viewer
+
+    path = SHARED / f"{name}.pickle"
+    if not path.exists():
+        pytest.skip("the shared snapshots are not here")
+    original = pickle.loads(path.read_bytes())
+    ours = exported(Trace.from_bytes(import_snapshot_bytes(path.read_bytes())))
+    assert viewer.segsum(ours) == viewer.segsum(original)
+    assert viewer.trace(ours) == viewer.trace(original)
+
+
 def test_chrome():
     trace = rich()
     content = json.loads(export_trace_bytes(trace, "chrome"))
     events = content["traceEvents"]
     assert all(set(event) >= {"ph", "pid", "ts", "name"} for event in events)
-    open_slices, counters = {}, {}
+    open_slices, counters, passes = {}, {}, {}
     for event in events:
         if event["ph"] in "be":
-            key = (event["cat"], event["id"], event["pid"])
+            # local: with an id of the whole trace, Perfetto draws it outside of its device
+            key = (event["cat"], event["id2"]["local"], event["pid"])
             if event["ph"] == "b":
                 assert key not in open_slices
                 open_slices[key] = event
@@ -266,17 +310,32 @@ def test_chrome():
             else:
                 assert open_slices.pop(key)["ts"] <= event["ts"]
         elif event["ph"] == "C":
-            counters.setdefault((event["pid"], event["name"]), []).append(event["args"]["bytes"])
-    assert [key[0] for key in open_slices] == ["pass"]  # the one that did not end
+            counters.setdefault((event["pid"], event["name"]), []).append(
+                (event["ts"], *event["args"].items())
+            )
+        elif event["ph"] in "BE":
+            passes.setdefault((event["pid"], event["tid"]), []).append((event["ph"], event["name"]))
+    assert not open_slices
+    assert passes == {(65536, 1): [("B", "pass 3"), ("E", "pass 3"), ("B", "pass 4")]}  # one row for all
+    end = trace.events["time"][-1] / 1000
+    for told in counters.values():
+        assert told[-1][0] == end  # nothing is drawn after a counter's last value
+        assert told == sorted(told, key=lambda row: row[0])
+
+    def bytes_of(device: int, name: str) -> list[int]:
+        assert {row[1][0] for row in counters[device, name]} == {"bytes"}
+        return [row[1][1] for row in counters[device, name]]
+
     before = 100 + 300 + 1000 + 2048
-    assert counters[0, "live bytes"][-4:] == [
+    assert bytes_of(0, "live")[-5:] == [
         before + 512 - 100,
         before + 412 - 300,
         before + 112 + 3 * MIB,
         before + 112,
+        before + 112,
     ]
-    assert max(counters[0, "live, stream 2 bytes"]) == 3 * MIB
-    assert counters[1, "reserved bytes"] == [20 * MIB, 40 * MIB, 20 * MIB, 40 * MIB]
+    assert max(bytes_of(0, "stream 2, live")) == 3 * MIB
+    assert bytes_of(1, "reserved") == [20 * MIB, 40 * MIB, 20 * MIB, 40 * MIB, 40 * MIB]
     (failed,) = (event for event in events if event["ph"] == "i")
     assert failed["args"] == {"asked": 2**45, "free": 3 * MIB}
     frame = content["stackFrames"][
@@ -284,6 +343,23 @@ def test_chrome():
     ]
     assert content["stackFrames"][frame.get("parent", "")]["name"] if "parent" in frame else frame["name"]
     assert content["otherData"]["source"] == "torch snapshot"
+
+
+def test_passes_that_overlap_are_on_rows_of_their_own():
+    writer = TraceWriter()
+    for begins, number in [(1, 1), (1, 2), (0, 1), (1, 3), (0, 3), (0, 2)]:
+        (writer.pass_begin if begins else writer.pass_end)(number)
+    writer.close()
+    events = json.loads(export_trace_bytes(Trace.from_bytes(writer.bytes()), "chrome"))["traceEvents"]
+    rows_ = [(event["ph"], event["tid"], event["name"]) for event in events if event["ph"] in "BE"]
+    assert rows_ == [
+        ("B", 1, "pass 1"),
+        ("B", 2, "pass 2"),
+        ("E", 1, "pass 1"),
+        ("B", 1, "pass 3"),
+        ("E", 1, "pass 3"),
+        ("E", 2, "pass 2"),
+    ]
 
 
 def fields_of(data: bytes) -> list[tuple[int, int | bytes]]:
@@ -351,8 +427,86 @@ def test_perfetto():
         ["pass 3", "pass 4"] + ["allocation"] * 4 + ["/srv/model.py:54 forward"] * 3
     )
     assert sum(depth.values()) == 1  # the pass that did not end
-    assert counters[1 << 32, "reserved bytes"] == [20 * MIB, 40 * MIB, 20 * MIB, 40 * MIB]
-    assert max(counters[0, "live bytes"]) == 1000 + 2048 + 512 + 3 * MIB
+    assert counters[1 << 32, "bytes reserved"] == [20 * MIB, 40 * MIB, 20 * MIB, 40 * MIB, 40 * MIB]
+    assert max(counters[0, "bytes live"]) == 1000 + 2048 + 512 + 3 * MIB
+    # The viewer sorts by name, and the objects fill many screens.
+    named = {
+        track[2].decode() for track in tracks.values() if track.get(5, 0) & 0xFFFF << 32 == 0 and 5 in track
+    }
+    assert sorted(named)[-2:] == ["objects", "objects from before"] and len(named) == 8
+
+
+def test_a_snapshot_without_history_lasts_a_moment():
+    held = segment(BASE, 2 * MIB, [block(BASE, 512), block(BASE + 512, 1024)])
+    trace = imported(snapshot([], segments=[held]))
+    events = json.loads(export_trace_bytes(trace, "chrome"))["traceEvents"]
+    assert [(event["ts"], event["ph"]) for event in events if event["ph"] in "be"] == [(0, "b")] * 2 + [
+        (1, "e")
+    ] * 2
+    assert [(row["ts"], row["args"]["bytes"]) for row in events if row["name"] == "live"][1:] == [
+        (0, 1536),
+        (1, 1536),
+    ]
+
+
+def test_perfettos_own_definitions_read_it():
+    """Every packet and field is one that Perfetto knows, and what its importer would refuse is not there."""
+    protos = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+    unknown_fields = pytest.importorskip("google.protobuf.unknown_fields")
+
+    def known(message) -> None:
+        assert len(unknown_fields.UnknownFieldSet(message)) == 0
+        for field, value in message.ListFields():
+            if field.message_type is not None:
+                for part in value if isinstance(value, Sequence) else [value]:
+                    known(part)
+
+    for trace in (rich(), *(random_trace(np.random.default_rng(seed)) for seed in range(5))):
+        content = protos.Trace.FromString(export_trace_bytes(trace, "perfetto"))
+        known(content)
+        first, *others = content.packet
+        assert first.sequence_flags == protos.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
+        names, texts, tracks, running, counted, slices = {}, {}, {}, {}, {}, []
+        last = 0
+        for packet in others:
+            assert packet.trusted_packet_sequence_id == first.trusted_packet_sequence_id != 0
+            if packet.HasField("track_descriptor"):
+                track = packet.track_descriptor
+                assert track.uuid != 0 and track.uuid not in tracks
+                assert track.parent_uuid in tracks or not track.HasField("parent_uuid")
+                tracks[track.uuid] = track
+                continue
+            assert packet.sequence_flags == protos.TracePacket.SEQ_NEEDS_INCREMENTAL_STATE
+            assert packet.timestamp >= last
+            last = packet.timestamp
+            for name in packet.interned_data.event_names:
+                assert names.setdefault(name.iid, name.name) == name.name != ""
+            for text in packet.interned_data.debug_annotation_string_values:
+                assert texts.setdefault(text.iid, text.str) == text.str != b""
+            event = packet.track_event
+            track = tracks[event.track_uuid]
+            if event.type == protos.TrackEvent.TYPE_COUNTER:
+                assert track.counter.unit == protos.CounterDescriptor.UNIT_SIZE_BYTES
+                assert counted.get(track.uuid, (-1,))[0] <= packet.timestamp
+                counted[track.uuid] = packet.timestamp, event.counter_value
+                assert event.counter_value >= 0
+            elif event.type == protos.TrackEvent.TYPE_SLICE_BEGIN:
+                name = names[event.name_iid] if event.HasField("name_iid") else event.name
+                notes = {note.name: note for note in event.debug_annotations}
+                if "site" in notes:
+                    assert texts[notes["site"].string_value_iid]
+                running.setdefault(track.uuid, []).append((name, packet.timestamp, notes))
+            elif event.type == protos.TrackEvent.TYPE_SLICE_END:
+                slices.append(
+                    (*running[track.uuid].pop(), [note.string_value for note in event.debug_annotations])
+                )
+        allocations = trace.events[trace.events["kind"] == EventKind.kAllocate]
+        objects = [row for row in slices if "object" in row[2]]
+        assert sorted(row[2]["bytes"].uint_value for row in objects) == sorted(allocations["size"].tolist())
+        never = sum(row[3] == ["never"] for row in objects)
+        assert never == len(allocations) - (trace.events["kind"] == EventKind.kFree).sum()
+        end = int(trace.events["time"][-1]) if len(trace.events) else 0
+        assert {at for at, _ in counted.values()} <= {end}
 
 
 def test_unknown_format():

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 
 import golden_trace as golden
@@ -154,6 +155,20 @@ def test_a_trace_of_nothing(tmp_path, capsys):
     text = capsys.readouterr().out
     assert "no allocations" in text and "next:" not in text
     assert json.loads(json.dumps(summarize(trace_of(lambda writer: None))))["passes"] == []
+
+
+def test_the_last_value_of_a_picture_is_drawn(tmp_path, capsys):
+    """Even where it is the only one."""
+    writer = TraceWriter(tmp_path / "one.trace")
+    writer.allocate(1, 7, 5 << 20)
+    writer.close()
+    show_trace(str(tmp_path / "one.trace"), output=str(tmp_path / "load.svg"), json=False, force=False)
+    assert "5.00 MiB |\u2588\u2588" in capsys.readouterr().out
+    text = (tmp_path / "load.svg").read_text()
+    (area,) = re.findall(r'PolyCollection_1">.*?\sd="([^"]*)"', text, re.DOTALL)
+    points = [tuple(map(float, point)) for point in re.findall(r"[ML] (\S+) (\S+)", area)]
+    for axis in (0, 1):
+        assert max(point[axis] for point in points) - min(point[axis] for point in points) > 100
 
 
 def test_pictures(tmp_path, capsys):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from memoir.bench import machine
 from memoir.bench.results import Result
 from memoir.views.bench_tables import Table
+from memoir.views.inline_svg import inline_svg
 
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 70em; padding: 0 1em; }
@@ -38,10 +39,9 @@ def page(result: Result, tables: Sequence[Table], figures: dict[str, bytes], rem
         parts.append(f"<p>{html.escape(named)}</p>")
     parts += [f'<p class="note">{html.escape(remark)}</p>' for remark in remarks]
     parts += [_table(table) for table in tables]
-    for name, svg in figures.items():
+    for number, (name, svg) in enumerate(figures.items(), 1):
         title = html.escape(name.replace("-", " ").capitalize())
-        inline = svg.decode()
-        parts.append(f"<h2>{title}</h2><figure>{inline[inline.index('<svg') :]}</figure>")
+        parts.append(f"<h2>{title}</h2><figure>{inline_svg(svg, number)}</figure>")
     return "\n".join([*parts, "</body></html>", ""])
 
 

@@ -28,8 +28,9 @@ def draw_load(trace: Trace, summary: dict, path: str | Path, *, title: str = "")
     axes = figure.add_subplot()
     begin, step = curve["begin_ns"], curve["step_ns"]
     scale, unit = _time_unit(step * _POINTS)
-    times = [index * step / scale for index in range(len(curve["bytes"]))]
-    axes.fill_between(times, curve["bytes"], step="post", color="#3b6ea8", alpha=0.85, linewidth=0)
+    held = [*curve["bytes"], *curve["bytes"][-1:]]  # the last stretch ends somewhere, too
+    times = [index * step / scale for index in range(len(held))]
+    axes.fill_between(times, held, step="post", color="#3b6ea8", alpha=0.85, linewidth=0)
     for index, row in enumerate(summary["passes"]):
         left = (row["begin_ns"] - begin) / scale
         if index % 2 == 0:
@@ -42,7 +43,7 @@ def draw_load(trace: Trace, summary: dict, path: str | Path, *, title: str = "")
         at = (peak["time_ns"] - begin) / scale
         axes.plot([at], [peak["bytes"]], "o", color="#b03a2e", markersize=4)
         axes.annotate(
-            f"peak {bytes_text(peak['bytes'])}, {peak['objects']:,} objects",
+            f"peak {bytes_text(peak['bytes'])}, {peak['objects']:,} object{'s' * (peak['objects'] != 1)}",
             (at, peak["bytes"]),
             xytext=(0, 4),
             textcoords="offset points",

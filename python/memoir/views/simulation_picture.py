@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from memoir._core import Error
+from memoir.views.inline_svg import inline_svg
 from memoir.views.quantities import bytes_text
 from memoir.views.simulation_table import fidelity_lines, is_reproduction, oom_line
 
@@ -35,22 +36,21 @@ def draw_simulation(results: Sequence[dict[str, Any]], title: str, kind: str) ->
     except ImportError:
         raise Error("pictures need matplotlib: pip install 'memoir[plot]'") from None
     from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter, MultipleLocator
+    from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
 
     matplotlib.rcParams["svg.hashsalt"] = "memoir"  # the same numbers give the same file
     figure = Figure(figsize=(9, 4.5), dpi=150, layout="constrained")
     axes = figure.add_subplot()
     longest = max(results, key=lambda result: len(result["timeline"]["event"]))["timeline"]
     axes.fill_between(
-        longest["event"], longest["live"], step="post", color="#3b6ea8", alpha=0.35, linewidth=0, label="live"
+        *_to_the_end(longest, "live"), step="post", color="#3b6ea8", alpha=0.35, linewidth=0, label="live"
     )
     for index, result in enumerate(sorted(results, key=lambda result: -result["peak_reserved"])):
         line, color = result["timeline"], _COLORS[index % len(_COLORS)]
         ratio = "" if result["reserved_ratio"] is None else f", {result['reserved_ratio']:.3f}"
         style = "-" if index < len(_COLORS) else "--"
         axes.step(
-            line["event"],
-            line["reserved"],
+            *_to_the_end(line, "reserved"),
             where="post",
             color=color,
             linewidth=1,
@@ -78,6 +78,7 @@ def draw_simulation(results: Sequence[dict[str, Any]], title: str, kind: str) ->
     axes.set_ylabel("bytes")
     axes.yaxis.set_major_locator(MultipleLocator(2 ** max((top // 4).bit_length() - 1, 0)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: bytes_text(value)))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.set_ylim(0, top * 1.08)
     axes.margins(x=0)
@@ -91,6 +92,12 @@ def draw_simulation(results: Sequence[dict[str, Any]], title: str, kind: str) ->
         picture, format=kind, metadata={"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
     )
     return picture.getvalue()
+
+
+def _to_the_end(timeline: dict[str, list[int]], what: str) -> tuple[list[int], list[int]]:
+    """Events and values; the last value lasts one event, or it would not be seen, nor a single one."""
+    events, values = timeline["event"], timeline[what]
+    return ([*events, events[-1] + 1], [*values, values[-1]]) if events else (events, values)
 
 
 _STYLE = """
@@ -107,7 +114,7 @@ def simulation_page(groups: Sequence[tuple[str, Sequence[dict[str, Any]]]], left
     """One page that opens with no network: a table and a picture for each (title, results)."""
     parts = ['<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>memoir simulate</title>']
     parts.append(f"<style>{_STYLE}</style></head><body><h1>What these allocators would have taken</h1>")
-    for title, results in groups:
+    for number, (title, results) in enumerate(groups, 1):
         parts.append(f"<h2>{html.escape(Path(title).name)}</h2>")
         started = any(result["start"] for result in results)
         heads = (
@@ -132,8 +139,7 @@ def simulation_page(groups: Sequence[tuple[str, Sequence[dict[str, Any]]]], left
             f'<p class="note">{html.escape(fidelity_lines(r))}</p>' for r in results if is_reproduction(r)
         ]
         parts += [f'<p class="note">{html.escape(oom_line(r))}</p>' for r in results if r["out_of_memory"]]
-        svg = draw_simulation(results, "", "svg").decode()
-        parts.append(f"<figure>{svg[svg.index('<svg') :]}</figure>")
+        parts.append(f"<figure>{inline_svg(draw_simulation(results, '', 'svg'), number)}</figure>")
     parts.append(f'<p class="note">{html.escape(left_out)}</p></body></html>')
     return "\n".join([*parts, ""])
 

@@ -283,6 +283,8 @@ def load_curve(events: np.ndarray, objects: Objects, points: int) -> dict:
     if not len(objects):
         return {"begin_ns": 0, "step_ns": 0.0, "bytes": []}
     begin, end = int(events["time"][telling[0]]), int(events["time"][-1])
+    if begin == end:  # all at once: for a nanosecond
+        return {"begin_ns": begin, "step_ns": 1 / points, "bytes": [int(objects.live.max())] * points}
     edges = np.searchsorted(events["time"], np.linspace(begin, end, points + 1)[1:-1])
     curve, before = [], 0
     for part in np.split(objects.live, edges):

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdio>
 #include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "memoir/base/hex.h"
 #include "memoir/exchange/export_timeline.h"
@@ -49,7 +52,7 @@ class ChromeSink final : public TimelineSink {
     end();
   }
   void live(std::uint16_t device, std::optional<StreamId> stream, Tick time, Size bytes) override {
-    counter(device, time, stream ? "live, stream " + std::to_string(*stream) : "live", bytes);
+    counter(device, time, stream ? "stream " + std::to_string(*stream) + ", live" : "live", bytes);
   }
   void reserved(std::uint16_t device, Tick time, Size bytes) override {
     counter(device, time, "reserved", bytes);
@@ -68,9 +71,9 @@ class ChromeSink final : public TimelineSink {
     if (!freed) line_ += ",\"args\":{\"freed\":\"never\"}";
     end();
   }
-  void free_requested(const Event& event, std::uint32_t) override {
-    begin('n', event.device, event.time);
-    line_ += ",\"cat\":\"allocation\",\"id\":\"" + hex(event.object) + "\",\"name\":\"free requested\"";
+  void free_requested(const Event& allocation, std::uint32_t, Tick time) override {
+    begin('n', allocation.device, time);
+    line_ += ",\"cat\":\"allocation\"," + id(allocation.object) + ",\"name\":\"free requested\"";
     end();
   }
   void out_of_memory(const Event& event) override {
@@ -80,24 +83,29 @@ class ChromeSink final : public TimelineSink {
     if (trace_.site_parent(event.site)) line_ += ",\"sf\":\"" + hex(event.site) + "\"";
     end();
   }
+  /// On the lowest lane that is free, a lane being a thread: each async name would be a row of its own.
   void pass(const Event& event) override {
-    if (!has_program_) {
-      has_program_ = true;
-      begin('M', kProgram, 0);
-      line_ += ",\"name\":\"process_name\",\"args\":{\"name\":\"passes\"}";
-      end();
+    const bool begins = event.kind == EventKind::kPassBegin;
+    std::size_t lane = 0;
+    if (begins) {
+      lane = static_cast<std::size_t>(std::find(lanes_.begin(), lanes_.end(), false) - lanes_.begin());
+      if (lane == lanes_.size()) new_lane(lane);
+      lanes_[lane] = true;
+      running_[event.object] = lane;
+    } else {
+      lane = running_[event.object];
+      lanes_[lane] = false;
     }
-    begin(event.kind == EventKind::kPassBegin ? 'b' : 'e', kProgram, event.time);
-    line_ += ",\"cat\":\"pass\",\"id\":\"" + hex(event.object) + "\",\"name\":\"pass " +
-             std::to_string(event.object) + "\"";
+    begin(begins ? 'B' : 'E', kProgram, event.time, lane + 1);
+    line_ += ",\"cat\":\"pass\",\"name\":\"pass " + std::to_string(event.object) + "\"";
     end();
   }
 
  private:
-  void begin(char phase, unsigned process, Tick time) {
-    char text[96];
-    std::snprintf(text, sizeof text, "%s\n{\"ph\":\"%c\",\"pid\":%u,\"tid\":0,\"ts\":%llu.%03llu",
-                  first_ ? "" : ",", phase, process, static_cast<unsigned long long>(time / 1000),
+  void begin(char phase, unsigned process, Tick time, std::size_t thread = 0) {
+    char text[128];
+    std::snprintf(text, sizeof text, "%s\n{\"ph\":\"%c\",\"pid\":%u,\"tid\":%zu,\"ts\":%llu.%03llu",
+                  first_ ? "" : ",", phase, process, thread, static_cast<unsigned long long>(time / 1000),
                   static_cast<unsigned long long>(time % 1000));
     first_ = false;
     line_ = text;
@@ -106,14 +114,30 @@ class ChromeSink final : public TimelineSink {
     line_ += '}';
     output_.put(line_);
   }
+  /// Perfetto calls it by its name and by its argument's: "live bytes".
   void counter(std::uint16_t device, Tick time, const std::string& name, Size bytes) {
     begin('C', device, time);
-    line_ += ",\"name\":\"" + name + " bytes\",\"args\":{\"bytes\":" + std::to_string(bytes) + "}";
+    line_ += ",\"name\":\"" + name + "\",\"args\":{\"bytes\":" + std::to_string(bytes) + "}";
     end();
   }
+  void metadata(std::size_t lane, const std::string& name, const std::string& arguments) {
+    begin('M', kProgram, 0, lane + 1);  // thread 0 is the idle one
+    line_ += ",\"name\":\"" + name + "\",\"args\":{" + arguments + "}";
+    end();
+  }
+  void new_lane(std::size_t lane) {
+    lanes_.push_back(false);
+    if (lane == 0) {
+      metadata(lane, "process_name", "\"name\":\"passes\"");
+      metadata(lane, "process_sort_index", "\"sort_index\":-1");  // above the devices
+    }
+    metadata(lane, "thread_name", "\"name\":\"passes\"");
+  }
+  /// Of the device alone: what has an id of the whole trace, Perfetto draws outside of every device.
+  static std::string id(ObjectId object) { return "\"id2\":{\"local\":\"" + hex(object) + "\"}"; }
   void object(char phase, const Event& allocation, Tick time) {
     begin(phase, allocation.device, time);
-    line_ += ",\"cat\":\"allocation\",\"id\":\"" + hex(allocation.object) + "\",\"name\":";
+    line_ += ",\"cat\":\"allocation\"," + id(allocation.object) + ",\"name\":";
     const std::string_view name = trace_.site_name(allocation.site);
     append_json_string(line_, name.empty() ? "allocation" : name);
   }
@@ -122,7 +146,8 @@ class ChromeSink final : public TimelineSink {
   Output& output_;
   std::string line_;
   bool first_ = true;
-  bool has_program_ = false;
+  std::vector<bool> lanes_;                                 // of passes: is one running
+  std::unordered_map<std::uint64_t, std::size_t> running_;  // pass -> its lane
 };
 
 }  // namespace

@@ -48,6 +48,7 @@ enum class TrackKind : std::uint64_t {
   kLiveOfStream,
   kReserved,
   kLane,
+  kLaneBefore,
   kFailures,
   kPasses,
   kPass
@@ -77,19 +78,19 @@ class PerfettoSink final : public TimelineSink {
   void live(std::uint16_t device, std::optional<StreamId> stream, Tick time, Size bytes) override {
     if (stream) {
       counter(uuid(TrackKind::kLiveOfStream, device, *stream), device,
-              "live bytes, stream " + std::to_string(*stream), time, bytes);
+              "bytes live, stream " + std::to_string(*stream), time, bytes);
     } else {
-      counter(uuid(TrackKind::kLive, device), device, "live bytes", time, bytes);
+      counter(uuid(TrackKind::kLive, device), device, "bytes live", time, bytes);
     }
   }
   void reserved(std::uint16_t device, Tick time, Size bytes) override {
-    counter(uuid(TrackKind::kReserved, device), device, "reserved bytes", time, bytes);
+    counter(uuid(TrackKind::kReserved, device), device, "bytes reserved", time, bytes);
   }
   void begins(const Event& allocation, std::uint32_t lane, std::optional<Offset> address) override {
     ProtoWriter names;
     ProtoWriter event;
     event.varint(track_event::kType, track_event::kSliceBegin);
-    event.varint(track_event::kTrack, lane_track(allocation.device, lane));
+    event.varint(track_event::kTrack, lane_track(allocation, lane));
     event.varint(track_event::kNameId, name_of(allocation.site, names));
     annotate(event, "bytes", annotation::kUnsigned, allocation.size);
     annotate(event, "object", annotation::kUnsigned, allocation.object);
@@ -99,25 +100,29 @@ class PerfettoSink final : public TimelineSink {
       annotate(event, "site", annotation::kStringId, chain_of(allocation.site, names));
     put_event(event, allocation.time, &names);
   }
-  void ends(const Event& allocation, std::uint32_t lane, Tick time, bool) override {
+  void ends(const Event& allocation, std::uint32_t lane, Tick time, bool freed) override {
     ProtoWriter event;
     event.varint(track_event::kType, track_event::kSliceEnd);
-    event.varint(track_event::kTrack, lane_track(allocation.device, lane));
+    event.varint(track_event::kTrack, lane_track(allocation, lane));
+    if (!freed) annotate(event, "freed", "never");
     put_event(event, time);
   }
-  void free_requested(const Event& event, std::uint32_t lane) override {
-    instant(lane_track(event.device, lane), "free requested", event.time);
+  void free_requested(const Event& allocation, std::uint32_t lane, Tick time) override {
+    instant(lane_track(allocation, lane), "free requested", time);
   }
   void out_of_memory(const Event& failure) override {
     const std::uint64_t track = uuid(TrackKind::kFailures, failure.device);
-    child(track, failure.device, "out of memory");
+    child(track, failure.device, "failed requests");
+    ProtoWriter names;
     ProtoWriter event;
     event.varint(track_event::kType, track_event::kInstant);
     event.varint(track_event::kTrack, track);
     event.bytes(track_event::kName, "out of memory");
     annotate(event, "asked", annotation::kUnsigned, failure.size);
     annotate(event, "free", annotation::kUnsigned, failure.object);
-    put_event(event, failure.time);
+    if (trace_.site_parent(failure.site))
+      annotate(event, "site", annotation::kStringId, chain_of(failure.site, names));
+    put_event(event, failure.time, &names);
   }
   /// Each on a track of its own, since they may overlap; the viewer draws tracks of one name as one.
   void pass(const Event& pass) override {
@@ -160,7 +165,8 @@ class PerfettoSink final : public TimelineSink {
     whole.message(packet::kTrackDescriptor, track);
     put(whole);
   }
-  /// Describes a track of a device, once.
+  /// Describes a track of a device, once. The viewer sorts them by name, and the objects fill many screens: the other
+  /// names come before theirs.
   bool child(std::uint64_t track, std::uint16_t device, std::string_view name, bool counts = false) {
     if (!described_.insert(track).second) return false;
     ProtoWriter description;
@@ -175,9 +181,12 @@ class PerfettoSink final : public TimelineSink {
     describe(description);
     return true;
   }
-  std::uint64_t lane_track(std::uint16_t device, std::uint32_t lane) {
-    const std::uint64_t track = uuid(TrackKind::kLane, device, lane);
-    child(track, device, "objects");
+  /// What was there before the recording is hundreds of rows that say little: below the others.
+  std::uint64_t lane_track(const Event& allocation, std::uint32_t lane) {
+    const bool before = allocation.time == 0;
+    const std::uint64_t track =
+        uuid(before ? TrackKind::kLaneBefore : TrackKind::kLane, allocation.device, lane);
+    child(track, allocation.device, before ? "objects from before" : "objects");
     return track;
   }
   void counter(std::uint64_t track, std::uint16_t device, std::string_view name, Tick time, Size bytes) {
@@ -198,6 +207,12 @@ class PerfettoSink final : public TimelineSink {
   static void annotate(ProtoWriter& event, std::string_view name, std::uint32_t type, std::uint64_t value) {
     ProtoWriter one;
     one.varint(type, value);
+    one.bytes(annotation::kName, name);
+    event.message(track_event::kAnnotation, one);
+  }
+  static void annotate(ProtoWriter& event, std::string_view name, std::string_view text) {
+    ProtoWriter one;
+    one.bytes(annotation::kString, text);
     one.bytes(annotation::kName, name);
     event.message(track_event::kAnnotation, one);
   }

@@ -20,7 +20,11 @@ namespace memoir {
 
 namespace {
 
-constexpr Size kSmallSegment = 2 * kMiB;  // as PyTorch has them
+// As PyTorch has them (c10/cuda/CUDACachingAllocator.cpp, should_split): blocks are multiples of 512 bytes, and what is
+// left of one in a large segment that does not grow is cut off only if it is more than 1 MiB.
+constexpr Size kSmallSegment = 2 * kMiB;
+constexpr Size kBlockGranule = 512;
+constexpr Size kKeptRemainder = 1 * kMiB;
 
 struct Segment {
   std::uint64_t address = 0;
@@ -28,6 +32,7 @@ struct Segment {
   StreamId stream = 0;
   SiteId site = kNoSite;
   bool expandable = false;
+  bool recorded = true;
 };
 
 struct Block {
@@ -155,7 +160,8 @@ void SnapshotExporter::write_segments(std::uint16_t number) {
   std::map<std::uint64_t, Segment> held;
   MappedRanges mapped;
   std::vector<Block> blocks;
-  for (const Range& range : device.segments) held[range.begin] = {range.begin, range.size, 0, kNoSite, false};
+  for (const Range& range : device.segments)
+    held[range.begin] = {range.begin, range.size, 0, kNoSite, false, false};
   for (const std::uint32_t index : device.events) {
     const Event& event = trace_.events()[index];
     if (event.kind == EventKind::kAllocate) {
@@ -201,13 +207,16 @@ void SnapshotExporter::write_segment(const Segment& segment, std::uint16_t devic
   };
   std::vector<Tile> tiles;
   std::uint64_t at = segment.address;
+  const bool keeps_remainders = segment.recorded && !segment.expandable && segment.size > kSmallSegment;
   for (; last != end && last->address < segment_end; ++last) {
     if (last->address < at || last->size > segment_end - last->address)
       continue;  // over another, or over the end
     if (last->address > at) tiles.push_back({at, last->address - at, nullptr});
     const auto next = std::next(last);
     const std::uint64_t limit = next != end && next->address < segment_end ? next->address : segment_end;
-    const Size size = std::max(last->size, std::min(align_up(last->size, 512), limit - last->address));
+    const Size room = limit - last->address;
+    Size size = std::max(last->size, std::min(align_up(last->size, kBlockGranule), room));
+    if (keeps_remainders && room > size && room - size <= kKeptRemainder) size = room;
     tiles.push_back({last->address, size, &*last});
     at = last->address + size;
     active += size;

@@ -57,6 +57,8 @@ class Importer {
   void write_allocation(std::uint16_t device, std::uint64_t address, Size size, std::uint32_t stream,
                         std::uint32_t stack);
   void find_time(std::uint16_t device);
+  bool tells(std::uint16_t device, size_t index) const;
+  std::uint64_t first_told(std::uint16_t device) const;
   bool completes(std::uint16_t device, size_t index, std::uint64_t address) const;
   std::uint32_t stream(std::uint32_t number);
   void set_time(std::uint64_t time_us) { writer_.set_time((time_us - origin_us_) * 1'000); }
@@ -89,12 +91,13 @@ ImportReport Importer::run() {
   std::uint64_t first_us = TraceEntry::kNoTime;
   for (size_t d = 0; d < devices_.size(); ++d) {
     find_time(static_cast<std::uint16_t>(d));
-    if (snapshot_.entries(d) != 0) first_us = std::min(first_us, devices_[d].time_us);
+    if (snapshot_.entries(d) != 0) first_us = std::min(first_us, first_told(static_cast<std::uint16_t>(d)));
   }
   if (!passes_.empty()) first_us = std::min(first_us, passes_[0].time_us);
   if (first_us == TraceEntry::kNoTime) first_us = 1;
   // What was there before stands at time 0, what happened begins a microsecond later.
   origin_us_ = first_us - 1;  // wraps for 0, and set_time() back
+  last_us_ = first_us;
   writer_.set_start(first_us == 0 ? 0 : origin_us_ * 1'000);
   writer_.set_time(0);
   writer_.meta("source", "torch snapshot");
@@ -127,6 +130,36 @@ void Importer::select_passes() {
     else if (annotation.begins)
       ++report_.other_annotations[std::string(annotation.name.substr(0, annotation.name.find('#')))];
   }
+}
+
+/// Whether an event is made of it.
+bool Importer::tells(std::uint16_t device, size_t index) const {
+  const TraceEntry& entry = snapshot_.entry(device, index);
+  switch (entry.origin.kind()) {
+    case Word::kAlloc:
+    case Word::kFreeCompleted:
+    case Word::kSegmentAlloc:
+    case Word::kSegmentFree:
+    case Word::kSegmentMap:
+    case Word::kSegmentUnmap:
+    case Word::kOom:
+      return true;
+    case Word::kFreeRequested:
+      return !completes(device, index + 1, entry.address);
+    default:
+      return false;
+  }
+}
+
+/// The time of the device's first entry that tells something, or of its first.
+std::uint64_t Importer::first_told(std::uint16_t device) const {
+  std::uint64_t time = devices_[device].time_us;
+  for (size_t i = 0; i < snapshot_.entries(device); ++i) {
+    const std::uint64_t own = has_times_ ? snapshot_.entry(device, i).time_us : i + 1;
+    if (own != TraceEntry::kNoTime) time = std::max(time, own);
+    if (tells(device, i)) return time;
+  }
+  return devices_[device].time_us;
 }
 
 /// Of the device's next entry: its own, but never before that of the entry before it.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 #include <queue>
 #include <set>
 #include <vector>
@@ -14,10 +15,23 @@ namespace memoir {
 
 namespace {
 
+constexpr Tick kMoment = 1'000;  // nanoseconds
+
+struct Counter {
+  Size bytes = 0;
+  std::optional<Tick> told;  // when last
+
+  void change(Size by, bool more, Tick time) {
+    bytes = more ? bytes + by : bytes - by;
+    told = time;
+  }
+  bool ends_before(Tick time) const { return told && *told < time; }
+};
+
 struct Device {
   std::set<StreamId> streams;  // that allocate
-  std::map<StreamId, Size> live;
-  Size total = 0, reserved = 0;
+  std::map<StreamId, Counter> live;
+  Counter total, reserved;
   std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, std::greater<>> free_lanes;
   std::uint32_t lanes = 0;
 };
@@ -37,11 +51,16 @@ std::uint64_t walk_timeline(const Trace& trace, TimelineSink& sink) {
   std::uint64_t objects = 0;
   const auto changed = [&](const Event& event, StreamId stream, Size bytes, bool more) {
     Device& device = devices[event.device];
-    Size& live = device.live[stream];
-    live = more ? live + bytes : live - bytes;
-    device.total = more ? device.total + bytes : device.total - bytes;
-    sink.live(event.device, std::nullopt, event.time, device.total);
-    if (device.streams.size() > 1) sink.live(event.device, stream, event.time, live);
+    device.total.change(bytes, more, event.time);
+    sink.live(event.device, std::nullopt, event.time, device.total.bytes);
+    if (device.streams.size() < 2) return;
+    device.live[stream].change(bytes, more, event.time);
+    sink.live(event.device, stream, event.time, device.live[stream].bytes);
+  };
+  const auto reserved = [&](const Event& event, bool more) {
+    Counter& counter = devices[event.device].reserved;
+    counter.change(event.size, more, event.time);
+    sink.reserved(event.device, event.time, counter.bytes);
   };
   for (size_t i = 0; i < events.size(); ++i) {
     const Event& event = events[i];
@@ -73,16 +92,18 @@ std::uint64_t walk_timeline(const Trace& trace, TimelineSink& sink) {
         entry.state = ObjectTable::State::kFreed;
         break;
       }
-      case EventKind::kFreeRequested:
-        sink.free_requested(event, table.find(event.object).tag);
+      case EventKind::kFreeRequested: {
+        const ObjectTable::Entry& entry = table.find(event.object);
+        sink.free_requested(events[entry.value], entry.tag, event.time);
         break;
+      }
       case EventKind::kSegmentAllocate:
       case EventKind::kSegmentMap:
-        sink.reserved(event.device, event.time, devices[event.device].reserved += event.size);
+        reserved(event, true);
         break;
       case EventKind::kSegmentFree:
       case EventKind::kSegmentUnmap:
-        sink.reserved(event.device, event.time, devices[event.device].reserved -= event.size);
+        reserved(event, false);
         break;
       case EventKind::kOutOfMemory:
         sink.out_of_memory(event);
@@ -95,7 +116,17 @@ std::uint64_t walk_timeline(const Trace& trace, TimelineSink& sink) {
         break;
     }
   }
-  const Tick end = events.empty() ? 0 : events.back().time;
+  // A snapshot without history happens at one moment: for a microsecond, or nothing would be seen.
+  const Tick last = events.empty() ? 0 : events.back().time;
+  const Tick end = last == 0 ? kMoment : last;
+  // Once more at the end: chrome://tracing draws nothing after a counter's last value.
+  for (const auto& [number, device] : devices) {
+    if (device.total.ends_before(end)) sink.live(number, std::nullopt, end, device.total.bytes);
+    for (const auto& [stream, counter] : device.live) {
+      if (counter.ends_before(end)) sink.live(number, stream, end, counter.bytes);
+    }
+    if (device.reserved.ends_before(end)) sink.reserved(number, end, device.reserved.bytes);
+  }
   for (const Event& event : events) {
     if (event.kind != EventKind::kAllocate) continue;
     const ObjectTable::Entry& entry = table.find(event.object);

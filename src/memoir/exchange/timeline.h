@@ -30,12 +30,12 @@ class TimelineSink {
   virtual void begins(const Event& allocation, std::uint32_t lane, std::optional<Offset> address) = 0;
   /// `freed`: false at the end of the trace.
   virtual void ends(const Event& allocation, std::uint32_t lane, Tick time, bool freed) = 0;
-  virtual void free_requested(const Event& event, std::uint32_t lane) = 0;
+  virtual void free_requested(const Event& allocation, std::uint32_t lane, Tick time) = 0;
   virtual void out_of_memory(const Event& event) = 0;
   virtual void pass(const Event& event) = 0;
 };
 
-/// Tells it all, in order of time. Gives how many objects there were.
+/// Tells it all, in order of time; each counter has a value at the end, too. Gives how many objects there were.
 std::uint64_t walk_timeline(const Trace& trace, TimelineSink& sink);
 
 }  // namespace memoir
