@@ -59,23 +59,24 @@ Offset PlannedHeap::place(const Request& request, std::uint32_t index) noexcept 
   }
   flip_range(entry);
   object_at_[entry.start] = index;
+  last_ = index;
   live_ += entry.size;
   ++live_objects_;
   ++counters_.planned;
   return entry.offset;
 }
 
-bool PlannedHeap::free(Offset offset) noexcept {
+std::uint32_t PlannedHeap::release(Offset offset) noexcept {
   const std::uint32_t start = ok_ ? layout_->start_at(offset) : PlannedLayout::kNone;
-  if (start == PlannedLayout::kNone) return false;
+  if (start == PlannedLayout::kNone) return PlannedLayout::kNone;
   const std::uint32_t index = object_at_[start];
-  if (index == PlannedLayout::kNone) return false;
+  if (index == PlannedLayout::kNone) return PlannedLayout::kNone;
   const Entry& entry = layout_->entries()[index];
   object_at_[start] = PlannedLayout::kNone;
   flip_range(entry);
   live_ -= entry.size;
   --live_objects_;
-  return true;
+  return index;
 }
 
 Size PlannedHeap::size_of(Offset offset) const noexcept {

@@ -45,7 +45,9 @@ class PlannedHeap final : public Heap {
   const Counters& counters() const noexcept { return counters_; }
 
   Offset allocate(const Request& request) noexcept override;
-  bool free(Offset offset) noexcept override;
+  bool free(Offset offset) noexcept override { return release(offset) != PlannedLayout::kNone; }
+  /// free(), which tells what entry of the layout it was; PlannedLayout::kNone: nothing lives there.
+  std::uint32_t release(Offset offset) noexcept;
   Size size_of(Offset offset) const noexcept override;
   Size live() const noexcept override { return live_; }
   /// Objects live now.
@@ -57,16 +59,17 @@ class PlannedHeap final : public Heap {
       if (index != PlannedLayout::kNone) visit(layout_->entries()[index]);
     }
   }
-  /// Which entry of the layout the live object at this offset is, or PlannedLayout::kNone.
-  std::uint32_t entry_at(Offset offset) const noexcept {
-    const std::uint32_t start = ok_ ? layout_->start_at(offset) : PlannedLayout::kNone;
-    return start == PlannedLayout::kNone ? start : object_at_[start];
-  }
+  /// Which entry of the layout the object is that allocate() gave last.
+  std::uint32_t last_entry() const noexcept { return last_; }
 
  private:
   using Entry = PlannedLayout::Entry;
 
   Offset place(const Request& request, std::uint32_t index) noexcept;
+  std::uint32_t entry_at(Offset offset) const noexcept {
+    const std::uint32_t start = ok_ ? layout_->start_at(offset) : PlannedLayout::kNone;
+    return start == PlannedLayout::kNone ? start : object_at_[start];
+  }
   bool range_is_free(const Entry& entry) const noexcept;
   void flip_range(const Entry& entry) noexcept;
 
@@ -75,6 +78,7 @@ class PlannedHeap final : public Heap {
   MetadataArray<std::uint64_t> segment_live_;  // a bit per segment
   MetadataArray<std::uint32_t> object_at_;     // per start: the entry live there, or kNone
   bool ok_ = false;
+  std::uint32_t last_ = 0;
   Size live_ = 0;
   size_t live_objects_ = 0;
   Counters counters_;

@@ -44,12 +44,10 @@ Offset LearningPool::allocate(const Request& request) noexcept {
 
 bool LearningPool::free(Offset offset) noexcept {
   if (is_in_slab(offset)) {
-    const Offset planned = offset - slab_.begin;
-    if (streams_->any()) {
-      const std::uint32_t entry = planned_->entry_at(planned);
-      if (entry != PlannedLayout::kNone) streams_->end(entry);
-    }
-    return planned_->free(planned);
+    const std::uint32_t entry = planned_->release(offset - slab_.begin);
+    if (entry == PlannedLayout::kNone) return false;
+    if (streams_->any()) streams_->end(entry);
+    return true;
   }
   const bool freed = pool_.free(offset);
   if (lesson_) [[unlikely]]
@@ -99,7 +97,7 @@ Offset LearningPool::match(const Request& request) noexcept {
   const Offset planned =
       planned_->allocate({request.size, request.alignment, SiteId{request.stream} + 1, request.stream});
   if (planned == kNoOffset) return kNoOffset;
-  if (streams_->any() && !streams_->begin(planned_->entry_at(planned))) {
+  if (streams_->any() && !streams_->begin(planned_->last_entry())) {
     planned_->free(planned);
     return kNoOffset;
   }
