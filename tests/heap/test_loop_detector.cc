@@ -101,6 +101,35 @@ TEST_CASE("without trouble, or without an end of what grows, no loop is due") {
   }
 }
 
+TEST_CASE(
+    "a loop without trouble puts the detector to sleep; trouble wakes it, and two rounds later the loop is "
+    "due") {
+  const auto round = random_sizes(200, 3);
+  LoopDetector detector;
+  REQUIRE(detector.start());
+  Program program(detector);
+  const auto run_round = [&] {
+    for (const Size size : round) program.ask(size);
+  };
+  for (int i = 0; i < 10; ++i) run_round();
+  CHECK(detector.note_allocate(512, 0, 0, 0) != 0);  // awake: and the loop is broken
+  for (int i = 0; i < 30; ++i) run_round();
+  CHECK(detector.note_allocate(512, 0, 0, 0) == 0);
+  const std::uint32_t next = detector.next();
+  run_round();
+  CHECK(detector.next() == next);
+  detector.wake();
+  CHECK(detector.next() > next);
+  run_round();
+  CHECK_FALSE(detector.due());
+  ++program.troubles;
+  run_round();
+  CHECK(detector.due());
+  detector.stop();
+  detector.wake();
+  CHECK(detector.note_allocate(512, 0, 0, 0) == 0);
+}
+
 TEST_CASE("the loop around a loop is found, however often the inner one repeats") {
   // A step of 30 requests, 20 equal layers whose results are kept until the step ends, 40 requests.
   const auto head = random_sizes(30, 4), layer = random_sizes(25, 5), tail = random_sizes(40, 6);

@@ -186,7 +186,10 @@ bool DevicePoolHeap::order_all(Index first, Range range, std::uint16_t slot) noe
 bool DevicePoolHeap::commit_all(Index& first, Range range, Size need) noexcept {
   const Size granule = arena_->granule();
   const Size held = std::max(peak_held_, held_ + range.size);
-  counters_.repeated += held == peak_held_;
+  if (held == peak_held_) {
+    ++counters_.repeated;
+    if (detector_ != nullptr) detector_->wake();
+  }
   const auto share = [&](double more) {
     return align_up(static_cast<Size>(std::min(static_cast<double>(held) * (1 + more), 0x1p62)), granule);
   };

@@ -7,6 +7,7 @@ namespace memoir {
 
 namespace {
 constexpr int kPlaceBits = 12;
+constexpr std::uint64_t kQuietRounds = 16, kQuietRequests = 4096;  // so many, and the detector sleeps
 constexpr std::uint32_t kShortest = 16;  // requests in a period, and that agree before it is believed
 }  // namespace
 
@@ -19,7 +20,7 @@ bool LoopDetector::start() noexcept {
   first_ = next_;
   period_ = 0;
   matched_ = 0;
-  due_ = false;
+  due_ = sleeps_ = false;
   return active_;
 }
 
@@ -42,6 +43,8 @@ void LoopDetector::look_up(std::uint32_t number) noexcept {
   period_ = distance;
   matched_ = matched;
   wanted_ = std::uint64_t{distance} * rounds_;
+  quiet_ = 0;
+  enough_ = std::max(kQuietRounds * distance, kQuietRequests);
 }
 
 }  // namespace memoir

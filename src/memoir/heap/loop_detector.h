@@ -13,6 +13,9 @@
 // round. How far back the two agree is compared then, record by record, so that a loop is known at the end of its second
 // round wherever in it the place was found.
 //
+// A loop without trouble needs no plan: after a while the detector sleeps, and costs a question a request, until there is
+// trouble again.
+//
 // In metadata memory, a fixed amount. Not thread-safe.
 #pragma once
 
@@ -40,7 +43,11 @@ class LoopDetector {
   LoopDetector() = default;
   /// Forgets everything. False when there is no metadata memory: it then notes nothing.
   bool start() noexcept;
-  void stop() noexcept { active_ = due_ = false; }
+  void stop() noexcept { active_ = due_ = sleeps_ = false; }
+  /// There was trouble: if it sleeps, it starts again.
+  void wake() noexcept {
+    if (sleeps_) start();
+  }
 
   /// A request was served. Gives back the number by which note_free() knows it, 0 for none.
   std::uint32_t note_allocate(Size size, StreamId stream, Size live, std::uint32_t troubles) noexcept {
@@ -54,7 +61,10 @@ class LoopDetector {
       const Record& before = record(number - period_);
       if (before.size == size && before.stream == stream) [[likely]] {
         ++matched_;
-        due_ = matched_ >= wanted_ && before.live == live && before.troubles != troubles;
+        quiet_ = before.troubles == troubles ? quiet_ + 1 : 0;
+        due_ = quiet_ == 0 && matched_ >= wanted_ && before.live == live;
+        if (quiet_ == enough_) [[unlikely]]
+          sleep();
       } else {
         period_ = 0;
         due_ = false;
@@ -77,7 +87,6 @@ class LoopDetector {
   const Record& record(std::uint32_t number) const noexcept { return records_[number % kRecords]; }
   /// The number that the next request will have.
   std::uint32_t next() const noexcept { return next_; }
-  std::uint32_t clock() const noexcept { return clock_; }
 
   /// A loop is due after so many rounds that were like the one before, counted from now if one is under way; at first 1.
   void want_rounds(std::uint32_t rounds) noexcept {
@@ -93,6 +102,10 @@ class LoopDetector {
   };
 
   void look_up(std::uint32_t number) noexcept;
+  void sleep() noexcept {
+    active_ = false;
+    sleeps_ = true;
+  }
 
   MetadataArray<Record> records_;  // a ring: request n is at n % kRecords
   MetadataArray<Place> places_;    // by hash: where it was seen last
@@ -103,7 +116,10 @@ class LoopDetector {
   std::uint32_t period_ = 0;
   std::uint64_t matched_ = 0;  // requests in a row that repeat those a period before
   std::uint64_t wanted_ = 0;
+  std::uint64_t quiet_ = 0;   // of these, the last ones whose round had no trouble
+  std::uint64_t enough_ = 0;  // of them to sleep
   std::uint32_t rounds_ = 1;
+  bool sleeps_ = false;
   bool due_ = false;
   bool active_ = false;
 };
