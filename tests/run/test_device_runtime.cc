@@ -221,6 +221,10 @@ TEST_CASE(
     const auto before = calls();
     for (int i = 0; i < 5; ++i) run_round();
     CHECK(calls() == before);
+    const LearningPool::Counters loops = program.runtime.view().loops;
+    CHECK(loops.plans == 1);
+    CHECK(loops.planned >= 5 * round.size());
+    CHECK(loops.dropped == 0);
 
     // While a graph is captured with a pool of its own, the loop goes on, and so it does after it.
     const DevicePoolId graph{1, 0};

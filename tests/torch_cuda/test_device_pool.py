@@ -59,6 +59,32 @@ assert fake.fake_misuse_count() == 0, fake.fake_misuse(0)
     assert "in use already, with policy memoir,slack=0.05" in lines[4]
 
 
+def test_a_loop_is_planned_and_calls_the_device_no_more_which_the_statistics_tell(run):
+    run("""
+import random
+fake.fake_reset(1, 512 << 20, 64 << 10)
+memoir.torch.use_pool("memoir", patience=1000)    # it moves memory rather than grow: there is something to plan
+random.seed(1)
+step = [(random.choice((1 << 14, 1 << 20, 3 << 20)) + 512 * random.randrange(99), random.randrange(1, 25)) for _ in range(300)]
+calls = []
+for _ in range(8):
+    live = []
+    for at, (size, lives) in enumerate(step):
+        for one in [one for one in live if one[0] <= at]:
+            free(*one[1:])
+            live.remove(one)
+        live.append((at + lives, allocate(size), size))
+    for one in live:
+        free(*one[1:])
+    stats = memoir.torch.stats()
+    calls.append(stats["num_device_alloc"] + stats["num_device_free"])
+assert calls[1] > calls[0] and calls[3] == calls[-1], calls
+assert stats["num_loop_plans"] == 1 and stats["num_loop_plans_dropped"] == 0, stats
+assert stats["num_planned_allocs"] >= 4 * len(step) and stats["num_departed_allocs"] == 0, stats
+assert fake.fake_misuse_count() == 0, fake.fake_misuse(0)
+""")
+
+
 def test_without_a_driver_only_the_use_fails(tmp_path):
     code = """
 import memoir.torch

@@ -12,7 +12,6 @@
 #include "memoir/heap/span_heap.h"
 #include "memoir/heap/split_heap.h"
 #include "memoir/heap/static_tensors_heap.h"
-#include "memoir/run/learning_pool.h"
 #include "memoir/run/policy_text.h"
 
 namespace memoir {
@@ -86,12 +85,15 @@ class DeviceHeapMaker {
   Collector* collector() const { return parts_.collector; }
 
   template <class H, class... Arguments>
-  void heap(Arguments&&... arguments) {
+  H& heap(Arguments&&... arguments) {
     auto heap = std::make_unique<H>(std::forward<Arguments>(arguments)...);
     if (!heap->ok())
       throw Error("the pool cannot be: its options are impossible, or its memory is not there");
+    H& result = *heap;
     made_->heap_ = std::move(heap);
+    return result;
   }
+  void learning(const LearningPool& pool) { made_->learning_ = &pool; }
   std::unique_ptr<DeviceHeap> done() { return std::move(made_); }
 
  private:
@@ -131,7 +133,7 @@ constexpr Row row(std::string_view name, std::string_view what, unsigned traits)
 void make_memoir(DeviceHeapMaker& maker, LearningOptions options) {
   CudaArena& arena = maker.arena();
   options.learn &= !maker.keeps();
-  maker.heap<LearningPool>(arena, options, maker.order(), &maker.segments());
+  maker.learning(maker.heap<LearningPool>(arena, options, maker.order(), &maker.segments()));
 }
 void make_pytorch(DeviceHeapMaker& maker, const PyTorchOptions& options) {
   if (options.expandable_segments) {

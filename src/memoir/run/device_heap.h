@@ -17,6 +17,7 @@
 #include "memoir/heap/heap.h"
 #include "memoir/run/cuda_segments.h"
 #include "memoir/run/device_streams.h"
+#include "memoir/run/learning_pool.h"
 #include "memoir/run/settings.h"
 
 namespace memoir {
@@ -59,12 +60,14 @@ class DeviceHeap {
   /// nullptr when the policy has none.
   const CudaArena* arena() const noexcept { return arena_.get(); }
   const CudaSegments* segments() const noexcept { return segments_.get(); }
+  const LearningPool* learning() const noexcept { return learning_; }
 
  private:
   friend class DeviceHeapMaker;
   std::unique_ptr<CudaArena> arena_;
   std::unique_ptr<CudaSegments> segments_;
-  std::unique_ptr<Heap> heap_;  // goes first: see the destructor
+  std::unique_ptr<Heap> heap_;              // goes first: see the destructor
+  const LearningPool* learning_ = nullptr;  // the heap, if it is one
 };
 
 /// A policy that was chosen by name: "memoir,slack=0.02".

@@ -22,6 +22,7 @@ DeviceView DeviceRuntime::view_locked(bool with_history) const {
                   .stats = stats_,
                   .device_calls = device_.counts(),
                   .stream_calls = streams_.counts(),
+                  .loops = {},
                   .last_failure = device_.last_failure(),
                   .objects = {},
                   .segments = {},
@@ -36,6 +37,13 @@ DeviceView DeviceRuntime::view_locked(bool with_history) const {
   }
   for (const Pool& pool : pools_) {
     if (pool.pool == nullptr) continue;
+    if (const LearningPool* const learning = pool.pool->learning()) {
+      const LearningPool::Counters& counters = learning->counters();
+      view.loops.plans += counters.plans;
+      view.loops.planned += counters.planned;
+      view.loops.departed += counters.departed;
+      view.loops.dropped += counters.dropped;
+    }
     const cuda::Stream stream = pool.stream == kAnyStream ? nullptr : streams_.handle(pool.stream);
     if (const CudaArena* const arena = pool.pool->arena()) {
       arena->for_each_piece([&](Range piece) {

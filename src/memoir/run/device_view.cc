@@ -206,7 +206,11 @@ std::string stats_json(const DeviceView& view) {
          field("num_device_refusals", view.device_calls.refusals) + ", " +
          field("num_stream_waits", view.stream_calls.waits) + ", " +
          field("num_events", view.stream_calls.records) + ", " +
-         field("num_sync_all_streams", view.stream_calls.quiets) + "}";
+         field("num_sync_all_streams", view.stream_calls.quiets) + ", " +
+         field("num_loop_plans", view.loops.plans) + ", " +
+         field("num_loop_plans_dropped", view.loops.dropped) + ", " +
+         field("num_planned_allocs", view.loops.planned) + ", " +
+         field("num_departed_allocs", view.loops.departed) + "}";
 }
 
 std::string snapshot_json(const DeviceView& view, const SiteNames& names) {

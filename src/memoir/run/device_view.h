@@ -12,6 +12,7 @@
 
 #include "memoir/arena/cuda_device.h"
 #include "memoir/run/device_streams.h"
+#include "memoir/run/learning_pool.h"
 
 namespace memoir {
 
@@ -90,6 +91,7 @@ struct DeviceView {
   DeviceStats stats;
   CudaCounts device_calls;
   StreamCounts stream_calls;
+  LearningPool::Counters loops;   // of the pools that learn
   std::string last_failure;       // of the driver, for another reason than memory
   std::vector<Object> objects;    // by address
   std::vector<Segment> segments;  // by address; adjoining pieces of mapped memory are one
