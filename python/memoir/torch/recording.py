@@ -79,10 +79,14 @@ def record_program(path: str) -> None:
     recording.begin(large_apart=False)
     passes = _OutermostCalls(recording)
     hooks = torch.nn.modules.module
-    hooks.register_module_forward_pre_hook(passes.enter)
-    hooks.register_module_forward_hook(passes.leave, always_call=True)
+    handles = (
+        hooks.register_module_forward_pre_hook(passes.enter),
+        hooks.register_module_forward_hook(passes.leave, always_call=True),
+    )
 
     def finish():
+        for handle in handles:
+            handle.remove()
         recording.end()
         if recording.dropped:
             print(f"memoir: {recording.dropped} events were lost: is the disk full?", file=sys.stderr)

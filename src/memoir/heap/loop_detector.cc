@@ -8,7 +8,9 @@ namespace memoir {
 namespace {
 constexpr int kPlaceBits = 12;
 constexpr std::uint64_t kQuietRounds = 16, kQuietRequests = 4096;  // so many, and the detector sleeps
-constexpr std::uint32_t kShortest = 16;  // requests in a period, and that agree before it is believed
+constexpr std::uint32_t kShort = 128,
+                        kRoundsOfShort = 4;  // requests: a layer rather than a step; it has to repeat more
+constexpr std::uint32_t kShortest = 16;      // requests in a period, and that agree before it is believed
 }  // namespace
 
 bool LoopDetector::start() noexcept {
@@ -42,7 +44,7 @@ void LoopDetector::look_up(std::uint32_t number) noexcept {
   if (matched < kShortest) return;
   period_ = distance;
   matched_ = matched;
-  wanted_ = std::uint64_t{distance} * rounds_;
+  wanted_ = std::uint64_t{distance} * rounds_ * (distance < kShort ? kRoundsOfShort : 1);
   quiet_ = 0;
   enough_ = std::max(kQuietRounds * distance, kQuietRequests);
 }

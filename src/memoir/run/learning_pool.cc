@@ -11,9 +11,11 @@
 namespace memoir {
 
 namespace {
-constexpr std::uint64_t kTolerated = 50;       // one request of a round in so many may depart from the plan,
-constexpr std::uint64_t kFew = 32;             // and these in any case
-constexpr Size kFewGranules = 4;               // of a small program, all that excess allows may be less
+constexpr std::uint64_t kTolerated = 50;  // one request of a round in so many may depart from the plan,
+constexpr std::uint64_t kFew = 32;        // and these in any case
+constexpr Size kFewGranules = 4;          // of a small program, all that excess allows may be less
+constexpr double kSecondShare =
+    2.5;  // times excess: where no plan keeps to that, one that costs a little more
 constexpr std::uint64_t kEndOfRound = 8;       // the last of so many parts
 constexpr std::uint64_t kToleratedCalls = 4;   // of a round, after the first that follows a plan
 constexpr std::uint32_t kMostPatience = 1024;  // rounds
@@ -110,8 +112,9 @@ bool LearningPool::may_stay(const Request& request) const noexcept {
 }
 
 Size LearningPool::most_reserved(Size held) const noexcept {
-  return held + std::max(static_cast<Size>(static_cast<double>(held) * options_.excess),
-                         kFewGranules * arena_.granule());
+  const double share = options_.excess * (patience_ == 1 ? 1 : kSecondShare);
+  return held +
+         std::max(static_cast<Size>(static_cast<double>(held) * share), kFewGranules * arena_.granule());
 }
 
 void LearningPool::begin_round() noexcept {
@@ -162,13 +165,14 @@ void LearningPool::learn() noexcept try {
     if (!lesson_) return postpone();
   }
   const Size live = pool_.live();
-  if (live > lesson_->most_live) return;
+  const std::uint32_t place = (detector_.next() - lesson_->first) % lesson_->period;
+  if (live > lesson_->most_live || (lesson_->at_cut && place != 0)) return;
   // What lies beside live objects, in the same granules, cannot be moved.
-  if (arena_.committed() - pool_.idle_bytes() > lesson_->most_live) {
-    lesson_->most_live = live == 0 ? 0 : live - 1;
+  if (arena_.committed() - pool_.idle_bytes() > lesson_->room) {
+    if (!lesson_->at_cut) lesson_->most_live = live == 0 ? 0 : live - 1;
     return;
   }
-  if (!adopt()) {
+  if (!adopt(place)) {
     detector_.start();
     return postpone();
   }
@@ -231,20 +235,20 @@ std::optional<LearningPool::Lesson> LearningPool::plan_lesson(const LoopRound& r
     return std::nullopt;
   for (size_t i = 0; i < members.size(); ++i) lesson.plan.sequence[members[i]].offset = plan.offsets[i];
   lesson.plan.arena_size = plan.arena_size;
-  lesson.most_live = bound - plan.arena_size;
+  lesson.at_cut = !with_passing;
+  lesson.room = lesson.most_live = bound - plan.arena_size;
   lesson.owner = std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) {
                    return a.second < b.second;
                  })->first;
   return lesson;
 }
 
-bool LearningPool::adopt() noexcept try {
+bool LearningPool::adopt(std::uint32_t place) noexcept try {
   auto layout = std::make_unique<PlannedLayout>(lesson_->plan);
   if (!layout->ok()) return false;
   auto planned = std::make_unique<PlannedHeap>(*layout);
   if (!planned->ok()) return false;
   auto streams = std::make_unique<SlabStreams>(*layout, order_, lesson_->owner);
-  const std::uint32_t place = (detector_.next() - lesson_->first) % lesson_->period;
   peak_held_ = pool_.peak_held();
   detector_.stop();
   const Size size = layout->arena_size();

@@ -76,7 +76,10 @@ class LearningPool final : public Heap {
     std::uint32_t first = 0;   // number of a request that was the first of the plan
     std::uint32_t period = 0;  // requests in a round
     std::uint32_t made = 0;    // number of the request that it was made at
-    Size most_live = 0;        // bytes that may live when the slab is made
+    bool at_cut =
+        false;      // it begins with its first request only: later, more of what passes would come beside it
+    Size room = 0;  // bytes that the device may have taken beside the slab
+    Size most_live = 0;  // bytes: when no more are live, it is worth looking whether there is room
   };
 
   Offset follow(const Request& request) noexcept;
@@ -88,7 +91,7 @@ class LearningPool final : public Heap {
   void postpone() noexcept;
   std::optional<Lesson> make_lesson() const;
   std::optional<Lesson> plan_lesson(const LoopRound& round, std::uint32_t cut, bool with_passing) const;
-  bool adopt() noexcept;
+  bool adopt(std::uint32_t place) noexcept;
   void give_up() noexcept;
   bool is_in_slab(Offset offset) const noexcept { return offset - slab_.begin < slab_.size; }
   /// Bytes that pool and slab may take where live objects held so many.
