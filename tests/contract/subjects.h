@@ -27,6 +27,7 @@
 #include "memoir/heap/span_heap.h"
 #include "memoir/heap/split_heap.h"
 #include "memoir/heap/static_tensors_heap.h"
+#include "memoir/run/learning_pool.h"
 
 namespace memoir::contract {
 
@@ -150,6 +151,9 @@ inline std::vector<Subject> subjects() {
        {.serves_all = false, .fills = false, .gives_back = false, .joins = false, .secures = true}},
       {"DevicePoolHeap",
        [](Arena& arena, const RecordedPlan&) { return std::make_unique<DevicePoolHeap>(arena); },
+       {.grain = 512}},
+      {"LearningPool",
+       [](Arena& arena, const RecordedPlan&) { return std::make_unique<LearningPool>(arena); },
        {.grain = 512}},
       {"GuidedPoolHeap",
        [](Arena& arena, const RecordedPlan& plan) { return std::make_unique<FollowsInAPool>(arena, plan); },

@@ -7,10 +7,12 @@ namespace memoir {
 
 namespace {
 constexpr int kPlaceBits = 12;
-constexpr std::uint64_t kQuietRounds = 16, kQuietRequests = 4096;  // so many, and the detector sleeps
-constexpr std::uint32_t kShort = 128,
-                        kRoundsOfShort = 4;  // requests: a layer rather than a step; it has to repeat more
-constexpr std::uint32_t kShortest = 16;      // requests in a period, and that agree before it is believed
+// Requests in a period, and that agree before it is believed.
+constexpr std::uint32_t kShortest = 16;
+// Below so many requests it is a layer rather than a step, and has to repeat more often.
+constexpr std::uint32_t kShort = 128, kRoundsOfShort = 4;
+// Without trouble for so long, the detector sleeps.
+constexpr std::uint64_t kQuietRounds = 16, kQuietRequests = 4096;
 }  // namespace
 
 bool LoopDetector::start() noexcept {

@@ -39,7 +39,7 @@ Offset LearningPool::allocate(const Request& request) noexcept {
     give_up();
     return pool_.allocate(request);
   }
-  if (detector_.due() || lesson_) [[unlikely]]
+  if (detector_.due() || pending_) [[unlikely]]
     learn();
   return offset;
 }
@@ -52,7 +52,7 @@ bool LearningPool::free(Offset offset) noexcept {
     return true;
   }
   const bool freed = pool_.free(offset);
-  if (lesson_) [[unlikely]]
+  if (pending_) [[unlikely]]
     learn();
   return freed;
 }
@@ -155,56 +155,56 @@ void LearningPool::give_up() noexcept try {
 // --- learning ---
 
 void LearningPool::learn() noexcept try {
-  if (lesson_ && (detector_.period() != lesson_->period ||
-                  detector_.next() - lesson_->made > kRoundsToWait * lesson_->period)) {
+  if (pending_ && (detector_.period() != pending_->period ||
+                   detector_.next() - pending_->made > kRoundsToWait * pending_->period)) {
     return postpone();
   }
-  if (!lesson_) {
+  if (!pending_) {
     if (!detector_.due()) return;
-    lesson_ = make_lesson();
-    if (!lesson_) return postpone();
+    pending_ = plan_loop();
+    if (!pending_) return postpone();
   }
   const Size live = pool_.live();
-  const std::uint32_t place = (detector_.next() - lesson_->first) % lesson_->period;
-  if (live > lesson_->most_live || (lesson_->at_cut && place != 0)) return;
+  const std::uint32_t place = (detector_.next() - pending_->first) % pending_->period;
+  if (live > pending_->most_live || (pending_->at_cut && place != 0)) return;
   // What lies beside live objects, in the same granules, cannot be moved.
-  if (arena_.committed() - pool_.idle_bytes() > lesson_->room) {
-    if (!lesson_->at_cut) lesson_->most_live = live == 0 ? 0 : live - 1;
+  if (arena_.committed() - pool_.idle_bytes() > pending_->room) {
+    if (!pending_->at_cut) pending_->most_live = live == 0 ? 0 : live - 1;
     return;
   }
   if (!adopt(place)) {
     detector_.start();
     return postpone();
   }
-  lesson_.reset();
+  pending_.reset();
 } catch (const std::exception&) {  // no memory for it
-  lesson_.reset();
+  pending_.reset();
   detector_.stop();
 }
 
 /// No plan now; the loop, or the next one, has to repeat itself more often.
 void LearningPool::postpone() noexcept {
-  lesson_.reset();
+  pending_.reset();
   detector_.want_rounds(patience_);
   patience_ = std::min(2 * patience_, kMostPatience);
 }
 
 /// What passes from one round to the next has a place for the whole round, if there is a moment at which so little lives
 /// that the slab can be made; else it is left to the online pool.
-std::optional<LearningPool::Lesson> LearningPool::make_lesson() const {
+std::optional<LearningPool::PendingPlan> LearningPool::plan_loop() const {
   const LoopRound round(detector_);
   const std::uint32_t cut = round.cut();
-  if (auto lesson = plan_lesson(round, cut, true)) return lesson;
-  return plan_lesson(round, cut, false);
+  if (auto pending = plan_round(round, cut, true)) return pending;
+  return plan_round(round, cut, false);
 }
 
-std::optional<LearningPool::Lesson> LearningPool::plan_lesson(const LoopRound& round, std::uint32_t cut,
-                                                              bool with_passing) const {
+std::optional<LearningPool::PendingPlan> LearningPool::plan_round(const LoopRound& round, std::uint32_t cut,
+                                                                  bool with_passing) const {
   const auto count = static_cast<std::uint32_t>(round.objects.size());
-  Lesson lesson;
-  lesson.first = round.first + cut;
-  lesson.period = count;
-  lesson.made = detector_.next();
+  PendingPlan pending;
+  pending.first = round.first + cut;
+  pending.period = count;
+  pending.made = detector_.next();
   Problem problem;
   std::vector<StreamId> streams;
   std::map<StreamId, Size> bytes;
@@ -216,7 +216,7 @@ std::optional<LearningPool::Lesson> LearningPool::plan_lesson(const LoopRound& r
     const std::uint64_t end = std::uint64_t{begin} + object.ticks;
     const bool passes = end > round.ticks;
     const Lifetime lifetime = passes ? Lifetime{0, round.ticks} : Lifetime{begin, end};
-    lesson.plan.sequence.push_back(
+    pending.plan.sequence.push_back(
         {SiteId{object.stream} + 1, object.size, options_.alignment, lifetime, kNoOffset});
     if (passes) passing += object.size;
     if (object.ticks == 0 || (passes && !with_passing)) continue;
@@ -229,30 +229,30 @@ std::optional<LearningPool::Lesson> LearningPool::plan_lesson(const LoopRound& r
   const Plan plan = plan_for_pool(problem, streams, options_.alignment);
   const Size bound = std::max(most_reserved(pool_.peak_held()), arena_.committed());
   // What lives at the cut passes it, or lives for longer than rounds.
-  const Size live = detector_.record(lesson.first + count).live;
+  const Size live = detector_.record(pending.first + count).live;
   const Size beside = (live > passing ? live - passing : 0) + round.longer + (with_passing ? 0 : passing);
   if (plan.arena_size > bound || bound - plan.arena_size < std::max(beside, round.least_live))
     return std::nullopt;
-  for (size_t i = 0; i < members.size(); ++i) lesson.plan.sequence[members[i]].offset = plan.offsets[i];
-  lesson.plan.arena_size = plan.arena_size;
-  lesson.at_cut = !with_passing;
-  lesson.room = lesson.most_live = bound - plan.arena_size;
-  lesson.owner = std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) {
-                   return a.second < b.second;
-                 })->first;
-  return lesson;
+  for (size_t i = 0; i < members.size(); ++i) pending.plan.sequence[members[i]].offset = plan.offsets[i];
+  pending.plan.arena_size = plan.arena_size;
+  pending.at_cut = !with_passing;
+  pending.room = pending.most_live = bound - plan.arena_size;
+  pending.owner = std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) {
+                    return a.second < b.second;
+                  })->first;
+  return pending;
 }
 
 bool LearningPool::adopt(std::uint32_t place) noexcept try {
-  auto layout = std::make_unique<PlannedLayout>(lesson_->plan);
+  auto layout = std::make_unique<PlannedLayout>(pending_->plan);
   if (!layout->ok()) return false;
   auto planned = std::make_unique<PlannedHeap>(*layout);
   if (!planned->ok()) return false;
-  auto streams = std::make_unique<SlabStreams>(*layout, order_, lesson_->owner);
+  auto streams = std::make_unique<SlabStreams>(*layout, order_, pending_->owner);
   peak_held_ = pool_.peak_held();
   detector_.stop();
   const Size size = layout->arena_size();
-  const Offset offset = pool_.allocate({.size = size, .stream = lesson_->owner});
+  const Offset offset = pool_.allocate({.size = size, .stream = pending_->owner});
   if (offset == kNoOffset) return false;
   if (!streams->open()) {
     pool_.free(offset);

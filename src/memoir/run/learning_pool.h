@@ -70,16 +70,16 @@ class LearningPool final : public Heap {
 
  private:
   /// A plan that waits for a moment at which little lives.
-  struct Lesson {
+  struct PendingPlan {
     RecordedPlan plan;         // its sites are 1 + a stream
     StreamId owner = 0;        // the stream that uses most of it
     std::uint32_t first = 0;   // number of a request that was the first of the plan
     std::uint32_t period = 0;  // requests in a round
     std::uint32_t made = 0;    // number of the request that it was made at
-    bool at_cut =
-        false;      // it begins with its first request only: later, more of what passes would come beside it
-    Size room = 0;  // bytes that the device may have taken beside the slab
-    Size most_live = 0;  // bytes: when no more are live, it is worth looking whether there is room
+    Size room = 0;             // bytes that the device may have taken beside the slab
+    Size most_live = 0;        // bytes: when no more are live, it is worth looking whether there is room
+    /// It can begin with its first request only: later, more of what passes would come beside the slab.
+    bool at_cut = false;
   };
 
   Offset follow(const Request& request) noexcept;
@@ -89,8 +89,8 @@ class LearningPool final : public Heap {
   void begin_round() noexcept;
   void learn() noexcept;
   void postpone() noexcept;
-  std::optional<Lesson> make_lesson() const;
-  std::optional<Lesson> plan_lesson(const LoopRound& round, std::uint32_t cut, bool with_passing) const;
+  std::optional<PendingPlan> plan_loop() const;
+  std::optional<PendingPlan> plan_round(const LoopRound& round, std::uint32_t cut, bool with_passing) const;
   bool adopt(std::uint32_t place) noexcept;
   void give_up() noexcept;
   bool is_in_slab(Offset offset) const noexcept { return offset - slab_.begin < slab_.size; }
@@ -102,7 +102,7 @@ class LearningPool final : public Heap {
   StreamOrder* order_;
   LearningOptions options_;
   LoopDetector detector_;
-  std::optional<Lesson> lesson_;
+  std::optional<PendingPlan> pending_;
   std::unique_ptr<PlannedLayout> layout_;
   std::unique_ptr<PlannedHeap> planned_;  // follows layout_
   std::unique_ptr<SlabStreams> streams_;
