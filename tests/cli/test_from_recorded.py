@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from memoir._core import Trace, TraceWriter, Workload
-from memoir.simulation import recorded_policy, recorded_settings, simulate
+from memoir.recorded import recorded_policy, recorded_settings
+from memoir.simulation import simulate
 
 from memoir import Error
 
