@@ -102,6 +102,26 @@ TEST_CASE("what cannot be is said at once") {
   CHECK(problem("direct").empty());
 }
 
+TEST_CASE("many streams have their own objects at once") {
+  for (const Policy& policy : kPolicies) {
+    CAPTURE(std::string(policy.name));
+    fake::fresh(1024 * kMiB);
+    {
+      Program program(policy.name);
+      std::vector<void*> objects;
+      for (int stream = 0; stream < 12; ++stream) {
+        void* const its = fake_stream_create();
+        for (const Size size : {Size{1000}, 12 * kMiB}) {
+          objects.push_back(program.allocate(size, its));
+          CHECK(objects.back() != nullptr);
+        }
+      }
+      for (void* object : objects) program.free(object);
+    }
+    CHECK(fake::misuses() == "");
+  }
+}
+
 TEST_CASE("bytes freed on one stream are not given to another while they are used") {
   for (const Policy& policy : kPolicies) {
     CAPTURE(std::string(policy.name));

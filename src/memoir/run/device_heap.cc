@@ -30,7 +30,7 @@ void DeviceHeap::trim() noexcept {
 /// How memory is taken from the device: settings that every policy over mapped memory has beside its own.
 struct MappedOptions {
   Size piece = 0;
-  Size addresses = 8;
+  Size addresses = 0;
   bool peers = false;
 
   static constexpr auto fields() {
@@ -39,7 +39,8 @@ struct MappedOptions {
                     "bytes: the most that one handle of physical memory covers, a power of two; 0 is one "
                     "granule"},
         OptionField{"addresses", &MappedOptions::addresses,
-                    "times: addresses reserved, in multiples of the device's memory"},
+                    "times: addresses reserved, in multiples of the device's memory; 0 is 8, and 36 for "
+                    "expandable segments"},
         OptionField{"peers", &MappedOptions::peers,
                     "other GPUs may use the memory: copies from one to another need it"}};
   }
@@ -54,13 +55,14 @@ class DeviceHeapMaker {
  public:
   DeviceHeapMaker(const DeviceParts& parts, const MappedOptions& mapped) : parts_(parts), mapped_(mapped) {}
 
-  CudaArena& arena() {
+  /// `addresses`: how many times the device's memory, where the settings do not say.
+  CudaArena& arena(Size addresses = 8) {
     const CudaDevice& device = parts_.device;
     if (device.granularity() == 0) {
       throw Error(std::string(device.name()) +
                   " cannot map memory; a policy over plain memory, such as split, can be used");
     }
-    const Size times = std::clamp<Size>(mapped_.addresses, 1, 1024);
+    const Size times = std::clamp<Size>(mapped_.addresses == 0 ? addresses : mapped_.addresses, 1, 1024);
     made_->arena_ = std::make_unique<CudaArena>(parts_.device, times * device.total(),
                                                 CudaArenaOptions{mapped_.piece, mapped_.peers});
     if (!made_->arena_->ok()) {
@@ -137,7 +139,8 @@ void make_memoir(DeviceHeapMaker& maker, LearningOptions options) {
 }
 void make_pytorch(DeviceHeapMaker& maker, const PyTorchOptions& options) {
   if (options.expandable_segments) {
-    maker.heap<ExpandableHeap>(maker.arena(), maker.sized(options), maker.collector());
+    // An area for each stream and pool: those of 16 streams.
+    maker.heap<ExpandableHeap>(maker.arena(36), maker.sized(options), maker.collector());
   } else {
     maker.heap<PyTorchHeap>(maker.segments(), maker.sized(options), maker.collector());
   }
