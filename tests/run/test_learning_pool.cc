@@ -17,6 +17,7 @@ namespace {
 
 using run::DeviceDriver;
 using run::DeviceRun;
+using run::DeviceStep;
 
 double ratio_of(const SimArena& arena, const DeviceRun& device) {
   return static_cast<double>(arena.peak_committed()) / static_cast<double>(device.peak);
@@ -318,6 +319,22 @@ TEST_CASE("rounds that differ a little are followed; what they have more than th
     CHECK(pool.counters().departed <= 60);
   }
   CHECK(followed >= 2);
+}
+
+TEST_CASE("a small program whose weights pin more granules than their bytes is planned a little later") {
+  const DeviceRun device = run::device_run("small_transformer_rounds");
+  SimArena arena(400 * kGiB, {.granule = 2 * kMiB});
+  LearningPool pool(arena);
+  DeviceDriver driver(device, pool);
+  constexpr size_t kLast = 2 * 137;  // requests of the last two rounds
+  const std::vector<DeviceStep>& steps = device.history;
+  size_t left = kLast, cut = steps.size();
+  while (left != 0) left -= steps[--cut].allocates;
+  REQUIRE(driver.take({steps.begin(), steps.begin() + static_cast<std::ptrdiff_t>(cut)}));
+  CHECK(pool.follows());
+  const std::uint64_t before = pool.pool().counters().calls();
+  REQUIRE(driver.take({steps.begin() + static_cast<std::ptrdiff_t>(cut), steps.end()}));
+  CHECK(pool.pool().counters().calls() == before);
 }
 
 TEST_CASE("learning can be switched off, and needs what the pool needs") {

@@ -15,7 +15,7 @@ constexpr std::uint64_t kTolerated = 50;  // one request of a round in so many m
 constexpr std::uint64_t kFew = 32;        // and these in any case
 constexpr Size kFewGranules = 4;          // of a small program, all that excess allows may be less
 constexpr double kSecondShare =
-    2.5;  // times excess: where no plan keeps to that, one that costs a little more
+    2.5;  // times these: where no plan keeps to them, one that costs a little more
 constexpr std::uint64_t kEndOfRound = 8;       // the last of so many parts
 constexpr std::uint64_t kToleratedCalls = 4;   // of a round, after the first that follows a plan
 constexpr std::uint32_t kMostPatience = 1024;  // rounds
@@ -112,9 +112,9 @@ bool LearningPool::may_stay(const Request& request) const noexcept {
 }
 
 Size LearningPool::most_reserved(Size held) const noexcept {
-  const double share = options_.excess * (patience_ == 1 ? 1 : kSecondShare);
-  return held +
-         std::max(static_cast<Size>(static_cast<double>(held) * share), kFewGranules * arena_.granule());
+  const double share = options_.excess * static_cast<double>(held);
+  const double few = static_cast<double>(kFewGranules * arena_.granule());
+  return held + static_cast<Size>(std::max(share, few) * (patience_ == 1 ? 1 : kSecondShare));
 }
 
 void LearningPool::begin_round() noexcept {
