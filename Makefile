@@ -7,6 +7,9 @@ TORCH ?= torch==2.13.*
 PACKAGES := "$(TORCH)" torchvision transformers numpy click rich matplotlib highspy ortools hypothesis pytest pytest-xdist perfetto \
 	scikit-build-core nanobind cmake ninja ruff
 
+# Compiled modules are kept, whatever the environment says: the tests import PyTorch a hundred times.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help dev demo test lint clean
 

@@ -3,16 +3,21 @@
 """On a machine with an NVIDIA GPU: everything of tests/gpu, and memoir's pools beside PyTorch's own allocators.
 
     bench/gpu.py [-o docs/results/gpu.json] [--only tests,loops,calls] [--smoke]
+    bench/gpu.py --without-gpu [-o ...]
 
 Needs torch and memoir, no network, no pytest. Each run is a process of its own (bench/gpu_worker.py), since a process
 has one allocator. Loops: a training step of a small transformer whose lengths vary, without a cap and under caps of
 1.30, 1.10, 1.05 and 1.02 times the most bytes that were live under PyTorch's default. Calls: what the driver takes to map
 and unmap memory, by the size of its pieces, and what an allocation costs. Without a GPU it says so and ends with 0.
+
+--without-gpu runs PyTorch's own code on the tests' device (tests/fake_cuda/runtime): the same allocations of the same
+loops in the same order, so that memory, device calls and caps are real; kernels compute nothing, so that times are not.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import datetime
 import importlib.util
 import json
@@ -48,68 +53,97 @@ def run(command: list[str], settings: str = "", timeout: int = 300) -> dict:
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
+@dataclasses.dataclass
+class Scale:
+    """How much is run, and on what."""
+
+    smoke: bool
+    kernels: bool  # False: the tests' own device, whose kernels compute nothing
+
+    @property
+    def steps(self) -> int:
+        return 20 if self.smoke else 100
+
+    @property
+    def width(self) -> int:
+        """Of the transformer. The tests' own device is host memory, and not much of it."""
+        return 1024 if self.kernels else 128
+
+    @property
+    def allocators(self) -> list[str]:
+        pytorchs = [name for name in PYTORCH if self.kernels or name != "cudaMallocAsync"]  # the driver's own
+        return [*pytorchs, *(POOLS[:1] if self.smoke else POOLS)]
+
+
 def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def tests(smoke: bool) -> list[dict]:
-    spec = importlib.util.spec_from_file_location("scenarios", ROOT / "tests" / "gpu" / "scenarios.py")
-    scenarios = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(scenarios)
-    program = str(ROOT / "tests" / "gpu" / "scenarios.py")
-    native = run([program, "training", "native"]).get("losses")
+def scenarios_module():
+    return import_file(ROOT / "tests" / "gpu" / "scenarios.py")
+
+
+def import_file(path: Path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def tests(scale: Scale) -> list[dict]:
+    scenarios = scenarios_module()
+    cases = [case for case in scenarios.CASES if not scale.smoke or case[1] == "memoir"]
+    native = None
     results = []
-    for scenario, policy in scenarios.CASES:
-        if smoke and policy != "memoir":
+    for one in scenarios.in_processes([("training", "native"), *cases]):
+        if one["policy"] == "native":
+            native = one.get("result", {}).get("numbers")
             continue
-        result = run([program, scenario, policy])
-        passed = "error" not in result
-        if scenario == "training" and passed:
-            passed = native is not None and all(
-                abs(a - b) <= 1e-3 * abs(b) for a, b in zip(result["losses"], native, strict=True)
-            )
-        results.append({"scenario": scenario, "policy": policy, "passed": passed, "result": result})
-        say(f"{'pass' if passed else 'FAIL'}  {scenario:<14}{policy:<14}{result.get('error', '')}")
+        passed = "error" not in one
+        if one["scenario"] == "training" and passed and scale.kernels:
+            passed = native is not None and scenarios.same_numbers(one["result"]["numbers"], native)
+        results.append({"passed": passed, **one})
+        say(f"{'pass' if passed else 'FAIL'}  {one['scenario']:<18}{one['policy']:<14}{one.get('error', '')}")
     return results
 
 
-def loops(smoke: bool) -> list[dict]:
-    steps = "20" if smoke else "200"
+def loops(scale: Scale) -> list[dict]:
     worker = str(ROOT / "bench" / "gpu_worker.py")
-    first = run([worker, "loop", "default", steps])
+    size = [str(scale.steps), str(scale.width)]
+    first = run([worker, "loop", "default", *size])
     if "error" in first:
         raise SystemExit(f"the loop does not run under PyTorch's own allocator:\n{first['error']}")
     peak = first["peak_live"]
     results = []
-    for factor in CAPS[:2] if smoke else CAPS:
+    for factor in CAPS[:2] if scale.smoke else CAPS:
         cap = [] if factor is None else [str(int(peak * factor))]
-        for name in [*PYTORCH, *(POOLS[:1] if smoke else POOLS)]:
-            result = run([worker, "loop", name, steps, *cap], PYTORCH.get(name, ""))
+        for name in scale.allocators:
+            result = run([worker, "loop", name, *size, *cap], PYTORCH.get(name, ""))
             results.append({"allocator": name, "cap": factor, **result})
-            say(loop_line(results[-1], peak))
+            say(loop_line(results[-1], peak, scale.kernels))
     return results
 
 
-def loop_line(one: dict, peak: int) -> str:
+def loop_line(one: dict, peak: int, kernels: bool) -> str:
     head = f"{one['allocator']:<20}{'no cap' if one['cap'] is None else format(one['cap'], '.2f'):>7}  "
     if "error" in one:
         return head + "error: " + one["error"].splitlines()[-1]
     if one["out_of_memory"] is not None:
         return head + f"out of memory in step {one['steps']}"
-    milliseconds = statistics.median(one["times"]) * 1e3
+    time = f"{statistics.median(one['times']) * 1e3:8.2f} ms per step, " if kernels else ""
     reserved = one["peak_reserved"]
     ratio = "      ?" if reserved is None else f"{reserved / peak:7.3f}"
-    return head + f"{milliseconds:8.2f} ms per step, reserved{ratio} x the peak live bytes"
+    return head + f"{time}reserved{ratio} x the peak live bytes"
 
 
-def calls(smoke: bool) -> list[dict]:
+def calls(scale: Scale) -> list[dict]:
     worker = str(ROOT / "bench" / "gpu_worker.py")
     results = []
-    for piece in PIECES[:1] if smoke else PIECES:
+    for piece in PIECES[:1] if scale.smoke else PIECES:
         results.append({"what": "map and unmap 4 GiB", "piece": piece, **run([worker, "map", piece])})
         say(json.dumps(results[-1]))
-    for name in [*PYTORCH, *(POOLS[:1] if smoke else POOLS)]:
-        result = run([worker, "allocate", name, "2000" if smoke else "200000"], PYTORCH.get(name, ""))
+    for name in scale.allocators:
+        result = run([worker, "allocate", name, "2000" if scale.smoke else "200000"], PYTORCH.get(name, ""))
         results.append({"what": "an allocation and its free", "allocator": name, **result})
         say(json.dumps(results[-1]))
     return results
@@ -121,25 +155,33 @@ def main() -> int:
     )
     parser.add_argument("-o", "--output", type=Path, help="where the JSON goes; standard output otherwise")
     parser.add_argument("-f", "--force", action="store_true", help="overwrite the output")
-    parser.add_argument("--only", default="tests,loops,calls", help="parts to run (default: %(default)s)")
+    parser.add_argument("--only", help="parts to run (default: tests,loops,calls)")
     parser.add_argument("--smoke", action="store_true", help="a short run of each part")
+    parser.add_argument(
+        "--without-gpu", action="store_true", help="on the tests' own device: memory, not times; tests,loops"
+    )
     arguments = parser.parse_args()
     parts = {"tests": tests, "loops": loops, "calls": calls}
-    wanted = arguments.only.split(",")
+    wanted = (arguments.only or ("tests,loops" if arguments.without_gpu else "tests,loops,calls")).split(",")
     if unknown := [part for part in wanted if part not in parts]:
         parser.error(f"--only: there is no part {unknown[0]!r} (parts: {', '.join(parts)})")
     if arguments.output is not None and arguments.output.exists() and not arguments.force:
         parser.error(f"{arguments.output} exists: choose another name, or -f to overwrite it")
 
+    if arguments.without_gpu:
+        build = import_file(ROOT / "tests" / "fake_cuda" / "build_fake_cuda.py")
+        folder = tempfile.TemporaryDirectory()
+        os.environ.update(build.with_fake_gpu(build.build_runtime(Path(folder.name)), mebibytes=81920))
     about = run([str(ROOT / "bench" / "gpu_worker.py"), "about"])
     if about.get("device") is None:
         say(f"bench/gpu.py needs an NVIDIA GPU; nothing was run: {about.get('error') or about['why']}")
         return 0
     about["date"] = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
     say(json.dumps(about))
-    report = {"machine": about, "smoke": arguments.smoke}
+    scale = Scale(smoke=arguments.smoke, kernels=not arguments.without_gpu)
+    report = {"machine": about, "smoke": scale.smoke, "kernels": scale.kernels}
     for part in wanted:
-        report[part] = parts[part](arguments.smoke)
+        report[part] = parts[part](scale)
         write(report, arguments.output)  # after each part: a run that is cut off leaves what it has
     if arguments.output is None:
         print(json.dumps(report, indent=1))

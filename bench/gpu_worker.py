@@ -2,7 +2,7 @@
 """One run of bench/gpu.py, in a process of its own:
 
     gpu_worker.py about
-    gpu_worker.py loop ALLOCATOR STEPS [CAP]
+    gpu_worker.py loop ALLOCATOR STEPS WIDTH [CAP]
     gpu_worker.py map PIECE
     gpu_worker.py allocate ALLOCATOR COUNT
 
@@ -54,13 +54,13 @@ def about() -> dict:
     }
 
 
-def loop(allocator: str, steps: int, cap: int | None = None) -> dict:
+def loop(allocator: str, steps: int, width: int, cap: int | None = None) -> dict:
     """Training steps of a small transformer; the lengths are the same for every allocator."""
     start(allocator, cap)
     import torch
 
     torch.manual_seed(0)
-    layer = torch.nn.TransformerEncoderLayer(1024, 16, 4096, dropout=0.1, batch_first=True)
+    layer = torch.nn.TransformerEncoderLayer(width, 16, 4 * width, dropout=0.1, batch_first=True)
     model = torch.nn.TransformerEncoder(layer, 8, enable_nested_tensor=False)
     times: list[float] = []
     failed = None
@@ -73,7 +73,7 @@ def loop(allocator: str, steps: int, cap: int | None = None) -> dict:
             length = int(torch.randint(32, 1025, (1,), generator=generator))
             torch.cuda.synchronize()
             begin = time.perf_counter()
-            x = torch.randn(batch, length, 1024, device="cuda")
+            x = torch.randn(batch, length, width, device="cuda")
             optimizer.zero_grad(set_to_none=True)
             loss = model(x).square().mean()
             loss.backward()
@@ -146,7 +146,7 @@ if __name__ == "__main__":
     if verb == "about":
         result = about()
     elif verb == "loop":
-        result = loop(words[0], int(words[1]), int(words[2]) if len(words) > 2 else None)
+        result = loop(words[0], *map(int, words[1:]))
     elif verb == "map":
         result = map_(words[0])
     else:

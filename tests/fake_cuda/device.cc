@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
+#include <cstdlib>
 
 #include "fake_cuda.h"
 #include "state.h"
@@ -16,6 +17,11 @@ bool is_device(int device) { return device >= 0 && device < static_cast<int>(sta
 memoir::cuda::Context context_of(int device) {
   return reinterpret_cast<memoir::cuda::Context>(static_cast<uintptr_t>(device) + 1);
 }
+
+uint64_t number_from(const char* variable, uint64_t otherwise) {
+  const char* const text = std::getenv(variable);
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
+}
 }  // namespace
 
 extern "C" {
@@ -23,7 +29,10 @@ extern "C" {
 Result cuInit(unsigned) {
   {
     const std::lock_guard<std::recursive_mutex> lock(state().mutex);
-    if (state().devices.empty()) fake_reset(1, uint64_t{64} << 20, uint64_t{2} << 20);
+    if (state().devices.empty()) {
+      fake_reset(static_cast<int>(number_from("FAKE_CUDA_DEVICES", 1)),
+                 number_from("FAKE_CUDA_MIB", 64) << 20, uint64_t{2} << 20);
+    }
   }
   LOCKED("cuInit");
   return 0;

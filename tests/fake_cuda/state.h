@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -28,15 +29,19 @@ constexpr Result kInvalidValue = 1, kOutOfMemory = 2, kInvalidContext = 201, kIn
 struct Stream;
 
 struct Operation {
-  enum class Kind { kFill, kCheck, kRecord, kWait } kind = Kind::kFill;
+  enum class Kind { kFill, kCheck, kCopy, kCall, kRecord, kWait } kind = Kind::kFill;
   Address address = 0;
-  uint64_t size = 0;
-  int value = 0;
+  uint64_t size = 0;  // bytes at address, and at source
+  uint64_t value = 0;
+  int width = 1;                 // bytes of value, which is repeated
   std::shared_ptr<bool> moment;  // kRecord sets it, kWait waits for it
+  Address source = 0;            // kCopy: from here; one of the two may be of the host
+  bool to_host = false, from_host = false;
+  std::function<void()> call;  // kCall
 };
 
 struct Event {
-  bool captured = false;          // recorded last on a stream that was being captured
+  int graph = -1;                 // recorded last on a stream that was captured into this graph
   std::shared_ptr<bool> reached;  // of the last record; nullptr: never recorded
 };
 
@@ -108,11 +113,19 @@ Result entered(const char* function);
 bool is_accessible(Address address, uint64_t size);
 /// True when an operation that is queued, or of a graph that may be replayed, uses the range.
 bool is_in_use(Address address, uint64_t size);
+/// Makes whatever is captured now useless, as the driver does after a call that must not be made then.
+void spoil_captures();
 /// Runs one operation of some stream that can go on; false when none can.
 bool run_one();
 /// Runs until `moment` is reached; false when that never comes.
 bool run_until(const std::shared_ptr<bool>& moment);
+/// Runs until nothing is queued on the stream any more; false when that never comes.
 bool run_stream(Stream& stream);
+/// What a program does with an event and a stream; memoir must not record one in a capture, a program may.
+void record(Event& event, Stream& stream);
+Result wait(Stream& stream, const Event& event);
+/// Queues the operation, or makes it a part of the graph that the stream is captured into.
+void queue(Stream& stream, const Operation& operation);
 /// A call that must not be made while a stream is captured in the global mode: it fails and spoils the capture.
 Result unsafe_during_capture(const char* function);
 /// The capture mode and the current devices of this thread.

@@ -46,16 +46,23 @@ bool State::any_capture() const {
 Result unsafe_during_capture(const char* function) {
   if (thread().mode == memoir::cuda::kCaptureModeRelaxed || !state().any_capture()) return 0;
   misuse(std::string(function) + " during a capture, and not in the relaxed mode");
-  for (Stream* stream : state().streams) {
-    if (stream->capturing >= 0) state().graphs[static_cast<size_t>(stream->capturing)].invalid = true;
-  }
+  spoil_captures();
   return kCaptureUnsupported;
 }
 
+void spoil_captures() {
+  for (Stream* stream : state().streams) {
+    if (stream->capturing >= 0) state().graphs[static_cast<size_t>(stream->capturing)].invalid = true;
+  }
+}
+
 bool is_in_use(Address address, uint64_t size) {
+  const auto meet = [&](Address begin, uint64_t bytes) {
+    return bytes != 0 && begin < address + size && address < begin + bytes;
+  };
   const auto touches = [&](const Operation& operation) {
-    return operation.size != 0 && operation.address < address + size &&
-           address < operation.address + operation.size;
+    return meet(operation.address, operation.size) ||
+           (operation.kind == Operation::Kind::kCopy && meet(operation.source, operation.size));
   };
   const auto any = [&](const auto& operations) {
     for (const Operation& operation : operations) {
@@ -78,6 +85,17 @@ bool can_run(const Stream& stream) {
   return next.kind != Operation::Kind::kWait || *next.moment;
 }
 
+void fill(unsigned char* bytes, const Operation& operation) {
+  if (operation.width == 1) {
+    std::memset(bytes, static_cast<int>(operation.value), operation.size);
+    return;
+  }
+  const auto width = static_cast<uint64_t>(operation.width);
+  for (uint64_t at = 0; at + width <= operation.size; at += width) {
+    std::memcpy(bytes + at, &operation.value, width);
+  }
+}
+
 void run_next(Stream& stream) {
   const Operation operation = stream.queue.front();
   stream.queue.pop_front();
@@ -90,13 +108,20 @@ void run_next(Stream& stream) {
     default:
       break;
   }
-  if (!is_accessible(operation.address, operation.size)) {
+  if (operation.kind == Operation::Kind::kCall) return operation.call();
+  const bool copies = operation.kind == Operation::Kind::kCopy;
+  if ((!operation.to_host && !is_accessible(operation.address, operation.size)) ||
+      (copies && !operation.from_host && !is_accessible(operation.source, operation.size))) {
     misuse("a kernel uses memory that is not there");
     return;
   }
   auto* const bytes = reinterpret_cast<unsigned char*>(operation.address);
+  if (copies) {
+    std::memmove(bytes, reinterpret_cast<const void*>(operation.source), operation.size);
+    return;
+  }
   if (operation.kind == Operation::Kind::kFill) {
-    std::memset(bytes, operation.value, operation.size);
+    fill(bytes, operation);
     return;
   }
   for (uint64_t i = 0; i < operation.size; ++i) {
@@ -107,6 +132,10 @@ void run_next(Stream& stream) {
   }
 }
 
+Stream* stream_of(void* stream) { return state().of(static_cast<memoir::cuda::Stream>(stream)); }
+
+}  // namespace
+
 void queue(Stream& stream, const Operation& operation) {
   if (stream.capturing >= 0) {
     state().graphs[static_cast<size_t>(stream.capturing)].operations.push_back(operation);
@@ -114,10 +143,6 @@ void queue(Stream& stream, const Operation& operation) {
     stream.queue.push_back(operation);
   }
 }
-
-Stream* stream_of(void* stream) { return state().of(static_cast<memoir::cuda::Stream>(stream)); }
-
-}  // namespace
 
 bool run_one() {
   std::vector<Stream*> able;
@@ -133,6 +158,32 @@ bool run_one() {
 bool run_until(const std::shared_ptr<bool>& moment) {
   while (!*moment) {
     if (!run_one()) return false;
+  }
+  return true;
+}
+
+void record(Event& event, Stream& stream) {
+  event.graph = stream.capturing;
+  event.reached = std::make_shared<bool>(false);
+  if (event.graph < 0) queue(stream, {.kind = Operation::Kind::kRecord, .moment = event.reached});
+}
+
+Result wait(Stream& stream, const Event& event) {
+  if (event.graph >= 0) {  // the stream becomes a part of the capture, whose operations are kept in order
+    stream.capturing = event.graph;
+    return 0;
+  }
+  if (stream.capturing >= 0) {
+    state().graphs[static_cast<size_t>(stream.capturing)].invalid = true;
+    return kCaptureIsolation;
+  }
+  if (event.reached != nullptr) queue(stream, {.kind = Operation::Kind::kWait, .moment = event.reached});
+  return 0;
+}
+
+bool run_stream(Stream& stream) {
+  while (!stream.queue.empty()) {
+    if (!run_one()) return false;  // any stream's: others may run ahead of this one
   }
   return true;
 }
@@ -172,10 +223,8 @@ Result cuEventRecord(Event* event, memoir::cuda::Stream to) {
     misuse("cuEventRecord of no event, or on no stream");
     return kInvalidHandle;
   }
-  event->captured = stream->capturing >= 0;
-  if (event->captured) misuse("cuEventRecord on a stream that is captured");
-  event->reached = std::make_shared<bool>(false);
-  queue(*stream, {.kind = Operation::Kind::kRecord, .moment = event->reached});
+  if (stream->capturing >= 0) misuse("cuEventRecord on a stream that is captured");
+  record(*event, *stream);
   return 0;
 }
 
@@ -185,7 +234,7 @@ Result cuEventQuery(Event* event) {
     misuse("cuEventQuery of no event");
     return kInvalidHandle;
   }
-  if (event->captured) {
+  if (event->graph >= 0) {
     misuse("cuEventQuery of a captured event");
     return kCapturedEvent;
   }
@@ -195,7 +244,7 @@ Result cuEventQuery(Event* event) {
 
 Result cuEventSynchronize(Event* event) {
   LOCKED("cuEventSynchronize");
-  if (!state().events.contains(event) || event->captured) {
+  if (!state().events.contains(event) || event->graph >= 0) {
     misuse("cuEventSynchronize of no event, or of a captured one");
     return kInvalidHandle;
   }
@@ -211,13 +260,9 @@ Result cuStreamWaitEvent(memoir::cuda::Stream stream, Event* event, unsigned fla
     misuse("cuStreamWaitEvent of no event, or on no stream");
     return kInvalidHandle;
   }
-  if (it->capturing >= 0 && !event->captured) {
-    misuse("cuStreamWaitEvent: a captured stream waits for one that is not");
-    state().graphs[static_cast<size_t>(it->capturing)].invalid = true;
-    return kCaptureIsolation;
-  }
-  if (event->reached != nullptr) queue(*it, {.kind = Operation::Kind::kWait, .moment = event->reached});
-  return 0;
+  const Result result = wait(*it, *event);
+  if (result == kCaptureIsolation) misuse("cuStreamWaitEvent: a captured stream waits for one that is not");
+  return result;
 }
 
 Result cuStreamIsCapturing(memoir::cuda::Stream stream, int* status) {
@@ -245,19 +290,25 @@ void* fake_stream_create(void) {
 
 void fake_launch_fill(void* stream, uint64_t address, uint64_t size, int value) {
   const std::lock_guard<std::recursive_mutex> lock(state().mutex);
-  queue(*stream_of(stream), {Operation::Kind::kFill, address, size, value, nullptr});
+  queue(*stream_of(stream), {.kind = Operation::Kind::kFill,
+                             .address = address,
+                             .size = size,
+                             .value = static_cast<uint64_t>(value)});
 }
 
 void fake_launch_check(void* stream, uint64_t address, uint64_t size, int value) {
   const std::lock_guard<std::recursive_mutex> lock(state().mutex);
-  queue(*stream_of(stream), {Operation::Kind::kCheck, address, size, value, nullptr});
+  queue(*stream_of(stream), {.kind = Operation::Kind::kCheck,
+                             .address = address,
+                             .size = size,
+                             .value = static_cast<uint64_t>(value)});
 }
 
 void fake_program_waits(void* from, void* to) {
   const std::lock_guard<std::recursive_mutex> lock(state().mutex);
-  const auto moment = std::make_shared<bool>(false);
-  queue(*stream_of(from), {.kind = Operation::Kind::kRecord, .moment = moment});
-  queue(*stream_of(to), {.kind = Operation::Kind::kWait, .moment = moment});
+  Event event;
+  record(event, *stream_of(from));
+  wait(*stream_of(to), event);
 }
 
 int fake_run(int operations) {

@@ -1,9 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 torch = pytest.importorskip("torch", reason="memoir's pools for GPUs are tested through PyTorch")
@@ -17,22 +12,16 @@ pytestmark = [
 ]
 
 
-def run(scenario: str, policy: str) -> dict:
-    program = Path(__file__).with_name("scenarios.py")
-    done = subprocess.run(
-        [sys.executable, str(program), scenario, policy], capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(done.stdout)
-
-
-@pytest.fixture(scope="session")
-def native_losses() -> list[float]:
-    return run("training", "native")["losses"]
+@pytest.fixture(scope="module")
+def outcomes() -> dict:
+    cases = [("training", "native"), *scenarios.CASES]
+    return {(one["scenario"], one["policy"]): one for one in scenarios.in_processes(cases)}
 
 
 @pytest.mark.parametrize(("scenario", "policy"), scenarios.CASES)
-def test_scenario(scenario, policy, request):
-    result = run(scenario, policy)
+def test_scenario(outcomes, scenario, policy):
+    outcome = outcomes[scenario, policy]
+    assert "result" in outcome, outcome["error"]
     if scenario == "training":
-        assert result["losses"] == pytest.approx(request.getfixturevalue("native_losses"), rel=1e-3)
+        native = outcomes["training", "native"]["result"]["numbers"]
+        assert scenarios.same_numbers(outcome["result"]["numbers"], native)

@@ -5,15 +5,14 @@ one allocator."""
 import os
 import subprocess
 import sys
-from pathlib import Path
 
+import build_fake_cuda
 import pytest
 
 torch = pytest.importorskip("torch", reason="memoir.torch needs PyTorch")
 if torch.version.cuda is None:
     pytest.skip("this PyTorch was built without CUDA", allow_module_level=True)
 
-ROOT = Path(__file__).parents[2]
 PRELUDE = """
 import ctypes, json, os, sys
 import torch
@@ -46,12 +45,8 @@ def error(call):
 
 @pytest.fixture(scope="session")
 def fake_driver(tmp_path_factory):
-    """The fake driver of the C++ tests (tests/fake_cuda), built as they build it."""
-    library = tmp_path_factory.mktemp("fake_cuda") / "libfake_cuda.so"
-    sources = sorted((ROOT / "tests" / "fake_cuda").glob("*.cc"))
-    command = [os.environ.get("CXX", "c++"), "-std=c++20", "-O1", "-fPIC", "-shared", f"-I{ROOT / 'src'}"]
-    subprocess.run([*command, *map(str, sources), "-o", str(library)], check=True)
-    return library
+    """The fake driver of the C++ tests (tests/fake_cuda)."""
+    return build_fake_cuda.build_driver(tmp_path_factory.mktemp("fake_cuda"))
 
 
 @pytest.fixture

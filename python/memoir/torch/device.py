@@ -63,6 +63,9 @@ def use_pool(
     0.4 us per operator.
     collect: runs Python's garbage collector when there is no memory, before giving up.
 
+    torch.cuda.memory_stats() and what is made of it (memory_allocated, max_memory_reserved, memory_summary, ...) go on
+    working, with memoir's numbers; so do torch.cuda.memory_snapshot() and torch.cuda.memory._dump_snapshot().
+
     Raises memoir.Error when there is no CUDA driver, when CUDA was used already, and for a policy or setting that there
     is not. Out of memory is a torch.OutOfMemoryError, which says who holds what.
     """
@@ -74,6 +77,8 @@ def use_pool(
         raise Error(
             "this PyTorch was built without CUDA: install one that was, to use memoir's pools for GPUs"
         )
+    from memoir.torch import pytorch_statistics  # which needs this module
+
     _library.check_driver()
     _library.open_slot(0, text, cap, history)
     allocator = _pluggable("memoir_cuda_alloc", "memoir_cuda_free")
@@ -84,6 +89,7 @@ def use_pool(
     except RuntimeError as error:
         raise Error(f"PyTorch does not let its allocator be changed any more: {error}") from error
     _kept_alive.append(allocator)
+    pytorch_statistics.replace_pytorchs()
     if sites:
         _library.library().memoir_cuda_listen_to_sites()
     if collect:
