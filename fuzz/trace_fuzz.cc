@@ -38,9 +38,11 @@ void check_events(const Trace& trace) {
   std::set<std::uint64_t> begun, running;
   Size live_bytes = 0;
   Tick last = 0;
+  std::uint32_t pools = 0;  // private ones
   for (const Event& event : trace.events()) {
     must(event.time >= last);
     last = event.time;
+    must(!names_pool(event.kind) || pool_of(event) <= pools);
     switch (event.kind) {
       case EventKind::kAllocate:
         must(event.size <= kMaxSize && event.alignment_log2 <= 56);
@@ -79,6 +81,9 @@ void check_events(const Trace& trace) {
         break;
       case EventKind::kOutOfMemory:
         must(event.object <= kMaxSize && event.size <= trace_format::kMaxAddress);
+        break;
+      case EventKind::kPool:
+        must(pool_of(event) == ++pools);
         break;
       case EventKind::kPassBegin:
         must(begun.insert(event.object).second);

@@ -97,7 +97,8 @@ void bind_trace(nb::module_& module) {
       .value("kSegmentUnmap", EventKind::kSegmentUnmap)
       .value("kAddress", EventKind::kAddress)
       .value("kFreeRequested", EventKind::kFreeRequested)
-      .value("kOutOfMemory", EventKind::kOutOfMemory);
+      .value("kOutOfMemory", EventKind::kOutOfMemory)
+      .value("kPool", EventKind::kPool);
 
   nb::class_<Trace>(module, "Trace", "A recording read back: checked once, then an array of events.")
       .def_static(
@@ -154,11 +155,13 @@ void bind_trace(nb::module_& module) {
            "site"_a = kNoSite)
       .def("free_requested", &TraceWriter::free_requested, "object"_a, "thread"_a = 0, "device"_a = 0,
            "stream"_a = 0, "site"_a = kNoSite)
-      .def("address", &TraceWriter::address, "object"_a, "address"_a, "device"_a = 0, "stream"_a = 0)
+      .def("address", &TraceWriter::address, "object"_a, "address"_a, "device"_a = 0, "stream"_a = 0,
+           "pool"_a = 0)
       .def("segment", &TraceWriter::segment, "kind"_a, "address"_a, "size"_a, "device"_a = 0, "stream"_a = 0,
-           "site"_a = kNoSite)
+           "site"_a = kNoSite, "pool"_a = 0)
       .def("out_of_memory", &TraceWriter::out_of_memory, "asked"_a, "free"_a, "device"_a = 0, "stream"_a = 0,
-           "site"_a = kNoSite)
+           "site"_a = kNoSite, "pool"_a = 0)
+      .def("define_pool", &TraceWriter::define_pool, "pool"_a, "first"_a, "second"_a)
       .def("set_start", &TraceWriter::set_start, "nanoseconds"_a,
            "Nanoseconds since 1970-01-01 UTC at time 0.")
       .def("set_time", &TraceWriter::set_time, "time"_a,

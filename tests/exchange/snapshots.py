@@ -52,7 +52,7 @@ def block(
 
 
 def segment(
-    address: int, size: int, blocks=(), *, device: int = 0, stream: int = 0, expandable=False
+    address: int, size: int, blocks=(), *, device: int = 0, stream: int = 0, pool=(0, 0), expandable=False
 ) -> dict:
     return {
         "device": device,
@@ -63,7 +63,7 @@ def segment(
         "requested_size": 0,
         "stream": stream,
         "segment_type": "large",
-        "segment_pool_id": (0, 0),
+        "segment_pool_id": pool,
         "is_expandable": expandable,
         "frames": [],
         "blocks": list(blocks),

@@ -23,7 +23,7 @@ def memoir(folder, *words: str) -> subprocess.CompletedProcess:
 def folder(tmp_path):
     content = snapshot(
         [
-            entry("free_requested", BASE, 100, 0, frames=[MAIN], user_metadata="mine"),
+            entry("free_requested", BASE, 100, 0, frames=[MAIN], user_metadata="mine", pool_id=(0, 1)),
             entry("free_completed", BASE, 100, 0, pool_id=(0, 1)),
             entry("alloc", BASE, 2 * MIB, 5, frames=[LINEAR, MAIN]),
             entry("what_is_this", BASE, 1, 6),
@@ -45,7 +45,7 @@ def test_import(folder):
     assert "next: memoir simulate x.trace --what-if" in done.stdout
     for note in (
         "1 object of those live before is known by its free alone: no site",
-        "1 entry of private pools: which pool is not kept",
+        "1 private pool (CUDA graphs, MemPools)",
         "1 entry with user metadata, which is not kept",
         "1 entry of the unknown action 'what_is_this': left out",
         "1 annotation of 'Optimizer.step' left out (--passes Optimizer.step makes passes of them)",

@@ -128,6 +128,9 @@ def random_trace(draw: np.random.Generator) -> Trace:
     """Any trace at all: with addresses or without, on devices that come and go, with and without times."""
     writer, live, objects = TraceWriter(), [], 0
     addressed = draw.random() < 0.5
+    pools = int(draw.integers(0, 3))
+    for pool in range(pools):
+        writer.define_pool(pool + 1, pool % 2, 3 - pool)
     if draw.random() < 0.5:
         writer.set_start(int(draw.integers(0, 2**60)))
     times = draw.random() < 0.7
@@ -151,7 +154,8 @@ def random_trace(draw: np.random.Generator) -> Trace:
                 stream,
             )
             if addressed:
-                writer.address(objects, BASE + 10_240 * objects, device)
+                pool = int(draw.integers(0, pools + 1))
+                writer.address(objects, BASE + 10_240 * objects, device, pool=pool)
             live.append([objects, device, stream, False])
         else:
             row = live[int(draw.integers(len(live)))]

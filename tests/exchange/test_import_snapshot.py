@@ -341,6 +341,16 @@ def test_bad_fields_are_named_by_path_and_byte():
         with_entry(time_us=2**62), r"\.time_us \(byte \d+\) is 4611686018427387904, beyond what a clock says"
     )
     refused(with_entry(frames=[1]), r"\.frames \(byte \d+\) is no list of frames")
+    for pool in (3, (1,), (0, 1, 2), [0, 1], None):
+        refused(with_entry(pool_id=pool), r"\.pool_id \(byte \d+\) is no pair of numbers")
+    pools = [entry("alloc", BASE + 512 * i, 512, i, pool_id=(i, 0)) for i in range(4096)]
+    assert imported(snapshot(pools[:-1])).complete
+    refused(
+        snapshot(pools), r"\[4095\]\.pool_id \(byte \d+\) is one of more than 2\^20 streams, or of more than"
+    )
+    refused(with_entry(pool_id=(0, -1)), r"\.pool_id \(byte \d+\) is negative")
+    refused(with_entry(pool_id=(2**64, 0)), r"\.pool_id \(byte \d+\) is 2\^64 or more")
+    refused(with_entry(pool_id=(0, "1")), r"\.pool_id \(byte \d+\) is no integer")
     refused(with_entry(action=4), r"\.action \(byte \d+\) is no text")
     missing = {key: value for key, value in ok.items() if key != "size"}
     refused(snapshot([missing]), r"device_traces\[0\]\[0\]\.size \(byte \d+\) is missing")
@@ -353,6 +363,10 @@ def test_bad_fields_are_named_by_path_and_byte():
     refused(
         snapshot(segments=[held, held | {"total_size": 2**63}]),
         r"segments\[1\]\.total_size \(byte \d+\) is 922",
+    )
+    refused(
+        snapshot(segments=[held, held | {"segment_pool_id": (0, -1)}]),
+        r"segments\[1\]\.segment_pool_id is negative",
     )
     refused(snapshot(segments=[{"device": 0}]), r"segments\[0\]\.address \(byte \d+\) is missing")
     refused(

@@ -178,7 +178,7 @@ TEST_CASE("records that cannot be, though their checksums are right") {
   CHECK(contains(why(8, [](Event& e) { e.object = 3; }), "pass 3 ends but is not running"));
   CHECK(contains(why(7, [](Event& e) { e.kind = EventKind::kPassBegin, e.object = 0; }),
                  "pass 0 begins a second"));
-  CHECK(contains(why(5, [](Event& e) { e.kind = static_cast<EventKind>(14); }), "unknown kind 14"));
+  CHECK(contains(why(5, [](Event& e) { e.kind = static_cast<EventKind>(15); }), "unknown kind 15"));
   CHECK(contains(why(8, [](Event& e) { e.time = 0; }), "its time, 0 ns"));
   CHECK(contains(why(8, [](Event& e) { e.time = ~Tick{0}; }), "its time"));
   CHECK(contains(why(2, [](Event& e) { e.site = kNoSite; }), "site 0"));
@@ -232,6 +232,16 @@ TEST_CASE("a file of format version 2, recorded long ago, is still read") {
   CHECK(trace.version() == 2);
   CHECK(trace.events().size() == 40);
   CHECK(trace.meta("model") == "two layers");
+
+  const Trace pools = Trace::open(MEMOIR_TEST_DATA "/pools.v2.trace");
+  CHECK(pools.complete());
+  std::vector<std::uint32_t> defined, of_objects;
+  for (const Event& event : pools.events()) {
+    if (event.kind == EventKind::kPool) defined.push_back(pool_of(event));
+    if (event.kind == EventKind::kAddress) of_objects.push_back(pool_of(event));
+  }
+  CHECK(defined == std::vector<std::uint32_t>{1, 2});
+  CHECK(of_objects == std::vector<std::uint32_t>{0, 1, 1, 0, 2, 0, 1, 2});
 }
 
 TEST_CASE("a version 1 that does not keep to its own rules") {
@@ -298,6 +308,41 @@ TEST_CASE("what is said of devices is checked") {
   CHECK(
       contains(why([](W& w) { w.segment(kMap, 64, kMaxSize), w.segment(kTake, 64, 1); }), "more than 2^56"));
   CHECK(why([](W& w) { w.out_of_memory(kMaxAddress, kMaxSize, 1, 2, 3); }).empty());
+}
+
+TEST_CASE("private pools are defined before something is of them, in order, each once") {
+  const auto why = [](const std::function<void(TraceWriter&)>& write) {
+    TraceWriter writer;
+    writer.allocate(1, 0, 512, 1, 0, 2, 9);
+    write(writer);
+    writer.close();
+    return refusal({writer.bytes().begin(), writer.bytes().end()});
+  };
+  using W = TraceWriter;
+  constexpr auto kMap = EventKind::kSegmentMap;
+  CHECK(why([](W& w) {
+          w.define_pool(1, 0, 7), w.segment(kMap, 64, 8, 0, 0, 0, 1), w.define_pool(2, 7, 0);
+          w.address(1, 4096, 2, 0, 2), w.out_of_memory(1, 1, 0, 0, 0, 1), w.segment(kMap, 64, 8);
+        }).empty());
+  CHECK(contains(why([](W& w) { w.address(1, 4096, 2, 0, 1); }),
+                 "record 1 (byte 112): it is of pool 1, which no record before it defines"));
+  CHECK(contains(why([](W& w) { w.define_pool(1, 0, 7), w.segment(kMap, 64, 8, 0, 0, 0, 2); }),
+                 "record 2 (byte 160): it is of pool 2, which"));
+  CHECK(contains(why([](W& w) { w.out_of_memory(1, 1, 0, 0, 0, ~0u), w.define_pool(1, 0, 7); }),
+                 "it is of pool 4294967295"));
+  CHECK(contains(why([](W& w) { w.define_pool(2, 0, 7); }), "it defines pool 2, though the next is pool 1"));
+  CHECK(contains(why([](W& w) { w.define_pool(1, 0, 7), w.define_pool(1, 0, 8); }), "the next is pool 2"));
+  CHECK(contains(why([](W& w) { w.define_pool(1, 0, 7), w.define_pool(2, 0, 7); }),
+                 "pool 2 is (0, 7), as another one is"));
+  CHECK(contains(
+      refusal(forged(4, [](Event& e) { e = {.kind = EventKind::kPool, .thread = 1, .time = e.time}; })),
+      "pool 1 is (0, 0), as another one is"));
+  CHECK(contains(
+      refusal(forged(4,
+                     [](Event& e) {
+                       e = {.kind = EventKind::kPool, .device = 3, .thread = 1, .object = 1, .time = e.time};
+                     })),
+      "it names device 3 and stream 0"));
 }
 
 TEST_CASE("records of devices that cannot be, though their checksums are right") {

@@ -156,11 +156,15 @@ TEST_CASE("devices, streams, segments, and times of somebody else") {
   CHECK_FALSE(writer.segment(EventKind::kSegmentMap, ~Offset{0}, 1));
   CHECK_FALSE(writer.address(1, ~Offset{0}));
   CHECK_FALSE(writer.out_of_memory(~Size{0}, 0));
+  CHECK_FALSE(writer.define_pool(0, 1, 2));
+  CHECK_FALSE(writer.define_pool(1, 0, 0));
+  CHECK(writer.define_pool(1, 0, ~std::uint64_t{0}));
+  CHECK(writer.segment(EventKind::kSegmentMap, 0x9000, 1, 3, 8, 12, 1));
   writer.close();
   const Trace trace = Trace::from_bytes(writer.bytes());
   CHECK(trace.version() == 2);
   CHECK(trace.start() == 1'000);
-  CHECK(trace.dropped() == 5);
+  CHECK(trace.dropped() == 7);
   const Event expected[] = {
       {.kind = EventKind::kSegmentAllocate,
        .device = 3,
@@ -191,7 +195,16 @@ TEST_CASE("devices, streams, segments, and times of somebody else") {
        .site = 12,
        .size = Size{1} << 60,
        .time = 60,
-       .stream = 9}};
+       .stream = 9},
+      {.kind = EventKind::kPool, .thread = 1, .size = ~std::uint64_t{0}, .time = 60},
+      {.kind = EventKind::kSegmentMap,
+       .device = 3,
+       .thread = 1,
+       .object = 0x9000,
+       .site = 12,
+       .size = 1,
+       .time = 60,
+       .stream = 8}};
   REQUIRE(trace.events().size() == std::size(expected));
   for (size_t i = 0; i < std::size(expected); ++i) {
     Event event = trace.events()[i];

@@ -101,7 +101,7 @@ def notes(report: ImportReport) -> list[str]:
     say(report.odd_segments, "segment event", "that did not fit the segments at the end")
     say(report.without_time, "entry", "without a time: in order, with the time of the one before")
     say(report.times_back, "entry", "earlier than the one before: given its time")
-    say(report.private_pools, "entry", "of private pools: which pool is not kept")
+    say(report.private_pools, "private pool", "(CUDA graphs, MemPools)")
     say(report.user_metadata, "entry", "with user metadata, which is not kept")
     say(report.compile_contexts, "entry", "with a compile context, which is not kept")
     for action, count in sorted(report.other_actions.items()):

@@ -118,7 +118,9 @@ def _devices(events: np.ndarray, objects: Objects) -> list[dict]:
     if not on_devices.any():
         return []
     speaks = (events["kind"] <= EventKind.kFree) | (events["kind"] >= EventKind.kSegmentAllocate)
+    speaks &= events["kind"] != EventKind.kPool
     died = np.flatnonzero(objects.died < len(events))
+    ids = events[events["kind"] == EventKind.kPool][["object", "size"]].tolist()
     rows = []
     for device in np.unique(events["device"][speaks]).tolist():
         mine = speaks & (events["device"] == device)
@@ -133,6 +135,10 @@ def _devices(events: np.ndarray, objects: Objects) -> list[dict]:
             which = np.flatnonzero(mine & (events["kind"] == kind))
             reserved[which] = sign * events["size"][which].astype(np.int64)
             calls[name] = len(which)
+        pools = [
+            {"pool": pool, "id": list(ids[pool - 1]), "peak_reserved_bytes": peak}
+            for pool, peak in _private_peaks(events, reserved).items()
+        ]
         reserved = np.cumsum(reserved)
         failed = np.flatnonzero(mine & (events["kind"] == EventKind.kOutOfMemory))
         rows.append(
@@ -142,6 +148,7 @@ def _devices(events: np.ndarray, objects: Objects) -> list[dict]:
                 "allocations": _count(objects, born),
                 "peak_live_bytes": int(live.max()),
                 "peak_reserved_bytes": int(reserved.max()) if any(calls.values()) else None,
+                "private_pools": pools,
                 "segments": calls,
                 "out_of_memory": [
                     {
@@ -157,6 +164,14 @@ def _devices(events: np.ndarray, objects: Objects) -> list[dict]:
             }
         )
     return rows
+
+
+def _private_peaks(events: np.ndarray, change: np.ndarray) -> dict[int, int]:
+    """Of each private pool that segments are of, the most bytes reserved. `change`: by each event."""
+    at = np.flatnonzero(change)
+    at = at[events["thread"][at] > 0]  # of a segment, the number of its pool
+    pools = events["thread"][at]
+    return {int(pool): int(np.cumsum(change[at[pools == pool]]).max()) for pool in np.unique(pools)}
 
 
 def _passes(events: np.ndarray, objects: Objects) -> list[dict]:

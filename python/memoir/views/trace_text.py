@@ -102,9 +102,12 @@ def _devices(devices: list[dict]) -> Table:
         "streams",
         "out of memory",
     )
-    table = _table("devices", "device", *columns)
+    private = any(row["private_pools"] for row in devices)
+    table = _table("devices", "device", *columns, *["private pools"] * private)
     for row in devices:
         calls, reserved, failed = row["segments"], row["peak_reserved_bytes"], row["out_of_memory"]
+        pools = row["private_pools"]
+        held = sum(pool["peak_reserved_bytes"] for pool in pools)
         table.add_row(
             str(row["device"]),
             f"{row['allocations']['count']:,}",
@@ -114,6 +117,7 @@ def _devices(devices: list[dict]) -> Table:
             f"{calls['segment_map']:,} / {calls['segment_unmap']:,}",
             f"{len(row['streams']):,}",
             f"{len(failed):,}" + (f", first of {bytes_text(failed[0]['asked_bytes'])}" if failed else ""),
+            *[f"{len(pools):,} of {bytes_text(held)}" if pools else ""] * private,
         )
     return table
 

@@ -39,6 +39,9 @@ class Undo {
   void take_blocks();
   void undo_segments();
   void check_inferred();
+  static std::uint32_t pool_of(const TraceEntry& entry, std::uint32_t otherwise) {
+    return entry.pool != TraceEntry::kNoPool ? entry.pool : otherwise;
+  }
 
   const Snapshot& snapshot_;
   const size_t device_;
@@ -86,7 +89,7 @@ void Undo::free(const TraceEntry& entry, size_t index) {
                              "] freed already and nothing allocated since");
   }
   const bool fresh = known.state == State::kUnknown;
-  if (fresh) inferred_.push_back({{entry.address, entry.size, entry.stream, 0, completed}, index});
+  if (fresh) inferred_.push_back({{entry.address, entry.size, entry.stream, 0, 0, completed}, index});
   known = {entry.address, completed ? State::kFreed : State::kLive, completed ? 0u : 1u, index};
   if (fresh) objects_.added();
 }
@@ -95,14 +98,14 @@ void Undo::free(const TraceEntry& entry, size_t index) {
 /// at their place: then they were made after the history ended.
 void Undo::take_blocks() {
   std::vector<SnapshotBlock> blocks;
-  std::vector<std::uint32_t> streams;
+  std::vector<const SnapshotSegment*> segments;  // theirs
   for (const SnapshotSegment& segment : snapshot_.segments(device_)) {
     knows_segments_ = true;
     for (const SnapshotBlock& block : segment.blocks) {
       const State state = objects_.find(block.address).state;
       if (state == State::kLive) continue;
       if (state == State::kFreed) ++before_.after_history;
-      else blocks.push_back(block), streams.push_back(segment.stream);
+      else blocks.push_back(block), segments.push_back(&segment);
     }
   }
   // Segments are sorted, and blocks within them as torch writes them: sorted by address.
@@ -141,7 +144,9 @@ void Undo::take_blocks() {
       continue;
     }
     const bool pending = block.origin.kind() != Word::kActiveAllocated;
-    before_.objects.push_back({block.address, block.requested, streams[order[i]], block.stack, pending});
+    const SnapshotSegment& segment = *segments[order[i]];
+    before_.objects.push_back(
+        {block.address, block.requested, segment.stream, block.stack, segment.pool, pending});
   }
 }
 
@@ -150,39 +155,60 @@ void Undo::undo_segments() {
   std::map<std::uint64_t, BeforeHistory::Segment> segments;
   for (const SnapshotSegment& segment : snapshot_.segments(device_)) {
     if (segment.expandable) {
-      mapped.add(segment.address, segment.address + segment.size, segment.stream, segment.stack);
+      mapped.add(segment.address,
+                 {segment.address + segment.size, segment.stream, segment.pool, segment.stack});
     } else {
-      segments[segment.address] = {segment.address, segment.size, segment.stream, segment.stack, false};
+      segments[segment.address] = {segment.address, segment.size, segment.stream,
+                                   segment.stack,   segment.pool, false};
     }
   }
-  for (auto index = segment_entries_.rbegin(); index != segment_entries_.rend(); ++index) {
-    const TraceEntry& entry = snapshot_.entry(device_, *index);
+  // What is unmapped in the middle of a pool's area was the pool's.
+  const auto pool_around = [&](std::uint64_t begin, std::uint64_t end, std::uint32_t stream) {
+    for (const std::uint64_t address : {begin - 1, end}) {
+      const MappedRanges::Piece* const piece = mapped.find(address);
+      if (piece != nullptr && piece->stream == stream) return piece->pool;
+    }
+    return 0u;
+  };
+  before_.segment_pools.resize(segment_entries_.size());
+  for (size_t i = segment_entries_.size(); i-- > 0;) {
+    const TraceEntry& entry = snapshot_.entry(device_, segment_entries_[i]);
     const std::uint64_t end = entry.address + entry.size;
+    std::uint32_t& pool = before_.segment_pools[i];
+    pool = pool_of(entry, 0);
     switch (entry.origin.kind()) {
       case Word::kSegmentAlloc: {
         const auto found = segments.find(entry.address);
-        if (found == segments.end() || found->second.size != entry.size) ++before_.odd_segments;
-        else segments.erase(found);
+        if (found == segments.end() || found->second.size != entry.size) {
+          ++before_.odd_segments;
+        } else {
+          pool = pool_of(entry, found->second.pool);
+          segments.erase(found);
+        }
         break;
       }
       case Word::kSegmentFree:
-        before_.odd_segments += !segments
-                                     .emplace(entry.address, BeforeHistory::Segment{entry.address, entry.size,
-                                                                                    entry.stream, 0, false})
-                                     .second;
+        before_.odd_segments +=
+            !segments
+                 .emplace(entry.address,
+                          BeforeHistory::Segment{entry.address, entry.size, entry.stream, 0, pool, false})
+                 .second;
         break;
       case Word::kSegmentMap:
+        if (const MappedRanges::Piece* const piece = mapped.find(entry.address))
+          pool = pool_of(entry, piece->pool);
         before_.odd_segments += mapped.remove(entry.address, end) != entry.size;
         break;
       default:
+        pool = pool_of(entry, pool_around(entry.address, end, entry.stream));
         before_.odd_segments += mapped.remove(entry.address, end) != 0;
-        mapped.add(entry.address, end, entry.stream, 0);
+        mapped.add(entry.address, {end, entry.stream, pool, 0});
     }
   }
   for (const auto& [address, segment] : segments) before_.segments.push_back(segment);
   for (const auto& [begin, piece] : mapped.pieces())
     before_.segments.push_back(
-        {begin, piece.end - begin, piece.stream, static_cast<std::uint32_t>(piece.origin), true});
+        {begin, piece.end - begin, piece.stream, static_cast<std::uint32_t>(piece.origin), piece.pool, true});
   std::sort(before_.segments.begin(), before_.segments.end(),
             [](const auto& a, const auto& b) { return a.address < b.address; });
   knows_segments_ = knows_segments_ || !before_.segments.empty();
@@ -191,7 +217,7 @@ void Undo::undo_segments() {
 /// A free that comes first of all at its address is of an object from before, if something was there before.
 void Undo::check_inferred() {
   for (const Inferred& inferred : inferred_) {
-    const BeforeHistory::Object& object = inferred.object;
+    BeforeHistory::Object object = inferred.object;
     auto after = std::upper_bound(
         before_.segments.begin(), before_.segments.end(), object.address,
         [](std::uint64_t address, const auto& segment) { return address < segment.address; });
@@ -203,6 +229,7 @@ void Undo::check_inferred() {
                            "frees " + hex(object.address) +
                                ", which nothing allocated and no segment held when the history began");
     }
+    object.pool = pool_of(snapshot_.entry(device_, inferred.entry), held ? std::prev(after)->pool : 0);
     ++before_.known_by_free;
     before_.objects.push_back(object);
   }

@@ -57,11 +57,13 @@ class ChromeSink final : public TimelineSink {
   void reserved(std::uint16_t device, Tick time, Size bytes) override {
     counter(device, time, "reserved", bytes);
   }
-  void begins(const Event& allocation, std::uint32_t, std::optional<Offset> address) override {
+  void begins(const Event& allocation, std::uint32_t, const Event* address) override {
     object('b', allocation, allocation.time);
     line_ += ",\"args\":{\"bytes\":" + std::to_string(allocation.size) +
              ",\"stream\":" + std::to_string(allocation.stream);
-    if (address) line_ += ",\"address\":\"" + hex(*address) + "\"";
+    if (address != nullptr) line_ += ",\"address\":\"" + hex(address->size) + "\"";
+    if (address != nullptr && pool_of(*address) != 0)
+      line_ += ",\"pool\":" + std::to_string(pool_of(*address));
     line_ += "}";
     if (trace_.site_parent(allocation.site)) line_ += ",\"sf\":\"" + hex(allocation.site) + "\"";
     end();

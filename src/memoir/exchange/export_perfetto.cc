@@ -86,7 +86,7 @@ class PerfettoSink final : public TimelineSink {
   void reserved(std::uint16_t device, Tick time, Size bytes) override {
     counter(uuid(TrackKind::kReserved, device), device, "bytes reserved", time, bytes);
   }
-  void begins(const Event& allocation, std::uint32_t lane, std::optional<Offset> address) override {
+  void begins(const Event& allocation, std::uint32_t lane, const Event* address) override {
     ProtoWriter names;
     ProtoWriter event;
     event.varint(track_event::kType, track_event::kSliceBegin);
@@ -95,7 +95,9 @@ class PerfettoSink final : public TimelineSink {
     annotate(event, "bytes", annotation::kUnsigned, allocation.size);
     annotate(event, "object", annotation::kUnsigned, allocation.object);
     annotate(event, "stream", annotation::kUnsigned, allocation.stream);
-    if (address) annotate(event, "address", annotation::kPointer, *address);
+    if (address != nullptr) annotate(event, "address", annotation::kPointer, address->size);
+    if (address != nullptr && pool_of(*address) != 0)
+      annotate(event, "pool", annotation::kUnsigned, pool_of(*address));
     if (trace_.site_parent(allocation.site))
       annotate(event, "site", annotation::kStringId, chain_of(allocation.site, names));
     put_event(event, allocation.time, &names);

@@ -31,6 +31,7 @@ struct Segment {
   Size size = 0;
   StreamId stream = 0;
   SiteId site = kNoSite;
+  std::uint32_t pool = 0;
   bool expandable = false;
   bool recorded = true;
 };
@@ -76,6 +77,9 @@ class SnapshotExporter {
       }
       at = *end == ',' ? end + 1 : end;
     }
+    for (const Event& event : trace.events()) {
+      if (event.kind == EventKind::kPool) pools_.emplace_back(event.object, event.size);
+    }
   }
 
   ExportReport run();
@@ -85,7 +89,8 @@ class SnapshotExporter {
   void write_segment(const Segment& segment, std::uint16_t device, std::vector<Block>::const_iterator& block,
                      std::vector<Block>::const_iterator end);
   void write_entries(std::uint16_t device);
-  void write_entry(const char* action, const Event& event, std::uint64_t address, Size size);
+  void write_entry(const char* action, const Event& event, std::uint64_t address, Size size,
+                   std::uint32_t pool);
   void write_annotations();
   void write_frames(SiteId site);
 
@@ -104,13 +109,21 @@ class SnapshotExporter {
     writer_.integer(static_cast<std::int64_t>(number < handles_.size() ? handles_[number] : number));
   }
 
+  void pool(std::string_view name, std::uint32_t number) {
+    key(name);
+    writer_.natural(pools_[number].first);
+    writer_.natural(pools_[number].second);
+    writer_.make_pair();
+  }
+
   const Trace& trace_;
   TraceLayout layout_;
   PickleWriter writer_;
   ExportReport report_;
-  std::vector<std::uint64_t> handles_;                     // of streams
-  std::unordered_map<SiteId, std::uint32_t> stacks_;       // memo of its list of frames
-  std::unordered_map<std::string, std::uint32_t> frames_;  // text -> memo of its dict
+  std::vector<std::uint64_t> handles_;                                  // of streams
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> pools_{{0, 0}};  // their ids
+  std::unordered_map<SiteId, std::uint32_t> stacks_;                    // memo of its list of frames
+  std::unordered_map<std::string, std::uint32_t> frames_;               // text -> memo of its dict
 };
 
 ExportReport SnapshotExporter::run() {
@@ -161,7 +174,7 @@ void SnapshotExporter::write_segments(std::uint16_t number) {
   MappedRanges mapped;
   std::vector<Block> blocks;
   for (const Range& range : device.segments)
-    held[range.begin] = {range.begin, range.size, 0, kNoSite, false, false};
+    held[range.begin] = {range.begin, range.size, 0, kNoSite, 0, false, false};
   for (const std::uint32_t index : device.events) {
     const Event& event = trace_.events()[index];
     if (event.kind == EventKind::kAllocate) {
@@ -173,20 +186,20 @@ void SnapshotExporter::write_segments(std::uint16_t number) {
     const std::uint64_t end = event.object + event.size;
     switch (event.kind) {
       case EventKind::kSegmentAllocate:
-        held[event.object] = {event.object, event.size, event.stream, event.site, false};
+        held[event.object] = {event.object, event.size, event.stream, event.site, pool_of(event), false};
         break;
       case EventKind::kSegmentFree:
         held.erase(event.object);
         break;
       case EventKind::kSegmentMap:
-        mapped.add(event.object, end, event.stream, event.site);
+        mapped.add(event.object, {end, event.stream, pool_of(event), event.site});
         break;
       default:
         mapped.remove(event.object, end);
     }
   }
   for (const auto& [begin, piece] : mapped.pieces())
-    held.emplace(begin, Segment{begin, piece.end - begin, piece.stream, piece.origin, true});
+    held.emplace(begin, Segment{begin, piece.end - begin, piece.stream, piece.origin, piece.pool, true});
   std::sort(blocks.begin(), blocks.end(),
             [](const Block& a, const Block& b) { return a.address < b.address; });
   auto block = blocks.cbegin();
@@ -236,10 +249,7 @@ void SnapshotExporter::write_segment(const Segment& segment, std::uint16_t devic
   field("requested_size", requested);
   stream(segment.stream);
   field("segment_type", segment.size <= kSmallSegment ? "small" : "large");
-  key("segment_pool_id");
-  writer_.natural(0);
-  writer_.natural(0);
-  writer_.make_pair();
+  pool("segment_pool_id", segment.pool);
   key("is_expandable");
   writer_.boolean(segment.expandable);
   key("frames");
@@ -268,20 +278,22 @@ void SnapshotExporter::write_entries(std::uint16_t number) {
   for (size_t i = device.history; i < device.events.size(); ++i) {
     const Event& event = trace_.events()[device.events[i]];
     if (is_segment(event.kind)) {
-      if (device.recorded) write_entry(action_of(event.kind), event, event.object, event.size);
+      if (device.recorded)
+        write_entry(action_of(event.kind), event, event.object, event.size, pool_of(event));
     } else if (event.kind == EventKind::kOutOfMemory) {
-      write_entry("oom", event, event.object, event.size);
+      write_entry("oom", event, event.object, event.size, pool_of(event));
     } else {
       const TraceLayout::Object& object = layout_.object(event);
       if (object.address == 0 && object.size == 0) continue;
       if (event.kind == EventKind::kFree && !object.requested)
-        write_entry("free_requested", event, object.address, object.size);
-      write_entry(action_of(event.kind), event, object.address, object.size);
+        write_entry("free_requested", event, object.address, object.size, object.pool);
+      write_entry(action_of(event.kind), event, object.address, object.size, object.pool);
     }
   }
 }
 
-void SnapshotExporter::write_entry(const char* action, const Event& event, std::uint64_t address, Size size) {
+void SnapshotExporter::write_entry(const char* action, const Event& event, std::uint64_t address, Size size,
+                                   std::uint32_t pool_number) {
   ++report_.events;
   writer_.item();
   writer_.begin_dict();
@@ -290,6 +302,7 @@ void SnapshotExporter::write_entry(const char* action, const Event& event, std::
   field("size", size);
   stream(event.stream);
   field("time_us", time_us(event));
+  if (pools_.size() > 1) pool("pool_id", pool_number);
   key("frames");
   write_frames(event.site);
   writer_.end_dict();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <queue>
 #include <unordered_map>
 #include <unordered_set>
@@ -11,6 +12,7 @@
 #include "memoir/base/error.h"
 #include "memoir/exchange/before_history.h"
 #include "memoir/exchange/frame_sites.h"
+#include "memoir/exchange/mapped_ranges.h"
 #include "memoir/trace/object_table.h"
 
 namespace memoir {
@@ -31,8 +33,10 @@ class Importer {
         options_(options),
         sites_(snapshot.values(), writer, snapshot.name()),
         devices_(snapshot.devices()),
-        streams_(snapshot.values().streams().size(), kUnnumbered) {
+        streams_(snapshot.values().streams().size(), kUnnumbered),
+        pools_(snapshot.values().pools().size(), kUnnumbered) {
     streams_[0] = 0;
+    pools_[0] = 0;
     handles_.push_back(0);
   }
 
@@ -43,8 +47,15 @@ class Importer {
     size_t next = 0;            // entry
     std::uint64_t time_us = 0;  // of the entry `next`
     ObjectTable live;           // by address; value: the object
-    std::unordered_map<std::uint64_t, Size> segments;
+    struct Segment {
+      Size size;
+      std::uint32_t pool;
+    };
+    std::map<std::uint64_t, Segment> segments;
     Size mapped = 0;
+    MappedRanges areas;                        // what is mapped, where there are private pools
+    std::vector<std::uint32_t> segment_pools;  // BeforeHistory's
+    size_t segment_entries = 0;                // of these, how many came by
   };
 
   void select_passes();
@@ -55,12 +66,18 @@ class Importer {
   void free_completed(std::uint16_t device, const TraceEntry& entry, std::uint32_t stack);
   void write_annotation(const SnapshotAnnotation& annotation);
   void write_allocation(std::uint16_t device, std::uint64_t address, Size size, std::uint32_t stream,
-                        std::uint32_t stack);
+                        std::uint32_t stack, std::uint32_t pool);
+  void define_pool(std::uint32_t number);
+  std::uint32_t pool_at(std::uint16_t device, std::uint64_t address) const;
   void find_time(std::uint16_t device);
   bool tells(std::uint16_t device, size_t index) const;
   std::uint64_t first_told(std::uint16_t device) const;
   bool completes(std::uint16_t device, size_t index, std::uint64_t address) const;
   std::uint32_t stream(std::uint32_t number);
+  std::uint32_t pool(std::uint32_t number) {
+    if (pools_[number] == kUnnumbered) define_pool(number);
+    return pools_[number];
+  }
   void set_time(std::uint64_t time_us) { writer_.set_time((time_us - origin_us_) * 1'000); }
   std::uint64_t pass_number(std::string_view name);
 
@@ -72,6 +89,7 @@ class Importer {
   std::vector<Device> devices_;
   std::vector<std::uint32_t> streams_;  // number in the snapshot -> in the trace, in order of first sight
   std::vector<std::uint64_t> handles_;  // of the trace's numbers
+  std::vector<std::uint32_t> pools_;    // as streams_
   std::vector<SnapshotAnnotation> passes_;
   std::unordered_map<std::string_view, std::vector<std::uint64_t>> running_;
   std::unordered_set<std::uint64_t> taken_;  // numbers of passes
@@ -114,7 +132,6 @@ ImportReport Importer::run() {
     writer_.meta("streams", list);
   }
   const PickleValues& values = snapshot_.values();
-  report_.private_pools = values.private_pool_entries;
   report_.user_metadata = values.user_metadata_entries;
   report_.compile_contexts = values.compile_context_entries;
   if (!writer_.ok())
@@ -188,10 +205,31 @@ std::uint32_t Importer::stream(std::uint32_t number) {
   return known;
 }
 
+/// The pools of a trace are those that something in it is of.
+void Importer::define_pool(std::uint32_t number) {
+  pools_[number] = static_cast<std::uint32_t>(++report_.private_pools);
+  const auto [first, second] = snapshot_.values().pools()[number];
+  writer_.define_pool(pools_[number], first, second);
+}
+
+/// Whose the memory at the address is now.
+std::uint32_t Importer::pool_at(std::uint16_t number, std::uint64_t address) const {
+  if (pools_.size() == 1) return 0;
+  const Device& device = devices_[number];
+  const auto after = device.segments.upper_bound(address);
+  if (after != device.segments.begin()) {
+    const auto& [begin, segment] = *std::prev(after);
+    if (address - begin < segment.size) return segment.pool;
+  }
+  const MappedRanges::Piece* const piece = device.areas.find(address);
+  return piece == nullptr ? 0 : piece->pool;
+}
+
 void Importer::write_allocation(std::uint16_t number, std::uint64_t address, Size size,
-                                std::uint32_t stream_number, std::uint32_t stack) {
+                                std::uint32_t stream_number, std::uint32_t stack, std::uint32_t pool_number) {
   const SiteId site = sites_.site_of(stack);
   const StreamId on = stream(stream_number);
+  const std::uint32_t of = pool(pool_number);
   ObjectTable::Entry& known = devices_[number].live.find(address);
   const bool fresh = known.state == State::kUnknown;
   if (known.state == State::kLive) {
@@ -201,11 +239,11 @@ void Importer::write_allocation(std::uint16_t number, std::uint64_t address, Siz
   known = {address, State::kLive, 0, ++objects_};
   if (fresh) devices_[number].live.added();
   writer_.allocate(objects_, site, size, kAlignment, 0, number, on);
-  writer_.address(objects_, address, number, on);
+  writer_.address(objects_, address, number, on, of);
 }
 
 void Importer::write_before(std::uint16_t number) {
-  const BeforeHistory before = before_history(snapshot_, number);
+  BeforeHistory before = before_history(snapshot_, number);
   report_.known_by_free += before.known_by_free;
   report_.after_history += before.after_history;
   report_.odd_segments += before.odd_segments;
@@ -214,18 +252,25 @@ void Importer::write_before(std::uint16_t number) {
   Device& device = devices_[number];
   for (const BeforeHistory::Segment& segment : before.segments) {
     const SiteId site = sites_.site_of(segment.stack);
-    if (segment.expandable) device.mapped += segment.size;
-    else device.segments[segment.address] = segment.size;
+    if (segment.expandable) {
+      device.mapped += segment.size;
+      if (pools_.size() > 1)
+        device.areas.add(segment.address, {segment.address + segment.size, segment.stream, segment.pool, 0});
+    } else {
+      device.segments[segment.address] = {segment.size, segment.pool};
+    }
+    const StreamId on = stream(segment.stream);
     writer_.segment(segment.expandable ? EventKind::kSegmentMap : EventKind::kSegmentAllocate,
-                    segment.address, segment.size, number, stream(segment.stream), site);
+                    segment.address, segment.size, number, on, site, pool(segment.pool));
   }
   for (const BeforeHistory::Object& object : before.objects) {
-    write_allocation(number, object.address, object.size, object.stream, object.stack);
+    write_allocation(number, object.address, object.size, object.stream, object.stack, object.pool);
     if (object.pending) {
       devices_[number].live.find(object.address).tag = 1;
       writer_.free_requested(objects_, 0, number, stream(object.stream));
     }
   }
+  device.segment_pools = std::move(before.segment_pools);
 }
 
 /// All devices' entries and the passes, in order of time; at one time passes first, then by device.
@@ -268,7 +313,8 @@ void Importer::write_entry(std::uint16_t number, size_t index) {
   switch (entry.origin.kind()) {
     case Word::kAlloc:
       ++report_.allocations;
-      write_allocation(number, entry.address, entry.size, entry.stream, entry.stack);
+      write_allocation(number, entry.address, entry.size, entry.stream, entry.stack,
+                       entry.pool != TraceEntry::kNoPool ? entry.pool : pool_at(number, entry.address));
       break;
     case Word::kFreeRequested: {
       if (completes(number, index + 1, entry.address)) break;  // written there, as one free
@@ -303,7 +349,9 @@ void Importer::write_entry(std::uint16_t number, size_t index) {
     case Word::kOom: {
       ++report_.out_of_memory;
       const SiteId site = sites_.site_of(entry.stack);
-      writer_.out_of_memory(entry.size, entry.address, number, stream(entry.stream), site);
+      const StreamId on = stream(entry.stream);
+      writer_.out_of_memory(entry.size, entry.address, number, on, site,
+                            pool(entry.pool != TraceEntry::kNoPool ? entry.pool : 0));
       break;
     }
     case Word::kSnapshot:
@@ -315,33 +363,38 @@ void Importer::write_entry(std::uint16_t number, size_t index) {
 
 /// What fits no segment that is there (as the history has it) is left out; before_history() has counted it.
 void Importer::write_segment(std::uint16_t number, const TraceEntry& entry) {
+  if (entry.size == 0) return;
   Device& device = devices_[number];
+  const std::uint32_t of = device.segment_pools[device.segment_entries++];
   EventKind kind;
   switch (entry.origin.kind()) {
     case Word::kSegmentAlloc:
       kind = EventKind::kSegmentAllocate;
-      if (entry.size == 0 || !device.segments.emplace(entry.address, entry.size).second) return;
+      if (!device.segments.emplace(entry.address, Device::Segment{entry.size, of}).second) return;
       break;
     case Word::kSegmentFree: {
       kind = EventKind::kSegmentFree;
       const auto found = device.segments.find(entry.address);
-      if (found == device.segments.end() || found->second != entry.size) return;
+      if (found == device.segments.end() || found->second.size != entry.size) return;
       device.segments.erase(found);
       break;
     }
     case Word::kSegmentMap:
       kind = EventKind::kSegmentMap;
-      if (entry.size == 0) return;
       device.mapped += entry.size;
+      if (pools_.size() > 1)
+        device.areas.add(entry.address, {entry.address + entry.size, entry.stream, of, 0});
       break;
     default:
       kind = EventKind::kSegmentUnmap;
-      if (entry.size == 0 || device.mapped < entry.size) return;
+      if (device.mapped < entry.size) return;
       device.mapped -= entry.size;
+      if (pools_.size() > 1) device.areas.remove(entry.address, entry.address + entry.size);
   }
   ++report_.segments;
   const SiteId site = sites_.site_of(entry.stack);
-  writer_.segment(kind, entry.address, entry.size, number, stream(entry.stream), site);
+  const StreamId on = stream(entry.stream);
+  writer_.segment(kind, entry.address, entry.size, number, on, site, pool(of));
 }
 
 /// The number that the name ends with, if no other pass has it.

@@ -30,7 +30,7 @@ struct ImportReport {
   std::uint64_t odd_segments = 0;   // segment events that do not fit the segments at the end
   std::uint64_t without_time = 0;   // entries without one: they take that of the entry before
   std::uint64_t times_back = 0;     // entries before the one before them: the same
-  std::uint64_t private_pools = 0;  // entries of private pools: which one is not kept
+  std::uint64_t private_pools = 0;  // that anything is of
   std::uint64_t user_metadata = 0, compile_contexts = 0;   // entries that had these: not kept
   std::map<std::string, std::uint64_t> other_actions;      // by name: left out
   std::map<std::string, std::uint64_t> other_annotations;  // by name up to '#': left out

@@ -10,28 +10,31 @@
 
 namespace memoir {
 
-/// Ranges that are mapped, none touching another of its stream.
+/// Ranges that are mapped, none touching another of its stream and pool.
 class MappedRanges {
  public:
   struct Piece {
     std::uint64_t end;
     std::uint32_t stream;
+    std::uint32_t pool;
     std::uint64_t origin;  // the caller's: who asked for it
+
+    bool is_like(const Piece& other) const { return stream == other.stream && pool == other.pool; }
   };
 
-  void add(std::uint64_t begin, std::uint64_t end, std::uint32_t stream, std::uint64_t origin) {
-    remove(begin, end);
-    auto at = pieces_.emplace(begin, Piece{end, stream, origin}).first;
+  void add(std::uint64_t begin, Piece piece) {
+    remove(begin, piece.end);
+    auto at = pieces_.emplace(begin, piece).first;
     if (at != pieces_.begin()) {
       const auto before = std::prev(at);
-      if (before->second.end == begin && before->second.stream == stream) {
-        before->second.end = end;
+      if (before->second.end == begin && before->second.is_like(piece)) {
+        before->second.end = piece.end;
         pieces_.erase(at);
         at = before;
       }
     }
     const auto after = std::next(at);
-    if (after != pieces_.end() && after->first == end && after->second.stream == stream) {
+    if (after != pieces_.end() && after->first == piece.end && after->second.is_like(piece)) {
       at->second.end = after->second.end;
       pieces_.erase(after);
     }
@@ -46,10 +49,16 @@ class MappedRanges {
       const Piece piece = at->second;
       at = pieces_.erase(at);
       removed += std::min(end, piece.end) - std::max(begin, from);
-      if (from < begin) pieces_.emplace(from, Piece{begin, piece.stream, piece.origin});
+      if (from < begin) pieces_.emplace(from, Piece{begin, piece.stream, piece.pool, piece.origin});
       if (piece.end > end) pieces_.emplace(end, piece);
     }
     return removed;
+  }
+  /// The piece that the address lies in, or nullptr.
+  const Piece* find(std::uint64_t address) const {
+    const auto after = pieces_.upper_bound(address);
+    if (after == pieces_.begin() || std::prev(after)->second.end <= address) return nullptr;
+    return &std::prev(after)->second;
   }
   const std::map<std::uint64_t, Piece>& pieces() const { return pieces_; }
 

@@ -113,7 +113,9 @@ enum class Fault : std::uint8_t {
   kNegative,
   kTooLarge,
   kNotAString,
-  kNotFrames
+  kNotFrames,
+  kNotAPool,
+  kTooMany
 };
 
 /// What a row is (a Word: an action or a state; kEmpty: another), where it was complete in the file, and its first
@@ -135,12 +137,15 @@ struct RowOrigin {
 struct TraceEntry {
   std::uint64_t address = 0;  // bytes free on the device for kOom; of another action, its string
   Size size = 0;
-  std::uint64_t time_us = 0;  // kNoTime: not said
-  std::uint32_t stream = 0;   // of streams()
+  std::uint64_t time_us = 0;          // kNoTime: not said
+  std::uint32_t stream : 20 = 0;      // of streams()
+  std::uint32_t pool : 12 = kNoPool;  // of pools(); kNoPool: not said, as by older torch
   std::uint32_t stack = 0;
   RowOrigin origin;
 
   static constexpr std::uint64_t kNoTime = ~std::uint64_t{0};
+  static constexpr std::uint32_t kMostStreams = 1 << 20;
+  static constexpr std::uint32_t kNoPool = (1 << 12) - 1;
 };
 static_assert(sizeof(TraceEntry) == 40);
 
@@ -201,6 +206,8 @@ class PickleValues {
   bool stack_of(Value frames, std::uint32_t& stack);
   /// The number of the stream whose handle this is. False when it is no integer of 64 bits.
   bool stream_of(Value handle, std::uint32_t& stream);
+  /// The number of the pool whose id this is, a pair of numbers.
+  Fault pool_of(Value id, std::uint32_t& pool);
 
   std::size_t entries() const noexcept { return entries_.size(); }
   std::size_t blocks() const noexcept { return blocks_.size(); }
@@ -216,9 +223,11 @@ class PickleValues {
   }
   /// The handles behind the numbers of streams; the default stream is 0.
   std::span<const std::uint64_t> streams() const noexcept { return streams_; }
+  /// The ids behind the numbers of pools; the default pool is 0.
+  using PoolPair = std::pair<std::uint64_t, std::uint64_t>;
+  std::span<const PoolPair> pools() const noexcept { return pools_; }
 
   // What entries had that a trace does not keep.
-  std::uint64_t private_pool_entries = 0;
   std::uint64_t user_metadata_entries = 0;
   std::uint64_t compile_context_entries = 0;
 
@@ -280,6 +289,8 @@ class PickleValues {
   NumberTable stack_table_;
   std::vector<std::uint64_t> streams_{0};
   std::unordered_map<std::uint64_t, std::uint32_t> stream_numbers_{{0, 0}};
+  std::vector<PoolPair> pools_{{0, 0}};
+  std::map<PoolPair, std::uint32_t> pool_numbers_{{{0, 0}, 0}};
 };
 
 }  // namespace memoir

@@ -41,8 +41,12 @@ const char* describe(Fault fault) {
       return "is 2^64 or more";
     case Fault::kNotAString:
       return "is no text";
-    default:
+    case Fault::kNotFrames:
       return "is no list of frames";
+    case Fault::kNotAPool:
+      return "is no pair of numbers";
+    default:
+      return "is one of more than 2^20 streams, or of more than 4,095 pools";
   }
 }
 
@@ -183,6 +187,10 @@ void Snapshot::read_segment(Value value, const std::string& path) {
   const Value* const stream = values_.find(dict, Word::kStream);
   if (stream != nullptr && !values_.stream_of(*stream, segment.stream))
     fail(field(path, Word::kStream), "is no integer of 64 bits");
+  if (const Value* const pool = values_.find(dict, Word::kSegmentPoolId)) {
+    const Fault fault = values_.pool_of(*pool, segment.pool);
+    if (fault != Fault::kNone) fail(field(path, Word::kSegmentPoolId), describe(fault));
+  }
   const Value* const frames = values_.find(dict, Word::kFrames);
   if (frames != nullptr && !values_.stack_of(*frames, segment.stack))
     fail(field(path, Word::kFrames), "is no list of frames");

@@ -23,6 +23,7 @@ struct SnapshotSegment {
   std::uint64_t address = 0;
   Size size = 0;
   std::uint32_t stream = 0;  // of streams()
+  std::uint32_t pool = 0;    // of pools()
   std::uint32_t stack = 0;
   bool expandable = false;            // bytes that are mapped, not a segment of its own
   std::vector<SnapshotBlock> blocks;  // by address; kNoAddress is resolved
@@ -58,7 +59,7 @@ class Snapshot {
   std::span<const SnapshotAnnotation> annotations() const noexcept { return annotations_; }  // by time
   /// The allocator's settings as JSON; empty when the snapshot has none.
   const std::string& settings() const noexcept { return settings_; }
-  /// Strings, frames, stacks and streams.
+  /// Strings, frames, stacks, streams and pools.
   const PickleValues& values() const noexcept { return values_; }
   const std::string& name() const noexcept { return name_; }
 

@@ -16,6 +16,7 @@ PickleValues::Slot PickleValues::entry(std::span<const Value> items, Offset byte
     const Word key = word_of(items[i]);
     const Value value = items[i + 1];
     Fault fault = Fault::kNone;
+    std::uint32_t number = 0;
     switch (key) {
       case Word::kAction: {
         const Word word = word_of(value);
@@ -40,19 +41,17 @@ PickleValues::Slot PickleValues::entry(std::span<const Value> items, Offset byte
         fault = natural(value, entry.time_us);
         break;
       case Word::kStream:
-        if (!stream_of(value, entry.stream)) fault = Fault::kNotANumber;
+        if (!stream_of(value, number)) fault = Fault::kNotANumber;
+        else if (number >= TraceEntry::kMostStreams) fault = Fault::kTooMany;
+        else entry.stream = number & (TraceEntry::kMostStreams - 1);
         break;
       case Word::kFrames:
         if (!stack_of(value, entry.stack)) fault = Fault::kNotFrames;
         break;
       case Word::kPoolId:
-        if (value.kind() == Value::Kind::kTuple) {
-          for (const Value part : tuple_items(value)) {
-            if (part == Value::of(Value::Kind::kInt, 0)) continue;
-            ++private_pool_entries;
-            break;
-          }
-        }
+        fault = pool_of(value, number);
+        if (fault == Fault::kNone && number >= TraceEntry::kNoPool) fault = Fault::kTooMany;
+        if (fault == Fault::kNone) entry.pool = number & TraceEntry::kNoPool;
         break;
       case Word::kUserMetadata:
         user_metadata_entries += value.kind() == Value::Kind::kString && word_of(value) != Word::kEmpty;
@@ -237,6 +236,18 @@ bool PickleValues::stream_of(Value handle, std::uint32_t& stream) {
   if (fresh) streams_.push_back(bits);
   stream = found->second;
   return true;
+}
+
+Fault PickleValues::pool_of(Value id, std::uint32_t& pool) {
+  if (id.kind() != Value::Kind::kTuple || tuple_items(id).size() != 2) return Fault::kNotAPool;
+  PoolPair pair;
+  Fault fault = natural(tuple_items(id)[0], pair.first);
+  if (fault == Fault::kNone) fault = natural(tuple_items(id)[1], pair.second);
+  if (fault != Fault::kNone) return fault;
+  const auto [found, fresh] = pool_numbers_.emplace(pair, static_cast<std::uint32_t>(pools_.size()));
+  if (fresh) pools_.push_back(pair);
+  pool = found->second;
+  return Fault::kNone;
 }
 
 }  // namespace memoir

@@ -80,7 +80,7 @@ std::uint64_t walk_timeline(const Trace& trace, TimelineSink& sink) {
         const bool addressed = i + 1 < events.size() && events[i + 1].kind == EventKind::kAddress &&
                                events[i + 1].object == event.object;
         changed(event, event.stream, event.size, true);
-        sink.begins(event, lane, addressed ? std::optional<Offset>(events[i + 1].size) : std::nullopt);
+        sink.begins(event, lane, addressed ? &events[i + 1] : nullptr);
         break;
       }
       case EventKind::kFree: {

@@ -26,8 +26,8 @@ class TimelineSink {
   /// Bytes live on one stream of a device; no stream: on all of it.
   virtual void live(std::uint16_t device, std::optional<StreamId> stream, Tick time, Size bytes) = 0;
   virtual void reserved(std::uint16_t device, Tick time, Size bytes) = 0;
-  /// Of the objects of a device, no two of one lane overlap. `address`: recorded, if it was.
-  virtual void begins(const Event& allocation, std::uint32_t lane, std::optional<Offset> address) = 0;
+  /// Of the objects of a device, no two of one lane overlap. `address`: the record that says its address, or nullptr.
+  virtual void begins(const Event& allocation, std::uint32_t lane, const Event* address) = 0;
   /// `freed`: false at the end of the trace.
   virtual void ends(const Event& allocation, std::uint32_t lane, Tick time, bool freed) = 0;
   virtual void free_requested(const Event& allocation, std::uint32_t lane, Tick time) = 0;

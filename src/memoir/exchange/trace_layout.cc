@@ -32,7 +32,10 @@ TraceLayout::TraceLayout(const Trace& trace) : trace_(trace) {
   std::vector<bool> has_address;
   for (std::uint32_t i = 0; i < events.size(); ++i) {
     const Event& event = events[i];
-    if (has_text(event) || event.kind == EventKind::kPassBegin || event.kind == EventKind::kPassEnd) continue;
+    if (has_text(event) || event.kind == EventKind::kPassBegin || event.kind == EventKind::kPassEnd ||
+        event.kind == EventKind::kPool) {
+      continue;
+    }
     if (event.device >= devices_.size()) devices_.resize(size_t{event.device} + 1);
     Device& device = devices_[event.device];
     if (event.kind == EventKind::kAllocate) {
@@ -43,6 +46,7 @@ TraceLayout::TraceLayout(const Trace& trace) : trace_(trace) {
     } else if (event.kind == EventKind::kAddress) {
       const std::uint64_t number = table_.find(event.object).value;
       objects_[number].address = event.size;
+      objects_[number].pool = pool_of(event);
       has_address[number] = true;
       continue;
     } else if (event.kind == EventKind::kFree) {
@@ -84,6 +88,7 @@ void TraceLayout::replay(Device& device) {
                     " bytes has no address, and does not fit into the 2^47 that a device is given here");
       }
       object.address = kBase + offset;
+      object.pool = 0;
     } else if (event.kind == EventKind::kFree) {
       const Object& object = objects_[table_.find(event.object).value];
       if (object.size != 0) heap.free(object.address - kBase);

@@ -26,6 +26,7 @@ class TraceLayout {
     std::uint32_t allocated = 0;   // event
     std::uint32_t freed = kNever;  // event
     bool requested = false;        // it has a free_requested
+    std::uint32_t pool = 0;
   };
   static constexpr std::uint32_t kNever = ~std::uint32_t{0};
 

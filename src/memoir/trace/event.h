@@ -14,6 +14,7 @@
 //   address          object 7, address                   where the recorded allocator had put it
 //   free_requested   object 7                            let go of; its memory is reusable at its free
 //   out_of_memory    asked, free                         a request that failed
+//   pool             1, PyTorch's (0, 2)                 a private pool, which segments and addresses may name
 //
 // Text is 48 bytes a record, raw: the continuation of the site or meta before it.
 #pragma once
@@ -39,19 +40,21 @@ enum class EventKind : std::uint8_t {
   kAddress = 11,
   kFreeRequested = 12,
   kOutOfMemory = 13,
+  kPool = 14,  // before anything names it
 };
 
 struct Event {
   EventKind kind = EventKind::kNone;
   std::uint8_t alignment_log2 = 0;  // kAllocate: the alignment is 1 << alignment_log2 bytes
   std::uint16_t device = 0;         // kAllocate, kFree and from kSegmentAllocate on; 0 elsewhere
-  std::uint32_t thread = 0;         // small number of the thread, in order of first sight
+  std::uint32_t thread = 0;         // small number of the thread, in order of first sight; see pool_of()
   ObjectId object = 0;    // the object; the pass; kSegment*: the address; kSite, kMeta: bytes of text;
-                          // kOutOfMemory: bytes free on the device
+                          // kOutOfMemory: bytes free on the device; kPool: PyTorch's first number of it
   SiteId site = kNoSite;  // where; kSite: the site that is defined
-  Size size = 0;        // bytes as asked; kSegment*: bytes; kSite: the parent's SiteId; kAddress: the address
-  Tick time = 0;        // nanoseconds since the recording began
-  StreamId stream = 0;  // where `device` is
+  Size size = 0;  // bytes as asked; kSegment*: bytes; kSite: the parent's SiteId; kAddress: the address;
+                  // kPool: PyTorch's second number of it
+  Tick time = 0;  // nanoseconds since the recording began
+  StreamId stream = 0;      // where `device` is
   std::uint32_t check = 0;  // checksum over the other 44 bytes (and the text): a torn record is not read
 
   bool operator==(const Event&) const = default;
@@ -65,6 +68,15 @@ inline constexpr bool has_text(const Event& event) noexcept {
 inline constexpr bool is_segment(EventKind kind) noexcept {
   return kind >= EventKind::kSegmentAllocate && kind <= EventKind::kSegmentUnmap;
 }
+
+/// Whether a record of this kind names a pool: that of a segment, of an object with an address, of a failed request.
+inline constexpr bool names_pool(EventKind kind) noexcept {
+  return is_segment(kind) || kind == EventKind::kAddress || kind == EventKind::kOutOfMemory;
+}
+
+/// The pool that it names, or (kPool) defines: 1, 2, ... are private ones (CUDA graphs, MemPools) in the order of their
+/// records, 0 is the default pool. These kinds have no thread.
+inline constexpr std::uint32_t pool_of(const Event& event) noexcept { return event.thread; }
 
 /// How many raw records of text follow this one in its file.
 inline constexpr std::uint64_t text_records(const Event& event) noexcept {

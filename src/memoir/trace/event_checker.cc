@@ -30,6 +30,9 @@ std::string EventChecker::refusal(const Event& event) {
            std::to_string(last_time_) + " ns) or beyond 2^62";
   }
   last_time_ = event.time;
+  if (names_pool(event.kind) && pool_of(event) > pools_.size()) {
+    return "it is of pool " + std::to_string(pool_of(event)) + ", which no record before it defines";
+  }
   switch (event.kind) {
     case EventKind::kAllocate:
       return allocate(event);
@@ -53,12 +56,15 @@ std::string EventChecker::refusal(const Event& event) {
       pass->second = false;
       break;
     }
+    case EventKind::kPool:
+      if (std::string why = pool(event); !why.empty()) return why;
+      break;
     case EventKind::kSite:
     case EventKind::kMeta:
       break;
     default:
       return "unknown kind " + std::to_string(static_cast<unsigned>(event.kind)) + "; version " +
-             std::to_string(kVersion) + " knows 1 to 13: the file is damaged, or of a newer memoir";
+             std::to_string(kVersion) + " knows 1 to 14: the file is damaged, or of a newer memoir";
   }
   if (event.device != 0 || event.stream != 0) {
     return "it names device " + std::to_string(event.device) + " and stream " + std::to_string(event.stream) +
@@ -152,6 +158,18 @@ std::string EventChecker::out_of_memory(const Event& event) {
   if (event.object > kMaxSize) {
     return std::to_string(event.object) + " bytes are free on device " + std::to_string(event.device) +
            ", over 2^56";
+  }
+  return {};
+}
+
+std::string EventChecker::pool(const Event& event) {
+  if (pool_of(event) != pools_.size() + 1) {
+    return "it defines pool " + std::to_string(pool_of(event)) + ", though the next is pool " +
+           std::to_string(pools_.size() + 1);
+  }
+  if ((event.object == 0 && event.size == 0) || !pools_.emplace(event.object, event.size).second) {
+    return "pool " + std::to_string(pool_of(event)) + " is (" + std::to_string(event.object) + ", " +
+           std::to_string(event.size) + "), as another one is";
   }
   return {};
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -30,10 +31,12 @@ class EventChecker {
   std::string of_object(const Event& event);
   std::string segment(const Event& event);
   std::string out_of_memory(const Event& event);
+  std::string pool(const Event& event);
 
   ObjectTable objects_;                             // value: bytes; tag: the device and what is known
   std::unordered_map<std::uint64_t, bool> passes_;  // true while it runs
   std::unordered_map<std::uint16_t, Device> devices_;
+  std::set<std::pair<std::uint64_t, std::uint64_t>> pools_;  // private ones, by PyTorch's numbers
   Size live_ = 0;
   Tick last_time_ = 0;
 };

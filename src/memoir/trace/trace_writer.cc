@@ -249,33 +249,51 @@ bool TraceWriter::end(EventKind kind, ObjectId object, std::uint32_t thread, std
   return impl_->write(event);
 }
 
-bool TraceWriter::address(ObjectId object, Offset address, std::uint16_t device, StreamId stream) noexcept {
+bool TraceWriter::address(ObjectId object, Offset address, std::uint16_t device, StreamId stream,
+                          std::uint32_t pool) noexcept {
   if (impl_ == nullptr) return false;
   if (address > kMaxAddress) return impl_->drop();
-  Event event{
-      .kind = EventKind::kAddress, .device = device, .object = object, .size = address, .stream = stream};
+  Event event{.kind = EventKind::kAddress,
+              .device = device,
+              .thread = pool,
+              .object = object,
+              .size = address,
+              .stream = stream};
   return impl_->write(event);
 }
 
 bool TraceWriter::segment(EventKind kind, Offset address, Size size, std::uint16_t device, StreamId stream,
-                          SiteId site) noexcept {
+                          SiteId site, std::uint32_t pool) noexcept {
   if (impl_ == nullptr) return false;
   if (!is_segment(kind) || size == 0 || size > kMaxSize || address > kMaxAddress - size) return impl_->drop();
-  Event event{
-      .kind = kind, .device = device, .object = address, .site = site, .size = size, .stream = stream};
+  Event event{.kind = kind,
+              .device = device,
+              .thread = pool,
+              .object = address,
+              .site = site,
+              .size = size,
+              .stream = stream};
   return impl_->write(event);
 }
 
-bool TraceWriter::out_of_memory(Size asked, Size free, std::uint16_t device, StreamId stream,
-                                SiteId site) noexcept {
+bool TraceWriter::out_of_memory(Size asked, Size free, std::uint16_t device, StreamId stream, SiteId site,
+                                std::uint32_t pool) noexcept {
   if (impl_ == nullptr) return false;
   if (asked > kMaxAddress || free > kMaxSize) return impl_->drop();
   Event event{.kind = EventKind::kOutOfMemory,
               .device = device,
+              .thread = pool,
               .object = free,
               .site = site,
               .size = asked,
               .stream = stream};
+  return impl_->write(event);
+}
+
+bool TraceWriter::define_pool(std::uint32_t pool, std::uint64_t first, std::uint64_t second) noexcept {
+  if (impl_ == nullptr) return false;
+  if (pool == 0 || (first == 0 && second == 0)) return impl_->drop();
+  Event event{.kind = EventKind::kPool, .thread = pool, .object = first, .size = second};
   return impl_->write(event);
 }
 

@@ -46,13 +46,17 @@ class TraceWriter {
   bool free_requested(ObjectId object, std::uint32_t thread, std::uint16_t device = 0, StreamId stream = 0,
                       SiteId site = kNoSite) noexcept;
   /// Where the recorded allocator had put an object that is live; once, best behind its allocation.
-  bool address(ObjectId object, Offset address, std::uint16_t device = 0, StreamId stream = 0) noexcept;
+  bool address(ObjectId object, Offset address, std::uint16_t device = 0, StreamId stream = 0,
+               std::uint32_t pool = 0) noexcept;
   /// What the recorded allocator asked of the device: `kind` is one of kSegment*.
   bool segment(EventKind kind, Offset address, Size size, std::uint16_t device = 0, StreamId stream = 0,
-               SiteId site = kNoSite) noexcept;
+               SiteId site = kNoSite, std::uint32_t pool = 0) noexcept;
   /// A request for `asked` bytes that failed while `free` were free on the device.
   bool out_of_memory(Size asked, Size free, std::uint16_t device = 0, StreamId stream = 0,
-                     SiteId site = kNoSite) noexcept;
+                     SiteId site = kNoSite, std::uint32_t pool = 0) noexcept;
+  /// A private pool, by its number from 1 on, and the two numbers that PyTorch knows it by, which no other pool has
+  /// ((0, 0) is the default pool's). Pools are defined in order, each before it is named; 0 needs no definition.
+  bool define_pool(std::uint32_t pool, std::uint64_t first, std::uint64_t second) noexcept;
   bool pass_begin(std::uint64_t pass, std::uint32_t thread) noexcept;
   bool pass_end(std::uint64_t pass, std::uint32_t thread) noexcept;
   /// Defines a site; write it once, before or after its first use. Names longer than 4,096 bytes are cut.
