@@ -106,6 +106,7 @@ void bind_results(nb::module_& module) {
       .def_ro("peak_live", &Simulation::peak_live)
       .def_ro("peak_reserved", &Simulation::peak_reserved)
       .def_ro("peak_committed", &Simulation::peak_committed)
+      .def_ro("private_reserved", &Simulation::private_reserved, "By private pools, at the end.")
       .def_ro("peak_reserved_event", &Simulation::peak_reserved_event)
       .def_ro("live_at_peak", &Simulation::live_at_peak)
       .def_ro("rounding_at_peak", &Simulation::rounding_at_peak)
@@ -149,6 +150,9 @@ void bind_simulation(nb::module_& module) {
       .def_prop_ro("peak_event", &Workload::peak_event)
       .def_prop_ro("largest", &Workload::largest)
       .def_prop_ro("streams", &Workload::streams)
+      .def_prop_ro(
+          "private_pools", [](const Workload& self) { return self.pools() - 1; },
+          "Of CUDA graphs and MemPools.")
       .def_prop_ro("most_live", &Workload::most_live, "Objects live at once.")
       .def_prop_ro("empty", &Workload::empty, "Objects of 0 bytes, left out.");
   module.def(

@@ -177,7 +177,16 @@ def simulate_task(task: Task) -> dict[str, Any]:
     result |= {
         "workload": {
             name: getattr(workload, name)
-            for name in ("operations", "objects", "streams", "peak_event", "largest", "most_live", "empty")
+            for name in (
+                "operations",
+                "objects",
+                "streams",
+                "private_pools",
+                "peak_event",
+                "largest",
+                "most_live",
+                "empty",
+            )
         },
         "completed": done.completed,
         "floor": workload.peak_live,
@@ -185,6 +194,7 @@ def simulate_task(task: Task) -> dict[str, Any]:
         "peak_reserved": done.peak_reserved,
         "reserved_ratio": _ratio(done.peak_reserved, workload.peak_live),
         "peak_committed": done.peak_committed,
+        "private_reserved": done.private_reserved,
         "peak_reserved_event": done.peak_reserved_event,
         "rounding_at_peak": done.rounding_at_peak,
         "fragmentation_at_peak": done.fragmentation_at_peak,
@@ -200,7 +210,7 @@ def simulate_task(task: Task) -> dict[str, Any]:
                 for name in ("takes", "give_backs", "commits", "decommits", "refusals", "waits")
             },
         },
-        "out_of_memory": _out_of_memory(done, task),
+        "out_of_memory": _out_of_memory(done, task, workload),
         "start": ("recorded" if done.fidelity else "afresh") if task.from_recorded else None,
         "fidelity": _fidelity(done, task, recorded),
         "ns_per_operation": {
@@ -247,13 +257,15 @@ def what_if_policies(capped: bool) -> list[str]:
     return names + [f"pytorch:{s}" for s in WHAT_IF if capped or "memory_fraction" not in s]
 
 
-def _out_of_memory(done: _core.Simulation, task: Task) -> dict[str, Any] | None:
+def _out_of_memory(done: _core.Simulation, task: Task, workload: Workload) -> dict[str, Any] | None:
     oom = done.oom
     if oom is None:
         return None
     names = ("event", "object", "asked", "live", "reserved", "rounding", "fragmented", "reason")
     site = _trace_of(*_identity(task.path)).site_chain(oom.site) if oom.site else ""
-    any_layout = None if done.cap is None else oom.any_layout_fits(done.cap)
+    # With private pools it does not follow from the bytes live: what is free in one is no room for another.
+    known = done.cap is not None and workload.private_pools == 0
+    any_layout = oom.any_layout_fits(done.cap) if known else None
     return {name: getattr(oom, name) for name in names} | {"site": site, "any_layout_fits": any_layout}
 
 

@@ -107,7 +107,7 @@ def test_what_does_not_agree_is_counted_and_named(memoir, tmp_path):
     assert code == 0
     # Best fit puts the second right behind the first.
     assert "2 of 3 recorded addresses reproduced (66.67 %; the first elsewhere is event 5)" in out
-    assert "perhaps the cause: private pools" in out and "as recorded\n" not in out
+    assert "perhaps the cause: a device that was full" in out and "as recorded\n" not in out
 
 
 def test_other_settings_start_there_too_and_are_not_called_reproductions(memoir, results):

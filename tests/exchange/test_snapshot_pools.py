@@ -2,6 +2,9 @@
 """Private pools (CUDA graphs, MemPools) in snapshots: told by every entry (torch 2.13), or by the segments alone (older)."""
 
 import json
+import pickle
+import subprocess
+import sys
 
 import pytest
 from memoir._core import (
@@ -179,3 +182,30 @@ def test_what_only_entries_know():
     assert {row[2] for row in told(trace)} == {GRAPH} and len(told(trace)) == 8
     older = [{key: value for key, value in row.items() if key != "pool_id"} for row in rows]
     assert pools(imported(snapshot(older))) == []  # then nobody knows
+
+
+def test_the_command_line_tells_of_them(tmp_path):
+    (tmp_path / "x.pickle").write_bytes(pickle.dumps(story(True)))
+
+    def memoir(*words):
+        done = subprocess.run(
+            [sys.executable, "-m", "memoir", *words], cwd=tmp_path, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return done
+
+    assert "note: 2 private pools" in memoir("import", "x.pickle", "-o", "x.trace").stderr
+    shown = memoir("show", "x.trace").stdout
+    assert "private pools" in shown and "2 of 32.0 MiB" in shown
+    device = json.loads(memoir("show", "x.trace", "--json").stdout)["devices"][0]
+    assert device["private_pools"] == [
+        {"pool": 1, "id": list(USER), "peak_reserved_bytes": 12 * MIB},
+        {"pool": 2, "id": list(GRAPH), "peak_reserved_bytes": 20 * MIB},
+    ]
+    policies = ("--policy", "pytorch", "--policy", "memoir")
+    simulated = memoir("simulate", "x.trace", *policies).stdout
+    assert "1 stream, 2 private pools, " in simulated and " private " in simulated
+    rows = json.loads(memoir("simulate", "x.trace", *policies, "--json", "--cap", "40MiB").stdout)["results"]
+    assert [row["workload"]["private_pools"] for row in rows] == [2, 2]
+    assert all(0 < row["private_reserved"] <= row["peak_reserved"] <= 40 * MIB for row in rows)
+    assert rows[0]["out_of_memory"]["any_layout_fits"] is None  # pools decide, not the bytes live

@@ -58,13 +58,14 @@ class _Script:
     def step_pool(self):
         number = self.random.choice(list(self.pools))
         pool, dice = self.pools[number], self.random.random()
+        graphs = "graphs" in self.features
         if pool.capture is not None:
             self.lines.append(f"end {number} {pool.capture}")
             pool.capture = None
         elif pool.over:
             if dice < 0.3 and not self.is_captured():
                 self.lines.append(f"trim_pool {number}")
-        elif dice < 0.45:
+        elif dice < 0.45 or (graphs and ("ends" not in self.features or pool.uses == 0 or dice < 0.5)):
             self.lend(number, False)
             pool.capture = int(self.random.random() < 0.3)
             pool.stream = self.random.choice([ALL_STREAMS, *range(self.streams)])
@@ -73,7 +74,7 @@ class _Script:
         elif dice < 0.55:
             self.lines.append(f"add_use {number}")
             pool.uses += 1
-        elif pool.uses > 0 and dice < 0.75:
+        elif pool.uses > 0 and (dice < 0.75 or graphs):
             if pool.uses == 1:
                 self.lend(number, False)
                 pool.over = True
@@ -105,7 +106,7 @@ class _Script:
                 )
             else:
                 self.lines.append(f"dead {self.live.pop(self.random.randrange(len(self.live)))}")
-        elif dice < 0.13 and "pools" in self.features:
+        elif dice < 0.13 and ("pools" in self.features or "graphs" in self.features):
             self.step_pool()
         elif dice < (0.68 if growing else 0.4) or not self.live:
             self.allocate()
@@ -114,7 +115,8 @@ class _Script:
 
 
 def random_script(seed, features, steps, torch_minor):
-    """A script of so many steps for torch 2.x; features: "streams" (record_stream and callbacks), "pools" (private ones)."""
+    """A script of so many steps for torch 2.x; features: "streams" (record_stream and callbacks), "pools" (private ones),
+    "graphs" (private ones that are neither lent out nor kept whole; used for ever, unless there is "ends")."""
     script = _Script(seed, features, torch_minor)
     while len(script.lines) < steps:
         script.step()

@@ -151,9 +151,13 @@ def recorded_by_torch(folder, settings, memory, cap, script, entries):
     divisions = found["settings"]["roundup_power2_divisions"]
     found["settings"]["roundup_power2_divisions"] = {str(1 << i): n for i, n in enumerate(divisions)}
     for segment in found["segments"]:
-        segment |= {"frames": [], "segment_type": "large", "segment_pool_id": (0, 0)}
+        segment |= {
+            "frames": [],
+            "segment_type": "large",
+            "segment_pool_id": tuple(segment["segment_pool_id"]),
+        }
     for at, entry in enumerate(found["trace"]):
-        entry |= {"time_us": at + 1, "frames": []}
+        entry |= {"time_us": at + 1, "frames": [], "pool_id": tuple(entry["pool_id"])}
         if entry["action"] == "oom":
             entry["device_free"] = entry.pop("addr")
     return {
@@ -161,6 +165,17 @@ def recorded_by_torch(folder, settings, memory, cap, script, entries):
         "device_traces": [found["trace"]],
         "allocator_settings": found["settings"],
     }
+
+
+def reproduced(snapshot, path):
+    """The simulation from the recorded state, which has to agree with the recording in everything."""
+    path.write_bytes(pickle.dumps(snapshot, protocol=4))
+    result = simulate(path, from_recorded=True, timed=False)
+    fidelity = result.fidelity
+    assert fidelity.same_settings and fidelity.start_segments > 0
+    assert (fidelity.agreed, result.calls.all) == (fidelity.objects, fidelity.recorded_calls)
+    assert result.peak_reserved == fidelity.recorded_peak
+    return result
 
 
 @pytest.mark.skipif(MINOR == 12, reason="its ties depend on the ages of records, which no snapshot tells")
@@ -171,16 +186,30 @@ def test_simulations_go_on_from_what_torch_recorded(programs, features, tmp_path
     for seed, settings in enumerate(SETTINGS):
         script = random_script(seed, features, 1500, MINOR)
         snapshot = recorded_by_torch(programs, settings, 100_000 * MIB, 100_000 * MIB, script, 1000)
-        path = tmp_path / "snapshot.pickle"
-        path.write_bytes(pickle.dumps(snapshot, protocol=4))
-        result = simulate(path, from_recorded=True, timed=False)
-        fidelity = result.fidelity
-        assert fidelity.same_settings and fidelity.start_segments > 0
-        assert (fidelity.agreed, result.calls.all) == (fidelity.objects, fidelity.recorded_calls), settings
-        assert result.peak_reserved == fidelity.recorded_peak
+        fidelity = reproduced(snapshot, tmp_path / "snapshot.pickle").fidelity
         compared += fidelity.objects
         calls += fidelity.recorded_calls
     assert compared > 4000 and calls > 500
+
+
+@pytest.mark.skipif(MINOR == 12, reason="its ties depend on the ages of records, which no snapshot tells")
+@pytest.mark.parametrize("features", ["graphs", "graphs ends"])
+def test_simulations_go_on_with_private_pools(programs, features, tmp_path):
+    """The same with up to three pools of graphs. Entries tell their pools; of older torch segments alone do, which is
+    as much unless pools end."""
+    path = tmp_path / "snapshot.pickle"
+    private = 0
+    for seed, settings in enumerate(SETTINGS):
+        script = random_script(100 + seed, features, 1500, MINOR)
+        snapshot = recorded_by_torch(programs, settings, 100_000 * MIB, 100_000 * MIB, script, 1000)
+        recorded = [s["total_size"] for s in snapshot["segments"] if s["segment_pool_id"] != (0, 0)]
+        assert reproduced(snapshot, path).private_reserved == sum(recorded)
+        private += bool(recorded)
+        for entry in snapshot["device_traces"][0]:
+            del entry["pool_id"]
+        if features == "graphs":
+            assert reproduced(snapshot, path).private_reserved == sum(recorded)
+    assert private > len(SETTINGS) // 2
 
 
 @pytest.mark.parametrize(

@@ -151,6 +151,11 @@ void print_list(const char* name, const All& all, Print print) {
 
 unsigned long long number_of(const void* stream) { return reinterpret_cast<std::uint64_t>(stream); }
 
+void print_pool(const char* name, const c10::MempoolId_t& pool) {
+  std::printf("\"%s\": [%llu, %llu], ", name, static_cast<unsigned long long>(pool.first),
+              static_cast<unsigned long long>(pool.second));
+}
+
 /// What torch.cuda.memory._snapshot() makes of it, as far as memoir reads it.
 void print_snapshot() {
   const auto info = get()->snapshot();
@@ -160,6 +165,7 @@ void print_snapshot() {
         "{\"device\": 0, \"address\": %zu, \"total_size\": %zu, \"stream\": %llu, \"is_expandable\": %s, ",
         segment.address, segment.total_size, number_of(segment.stream),
         segment.is_expandable ? "true" : "false");
+    print_pool("segment_pool_id", segment.owner_private_pool_id);
     std::size_t address = segment.address;
     print_list("blocks", segment.blocks, [&](const auto& block) {
       const char* const state = block.allocated ? "active_allocated"
@@ -176,7 +182,9 @@ void print_snapshot() {
     const char* const kActions[] = {"alloc",         "free_requested", "free_completed",
                                     "segment_alloc", "segment_free",   "segment_map",
                                     "segment_unmap", "snapshot",       "oom"};
-    std::printf("{\"action\": \"%s\", \"addr\": %zu, \"size\": %zu, \"stream\": %llu}",
+    std::printf("{");
+    print_pool("pool_id", entry.mempool_);
+    std::printf("\"action\": \"%s\", \"addr\": %zu, \"size\": %zu, \"stream\": %llu}",
                 kActions[static_cast<int>(entry.action_)], entry.addr_, entry.size_,
                 number_of(entry.stream_));
   });

@@ -165,10 +165,13 @@ def _print(
     console = Console(width=None if sys.stdout.isatty() else 150, highlight=False)
     for index, (title, results) in enumerate(groups):
         first = results[0]
+        counts = first["workload"]
+        private = counts["private_pools"]
         click.echo(
-            "\n" * (index > 0) + f"{title}: {first['workload']['operations']:,} operations, "
-            f"{first['workload']['streams']} stream{'s' * (first['workload']['streams'] != 1)}, "
-            f"{first['floor']:,} bytes live at event {first['workload']['peak_event']:,}"
+            "\n" * (index > 0) + f"{title}: {counts['operations']:,} operations, "
+            f"{counts['streams']} stream{'s' * (counts['streams'] != 1)}, "
+            + f"{private:,} private pool{'s' * (private != 1)}, " * (private > 0)
+            + f"{first['floor']:,} bytes live at event {counts['peak_event']:,}"
         )
         click.echo()
         console.print(view.simulation_table(results))

@@ -21,12 +21,14 @@ def simulation_table(results: Sequence[Result]) -> Table:
     timed = any(result["ns_per_operation"] for result in results)
     table = Table(box=None, header_style="bold", pad_edge=False)
     started = any(result["start"] for result in results)
+    has_pools = any(result["workload"]["private_pools"] for result in results)
     table.add_column("policy", overflow="fold")
     for title, wanted in (
         ("start", started),
         ("cap", several_caps),
         ("reserved", True),
         ("/ floor", True),
+        ("private", has_pools),
         ("frag. at peak", True),
         ("mean", True),
         ("device calls", True),
@@ -53,6 +55,7 @@ def simulation_table(results: Sequence[Result]) -> Table:
         cells += [
             bytes_text(result["peak_reserved"]),
             "-" if ratio is None else f"{ratio:.4f}",
+            *[bytes_text(result["private_reserved"])] * has_pools,
             f"{100 * result['fragmentation_at_peak']:.1f} %",
             f"{100 * result['fragmentation_mean']:.1f} %" if result["operations"] else "-",
             f"{result['device_calls']['all']:,}",
@@ -130,8 +133,9 @@ def fidelity_lines(result: Result) -> str:
         start += "; the recorded device may have had more memory than the cap"
     elif agreed < objects:
         start += (
-            "\n  not told by a trace, so perhaps the cause: private pools (CUDA graphs, MemPool), a device that was "
-            "full, torch 2.12 (try ties_by_record)"
+            "\n  not told by a trace, so perhaps the cause: a device that was full, torch 2.12 (try ties_by_record)"
+            + ", the ends of private pools (CUDA graphs, MemPools)"
+            * (result["workload"]["private_pools"] > 0)
         )
     elif peak == fidelity["recorded_peak"] and calls == fidelity["recorded_calls"]:
         text += ": both as recorded"

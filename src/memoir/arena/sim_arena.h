@@ -3,14 +3,25 @@
 // An arena without memory: it counts what would be committed, and can run out as a machine does.
 #pragma once
 
+#include <algorithm>
+
 #include "memoir/arena/arena.h"
 #include "memoir/arena/granule_set.h"
 
 namespace memoir {
 
+/// Bytes of one simulated machine or device, which several arenas and segments may share.
+struct SimMemory {
+  Size limit = ~Size{0};
+  Size taken = 0;
+
+  Size left() const noexcept { return limit - std::min(taken, limit); }
+};
+
 struct SimArenaOptions {
-  Size granule = 4 * kKiB;  // bytes, a power of two: 4 KiB is a host's page, 2 MiB a device's
-  Size limit = ~Size{0};    // bytes: a commit that would go beyond fails, as on a full machine
+  Size granule = 4 * kKiB;      // bytes, a power of two: 4 KiB is a host's page, 2 MiB a device's
+  Size limit = ~Size{0};        // bytes: a commit that would go beyond fails, as on a full machine
+  SimMemory* memory = nullptr;  // instead of that limit: what it shares with others, kept alive by the caller
 };
 
 class SimArena final : public Arena {
@@ -35,8 +46,11 @@ class SimArena final : public Arena {
   Size committed() const noexcept override { return granules_.committed(); }
 
  private:
+  SimMemory& memory() noexcept { return shared_ != nullptr ? *shared_ : own_; }
+
   GranuleSet granules_;
-  Size limit_;
+  SimMemory own_;
+  SimMemory* shared_;
   Size peak_committed_ = 0;
   std::uint64_t commits_ = 0;
   std::uint64_t decommits_ = 0;

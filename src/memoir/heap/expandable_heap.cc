@@ -140,8 +140,9 @@ void ExpandableHeap::release_set(std::uint32_t set) noexcept {
 }
 
 Offset ExpandableHeap::restore(bool small, StreamId stream, std::span<const Range> memory,
-                               std::span<const RestoredObject> objects) noexcept {
-  const std::uint32_t set = ok() ? set_of(pool_of(0, small), stream) : 0;
+                               std::span<const RestoredObject> objects, PoolId pool) noexcept {
+  const std::uint32_t owner = find_owner(pool);
+  const std::uint32_t set = ok() && (pool == 0 || owner != 0) ? set_of(pool_of(owner, small), stream) : 0;
   if (set == 0 || memory.empty()) return kNoOffset;
   const Size size = area_sizes_[kind_of(set)];
   const auto within = [](std::span<const RestoredObject> left, Range range) {  // how many of them begin in it

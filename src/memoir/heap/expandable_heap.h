@@ -26,12 +26,13 @@ class ExpandableHeap final : public PyTorchPools {
   explicit ExpandableHeap(Arena& arena, const PyTorchOptions& options = {}, Collector* collector = nullptr,
                           PhaseTable* phases = nullptr) noexcept;
 
-  /// Continues from a recorded state: opens an area of the default pools, commits `memory` in it and fills it with
+  /// Continues from a recorded state: opens an area of the pool, commits `memory` in it and fills it with
   /// the live objects. Both are in the order of their offsets, which count from the area's begin; the ranges are
   /// whole granules of the arena, none touching another. The offset of the area; kNoOffset when they cannot be (see
-  /// RestoredObject), when the arena has no room or memory, or there is no metadata memory: nothing changed.
+  /// RestoredObject), when there is no such pool, the arena has no room or memory, or there is no metadata memory:
+  /// nothing changed.
   Offset restore(bool small, StreamId stream, std::span<const Range> memory,
-                 std::span<const RestoredObject> objects) noexcept;
+                 std::span<const RestoredObject> objects, PoolId pool = 0) noexcept;
 
   /// Bytes from one area to the next: an offset's area begins at the multiple of it below.
   Size stride() const noexcept { return stride_; }

@@ -35,11 +35,13 @@ void PyTorchHeap::release_set(std::uint32_t set) noexcept {
   }
 }
 
-bool PyTorchHeap::restore(Range segment, StreamId stream, std::span<const RestoredObject> objects) noexcept {
-  if (!ok() || !can_hold(segment, objects)) return false;
+bool PyTorchHeap::restore(Range segment, StreamId stream, std::span<const RestoredObject> objects,
+                          PoolId pool) noexcept {
+  const std::uint32_t owner = find_owner(pool);
+  if (!ok() || !can_hold(segment, objects) || (pool != 0 && owner == 0)) return false;
   // Only a small segment has this size: others are of 10 MiB at least.
   const bool small = segment.size == PyTorchRounding::kSmallSegment;
-  const std::uint32_t set = set_of(pool_of(0, small), stream);
+  const std::uint32_t set = set_of(pool_of(owner, small), stream);
   if (set == 0 || !blocks_.reserve(2 * objects.size() + 1) || !blocks_.reserve_live(objects.size())) {
     return false;
   }

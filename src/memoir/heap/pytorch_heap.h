@@ -16,10 +16,11 @@ class PyTorchHeap final : public PyTorchPools {
                        PhaseTable* phases = nullptr) noexcept
       : PyTorchPools(options, false, collector, phases), segments_(&segments) {}
 
-  /// Continues from a recorded state: takes over a segment of the default pools that `segments` holds already,
-  /// with its live objects in the order of their addresses. False when they cannot be (see RestoredObject), or
-  /// there is no metadata memory: nothing changed.
-  bool restore(Range segment, StreamId stream, std::span<const RestoredObject> objects) noexcept;
+  /// Continues from a recorded state: takes over a segment of the pool that `segments` holds already, with its live
+  /// objects in the order of their addresses. False when they cannot be (see RestoredObject), there is no such pool, or
+  /// no metadata memory: nothing changed.
+  bool restore(Range segment, StreamId stream, std::span<const RestoredObject> objects,
+               PoolId pool = 0) noexcept;
 
  private:
   BlockIndex grow(const Want& want) noexcept override;

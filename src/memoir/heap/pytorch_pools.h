@@ -80,6 +80,8 @@ class PyTorchPools : public Heap {
 
   /// Bytes of segments held, or mapped: "reserved by PyTorch".
   Size reserved() const noexcept { return reserved_; }
+  /// Of these, bytes of private pools.
+  Size private_reserved() const noexcept { return reserved_ - owners_[0].reserved; }
   const PyTorchCounts& counts() const noexcept { return counts_; }
 
   // Private pools. A pool lives from the first use on; when the last use ended, it is given back block by block as
@@ -147,6 +149,7 @@ class PyTorchPools : public Heap {
   }
   bool is_small(const Set& set) const noexcept { return set.pool % 2 == 0; }
   Owner& owner_of(std::uint32_t set) noexcept { return owners_[sets_[set].pool / 2]; }
+  std::uint32_t find_owner(PoolId pool) const noexcept;  // 0 when there is no such private pool
   /// The set of a pool and a stream; 0 when there is no metadata memory.
   std::uint32_t set_of(std::uint32_t pool, StreamId stream) noexcept {
     std::uint32_t& hint = hints_[pool % 2];
@@ -185,7 +188,6 @@ class PyTorchPools : public Heap {
 
   std::uint32_t find_set(std::uint64_t key, std::uint32_t& hint) noexcept;
   std::uint32_t owner_for(StreamId stream) const noexcept;
-  std::uint32_t find_owner(PoolId pool) const noexcept;
   BlockView view(BlockIndex block) const noexcept;
 
   BlockIndex search(const Want& want) noexcept;

@@ -2,6 +2,8 @@
 #include "memoir/run/policies.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "memoir/base/error.h"
 #include "memoir/heap/binned_heap.h"
@@ -17,6 +19,7 @@
 #include "memoir/run/learning_pool.h"
 #include "memoir/run/planned_slab.h"
 #include "memoir/run/policy_text.h"
+#include "memoir/run/private_pool.h"
 
 namespace memoir {
 
@@ -30,7 +33,30 @@ DeviceCalls SimulatedHeap::calls() const noexcept {
   if (order_) calls.waits = order_->waits();
   calls.takes -= start_calls_.takes;
   calls.commits -= start_calls_.commits;
+  for (const auto& pool : private_) calls += pool->calls();
   return calls;
+}
+
+Tick SimulatedHeap::tick(Tick now) noexcept {
+  Tick next = heap_->tick(now);
+  for (const auto& pool : private_) next = std::min(next, pool->heap_->tick(now));
+  return next;
+}
+
+bool SimulatedHeap::make_room() noexcept {
+  if (private_.empty() || pytorch_ != nullptr) return false;
+  heap_->trim();
+  return true;
+}
+
+Size SimulatedHeap::private_reserved() const noexcept {
+  if (pytorch_ != nullptr) return pytorch_->private_reserved();
+  Size sum = 0;
+  for (const auto& pool : private_) {
+    if (pool->segments_) sum += pool->segments_->held();
+    if (pool->arena_) sum += pool->arena_->committed();
+  }
+  return sum;
 }
 
 /// What a policy's recipe has to hand.
@@ -40,20 +66,27 @@ struct PolicyParts {
   Size cap;
   bool with_phases;
   const RecordedStart* start;
+  SimMemory& memory;  // of the device
+  bool keeps;         // for a private pool
 
   Segments& segments() {
-    made.segments_ = std::make_unique<SimSegments>(cap);
+    made.segments_ = std::make_unique<SimSegments>(memory);
     if (!made.segments_->ok()) throw Error("no memory for the simulated device's bookkeeping");
-    return *made.segments_;
+    if (!keeps) return *made.segments_;
+    made.kept_segments_ = std::make_unique<KeptSegments>(*made.segments_);
+    return *made.kept_segments_;
   }
   Arena& arena(Size granule, Size capacity) {
     if (!is_power_of_two(granule) || granule < 512 || granule > kGiB)
       throw Error("granule=" + bytes_setting(granule) +
                   ": it must be a power of two from 512 bytes to 1 GiB");
-    made.arena_ = std::make_unique<SimArena>(std::max(capacity, granule), SimArenaOptions{granule, cap});
+    made.arena_ = std::make_unique<SimArena>(std::max(capacity, granule),
+                                             SimArenaOptions{.granule = granule, .memory = &memory});
     if (!made.arena_->ok())
       throw Error("no memory for the simulated arena's bookkeeping; try a larger granule");
-    return *made.arena_;
+    if (!keeps) return *made.arena_;
+    made.kept_arena_ = std::make_unique<KeptArena>(*made.arena_);
+    return *made.kept_arena_;
   }
   /// Room for whatever holes a heap leaves: many times the most bytes live.
   Size room() const noexcept {
@@ -80,8 +113,21 @@ struct PolicyParts {
   void recorded_heap(std::unique_ptr<Device> device, const PyTorchOptions& options) {
     Device& recorded = *device;
     made.recorded_ = std::move(device);
-    recorded.restore(heap<H>(recorded, options, nullptr, phases()), *start);
+    recorded.restore(pytorch_heap<H>(recorded, options), *start);
     made.start_calls_ = made.calls();
+  }
+  /// A heap of PyTorch's, with the workload's private pools.
+  template <class H, class Device>
+  H& pytorch_heap(Device& device, const PyTorchOptions& options) {
+    H& pools = heap<H>(device, options, nullptr, phases());
+    if (workload.pools() > 1) made.pytorch_ = &pools;
+    for (PoolId pool = 1; pool < workload.pools(); ++pool) {
+      if (!pools.add_pool_use(pool)) throw Error("no memory for the bookkeeping of private pools");
+      auto own = std::make_unique<SimulatedHeap>();
+      own->heap_ = std::make_unique<PrivatePool>(pools, pool);
+      made.private_.push_back(std::move(own));
+    }
+    return pools;
   }
   /// Addresses with no memory behind them that anybody counts.
   Arena& addresses(Size capacity) {
@@ -118,7 +164,7 @@ struct NoOptions {
 void make_direct(PolicyParts& parts, const NoOptions&) { parts.heap<DirectHeap>(parts.segments()); }
 
 void make_planned(PolicyParts& parts, const NoOptions&) {
-  parts.heap<PlannedSlab>(parts.workload, parts.segments(), parts.cap);
+  parts.heap<PlannedSlab>(parts.workload, parts.segments(), parts.memory.left());
 }
 
 /// For device memory: 256 bytes, and as many buffers as the workload needs.
@@ -222,7 +268,9 @@ struct MappedPolicy : Options {
 
 void make_memoir(PolicyParts& parts, const MappedPolicy<LearningOptions>& options) {
   Arena& arena = parts.arena(options.granule, parts.room());
-  parts.heap<LearningPool>(arena, options, parts.order());
+  LearningOptions own = options;
+  own.learn &= !parts.keeps;
+  parts.heap<LearningPool>(arena, own, parts.order());
 }
 
 void make_guided(PolicyParts& parts, const MappedPolicy<DevicePoolOptions>& options) {
@@ -249,16 +297,21 @@ void make_pytorch(PolicyParts& parts, PyTorchOptions options) {
   if (!options.expandable_segments) {
     Segments& segments = parts.segments();
     if (start == nullptr) {
-      parts.heap<PyTorchHeap>(segments, options, nullptr, parts.phases());
+      parts.pytorch_heap<PyTorchHeap>(segments, options);
     } else {
       parts.recorded_heap<PyTorchHeap>(std::make_unique<RecordedSegments>(segments, parts.workload), options);
     }
     return;
   }
-  // For each stream an area of addresses for small objects and one for large ones, 9/8 of the device's memory long;
-  // and some to spare.
+  // For each pool and stream an area of addresses for small objects and one for large ones, 9/8 of the device's memory
+  // long; and some to spare.
   if (options.device_memory == 0) options.device_memory = parts.room() / 4;
   size_t areas = 2 * parts.workload.streams() + 2;
+  if (parts.workload.pools() > 1) {
+    std::set<std::pair<std::uint32_t, StreamId>> users;
+    for (const Workload::Object& object : parts.workload.objects()) users.emplace(object.pool, object.stream);
+    areas += 2 * users.size();
+  }
   if (start != nullptr) {
     areas += start->areas.size();
     for (const RecordedArea& area : start->areas) {  // the addresses behind it are more than any hole in it
@@ -269,7 +322,7 @@ void make_pytorch(PolicyParts& parts, PyTorchOptions options) {
   const Size area = device + device / 8 + 2 * (std::min(options.large_segment_size, device) + 2 * kMiB);
   Arena& arena = parts.arena(2 * kMiB, areas * area);
   if (start == nullptr) {
-    parts.heap<ExpandableHeap>(arena, options, nullptr, parts.phases());
+    parts.pytorch_heap<ExpandableHeap>(arena, options);
   } else {
     parts.recorded_heap<ExpandableHeap>(std::make_unique<RecordedArena>(arena), options);
   }
@@ -281,7 +334,8 @@ struct Policy {
   std::vector<SettingInfo> (*settings)();
   /// Reads the settings; with parts, and when none is left over, makes the heap.
   void (*make)(PolicyParts* parts, PolicyText& text);
-  bool is_pytorch = false;  // its settings are PyTorch's
+  bool is_pytorch = false;   // its settings are PyTorch's, and its heaps have private pools themselves
+  bool is_one_pool = false;  // private pools' objects are as any: it knows nothing of them
 };
 
 /// A row whose settings are those of Options.
@@ -307,6 +361,11 @@ constexpr Policy pytorch_policy(std::string_view name, std::string_view what) {
           true};
 }
 
+constexpr Policy one_pool(Policy policy) {
+  policy.is_one_pool = true;
+  return policy;
+}
+
 constexpr Policy kPolicies[] = {
     policy<MappedPolicy<LearningOptions>, make_memoir>(
         "memoir", "memoir's device pool: best fit; memory is mapped where it is needed; loops are planned"),
@@ -316,10 +375,10 @@ constexpr Policy kPolicies[] = {
     policy<SpanOptions, make_span>("span",
                                    "best fit by address in one mapped arena; does not look at streams"),
     policy<NoOptions, make_direct>("direct", "no pool: every object is the device's own allocation"),
-    policy<StaticTensorsOptions, make_static_tensors, static_tensors_options>(
+    one_pool(policy<StaticTensorsOptions, make_static_tensors, static_tensors_options>(
         "static_tensors",
         "DSC's fixed tables over one pool secured at the start; 256 bytes and as many buffers as it needs "
-        "unless told; does not look at streams"),
+        "unless told; does not look at streams")),
     policy<FinalizedPolicy<BinnedOptions>, make_finalized<BinnedHeap>>(
         "binned", "CuArrays.jl's bins of powers of two, each block a segment"),
     policy<FinalizedPolicy<SplitOptions>, make_finalized<SplitHeap>>(
@@ -361,8 +420,24 @@ void check_policy(std::string_view text) { resolve(text, nullptr); }
 std::unique_ptr<SimulatedHeap> make_policy(std::string_view text, const Workload& workload, Size cap,
                                            bool with_phases, const RecordedStart* start) {
   auto made = std::make_unique<SimulatedHeap>();
-  PolicyParts parts{*made, workload, cap, with_phases, start};
-  resolve(text, &parts);
+  made->memory_.limit = cap;
+  const auto make = [&](SimulatedHeap& to, const Workload& of, bool keeps) {
+    PolicyParts parts{to, of, cap, with_phases && !keeps, start, made->memory_, keeps};
+    resolve(text, &parts);
+  };
+  const Policy& policy = find(read_policy_text(text));
+  if (workload.pools() == 1 || policy.is_pytorch || policy.is_one_pool) {
+    make(*made, workload, false);
+  } else {
+    const std::vector<Workload> parts = workload.by_pool();
+    make(*made, parts[0], false);
+    for (size_t pool = 1; pool < parts.size(); ++pool) {
+      made->private_.push_back(std::make_unique<SimulatedHeap>());
+      make(*made->private_.back(), parts[pool], true);
+    }
+  }
+  made->heaps_.assign(workload.pools(), made->heap_.get());
+  for (size_t i = 0; i < made->private_.size(); ++i) made->heaps_[i + 1] = made->private_[i]->heap_.get();
   return made;
 }
 

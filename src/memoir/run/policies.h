@@ -20,6 +20,8 @@
 #include "memoir/arena/sim_arena.h"
 #include "memoir/heap/heap.h"
 #include "memoir/heap/phases.h"
+#include "memoir/heap/pytorch_pools.h"
+#include "memoir/run/kept_memory.h"
 #include "memoir/run/recorded_device.h"
 #include "memoir/run/settings.h"
 #include "memoir/run/sim_segments.h"
@@ -30,14 +32,28 @@ namespace memoir {
 
 inline constexpr Size kNoCap = ~Size{0};
 
-/// A heap with everything simulated that it stands on. Not thread-safe.
+/// A heap with everything simulated that it stands on. Where a workload has private pools there is a heap for each, as the
+/// runtime of a device has (run/device_runtime.h): over the same device, but none gets another's memory, and private
+/// ones keep theirs. PyTorch's heaps have pools themselves. Not thread-safe.
 class SimulatedHeap {
  public:
-  Heap& heap() noexcept { return *heap_; }
-  /// Bytes that the device has handed out: segments held and granules mapped.
-  Size reserved() const noexcept {
-    return (segments_ ? segments_->held() : 0) + (arena_ ? arena_->committed() : 0);
+  /// Of a pool of the workload. What one gave is freed there.
+  Heap& heap(std::uint32_t pool = 0) noexcept { return *heaps_[pool]; }
+  /// All heaps' Heap::tick().
+  Tick tick(Tick now) noexcept;
+  /// What the runtime does when the device is full: makes the default pool give back what is unused. False when there
+  /// is no private pool of another heap, so that the one that asked has done so already.
+  bool make_room() noexcept;
+  /// Nobody uses that private pool of PyTorch's any more: it gives back what is unused, and so when it is trimmed.
+  void end_pool(std::uint32_t pool) noexcept {
+    if (pytorch_ == nullptr) return;
+    pytorch_->release_pool(pool);
+    pytorch_->trim_pool(pool);
   }
+  /// Bytes that the device has handed out: segments held and granules mapped.
+  Size reserved() const noexcept { return memory_.taken; }
+  /// Of these, what private pools have.
+  Size private_reserved() const noexcept;
   /// Of these, bytes with memory behind them that the heap may use.
   Size committed() const noexcept { return reserved(); }
   /// Since it was made; those of a recorded start are not of them.
@@ -51,15 +67,23 @@ class SimulatedHeap {
 
  private:
   friend struct PolicyParts;
+  friend std::unique_ptr<SimulatedHeap> make_policy(std::string_view text, const Workload& workload, Size cap,
+                                                    bool with_phases, const RecordedStart* start);
 
+  SimMemory memory_;  // of the device
   std::unique_ptr<SimSegments> segments_;
+  std::unique_ptr<KeptSegments> kept_segments_;
   std::unique_ptr<SimArena> arena_;
+  std::unique_ptr<KeptArena> kept_arena_;
   std::unique_ptr<Addresses> addresses_;
   std::unique_ptr<RecordedDevice> recorded_;
   DeviceCalls start_calls_;
   std::unique_ptr<StreamClock> order_;
   std::unique_ptr<PhaseTable> phases_;
-  std::unique_ptr<Heap> heap_;  // last: goes first
+  std::unique_ptr<Heap> heap_;                           // the default pool's
+  PyTorchPools* pytorch_ = nullptr;                      // it, if it has private pools itself
+  std::vector<std::unique_ptr<SimulatedHeap>> private_;  // heaps go first
+  std::vector<Heap*> heaps_;                             // by pool
   std::function<std::string()> why_;
 };
 
@@ -83,7 +107,7 @@ std::string torch_settings(std::string_view text);
 bool can_start_from(std::string_view text, const RecordedStart& start);
 
 /// The heap that `text` names, under a cap of so many bytes of the device, for this workload (which a planned policy
-/// looks into; kept alive by the caller). `with_phases`: its phase table is filled, which costs it time. With a
+/// looks into). `with_phases`: its phase table is filled, which costs it time. With a
 /// `start` that it can start from, it holds the recorded segments and objects already. Throws Error as
 /// check_policy() does, when there is no memory for its bookkeeping, and for a cap below what the start holds.
 std::unique_ptr<SimulatedHeap> make_policy(std::string_view text, const Workload& workload, Size cap = kNoCap,

@@ -29,7 +29,7 @@ void RecordedSegments::restore(PyTorchHeap& heap, const RecordedStart& start) {
     const Offset beneath = segments_->take(area.span);
     if (beneath == kNoOffset) fail(area);
     held_[area.base] = {beneath, area.span};
-    if (!heap.restore(area.memory.front(), area.stream, area.objects)) fail(area);
+    if (!heap.restore(area.memory.front(), area.stream, area.objects, area.pool)) fail(area);
   }
 }
 
@@ -75,7 +75,7 @@ void RecordedArena::restore(ExpandableHeap& heap, const RecordedStart& start) {
     mapped.kind = EventKind::kSegmentMap;
     mapped.range = area.memory.front();
     expect({&mapped, 1});
-    const Offset offset = heap.restore(area.small, area.stream, memory, objects);
+    const Offset offset = heap.restore(area.small, area.stream, memory, objects, area.pool);
     expect({});
     if (offset == kNoOffset) fail(area);
     for (const RestoredObject& object : area.objects)

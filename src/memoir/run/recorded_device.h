@@ -44,7 +44,8 @@ class RecordedSegments final : public Segments, public RecordedDevice {
   /// `segments` is the device beneath, kept alive by the caller.
   RecordedSegments(Segments& segments, const Workload& workload);
 
-  /// Makes the heap, which is fresh and takes its segments from here, hold what was recorded. Throws Error when there
+  /// Makes the heap, which is fresh but for its private pools (of the workload's numbers) and takes its segments from
+  /// here, hold what was recorded. Throws Error when there
   /// is no memory for its bookkeeping, or too little on the device.
   void restore(PyTorchHeap& heap, const RecordedStart& start);
 

@@ -8,6 +8,9 @@ namespace memoir {
 RecordedRun::RecordedRun(const Workload& workload, SimulatedHeap& simulated, const RecordedStart& start,
                          std::string_view policy)
     : workload_(workload), simulated_(simulated), next_(workload.start_calls()), reserved_(start.held) {
+  ends_.resize(workload.pools());
+  for (const Workload::Object& object : workload.objects())
+    ends_[object.pool] = std::max<size_t>(ends_[object.pool], object.begin + 1);
   fidelity_.same_settings = torch_settings(policy) == start.settings;
   fidelity_.start_segments = start.segments;
   fidelity_.start_objects = start.objects;
@@ -28,7 +31,11 @@ void RecordedRun::before(size_t step) noexcept {
       reserved_ += size;
     } else {
       reserved_ -= std::min(reserved_, size);
-      gave_back = true;
+      // PyTorch gives nothing back of a private pool that is still used, but for a request to it, and may empty such a
+      // pool alone.
+      const std::uint32_t pool = calls[next_].pool;
+      if (pool == 0) gave_back = true;
+      else if (ends_[pool] <= step) simulated_.end_pool(pool);
     }
     fidelity_.recorded_peak = std::max(fidelity_.recorded_peak, reserved_);
   }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "memoir/run/policies.h"
 
@@ -45,8 +46,9 @@ class RecordedRun {
   const Workload& workload_;
   SimulatedHeap& simulated_;
   Fidelity fidelity_;
-  size_t next_;    // device call
-  Size reserved_;  // by the recorded allocator
+  std::vector<size_t> ends_;  // by pool: the step from which on nothing is allocated in it
+  size_t next_;               // device call
+  Size reserved_;             // by the recorded allocator
 };
 
 }  // namespace memoir

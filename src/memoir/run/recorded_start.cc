@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "memoir/base/error.h"
@@ -34,6 +35,7 @@ struct Stretch {
   Range range;
   std::uint32_t event = 0;
   StreamId stream = 0;
+  std::uint32_t pool = 0;
   std::uint32_t gone = kNone;   // the step at which some of it was given back
   std::uint32_t shown = kNone;  // an object that lies in it, best one of the start: shows its kind
   std::vector<size_t> objects;  // live at the start, by address
@@ -97,7 +99,7 @@ void Builder::take_segments(bool expandable) {
     if (call.range.size % unit != 0 || call.range.begin % kUnit != 0)
       fail(call.event,
            what + " is none of PyTorch's: it is no multiple of " + std::to_string(unit) + " bytes");
-    stretches_.push_back({call.range, call.event, call.stream, kNone, kNone, {}, {}});
+    stretches_.push_back({call.range, call.event, call.stream, call.pool, kNone, kNone, {}, {}});
   }
   std::sort(stretches_.begin(), stretches_.end(),
             [](const Stretch& a, const Stretch& b) { return a.range.begin < b.range.begin; });
@@ -111,7 +113,7 @@ void Builder::take_segments(bool expandable) {
                std::to_string(std::min(before.event, after.event)) +
                "); both were held when the history began");
     }
-    if (expandable && before.range.end() == after.range.begin) {
+    if (expandable && before.range.end() == after.range.begin && before.pool == after.pool) {
       before.range.size += after.range.size;  // areas are never full to their ends: both are of one
     } else if (++kept != i) {
       stretches_[kept] = after;
@@ -160,6 +162,8 @@ void Builder::take_objects() {
            name(i) + " was live when the history began, but lies in no segment that was recorded then");
     if (address % kUnit != 0)
       fail(event_of(i), name(i) + " is not where PyTorch puts objects, at multiples of 512 bytes");
+    if (objects[i].pool != stretch->pool)
+      fail(event_of(i), name(i) + " lies in a segment of another pool, which PyTorch does not do");
     if (stretch->objects.empty()) {
       stretch->shown = static_cast<std::uint32_t>(i);
       stretch->stream = objects[i].stream;
@@ -219,9 +223,9 @@ void Builder::lay_out(const Stretch& stretch, bool cuts_all, std::vector<Restore
   }
 }
 
-/// All mapped memory of one stream and kind is one area's: another is opened only when one is full.
+/// All mapped memory of one pool, stream and kind is one area's: another is opened only when one is full.
 void Builder::join_areas(RecordedStart& start) {
-  std::map<std::pair<StreamId, bool>, size_t> known;
+  std::map<std::tuple<std::uint32_t, StreamId, bool>, size_t> known;
   for (const Stretch& stretch : stretches_) {
     const bool small = is_small(stretch);
     for (const size_t object : stretch.objects) {
@@ -229,18 +233,18 @@ void Builder::join_areas(RecordedStart& start) {
         fail(event_of(object), name(object) + " shares mapped memory with " + name(stretch.shown) +
                                    ", though PyTorch keeps those of up to 1 MiB apart from larger ones");
     }
-    const auto [entry, fresh] = known.try_emplace({stretch.stream, small}, start.areas.size());
-    if (fresh) start.areas.push_back({stretch.range.begin, 0, stretch.stream, small, {}, {}});
+    const auto [entry, fresh] = known.try_emplace({stretch.pool, stretch.stream, small}, start.areas.size());
+    if (fresh) start.areas.push_back({stretch.range.begin, 0, stretch.stream, stretch.pool, small, {}, {}});
     RecordedArea& area = start.areas[entry->second];
     area.span = stretch.range.end() - area.base;
     if (area.span > kLongestArea)
       fail(stretch.event, "the memory mapped at " + hex(stretch.range.begin) +
                               " lies over 2^42 bytes above that at " + hex(area.base) +
-                              ", though both are of one stream and kind");
+                              ", though both are of one pool, stream and kind");
     if ((stretch.range.begin - area.base) % kMapUnit != 0)
       fail(stretch.event, "the memory mapped at " + hex(stretch.range.begin) +
                               " is no multiple of 2 MiB from that at " + hex(area.base) +
-                              ", though both are of one stream and kind");
+                              ", though both are of one pool, stream and kind");
     area.memory.push_back(stretch.range);
     lay_out(stretch, true, area.objects);
   }
@@ -261,9 +265,12 @@ void Builder::follow_areas(std::vector<RecordedArea>& areas) const {
     if (call.gives()) {  // for the allocation that follows
       if (workload_.steps()[call.step].kind != Workload::Kind::kAllocate) continue;
       const size_t object = workload_.steps()[call.step].object;
-      const StreamId stream = workload_.objects()[object].stream;
+      const auto is_its = [&](const RecordedArea& area) {
+        const Workload::Object& it = workload_.objects()[object];
+        return area.stream == it.stream && area.pool == it.pool && area.small == is_small(object);
+      };
       for (size_t i = 0; i < areas.size(); ++i) {
-        if (mapped[i] == 0 || areas[i].stream != stream || areas[i].small != is_small(object)) continue;
+        if (mapped[i] == 0 || !is_its(areas[i])) continue;
         const Offset base = std::min(areas[i].base, call.range.begin);
         const Offset end = std::max(areas[i].base + areas[i].span, call.range.end());
         if (end - base > kLongestArea || (areas[i].base - base) % kMapUnit != 0) break;
@@ -296,7 +303,7 @@ void Builder::run(RecordedStart& start) {
   for (const Stretch& stretch : stretches_) {
     const bool small = stretch.range.size == PyTorchRounding::kSmallSegment;
     start.areas.push_back(
-        {stretch.range.begin, stretch.range.size, stretch.stream, small, {stretch.range}, {}});
+        {stretch.range.begin, stretch.range.size, stretch.stream, stretch.pool, small, {stretch.range}, {}});
     lay_out(stretch, small, start.areas.back().objects);
   }
 }

@@ -10,9 +10,9 @@
 // and of a large segment what would be left over is cut off only when it is over 1 MiB. Where a large block ends then
 // shows by what lies behind it, now or later; where nothing ever does, it is taken to end at once.
 //
-// Not told by a trace, and so not modelled: to which private pool (CUDA graphs, MemPool) a segment belongs, so all are
-// taken for the default pools'; the order in which free blocks were freed, which only `ties_by_record` looks at; how
-// old they are, for garbage_collection_threshold; frees that still waited for another stream.
+// Not told by a trace, and so not modelled: which private pools (CUDA graphs, MemPool) nobody uses any more, so all are
+// taken for used; the order in which free blocks were freed, which only `ties_by_record` looks at; how old they are, for
+// garbage_collection_threshold; frees that still waited for another stream.
 #pragma once
 
 #include <cstdint>
@@ -25,12 +25,13 @@
 
 namespace memoir {
 
-/// Addresses that the recorded allocator had as one: a segment, or the area that one stream's expandable memory of one
-/// kind lies in.
+/// Addresses that the recorded allocator had as one: a segment, or the area that one pool's and stream's expandable memory
+/// of one kind lies in.
 struct RecordedArea {
   Offset base = 0;            // the lowest address that is known to be of it
   Size span = 0;              // bytes from there to the end of the highest memory ever in it
   StreamId stream = 0;        // of the workload
+  std::uint32_t pool = 0;     // of the workload
   bool small = false;         // for blocks of up to 1 MiB
   std::vector<Range> memory;  // addresses, ascending, none touching another; of a segment, all of it
   std::vector<RestoredObject> objects;  // at addresses, ascending
@@ -51,7 +52,7 @@ std::string recorded_policy(const Workload& workload);
 
 /// The state from which `policy` went on: recorded_policy(), with the settings that the recording was made with. Throws
 /// Error, naming the events, for what PyTorch's allocator cannot have held: segments that overlap, objects that do or
-/// that lie in none, sizes beyond a device's addresses.
+/// that lie in none or in another pool's, sizes beyond a device's addresses.
 RecordedStart recorded_start(const Workload& workload, std::string_view policy);
 
 }  // namespace memoir

@@ -8,7 +8,7 @@ namespace memoir {
 Offset SimSegments::take(Size size) noexcept {
   if (size == 0 || size > addresses_.capacity()) return kNoOffset;
   const Size bytes = cost(size);
-  const bool fits = held_ <= cap_ && bytes <= cap_ - held_;
+  const bool fits = bytes <= memory_->left();
   const Offset offset = fits ? spans_.allocate({bytes, bytes < kPage ? kStep : kPage}) : kNoOffset;
   if (offset == kNoOffset) {
     ++calls_.refusals;
@@ -16,6 +16,7 @@ Offset SimSegments::take(Size size) noexcept {
   }
   ++calls_.takes;
   held_ += bytes;
+  memory_->taken += bytes;
   return offset;
 }
 
@@ -25,6 +26,7 @@ void SimSegments::give_back(Range segment) noexcept {
                "a segment is given back once, and whole");
   ++calls_.give_backs;
   held_ -= bytes;
+  memory_->taken -= bytes;
 }
 
 }  // namespace memoir

@@ -6,7 +6,7 @@
 // allocations together); from 1 MiB, whole pages of 2 MiB.
 #pragma once
 
-#include "memoir/arena/arena.h"
+#include "memoir/arena/sim_arena.h"
 #include "memoir/heap/segments.h"
 #include "memoir/heap/span_heap.h"
 
@@ -22,6 +22,12 @@ struct DeviceCalls {
   std::uint64_t waits = 0;       // times one stream was made to wait for another; not of all()
 
   std::uint64_t all() const noexcept { return takes + give_backs + commits + decommits + refusals; }
+  DeviceCalls& operator+=(const DeviceCalls& more) noexcept {
+    takes += more.takes, give_backs += more.give_backs;
+    commits += more.commits, decommits += more.decommits;
+    refusals += more.refusals, waits += more.waits;
+    return *this;
+  }
   bool operator==(const DeviceCalls&) const = default;
 };
 
@@ -47,7 +53,11 @@ class SimSegments final : public Segments {
   static constexpr Size kPage = 2 * kMiB;  // bytes
 
   /// Segments cost at most `cap` bytes together.
-  explicit SimSegments(Size cap) noexcept : cap_(cap), spans_(addresses_) {}
+  explicit SimSegments(Size cap) noexcept : own_{cap, 0}, memory_(&own_), spans_(addresses_) {}
+  /// They are of a memory that they share with others, kept alive by the caller.
+  explicit SimSegments(SimMemory& memory) noexcept : memory_(&memory), spans_(addresses_) {}
+  SimSegments(const SimSegments&) = delete;
+  SimSegments& operator=(const SimSegments&) = delete;
 
   /// False when there was no metadata memory; then every take() gives kNoOffset.
   bool ok() const noexcept { return spans_.ok(); }
@@ -60,7 +70,8 @@ class SimSegments final : public Segments {
   static Size cost(Size size) noexcept { return align_up(size, size < kMiB ? kStep : kPage); }
 
  private:
-  Size cap_;
+  SimMemory own_;
+  SimMemory* memory_;
   Size held_ = 0;
   DeviceCalls calls_;
   Addresses addresses_{Size{1} << 47};  // as many as a real device has

@@ -56,15 +56,17 @@ size_t count(const Workload& workload, SimulatedHeap& simulated, RecordedRun* re
     Offset offset = kNoOffset;
     Size held = 0;  // bytes, rounding included
   };
-  Heap& heap = simulated.heap();
   std::vector<Place> places(workload.objects().size());
   Timeline timeline(result.timeline, workload.steps().size(), options.samples);
   Size live = 0, held = 0;
   double fragmentation = 0;
   size_t at = 0;
+  const auto heap_of = [&](std::uint32_t object) -> Heap& {
+    return simulated.heap(workload.objects()[object].pool);
+  };
   const auto live_from = [&](std::uint32_t object, Offset offset) {
     Place& place = places[object];
-    place = {offset, heap.size_of(offset)};
+    place = {offset, heap_of(object).size_of(offset)};
     live += workload.objects()[object].size;
     held += place.held;
     result.peak_live = std::max(result.peak_live, live);
@@ -93,14 +95,16 @@ size_t count(const Workload& workload, SimulatedHeap& simulated, RecordedRun* re
     }
     look(at == 0 ? Workload::Step{} : workload.steps()[at - 1]);
   }
-  Tick due = heap.tick(0);
+  Tick due = simulated.tick(0);
   for (; at < workload.steps().size(); ++at) {
     const Workload::Step& step = workload.steps()[at];
-    if (step.time >= due) due = heap.tick(step.time);
+    if (step.time >= due) due = simulated.tick(step.time);
     if (recorded != nullptr) recorded->before(at);
     if (step.kind == Kind::kAllocate) {
       const Workload::Object& object = workload.objects()[step.object];
-      const Offset offset = heap.allocate(request_of(object));
+      Heap& heap = simulated.heap(object.pool);
+      Offset offset = heap.allocate(request_of(object));
+      if (offset == kNoOffset && simulated.make_room()) offset = heap.allocate(request_of(object));
       if (recorded != nullptr) recorded->placed(step, offset);
       if (offset == kNoOffset) {
         ++result.failed;
@@ -117,7 +121,7 @@ size_t count(const Workload& workload, SimulatedHeap& simulated, RecordedRun* re
     } else {
       Place& place = places[step.object];
       if (place.offset == kNoOffset) continue;
-      MEMOIR_CHECK(heap.free(place.offset), "a heap frees what it handed out");
+      MEMOIR_CHECK(heap_of(step.object).free(place.offset), "a heap frees what it handed out");
       live -= workload.objects()[step.object].size;
       held -= place.held;
       place.offset = kNoOffset;
@@ -138,8 +142,9 @@ size_t count(const Workload& workload, SimulatedHeap& simulated, RecordedRun* re
   result.completed = result.failed == 0;
   result.calls = simulated.calls();
   if (recorded != nullptr) result.fidelity = recorded->fidelity();
-  for (const Place& place : places) {
-    if (place.offset != kNoOffset) heap.free(place.offset);
+  result.private_reserved = simulated.private_reserved();
+  for (std::uint32_t object = 0; object < places.size(); ++object) {
+    if (places[object].offset != kNoOffset) heap_of(object).free(places[object].offset);
   }
   return at;
 }
@@ -153,19 +158,19 @@ OperationTimes measure(const Workload& workload, SimulatedHeap& simulated, size_
   constexpr auto kBudget = std::chrono::milliseconds(20);  // for more passes than three
   struct Operation {
     Request request;
+    Heap* heap;
     Offset* offset;
     bool allocates;
   };
-  Heap& heap = simulated.heap();
   std::vector<Offset> offsets(workload.objects().size(), kNoOffset);
   std::vector<Operation> stretch;
   stretch.reserve(kStretch);
   OperationTimer timer;
   const auto run = [&](const Operation& operation) {
     if (operation.allocates) {
-      *operation.offset = heap.allocate(operation.request);
+      *operation.offset = operation.heap->allocate(operation.request);
     } else if (*operation.offset != kNoOffset) {
-      heap.free(*operation.offset);
+      operation.heap->free(*operation.offset);
       *operation.offset = kNoOffset;
     }
   };
@@ -196,14 +201,16 @@ OperationTimes measure(const Workload& workload, SimulatedHeap& simulated, size_
       const Workload::Step& step = workload.steps()[at];
       Offset* const offset = &offsets[step.object];
       __builtin_prefetch(offset, 1);
-      stretch.push_back({request_of(workload.objects()[step.object]), offset, step.kind == Kind::kAllocate});
+      const Workload::Object& object = workload.objects()[step.object];
+      stretch.push_back(
+          {request_of(object), &simulated.heap(object.pool), offset, step.kind == Kind::kAllocate});
       if (stretch.size() == kStretch) flush();
     }
     flush();
     timer.end_of_pass();
-    for (Offset& offset : offsets) {
-      if (offset != kNoOffset) heap.free(offset);
-      offset = kNoOffset;
+    for (size_t i = 0; i < offsets.size(); ++i) {
+      if (offsets[i] != kNoOffset) simulated.heap(workload.objects()[i].pool).free(offsets[i]);
+      offsets[i] = kNoOffset;
     }
     ++passes;
   } while (end > 0 && timer.operations() < kEnough && (passes < 3 || Clock::now() - began < kBudget));

@@ -12,6 +12,9 @@
 //
 //   fragmentation at a moment = (reserved - live) / reserved
 //
+// A workload's private pools (CUDA graphs, MemPools) keep their memory to themselves, and for ever: a trace does not tell
+// when graphs die.
+//
 // Left out: what the device's own calls cost in time, and memory that others hold on it (contexts, libraries). Objects
 // that were live before the recording began are allocated afresh, in the order of the trace; with `recorded`, PyTorch's
 // policies start from the segments that the recorded allocator held then, and its own can be compared with it.
@@ -87,6 +90,7 @@ struct Simulation {
   Size peak_live = 0;      // bytes as asked, placed
   Size peak_reserved = 0;  // bytes that the device handed out
   Size peak_committed = 0;
+  Size private_reserved = 0;  // bytes that private pools had at the end
   /// Of the moments when so much was reserved, the one with the most bytes live: its event, and what was live then.
   std::uint32_t peak_reserved_event = 0;
   Size live_at_peak = 0;

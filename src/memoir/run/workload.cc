@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <unordered_map>
 
 #include "memoir/base/error.h"
 #include "memoir/trace/object_table.h"
@@ -22,14 +23,20 @@ Workload::Workload(std::span<const Event> events, std::uint16_t device) {
   ObjectTable table;  // object -> index of objects_, or kEmpty
   constexpr std::uint64_t kEmpty = ~std::uint64_t{0};
   std::vector<StreamId> streams;
-  Size live = 0;
-  std::uint64_t objects_live = 0;
+  std::unordered_map<std::uint32_t, std::uint32_t> pools{{0, 0}};  // in the trace -> here
   steps_.reserve(events.size());
   const auto number_of = [&](StreamId stream) {
     const auto seen = std::find(streams.begin(), streams.end(), stream);
     const auto number = static_cast<StreamId>(seen - streams.begin());
     if (seen == streams.end()) streams.push_back(stream);
     return number;
+  };
+  const auto pool_number = [&](size_t event) {
+    const auto [known, fresh] =
+        pools.try_emplace(pool_of(events[event]), static_cast<std::uint32_t>(pools.size()));
+    if (fresh && ++pools_ > kMostPools)
+      fail(event, "a trace with more than " + std::to_string(kMostPools) + " pools is not simulated");
+    return known->second;
   };
   bool begun = false;  // the history
   const auto begin = [&] {
@@ -53,18 +60,8 @@ Workload::Workload(std::span<const Event> events, std::uint16_t device) {
           ++empty_;
           break;
         }
-        const auto object = static_cast<std::uint32_t>(objects_.size());
-        const auto step = static_cast<std::uint32_t>(steps_.size());
-        objects_.push_back({event.object, event.size, Size{1} << event.alignment_log2, event.site,
-                            number_of(event.stream), step, ~0u});
-        steps_.push_back({event.time, number, object, Kind::kAllocate});
-        largest_ = std::max(largest_, event.size);
-        live += event.size;
-        most_live_ = std::max(most_live_, ++objects_live);
-        if (live > peak_live_) {
-          peak_live_ = live;
-          peak_event_ = number;
-        }
+        add({event.object, event.size, Size{1} << event.alignment_log2, event.site, number_of(event.stream)},
+            event.time, number);
         break;
       }
       case EventKind::kFree: {
@@ -75,11 +72,7 @@ Workload::Workload(std::span<const Event> events, std::uint16_t device) {
         if (!begun) begin();
         entry.state = ObjectTable::State::kFreed;
         if (entry.value == kEmpty) break;
-        const auto object = static_cast<std::uint32_t>(entry.value);
-        objects_[object].end = static_cast<std::uint32_t>(steps_.size());
-        live -= objects_[object].size;
-        --objects_live;
-        steps_.push_back({event.time, number, object, Kind::kFree});
+        end(static_cast<std::uint32_t>(entry.value), event.time, number);
         break;
       }
       case EventKind::kAddress: {
@@ -93,6 +86,7 @@ Workload::Workload(std::span<const Event> events, std::uint16_t device) {
         }
         if (object >= addresses_.size()) addresses_.resize(object + 1, kNoOffset);
         addresses_[object] = event.size;
+        if (pool_of(event) != 0) objects_[object].pool = pool_number(i);
         break;
       }
       case EventKind::kSegmentAllocate:
@@ -104,7 +98,8 @@ Workload::Workload(std::span<const Event> events, std::uint16_t device) {
                                  static_cast<std::uint32_t>(steps_.size()),
                                  event.kind,
                                  event.stream,
-                                 {event.object, event.size}});
+                                 {event.object, event.size},
+                                 pool_of(event) == 0 ? 0 : pool_number(i)});
         if (!begun && !device_calls_.back().gives()) {
           begin();
           --start_calls_;  // not this one
@@ -120,6 +115,52 @@ Workload::Workload(std::span<const Event> events, std::uint16_t device) {
     object.end = std::min(object.end, static_cast<std::uint32_t>(steps_.size()));
   streams_ = streams.size();
   for (DeviceCall& call : device_calls_) call.stream = number_of(call.stream);
+}
+
+void Workload::add(const Object& object, Tick time, std::uint32_t event) {
+  const auto number = static_cast<std::uint32_t>(objects_.size());
+  objects_.push_back(object);
+  objects_.back().begin = static_cast<std::uint32_t>(steps_.size());
+  objects_.back().end = ~0u;
+  steps_.push_back({time, event, number, Kind::kAllocate});
+  largest_ = std::max(largest_, object.size);
+  live_ += object.size;
+  most_live_ = std::max(most_live_, ++objects_live_);
+  if (live_ > peak_live_) {
+    peak_live_ = live_;
+    peak_event_ = event;
+  }
+}
+
+void Workload::end(std::uint32_t object, Tick time, std::uint32_t event) {
+  objects_[object].end = static_cast<std::uint32_t>(steps_.size());
+  live_ -= objects_[object].size;
+  --objects_live_;
+  steps_.push_back({time, event, object, Kind::kFree});
+}
+
+std::vector<Workload> Workload::by_pool() const {
+  std::vector<Workload> parts;
+  for (size_t pool = 0; pool < pools_; ++pool) {
+    parts.push_back(Workload());
+    parts.back().streams_ = streams_;
+  }
+  std::vector<std::uint32_t> numbers(objects_.size());  // there
+  for (const Step& step : steps_) {
+    const Object& object = objects_[step.object];
+    Workload& part = parts[object.pool];
+    if (step.kind == Kind::kAllocate) {
+      numbers[step.object] = static_cast<std::uint32_t>(part.objects_.size());
+      part.add(object, step.time, step.event);
+    } else {
+      part.end(numbers[step.object], step.time, step.event);
+    }
+  }
+  for (Workload& part : parts) {
+    for (Object& object : part.objects_)
+      object.end = std::min(object.end, static_cast<std::uint32_t>(part.steps_.size()));
+  }
+  return parts;
 }
 
 Problem Workload::problem() const {

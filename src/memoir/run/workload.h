@@ -32,6 +32,7 @@ class Workload {
     StreamId stream = 0;      // numbered in the order of their first allocations
     std::uint32_t begin = 0;  // the step that allocates it
     std::uint32_t end = 0;    // the step that frees it; steps().size() when it outlives the trace
+    std::uint32_t pool = 0;   // private ones in the order of their first mention; 0: the default pool
   };
   enum class Kind : std::uint8_t { kAllocate, kFree };
   struct Step {
@@ -46,14 +47,17 @@ class Workload {
     std::uint32_t event = 0;  // its index in the trace
     std::uint32_t step = 0;   // the one that follows it
     EventKind kind = EventKind::kNone;
-    StreamId stream = 0;  // as the objects'
-    Range range;          // recorded addresses
+    StreamId stream = 0;     // as the objects'
+    Range range;             // recorded addresses
+    std::uint32_t pool = 0;  // as the objects'
     bool gives() const noexcept {
       return kind == EventKind::kSegmentAllocate || kind == EventKind::kSegmentMap;
     }
   };
 
-  /// Throws Error for a trace beyond 2^31 events, or whose frees do not follow their allocations.
+  static constexpr size_t kMostPools = 4096;
+
+  /// Throws Error for a trace beyond 2^31 events or with more pools, or whose frees do not follow their allocations.
   explicit Workload(std::span<const Event> events, std::uint16_t device = 0);
 
   std::span<const Object> objects() const noexcept { return objects_; }
@@ -66,6 +70,7 @@ class Workload {
   Size largest() const noexcept { return largest_; }                 // bytes of the largest request
   std::uint64_t most_live() const noexcept { return most_live_; }    // objects live at once
   size_t streams() const noexcept { return streams_; }               // that allocate
+  size_t pools() const noexcept { return pools_; }                   // private ones, and the default one
   std::uint64_t empty() const noexcept { return empty_; }            // objects of 0 bytes, left out
 
   // What an importer knows of the recorded allocator. Its state when the history began stands at time 0 of a trace.
@@ -83,7 +88,14 @@ class Workload {
   /// The same as a planning problem, buffer i for object i: lifetimes in steps, half-open.
   Problem problem() const;
 
+  /// What each pool alone was asked for, pool 0 first; without what an importer knows.
+  std::vector<Workload> by_pool() const;
+
  private:
+  Workload() = default;
+  void add(const Object& object, Tick time, std::uint32_t event);
+  void end(std::uint32_t object, Tick time, std::uint32_t event);
+
   std::vector<Object> objects_;
   std::vector<Step> steps_;
   std::vector<Offset> addresses_;  // by object, up to the last that has one
@@ -94,6 +106,9 @@ class Workload {
   std::uint32_t peak_event_ = 0;
   Size largest_ = 0;
   size_t streams_ = 0;
+  size_t pools_ = 1;
+  Size live_ = 0;  // while it is made
+  std::uint64_t objects_live_ = 0;
   std::uint64_t empty_ = 0;
   std::uint64_t most_live_ = 0;
 };
