@@ -34,6 +34,7 @@ initialized, torch.cuda.is_initialized = torch.cuda.is_initialized, lambda: True
 print(error(lambda: memoir.torch.use_pool()))
 torch.cuda.is_initialized = initialized
 memoir.torch.use_pool("memoir", cap=48 * MiB, history=100, slack=0.05)
+assert fake.fake_calls(b"cuInit") == 0    # a process may still fork, and its child use CUDA
 assert torch.cuda.memory._get_current_allocator().allocator() is not None
 torch._C._cuda_getAllocator()
 pointer = allocate(3 * MiB)

@@ -11,7 +11,17 @@ CudaDevice::CudaDevice(int ordinal) noexcept : driver_(cuda::driver()), ordinal_
     return;
   }
   int count = 0;
-  driver_->device_get_count(&count);
+  cuda::Result result = driver_->init(0);  // costs nothing when the program has done it
+  if (result == cuda::kSuccess) result = driver_->device_get_count(&count);
+  if (result != cuda::kSuccess) {
+    std::snprintf(
+        problem_, sizeof problem_,
+        "the CUDA driver does not start (%s): see that nvidia-smi finds a device, that "
+        "CUDA_VISIBLE_DEVICES does not hide it, and that this process was not forked from one that used "
+        "CUDA",
+        driver_->error_name(result));
+    return;
+  }
   if (ordinal < 0 || ordinal >= count) {
     std::snprintf(problem_, sizeof problem_, "there is no CUDA device %d: the driver shows %d", ordinal,
                   count);
@@ -19,7 +29,7 @@ CudaDevice::CudaDevice(int ordinal) noexcept : driver_(cuda::driver()), ordinal_
   }
   size_t total = 0;
   cuda::Context context = nullptr;
-  cuda::Result result = driver_->device_get(&device_, ordinal);
+  result = driver_->device_get(&device_, ordinal);
   if (result == cuda::kSuccess) result = driver_->device_total_memory(&total, device_);
   if (result == cuda::kSuccess) result = driver_->primary_context_retain(&context, device_);
   if (result != cuda::kSuccess) {
@@ -96,14 +106,14 @@ void CudaDevice::note_refusal(const char* call, cuda::Result result) noexcept {
 }
 
 CudaDevice::Scope::Scope(const CudaDevice& device) noexcept : driver_(device.driver()) {
-  driver_.context_push(device.context_);
+  pushed_ = driver_.context_push(device.context_) == cuda::kSuccess;
   driver_.exchange_capture_mode(&mode_);
 }
 
 CudaDevice::Scope::~Scope() {
   driver_.exchange_capture_mode(&mode_);
   cuda::Context context = nullptr;
-  driver_.context_pop(&context);
+  if (pushed_) driver_.context_pop(&context);
 }
 
 }  // namespace memoir

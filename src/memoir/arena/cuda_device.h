@@ -107,6 +107,7 @@ class CudaDevice {
    private:
     const cuda::Driver& driver_;
     int mode_ = cuda::kCaptureModeRelaxed;
+    bool pushed_ = false;
   };
 
  private:

@@ -27,15 +27,7 @@ struct Loaded {
           why != nullptr ? why : path);
       return;
     }
-    if (!find_all(library, path)) return;
-    if (const Result result = driver.init(0); result != kSuccess) {
-      std::snprintf(problem, sizeof problem,
-                    "the CUDA driver %s does not start (%s): see that nvidia-smi finds a device, and that "
-                    "CUDA_VISIBLE_DEVICES does not hide it",
-                    path, driver.error_name(result));
-      return;
-    }
-    usable = true;
+    usable = find_all(library, path);
   }
 
   template <class Function>

@@ -102,7 +102,8 @@ struct Driver {
   const char* error_name(Result) const noexcept;
 };
 
-/// The driver, loaded and initialised once per process, or nullptr: driver_problem() says why. Thread-safe.
+/// The driver, loaded once per process, or nullptr: driver_problem() says why. Not started: before init() a process can
+/// fork, and its child start the driver. Thread-safe.
 const Driver* driver() noexcept;
 /// What is wrong and what to do, as one sentence; "" when driver() is there.
 const char* driver_problem() noexcept;
