@@ -123,6 +123,23 @@ TEST_CASE("the cap holds over all arenas of a device; the device itself may be f
   CHECK(fake::misuses() == "");
 }
 
+TEST_CASE("what cannot be committed is refused before anything is mapped for it") {
+  fake::fresh(2048 * kMiB);
+  CudaDevice device(0);
+  CudaArena arena(device, 4096 * kMiB);
+  device.set_cap(1024 * kMiB);
+  REQUIRE(arena.commit({0, 2 * kMiB}));
+  const auto calls = fake_calls("cuMemCreate");
+  CHECK_FALSE(arena.commit({0, 1026 * kMiB}));  // the cap
+  device.set_cap(~Size{0});
+  fake_set_foreign(0, 1500 * kMiB);
+  CHECK_FALSE(arena.commit({0, 600 * kMiB}));  // the device
+  CHECK(fake_calls("cuMemCreate") == calls);
+  CHECK(device.counts().refusals == 2);
+  CHECK(arena.commit({0, 548 * kMiB}));
+  CHECK(fake::misuses() == "");
+}
+
 TEST_CASE("longer pieces: fewer calls, and memory goes back with the last granule of one") {
   fake::fresh(64 * kMiB);
   CudaDevice device(0);

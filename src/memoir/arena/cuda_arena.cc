@@ -8,8 +8,9 @@
 namespace memoir {
 
 namespace {
+constexpr Size kWorthAsking = 256 * kMiB;
 constexpr cuda::Result kInvalidValue = 1;  // CUDA_ERROR_INVALID_VALUE; others are the device's own trouble
-}
+}  // namespace
 
 CudaArena::CudaArena(CudaDevice& device, Size capacity, CudaArenaOptions options) noexcept
     : device_(&device) {
@@ -65,7 +66,21 @@ bool CudaArena::commit(Range range) noexcept {
   return true;
 }
 
+/// Whether the cap and the device have so much. The device is asked only where it costs little beside the mapping.
+bool CudaArena::is_there(Size size) noexcept {
+  if (!device_->allows(size)) return false;
+  if (size < kWorthAsking) return true;
+  const Size free = device_->free_now();
+  if (free == 0 || size <= free) return true;
+  device_->note_refusal("cuMemGetInfo", cuda::kOutOfMemory);
+  return false;
+}
+
 bool CudaArena::map_missing(size_t first, size_t end) noexcept {
+  const auto missing = static_cast<Size>(std::count_if(granules_.begin() + first, granules_.begin() + end,
+                                                       [](const Granule& it) { return !it.mapped; }));
+  // Mapping all that there is, to give it back, would take seconds, and the neighbours' memory.
+  if (missing != 0 && !is_there(missing * granule_)) return false;
   for (size_t i = first; i < end;) {
     size_t stop = i;
     while (stop < end && !granules_[stop].mapped) ++stop;
@@ -97,7 +112,6 @@ bool CudaArena::map_run(size_t first, size_t end) noexcept {
 
 bool CudaArena::map_piece(size_t first, size_t length) noexcept {
   const Size size = length * granule_;
-  if (!device_->allows(size)) return false;
   const cuda::Driver& driver = device_->driver();
   cuda::Handle handle = 0;
   if (const cuda::Result result = driver.create(&handle, size, &device_->properties(), 0);

@@ -72,6 +72,7 @@ class CudaArena final : public Arena {
 
   /// The granules that a range touches; empty when it leaves the arena.
   Range cover(Range range) const noexcept;
+  bool is_there(Size size) noexcept;
   bool map_missing(size_t first, size_t end) noexcept;
   bool map_run(size_t first, size_t end) noexcept;
   bool map_piece(size_t first, size_t length) noexcept;
