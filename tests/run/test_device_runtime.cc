@@ -435,6 +435,36 @@ TEST_CASE("a graph's memory stays until a replay is done, on a stream that never
   CHECK(fake::misuses() == "");
 }
 
+TEST_CASE("a capture that failed, and whose pool was never ended, holds nothing up") {
+  fake::fresh();
+  Program program;
+  void* const captured = fake_stream_create();
+  void* const other = fake_stream_create();
+  bool is_gone = false;  // the graph, and with it what its filter looks at
+  program.runtime.begin_pool({1, 0}, [&](cuda::Stream stream) {
+    CHECK_FALSE(is_gone);
+    return stream == as_stream(captured);
+  });
+  fake_capture_begin(captured);
+  void* const inside = program.allocate(kMiB, captured);
+  void* const used = program.allocate(8 * kMiB);
+  program.runtime.record_stream(used, as_stream(other));
+  fake_launch_fill(other, as_address(used), 8 * kMiB, 1);
+  CHECK(program.free(used));  // put off: something is captured
+  fake_capture_end(captured);
+  is_gone = true;
+
+  CHECK(program.free(program.allocate(kMiB)));
+  fake_run_all();
+  CHECK(program.free(program.allocate(kMiB)));  // looks at events
+  program.runtime.empty_cache();
+  const DeviceView view = program.runtime.view();
+  CHECK(view.objects.size() == 1);
+  CHECK(fake_used(0) <= 2 * kGranule);  // the graph's pool, which nobody gave up
+  CHECK(program.free(inside));
+  CHECK(fake::misuses() == "");
+}
+
 TEST_CASE("frees and waits are put off while a graph is captured") {
   fake::fresh(16 * kMiB);
   Program program;

@@ -39,7 +39,7 @@ void* DeviceRuntime::allocate(Size size, cuda::Stream handle, SiteId site, std::
   try {
     if (stream == DeviceStreams::kNoStream)
       throw Error("memoir: no memory for the device pool's bookkeeping");
-    const DevicePoolId id = routes_.empty() ? DevicePoolId{} : pool_of(handle);
+    const DevicePoolId id = routes_.empty() ? DevicePoolId{} : pool_of(stream);
     if (void* const pointer = try_allocate(size, stream, site, id)) [[likely]]
       return pointer;
     return climb_or_refuse(lock, size, stream, site, id, refusal);
@@ -93,11 +93,23 @@ void* DeviceRuntime::climb(std::unique_lock<std::mutex>& lock, Size size, Stream
   return search("trim");
 }
 
-DevicePoolId DeviceRuntime::pool_of(cuda::Stream stream) const {
-  for (const Route& route : routes_) {
-    if (!route.filter || route.filter(stream)) return route.id;
+DevicePoolId DeviceRuntime::pool_of(StreamId stream) {
+  forget_failed_captures();
+  for (Route& route : routes_) {
+    if (route.filter && !route.filter(streams_.handle(stream))) continue;
+    if (route.captured == DeviceStreams::kNoStream && streams_.is_capturing(stream)) route.captured = stream;
+    return route.id;
   }
   return {};
+}
+
+/// PyTorch before 2.13 does not end the pool of a capture that failed, whose filter is the failed graph's and goes with
+/// it.
+void DeviceRuntime::forget_failed_captures() noexcept {
+  std::erase_if(routes_, [this](const Route& route) {
+    return route.captured != DeviceStreams::kNoStream && !streams_.is_capturing(route.captured);
+  });
+  streams_.announce_capture(!routes_.empty());
 }
 
 std::uint32_t DeviceRuntime::find_pool(DevicePoolId id, StreamId stream) {
@@ -261,6 +273,7 @@ void DeviceRuntime::trim_all() noexcept {
 void DeviceRuntime::empty_cache() {
   const std::lock_guard lock(mutex_);
   streams_.begin_section();
+  forget_failed_captures();
   if (routes_.empty()) wait_for_pending();
   trim_all();
 }

@@ -106,6 +106,7 @@ class DeviceRuntime final : private Collector, private DeviceWatch {
   struct Route {
     DevicePoolId id;
     StreamFilter filter;
+    StreamId captured = DeviceStreams::kNoStream;  // a stream that it was for, and that was being captured
   };
   struct Waiting {
     cuda::Event event;
@@ -116,7 +117,8 @@ class DeviceRuntime final : private Collector, private DeviceWatch {
   void taken(cuda::Address address, Size size, bool mapped) noexcept override;
   void given_back(cuda::Address address, Size size, bool mapped) noexcept override;
 
-  DevicePoolId pool_of(cuda::Stream stream) const;
+  DevicePoolId pool_of(StreamId stream);
+  void forget_failed_captures() noexcept;
   std::uint32_t find_pool(DevicePoolId id, StreamId stream);
   void* try_allocate(Size size, StreamId stream, SiteId site, DevicePoolId id);
   void* climb_or_refuse(std::unique_lock<std::mutex>& lock, Size size, StreamId stream, SiteId site,
