@@ -81,12 +81,14 @@ def training(policy: str) -> dict:
         loss.backward()
         optimizer.step()
         numbers.append(loss.item())
+    if not computes():
+        return {"numbers": None}
     learned = torch.nn.utils.parameters_to_vector(model.parameters()).detach().cpu() - begin
     numbers.append(learned.norm().item())
     for _ in range(8):
         direction = torch.randn(len(learned), generator=generator)
         numbers.append(torch.dot(learned, direction).item() / numbers[12])
-    return {"numbers": numbers if computes() else None}
+    return {"numbers": numbers}
 
 
 def same_numbers(some: list[float], others: list[float]) -> bool:
@@ -287,6 +289,9 @@ def program(policy: str) -> dict:
     assert torch.cuda.memory_allocated() == 8 * MiB <= torch.cuda.max_memory_reserved()
     del x
     assert torch.cuda.memory_allocated() == 0 and torch.cuda.max_memory_allocated() == 8 * MiB
+    assert torch.accelerator.max_memory_allocated() == 8 * MiB
+    torch.accelerator.empty_cache()
+    assert policy == "rmm" or torch.cuda.memory_reserved() == torch.accelerator.memory_reserved() < 8 * MiB
     torch.cuda.reset_peak_memory_stats()
     torch.cuda.reset_accumulated_memory_stats()
     assert torch.cuda.max_memory_allocated() == torch.cuda.memory_stats()["allocation.all.allocated"] == 0
@@ -366,10 +371,8 @@ def run_cases(cases, seconds: int = 300) -> None:
             said.seek(0)
             text = said.read().decode(errors="replace").strip()
         results = [line for line in text.splitlines() if line.startswith("{")]  # warnings may follow it
-        if status == 0 and results:
-            outcome = {"result": json.loads(results[-1])}
-        else:
-            outcome = {"error": f"{text}\nended with {status}"}
+        good = status == 0 and results
+        outcome = {"result": json.loads(results[-1])} if good else {"error": f"{text}\nended with {status}"}
         print(json.dumps({"scenario": scenario, "policy": policy, **outcome}), flush=True)
 
 

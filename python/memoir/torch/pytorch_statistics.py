@@ -34,6 +34,12 @@ def replace_pytorchs() -> None:
     torch._C._cuda_resetPeakMemoryStats = _reset_peaks
     torch._C._cuda_resetAccumulatedMemoryStats = _reset_totals
     torch._C._cuda_memorySnapshot = _snapshot
+    # torch.accelerator asks for the same in another place, and would get the numbers of an allocator that is not used.
+    torch._C._accelerator_isAllocatorInitialized = torch.cuda.is_initialized
+    torch._C._accelerator_emptyCache = torch._C._cuda_emptyCache
+    torch._C._accelerator_getDeviceStats = _statistics
+    torch._C._accelerator_resetPeakStats = _reset_peaks
+    torch._C._accelerator_resetAccumulatedStats = _reset_totals
 
     set_fraction = torch._C._cuda_setMemoryFraction
     fractions: dict[int, float] = {}
