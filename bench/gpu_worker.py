@@ -2,7 +2,7 @@
 """One run of bench/gpu.py, in a process of its own:
 
     gpu_worker.py about
-    gpu_worker.py loop ALLOCATOR STEPS WIDTH [CAP]
+    gpu_worker.py loop ALLOCATOR LENGTHS STEPS WIDTH [CAP]
     gpu_worker.py map PIECE
     gpu_worker.py allocate ALLOCATOR COUNT
 
@@ -54,8 +54,21 @@ def about() -> dict:
     }
 
 
-def loop(allocator: str, steps: int, width: int, cap: int | None = None) -> dict:
-    """Training steps of a small transformer; the lengths are the same for every allocator."""
+def lengths_of(kind: str, steps: int) -> list[tuple[int, int]]:
+    """Sequences and their length, step by step, the same for every allocator: "varying", or four "repeating" in turn."""
+    import torch
+
+    generator = torch.Generator().manual_seed(1)
+
+    def draw(low: int, high: int) -> int:
+        return int(torch.randint(low, high, (1,), generator=generator))
+
+    drawn = [(draw(2, 9), draw(32, 1025)) for _ in range(steps if kind == "varying" else 4)]
+    return [drawn[step % len(drawn)] for step in range(steps)]
+
+
+def loop(allocator: str, lengths: str, steps: int, width: int, cap: int | None = None) -> dict:
+    """Training steps of a small transformer."""
     start(allocator, cap)
     import torch
 
@@ -63,14 +76,12 @@ def loop(allocator: str, steps: int, width: int, cap: int | None = None) -> dict
     layer = torch.nn.TransformerEncoderLayer(width, 16, 4 * width, dropout=0.1, batch_first=True)
     model = torch.nn.TransformerEncoder(layer, 8, enable_nested_tensor=False)
     times: list[float] = []
+    device_calls: list[int] = []
     failed = None
     try:
         model = model.cuda()
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-        generator = torch.Generator().manual_seed(1)
-        for _ in range(steps):
-            batch = int(torch.randint(2, 9, (1,), generator=generator))
-            length = int(torch.randint(32, 1025, (1,), generator=generator))
+        for batch, length in lengths_of(lengths, steps):
             torch.cuda.synchronize()
             begin = time.perf_counter()
             x = torch.randn(batch, length, width, device="cuda")
@@ -81,23 +92,20 @@ def loop(allocator: str, steps: int, width: int, cap: int | None = None) -> dict
             del x, loss
             torch.cuda.synchronize()
             times.append(time.perf_counter() - begin)
+            seen = statistics_of(allocator)
+            device_calls.append(seen["num_device_alloc"] + seen["num_device_free"])
     except torch.OutOfMemoryError as error:
         failed = str(error)
     seen = statistics_of(allocator)
-    asked = seen.get("requested_bytes.all.peak", seen.get("allocated_bytes.all.peak"))
-    calls = (
-        "num_device_alloc",
-        "num_device_free",
-        "num_alloc_retries",
-        "num_sync_all_streams",
-        "num_stream_waits",
-    )
+    calls = ("num_alloc_retries", "num_sync_all_streams", "num_stream_waits", "num_planned_allocs")
     return {
         "steps": len(times),
         "out_of_memory": failed,
         "times": times,
-        "peak_live": asked,
-        "peak_reserved": seen.get("reserved_bytes.all.peak"),
+        "device_calls": device_calls,
+        # cudaMallocAsync counts no bytes as they were asked for
+        "peak_live": seen.get("requested_bytes.all.peak") or seen["allocated_bytes.all.peak"],
+        "peak_reserved": seen["reserved_bytes.all.peak"],
         **{name: seen[name] for name in calls if name in seen},
     }
 
@@ -146,7 +154,7 @@ if __name__ == "__main__":
     if verb == "about":
         result = about()
     elif verb == "loop":
-        result = loop(words[0], *map(int, words[1:]))
+        result = loop(words[0], words[1], *map(int, words[2:]))
     elif verb == "map":
         result = map_(words[0])
     else:

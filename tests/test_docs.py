@@ -65,7 +65,7 @@ def commands() -> list[tuple[str, str]]:
             for line in text.splitlines():
                 line = re.sub(r"^\$ ", "", line.strip())
                 command = re.split(r"\s{2,}|\s#\s", line)[0].removeprefix(".venv/bin/")
-                if re.match(r"(memoir|make|python|bench/\w+\.py) ?", command):
+                if re.match(r"(memoir|make|python3?|bench/\w+\.py)( |$)", command):
                     found.append((page.name, command))
     return found
 
@@ -138,15 +138,23 @@ def test_make_target(page, command):
 
 @pytest.mark.parametrize(
     ("page", "command"),
-    [c for c in commands() if c[1].startswith(("python bench/", "bench/")) and "--smoke" not in c[1]],
+    [c for c in commands() if re.match(r"(python3? )?bench/", c[1]) and "--smoke" not in c[1]],
 )
 def test_benchmark_options(page, command):
     """The benchmarks have tests of their own: here, that each names its options right."""
-    words = shlex.split(command.removeprefix("python "))
+    words = shlex.split(re.sub(r"^python3? ", "", command))
     options = {word for word in words if word.startswith("--")}
     done = subprocess.run([sys.executable, ROOT / words[0], "--help"], capture_output=True, text=True)
     assert done.returncode == 0
     assert all(option in done.stdout for option in options)
+
+
+@pytest.mark.parametrize(("page", "command"), [c for c in commands() if " -m pip install " in c[1]])
+def test_installation(tmp_path, page, command):
+    """All that comes before compiling: what the build needs is there without a package index."""
+    words = [str(tmp_path) if word == "site" else word for word in shlex.split(command)[1:]]
+    done = subprocess.run([sys.executable, *words, "--dry-run"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0 and "Would install memoir" in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "src" / "memoir" / "README.md"], ids=lambda page: page.name)
