@@ -197,11 +197,23 @@ TEST_CASE(
 TEST_CASE("memory may be used by the device alone, or by those that reach it") {
   fake::fresh(64 * kMiB, kGranule, 3);
   CudaDevice device(1);
-  CudaArena own(device, 64 * kMiB), shared(device, 64 * kMiB, {.peers = true});
-  REQUIRE(own.commit({0, kGranule}));
-  REQUIRE(shared.commit({0, kGranule}));
-  CHECK(fake_accessors(own.base()) == 1);
-  CHECK(fake_accessors(shared.base()) == 3);
+  CudaArena arena(device, 64 * kMiB);
+  REQUIRE(arena.commit({0, kGranule}));
+  REQUIRE(arena.commit({4 * kGranule, 2 * kGranule}));
+  CHECK(fake_accessors(arena.base()) == 1);
+  CHECK_FALSE(device.admit(1));
+  CHECK_FALSE(device.admit(3));
+  CHECK(device.admit(2));
+  CHECK_FALSE(device.admit(2));
+  CHECK(fake_accessors(arena.base()) == 1);
+  arena.share_mapped();
+  CHECK(fake_accessors(arena.base()) == 2);
+  CHECK(fake_accessors(arena.base() + 5 * kGranule) == 2);
+  REQUIRE(arena.commit({kGranule, kGranule}));
+  CHECK(fake_accessors(arena.base() + kGranule) == 2);
+  device.admit_all();
+  arena.share_mapped();
+  CHECK(fake_accessors(arena.base() + kGranule) == 3);
   CHECK(fake::misuses() == "");
 }
 

@@ -62,6 +62,33 @@ bool is_accessible(Address address, uint64_t size) {
   return true;
 }
 
+/// The first mapping at the address or beyond it, within `size` bytes; nullptr when there is none.
+const Mapping* mapping_in(Address address, uint64_t size) {
+  auto found = state().mappings.upper_bound(address);
+  if (found != state().mappings.begin()) {
+    const auto before = std::prev(found);
+    if (address < before->first + before->second.size) found = before;
+  }
+  return found != state().mappings.end() && found->first < address + size ? &found->second : nullptr;
+}
+
+int device_of(Address address) {
+  const Mapping* const mapping = mapping_in(address, 1);
+  if (mapping != nullptr) return state().memory[mapping->handle].device;
+  const auto allocation = state().allocations.upper_bound(address);
+  return allocation == state().allocations.begin() ? -1 : std::prev(allocation)->second.second;
+}
+
+bool may_use(int device, Address address, uint64_t size) {
+  for (uint64_t done = 0; done < size;) {
+    const Mapping* const mapping = mapping_in(address + done, size - done);
+    if (mapping == nullptr) return true;  // plain memory: devices are peers
+    if (!mapping->accessors.contains(device)) return false;
+    done += mapping->size;
+  }
+  return true;
+}
+
 }  // namespace fake
 
 using namespace fake;
@@ -233,7 +260,8 @@ Result cuMemSetAccess(Address address, size_t size, const memoir::cuda::AccessDe
     }
     ::mprotect(pointer(at), found->second.size, PROT_READ | PROT_WRITE);
     found->second.accessible = true;
-    found->second.accessors = static_cast<int>(count);
+    found->second.accessors.clear();
+    for (size_t i = 0; i < count; ++i) found->second.accessors.insert(access[i].location.id);
     at += found->second.size;
   }
   return 0;
@@ -288,7 +316,7 @@ void fake_set_foreign(int device, uint64_t bytes) {
 int fake_accessors(uint64_t address) {
   const std::lock_guard<std::recursive_mutex> lock(state().mutex);
   const auto found = state().mappings.find(address);
-  return found == state().mappings.end() ? 0 : found->second.accessors;
+  return found == state().mappings.end() ? 0 : static_cast<int>(found->second.accessors.size());
 }
 
 uint64_t fake_used(int device) {

@@ -67,7 +67,7 @@ struct Mapping {
   uint64_t size = 0;
   Handle handle = 0;
   bool accessible = false;
-  int accessors = 0;  // devices
+  std::set<int> accessors;  // devices
 };
 
 struct Device {
@@ -111,6 +111,10 @@ void misuse(const std::string& text);
 Result entered(const char* function);
 /// False when any byte of the range is not device memory that may be accessed.
 bool is_accessible(Address address, uint64_t size);
+/// The device whose memory this is.
+int device_of(Address address);
+/// False when memory that is mapped there is not for the device.
+bool may_use(int device, Address address, uint64_t size);
 /// True when an operation that is queued, or of a graph that may be replayed, uses the range.
 bool is_in_use(Address address, uint64_t size);
 /// Makes whatever is captured now useless, as the driver does after a call that must not be made then.

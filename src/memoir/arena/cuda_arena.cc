@@ -20,7 +20,6 @@ CudaArena::CudaArena(CudaDevice& device, Size capacity, CudaArenaOptions options
   piece_ = std::max<Size>(options.piece / granule_, 1);
   capacity = align_up(capacity, granule_);
   if (!granules_.assign(capacity / granule_, {})) return;
-  accessor_count_ = device.accessors(options.peers, accessors_);
   const CudaDevice::Scope scope(device);
   const cuda::Result result = device.driver().address_reserve(&base_, capacity, 0, 0, 0);
   if (result == cuda::kSuccess) return;
@@ -103,11 +102,25 @@ bool CudaArena::map_run(size_t first, size_t end) noexcept {
     if (!map_piece(at, length)) return false;
     at += length;
   }
-  // Once for all of them: it is the slowest of the calls.
-  const cuda::Result result =
-      device_->driver().set_access(address(first), (end - first) * granule_, accessors_, accessor_count_);
+  return set_access(first, end);  // once for all of them: it is the slowest of the calls
+}
+
+bool CudaArena::set_access(size_t first, size_t end) noexcept {
+  const auto accessors = device_->accessors();
+  const cuda::Result result = device_->driver().set_access(address(first), (end - first) * granule_,
+                                                           accessors.data(), accessors.size());
   if (result != cuda::kSuccess) device_->note_refusal("cuMemSetAccess", result);
   return result == cuda::kSuccess;
+}
+
+void CudaArena::share_mapped() noexcept {
+  const CudaDevice::Scope scope(*device_);
+  for (size_t i = 0; i < granules_.size(); ++i) {
+    size_t end = i;
+    while (end < granules_.size() && granules_[end].mapped) ++end;
+    if (end != i) set_access(i, end);
+    i = end;
+  }
 }
 
 bool CudaArena::map_piece(size_t first, size_t length) noexcept {

@@ -22,8 +22,7 @@
 namespace memoir {
 
 struct CudaArenaOptions {
-  Size piece = 0;      // bytes: the most that one handle covers, a power of two; 0 is one granule
-  bool peers = false;  // other devices may use the memory as well, where they can reach it
+  Size piece = 0;  // bytes: the most that one handle covers, a power of two; 0 is one granule
 };
 
 class CudaArena final : public Arena {
@@ -40,6 +39,8 @@ class CudaArena final : public Arena {
   cuda::Address base() const noexcept { return base_; }
   /// While kept, nothing is unmapped: what a captured graph uses must stay where it is.
   void keep(bool keep) noexcept;
+  /// What is mapped may be used by all that the device has admitted, as what will be mapped may.
+  void share_mapped() noexcept;
   /// Unmaps what is mapped and not committed, if that may be now.
   void reclaim() noexcept { reclaim(0, granules_.size()); }
 
@@ -74,6 +75,7 @@ class CudaArena final : public Arena {
   Range cover(Range range) const noexcept;
   bool is_there(Size size) noexcept;
   bool map_missing(size_t first, size_t end) noexcept;
+  bool set_access(size_t first, size_t end) noexcept;
   bool map_run(size_t first, size_t end) noexcept;
   bool map_piece(size_t first, size_t length) noexcept;
   void unmap_piece(size_t first) noexcept;
@@ -84,8 +86,6 @@ class CudaArena final : public Arena {
   cuda::Address base_ = 0;
   Size granule_ = 1;
   size_t piece_ = 1;  // granules
-  cuda::AccessDescription accessors_[CudaDevice::kMostPeers + 1];
-  size_t accessor_count_ = 0;
   Size committed_ = 0;
   size_t unwanted_ = 0;  // pieces mapped of which nothing is committed
   bool keep_ = false;

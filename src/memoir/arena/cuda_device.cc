@@ -41,6 +41,7 @@ CudaDevice::CudaDevice(int ordinal) noexcept : driver_(cuda::driver()), ordinal_
   total_ = cap_ = total;
   driver_->device_get_name(name_, sizeof name_, device_);
   properties_.location.id = device_;
+  accessors_[accessor_count_++].location.id = device_;
   int maps = 0, rdma = 0;
   driver_->device_get_attribute(&maps, cuda::kAttributeVirtualMemory, device_);
   driver_->device_get_attribute(&rdma, cuda::kAttributeRdmaWithVirtualMemory, device_);
@@ -58,19 +59,24 @@ CudaDevice::~CudaDevice() {
   if (ok()) driver_->primary_context_release(device_);
 }
 
-size_t CudaDevice::accessors(bool peers, cuda::AccessDescription (&list)[kMostPeers + 1]) const noexcept {
-  size_t count = 0;
-  list[count++].location = properties_.location;
-  int devices = 0;
-  if (peers) driver_->device_get_count(&devices);
-  for (int other = 0; other < devices && count <= kMostPeers; ++other) {
-    cuda::Device peer = 0;
-    int can = 0;
-    if (other == ordinal_ || driver_->device_get(&peer, other) != cuda::kSuccess) continue;
-    if (driver_->can_access_peer(&can, peer, device_) == cuda::kSuccess && can != 0)
-      list[count++].location.id = peer;
+bool CudaDevice::admit(int ordinal) noexcept {
+  cuda::Device peer = 0;
+  int can = 0;
+  if (ordinal == ordinal_ || accessor_count_ > kMostPeers ||
+      driver_->device_get(&peer, ordinal) != cuda::kSuccess ||
+      driver_->can_access_peer(&can, peer, device_) != cuda::kSuccess || can == 0)
+    return false;
+  for (const cuda::AccessDescription& known : accessors()) {
+    if (known.location.id == peer) return false;
   }
-  return count;
+  accessors_[accessor_count_++].location.id = peer;
+  return true;
+}
+
+void CudaDevice::admit_all() noexcept {
+  int devices = 0;
+  driver_->device_get_count(&devices);
+  for (int other = 0; other < devices; ++other) admit(other);
 }
 
 Size CudaDevice::free_now() const noexcept {

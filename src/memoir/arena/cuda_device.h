@@ -11,6 +11,8 @@
 
 #include <cstdint>
 
+#include <span>
+
 #include "memoir/arena/cuda_driver.h"
 #include "memoir/base/units.h"
 
@@ -67,8 +69,15 @@ class CudaDevice {
   /// The unit of mapping in bytes, as the device gives it (2 MiB on most); 0 when it cannot map.
   Size granularity() const noexcept { return granularity_; }
   static constexpr size_t kMostPeers = 16;
-  /// Who may use memory that is mapped here: this device and, when `peers`, those that can reach it. Returns how many.
-  size_t accessors(bool peers, cuda::AccessDescription (&list)[kMostPeers + 1]) const noexcept;
+  /// Who may use memory that is mapped here: this device, and those that were admitted.
+  std::span<const cuda::AccessDescription> accessors() const noexcept {
+    return {accessors_, accessor_count_};
+  }
+  /// Admits a device, if it can reach this one's memory; memory that is mapped already is shared with
+  /// CudaArena::share_mapped(). False when nothing changed.
+  bool admit(int ordinal) noexcept;
+  /// Admits all that there are.
+  void admit_all() noexcept;
   /// How physical memory here is asked for.
   const cuda::AllocationProperties& properties() const noexcept { return properties_; }
 
@@ -116,6 +125,8 @@ class CudaDevice {
   cuda::Device device_ = 0;
   cuda::Context context_ = nullptr;
   cuda::AllocationProperties properties_;
+  cuda::AccessDescription accessors_[kMostPeers + 1];
+  size_t accessor_count_ = 0;
   Size total_ = 0;
   Size granularity_ = 0;
   Size cap_ = 0;

@@ -21,6 +21,10 @@ void DeviceHeap::keep(bool keep) noexcept {
   if (segments_) segments_->keep(keep);
 }
 
+void DeviceHeap::share_mapped() noexcept {
+  if (arena_) arena_->share_mapped();
+}
+
 void DeviceHeap::trim() noexcept {
   heap_->trim();
   if (arena_) arena_->reclaim();
@@ -42,7 +46,7 @@ struct MappedOptions {
                     "times: addresses reserved, in multiples of the device's memory; 0 is 8, and 36 for "
                     "expandable segments"},
         OptionField{"peers", &MappedOptions::peers,
-                    "other GPUs may use the memory: copies from one to another need it"}};
+                    "all other GPUs may use the memory, not only those that memoir serves as well"}};
   }
 };
 
@@ -62,9 +66,10 @@ class DeviceHeapMaker {
       throw Error(std::string(device.name()) +
                   " cannot map memory; a policy over plain memory, such as split, can be used");
     }
+    if (mapped_.peers) parts_.device.admit_all();
     const Size times = std::clamp<Size>(mapped_.addresses == 0 ? addresses : mapped_.addresses, 1, 1024);
-    made_->arena_ = std::make_unique<CudaArena>(parts_.device, times * device.total(),
-                                                CudaArenaOptions{mapped_.piece, mapped_.peers});
+    made_->arena_ =
+        std::make_unique<CudaArena>(parts_.device, times * device.total(), CudaArenaOptions{mapped_.piece});
     if (!made_->arena_->ok()) {
       throw Error("no addresses for the device's memory (" + std::string(device.last_failure()) +
                   "): try fewer, with addresses=1, and a piece that is a power of two");

@@ -54,6 +54,8 @@ class DeviceHeap {
   }
   /// See CudaArena::keep.
   void keep(bool keep) noexcept;
+  /// See CudaArena::share_mapped.
+  void share_mapped() noexcept;
   /// Gives back what is not live, as far as the policy allows and the device can be waited for.
   void trim() noexcept;
 

@@ -284,6 +284,14 @@ void DeviceRuntime::set_fraction(double fraction) {
   device_.set_cap(std::min(options_.cap, static_cast<Size>(wanted)));
 }
 
+void DeviceRuntime::share_with(int ordinal) {
+  const std::lock_guard lock(mutex_);
+  if (!device_.admit(ordinal)) return;
+  for (Pool& pool : pools_) {
+    if (pool.pool != nullptr) pool.pool->share_mapped();
+  }
+}
+
 void* DeviceRuntime::base_of(void* pointer, size_t* size) {
   const std::lock_guard lock(mutex_);
   const Index index = by_address_.find(reinterpret_cast<cuda::Address>(pointer));

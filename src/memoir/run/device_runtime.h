@@ -75,6 +75,9 @@ class DeviceRuntime final : private Collector, private DeviceWatch {
 
   void on_low_memory(LowMemoryCallback callback, void* context);
 
+  /// From now on the device of this number may use mapped memory too, if it reaches it: copies between the two need that.
+  void share_with(int ordinal);
+
   DeviceView view(bool with_history = false) const;
   void reset_peaks();
   const CudaDevice& device() const noexcept { return device_; }

@@ -26,6 +26,11 @@ cudaError_t copy(void* to, const void* from, size_t size, cudaStream_t handle, b
   operation.source = address_of(from);
   operation.to_host = !is_accessible(address_of(to), 1);
   operation.from_host = !is_accessible(address_of(from), 1);
+  if (!operation.to_host && !operation.from_host &&
+      (!may_use(device_of(operation.address), operation.source, size) ||
+       !may_use(device_of(operation.source), operation.address, size))) {
+    misuse("a copy between devices, one of which may not use the other's memory");
+  }
   if (operation.from_host && !pinned().contains(from) && stream->capturing < 0) {
     // Pageable memory may change as soon as this returns.
     const auto* const bytes = static_cast<const unsigned char*>(from);

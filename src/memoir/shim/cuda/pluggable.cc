@@ -51,6 +51,13 @@ DeviceRuntime& make(int slot_number, int device) {
   DeviceRuntime* const made = new DeviceRuntime(device, *slot.policy, slot.options);
   for (const auto& [callback, context] : slot.callbacks) made->on_low_memory(callback, context);
   if (slot.fractions[device] != 1.0) made->set_fraction(slot.fractions[device]);
+  // A program on several devices copies between them; one on a single device does not pay for that.
+  for (int other = 0; other < kDevices; ++other) {
+    DeviceRuntime* const its = find(slot_number, other);
+    if (its == nullptr) continue;
+    its->share_with(device);
+    made->share_with(other);
+  }
   slot.runtimes[device].store(made, std::memory_order_release);
   return *made;
 }
