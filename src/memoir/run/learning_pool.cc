@@ -112,9 +112,10 @@ bool LearningPool::may_stay(const Request& request) const noexcept {
 }
 
 Size LearningPool::most_reserved(Size held) const noexcept {
-  const double share = options_.excess * static_cast<double>(held);
-  const double few = static_cast<double>(kFewGranules * arena_.granule());
-  return held + static_cast<Size>(std::max(share, few) * (patience_ == 1 ? 1 : kSecondShare));
+  const double more = patience_ == 1 ? 1 : kSecondShare;
+  const double share = options_.excess * static_cast<double>(held) * more;
+  const double few = static_cast<double>(kFewGranules * arena_.granule()) * (is_pressing_ ? more : 1);
+  return held + static_cast<Size>(std::max(share, few));
 }
 
 void LearningPool::begin_round() noexcept {
@@ -161,6 +162,10 @@ void LearningPool::learn() noexcept try {
   }
   if (!pending_) {
     if (!detector_.due()) return;
+    const auto troubles = [this](std::uint32_t ago) {
+      return detector_.record(detector_.next() - 1 - ago).troubles;
+    };
+    is_pressing_ = troubles(0) - troubles(detector_.period()) > kToleratedCalls;
     pending_ = plan_loop();
     if (!pending_) return postpone();
   }
