@@ -294,7 +294,7 @@ TEST_CASE("out of memory: who holds what, and whether a layout could have held i
         "    20.00 MiB in 5: the default stream\n"
         "  largest object: 4.00 MiB of site 0x9");
   CHECK(program.allocate(20 * kMiB) != nullptr);  // mapped memory has no holes
-  const DeviceView view = program.runtime.view(true);
+  const DeviceView view = program.runtime.view(DeviceDetail::kHistory);
   CHECK(view.stats.ooms == 1);
   CHECK(view.history.back().action == DeviceAction::kAlloc);
   int ooms = 0;
@@ -498,7 +498,7 @@ TEST_CASE("snapshots and statistics are JSON with PyTorch's fields") {
   void* const a = program.allocate(1000, nullptr, 5);
   program.allocate(2000);
   program.free(a);
-  const DeviceView view = program.runtime.view(true);
+  const DeviceView view = program.runtime.view(DeviceDetail::kHistory);
   CHECK(view.history.size() == 3);  // the last three
   const std::string json = snapshot_json(view, names);
   CHECK(json.find("\"state\": \"inactive\"") != std::string::npos);
@@ -545,7 +545,7 @@ TEST_CASE("threads allocate, hand over, record and free at the same time") {
           program.runtime.record_stream(pointer, as_stream(random() % 2 == 0 ? nullptr : stream));
         }
         if (i % 500 == 499) program.runtime.empty_cache();
-        if (i % 300 == 299) program.runtime.view(true);
+        if (i % 300 == 299) program.runtime.view(DeviceDetail::kHistory);
         const std::lock_guard lock(mutex);
         if (pointer != nullptr) handed.push_back(pointer);
         if (handed.size() > 20) {

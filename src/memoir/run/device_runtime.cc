@@ -58,7 +58,7 @@ void* DeviceRuntime::climb_or_refuse(std::unique_lock<std::mutex>& lock, Size si
   }
   ++stats_.ooms;
   note(DeviceAction::kOutOfMemory, device_.free_now(), size, stream, site);
-  const DeviceView view = view_locked(false);
+  const DeviceView view = view_locked(DeviceDetail::kObjects);
   lock.unlock();
   refusal = out_of_memory_text(view, request, options_.site_names);
   return nullptr;

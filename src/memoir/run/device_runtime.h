@@ -78,7 +78,7 @@ class DeviceRuntime final : private Collector, private DeviceWatch {
   /// From now on the device of this number may use mapped memory too, if it reaches it: copies between the two need that.
   void share_with(int ordinal);
 
-  DeviceView view(bool with_history = false) const;
+  DeviceView view(DeviceDetail detail = DeviceDetail::kObjects) const;
   void reset_peaks();
   const CudaDevice& device() const noexcept { return device_; }
 
@@ -138,7 +138,8 @@ class DeviceRuntime final : private Collector, private DeviceWatch {
   void drop_unused_pools() noexcept;
   Graph* find_graph(DevicePoolId id) noexcept;
   void note(DeviceAction action, cuda::Address address, Size size, StreamId stream, SiteId site) noexcept;
-  DeviceView view_locked(bool with_history) const;
+  DeviceView view_locked(DeviceDetail detail) const;
+  void list_objects(DeviceView& view) const;
 
   mutable std::mutex mutex_;  // guards all below
   CudaDevice device_;

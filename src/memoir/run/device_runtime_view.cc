@@ -5,17 +5,17 @@
 
 namespace memoir {
 
-DeviceView DeviceRuntime::view(bool with_history) const {
+DeviceView DeviceRuntime::view(DeviceDetail detail) const {
   const std::lock_guard lock(mutex_);
-  return view_locked(with_history);
+  return view_locked(detail);
 }
 
-DeviceView DeviceRuntime::view_locked(bool with_history) const {
+DeviceView DeviceRuntime::view_locked(DeviceDetail detail) const {
   DeviceView view{.device = device_.ordinal(),
                   .name = device_.name(),
                   .policy = policy_.text,
                   .total = device_.total(),
-                  .free_now = device_.free_now(),
+                  .free_now = 0,
                   .cap = device_.cap(),
                   .held = device_.held(),
                   .in_capture = !routes_.empty(),
@@ -27,6 +27,28 @@ DeviceView DeviceRuntime::view_locked(bool with_history) const {
                   .objects = {},
                   .segments = {},
                   .history = {}};
+  for (const Pool& pool : pools_) {
+    const LearningPool* const learning = pool.pool == nullptr ? nullptr : pool.pool->learning();
+    if (learning == nullptr) continue;
+    const LearningPool::Counters& counters = learning->counters();
+    view.loops.plans += counters.plans;
+    view.loops.planned += counters.planned;
+    view.loops.departed += counters.departed;
+    view.loops.dropped += counters.dropped;
+  }
+  if (detail == DeviceDetail::kNumbers) return view;
+  view.free_now = device_.free_now();
+  list_objects(view);
+  if (detail == DeviceDetail::kHistory && !history_.empty()) {
+    const std::uint64_t count = std::min<std::uint64_t>(history_count_, history_.size());
+    for (std::uint64_t i = history_count_ - count; i < history_count_; ++i) {
+      view.history.push_back(history_[i % history_.size()]);
+    }
+  }
+  return view;
+}
+
+void DeviceRuntime::list_objects(DeviceView& view) const {
   for (Index index = 1; index < objects_.size(); ++index) {
     const Object& object = objects_[index];
     if (by_address_.find(object.address) != index) continue;
@@ -37,13 +59,6 @@ DeviceView DeviceRuntime::view_locked(bool with_history) const {
   }
   for (const Pool& pool : pools_) {
     if (pool.pool == nullptr) continue;
-    if (const LearningPool* const learning = pool.pool->learning()) {
-      const LearningPool::Counters& counters = learning->counters();
-      view.loops.plans += counters.plans;
-      view.loops.planned += counters.planned;
-      view.loops.departed += counters.departed;
-      view.loops.dropped += counters.dropped;
-    }
     const cuda::Stream stream = pool.stream == kAnyStream ? nullptr : streams_.handle(pool.stream);
     if (const CudaArena* const arena = pool.pool->arena()) {
       arena->for_each_piece([&](Range piece) {
@@ -65,13 +80,6 @@ DeviceView DeviceRuntime::view_locked(bool with_history) const {
   const auto by_address = [](const auto& a, const auto& b) { return a.address < b.address; };
   std::sort(view.objects.begin(), view.objects.end(), by_address);
   std::sort(view.segments.begin(), view.segments.end(), by_address);
-  if (with_history && !history_.empty()) {
-    const std::uint64_t count = std::min<std::uint64_t>(history_count_, history_.size());
-    for (std::uint64_t i = history_count_ - count; i < history_count_; ++i) {
-      view.history.push_back(history_[i % history_.size()]);
-    }
-  }
-  return view;
 }
 
 void DeviceRuntime::reset_peaks() {

@@ -65,6 +65,10 @@ struct DeviceEntry {  // of the history
   std::int64_t time_us = 0;  // since the epoch
 };
 
+/// How much of a view is wanted. Numbers cost little (free_now, which the device is asked for, is 0 then); objects and
+/// segments are listed, of which there can be many; the history has what happened as well.
+enum class DeviceDetail { kNumbers, kObjects, kHistory };
+
 struct DeviceView {
   struct Object {
     cuda::Address address = 0;

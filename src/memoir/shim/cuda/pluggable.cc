@@ -202,12 +202,13 @@ void memoir_cuda_release_pool(int device, DevicePoolId id) {
 }
 
 char* memoir_cuda_stats(int slot) {
-  return write_list(slot, [](DeviceRuntime& runtime) { return stats_json(runtime.view()); });
+  return write_list(slot,
+                    [](DeviceRuntime& runtime) { return stats_json(runtime.view(DeviceDetail::kNumbers)); });
 }
 
 char* memoir_cuda_snapshot(int slot) {
   return write_list(slot, [](DeviceRuntime& runtime) {
-    const DeviceView view = runtime.view(true);
+    const DeviceView view = runtime.view(DeviceDetail::kHistory);
     return "{\"device\": " + std::to_string(view.device) + ", \"state\": " + snapshot_json(view, site_name) +
            "}";
   });
