@@ -321,7 +321,7 @@ TEST_CASE("rounds that differ a little are followed; what they have more than th
   CHECK(followed >= 2);
 }
 
-TEST_CASE("a small program whose weights pin more granules than their bytes is planned a little later") {
+TEST_CASE("a small program whose weights pin more granules than their bytes is planned") {
   const DeviceRun device = run::device_run("small_transformer_rounds");
   SimArena arena(400 * kGiB, {.granule = 2 * kMiB});
   LearningPool pool(arena);

@@ -13,9 +13,9 @@ namespace memoir {
 namespace {
 constexpr std::uint64_t kTolerated = 50;  // one request of a round in so many may depart from the plan,
 constexpr std::uint64_t kFew = 32;        // and these in any case
-constexpr Size kFewGranules = 4;          // of a small program, all that excess allows may be less
+constexpr Size kFewGranules = 6;          // of a small program, all that excess allows may be less
 constexpr double kSecondShare =
-    2.5;  // times these: where no plan keeps to them, one that costs a little more
+    2.5;  // times excess: where no plan keeps to that, one that costs a little more
 constexpr std::uint64_t kEndOfRound = 8;       // the last of so many parts
 constexpr std::uint64_t kToleratedCalls = 4;   // of a round, after the first that follows a plan
 constexpr std::uint32_t kMostPatience = 1024;  // rounds
@@ -112,10 +112,9 @@ bool LearningPool::may_stay(const Request& request) const noexcept {
 }
 
 Size LearningPool::most_reserved(Size held) const noexcept {
-  const double more = patience_ == 1 ? 1 : kSecondShare;
-  const double share = options_.excess * static_cast<double>(held) * more;
-  const double few = static_cast<double>(kFewGranules * arena_.granule()) * (is_pressing_ ? more : 1);
-  return held + static_cast<Size>(std::max(share, few));
+  const double share = options_.excess * (patience_ == 1 ? 1 : kSecondShare);
+  return held +
+         std::max(static_cast<Size>(static_cast<double>(held) * share), kFewGranules * arena_.granule());
 }
 
 void LearningPool::begin_round() noexcept {
@@ -162,10 +161,6 @@ void LearningPool::learn() noexcept try {
   }
   if (!pending_) {
     if (!detector_.due()) return;
-    const auto troubles = [this](std::uint32_t ago) {
-      return detector_.record(detector_.next() - 1 - ago).troubles;
-    };
-    is_pressing_ = troubles(0) - troubles(detector_.period()) > kToleratedCalls;
     pending_ = plan_loop();
     if (!pending_) return postpone();
   }

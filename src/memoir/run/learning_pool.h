@@ -111,7 +111,6 @@ class LearningPool final : public Heap {
   std::uint64_t departed_ = 0;  // requests of this round that the plan did not serve and should have
   std::uint64_t calls_ = 0;     // to the device, before this round
   std::uint32_t rounds_ = 0;    // begun under this plan
-  bool is_pressing_ = false;    // the last round had many of them
   std::uint32_t patience_ = 1;  // rounds that must repeat before the next plan
   Counters counters_;
 };
