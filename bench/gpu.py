@@ -125,6 +125,8 @@ def loops(scale: Scale) -> Iterator[dict]:
             result = run([worker, "loop", name, lengths, *size, *cap], PYTORCH.get(name, ""))
             result = {"allocator": name, "lengths": lengths, "cap": factor, **result}
             say(loop_line(result, scale.kernels))
+            if not scale.kernels:
+                result.pop("times", None)
             yield result
 
 
@@ -201,9 +203,9 @@ def main() -> int:
 def write(report: dict, output: Path | None) -> None:
     if output is None:
         return
-    with tempfile.NamedTemporaryFile("w", dir=output.parent, delete=False) as file:
-        json.dump(report, file, indent=1)
-    os.replace(file.name, output)
+    unfinished = output.with_name(f".{output.name}.{os.getpid()}")
+    unfinished.write_text(json.dumps(report, indent=1))
+    os.replace(unfinished, output)
 
 
 if __name__ == "__main__":

@@ -155,6 +155,8 @@ assert allocate(20 * MiB)
     assert "exists: choose another name" in out
     assert "No such file or directory" in out
     assert list(tmp_path.iterdir()) == [path]
+    (tmp_path / "any").touch()
+    assert path.stat().st_mode == (tmp_path / "any").stat().st_mode
     data = path.read_bytes()
     assert data[1] <= 4  # the pickle's protocol
     taken = pickle.loads(data)

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import pickle
-import tempfile
 import warnings
 from pathlib import Path
 
@@ -185,11 +185,14 @@ def snapshot(
 def _write(path: Path, data: bytes, force: bool) -> None:
     if path.exists() and not force:
         raise Error(f"{path} exists: choose another name, or force=True to overwrite it")
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")  # readable for whom the user's files are
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        with open(unfinished, "wb") as file:
             file.write(data)
-        os.replace(file.name, path)
+        os.replace(unfinished, path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
         raise Error(f"{path}: {error.strerror}") from error
 
 
