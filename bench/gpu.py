@@ -136,7 +136,7 @@ def loop_line(one: dict, kernels: bool) -> str:
     if "error" in one:
         return head + "error: " + one["error"].splitlines()[-1]
     if one["out_of_memory"] is not None:
-        return head + f"out of memory in step {one['steps']}"
+        return head + f"out of memory after {one['steps']} steps"
     time = f"{statistics.median(one['times']) * 1e3:8.2f} ms per step, " if kernels else ""
     calls = one["device_calls"]
     late = calls[-1] - calls[len(calls) // 2]
