@@ -9,7 +9,7 @@ Needs torch and memoir, no network, no pytest. Each run is a process of its own 
 has one allocator, and each result is written when it is there. Calls: what the driver takes to map and unmap memory, by
 the size of its pieces, and what an allocation costs. Loops: training steps of a small transformer whose lengths vary,
 without a cap and under caps of 1.10 and 1.02 times the most bytes that were live under PyTorch's default; and with four
-lengths in turn, a loop that repeats. About eight minutes on an H100. Without a GPU it says so and ends with 0.
+lengths in turn, a loop that repeats. Some eight minutes, by estimate. Without a GPU it says so and ends with 0.
 
 --without-gpu runs PyTorch's own code on the tests' device (tests/fake_cuda/runtime): the same allocations of the same
 loops in the same order, so that memory, device calls and caps are real; kernels compute nothing, so that times are not.
