@@ -322,7 +322,7 @@ TEST_CASE("rounds that differ a little are followed; what they have more than th
 }
 
 TEST_CASE("a small program whose weights pin more granules than their bytes is planned") {
-  const DeviceRun device = run::device_run("small_transformer_rounds");
+  const DeviceRun device = run::device_run("rounds/small_transformer");
   SimArena arena(400 * kGiB, {.granule = 2 * kMiB});
   LearningPool pool(arena);
   DeviceDriver driver(device, pool);
