@@ -11,7 +11,7 @@
 // shows by what lies behind it, now or later; where nothing ever does, it is taken to end at once.
 //
 // Not told by a trace, and so not modelled: which private pools (CUDA graphs, MemPool) nobody uses any more, so all are
-// taken for used; the order in which free blocks were freed, which only `ties_by_record` looks at; how old they are, for
+// taken for used (until recorded_run.h sees one give memory back and ask for none again); the order in which free blocks were freed, which only `ties_by_record` looks at; how old they are, for
 // garbage_collection_threshold; frees that still waited for another stream.
 #pragma once
 

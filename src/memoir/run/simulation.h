@@ -13,7 +13,7 @@
 //   fragmentation at a moment = (reserved - live) / reserved
 //
 // A workload's private pools (CUDA graphs, MemPools) keep their memory to themselves, and for ever: a trace does not tell
-// when graphs die.
+// when graphs die. From a recorded state, those end that gave memory back and ask for none again.
 //
 // Left out: what the device's own calls cost in time, and memory that others hold on it (contexts, libraries). Objects
 // that were live before the recording began are allocated afresh, in the order of the trace; with `recorded`, PyTorch's
