@@ -24,9 +24,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "memoir/plan/from_trace.h"
-#include "memoir/plan/planners.h"
-#include "memoir/run/slab_pool.h"
+#include "memoir/host/slab_pool.h"
+#include "memoir/plan/files/from_trace.h"
+#include "memoir/plan/simple/planners.h"
 #include "memoir/shim/torch/allocator.h"
 #include "memoir/trace/trace.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every policy of the simulator on recorded device allocations (text traces, tests/gpu_trace.h): memory held, the
+// Every policy of the simulator on recorded device allocations (text traces, tests/support/gpu_trace.h): memory held, the
 // smallest cap, device calls, the same as a loop of eight rounds, and nanoseconds per operation on one thread that takes and
 // leaves a lock each time. One JSON object a line and trace; bench/device_pool.py makes the table.
 //
@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "gpu_trace_events.h"
-#include "memoir/run/operation_clock.h"
-#include "memoir/run/simulation.h"
+#include "memoir/simulate/operation_clock.h"
+#include "memoir/simulate/simulation.h"
+#include "support/gpu_trace_events.h"
 
 namespace memoir {
 

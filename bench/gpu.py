@@ -11,7 +11,7 @@ the size of its pieces, and what an allocation costs. Loops: training steps of a
 without a cap and under caps of 1.10 and 1.02 times the most bytes that were live under PyTorch's default; and with four
 lengths in turn, a loop that repeats. Some eight minutes, by estimate. Without a GPU it says so and ends with 0.
 
---without-gpu runs PyTorch's own code on the tests' device (tests/fake_cuda/runtime): the same allocations of the same
+--without-gpu runs PyTorch's own code on the tests' device (tests/support/fake_cuda/runtime): the same allocations of the same
 loops in the same order, so that memory, device calls and caps are real; kernels compute nothing, so that times are not.
 """
 

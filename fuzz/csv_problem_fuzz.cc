@@ -7,9 +7,9 @@
 
 #include "memoir/base/check.h"
 #include "memoir/base/error.h"
-#include "memoir/plan/constrained.h"
-#include "memoir/plan/csv.h"
-#include "memoir/plan/planners.h"
+#include "memoir/plan/constrained/constrained.h"
+#include "memoir/plan/files/csv.h"
+#include "memoir/plan/simple/planners.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 
 #include "memoir/base/check.h"
 #include "memoir/base/error.h"
-#include "memoir/plan/plan_file.h"
+#include "memoir/plan/files/plan_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, size_t size) {
   std::string bytes(reinterpret_cast<const char*>(data), size);

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "memoir/base/error.h"
-#include "memoir/exchange/export_snapshot.h"
-#include "memoir/exchange/export_timeline.h"
-#include "memoir/exchange/import_snapshot.h"
+#include "memoir/formats/snapshot/export_snapshot.h"
+#include "memoir/formats/snapshot/import_snapshot.h"
+#include "memoir/formats/timeline/export_timeline.h"
 
 using namespace memoir;
 

@@ -10,11 +10,11 @@
 
 #include "memoir/arena/sim_arena.h"
 #include "memoir/base/error.h"
-#include "memoir/heap/span_heap.h"
-#include "memoir/run/replay.h"
-#include "memoir/run/simulation.h"
+#include "memoir/heap/classic/span_heap.h"
+#include "memoir/simulate/simulation.h"
 #include "memoir/trace/format.h"
 #include "memoir/trace/trace.h"
+#include "support/replay.h"
 
 using namespace memoir;
 using trace_format::kMaxSize;

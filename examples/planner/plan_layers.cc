@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <exception>
 
-#include "memoir/plan/auto.h"
+#include "memoir/plan/search/auto.h"
 
 int main() try {
   constexpr memoir::Size kAlignment = 64, kArena = 24 * 1024;  // bytes: what the device has

@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include "doctest/doctest.h"
-#include "memoir/arena/sealed_arena.h"
 #include "memoir/arena/sim_arena.h"
+#include "support/sealed_arena.h"
 
 namespace memoir {
 

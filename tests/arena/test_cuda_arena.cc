@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "doctest/doctest.h"
-#include "fake_cuda/fake.h"
 #include "memoir/arena/cuda_arena.h"
+#include "support/fake_cuda/fake.h"
 
 using namespace memoir;
 

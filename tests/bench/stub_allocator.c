@@ -15,7 +15,8 @@ static atomic_size_t used;
 static char* range(void) {
   char* now = atomic_load(&base);
   if (now != NULL) return now;
-  char* fresh = mmap(NULL, kRange, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  char* fresh =
+      mmap(NULL, kRange, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (!atomic_compare_exchange_strong(&base, &now, fresh)) return now;
   return fresh;
 }

@@ -4,10 +4,10 @@
 #include "contract/subjects.h"
 #include "contract/walk.h"
 #include "doctest/doctest.h"
-#include "memoir/plan/from_trace.h"
-#include "memoir/plan/planners.h"
-#include "memoir/run/replay.h"
+#include "memoir/plan/files/from_trace.h"
+#include "memoir/plan/simple/planners.h"
 #include "memoir/trace/trace.h"
+#include "support/replay.h"
 
 namespace memoir::contract {
 

@@ -8,7 +8,7 @@ prints one line of JSON, or fails, and
 python tests/gpu/scenarios.py training:memoir graphs:split ...
 
 runs many out of one process that has imported PyTorch, and prints a line of JSON for each: for test_gpu.py on a GPU,
-test_scenarios.py on the tests' own device (tests/fake_cuda), and bench/gpu.py without pytest.
+test_scenarios.py on the tests' own device (tests/support/fake_cuda), and bench/gpu.py without pytest.
 
 Bytes are checked through fills and copies alone, which the fake device does as a real one; what kernels compute is
 checked where they do."""

@@ -7,10 +7,10 @@
 #include "doctest/doctest.h"
 #include "heap/checked_streams.h"
 #include "memoir/arena/sim_arena.h"
-#include "memoir/heap/arena_segments.h"
-#include "memoir/heap/device_pool_heap.h"
-#include "memoir/heap/free_bins.h"
-#include "memoir/heap/start_set.h"
+#include "memoir/heap/index/free_bins.h"
+#include "memoir/heap/index/start_set.h"
+#include "memoir/heap/pool/device_pool_heap.h"
+#include "support/arena_segments.h"
 
 namespace memoir {
 

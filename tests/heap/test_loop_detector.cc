@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "doctest/doctest.h"
-#include "memoir/heap/loop_detector.h"
+#include "memoir/heap/pool/loop_detector.h"
 
 namespace memoir {
 

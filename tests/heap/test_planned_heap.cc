@@ -3,7 +3,7 @@
 #include <random>
 
 #include "doctest/doctest.h"
-#include "memoir/heap/planned_heap.h"
+#include "memoir/heap/planned/planned_heap.h"
 
 namespace memoir {
 

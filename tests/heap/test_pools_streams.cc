@@ -6,9 +6,9 @@
 #include "doctest/doctest.h"
 #include "heap/checked_streams.h"
 #include "heap/counting_device.h"
-#include "memoir/heap/binned_heap.h"
-#include "memoir/heap/rmm_heap.h"
-#include "memoir/heap/split_heap.h"
+#include "memoir/heap/classic/binned_heap.h"
+#include "memoir/heap/classic/rmm_heap.h"
+#include "memoir/heap/classic/split_heap.h"
 
 namespace memoir {
 

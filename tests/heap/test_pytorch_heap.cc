@@ -8,9 +8,9 @@
 
 #include "doctest/doctest.h"
 #include "memoir/arena/sim_arena.h"
-#include "memoir/heap/arena_segments.h"
-#include "memoir/heap/expandable_heap.h"
-#include "memoir/heap/pytorch_heap.h"
+#include "memoir/heap/pytorch/expandable_heap.h"
+#include "memoir/heap/pytorch/pytorch_heap.h"
+#include "support/arena_segments.h"
 
 namespace memoir {
 

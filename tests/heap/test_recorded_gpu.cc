@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "doctest/doctest.h"
-#include "gpu_trace.h"
-#include "memoir/heap/expandable_heap.h"
-#include "memoir/heap/pytorch_heap.h"
+#include "memoir/heap/pytorch/expandable_heap.h"
+#include "memoir/heap/pytorch/pytorch_heap.h"
+#include "support/gpu_trace.h"
 
 namespace memoir {
 

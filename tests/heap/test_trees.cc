@@ -6,9 +6,9 @@
 #include <set>
 
 #include "doctest/doctest.h"
-#include "memoir/heap/block_row.h"
-#include "memoir/heap/offset_table.h"
-#include "memoir/heap/size_index.h"
+#include "memoir/heap/index/block_row.h"
+#include "memoir/heap/index/offset_table.h"
+#include "memoir/heap/index/size_index.h"
 
 namespace memoir {
 

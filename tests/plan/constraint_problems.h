@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "memoir/plan/constraints.h"
+#include "memoir/plan/constrained/constraints.h"
 
 namespace memoir {
 

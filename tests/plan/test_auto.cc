@@ -4,10 +4,10 @@
 
 #include "doctest/doctest.h"
 #include "memoir/base/error.h"
-#include "memoir/plan/auto.h"
-#include "memoir/plan/core_first.h"
-#include "memoir/plan/csv.h"
-#include "memoir/plan/order_search.h"
+#include "memoir/plan/files/csv.h"
+#include "memoir/plan/search/auto.h"
+#include "memoir/plan/search/core_first.h"
+#include "memoir/plan/search/order_search.h"
 #include "problems.h"
 
 namespace memoir {

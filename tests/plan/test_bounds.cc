@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "doctest/doctest.h"
-#include "memoir/plan/aligned_load.h"
-#include "memoir/plan/bounds.h"
-#include "memoir/plan/decompose.h"
-#include "memoir/plan/fit_index.h"
-#include "memoir/plan/grid.h"
+#include "memoir/plan/index/fit_index.h"
+#include "memoir/plan/index/grid.h"
+#include "memoir/plan/search/bounds.h"
+#include "memoir/plan/search/decompose.h"
+#include "memoir/plan/simple/aligned_load.h"
 #include "problems.h"
 
 namespace memoir {

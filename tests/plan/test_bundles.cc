@@ -2,11 +2,11 @@
 #include <string>
 
 #include "doctest/doctest.h"
-#include "memoir/plan/auto.h"
-#include "memoir/plan/bundles.h"
-#include "memoir/plan/csv.h"
-#include "memoir/plan/first_fit_orders.h"
-#include "memoir/plan/fit_index.h"
+#include "memoir/plan/files/csv.h"
+#include "memoir/plan/index/first_fit_orders.h"
+#include "memoir/plan/index/fit_index.h"
+#include "memoir/plan/search/auto.h"
+#include "memoir/plan/search/bundles.h"
 #include "problems.h"
 
 namespace memoir {

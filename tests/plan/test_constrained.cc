@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "memoir/plan/constrained.h"
+#include "memoir/plan/constrained/constrained.h"
 
 #include <limits>
 

@@ -7,10 +7,10 @@
 #include "constraint_problems.h"
 #include "doctest/doctest.h"
 #include "memoir/base/error.h"
-#include "memoir/plan/constrained.h"
-#include "memoir/plan/csv.h"
-#include "memoir/plan/csv_tables.h"
-#include "memoir/plan/reuse.h"
+#include "memoir/plan/constrained/constrained.h"
+#include "memoir/plan/constrained/reuse.h"
+#include "memoir/plan/files/csv.h"
+#include "memoir/plan/files/csv_tables.h"
 
 namespace memoir {
 namespace {

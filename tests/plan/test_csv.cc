@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "memoir/plan/csv.h"
+#include "memoir/plan/files/csv.h"
 
 #include "doctest/doctest.h"
 #include "memoir/base/error.h"
-#include "memoir/plan/planners.h"
+#include "memoir/plan/simple/planners.h"
 
 namespace memoir {
 

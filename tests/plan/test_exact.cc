@@ -5,13 +5,13 @@
 #include <numeric>
 
 #include "doctest/doctest.h"
-#include "memoir/plan/attempts.h"
-#include "memoir/plan/auto.h"
-#include "memoir/plan/csv.h"
-#include "memoir/plan/decompose.h"
-#include "memoir/plan/exact_search.h"
-#include "memoir/plan/first_fit_orders.h"
-#include "memoir/plan/fit_index.h"
+#include "memoir/plan/files/csv.h"
+#include "memoir/plan/index/first_fit_orders.h"
+#include "memoir/plan/index/fit_index.h"
+#include "memoir/plan/search/attempts.h"
+#include "memoir/plan/search/auto.h"
+#include "memoir/plan/search/decompose.h"
+#include "memoir/plan/search/exact_search.h"
 #include "problems.h"
 
 namespace memoir {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "memoir/plan/from_trace.h"
+#include "memoir/plan/files/from_trace.h"
 
 #include "doctest/doctest.h"
 #include "memoir/base/error.h"
-#include "memoir/plan/plan_file.h"
-#include "memoir/plan/planners.h"
+#include "memoir/plan/files/plan_file.h"
+#include "memoir/plan/simple/planners.h"
 #include "memoir/trace/trace_writer.h"
 
 namespace memoir {

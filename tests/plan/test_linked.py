@@ -26,7 +26,7 @@ def test_the_example_links_the_installed_planners(tmp_path):
         pytest.skip("the release preset is not built (make test builds it)")
     prefix, build = tmp_path / "prefix", tmp_path / "build"
     run(cmake, "--install", BUILD, "--prefix", prefix, "--component", "planners")
-    assert (prefix / "include" / "memoir" / "plan" / "auto.h").exists()
+    assert (prefix / "include" / "memoir" / "plan" / "search" / "auto.h").exists()
     assert not list(prefix.rglob("*.cc"))
     run(cmake, "-S", ROOT / "examples" / "planner", "-B", build, f"-DCMAKE_PREFIX_PATH={prefix}")
     run(cmake, "--build", build)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "memoir/plan/mincost_flow.h"
+#include "memoir/plan/simple/mincost_flow.h"
 
 #include "doctest/doctest.h"
 #include "memoir/base/error.h"
-#include "memoir/plan/planners.h"
+#include "memoir/plan/simple/planners.h"
 #include "problems.h"
 
 namespace memoir {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "memoir/plan/plan_file.h"
+#include "memoir/plan/files/plan_file.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -7,8 +7,8 @@
 
 #include "doctest/doctest.h"
 #include "memoir/base/error.h"
+#include "memoir/plan/files/whole_file.h"
 #include "memoir/plan/plan.h"
-#include "memoir/plan/whole_file.h"
 
 namespace memoir {
 namespace {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "memoir/plan/planners.h"
+#include "memoir/plan/simple/planners.h"
 
 #include <string>
 
 #include "doctest/doctest.h"
 #include "memoir/base/error.h"
-#include "memoir/plan/aligned_load.h"
-#include "memoir/plan/csv.h"
-#include "memoir/plan/fit_index.h"
-#include "memoir/plan/gap_index.h"
+#include "memoir/plan/files/csv.h"
+#include "memoir/plan/index/fit_index.h"
+#include "memoir/plan/index/gap_index.h"
+#include "memoir/plan/simple/aligned_load.h"
 #include "problems.h"
 
 namespace memoir {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "memoir/plan/stream.h"
+#include "memoir/plan/simple/stream.h"
 
 #include "doctest/doctest.h"
 #include "memoir/base/error.h"

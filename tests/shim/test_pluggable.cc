@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "doctest/doctest.h"
-#include "fake_cuda/fake.h"
 #include "memoir/shim/cuda/pluggable.h"
+#include "support/fake_cuda/fake.h"
 
 using namespace memoir;
 

@@ -62,11 +62,9 @@ def programs(tmp_path_factory):
     """The folder with both programs."""
     folder = tmp_path_factory.mktemp("allocators")
     headers = [f"-I{HERE / 'stand_ins'}", f"-I{CUDA}", f"-I{TORCH / 'include'}"]
-    sources = [*(ROOT / "src/memoir/base").glob("*.cc")]
-    sources += [
-        ROOT / f"src/memoir/heap/{name}.cc" for name in ("cached_blocks", "free_block_set", "expandable_heap")
+    sources = [
+        path for room in ("base", "heap/pytorch") for path in (ROOT / "src/memoir" / room).glob("*.cc")
     ]
-    sources += (ROOT / "src/memoir/heap").glob("pytorch_*.cc")
     runtime = folder / "libcudart.so.13"
     script = f"-Wl,--version-script={HERE / 'fake_cudart.map'}"
     commands = [

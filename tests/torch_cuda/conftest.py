@@ -45,7 +45,7 @@ def error(call):
 
 @pytest.fixture(scope="session")
 def fake_driver(tmp_path_factory):
-    """The fake driver of the C++ tests (tests/fake_cuda)."""
+    """The fake driver of the C++ tests (tests/support/fake_cuda)."""
     return build_fake_cuda.build_driver(tmp_path_factory.mktemp("fake_cuda"))
 
 

@@ -5,7 +5,7 @@
 //
 //   1. it speaks only in offsets of its arena, the type that a planner emits;
 //   2. it never touches the memory that it manages: its bookkeeping is its own;
-//   3. it is single-threaded, and waits for nothing: locks, caches, events and queues live in run/. A stream
+//   3. it is single-threaded, and waits for nothing: locks, caches, events and queues live in host/ and device/. A stream
 //      is a number in the request to it; see docs/decisions/heaps-see-stream-numbers.md;
 //   4. it never throws, blocks on I/O, or calls malloc.
 #pragma once

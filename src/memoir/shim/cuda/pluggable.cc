@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "memoir/base/error.h"
-#include "memoir/run/device_runtime.h"
+#include "memoir/device/device_runtime.h"
 
 namespace memoir::cuda_shim {
 

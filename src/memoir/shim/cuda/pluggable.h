@@ -69,7 +69,7 @@ MEMOIR_EXPORT void memoir_cuda_reset_slot(int slot);
 
 // --- what is held; JSON, to be given back with memoir_cuda_free_text ---
 
-/// A list of the slot's devices in use; see run/device_view.h.
+/// A list of the slot's devices in use; see device/device_view.h.
 MEMOIR_EXPORT char* memoir_cuda_stats(int slot);
 MEMOIR_EXPORT char* memoir_cuda_snapshot(int slot);
 /// The policies and their settings.

@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "memoir/run/scope_stack.h"
+#include "memoir/host/scope_stack.h"
 #include "memoir/shim/cuda/pluggable.h"
 
 namespace memoir::cuda_shim {

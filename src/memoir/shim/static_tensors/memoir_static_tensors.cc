@@ -4,7 +4,7 @@
 #include <new>
 
 #include "memoir/base/metadata.h"
-#include "memoir/run/static_tensors.h"
+#include "memoir/host/static_tensors.h"
 
 using memoir::StaticTensors;
 

@@ -9,9 +9,9 @@
 #include <shared_mutex>
 #include <vector>
 
-#include "memoir/run/address_space.h"
-#include "memoir/run/scope_stack.h"
-#include "memoir/run/separate_memory.h"
+#include "memoir/host/address_space.h"
+#include "memoir/host/scope_stack.h"
+#include "memoir/host/separate_memory.h"
 
 namespace memoir::torch_shim {
 

@@ -10,8 +10,8 @@
 // thread alone.
 #pragma once
 
-#include "memoir/run/recorder.h"
-#include "memoir/run/slab.h"
+#include "memoir/host/recorder.h"
+#include "memoir/host/slab.h"
 
 namespace memoir::torch_shim {
 

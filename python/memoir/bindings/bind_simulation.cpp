@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "bind.h"
+#include "memoir/base/error.h"
+#include "memoir/simulate/simulation.h"
+#include "memoir/trace/trace.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace memoir {
+namespace {
+
+using Run = nb::call_guard<nb::gil_scoped_release>;
+
+/// A new array of get(sample) for each sample.
+template <class Get>
+nb::object column(const std::vector<Sample>& samples, Get get) {
+  auto values = std::make_unique<std::uint64_t[]>(samples.size());
+  std::transform(samples.begin(), samples.end(), values.get(), get);
+  std::uint64_t* data = values.release();
+  const nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<std::uint64_t*>(p); });
+  return nb::cast(nb::ndarray<nb::numpy, std::uint64_t, nb::ndim<1>>(data, {samples.size()}, owner));
+}
+
+nb::dict timeline(const Simulation& self) {
+  nb::dict columns;
+  columns["event"] = column(self.timeline, [](const Sample& s) { return std::uint64_t{s.event}; });
+  columns["time"] = column(self.timeline, [](const Sample& s) { return s.time; });
+  columns["live"] = column(self.timeline, [](const Sample& s) { return s.live; });
+  columns["reserved"] = column(self.timeline, [](const Sample& s) { return s.reserved; });
+  columns["gap"] = column(self.timeline, [](const Sample& s) { return s.gap; });
+  return columns;
+}
+
+nb::list phases(const Simulation& self) {
+  nb::list rows;
+  for (const Phase& phase : self.phases) {
+    nb::dict row;
+    row["phase"] = phase.name;
+    row["calls"] = phase.calls;
+    row["total_ns"] = phase.total;
+    row["worst_ns"] = phase.worst;
+    rows.append(row);
+  }
+  return rows;
+}
+
+std::optional<Size> cap_of(const Simulation& self) {
+  return self.cap == kNoCap ? std::nullopt : std::optional(self.cap);
+}
+
+void bind_results(nb::module_& module) {
+  nb::class_<DeviceCalls>(module, "DeviceCalls", "Calls to the device that a simulation made.")
+      .def_ro("takes", &DeviceCalls::takes)
+      .def_ro("give_backs", &DeviceCalls::give_backs)
+      .def_ro("commits", &DeviceCalls::commits)
+      .def_ro("decommits", &DeviceCalls::decommits)
+      .def_ro("refusals", &DeviceCalls::refusals)
+      .def_ro("waits", &DeviceCalls::waits, "Times one stream was made to wait for another; not in `all`.")
+      .def_prop_ro("all", &DeviceCalls::all);
+  nb::class_<OperationTimes>(module, "OperationTimes", "Nanoseconds of one operation, once warm.")
+      .def_ro("mean", &OperationTimes::mean)
+      .def_ro("p50", &OperationTimes::p50)
+      .def_ro("p99_9", &OperationTimes::p99_9)
+      .def_ro("operations", &OperationTimes::operations);
+  nb::class_<OutOfMemory>(module, "OutOfMemory", "The first allocation that could not be placed. Bytes.")
+      .def_ro("event", &OutOfMemory::event)
+      .def_ro("object", &OutOfMemory::object)
+      .def_ro("site", &OutOfMemory::site)
+      .def_ro("asked", &OutOfMemory::asked)
+      .def_ro("live", &OutOfMemory::live)
+      .def_ro("reserved", &OutOfMemory::reserved)
+      .def_ro("rounding", &OutOfMemory::rounding)
+      .def_ro("reason", &OutOfMemory::reason)
+      .def_prop_ro("fragmented", &OutOfMemory::fragmented)
+      .def("any_layout_fits", &OutOfMemory::any_layout_fits, "cap"_a);
+  nb::class_<Fidelity>(module, "Fidelity", "A run from the recorded state, beside the recording. Bytes.")
+      .def_ro("same_settings", &Fidelity::same_settings,
+              "The policy's settings are the recording's: all shall agree.")
+      .def_ro("start_segments", &Fidelity::start_segments)
+      .def_ro("start_objects", &Fidelity::start_objects)
+      .def_ro("start_reserved", &Fidelity::start_reserved)
+      .def_ro("objects", &Fidelity::objects, "Allocations of the history with a recorded address.")
+      .def_ro("agreed", &Fidelity::agreed, "Of these, placed at it.")
+      .def_ro("first_difference", &Fidelity::first_difference,
+              "The event of the first that was not, or None.")
+      .def_ro("recorded_peak", &Fidelity::recorded_peak, "Reserved by the recorded allocator.")
+      .def_ro("recorded_calls", &Fidelity::recorded_calls, "Of the recorded allocator to its device.");
+  nb::class_<Simulation>(module, "Simulation",
+                         "What one policy took for one workload under one cap. Immutable.")
+      .def_ro("policy", &Simulation::policy)
+      .def_prop_ro("cap", &cap_of, "None: no cap.")
+      .def_ro("completed", &Simulation::completed)
+      .def_ro("operations", &Simulation::operations)
+      .def_ro("failed", &Simulation::failed)
+      .def_ro("peak_live", &Simulation::peak_live)
+      .def_ro("peak_reserved", &Simulation::peak_reserved)
+      .def_ro("peak_committed", &Simulation::peak_committed)
+      .def_ro("private_reserved", &Simulation::private_reserved, "By private pools, at the end.")
+      .def_ro("peak_reserved_event", &Simulation::peak_reserved_event)
+      .def_ro("live_at_peak", &Simulation::live_at_peak)
+      .def_ro("rounding_at_peak", &Simulation::rounding_at_peak)
+      .def_ro("fragmentation_at_peak", &Simulation::fragmentation_at_peak)
+      .def_ro("fragmentation_mean", &Simulation::fragmentation_mean)
+      .def_ro("largest_gap", &Simulation::largest_gap)
+      .def_ro("largest_gap_event", &Simulation::largest_gap_event)
+      .def_ro("calls", &Simulation::calls)
+      .def_ro("oom", &Simulation::oom)
+      .def_ro("times", &Simulation::times)
+      .def_ro("fidelity", &Simulation::fidelity, "None: it started afresh.")
+      .def_ro("seconds", &Simulation::seconds)
+      .def_prop_ro("phases", &phases, "A dict per phase: phase, calls, total_ns, worst_ns.")
+      .def_prop_ro("timeline", &timeline,
+                   "Columns event, time, live, reserved, gap: the extremes of each stretch of the trace.");
+  nb::class_<CapSearch>(module, "CapSearch",
+                        "The smallest cap that completes, as far as was searched. Bytes.")
+      .def_ro("cap", &CapSearch::cap, "0: none was found.")
+      .def_ro("resolution", &CapSearch::resolution)
+      .def_prop_ro("trials", [](const CapSearch& self) {
+        nb::list list;
+        for (const CapTrial& trial : self.trials) list.append(nb::make_tuple(trial.cap, trial.completed));
+        return list;
+      });
+}
+
+}  // namespace
+
+void bind_simulation(nb::module_& module) {
+  nb::class_<Workload>(module, "Workload",
+                       "What one device was asked for, made ready to be replayed. Immutable; sizes in bytes.")
+      .def(
+          "__init__",
+          [](Workload* self, const Trace& trace, std::uint16_t device) {
+            new (self) Workload(trace.events(), device);
+          },
+          "trace"_a, "device"_a = 0, Run())
+      .def_prop_ro("objects", [](const Workload& self) { return self.objects().size(); })
+      .def_prop_ro("operations", &Workload::operations)
+      .def_prop_ro("peak_live", &Workload::peak_live)
+      .def_prop_ro("peak_event", &Workload::peak_event)
+      .def_prop_ro("largest", &Workload::largest)
+      .def_prop_ro("streams", &Workload::streams)
+      .def_prop_ro(
+          "private_pools", [](const Workload& self) { return self.pools() - 1; },
+          "Of CUDA graphs and MemPools.")
+      .def_prop_ro("most_live", &Workload::most_live, "Objects live at once.")
+      .def_prop_ro("empty", &Workload::empty, "Objects of 0 bytes, left out.");
+  module.def(
+      "devices_of", [](const Trace& trace) { return devices_of(trace.events()); }, "trace"_a,
+      "The devices that a trace allocates on.");
+  bind_results(module);
+  module.def(
+      "policies",
+      [] {
+        nb::list list;
+        for (const PolicyInfo& info : policies()) {
+          nb::list settings;
+          for (const SettingInfo& setting : info.settings) {
+            settings.append(nb::make_tuple(setting.name, setting.kind, setting.initial, setting.help));
+          }
+          list.append(nb::make_tuple(info.name, info.what, settings));
+        }
+        return list;
+      },
+      "(name, what it is, [(setting, kind, default, help)]) of every policy.");
+  module.def("check_policy", &check_policy, "policy"_a,
+             "Raises Error when there is no such policy or setting.");
+  module.def(
+      "torch_settings", &torch_settings, "policy"_a,
+      "The text for PYTORCH_CUDA_ALLOC_CONF of a policy of PyTorch; '' for its defaults and for others.");
+  module.def(
+      "simulate",
+      [](const Workload& workload, const std::string& policy, std::optional<Size> cap, bool stop_at_oom,
+         std::uint32_t samples, bool timed, bool phases, const std::string& recorded) {
+        return simulate(workload, policy,
+                        {cap.value_or(kNoCap), stop_at_oom, samples, timed, phases, recorded});
+      },
+      "workload"_a, "policy"_a, "cap"_a = nb::none(), "stop_at_oom"_a = true, "samples"_a = 1000,
+      "timed"_a = true, "phases"_a = false, "recorded"_a = "", Run(),
+      "`recorded`: the policy that made the recording; PyTorch's then start from the state that it had.");
+  module.def("find_cap", &find_cap, "workload"_a, "policy"_a, "resolution"_a = 0, "recorded"_a = "", Run());
+  module.def(
+      "recorded_policy", &recorded_policy, "workload"_a,
+      "What made the recording: 'pytorch', or 'expandable'. Raises Error when the trace does not tell.");
+  module.def(
+      "check_recorded_start",
+      [](const Workload& workload, const std::string& recorded) { recorded_start(workload, recorded); },
+      "workload"_a, "recorded"_a, Run(),
+      "Raises Error, naming the event, when no allocator can have been in the recorded state.");
+}
+
+}  // namespace memoir

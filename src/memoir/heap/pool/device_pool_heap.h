@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// memoir's own pool for devices that map memory page by page (cuMemMap and its like): best fit over one range
+// of addresses that is several times as large as the device, of which only the granules in use have memory.
+//
+//   addresses   | live | free | live |  hole   | live | hole ...            hole: no memory behind it
+//   granules    |======|======|======|         |======|                     2 MiB each
+//
+// A request takes, in this order,
+//   1  the smallest committed free block of its own stream that holds it;
+//   2  one of another stream whose work is known to be done before; then one for which its stream has to wait;
+//   3  new memory, in the place that needs the fewest granules, as long as what is committed does not exceed the most
+//      bytes that were ever live: a pool that was perfectly packed would have needed them as well;
+//   4  idle memory moved there: granules that lie wholly in free blocks elsewhere are unmapped and new ones
+//      mapped here. No object moves. (GMLake, Guo et al., ASPLOS 2024, stitches free pieces under a new range
+//      of addresses; with one large range and memory that follows, nothing is left to be stitched.)
+//   5  new memory beyond that. A cap (the arena's limit) turns 5 back into 4.
+//
+// Moving costs device calls and a wait of the host. So it only ever takes the place of growing, and of the
+// requests of one size only `patience` are served so, new peaks of live bytes aside: those that a loop repeats
+// soon find their place, and the loop makes no device calls. Growth of that kind ends at `excess`, if not at a cap.
+//
+// Free neighbours are joined at once, unless different streams freed them; a few small objects that were freed
+// last are kept as they are for the next request of their size.
+//
+// Alignment: every object begins at a multiple of options.alignment; a request may ask for more.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <span>
+#include <tuple>
+
+#include "memoir/arena/arena.h"
+#include "memoir/base/metadata.h"
+#include "memoir/base/option.h"
+#include "memoir/heap/heap.h"
+#include "memoir/heap/index/free_bins.h"
+#include "memoir/heap/index/offset_chains.h"
+#include "memoir/heap/index/offset_table.h"
+#include "memoir/heap/index/start_set.h"
+#include "memoir/heap/pool/loop_detector.h"
+#include "memoir/heap/segments.h"
+#include "memoir/heap/stream_order.h"
+
+namespace memoir {
+
+struct DevicePoolOptions {
+  Size alignment = 512;         // bytes, a power of two, at most a granule
+  double slack = 0;             // of peak live bytes
+  Size small = kMiB;            // bytes
+  Size patience = 2;            // moves
+  double excess = 0.01;         // of peak live bytes
+  bool wait_first = true;       // a wait rather than memory
+  Size plain_step = 20 * kMiB;  // bytes
+
+  static constexpr auto fields() {
+    return std::tuple{
+        OptionField{"alignment", &DevicePoolOptions::alignment,
+                    "bytes: objects begin and end at multiples of it"},
+        OptionField{"slack", &DevicePoolOptions::slack,
+                    "share of the peak live bytes by which the pool grows before it moves idle memory"},
+        OptionField{"small", &DevicePoolOptions::small,
+                    "bytes: objects below take the end of a free block, others its begin"},
+        OptionField{"patience", &DevicePoolOptions::patience,
+                    "moves of idle memory for requests of one size; then the pool grows for them"},
+        OptionField{"excess", &DevicePoolOptions::excess,
+                    "share of the peak live bytes beyond which idle memory is moved, patience or not"},
+        OptionField{"wait_first", &DevicePoolOptions::wait_first,
+                    "make a stream wait for another's free memory rather than grow"},
+        OptionField{"plain_step", &DevicePoolOptions::plain_step,
+                    "bytes: the least segment of plain memory"}};
+  }
+};
+
+class DevicePoolHeap final : public Heap {
+ public:
+  struct Counters {
+    std::uint64_t commits = 0;    // calls that committed a run of granules
+    std::uint64_t decommits = 0;  // and that decommitted one
+    Size moved = 0;               // bytes decommitted to be committed elsewhere
+    std::uint64_t moves = 0;      // requests that were served so
+    std::uint64_t repeated = 0;   // requests that needed memory although as much had been live before
+    std::uint64_t waits = 0;      // times one stream was made to wait for another
+    std::uint64_t cross = 0;      // requests that got memory which another stream had freed
+    std::uint64_t calls() const noexcept { return commits + decommits; }
+  };
+
+  /// Works in the whole of `arena`, whose capacity should be several times the device's memory. Without
+  /// `order` no stream ever gets what another one freed. `plain` serves requests for plain memory
+  /// (Request::plain), at offsets beyond the arena's. The caller keeps all of them alive and leaves them to
+  /// this heap.
+  explicit DevicePoolHeap(Arena& arena, const DevicePoolOptions& options = {}, StreamOrder* order = nullptr,
+                          Segments* plain = nullptr) noexcept;
+
+  /// False when there was no metadata memory, or the options cannot be; then every request gets kNoOffset.
+  bool ok() const noexcept { return head_ != 0; }
+
+  Offset allocate(const Request& request) noexcept override;
+  bool free(Offset offset) noexcept override;
+  Size size_of(Offset offset) const noexcept override;
+  /// Decommits every granule that lies wholly in free blocks, and gives whole free plain segments back.
+  void trim() noexcept override;
+  Size live() const noexcept override { return live_; }
+
+  const Counters& counters() const noexcept { return counters_; }
+
+  /// --- for a pool that learns (policy/learning_pool.h) ---
+
+  /// The most bytes that live objects ever held, which is what the pool grows to without asking whether it should.
+  Size peak_held() const noexcept { return peak_held_; }
+  /// From now on it counts as if they had held so many, or as many as they do now.
+  void lower_peak(Size held) noexcept { peak_held_ = std::max(held, held_); }
+  /// Tells `detector` of every request that is served from mapped memory, and of its free; nullptr: nobody. Kept alive by
+  /// the caller.
+  void watch(LoopDetector* detector) noexcept { detector_ = detector; }
+  /// Committed bytes that could be committed elsewhere: granules that lie wholly in free blocks.
+  Size idle_bytes() noexcept;
+  /// True when the request needs no memory that is not committed already, nor another stream's.
+  bool has_free(const Request& request) const noexcept;
+  /// A part of an object, which becomes one itself.
+  struct Part {
+    Range range;
+    StreamId stream = 0;  // that uses it
+  };
+  /// The object at this offset becomes several: ascending, apart, of sizes above 0, their begins multiples of the
+  /// alignment. The rest of its bytes is free from now on, after all that is queued on its stream. False when there is
+  /// no metadata memory, or no such object: nothing changed.
+  bool break_up(Offset offset, std::span<const Part> parts) noexcept;
+
+  /// --- for a heap that knows where things will go (heap/pool/guided_pool_heap.h) ---
+
+  /// Sets `size` bytes of addresses aside, which allocate() leaves alone; false when no hole is as large.
+  /// Ends the range that was set aside before: what lives there stays, and the rest is anybody's again.
+  bool set_aside(Size size) noexcept;
+  /// What becomes of memory there.
+  enum class Aside : std::uint8_t {
+    kYield,  // it serves every request, as if nothing were set aside
+    kShare,  // it stays as long as the pool holds little more than it ever needed; its free blocks serve too
+    kFill,   // it stays, and what is idle elsewhere is moved there
+    kKeep    // it stays, and others grow as far as the device has memory
+  };
+  void treat_aside(Aside how) noexcept { treat_aside_ = how; }
+  Aside treats_aside() const noexcept { return treat_aside_; }
+  /// What is set aside; of size 0 when nothing is.
+  Range aside() const noexcept { return aside_; }
+  /// Serves the request at exactly this offset of the range that is set aside, or gives kNoOffset: something
+  /// lives there, a stream cannot be ordered, or there is no memory.
+  Offset allocate_at(Offset offset, const Request& request) noexcept;
+
+ private:
+  using Index = std::uint32_t;                                       // of a block; 0 is none
+  enum class State : std::uint8_t { kLive, kFree, kHole, kRecent };  // recent: free, but in no bin
+  enum class Zone : std::uint8_t { kCommon, kAside, kPlain };
+  static constexpr size_t kZones = 3;
+  static constexpr int kMoveBits = 12;
+  static constexpr int kRecentBits = 5;
+  struct Use {               // free blocks join when all of it is the same
+    std::uint16_t slot = 0;  // of the stream that uses it or used it last: index into streams_
+    State state = State::kFree;
+    Zone zone = Zone::kCommon;
+
+    /// All of it in one load or store: a processor waits when what it loads was stored in parts just before.
+    std::uint32_t bits() const noexcept { return std::bit_cast<std::uint32_t>(*this); }
+    void set(Use use) noexcept {
+      const std::uint32_t bits = use.bits();
+      std::memcpy(static_cast<void*>(this), &bits, sizeof bits);
+    }
+  };
+  struct alignas(64) Block : BinLinks, Use {  // one line of the cache; `next` of a live one: in live_blocks_
+    Range range;
+    Size asked = 0;    // bytes that the live object asked for
+    Tick moment = 0;   // when it was freed; 0: no work may be queued that uses it
+    Index before = 0;  // neighbours by address
+    Index after = 0;
+    std::uint32_t number = 0;  // of the request, for detector_
+  };
+  struct Window {
+    Offset begin = 0;
+    Index first = 0;  // the block that `begin` lies in
+    Size need = ~Size{0};
+    std::uint32_t waits = 0;
+  };
+
+  static constexpr std::uint16_t kNoSlot = ~std::uint16_t{0};
+  std::uint16_t slot_of(StreamId stream) noexcept {
+    const std::uint16_t slot = slots_[stream % slots_.size()];
+    return streams_[slot] == stream ? slot : find_slot(stream);
+  }
+  std::uint16_t find_slot(StreamId stream) noexcept;
+  FreeBins& bins_of(std::uint16_t slot, Zone zone) noexcept {
+    return bins_[slot * kZones + static_cast<size_t>(zone)];
+  }
+  Size units(Size size) const noexcept { return size >> shift_; }
+
+  Index& recent_of(Size size, std::uint16_t slot) noexcept {
+    return recent_[((units(size) + slot) * 0x9e3779b97f4a7c15ull) >> (64 - kRecentBits)];
+  }
+
+  // Blocks in a row (device_pool_blocks.cc).
+  bool reserve_records(size_t count) noexcept { return blocks_.size() + count <= room_ || make_room(count); }
+  bool make_room(size_t count) noexcept;
+  Index take_record() noexcept {  // reserve_records() was asked
+    const Index index = unused_;
+    if (index == 0) [[unlikely]]
+      return new_record();
+    unused_ = blocks_[index].after;
+    return index;
+  }
+  Index new_record() noexcept;
+  Index cut(Index index, Offset at) noexcept;
+  void join_after(Index index) noexcept;
+  bool can_join(Index left, Index right) const noexcept;
+  void put_in_bin(Index index) noexcept;
+  void take_from_bin(Index index) noexcept;
+  Index settle(Index index) noexcept;
+  Index settle_free(Index index) noexcept;
+  Index settle_hole(Index index) noexcept;
+  Index settle_unused(Index index) noexcept;
+  void drop_record(Index index) noexcept;
+  void forget_start(Offset begin) noexcept;
+  void note_start(Offset begin, Index index) noexcept;
+  Index block_at(Offset offset) const noexcept;
+  void forget_recent() noexcept;
+  void begin_life(Index index, Size asked, std::uint16_t slot, Zone zone) noexcept {
+    Block& block = blocks_[index];
+    block.set({slot, State::kLive, zone});
+    block.asked = asked;
+    block.number = 0;
+    live_blocks_.insert(blocks_.data(), index);
+    if (detector_ != nullptr && zone != Zone::kPlain) {
+      block.number = detector_->note_allocate(asked, streams_[slot], live_,
+                                              static_cast<std::uint32_t>(counters_.repeated));
+    }
+    live_ += asked;
+    if (zone == Zone::kPlain) return;
+    held_ += block.range.size;
+    if (zone == Zone::kAside) held_aside_ += block.range.size;
+    peak_held_ = std::max(peak_held_, held_);
+  }
+  Offset give_part(FreeBins& bins, Index index, Size size, Size asked, std::uint16_t slot,
+                   Zone zone) noexcept;
+  Offset take_part(Index index, Size size, Size asked, std::uint16_t slot) noexcept;
+  Offset take_window(Index first, Range range, Size asked, std::uint16_t slot) noexcept;
+
+  // When no committed block of the stream does (device_pool_growth.cc).
+  Offset allocate_slowly(const Request& request, Size size, std::uint16_t slot) noexcept;
+  Offset take_from_other(const Request& request, Size size, std::uint16_t slot, Zone zone,
+                         bool waits) noexcept;
+  Offset try_windows(const Request& request, Size size, std::uint16_t slot, bool waits) noexcept;
+  void find_window(Window& best, Size size, Size alignment, std::uint16_t slot, bool waits,
+                   Zone zone) const noexcept;
+  void weigh(Window& best, Offset begin, Index first, Size size, std::uint16_t slot,
+             bool waits) const noexcept;
+  Offset serve(const Window& window, const Request& request, Size size, std::uint16_t slot) noexcept;
+  Size need_of(const Block& block, Range range) const noexcept;
+  bool is_ordered(const Block& block, std::uint16_t slot) const noexcept;
+  bool order(const Block& block, std::uint16_t slot) noexcept;
+  bool order_all(Index first, Range range, std::uint16_t slot) noexcept;
+  bool commit_all(Index& first, Range range, Size need) noexcept;
+  bool may_move(Size size) noexcept;
+  bool commit_holes(Index first, Range range) noexcept;
+  Range idle(const Block& block) const noexcept;
+  Size move_away(Size bytes, Range keep) noexcept;
+  Size move_pieces(Size bytes, Range keep) noexcept;
+  bool join_across() noexcept;
+  Index make_hole(Index index, Range range) noexcept;
+  Offset allocate_plain(const Request& request, Size size, std::uint16_t slot) noexcept;
+  void give_back_plain() noexcept;
+
+  Arena* arena_;
+  StreamOrder* order_;
+  Segments* plain_;
+  LoopDetector* detector_ = nullptr;
+  DevicePoolOptions options_;
+  int shift_ = 0;                         // log2 of the alignment
+  std::array<std::uint16_t, 8> slots_{};  // of the last requests, by stream
+  MetadataArray<Block> blocks_;           // [0] stands for none: neither free nor a hole, of no size
+  size_t room_ = 0;                       // blocks_ may have so many records without a look at other tables
+  MetadataArray<FreeBins> bins_;          // per slot and zone
+  MetadataArray<StreamId> streams_;       // per slot, in order of appearance
+  OffsetChains live_blocks_;
+  std::array<Index, size_t{1} << kRecentBits> recent_{};  // freed last, not joined yet, by size and stream
+  StartSet starts_;  // of blocks in the arena, in units; kept, as is by_start_, once something was set aside
+  OffsetTable by_start_;  // every block of the arena
+  Size capacity_ = 0;     // bytes of the arena, in whole granules
+  Index head_ = 0;        // the block at offset 0
+  Index unused_ = 0;      // records of joined blocks, linked by `after`
+  Range aside_;
+  Aside treat_aside_ = Aside::kYield;
+  Size held_aside_ = 0;                // bytes that live blocks hold there
+  MetadataArray<std::uint8_t> moves_;  // for requests of one size, by its hash
+  Size live_ = 0;
+  Size held_ = 0;       // bytes that live blocks hold in the arena
+  Size peak_held_ = 0;  // the most of them ever
+  Counters counters_;
+};
+
+}  // namespace memoir

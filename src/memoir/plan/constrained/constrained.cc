@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memoir/plan/constrained/constrained.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <span>
+#include <string_view>
+#include <tuple>
+
+#include "memoir/base/check.h"
+#include "memoir/base/error.h"
+#include "memoir/plan/constrained/assignment_search.h"
+#include "memoir/plan/constrained/constrained_fit.h"
+#include "memoir/plan/constrained/reuse.h"
+#include "memoir/plan/search/auto.h"
+
+namespace memoir {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kMostSearched = 2000;  // bodies: beyond, even the pairs are too many to keep
+
+// To fit in, for one arena and for several: keys as fit_bodies() takes them.
+constexpr std::string_view kOrders[2][5] = {{"AT", "TA", "WT", "ZW", "LZ"}, {"BA", "DB", "AB", "WB", "BZ"}};
+constexpr std::string_view kShakenOrders[2][4] = {{"A", "W", "TA", "Z"}, {"B", "D", "A", "W"}};
+
+template <std::size_t kCount>
+std::span<const std::string_view> orders(const std::string_view (&table)[2][kCount], bool several) {
+  return table[several ? 1 : 0];
+}
+
+bool is_plain(const Bodies& bodies, bool gaps_too) {
+  const Constraints& said = bodies.problem->constraints;
+  if (!said.timed || !said.conflicts.empty() || bodies.arenas.size() != 1 || said.replanned() ||
+      !bodies.arenas[0].forbidden.empty()) {
+    return false;
+  }
+  return std::all_of(bodies.bodies.begin(), bodies.bodies.end(), [&](const Body& body) {
+    if (body.fixed != kNoOffset || !body.apart.empty() || !body.partners.empty()) return false;
+    if (body.first_piece == body.last_piece) return false;
+    return gaps_too ||
+           (body.last_piece - body.first_piece == 1 && bodies.pieces[body.first_piece].size == body.size);
+  });
+}
+
+/// Every body as one rectangle around its pieces.
+Problem hulls(const Bodies& bodies) {
+  Problem plain;
+  for (const Body& body : bodies.bodies) {
+    Lifetime lifetime = bodies.pieces[body.first_piece].lifetime;
+    for (std::uint32_t p = body.first_piece; p < body.last_piece; ++p)
+      lifetime.end = std::max(lifetime.end, bodies.pieces[p].lifetime.end);
+    plain.push_back({lifetime, body.size, body.alignment});
+  }
+  return plain;
+}
+
+/// The problem with outputs made aliases of inputs of their size, as far as nothing else is said against it.
+/// Its plans are plans of the problem, though perhaps not its best ones.
+std::optional<ConstrainedProblem> merge_in_place(const Bodies& bodies) {
+  const ConstrainedProblem& problem = *bodies.problem;
+  const auto n = static_cast<std::uint32_t>(bodies.bodies.size());
+  std::vector<std::uint32_t> heir(n, kNoBuffer), parent(n, kNoBuffer), root(n);  // bodies
+  std::iota(root.begin(), root.end(), 0u);
+  const auto find = [&](std::uint32_t b) {
+    while (root[b] != b) b = root[b] = root[root[b]];
+    return b;
+  };
+  std::vector<std::vector<std::uint32_t>> merged(n);
+  for (std::uint32_t b = 0; b < n; ++b) merged[b] = {b};
+  const auto compatible = [&](std::uint32_t a, std::uint32_t b) {
+    const Body &x = bodies.bodies[a], &y = bodies.bodies[b];
+    if (x.size != y.size || (x.allowed & y.allowed) == 0) return false;
+    if (x.fixed != kNoOffset && y.fixed != kNoOffset && x.fixed != y.fixed) return false;
+    if (std::binary_search(x.apart.begin(), x.apart.end(), b)) return false;
+    for (const Body::Edge& edge : x.edges) {
+      if (edge.body == b && !bodies.may_share(edge.mine, edge.other)) return false;
+    }
+    for (std::uint32_t p = x.first_piece; p < x.last_piece; ++p) {
+      for (std::uint32_t q = y.first_piece; q < y.last_piece; ++q) {
+        if (bodies.pieces[p].lifetime.overlaps(bodies.pieces[q].lifetime) &&
+            !bodies.may_share(bodies.piece_buffer[p], bodies.piece_buffer[q]))
+          return false;
+      }
+    }
+    return true;
+  };
+  ConstrainedProblem out = problem;
+  Constraints& said = out.constraints;
+  bool any = false;
+  for (const auto& [output, input] : problem.constraints.in_place) {
+    const std::uint32_t a = bodies.body_of[output], b = bodies.body_of[input];
+    if (a == b || !bodies.may_share(output, input) || parent[a] != kNoBuffer || heir[b] != kNoBuffer)
+      continue;
+    const std::uint32_t x = find(a), y = find(b);
+    if (x == y) continue;
+    bool all = merged[x].size() * merged[y].size() < 4096;
+    for (const std::uint32_t one : merged[x]) {
+      for (const std::uint32_t other : merged[y]) all = all && compatible(one, other);
+    }
+    if (!all) continue;
+    parent[a] = b;
+    heir[b] = a;
+    root[x] = y;
+    merged[y].insert(merged[y].end(), merged[x].begin(), merged[x].end());
+    any = true;
+  }
+  if (!any) return std::nullopt;
+  if (said.alias.empty()) said.alias.assign(problem.buffers.size(), kNoBuffer);
+  for (std::uint32_t b = 0; b < n; ++b) {  // all members to the first one of the whole chain
+    const std::uint32_t first = bodies.bodies[find(b)].members.front();
+    for (const std::uint32_t i : bodies.bodies[b].members) {
+      if (merged[find(b)].size() > 1) said.alias[i] = i == first ? kNoBuffer : first;
+    }
+  }
+  std::erase_if(said.in_place, [&](const auto& pair) {
+    return find(bodies.body_of[pair.first]) == find(bodies.body_of[pair.second]);
+  });
+  try {  // alignments or places of more than two may still not go together
+    validate(out);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  return out;
+}
+
+class Run {
+ public:
+  Run(const ConstrainedProblem& problem, ConstrainedPlanner planner, const SearchOptions& options)
+      : planner_(planner), options_(options), start_(Clock::now()), problem_(problem) {
+    validate(problem_);
+    if (options.capacity) {
+      if (problem_.constraints.several_arenas())
+        throw Error("a capacity is of the one arena; with several, give each its own");
+      if (problem_.constraints.arenas.empty()) problem_.constraints.arenas = {ArenaChoice{}};
+      Size& capacity = problem_.constraints.arenas[0].capacity;
+      capacity = std::min(capacity, *options.capacity);
+    }
+    bodies_ = make_bodies(problem_);
+    sections_ = find_sections(bodies_.pieces);
+    bound_ = lower_bound(bodies_);
+    lower_cost_ = bound_.objective.cost;
+    if (options.work_limit == 0 && options.deadline_s < 1e9) {
+      deadline_ = start_ + std::chrono::duration_cast<Clock::duration>(
+                               std::chrono::duration<double>(std::max(0.0, options.deadline_s)));
+    }
+  }
+
+  ConstrainedResult run() {
+    if (is_plain(bodies_, false)) {
+      plain();
+    } else if (!bound_.infeasible || planner_ != ConstrainedPlanner::kExact) {
+      fits_in_turn(bodies_, planner_ == ConstrainedPlanner::kFirstFit ? "" : "first_fit");
+      if (planner_ == ConstrainedPlanner::kAuto) automatic();
+      if (planner_ == ConstrainedPlanner::kExact) search(deadline_);
+    } else {
+      fits_in_turn(bodies_, "first_fit");
+    }
+    return finish();
+  }
+
+ private:
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  bool stopped() const { return (options_.stop && *options_.stop) || Clock::now() >= deadline_; }
+  bool good_enough() const {
+    if (bound_.infeasible || infeasible_) return found_;
+    if (!found_ || !fits_) return false;
+    return objective_ <= bound_.objective || (options_.capacity && !problem_.constraints.replanned());
+  }
+  /// Until a share of what is left.
+  Clock::time_point until(double share) const {
+    if (deadline_ == Clock::time_point::max()) return start_ + std::chrono::seconds(10);
+    const auto now = Clock::now();
+    return now >= deadline_ ? now
+                            : now + std::chrono::duration_cast<Clock::duration>((deadline_ - now) * share);
+  }
+
+  Size excess(const ConstrainedPlan& plan) const {
+    Size bytes = 0;
+    for (std::size_t k = 0; k < bodies_.arenas.size(); ++k)
+      bytes += plan.arena_sizes[k] - std::min(plan.arena_sizes[k], bodies_.arenas[k].capacity);
+    return bytes;
+  }
+
+  void consider(ConstrainedPlan plan, const std::string& maker) {
+    const bool fitting = fits(problem_, plan);
+    const Objective objective = objective_of(problem_, plan);
+    const auto rank = [&](bool fits, const ConstrainedPlan& plan, const Objective& objective) {
+      return std::tuple(!fits, fits ? 0 : excess(plan), objective);
+    };
+    if (found_ && rank(fitting, plan, objective) >= rank(fits_, plan_, objective_)) return;
+    found_ = true;
+    fits_ = fitting;
+    objective_ = objective;
+    plan_ = std::move(plan);
+    maker_ = maker;
+    if (options_.improved) options_.improved(objective.total, seconds());
+  }
+
+  // --- methods ---
+
+  SearchOptions plain_options(Clock::time_point deadline) const {
+    SearchOptions options = options_;
+    options.improved = nullptr;
+    if (options_.work_limit == 0 && deadline != Clock::time_point::max())
+      options.deadline_s = std::max(0.0, std::chrono::duration<double>(deadline - Clock::now()).count());
+    return options;
+  }
+
+  void plain() {
+    const Problem plain = hulls(bodies_);
+    if (planner_ == ConstrainedPlanner::kFirstFit) {
+      fits_in_turn(bodies_, "");
+      return;
+    }
+    SearchOptions options = plain_options(deadline_);
+    const Size capacity = bodies_.arenas[0].capacity;
+    if (capacity != kNoLimit) options.capacity = capacity;
+    const bool exact = planner_ == ConstrainedPlanner::kExact;
+    const SearchResult found = exact ? plan_exact(plain, options) : plan_auto(plain, options);
+    consider(to_plan(bodies_, found.plan.offsets, std::vector<std::uint32_t>(plain.size())), "");
+    work_ += found.work;
+    if (found.lower_bound > bound_.objective.total) {
+      bound_.objective.total = found.lower_bound;
+      bound_.reason = found.bound_reason;
+    }
+    bound_.objective.cost = objective_.cost;  // there is one arena
+    infeasible_ = found.lower_bound > capacity;
+  }
+
+  void try_fit(const Bodies& bodies, const Sections& sections, const FitOptions& options,
+               const std::string& maker) {
+    if (auto plan = fit_bodies(bodies, sections, options)) consider(std::move(*plan), maker);
+  }
+
+  void fits_in_turn(const Bodies& bodies, const std::string& maker) {
+    const Sections sections = find_sections(bodies.pieces);
+    const bool shares = !bodies.sharing.empty();
+    for (const std::string_view order : orders(kOrders, bodies.arenas.size() > 1)) {
+      for (const bool sharing : {true, false}) {
+        if (!sharing && !shares) continue;
+        for (const Fit fit : {Fit::kFirst, Fit::kBest}) {
+          if (good_enough() || (found_ && stopped())) return;
+          try_fit(bodies, sections, {order, fit, sharing}, maker);
+        }
+      }
+    }
+  }
+
+  void automatic() {
+    if (good_enough()) return;
+    const auto merged = merge_in_place(bodies_);
+    if (merged) {
+      const Bodies bodies = make_bodies(*merged);
+      if (is_plain(bodies, true)) {
+        hull(bodies, "merged", 0.3);
+      } else {
+        fits_in_turn(bodies, "merged");
+      }
+    }
+    if (good_enough() || stopped()) return;
+    if (is_plain(bodies_, true)) hull(bodies_, "without gaps", 0.2);
+    if (good_enough() || stopped()) return;
+    if (bodies_.bodies.size() <= 300) search(until(0.5));
+    if (proven_) return;
+    restarts();
+    if (!good_enough() && !stopped() && bodies_.bodies.size() <= 300) search(deadline_);
+  }
+
+  /// As if every body needed all its bytes from its first tick to its last.
+  void hull(const Bodies& bodies, const std::string& maker, double share) {
+    SearchOptions options = plain_options(until(share));
+    options.capacity =
+        bodies_.arenas[0].capacity == kNoLimit ? bound_.objective.total : bodies_.arenas[0].capacity;
+    const SearchResult found = plan_auto(hulls(bodies), options);
+    work_ += found.work;
+    const ConstrainedPlan plan =
+        to_plan(bodies, found.plan.offsets, std::vector<std::uint32_t>(bodies.bodies.size()));
+    consider(plan, maker);
+  }
+
+  void search(Clock::time_point deadline) {
+    if (good_enough() || proven_ || bodies_.bodies.size() > kMostSearched) return;
+    SearchLimits limits;
+    limits.deadline = deadline;
+    limits.stop = options_.stop;
+    if (options_.work_limit != 0) {
+      limits.nodes = options_.work_limit;
+      limits.deadline = Clock::time_point::max();
+    }
+    const bool any_fit = options_.capacity && !problem_.constraints.replanned();
+    AssignmentSearch search(bodies_, bound_, found_ && fits_ ? std::optional(objective_) : std::nullopt,
+                            any_fit, [&](const ConstrainedPlan& plan) { consider(plan, "exact"); });
+    const Verdict verdict = search.run(limits);
+    work_ += search.nodes();
+    if (verdict == Verdict::kGaveUp || (any_fit && verdict == Verdict::kFits)) return;
+    proven_ = true;
+    if (!found_ || !fits_) {
+      infeasible_ = true;
+    } else if (bound_.objective != objective_) {
+      bound_.objective = objective_;
+      bound_.reason = "every better plan was excluded by complete search";
+    }
+  }
+
+  void restarts() {
+    const auto keys = orders(kShakenOrders, bodies_.arenas.size() > 1);
+    const std::uint64_t rounds =
+        options_.work_limit == 0
+            ? ~std::uint64_t{0}
+            : std::min<std::uint64_t>(200, options_.work_limit / (bodies_.bodies.size() + 1));
+    for (std::uint64_t round = 0; round < rounds && !good_enough() && !stopped(); ++round) {
+      FitOptions options;
+      options.order = keys[round % keys.size()];
+      options.fit = round / 4 % 2 == 0 ? Fit::kFirst : Fit::kBest;
+      options.sharing = round / 8 % 2 == 0;
+      options.noise = 0.1 + 0.1 * static_cast<double>(round / 16 % 5);
+      options.seed = options_.seed * 1'000'003 + round;
+      try_fit(bodies_, sections_, options, "first_fit");
+      // Small problems deserve more of the search than of dice.
+      if (bodies_.bodies.size() <= 300 && round > 400) return;
+    }
+  }
+
+  ConstrainedResult finish() {
+    ConstrainedResult result;
+    result.found = found_;
+    if (found_) {
+      follow_hints(bodies_, sections_, plan_);
+      if (problem_.constraints.locality) warm_up(bodies_, sections_, plan_);
+      const auto violation = check(problem_, plan_);
+      MEMOIR_CHECK(!violation, "a constrained plan is valid");
+      MEMOIR_CHECK(objective_of(problem_, plan_) <= objective_, "what is preferred costs nothing");
+      objective_ = objective_of(problem_, plan_);
+    }
+    result.plan = std::move(plan_);
+    result.objective = objective_;
+    result.lower_bound = bound_.objective;
+    result.bound_reason = bound_.reason;
+    if (bound_.objective.cost == lower_cost_) result.cost_reason = bound_.cost_reason;
+    result.load = bound_.load;
+    result.fits = found_ && fits_;
+    result.proven_infeasible = bound_.infeasible || infeasible_;
+    if (bound_.infeasible) result.bound_reason = bound_.infeasible_reason;
+    result.optimal = result.fits && objective_ <= bound_.objective;
+    result.maker = maker_;
+    result.work = work_;
+    result.seconds = seconds();
+    return result;
+  }
+
+  const ConstrainedPlanner planner_;
+  const SearchOptions& options_;
+  const Clock::time_point start_;
+  ConstrainedProblem problem_;  // with the capacity in its arena
+  Clock::time_point deadline_ = Clock::time_point::max();
+  Bodies bodies_;
+  Sections sections_;
+  ConstrainedBound bound_;
+  std::uint64_t lower_cost_ = 0;  // before any search
+
+  bool found_ = false, fits_ = false, proven_ = false, infeasible_ = false;
+  ConstrainedPlan plan_;
+  Objective objective_;
+  std::string maker_;
+  std::uint64_t work_ = 0;
+};
+
+}  // namespace
+
+std::optional<std::pair<Problem, std::vector<std::uint32_t>>> reduce_to_plain(
+    const ConstrainedProblem& problem) {
+  validate(problem);
+  Bodies bodies = make_bodies(problem);
+  const auto& arenas = problem.constraints.arenas;
+  if (!is_plain(bodies, false) || (!arenas.empty() && arenas[0].capacity != kNoLimit)) return std::nullopt;
+  return std::pair(hulls(bodies), std::move(bodies.body_of));
+}
+
+ConstrainedResult plan_constrained(const ConstrainedProblem& problem, ConstrainedPlanner planner,
+                                   const SearchOptions& options) {
+  return Run(problem, planner, options).run();
+}
+
+}  // namespace memoir

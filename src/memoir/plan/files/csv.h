@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Problems and plans as CSV, in the format that minimalloc reads and writes (docs/formats-plan.md has every
+// detail):
+//
+//   id,lower,upper,size,alignment,gaps,offset
+//   b1,0,3,4,1,,8                     lives in [0, 3)
+//   b2,3,9,4,2,4-5 6-8@0:2,0          not live in [4, 5); in [6, 8) only its bytes [0, 2) are
+//
+// Columns come in any order; all but id, lower, upper and size may be left out, and lower and upper may be left
+// out together (then only a graph says what conflicts). A column named `end` instead of `upper` is inclusive,
+// and so are the ends of the gaps then. What each column says: docs/constraints.md.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "memoir/plan/constrained/constraints.h"
+
+namespace memoir {
+
+struct CsvProblem {
+  Problem problem;               // without times, every buffer lives in [0, 1)
+  Constraints constraints;       // what the columns say; arenas are known by name only, see resolve_arenas()
+  std::vector<std::string> ids;  // one per buffer, all different
+  std::vector<std::optional<Offset>> offsets;         // or empty without the column
+  std::vector<std::string> arenas;                    // the plan's, or empty without the column
+  std::vector<std::vector<std::string>> arena_names;  // where a buffer may be; or empty without the column
+  std::vector<std::uint32_t> lines;                   // of each buffer, for errors
+  std::string name;                                   // of the file
+  std::string text;  // the file as it was, from which write_csv() makes its output
+
+  bool has_gaps() const noexcept;
+  /// Something is said beyond what a plain problem can.
+  bool has_constraints() const noexcept;
+};
+
+/// Throws Error, naming file and line: a column that is missing, double or unknown; a field that is missing,
+/// too much, no number, negative or beyond 64 bits; a lifetime that is empty or inverted; a size or alignment
+/// of 0; an id used twice, or named by another row and not there; gaps that leave the lifetime, overlap, or
+/// have a window outside the size; sizes that add up to 2^63 bytes or more. The rest is validate()'s.
+CsvProblem parse_csv(std::string text, const std::string& name);
+/// The same of a file; throws Error when it cannot be read.
+CsvProblem read_csv(const std::string& path);
+
+/// Its problem with all that the columns say, but for the arenas a buffer may be in: those are looked up in
+/// `arenas`. Throws Error, naming file and line, for a name that is none of them.
+ConstrainedProblem to_constrained(const CsvProblem& csv, const std::vector<ArenaChoice>& arenas = {});
+
+/// The input with the plan's offsets: its columns in their order, then `offset` unless it had one, which is
+/// replaced; with several arenas the same for `arena`, by name.
+std::string write_csv(const CsvProblem& csv, const Plan& plan);
+std::string write_csv(const CsvProblem& csv, const ConstrainedPlan& plan,
+                      const std::vector<ArenaChoice>& arenas);
+
+/// A problem that was not read from a file, as CSV with the columns id, lower, upper, size, alignment and,
+/// when there is a plan, offset. `ids` are written as they are and must hold no comma, quote or newline.
+std::string write_csv(const Problem& problem, const std::vector<std::string>& ids, const Plan* plan);
+
+}  // namespace memoir

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+
+#include "memoir/base/error.h"
+#include "memoir/plan/simple/stream.h"
+
+namespace memoir {
+namespace {
+
+enum Column : std::size_t { kId, kLower, kUpper, kSize, kAlignment, kColumns };
+constexpr std::array<std::string_view, kColumns> kNames{"id", "lower", "upper", "size", "alignment"};
+
+class CsvStream {
+ public:
+  CsvStream(const std::string& name, std::istream& in, std::ostream& out)
+      : name_(name), in_(in), out_(out), planner_([this](Offset offset) { write(offset); }) {}
+
+  Streamed run() {
+    std::string line;
+    while (next(line)) {
+      if (columns_ == 0) {
+        read_header(line);
+      } else {
+        read_row(line);
+      }
+    }
+    if (columns_ == 0) throw Error(name_ + ": is empty; the first line must name the columns");
+    planner_.finish();
+    return {planner_.count(), planner_.load(), planner_.arena_size(), planner_.most_live()};
+  }
+
+ private:
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw Error(name_ + ":" + std::to_string(line_) + ": " + what);
+  }
+
+  bool next(std::string& line) {
+    while (std::getline(in_, line)) {
+      ++line_;
+      if (!line.empty() && line.back() == '\r') line.pop_back();
+      if (line_ == 1 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);
+      if (line.find_first_not_of(" \t") != line.npos) return true;
+    }
+    return false;
+  }
+
+  void split(std::string_view line) {
+    fields_.clear();
+    for (;;) {
+      const std::size_t end = std::min(line.find(','), line.size());
+      std::string_view field = line.substr(0, end);
+      while (!field.empty() && (field.front() == ' ' || field.front() == '\t')) field.remove_prefix(1);
+      while (!field.empty() && (field.back() == ' ' || field.back() == '\t')) field.remove_suffix(1);
+      fields_.push_back(field);
+      if (end == line.size()) return;
+      line.remove_prefix(end + 1);
+    }
+  }
+
+  void read_header(const std::string& line) {
+    split(line);
+    positions_.fill(~std::size_t{0});
+    for (std::size_t position = 0; position < fields_.size(); ++position) {
+      std::string_view name = fields_[position];
+      if (name == "buffer" || name == "buffer_id") name = "id";
+      if (name == "start" || name == "begin") name = "lower";
+      if (name == "end") name = "upper", inclusive_ = true;
+      std::size_t column = 0;
+      while (column < kColumns && kNames[column] != name) ++column;
+      if (column == kColumns) {
+        refuse(
+            "a stream has the columns id, lower, upper (or end, inclusive), size and perhaps alignment, not "
+            "'" +
+            std::string(name) + "'; plan it without --stream");
+      }
+      if (positions_[column] != ~std::size_t{0}) refuse("two columns give '" + std::string(name) + "'");
+      positions_[column] = position;
+    }
+    for (std::size_t column = 0; column < kAlignment; ++column) {
+      if (positions_[column] == ~std::size_t{0}) refuse("no column '" + std::string(kNames[column]) + "'");
+    }
+    columns_ = fields_.size();
+    out_ << line << ",offset\n";
+  }
+
+  std::uint64_t number(Column column) const {
+    const std::string_view text = fields_[positions_[column]];
+    std::uint64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size()) {
+      refuse(std::string(kNames[column]) + " is '" + std::string(text.substr(0, 40)) +
+             "', not a whole number of 64 bits");
+    }
+    return value;
+  }
+
+  void read_row(const std::string& line) {
+    split(line);
+    if (fields_.size() != columns_) {
+      refuse("has " + std::to_string(fields_.size()) + " fields; the header has " + std::to_string(columns_) +
+             " columns");
+    }
+    Buffer buffer{{number(kLower), number(kUpper)}, number(kSize), 1};
+    if (inclusive_ && ++buffer.lifetime.end == 0) refuse("the end is the last tick of 64 bits");
+    const std::size_t at = positions_[kAlignment];
+    if (at != ~std::size_t{0} && !fields_[at].empty()) buffer.alignment = number(kAlignment);
+    waiting_.push_back(line);
+    try {
+      planner_.add(buffer);
+    } catch (const Error& error) {
+      refuse(error.what());
+    }
+  }
+
+  void write(Offset offset) {
+    out_ << waiting_.front() << ',' << offset << '\n';
+    waiting_.pop_front();
+  }
+
+  const std::string& name_;
+  std::istream& in_;
+  std::ostream& out_;
+  StreamPlanner planner_;
+  std::deque<std::string> waiting_;  // the rows of the open window
+  std::vector<std::string_view> fields_;
+  std::array<std::size_t, kColumns> positions_{};
+  std::size_t columns_ = 0;
+  std::uint64_t line_ = 0;
+  bool inclusive_ = false;
+};
+
+}  // namespace
+
+Streamed stream_csv(const std::string& input, const std::string& output) {
+  std::ifstream in(input);
+  if (!in) throw Error(input + ": cannot be read");
+  if (std::filesystem::exists(output)) throw Error(output + " exists already");
+  try {
+    std::ofstream out(output);
+    if (!out) throw Error(output + ": cannot be written");
+    const Streamed streamed = CsvStream(input, in, out).run();
+    if (in.bad()) throw Error(input + ": cannot be read to its end");
+    if (!out.flush()) throw Error(output + ": cannot be written to its end");
+    return streamed;
+  } catch (...) {
+    std::remove(output.c_str());
+    throw;
+  }
+}
+
+}  // namespace memoir

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memoir/plan/search/core_first.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "memoir/plan/index/fit_index.h"
+#include "memoir/plan/search/decompose.h"
+
+namespace memoir {
+namespace {
+
+constexpr int kMostRepairs = 300;
+constexpr std::size_t kLargestRetried = 20'000;  // buffers of a piece: a try should cost a part of a second
+
+// How a piece is tried again, by turns. What none of these packs takes noise and more patience with what
+// overflows: kFewRepairs comparisons a buffer take about as long as one fit.
+struct Retry {
+  double threshold;
+  Fit fit;
+};
+constexpr Retry kRetries[] = {{0.95, Fit::kFirst}, {0.93, Fit::kBest}, {0.97, Fit::kFirst}, {0.9, Fit::kBest},
+                              {0.99, Fit::kFirst}, {0.95, Fit::kBest}, {0.97, Fit::kBest}};
+constexpr std::uint64_t kFewRepairs = 200, kManyRepairs = 1000;
+
+class CoreFirst {
+ public:
+  CoreFirst(const Problem& problem, const Sections& sections, Size target, const CoreFirstOptions& options,
+            const SearchLimits& limits, std::uint64_t& work)
+      : problem_(problem),
+        sections_(sections),
+        target_(target),
+        options_(options),
+        limits_(limits),
+        work_(work),
+        index_(problem, sections),
+        moved_(problem.size()) {}
+
+  std::vector<Offset> run() {
+    fullest_ = fullest_section(problem_, sections_);
+    std::vector<std::uint32_t> all(problem_.size());
+    std::iota(all.begin(), all.end(), 0u);
+    std::stable_sort(all.begin(), all.end(),
+                     [&](auto a, auto b) { return sections_.first[a] < sections_.first[b]; });
+    bool packed = true;
+    place_core(all, options_.threshold, packed);
+    std::vector<std::uint32_t> over;
+    std::uint64_t placed = 0;
+    // Where buffers live long, or the best gap is asked for, the index of gaps answers faster than a look at
+    // all neighbours.
+    std::optional<GapIndex> gaps;
+    if (options_.fit == Fit::kBest || lives_long(sections_)) {
+      gaps.emplace(problem_);
+      for (const std::uint32_t i : all) {
+        if (index_.contains(i)) gaps->place(i, index_.offset_of(i));
+      }
+    }
+    for (const std::uint32_t i :
+         make_order(problem_, sections_, options_.order, options_.noise, options_.seed)) {
+      if (index_.contains(i)) continue;
+      if ((++placed & 1023) == 0 && !options_.must_answer && stopped()) return {};
+      const Offset offset = gaps ? gaps->find(i, options_.fit) : index_.first_fit(i);
+      if (gaps) gaps->place(i, offset);
+      put(i, offset, over);
+    }
+    std::vector<Offset> best = offsets();
+    if (over.empty() || !packed) return best;
+    for (int repair = 0; repair < kMostRepairs && !over.empty() &&
+                         effort_ < options_.repair_effort * problem_.size() && !stopped();
+         ++repair) {
+      const std::uint32_t worst = over.back();
+      over.pop_back();
+      if (top(worst) > target_) eject(worst, over);
+    }
+    std::vector<Offset> repaired = offsets();
+    return arena_size(problem_, repaired) < arena_size(problem_, best) ? repaired : best;
+  }
+
+ private:
+  Offset top(std::uint32_t i) const { return index_.offset_of(i) + problem_[i].size; }
+  bool stopped() const {
+    return (limits_.stop && limits_.stop->load(std::memory_order_relaxed)) ||
+           (limits_.enough && limits_.enough->load(std::memory_order_relaxed)) ||
+           std::chrono::steady_clock::now() >= limits_.deadline;
+  }
+
+  void put(std::uint32_t i, Offset offset, std::vector<std::uint32_t>& over) {
+    index_.insert(i, offset);
+    ++work_;
+    if (top(i) > target_) over.push_back(i);
+  }
+
+  std::vector<Offset> offsets() const {
+    std::vector<Offset> offsets(problem_.size());
+    for (std::uint32_t i = 0; i < offsets.size(); ++i) offsets[i] = index_.offset_of(i);
+    return offsets;
+  }
+
+  // Packs the pieces of those among `from` (by first section) that live above the threshold. A piece that
+  // resists is tried again with less of it, the hotter part.
+  void place_core(const std::vector<std::uint32_t>& from, double threshold, bool& packed) {
+    const double least = threshold * static_cast<double>(target_);
+    std::vector<std::uint32_t> core;
+    for (const std::uint32_t i : from) {
+      if (static_cast<double>(fullest_[i]) > least) core.push_back(i);
+    }
+    for (auto begin = core.begin(); begin != core.end() && !stopped();) {
+      auto end = begin;
+      std::uint32_t last = 0;
+      while (end != core.end() && (end == begin || sections_.first[*end] < last)) {
+        last = std::max(last, sections_.last[*end++]);
+      }
+      const std::vector<std::uint32_t> piece(begin, end);
+      std::vector<Offset> offsets;
+      if (pack(piece, offsets) || pack_around(piece, threshold, offsets)) {
+        for (std::size_t k = 0; k < piece.size(); ++k) index_.insert(piece[k], offsets[k]);
+      } else if (threshold < 0.98) {
+        place_core(piece, (1 + threshold) / 2, packed);
+      } else {
+        packed = false;
+      }
+      begin = end;
+    }
+  }
+
+  bool pack(const std::vector<std::uint32_t>& piece, std::vector<Offset>& offsets) {
+    if (piece.size() > options_.largest_exact) return false;
+    const Problem problem = extract(problem_, piece);
+    ExactSearch search(problem);
+    SearchLimits limits = limits_;
+    limits.nodes = options_.nodes_per_buffer * piece.size() + 1000;
+    constexpr std::string_view kKeys[] = {"TW", "WT", "L", "W", "TW", "W"};
+    for (std::size_t k = 0; k < std::size(kKeys); ++k) {
+      const Order order =
+          make_order(problem, search.sections(), kKeys[k], k < 3 ? 0.0 : 0.1, options_.seed + k);
+      const Verdict verdict = search.run(target_, order, limits, offsets);
+      work_ += search.nodes();
+      if (verdict != Verdict::kGaveUp) return verdict == Verdict::kFits;
+    }
+    return false;
+  }
+
+  // The hotter part of the piece first and the rest of it around that, in several ways.
+  bool pack_around(const std::vector<std::uint32_t>& piece, double threshold, std::vector<Offset>& offsets) {
+    if (options_.retries == 0 || threshold > options_.threshold || piece.size() > kLargestRetried)
+      return false;
+    const Problem problem = extract(problem_, piece);
+    const Sections sections = find_sections(problem);
+    for (unsigned k = 0; k < options_.retries && !stopped(); ++k) {
+      const auto& [hotter, fit] = kRetries[k % std::size(kRetries)];
+      CoreFirstOptions options = options_;
+      options.threshold = std::max(hotter, threshold);
+      options.fit = fit;
+      options.retries = 0;
+      options.seed = options_.seed + k;
+      options.must_answer = false;
+      const bool patient = k >= std::size(kRetries);
+      options.noise = patient ? 0.2 : 0.0;
+      options.repair_effort = patient ? kManyRepairs : kFewRepairs;
+      offsets = CoreFirst(problem, sections, target_, options, limits_, work_).run();
+      if (!offsets.empty() && arena_size(problem, offsets) <= target_) return true;
+    }
+    return false;
+  }
+
+  // Puts an overflowing buffer where those in its way are the easiest to fit elsewhere, and fits them anew:
+  // big short-lived buffers come down, small ones move aside. Who has moved often is harder to move again.
+  void eject(std::uint32_t i, std::vector<std::uint32_t>& over) {
+    index_.erase(i);
+    neighbours_.clear();
+    index_.each_neighbour(i, [&](std::uint32_t j, Offset begin, Offset end) {
+      neighbours_.push_back({begin, end, j});
+    });
+    const Size size = problem_[i].size, alignment = problem_[i].alignment;
+    if (size > target_) return;
+    std::vector<Offset> starts{0};
+    for (const Neighbour& n : neighbours_) {
+      const Offset above = (n.end + alignment - 1) / alignment * alignment;
+      if (above + size <= target_) starts.push_back(above);
+      if (n.begin >= size && n.begin <= target_) starts.push_back((n.begin - size) / alignment * alignment);
+    }
+    // In the way of [start, start + size) are those that begin before its end, less those that end by its
+    // start.
+    using Sum = std::pair<Offset, double>;
+    std::vector<Sum> begins, ends;
+    for (const Neighbour& n : neighbours_) {
+      begins.emplace_back(n.begin, weight(n.buffer));
+      ends.emplace_back(n.end, weight(n.buffer));
+    }
+    for (std::vector<Sum>* sums : {&begins, &ends}) {
+      std::sort(sums->begin(), sums->end());
+      double sum = 0;
+      for (Sum& entry : *sums) entry.second = sum += entry.second;
+    }
+    const auto before = [](const std::vector<Sum>& sums, Offset offset) {  // of those at less than offset
+      const auto it = std::lower_bound(sums.begin(), sums.end(), offset,
+                                       [](const Sum& entry, Offset at) { return entry.first < at; });
+      return it == sums.begin() ? 0.0 : (it - 1)->second;
+    };
+    effort_ += 16 * starts.size();
+    Offset best = 0;
+    double least = std::numeric_limits<double>::infinity();
+    for (const Offset start : starts) {
+      const double cost = before(begins, start + size) - before(ends, start + 1);
+      if (cost < least) least = cost, best = start;
+    }
+    ++moved_[i];
+    std::vector<std::uint32_t> evicted;
+    for (const Neighbour& n : neighbours_) {
+      if (Range{best, size}.overlaps({n.begin, n.end - n.begin})) evicted.push_back(n.buffer);
+    }
+    index_.insert(i, best);
+    std::sort(evicted.begin(), evicted.end(),
+              [&](auto a, auto b) { return weight(a) != weight(b) ? weight(a) > weight(b) : a < b; });
+    for (const std::uint32_t j : evicted) index_.erase(j);
+    for (const std::uint32_t j : evicted) put(j, index_.first_fit(j), over);
+  }
+
+  double weight(std::uint32_t i) const {
+    return static_cast<double>(problem_[i].size) * (sections_.last[i] - sections_.first[i]) *
+           (1.0 + moved_[i]);
+  }
+
+  struct Neighbour {
+    Offset begin, end;
+    std::uint32_t buffer;
+  };
+  const Problem& problem_;
+  const Sections& sections_;
+  const Size target_;
+  const CoreFirstOptions& options_;
+  const SearchLimits& limits_;
+  std::uint64_t& work_;
+  FitIndex index_;
+  std::vector<Size> fullest_;
+  std::vector<std::uint32_t> moved_;   // how often each was put somewhere by force
+  std::uint64_t effort_ = 0;           // steps made by repairs
+  std::vector<Neighbour> neighbours_;  // scratch
+};
+
+}  // namespace
+
+std::vector<Offset> core_first(const Problem& problem, const Sections& sections, Size target,
+                               const CoreFirstOptions& options, const SearchLimits& limits,
+                               std::uint64_t& work) {
+  if (problem.empty()) return {};
+  return CoreFirst(problem, sections, target, options, limits, work).run();
+}
+
+}  // namespace memoir

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One complete depth-first search: does this problem fit into this many bytes? See docs/exact.md for the
+// whole argument.
+//
+// Buffers are placed bottom-up: offsets never decrease along a branch, and each buffer rests on what is
+// placed below it. A plan that is not of this form can be pushed down into one, so nothing is lost
+// (minimalloc, ASPLOS'23, calls it canonical). What a node knows, for every unplaced buffer j and section s:
+//
+//   contact[j]   where j would come to rest now: the top of the highest placed buffer it overlaps in time,
+//   aligned lowest[j]    a bound on where j can end up, >= contact[j]; above it when j was passed over and
+//   must rest on another remaining[s] bytes of the unplaced buffers of s;  a node is dead when for some s min
+//   lowest + remaining[s] > capacity
+//
+// The minimum is not kept: each section watches one "witness" that satisfies the inequality, and looks for
+// another only when its witness is raised or placed (as SAT solvers watch literals). Backtracking restores
+// nothing of it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "memoir/plan/index/grid.h"
+#include "memoir/plan/index/sections.h"
+#include "memoir/plan/plan.h"
+
+namespace memoir {
+
+enum class Verdict {
+  kFits,        // offsets were written
+  kInfeasible,  // proven: no plan of this capacity exists
+  kGaveUp,      // the limit came first; nothing is known
+};
+
+/// When a search must stop. All are optional; the flags are polled every few hundred nodes.
+struct SearchLimits {
+  std::uint64_t nodes = ~std::uint64_t{0};
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+  const std::atomic<bool>* stop = nullptr;    // the caller's: Ctrl-C
+  const std::atomic<bool>* enough = nullptr;  // another thread has found the answer
+};
+
+/// Reusable for many capacities and orders of one problem. Not thread-safe; one per thread. Memory is
+/// proportional to the number of pairs that live together. No allocation happens while it searches.
+class ExactSearch {
+ public:
+  /// The problem must outlive it.
+  explicit ExactSearch(const Problem& problem);
+
+  /// `order` is a permutation of the buffers: among candidates at one offset, the earlier is tried first.
+  Verdict run(Size capacity, const std::vector<std::uint32_t>& order, const SearchLimits& limits,
+              std::vector<Offset>& offsets);
+
+  std::uint64_t nodes() const { return nodes_; }  // of the last run: placements tried
+  const Sections& sections() const { return sections_; }
+
+ private:
+  using Units = std::int64_t;  // offsets and sizes in units of the grid
+  struct Piece {               // an independent part: buffers members_[begin, end) in sections [first, last)
+    std::uint32_t begin, end, first, last;
+  };
+  struct Frame {  // an open node, or a row of pieces
+    Piece piece;
+    Units floor;
+    bool split;                       // the pieces of it, one after another
+    std::size_t begin = 0, next = 0;  // its candidates are the last of candidates_, from begin on
+    std::size_t mark = 0, inner_mark = 0;
+    std::uint64_t state = 0, inner_state = 0;
+    std::uint32_t buffer = 0;  // the one that is placed now, and where
+    Units at = 0;
+  };
+  struct Saved {
+    std::uint32_t buffer;
+    Units contact, lowest;
+  };
+
+  void prepare(const std::vector<std::uint32_t>& order);
+  bool reset(Size capacity);
+  Verdict search();
+  void enter(const Piece& piece, Units floor, bool split);
+  Verdict next_candidate(Frame& node, bool returned, Verdict verdict);
+  Verdict next_piece(Frame& pieces, bool returned, Verdict verdict);
+  bool find_candidates(Frame& node);
+  bool take(Frame& node, std::uint32_t buffer, Units at, bool& cut);
+  void take_back(const Frame& node);
+  bool place(std::uint32_t buffer, Units at);
+  bool pass_over(std::uint32_t buffer, Units floor);
+  bool find_witness(std::uint32_t section);
+  bool sections_hold(std::uint32_t first, std::uint32_t last);
+  void undo(std::size_t trail);
+  bool out_of_time();
+  std::uint64_t key(std::uint32_t buffer) const;
+  Units align(Units value, std::uint32_t buffer) const {
+    const Units a = alignment_[buffer];
+    return a == 1 ? value : (value + a - 1) / a * a;
+  }
+
+  const Problem& problem_;
+  Sections sections_;
+  Grid grid_;
+
+  // Per buffer, in the order of the current run.
+  std::vector<std::uint32_t> order_, first_, last_, twin_, position_;
+  std::vector<Units> size_, alignment_, latest_, contact_, lowest_, at_;
+  std::vector<std::uint32_t> neighbour_begin_, neighbours_;  // who lives together with whom
+  // Per section.
+  std::vector<std::uint32_t> member_begin_, section_members_, witness_, crossing_;
+  std::vector<Units> remaining_;
+
+  Units capacity_ = 0;
+  std::vector<std::uint32_t> members_;     // the unplaced, each piece one stretch
+  std::vector<std::uint32_t> candidates_;  // a stack of lists, one per open node
+  std::vector<Saved> trail_;
+  std::vector<Frame> frames_;
+  std::vector<std::uint64_t> refuted_;  // hashes of states known to be dead
+  std::uint64_t state_ = 0, salt_ = 0;
+  SearchLimits limits_;
+  std::uint64_t nodes_ = 0;
+};
+
+}  // namespace memoir

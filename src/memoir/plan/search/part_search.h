@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One independent part of a problem on its way to a target: cheap list placements first, then the exact
+// search in rounds of growing node limits, with the core-first method and the local search over orders between
+// for what is large. One step is one method or one round.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "memoir/plan/search.h"
+#include "memoir/plan/search/bundles.h"
+#include "memoir/plan/search/core_first.h"
+#include "memoir/plan/search/exact_search.h"
+#include "memoir/plan/search/order_search.h"
+
+namespace memoir {
+
+/// What all parts of one search share.
+struct SearchContext {
+  unsigned threads = 1;
+  std::uint64_t seed = 0;
+  bool repeatable = false;  // the same result for any number of threads
+  bool exact_only = false;  // no core-first: the planner "exact"
+  std::uint64_t work_limit = ~std::uint64_t{0};
+  std::uint64_t work = 0;  // placements tried so far, over all parts
+  SearchLimits limits;     // deadline and stop flag
+
+  bool stopped() const;
+};
+
+class PartSearch {
+ public:
+  /// `origin`: what is to be added to the problem's ticks where a reason names them.
+  explicit PartSearch(Problem problem, Tick origin = 0);
+
+  const Problem& problem() const { return problem_; }
+  const std::vector<Offset>& offsets() const { return offsets_; }  // valid after the first step
+  Size arena() const { return arena_; }                            // of those; 2^64-1 before the first step
+  const Bound& bound() const { return bound_; }
+
+  /// Works towards an arena of at most `target`, which is at least bound().bytes and less than arena().
+  /// Afterwards the arena may be smaller, the bound may be larger. Always returns, the first step with a
+  /// plan. False: nothing is left to try.
+  bool step(Size target, SearchContext& context);
+
+ private:
+  enum class Method { kFit, kOrder, kCore };
+  struct Quick {
+    Method method;
+    std::string_view order;
+    double threshold = 0;
+    double slack = 0;  // of the target: what may be added to it
+    Fit fit = Fit::kFirst;
+    unsigned retries = 0;  // of each piece of the core
+  };
+
+  struct Attempt {  // of a round
+    Size aim;       // bytes: its capacity
+    std::uint64_t nodes;
+    std::string_view keys;
+    double noise = 0;
+    std::uint64_t seed = 0;
+    double keep = 0;  // above 0: tied up, see BundleOptions
+  };
+
+  void choose_methods(const SearchContext& context);
+  double tied_share(const Bundles& bundles) const;
+  std::vector<Attempt> choose_attempts(Size target, Size capacity, std::uint64_t seed);
+  void fit(const Quick& quick, SearchContext& context);
+  void search_orders(Size target, std::uint64_t fits, SearchContext& context);
+  void core(Size target, std::size_t from, std::size_t to, SearchContext& context);
+  void core_again(Size target, SearchContext& context);
+  bool round(Size target, SearchContext& context);
+  bool refute_windows(Size target, SearchContext& context);
+  void keep(std::vector<Offset> offsets);
+  void prove_above(Size capacity, const std::string& who);
+
+  Problem problem_;
+  Sections sections_;
+  Grid grid_;
+  Bound bound_;
+  std::vector<Offset> offsets_;
+  Size arena_ = ~Size{0};
+  bool long_lives_ = false;  // each buffer meets many hundreds
+  std::unique_ptr<OrderSearch> orders_;
+  unsigned stale_ = 0;       // runs of it without success
+  bool searchable_ = false;  // small enough for the exact search as a whole
+  std::vector<Quick> methods_;
+  std::size_t stage_ = 0;
+  std::uint64_t round_ = 0, again_ = 0, turn_ = 0;
+  unsigned windows_ = 0;             // how often the windows around the fullest section were searched
+  unsigned level_ = 0, misses_ = 0;  // of the rounds: effort, and rounds without success at this effort
+  double reach_ = 0.5;               // how far between the target and the best the rounds for improvement aim
+  std::vector<std::unique_ptr<ExactSearch>> searches_;  // one per worker
+};
+
+}  // namespace memoir

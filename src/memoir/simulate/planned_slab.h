@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The offline row of a simulation: the whole workload is planned beforehand, one segment of the plan's size is taken,
+// and every object lies where its plan says. Nothing that runs online can know as much; it shows what was possible.
+#pragma once
+
+#include <optional>
+
+#include "memoir/heap/planned/planned_heap.h"
+#include "memoir/heap/segments.h"
+#include "memoir/simulate/workload.h"
+
+namespace memoir {
+
+class PlannedSlab final : public Heap {
+ public:
+  /// Plans the workload and takes the segment; under a cap that is too small it takes all of the cap, and refuses
+  /// what its plan puts above.
+  PlannedSlab(const Workload& workload, Segments& segments, Size cap);
+
+  bool ok() const noexcept { return heap_.has_value() && heap_->ok(); }
+
+  Offset allocate(const Request& request) noexcept override;
+  bool free(Offset offset) noexcept override { return heap_->free(offset); }
+  Size size_of(Offset offset) const noexcept override { return heap_->size_of(offset); }
+  Size live() const noexcept override { return heap_->live(); }
+
+ private:
+  std::optional<PlannedLayout> layout_;
+  std::optional<PlannedHeap> heap_;
+  Size size_ = 0;  // bytes of the segment
+};
+
+}  // namespace memoir

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memoir/simulate/recorded_run.h"
+
+#include <algorithm>
+
+namespace memoir {
+
+RecordedRun::RecordedRun(const Workload& workload, SimulatedHeap& simulated, const RecordedStart& start,
+                         std::string_view policy)
+    : workload_(workload), simulated_(simulated), next_(workload.start_calls()), reserved_(start.held) {
+  ends_.resize(workload.pools());
+  for (const Workload::Object& object : workload.objects())
+    ends_[object.pool] = std::max<size_t>(ends_[object.pool], object.begin + 1);
+  fidelity_.same_settings = torch_settings(policy) == start.settings;
+  fidelity_.start_segments = start.segments;
+  fidelity_.start_objects = start.objects;
+  fidelity_.start_reserved = fidelity_.recorded_peak = start.held;
+}
+
+Offset RecordedRun::start_offset(std::uint32_t object) const noexcept {
+  return simulated_.recorded()->offset_of(workload_.recorded_address(object));
+}
+
+void RecordedRun::before(size_t step) noexcept {
+  const std::span<const Workload::DeviceCall> calls = workload_.device_calls();
+  const size_t first = next_;
+  bool gave_back = false;
+  for (; next_ < calls.size() && calls[next_].step <= step; ++next_) {
+    const Size size = calls[next_].range.size;
+    if (calls[next_].gives()) {
+      reserved_ += size;
+    } else {
+      reserved_ -= std::min(reserved_, size);
+      // PyTorch gives nothing back of a private pool that is still used, but for a request to it, and may empty such a
+      // pool alone.
+      const std::uint32_t pool = calls[next_].pool;
+      if (pool == 0) gave_back = true;
+      else if (ends_[pool] <= step) simulated_.end_pool(pool);
+    }
+    fidelity_.recorded_peak = std::max(fidelity_.recorded_peak, reserved_);
+  }
+  fidelity_.recorded_calls += next_ - first;
+  // A trace does not say that the program emptied the cache, only what came of it.
+  if (gave_back) simulated_.heap().trim();
+  simulated_.recorded()->expect(calls.subspan(first, next_ - first));
+}
+
+void RecordedRun::placed(const Workload::Step& step, Offset offset) noexcept {
+  const Offset recorded = workload_.recorded_address(step.object);
+  if (recorded == kNoOffset) return;
+  ++fidelity_.objects;
+  if (offset != kNoOffset && simulated_.recorded()->address_of(offset) == recorded) {
+    ++fidelity_.agreed;
+  } else if (!fidelity_.first_difference) {
+    fidelity_.first_difference = step.event;
+  }
+}
+
+}  // namespace memoir

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memoir/simulate/workload.h"
+
+#include <algorithm>
+#include <string>
+#include <unordered_map>
+
+#include "memoir/base/error.h"
+#include "memoir/trace/object_table.h"
+
+namespace memoir {
+
+namespace {
+
+[[noreturn]] void fail(size_t event, const std::string& what) {
+  throw Error("event " + std::to_string(event) + ": " + what);
+}
+
+}  // namespace
+
+Workload::Workload(std::span<const Event> events, std::uint16_t device) {
+  if (events.size() >= Size{1} << 31) throw Error("a trace of 2^31 events or more is not simulated");
+  ObjectTable table;  // object -> index of objects_, or kEmpty
+  constexpr std::uint64_t kEmpty = ~std::uint64_t{0};
+  std::vector<StreamId> streams;
+  std::unordered_map<std::uint32_t, std::uint32_t> pools{{0, 0}};  // in the trace -> here
+  steps_.reserve(events.size());
+  const auto number_of = [&](StreamId stream) {
+    const auto seen = std::find(streams.begin(), streams.end(), stream);
+    const auto number = static_cast<StreamId>(seen - streams.begin());
+    if (seen == streams.end()) streams.push_back(stream);
+    return number;
+  };
+  const auto pool_number = [&](size_t event) {
+    const auto [known, fresh] =
+        pools.try_emplace(pool_of(events[event]), static_cast<std::uint32_t>(pools.size()));
+    if (fresh && ++pools_ > kMostPools)
+      fail(event, "a trace with more than " + std::to_string(kMostPools) + " pools is not simulated");
+    return known->second;
+  };
+  bool begun = false;  // the history
+  const auto begin = [&] {
+    begun = true;
+    start_steps_ = steps_.size();
+    start_calls_ = device_calls_.size();
+  };
+  for (size_t i = 0; i < events.size(); ++i) {
+    const Event& event = events[i];
+    const auto number = static_cast<std::uint32_t>(i);
+    if (!begun && event.time > 0) begin();
+    switch (event.kind) {
+      case EventKind::kAllocate: {
+        if (event.device != device) break;
+        ObjectTable::Entry& entry = table.find(event.object);
+        if (entry.state != ObjectTable::State::kUnknown)
+          fail(i, "object " + std::to_string(event.object) + " is allocated a second time");
+        entry = {event.object, ObjectTable::State::kLive, 0, event.size == 0 ? kEmpty : objects_.size()};
+        table.added();
+        if (event.size == 0) {
+          ++empty_;
+          break;
+        }
+        add({event.object, event.size, Size{1} << event.alignment_log2, event.site, number_of(event.stream)},
+            event.time, number);
+        break;
+      }
+      case EventKind::kFree: {
+        ObjectTable::Entry& entry = table.find(event.object);
+        if (entry.state == ObjectTable::State::kUnknown) break;  // of another device
+        if (entry.state == ObjectTable::State::kFreed)
+          fail(i, "object " + std::to_string(event.object) + " is freed a second time");
+        if (!begun) begin();
+        entry.state = ObjectTable::State::kFreed;
+        if (entry.value == kEmpty) break;
+        end(static_cast<std::uint32_t>(entry.value), event.time, number);
+        break;
+      }
+      case EventKind::kAddress: {
+        if (event.device != device) break;
+        std::uint64_t object = objects_.size() - 1;
+        if (objects_.empty() ||
+            objects_.back().id != event.object) {  // it is not right behind its allocation
+          const ObjectTable::Entry& entry = table.find(event.object);
+          if (entry.state != ObjectTable::State::kLive || entry.value == kEmpty) break;
+          object = entry.value;
+        }
+        if (object >= addresses_.size()) addresses_.resize(object + 1, kNoOffset);
+        addresses_[object] = event.size;
+        if (pool_of(event) != 0) objects_[object].pool = pool_number(i);
+        break;
+      }
+      case EventKind::kSegmentAllocate:
+      case EventKind::kSegmentFree:
+      case EventKind::kSegmentMap:
+      case EventKind::kSegmentUnmap: {
+        if (event.device != device) break;
+        device_calls_.push_back({number,
+                                 static_cast<std::uint32_t>(steps_.size()),
+                                 event.kind,
+                                 event.stream,
+                                 {event.object, event.size},
+                                 pool_of(event) == 0 ? 0 : pool_number(i)});
+        if (!begun && !device_calls_.back().gives()) {
+          begin();
+          --start_calls_;  // not this one
+        }
+        break;
+      }
+      default:
+        break;
+    }
+  }
+  if (!begun) begin();
+  for (Object& object : objects_)
+    object.end = std::min(object.end, static_cast<std::uint32_t>(steps_.size()));
+  streams_ = streams.size();
+  for (DeviceCall& call : device_calls_) call.stream = number_of(call.stream);
+}
+
+void Workload::add(const Object& object, Tick time, std::uint32_t event) {
+  const auto number = static_cast<std::uint32_t>(objects_.size());
+  objects_.push_back(object);
+  objects_.back().begin = static_cast<std::uint32_t>(steps_.size());
+  objects_.back().end = ~0u;
+  steps_.push_back({time, event, number, Kind::kAllocate});
+  largest_ = std::max(largest_, object.size);
+  live_ += object.size;
+  most_live_ = std::max(most_live_, ++objects_live_);
+  if (live_ > peak_live_) {
+    peak_live_ = live_;
+    peak_event_ = event;
+  }
+}
+
+void Workload::end(std::uint32_t object, Tick time, std::uint32_t event) {
+  objects_[object].end = static_cast<std::uint32_t>(steps_.size());
+  live_ -= objects_[object].size;
+  --objects_live_;
+  steps_.push_back({time, event, object, Kind::kFree});
+}
+
+std::vector<Workload> Workload::by_pool() const {
+  std::vector<Workload> parts;
+  for (size_t pool = 0; pool < pools_; ++pool) {
+    parts.push_back(Workload());
+    parts.back().streams_ = streams_;
+  }
+  std::vector<std::uint32_t> numbers(objects_.size());  // there
+  for (const Step& step : steps_) {
+    const Object& object = objects_[step.object];
+    Workload& part = parts[object.pool];
+    if (step.kind == Kind::kAllocate) {
+      numbers[step.object] = static_cast<std::uint32_t>(part.objects_.size());
+      part.add(object, step.time, step.event);
+    } else {
+      part.end(numbers[step.object], step.time, step.event);
+    }
+  }
+  for (Workload& part : parts) {
+    for (Object& object : part.objects_)
+      object.end = std::min(object.end, static_cast<std::uint32_t>(part.steps_.size()));
+  }
+  return parts;
+}
+
+Problem Workload::problem() const {
+  Problem problem;
+  problem.reserve(objects_.size());
+  for (const Object& object : objects_) {
+    problem.push_back(
+        {{object.begin, std::max(object.end, object.begin + 1)}, object.size, object.alignment});
+  }
+  return problem;
+}
+
+std::vector<std::uint16_t> devices_of(std::span<const Event> events) {
+  std::vector<bool> seen(1 << 16);
+  for (const Event& event : events) {
+    if (event.kind == EventKind::kAllocate) seen[event.device] = true;
+  }
+  std::vector<std::uint16_t> devices;
+  for (size_t i = 0; i < seen.size(); ++i) {
+    if (seen[i]) devices.push_back(static_cast<std::uint16_t>(i));
+  }
+  if (devices.empty()) devices.push_back(0);
+  return devices;
+}
+
+}  // namespace memoir

@@ -1,0 +1,565 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+#include <map>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "device/device_program.h"
+#include "doctest/doctest.h"
+#include "memoir/base/error.h"
+#include "support/fake_cuda/fake.h"
+
+using namespace memoir;
+using run::as_address;
+using run::as_stream;
+using run::Program;
+
+namespace {
+
+constexpr Size kGranule = 2 * kMiB;
+
+struct Policy {
+  const char* name;
+  /// Bytes that an empty pool may keep: what different streams freed within one granule does not join; RMM's pool keeps
+  /// everything.
+  Size kept = 0;
+  bool exact = true;  // a request for what the cap leaves is served
+};
+const Policy kPolicies[] = {{"memoir", kGranule},
+                            {"memoir_plain,plain_step=2MiB", kGranule},
+                            {"pytorch"},
+                            {"pytorch:max_split_size_mb:64,garbage_collection_threshold:0.8"},
+                            {"expandable", 0, false},  // maps 20 MiB at once
+                            {"pytorch,conf=[expandable_segments:True]", 0, false},
+                            {"split"},
+                            {"binned"},
+                            {"rmm", 64 * kMiB, false},
+                            {"span"},
+                            {"direct"}};
+
+}  // namespace
+
+TEST_CASE("allocations can be used, are aligned, and go back") {
+  for (const Policy& policy : kPolicies) {
+    CAPTURE(std::string(policy.name));
+    fake::fresh();
+    {
+      Program program(policy.name);
+      CHECK(program.allocate(0) == nullptr);
+      CHECK(program.refusal.empty());
+      std::vector<void*> objects;
+      for (Size size = 1; size < 8 * kMiB; size = size * 3 + 1) {
+        void* const pointer = program.allocate(size);
+        REQUIRE(pointer != nullptr);
+        CHECK(as_address(pointer) % DeviceRuntime::kAlignment == 0);
+        std::memset(pointer, 1, size);
+        objects.push_back(pointer);
+      }
+      const DeviceView view = program.runtime.view();
+      CHECK(view.objects.size() == objects.size());
+      CHECK(view.held == fake_used(0));
+      CHECK(view.stats.objects.current == objects.size());
+      CHECK(view.stats.reserved_bytes.current == view.held);
+      for (void* const pointer : objects) CHECK(program.free(pointer));
+      for (void* const pointer : objects) CHECK_FALSE(program.free(pointer));
+      CHECK_FALSE(program.free(nullptr));
+      CHECK_FALSE(program.free(&program));
+      CHECK(program.runtime.view().stats.allocated_bytes.current == 0);
+      program.runtime.empty_cache();
+      CHECK(fake_used(0) <= policy.kept);
+    }
+    CHECK(fake_live_things() == 0);
+    CHECK(fake::misuses() == "");
+  }
+}
+
+TEST_CASE("what cannot be is said at once") {
+  fake::fresh();
+  const auto problem = [](const char* policy, int device = 0) -> std::string {
+    try {
+      const DeviceRuntime runtime(device, device_policy(policy));
+      return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  CHECK(problem("spam") ==
+        "there is no device policy 'spam'; did you mean 'span'? (policies: memoir, memoir_plain, pytorch, "
+        "expandable, split, binned, rmm, static_tensors, span, direct)");
+  CHECK(problem("span,peice=1MiB").find("has no setting 'peice'; did you mean 'piece'?") !=
+        std::string::npos);
+  CHECK(problem("span,piece=1MiB,piece=2MiB") == "policy 'span': piece is set twice");
+  CHECK(problem("direct,piece=1MiB") == "policy 'direct' has no setting 'piece' (it has none)");
+  CHECK(problem("span:piece:1MiB") == "policy 'span' has no text form; write its settings as span,key=value");
+  CHECK(problem("pytorch:max_splt_size_mb:64").find("max_splt_size_mb") != std::string::npos);
+  CHECK(problem("span", 3) == "there is no CUDA device 3: the driver shows 1");
+  CHECK(problem("span,piece=3MiB").find("a piece that is a power of two") != std::string::npos);
+  fake_fail("cuMemAddressReserve", 0, 1, 2);
+  CHECK(problem("span").find("no addresses for the device's memory") == 0);
+  fake::fresh(64 * kMiB, 0);  // a device that cannot map
+  CHECK(problem("span").find("Fake GPU 0 cannot map memory") == 0);
+  CHECK(problem("direct").empty());
+}
+
+TEST_CASE("many streams have their own objects at once") {
+  for (const Policy& policy : kPolicies) {
+    CAPTURE(std::string(policy.name));
+    fake::fresh(1024 * kMiB);
+    {
+      Program program(policy.name);
+      std::vector<void*> objects;
+      for (int stream = 0; stream < 12; ++stream) {
+        void* const its = fake_stream_create();
+        for (const Size size : {Size{1000}, 12 * kMiB}) {
+          objects.push_back(program.allocate(size, its));
+          CHECK(objects.back() != nullptr);
+        }
+      }
+      for (void* object : objects) program.free(object);
+    }
+    CHECK(fake::misuses() == "");
+  }
+}
+
+TEST_CASE("bytes freed on one stream are not given to another while they are used") {
+  for (const Policy& policy : kPolicies) {
+    CAPTURE(std::string(policy.name));
+    for (unsigned seed = 0; seed < 5; ++seed) {
+      fake::fresh(32 * kMiB);
+      fake_seed(seed);
+      Program program(policy.name, {.cap = 24 * kMiB});
+      void* const streams[] = {fake_stream_create(), fake_stream_create(), fake_stream_create()};
+      struct Live {
+        void* pointer;
+        Size size;
+        int value;
+        void* stream;
+      };
+      std::vector<Live> live;
+      std::mt19937 random(seed);
+      int served = 0;
+      for (int step = 0; step < 600; ++step) {
+        if (!live.empty() && random() % 5 < 2) {
+          std::swap(live[random() % live.size()], live.back());
+          const Live object = live.back();
+          live.pop_back();
+          fake_launch_check(object.stream, as_address(object.pointer), object.size, object.value);
+          if (random() % 3 == 0) {  // another stream reads it: queued after what made it
+            void* const reader = streams[random() % 3];
+            fake_program_waits(object.stream, reader);
+            fake_launch_check(reader, as_address(object.pointer), object.size, object.value);
+            program.runtime.record_stream(object.pointer, as_stream(reader));
+          }
+          REQUIRE(program.free(object.pointer));
+        } else {
+          void* const stream = streams[random() % 3];
+          const Size size = 1 + random() % (random() % 8 == 0 ? 3 * kMiB : 64 * kKiB);
+          void* const pointer = program.allocate(size, stream);
+          if (pointer == nullptr) continue;
+          ++served;
+          const int value = 1 + static_cast<int>(random() % 250);
+          fake_launch_fill(stream, as_address(pointer), size, value);
+          live.push_back({pointer, size, value, stream});
+        }
+        if (random() % 8 == 0) fake_run(static_cast<int>(random() % 6));
+        if (random() % 100 == 0) program.runtime.empty_cache();
+      }
+      CHECK(served > 200);
+      fake_run_all();
+      REQUIRE(fake::misuses() == "");
+    }
+  }
+}
+
+TEST_CASE("a free waits for the streams that were recorded, and for no other") {
+  fake::fresh();
+  Program program;
+  void* const a = fake_stream_create();
+  void* const b = fake_stream_create();
+  void* const first = program.allocate(kMiB, a);
+  program.runtime.record_stream(first, as_stream(a));  // its own: nothing to wait for
+  fake_launch_fill(a, as_address(first), kMiB, 1);
+  CHECK(program.free(first));
+  CHECK(program.runtime.view().stats.active_bytes.current == 0);
+
+  void* const second = program.allocate(kMiB, a);
+  program.runtime.record_stream(second, as_stream(b));
+  program.runtime.record_stream(&program, as_stream(b));  // not memoir's: ignored
+  fake_launch_fill(b, as_address(second), kMiB, 1);
+  CHECK(program.free(second));
+  CHECK_FALSE(program.free(second));
+  CHECK(program.runtime.view().stats.active_bytes.current == kMiB);
+  CHECK(program.runtime.view().stats.allocated_bytes.current == 0);
+  CHECK(program.runtime.view().objects[0].pending);
+  void* const third = program.allocate(kMiB, a);
+  CHECK(third != second);
+  fake_run_all();
+  void* const fourth = program.allocate(kMiB, a);  // polls
+  CHECK(fourth == second);
+  CHECK(program.runtime.view().stats.active_bytes.current == 2 * kMiB);
+  CHECK(fake::misuses() == "");
+}
+
+TEST_CASE("more streams than there are bits for them") {
+  fake::fresh();
+  Program program("direct");
+  std::vector<void*> streams;
+  for (int i = 0; i < 80; ++i) streams.push_back(fake_stream_create());
+  void* const pointer = program.allocate(kMiB, streams[0]);
+  for (int i = 1; i < 80; ++i) {
+    program.runtime.record_stream(pointer, as_stream(streams[i]));
+    if (i % 7 == 0) fake_launch_fill(streams[i], as_address(pointer), kMiB, i);
+  }
+  CHECK(program.free(pointer));
+  fake_run(5);
+  program.runtime.empty_cache();
+  CHECK(fake_used(0) == 0);
+  CHECK(fake::misuses() == "");
+}
+
+TEST_CASE("the ladder: pending frees are waited for, and what they free is found") {
+  fake::fresh(32 * kMiB);
+  Program program;
+  void* const a = fake_stream_create();
+  void* const b = fake_stream_create();
+  void* const first = program.allocate(20 * kMiB, a);
+  program.runtime.record_stream(first, as_stream(b));
+  fake_launch_fill(b, as_address(first), 20 * kMiB, 1);
+  program.free(first);
+  CHECK(program.allocate(20 * kMiB, a) == first);
+  CHECK(program.runtime.view().stats.retries == 1);
+  CHECK(program.refusal.empty());
+  CHECK(fake::misuses() == "");
+}
+
+TEST_CASE("the ladder: what other streams' pools keep is given back, after the device was waited for") {
+  fake::fresh(32 * kMiB);
+  Program program;
+  void* const a = fake_stream_create();
+  void* const b = fake_stream_create();
+  void* const first = program.allocate(20 * kMiB, a);
+  fake_launch_fill(a, as_address(first), 20 * kMiB, 1);
+  program.free(first);
+  CHECK(program.allocate(20 * kMiB, b) != nullptr);
+  CHECK(fake_used(0) == 20 * kMiB);
+  CHECK(program.runtime.view().stream_calls.quiets == 1);
+  CHECK(fake::misuses() == "");
+}
+
+TEST_CASE("the ladder: callbacks are called without the lock, and may free") {
+  fake::fresh(32 * kMiB);
+  struct Cache {
+    Program program;
+    void* kept = nullptr;
+    int calls = 0;
+  } cache;
+  cache.kept = cache.program.allocate(20 * kMiB);
+  cache.program.runtime.on_low_memory(
+      [](int device, void* context) {
+        CHECK(device == 0);
+        auto& it = *static_cast<Cache*>(context);
+        ++it.calls;
+        if (it.kept != nullptr) it.program.free(std::exchange(it.kept, nullptr));
+      },
+      &cache);
+  CHECK(cache.program.allocate(20 * kMiB) != nullptr);
+  CHECK(cache.calls == 1);
+  CHECK(cache.program.allocate(20 * kMiB) == nullptr);
+  CHECK(cache.calls == 2);
+}
+
+TEST_CASE("out of memory: who holds what, and whether a layout could have held it") {
+  fake::fresh(64 * kMiB);
+  fake_set_foreign(0, 8 * kMiB);
+  const SiteNames names = [](SiteId site) { return site == 7 ? "aten::addmm" : ""; };
+  Program program("span", {.cap = 40 * kMiB, .history = 100, .site_names = names});
+  std::vector<void*> objects;
+  for (int i = 0; i < 10; ++i) objects.push_back(program.allocate(4 * kMiB, nullptr, i % 2 == 0 ? 7 : 9));
+  for (int i = 0; i < 10; i += 2) program.free(objects[i]);
+  CHECK(program.allocate(30 * kMiB, nullptr, 7) == nullptr);
+  CHECK(program.refusal ==
+        "memoir: out of memory on device 0 (Fake GPU 0), policy span: 30.00 MiB asked for on the default "
+        "stream by "
+        "aten::addmm.\n"
+        "  live 20.00 MiB in 5 objects, freed but still used by other streams 0 bytes, reserved 20.00 MiB, "
+        "largest free "
+        "range in it 0 bytes;\n"
+        "  cap 40.00 MiB, free on the device 36.00 MiB of 64.00 MiB, held by others 8.00 MiB.\n"
+        "  No layout could have held it: only 20.00 MiB are not live, 10.00 MiB too little.\n"
+        "  tried: events, trim, waiting for pending frees, waiting for the device, trim\n"
+        "  largest sites:\n"
+        "    20.00 MiB in 5: site 0x9\n"
+        "  largest streams:\n"
+        "    20.00 MiB in 5: the default stream\n"
+        "  largest object: 4.00 MiB of site 0x9");
+  CHECK(program.allocate(20 * kMiB) != nullptr);  // mapped memory has no holes
+  const DeviceView view = program.runtime.view(DeviceDetail::kHistory);
+  CHECK(view.stats.ooms == 1);
+  CHECK(view.history.back().action == DeviceAction::kAlloc);
+  int ooms = 0;
+  for (const DeviceEntry& entry : view.history) ooms += entry.action == DeviceAction::kOutOfMemory;
+  CHECK(ooms == 1);
+  CHECK(fake::misuses() == "");
+}
+
+TEST_CASE("a cap, a fraction, and a device that others fill") {
+  for (const Policy& policy : kPolicies) {
+    if (!policy.exact) continue;
+    CAPTURE(std::string(policy.name));
+    fake::fresh(64 * kMiB);
+    Program program(policy.name, {.cap = 32 * kMiB});
+    CHECK(program.allocate(40 * kMiB) == nullptr);
+    CHECK(program.refusal.find("No layout could have held it: only 32.00 MiB") != std::string::npos);
+    program.runtime.set_fraction(0.25);
+    CHECK(program.runtime.device().cap() == 16 * kMiB);
+    void* const pointer = program.allocate(16 * kMiB);
+    CHECK(pointer != nullptr);
+    CHECK(program.allocate(1) == nullptr);
+    program.runtime.set_fraction(1);
+    CHECK(program.runtime.device().cap() == 32 * kMiB);
+    CHECK(program.allocate(1) != nullptr);
+    fake_set_foreign(0, 48 * kMiB);
+    CHECK(program.allocate(8 * kMiB) == nullptr);
+    CHECK(program.free(pointer));
+    CHECK(program.allocate(8 * kMiB) != nullptr);
+    CHECK(fake::misuses() == "");
+  }
+}
+
+TEST_CASE("the driver's own failures are told in the error") {
+  fake::fresh();
+  Program program;
+  fake_fail("cuMemMap", 0, 100, 999);
+  CHECK(program.allocate(kMiB) == nullptr);
+  CHECK(program.refusal.find("the driver's last trouble: cuMemMap: CUDA_ERROR_UNKNOWN") != std::string::npos);
+  fake_fail("cuMemMap", 0, 0, 0);
+  CHECK(program.allocate(kMiB) != nullptr);
+  CHECK(fake_used(0) == kGranule);
+}
+
+TEST_CASE("a captured graph's memory is its own until it is released") {
+  for (const Policy& policy : kPolicies) {
+    CAPTURE(std::string(policy.name));
+    fake::fresh();
+    {
+      Program program(policy.name);
+      void* const captured = fake_stream_create();
+      void* const other = fake_stream_create();
+      const DevicePoolId id{1, 0};
+      program.runtime.begin_pool(id, [&](cuda::Stream stream) { return stream == as_stream(captured); });
+      const int graph = fake_capture_begin(captured);
+      void* const first = program.allocate(3 * kMiB, captured);
+      fake_launch_fill(captured, as_address(first), 3 * kMiB, 5);
+      fake_launch_check(captured, as_address(first), 3 * kMiB, 5);
+      CHECK(program.free(first));
+      void* const second = program.allocate(2 * kMiB, captured);
+      fake_launch_fill(captured, as_address(second), 2 * kMiB, 6);
+      void* const outside = program.allocate(kMiB, other);  // not of the graph
+      fake_launch_fill(other, as_address(outside), kMiB, 7);
+      CHECK(fake_capture_end(captured) == 1);
+      program.runtime.end_pool(id);
+      CHECK(program.free(second));  // the output of the capture, dropped by the program
+
+      // Everybody else allocates all there is: nothing of it is the graph's.
+      std::vector<void*> others;
+      while (void* const pointer = program.allocate(kMiB, captured)) others.push_back(pointer);
+      CHECK(others.size() > 20);
+      for (void* const pointer : others) fake_launch_fill(captured, as_address(pointer), kMiB, 9);
+      fake_run_all();
+      fake_graph_launch(graph, other);
+      for (void* const pointer : others) fake_launch_check(captured, as_address(pointer), kMiB, 9);
+      fake_run_all();
+      for (void* const pointer : others) program.free(pointer);
+      program.runtime.empty_cache();
+      fake_graph_launch(graph, other);  // its memory is still there
+      fake_launch_check(other, as_address(second), 2 * kMiB, 6);
+      fake_run_all();
+      CHECK(program.free(outside));
+      program.runtime.empty_cache();
+      CHECK(fake_used(0) >= 3 * kMiB);
+      program.runtime.release_pool(id);
+      CHECK(fake_used(0) <= policy.kept);
+      CHECK(fake::misuses() == "");
+    }
+    CHECK(fake_live_things() == 0);
+  }
+}
+
+TEST_CASE("a graph's pool is shared by graphs, and outlives them while its objects live") {
+  fake::fresh();
+  Program program;
+  void* const captured = fake_stream_create();
+  const DevicePoolId id{0, 1};
+  const auto all = [](cuda::Stream) { return true; };
+  void* kept = nullptr;
+  for (int i = 0; i < 2; ++i) {
+    program.runtime.begin_pool(id, all);
+    fake_capture_begin(captured);
+    void* const pointer = program.allocate(kMiB, captured);
+    if (i == 0) {
+      program.free(pointer);
+      kept = pointer;
+    } else {
+      CHECK(pointer == kept);  // the second graph runs after the first
+    }
+    fake_capture_end(captured);
+    program.runtime.end_pool(id);
+  }
+  program.runtime.release_pool(id);
+  CHECK(program.runtime.view().segments.size() == 1);
+  program.runtime.release_pool(id);
+  program.runtime.release_pool(id);  // once too often: nothing
+  CHECK(fake_used(0) == kGranule);
+  CHECK(program.free(kept));
+  CHECK(fake_used(0) == 0);
+  CHECK(program.runtime.view().segments.empty());
+  CHECK(fake::misuses() == "");
+}
+
+TEST_CASE("a graph's memory stays until a replay is done, on a stream that never allocated") {
+  fake::fresh();
+  Program program("memoir");
+  void* const captured = fake_stream_create();
+  void* const unknown = fake_stream_create();
+  program.runtime.begin_pool({1, 0}, [](cuda::Stream) { return true; });
+  const int graph = fake_capture_begin(captured);
+  void* const pointer = program.allocate(4 * kMiB, captured);
+  fake_launch_fill(captured, as_address(pointer), 4 * kMiB, 1);
+  program.free(pointer);
+  CHECK(fake_capture_end(captured) == 1);
+  program.runtime.end_pool({1, 0});
+  fake_graph_launch(graph, unknown);
+  program.runtime.release_pool({1, 0});
+  CHECK(fake_used(0) == 0);
+  CHECK(fake::misuses() == "");
+}
+
+TEST_CASE("a capture that failed, and whose pool was never ended, holds nothing up") {
+  fake::fresh();
+  Program program;
+  void* const captured = fake_stream_create();
+  void* const other = fake_stream_create();
+  bool is_gone = false;  // the graph, and with it what its filter looks at
+  program.runtime.begin_pool({1, 0}, [&](cuda::Stream stream) {
+    CHECK_FALSE(is_gone);
+    return stream == as_stream(captured);
+  });
+  fake_capture_begin(captured);
+  void* const inside = program.allocate(kMiB, captured);
+  void* const used = program.allocate(8 * kMiB);
+  program.runtime.record_stream(used, as_stream(other));
+  fake_launch_fill(other, as_address(used), 8 * kMiB, 1);
+  CHECK(program.free(used));  // put off: something is captured
+  fake_capture_end(captured);
+  is_gone = true;
+
+  CHECK(program.free(program.allocate(kMiB)));
+  fake_run_all();
+  CHECK(program.free(program.allocate(kMiB)));  // looks at events
+  program.runtime.empty_cache();
+  const DeviceView view = program.runtime.view();
+  CHECK(view.objects.size() == 1);
+  CHECK(fake_used(0) <= 2 * kGranule);  // the graph's pool, which nobody gave up
+  CHECK(program.free(inside));
+  CHECK(fake::misuses() == "");
+}
+
+TEST_CASE("frees and waits are put off while a graph is captured") {
+  fake::fresh(16 * kMiB);
+  Program program;
+  void* const captured = fake_stream_create();
+  void* const other = fake_stream_create();
+  void* const used = program.allocate(4 * kMiB, other);
+  program.runtime.record_stream(used, as_stream(captured));
+  void* const cached = program.allocate(6 * kMiB, other);
+  fake_launch_fill(other, as_address(cached), 6 * kMiB, 1);
+  program.free(cached);
+  program.runtime.begin_pool({1, 0}, [&](cuda::Stream stream) { return stream == as_stream(captured); });
+  const int graph = fake_capture_begin(captured);
+  fake_launch_fill(captured, as_address(used), 4 * kMiB, 1);
+  program.free(used);  // no event may be recorded on the captured stream
+  program.runtime.empty_cache();
+  CHECK(program.allocate(8 * kMiB, captured) == nullptr);
+  CHECK(program.refusal.find("a graph is being captured") != std::string::npos);
+  CHECK(program.refusal.find("freed but still used by other streams 4.00 MiB") != std::string::npos);
+  CHECK(fake_capture_end(captured) == 1);
+  program.runtime.end_pool({1, 0});
+  fake_run_all();
+  CHECK(program.allocate(14 * kMiB, other) != nullptr);
+  CHECK(fake::misuses() == "");
+  fake_graph_launch(graph, other);
+}
+
+TEST_CASE("snapshots and statistics are JSON with PyTorch's fields") {
+  fake::fresh();
+  const SiteNames names = [](SiteId) { return "a \"quoted\" site"; };
+  Program program("span", {.history = 3, .site_names = names});
+  void* const a = program.allocate(1000, nullptr, 5);
+  program.allocate(2000);
+  program.free(a);
+  const DeviceView view = program.runtime.view(DeviceDetail::kHistory);
+  CHECK(view.history.size() == 3);  // the last three
+  const std::string json = snapshot_json(view, names);
+  CHECK(json.find("\"state\": \"inactive\"") != std::string::npos);
+  CHECK(json.find("\"state\": \"active_allocated\"") != std::string::npos);
+  CHECK(json.find("\"action\": \"free_completed\"") != std::string::npos);
+  CHECK(json.find("a \\\"quoted\\\" site") != std::string::npos);
+  CHECK(json.find("\"total_size\": 2097152") != std::string::npos);
+  CHECK(stats_json(view).find(
+            "\"allocated_bytes\": {\"current\": 2000, \"peak\": 3000, \"allocated\": 3000, \"freed\": "
+            "1000}") != std::string::npos);
+  program.runtime.reset_peaks();
+  CHECK(program.runtime.view().stats.allocated_bytes.peak == 2000);
+  size_t size = 0;
+  CHECK(program.runtime.base_of(&program, &size) == &program);
+}
+
+TEST_CASE("plain memory: the base of an object is its segment") {
+  fake::fresh();
+  Program program("direct");
+  void* const pointer = program.allocate(1000);
+  size_t size = 0;
+  CHECK(program.runtime.base_of(pointer, &size) == pointer);
+  CHECK(size == 1000);
+  CHECK(fake_calls("cuMemAlloc") == 1);
+  CHECK(fake_calls("cuMemCreate") == 0);
+}
+
+TEST_CASE("threads allocate, hand over, record and free at the same time") {
+  fake::fresh(256 * kMiB);
+  Program program("span", {.cap = 64 * kMiB});
+  std::mutex mutex;
+  std::vector<void*> handed;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      void* const stream = fake_stream_create();
+      std::mt19937 random(static_cast<unsigned>(t));
+      std::string refusal;
+      for (int i = 0; i < 1500; ++i) {
+        void* const pointer =
+            program.runtime.allocate(1 + random() % (256 * kKiB), as_stream(stream), kNoSite, refusal);
+        if (random() % 4 == 0) fake_run(10);
+        if (pointer != nullptr && random() % 4 == 0) {
+          program.runtime.record_stream(pointer, as_stream(random() % 2 == 0 ? nullptr : stream));
+        }
+        if (i % 500 == 499) program.runtime.empty_cache();
+        if (i % 300 == 299) program.runtime.view(DeviceDetail::kHistory);
+        const std::lock_guard lock(mutex);
+        if (pointer != nullptr) handed.push_back(pointer);
+        if (handed.size() > 20) {
+          std::swap(handed[random() % handed.size()], handed.back());
+          program.runtime.free(handed.back());
+          handed.pop_back();
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (void* const pointer : handed) program.runtime.free(pointer);
+  program.runtime.empty_cache();
+  CHECK(program.runtime.view().stats.active_bytes.current == 0);
+  CHECK(fake_used(0) == 0);
+  CHECK(fake::misuses() == "");
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "device/device_program.h"
+#include "doctest/doctest.h"
+
+using namespace memoir;
+using run::as_address;
+using run::as_stream;
+using run::Program;
+
+TEST_CASE(
+    "a loop on two streams is planned and calls the driver for memory no more; a graph is captured "
+    "meanwhile") {
+  for (unsigned seed = 1; seed <= 3; ++seed) {
+    CAPTURE(seed);
+    fake::fresh(512 * kMiB, 64 * kKiB);
+    fake_seed(seed);
+    Program program("memoir,patience=1000",
+                    {.cap = 256 * kMiB});  // moves memory, so that there is something to plan
+    void* const streams[] = {fake_stream_create(), fake_stream_create()};
+    struct Object {
+      Size size;
+      int stream;
+      size_t dies;  // when so many more have been allocated, at most at the end of its round
+    };
+    std::mt19937 random(seed);
+    std::vector<Object> round;
+    for (int i = 0; i < 200; ++i) {
+      const bool large = random() % 3 == 0;
+      const Size size = 1 + random() % (large ? kMiB : 32 * kKiB);
+      const int stream = random() % 4 == 0;
+      round.push_back({size, stream, 1 + random() % 30});
+    }
+    struct Live {
+      void* pointer;
+      Size size;
+      int value;
+      void* stream;
+    };
+    std::multimap<size_t, Live> live;  // by when it dies
+    size_t now = 0;
+    const auto run_round = [&] {
+      const size_t end = now + round.size();
+      for (const Object& object : round) {
+        while (!live.empty() && live.begin()->first <= now) {
+          const Live dead = live.begin()->second;
+          live.erase(live.begin());
+          fake_launch_check(dead.stream, as_address(dead.pointer), dead.size, dead.value);
+          REQUIRE(program.free(dead.pointer));
+        }
+        void* const stream = streams[object.stream];
+        void* const pointer = program.allocate(object.size, stream);
+        REQUIRE(pointer != nullptr);
+        const int value = 1 + static_cast<int>(random() % 250);
+        fake_launch_fill(stream, as_address(pointer), object.size, value);
+        live.insert({std::min(now + object.dies, end), {pointer, object.size, value, stream}});
+        ++now;
+        if (random() % 8 == 0) fake_run(static_cast<int>(random() % 6));
+      }
+    };
+    const auto calls = [] {
+      return fake_calls("cuMemMap") + fake_calls("cuMemUnmap") + fake_calls("cuMemCreate");
+    };
+    for (int i = 0; i < 3; ++i) run_round();
+    const auto before = calls();
+    for (int i = 0; i < 5; ++i) run_round();
+    CHECK(calls() == before);
+    const LearningPool::Counters loops = program.runtime.view().loops;
+    CHECK(loops.plans == 1);
+    CHECK(loops.planned >= 5 * round.size());
+    CHECK(loops.dropped == 0);
+
+    // While a graph is captured with a pool of its own, the loop goes on, and so it does after it.
+    const DevicePoolId graph{1, 0};
+    program.runtime.begin_pool(graph, [&](cuda::Stream stream) { return stream == as_stream(streams[0]); });
+    const int captured = fake_capture_begin(streams[0]);
+    for (int i = 0; i < 3; ++i) {
+      void* const pointer = program.allocate(kMiB, streams[0]);
+      fake_launch_fill(streams[0], as_address(pointer), kMiB, 7);
+      REQUIRE(program.free(pointer));
+      REQUIRE(program.free(program.allocate(5 * kMiB, streams[1])));
+    }
+    CHECK(fake_capture_end(streams[0]) == 1);
+    program.runtime.end_pool(graph);
+    for (int i = 0; i < 4; ++i) run_round();
+    fake_graph_launch(captured, streams[0]);
+    program.runtime.release_pool(graph);
+    // Another phase needs everything: the plan is in nobody's way.
+    for (const auto& [when, object] : live) {
+      fake_launch_check(object.stream, as_address(object.pointer), object.size, object.value);
+      REQUIRE(program.free(object.pointer));
+    }
+    fake_run_all();
+    void* const all = program.allocate(250 * kMiB, streams[1]);
+    CHECK(all != nullptr);
+    CHECK(program.free(all));
+    fake_run_all();
+    CHECK(fake::misuses() == "");
+  }
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "doctest/doctest.h"
+#include "memoir/host/address_space.h"
+#include "memoir/host/slab_pool.h"
+
+namespace memoir {
+
+namespace {
+
+std::shared_ptr<const PlannedLayout> layout_of(std::vector<PlannedAllocation> sequence, Size arena_size) {
+  RecordedPlan plan;
+  plan.sequence = std::move(sequence);
+  plan.arena_size = arena_size;
+  auto layout = std::make_shared<const PlannedLayout>(plan);
+  REQUIRE(layout->ok());
+  return layout;
+}
+
+std::shared_ptr<const PlannedLayout> two_buffers() {
+  return layout_of({{.site = 1, .size = 4096, .alignment = 64, .offset = 0},
+                    {.site = 2, .size = 4096, .alignment = 64, .offset = 4096}},
+                   8192);
+}
+
+void give_memory_back(const void* pointer) {
+  AddressSpace::instance().owner_of(pointer)->free_from_elsewhere(const_cast<void*>(pointer));
+}
+
+}  // namespace
+
+TEST_CASE("a slab's pointers are known by their address, until it is gone") {
+  auto& space = AddressSpace::instance();
+  int on_the_stack = 0;
+  CHECK_FALSE(space.contains(&on_the_stack));
+  CHECK_FALSE(space.contains(nullptr));
+  SlabPool pool({});
+  Slab* const slab = pool.acquire(two_buffers());
+  REQUIRE(slab != nullptr);
+  void* const pointer = slab->allocate({4096, 64, 1});
+  REQUIRE(pointer != nullptr);
+  CHECK(space.contains(pointer));
+  CHECK(space.owner_of(pointer) == slab);
+  CHECK(slab->contains(pointer));
+  std::memset(pointer, 1, 4096);
+  slab->free_held(pointer);
+  pool.give_back(slab);
+  pool.retire_all();
+  CHECK(space.owner_of(pointer) == nullptr);
+}
+
+TEST_CASE("what another thread frees is free again for the holder, without a new pass") {
+  SlabPool pool({});
+  Slab* const slab = pool.acquire(two_buffers());
+  REQUIRE(slab != nullptr);
+  void* const first = slab->allocate({4096, 64, 1});
+  std::thread([&] { give_memory_back(first); }).join();
+  CHECK(slab->live_objects() == 0);
+  void* const second = slab->allocate({4096, 64, 2});
+  CHECK(second == static_cast<std::byte*>(first) + 4096);
+  CHECK(slab->heap().live_objects() == 1);  // the box was emptied
+  slab->free_held(second);
+  pool.give_back(slab);
+}
+
+TEST_CASE("a retired slab lives as long as its pass and its last object") {
+  SlabPool pool({});
+  Slab* const slab = pool.acquire(two_buffers());
+  REQUIRE(slab != nullptr);
+  auto* const kept = static_cast<char*>(slab->allocate({4096, 64, 1}));
+  pool.retire_all();
+  CHECK(pool.held_bytes() == 0);
+  CHECK(slab->allocate({4096, 64, 2}) != nullptr);  // the pass goes on
+  give_memory_back(kept + 4096);
+  pool.give_back(slab);
+  kept[4095] = 7;  // still there
+  CHECK(AddressSpace::instance().owner_of(kept) == slab);
+  give_memory_back(kept);
+  CHECK(AddressSpace::instance().owner_of(kept) == nullptr);
+}
+
+TEST_CASE("one slab serves plan after plan, grows when it must, and waits for what lives on in it") {
+  SlabPool pool({.max_slabs = 2});
+  const auto small = two_buffers();
+  const auto large = layout_of({{.site = 3, .size = 100000, .alignment = 64, .offset = 0}}, 100000);
+  Slab* slab = pool.acquire(small);
+  pool.give_back(slab);
+  slab = pool.acquire(large);
+  CHECK(pool.slabs() == 1);
+  CHECK(slab->size() >= 100000);
+  pool.give_back(slab);
+  CHECK(pool.acquire(small) == slab);  // large enough for both
+  void* const kept = slab->allocate({4096, 64, 1});
+  pool.give_back(slab);
+  Slab* const other = pool.acquire(large);  // an object of the small plan lives in the first slab
+  void* const elsewhere = other->allocate({100000, 64, 3});
+  CHECK(elsewhere != nullptr);
+  CHECK(elsewhere != kept);
+  CHECK(pool.slabs() == 1);
+  give_memory_back(kept);
+  other->free_held(elsewhere);
+  pool.give_back(other);
+}
+
+TEST_CASE("the pool keeps its limits") {
+  SlabPool none({.max_slabs = 8, .max_bytes = 8191});
+  CHECK(none.acquire(two_buffers()) == nullptr);
+  SlabPool pool({.max_slabs = 2, .max_bytes = 3 * 8192});
+  Slab* const first = pool.acquire(two_buffers());
+  Slab* const second = pool.acquire(two_buffers());
+  CHECK(first != second);
+  CHECK(pool.acquire(two_buffers()) == nullptr);
+  pool.give_back(first);
+  pool.give_back(second);
+  const auto absurd =
+      layout_of({{.site = 3, .size = 64, .alignment = 64, .offset = Size{1} << 50}}, (Size{1} << 50) + 64);
+  CHECK(SlabPool({}).acquire(absurd) == nullptr);
+}
+
+TEST_CASE("threads lease, fill, check, hand over and forget at once") {
+  // Each range is written with its object's number and read back before its free: an overlap shows.
+  std::vector<PlannedAllocation> sequence;
+  for (Offset i = 0; i < 16; ++i)
+    sequence.push_back({.site = 1 + i, .size = 4096, .alignment = 64, .offset = i % 8 * 4096});
+  const auto layout = layout_of(sequence, 8 * 4096);
+  SlabPool pool({.max_slabs = 3});
+  std::atomic<std::uint64_t*> handed_over[8] = {};
+  std::atomic<std::uint64_t> numbers{1}, served{0};
+  std::atomic<bool> wrong{false};
+  const auto fill = [&](std::uint64_t* words) {
+    const std::uint64_t number = numbers.fetch_add(1);
+    for (int i = 0; i < 512; ++i) words[i] = number;
+  };
+  const auto verify = [&](const std::uint64_t* words) {
+    for (int i = 1; i < 512; ++i) {
+      if (words[i] != words[0]) wrong = true;
+    }
+  };
+  const auto caller = [&](unsigned seed) {
+    std::mt19937_64 random(seed);
+    for (int pass = 0; pass < 300; ++pass) {
+      if (seed == 0 && pass % 50 == 49) pool.retire_all();
+      Slab* const slab = pool.acquire(layout);
+      if (slab == nullptr) continue;
+      std::array<std::uint64_t*, 16> live{};
+      for (size_t i = 0; i < live.size(); ++i) {
+        if (auto* const words = static_cast<std::uint64_t*>(slab->allocate({4096, 64, 1 + i}))) {
+          fill(words);
+          live[i] = words;
+          ++served;
+        }
+        if (random() % 2 == 0) {
+          auto*& victim = live[random() % (i + 1)];
+          if (victim == nullptr) continue;
+          verify(victim);
+          if (random() % 4 == 0) {  // to whoever comes next
+            victim = handed_over[random() % 8].exchange(victim);
+            if (victim == nullptr) continue;
+            verify(victim);
+            if (slab->contains(victim)) {
+              slab->free_held(victim);
+            } else {
+              give_memory_back(victim);
+            }
+          } else {
+            slab->free_held(victim);
+          }
+          victim = nullptr;
+        }
+      }
+      for (auto* const words : live) {
+        if (words == nullptr) continue;
+        verify(words);
+        slab->free_held(words);
+      }
+      pool.give_back(slab);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < 4; ++i) threads.emplace_back(caller, i);
+  for (auto& thread : threads) thread.join();
+  for (auto& slot : handed_over) {
+    if (auto* const words = slot.load()) {
+      verify(words);
+      give_memory_back(words);
+    }
+  }
+  CHECK_FALSE(wrong);
+  CHECK(served.load() > 1000);
+}
+
+}  // namespace memoir
