@@ -43,7 +43,8 @@ $(VENV)/tools: Makefile
 	@$(BIN)/uv pip install -q --python $(BIN)/python ray || echo "no Ray for this Python: the test of sweeps on Ray will be skipped"
 	@mkdir -p build && touch $@
 
-SOURCES := $(shell find src python bench -name '*.h' -o -name '*.cc' -o -name '*.cpp' -o -name CMakeLists.txt)
+# A package's door, since an editable install knows each module by its path.
+SOURCES := $(shell find src python bench -name '*.h' -o -name '*.cc' -o -name '*.cpp' -o -name CMakeLists.txt -o -name __init__.py)
 $(VENV)/built: $(VENV)/tools pyproject.toml CMakeLists.txt $(SOURCES)
 	@echo "building memoir"
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/uv pip install -q --python $(BIN)/python --no-build-isolation --no-deps -e .

@@ -20,7 +20,7 @@ from pathlib import Path
 import click
 import numpy as np
 from memoir.simulation import what_if_policies
-from memoir.trace_files import open_trace
+from memoir.traces.files import open_trace
 
 from memoir import _core
 

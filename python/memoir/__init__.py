@@ -12,7 +12,7 @@ __all__ = ["Arena", "Error", "PlanResult", "Problem", "__version__", "plan", "si
 
 def __getattr__(name: str):  # on first use: numpy and the planners
     if name == "Arena":
-        from memoir import constraints
+        from memoir.planning import constraints
 
         return constraints.Arena
     if name in ("PlanResult", "Problem", "plan"):

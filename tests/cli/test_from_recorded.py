@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from memoir._core import Trace, TraceWriter, Workload
-from memoir.recorded import recorded_policy, recorded_settings
 from memoir.simulation import simulate
+from memoir.simulation.recorded import recorded_policy, recorded_settings
 
 from memoir import Error
 
@@ -270,6 +270,6 @@ def test_from_python():
 
 
 def _text(path):
-    from memoir.text_trace import import_text
+    from memoir.traces.text import import_text
 
     return import_text(str(path))

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from memoir.simulation import expand, simulate
-from memoir.text_trace import import_text, is_text_trace
-from memoir.trace_files import open_trace
+from memoir.traces.files import open_trace
+from memoir.traces.text import import_text, is_text_trace
 
 from memoir import Error, _core
 

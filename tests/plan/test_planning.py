@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from memoir.arrays import as_problem
-from memoir.planners import PLANNERS
-from memoir.planners.mip import PAIR_LIMIT, live_pairs
+from memoir.planning.arrays import as_problem
+from memoir.planning.planners import PLANNERS
+from memoir.planning.planners.mip import PAIR_LIMIT, live_pairs
 
 import memoir
 from memoir import _core

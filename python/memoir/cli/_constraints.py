@@ -15,8 +15,8 @@ from memoir.cli._arguments import Size
 if TYPE_CHECKING:
     from memoir import _core
     from memoir.cli._problems import CsvSource, TraceSource
-    from memoir.constrained import ConstrainedPlanResult
-    from memoir.constraints import Arena
+    from memoir.planning.constrained import ConstrainedPlanResult
+    from memoir.planning.constraints import Arena
 
 
 class ForbiddenRange(click.ParamType):
@@ -121,7 +121,7 @@ class Options:
         )
 
     def chosen_arenas(self) -> list[Arena]:
-        from memoir.constraints import Arena
+        from memoir.planning.constraints import Arena
 
         return [Arena(*one) for one in self.arenas]
 
@@ -130,7 +130,7 @@ class Options:
     ) -> _core.ConstrainedProblem | None:
         """What the source and the options say together; None when that is no more than a plain problem.
         `problem` is the source's, perhaps with more alignment."""
-        from memoir import constraints
+        from memoir.planning import constraints
 
         if self.moves is not None and self.replan is None:
             raise Error("--moves says how much of an earlier plan may change: give that with --replan")

@@ -14,8 +14,8 @@ import click
 from memoir._core import Error
 from memoir.cli._constraints import Options
 from memoir.cli._problems import open_problem
-from memoir.planners import PLANNERS
 from memoir.planning import plan
+from memoir.planning.planners import PLANNERS
 from memoir.sweep import sweep
 
 _NO_OPTIONS = Options(

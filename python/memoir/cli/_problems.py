@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from memoir import _core
 from memoir._core import Error
-from memoir.trace_files import is_trace, only_device, open_trace, read_begin
+from memoir.traces.files import is_trace, only_device, open_trace, read_begin
 
 if TYPE_CHECKING:
     from memoir.planning import PlanResult

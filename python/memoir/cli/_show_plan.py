@@ -76,7 +76,7 @@ def _refuse(path: str, csv: _core.CsvProblem, violation: tuple | None) -> None:
 
 def _open_constrained(path: str, csv: _core.CsvProblem, offsets: np.ndarray) -> ShownPlan:
     """Several arenas are drawn one above the other, in the order in which the file names them."""
-    from memoir.constraints import Arena, start
+    from memoir.planning.constraints import Arena, start
 
     if not csv.timed:
         raise Error(f"{path}: has no columns lower and upper: there is no time to draw it over")

@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 
 from memoir._core import Error, Trace
-from memoir.trace_files import open_trace
+from memoir.traces.files import open_trace
 from memoir.views.load_picture import draw_load
 from memoir.views.trace_summary import summarize
 from memoir.views.trace_text import print_summary

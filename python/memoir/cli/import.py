@@ -11,7 +11,7 @@ import click
 
 from memoir._core import EventKind, ImportReport, Trace, import_snapshot
 from memoir.cli._arguments import check_output, finished_output, write_output
-from memoir.trace_files import read_begin
+from memoir.traces.files import read_begin
 
 
 @click.command()
@@ -58,13 +58,13 @@ def command(snapshot: str, output: str | None, passes: str, as_json: bool, force
 
 
 def _is_text(path: str) -> bool:
-    from memoir.text_trace import is_text_trace
+    from memoir.traces.text import is_text_trace
 
     return is_text_trace(read_begin(path))
 
 
 def _import_text(path: str, target: Path, as_json: bool, force: bool) -> None:
-    from memoir.text_trace import import_text
+    from memoir.traces.text import import_text
 
     content = import_text(path)
     write_output(target, content, force)

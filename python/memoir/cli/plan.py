@@ -15,7 +15,7 @@ from memoir._core import ConstrainedProblem, Error, Problem, aligned_load, busie
 from memoir.cli import _constraints
 from memoir.cli._arguments import Size, check_output, write_output
 from memoir.cli._problems import open_problem
-from memoir.planners import PLANNERS
+from memoir.planning.planners import PLANNERS
 from memoir.sweep import ENGINES
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ def command(output: str, force: bool, program: tuple[str, ...]) -> None:
         raise Error(f"{output}: exists already; -f overwrites it")
     path.unlink(missing_ok=True)
     environment = dict(os.environ, MEMOIR_RECORD=str(path))
-    injected = Path(memoir.__file__).parent / "injected"
+    injected = Path(memoir.__file__).parent / "torch" / "injected"
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(injected), os.environ.get("PYTHONPATH")]))
     try:
         process = subprocess.Popen(program, env=environment)

@@ -7,7 +7,7 @@ import click
 
 from memoir._core import Error
 from memoir.cli._problems import PLAN_MAGIC
-from memoir.trace_files import is_trace, read_begin
+from memoir.traces.files import is_trace, read_begin
 
 
 @click.command()

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from memoir.constrained import ConstrainedPlanResult
+from memoir.planning.constrained import ConstrainedPlanResult
 from memoir.views.quantities import bytes_text
 
 

@@ -86,13 +86,13 @@ def _first_fit(problem: _core.Problem, effort: Effort) -> Outcome:
 
 
 def _mip(problem: _core.Problem, effort: Effort) -> Outcome:
-    from memoir.planners import mip
+    from memoir.planning.planners import mip
 
     return mip.run(problem, effort.deadline, effort.capacity)
 
 
 def _cpsat(problem: _core.Problem, effort: Effort) -> Outcome:
-    from memoir.planners import cpsat
+    from memoir.planning.planners import cpsat
 
     return cpsat.run(problem, effort.deadline, effort.capacity, effort.threads, effort.seed)
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from memoir import _core
 from memoir._core import Error
-from memoir.constraints import Arena
-from memoir.planners import DEADLINE, Effort, find
 from memoir.planning import PlanResult
+from memoir.planning.constraints import Arena
+from memoir.planning.planners import DEADLINE, Effort, find
 
 PLANNERS = ("auto", "exact", "first_fit")  # those that take whatever a problem can say
 

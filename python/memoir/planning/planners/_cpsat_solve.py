@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that runs CP-SAT for memoir.planners.cpsat: a model as JSON on stdin; on stdout a line of JSON for
+"""The process that runs CP-SAT for memoir.planning.planners.cpsat: a model as JSON on stdin; on stdout a line of JSON for
 each better solution, {"offsets": [...]} in units, and at the end {"bound": units or null}."""
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import numpy as np
 
 from memoir import _core
 from memoir._core import Error, Problem
-from memoir.constraints import Beside, common
+from memoir.planning.constraints import Beside, common
 
 NONE = 2**64 - 1  # in the core's arrays: no offset, no buffer
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from memoir._core import ConstrainedProblem, Plan, Problem, aligned_load, check, load
-from memoir.constraints import Arena, Beside
-from memoir.planners import Effort, find
+from memoir.planning.constraints import Arena, Beside
+from memoir.planning.planners import Effort, find
 
 if TYPE_CHECKING:
     import numpy as np
@@ -89,13 +89,13 @@ def plan(
     if not isinstance(problem, ConstrainedProblem):
         beside = Beside(arenas, forbid, banks, conflicts, replan, moves, locality)
         if beside.any() or not isinstance(problem, Problem):
-            from memoir.arrays import constrain, split_problem
+            from memoir.planning.arrays import constrain, split_problem
 
             problem, said, timed = split_problem(problem)
             if beside.any() or said or not timed:
                 problem = constrain(problem, said, beside, timed=timed)
     if isinstance(problem, ConstrainedProblem):
-        from memoir.constrained import plan_constrained
+        from memoir.planning.constrained import plan_constrained
 
         return plan_constrained(problem, planner, effort, arenas)
     chosen = find(planner)

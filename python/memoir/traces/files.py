@@ -23,14 +23,14 @@ def read_begin(path: str | Path) -> bytes:
 
 def is_trace(begin: bytes) -> bool:
     """Whether open_trace() is for a file that begins so."""
-    from memoir.text_trace import is_text_trace
+    from memoir.traces.text import is_text_trace
 
     return begin.startswith((_MAGIC, _PICKLE)) or is_text_trace(begin)
 
 
 def open_trace(path: str | Path) -> Trace:
     """A trace from whatever holds one."""
-    from memoir.text_trace import import_text, is_text_trace
+    from memoir.traces.text import import_text, is_text_trace
 
     path = str(path)
     begin = read_begin(path)

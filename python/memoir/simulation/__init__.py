@@ -20,9 +20,9 @@ from typing import Any
 
 from memoir import _core
 from memoir._core import Error, Trace, Workload
-from memoir.recorded import recorded_policy, recorded_settings
+from memoir.simulation.recorded import recorded_policy, recorded_settings
 from memoir.sweep import Sweep, cores, sweep
-from memoir.trace_files import only_device, open_trace
+from memoir.traces.files import only_device, open_trace
 from memoir.views.quantities import BYTE_UNITS
 
 _FEW = 400_000  # operations to simulate: fewer are done before other processes are up

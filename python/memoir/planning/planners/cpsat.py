@@ -25,7 +25,7 @@ import time
 import numpy as np
 
 from memoir import _core
-from memoir.planners import Outcome
+from memoir.planning.planners import Outcome
 
 DEADLINE = 10.0  # seconds, when none is given
 BUFFER_LIMIT = 20_000  # beyond it the model alone takes longer than any deadline one would give
@@ -88,7 +88,7 @@ def _solve(task: dict) -> tuple[list[list[int]], int, bool]:
     interrupted = False
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "memoir.planners._cpsat_solve"],
+            [sys.executable, "-m", "memoir.planning.planners._cpsat_solve"],
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=errors,
