@@ -84,7 +84,8 @@ TEST_CASE("what PyTorch does not know is refused by name, with what was probably
       {"roundup_power2_divisions:[256 4]", "the list holds size:divisions"},
       {"roundup_power2_divisions:[256:4:5]", "expected ',' or ']' before ':'"},
   };
-  for (const auto& [text, message] : refused) {
+  for (const auto& row : refused) {
+    const char *const text = row.first, *const message = row.second;
     CAPTURE(text);
     const std::string said = refusal(text);
     CAPTURE(said);

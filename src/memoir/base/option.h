@@ -26,5 +26,8 @@ struct OptionField {
   Value Options::*member;
   std::string_view help;  // one line; begins with the unit where there is one
 };
+// Clang before 17 does not deduce an aggregate's types by itself.
+template <class Options, class Value, class... Rest>
+OptionField(std::string_view, Value Options::*, Rest...) -> OptionField<Options, Value>;
 
 }  // namespace memoir

@@ -101,14 +101,14 @@ bool DevicePoolHeap::break_up(Offset offset, std::span<const Part> parts) noexce
     if (slot_of(part.stream) == kNoSlot) return false;
   }
   Index rest = live_blocks_.take(blocks_.data(), offset);
-  const auto [slot, state, zone] = static_cast<Use>(blocks_[rest]);
+  const Use use = blocks_[rest];
   const Offset end = blocks_[rest].range.end();
   live_ -= blocks_[rest].asked;
-  if (zone != Zone::kPlain) held_ -= blocks_[rest].range.size;
-  if (zone == Zone::kAside) held_aside_ -= blocks_[rest].range.size;
+  if (use.zone != Zone::kPlain) held_ -= blocks_[rest].range.size;
+  if (use.zone == Zone::kAside) held_aside_ -= blocks_[rest].range.size;
   blocks_[rest].moment = order_ != nullptr ? order_->now() : 1;
   const auto let_go = [&](Index index) {
-    blocks_[index].set({slot, State::kFree, zone});
+    blocks_[index].set({use.slot, State::kFree, use.zone});
     settle(index);
   };
   for (const auto& [part, stream] : parts) {
@@ -120,7 +120,7 @@ bool DevicePoolHeap::break_up(Offset offset, std::span<const Part> parts) noexce
     const Offset part_end = align_up(part.end(), options_.alignment);
     const Index index = rest;
     rest = part_end < end ? cut(index, part_end) : 0;
-    begin_life(index, part.size, slot_of(stream), zone);
+    begin_life(index, part.size, slot_of(stream), use.zone);
   }
   if (rest != 0) let_go(rest);
   return true;

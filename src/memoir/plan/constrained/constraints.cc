@@ -58,7 +58,8 @@ std::uint64_t allowed_of(const Constraints& constraints, std::size_t buffer) {
 }
 
 std::vector<Piece> pieces_of(const ConstrainedProblem& problem, std::size_t buffer) {
-  const auto& [lifetime, size, alignment] = problem.buffers[buffer];
+  const Lifetime lifetime = problem.buffers[buffer].lifetime;
+  const Size size = problem.buffers[buffer].size;
   const auto& gaps = problem.constraints.gaps;
   std::vector<Piece> pieces;
   Tick from = lifetime.begin;

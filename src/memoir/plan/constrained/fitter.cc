@@ -105,13 +105,13 @@ Offset Fitter::find(std::uint32_t body, std::uint32_t arena, Fit fit, Size limit
 
   // Every stretch of allowed offsets, from below. Places that a bank rules out are stepped over; after as many
   // steps as banks and alignment take to repeat, there is none.
-  const auto& [count, width] = bodies_.problem->constraints.banks;
+  const Banks banks = bodies_.problem->constraints.banks;
   const Size patience =
-      mine.apart.empty() ? 0 : count * (mine.alignment / std::gcd(mine.alignment, width)) + 1;
+      mine.apart.empty() ? 0 : banks.count * (mine.alignment / std::gcd(mine.alignment, banks.width)) + 1;
   const auto past_banks = [&](Offset at, Offset end) {  // the first allowed in [at, end]
     for (Size steps = 0; at <= end && bank_taken(body, arena, at); ++steps) {
       if (steps >= patience && end == kNoOffset - 1) return kNoOffset;
-      at = next_place(mine, choice, (at / width + 1) * width);
+      at = next_place(mine, choice, (at / banks.width + 1) * banks.width);
     }
     return at <= end ? at : kNoOffset;
   };

@@ -260,18 +260,18 @@ Verdict LayoutSearch::descend(Choose choose) {
 }
 
 Verdict LayoutSearch::branch(std::uint32_t p, std::uint32_t k) {
-  const auto [a, b, first, last] = pairs_[p];
+  const Pair pair = pairs_[p];
   const auto [x, y] = intervals_[k];
   // First the side that lifts less.
-  const bool below_first = low_[a] - x - low_[b] <= low_[b] + y - low_[a];
+  const bool below_first = low_[pair.a] - x - low_[pair.b] <= low_[pair.b] + y - low_[pair.a];
   for (const bool below : {below_first, !below_first}) {
     const Verdict verdict = descend([&] {
       if (below) {
-        for (std::uint32_t l = k; l < last; ++l) side_[l] = kBelow;
+        for (std::uint32_t l = k; l < pair.last; ++l) side_[l] = kBelow;
       } else {
-        for (std::uint32_t l = first; l <= k; ++l) side_[l] = kAbove;
+        for (std::uint32_t l = pair.first; l <= k; ++l) side_[l] = kAbove;
       }
-      return propagate(pairs_[p]);
+      return propagate(pair);
     });
     if (verdict != Verdict::kInfeasible) return verdict;
   }

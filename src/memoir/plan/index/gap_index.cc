@@ -48,10 +48,11 @@ GapIndex::GapIndex(const Problem& problem) : problem_(problem), columns_(problem
 /// those. No node above `top_level` is called.
 template <class Whole, class Part>
 void GapIndex::visit(Columns columns, std::uint32_t top_level, Whole whole, Part part) const {
-  const auto [begin, end] = columns;
-  std::uint32_t low = begin,
-                high = end;  // the level's nodes that lie inside and were not visited as part of a larger
-  std::uint32_t first = begin, last = end - 1;  // the level's outermost nodes that hold any of the columns
+  const std::uint32_t begin = columns.begin, end = columns.end;
+  // The level's nodes that lie inside and were not visited as part of a larger one, ...
+  std::uint32_t low = begin, high = end;
+  // ... and its outermost nodes that hold any of the columns.
+  std::uint32_t first = begin, last = end - 1;
   for (std::uint32_t level = 0;; ++level) {
     const std::uint32_t base = levels_[level];
     if (level != 0) {
