@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any bytes as a PyTorch memory snapshot: refused with an Error that names the file, or imported as a trace that its
-// reader takes, and that comes back the same from its own export.
+// Any bytes as a PyTorch memory snapshot: refused with an Error that names the file, or imported as a trace
+// that its reader takes, and that comes back the same from its own export.
 #include <cstdlib>
 #include <cstring>
 #include <span>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Any bytes as a trace: refused with an Error, or read and then all that trace.h promises of its events
-// holds, and what it tells of PyTorch's allocator can be gone on from or is refused. Each input is also tried with its checksums made right, or no mutation would get past them.
+// holds, and what it tells of PyTorch's allocator can be gone on from or is refused. Each input is also tried
+// with its checksums made right, or no mutation would get past them.
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -106,7 +107,8 @@ void check_events(const Trace& trace) {
   for (const std::string_view key : trace.meta_keys()) trace.meta(key);
 }
 
-/// From the state that the trace says PyTorch's allocator was in: refused with an Error, or followed to the end.
+/// From the state that the trace says PyTorch's allocator was in: refused with an Error, or followed to the
+/// end.
 void simulate_from_recorded(const Trace& trace) {
   const Workload workload(trace.events());
   if (workload.peak_live() > 1024 * kGiB) return;  // takes long: bits for all its pages

@@ -14,8 +14,8 @@ struct Counter {
   std::string name;
   int file = -1;  // -1: not available, and `error` says why (an errno)
   int error = 0;
-  bool user_only =
-      false;  // the kernel's own work is not counted: /proc/sys/kernel/perf_event_paranoid forbids it
+  // the kernel's own work is not counted: /proc/sys/kernel/perf_event_paranoid forbids it
+  bool user_only = false;
 };
 
 // Opens `name` on `process`, counting from its next exec. Known: cycles, instructions, dtlb_load_misses,

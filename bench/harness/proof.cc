@@ -98,8 +98,8 @@ void* forward_new(const char* name, std::atomic<Malloc>& cached, size_t size) {
   if (function == nullptr) return malloc(size);
   count(size);
   counted = true;
-  void* pointer =
-      function(size);  // one that throws leaves `counted` set: the program is then out of memory anyway
+  // one that throws leaves `counted` set: the program is then out of memory anyway
+  void* pointer = function(size);
   counted = false;
   return pointer;
 }

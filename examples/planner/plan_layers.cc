@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a compiler does with memoir's planners: each layer of a small network writes one activation, which lives
-// until the next layer has read it, and the first one until the skip connection at the end.
+// What a compiler does with memoir's planners: each layer of a small network writes one activation, which
+// lives until the next layer has read it, and the first one until the skip connection at the end.
 #include <cstdio>
 #include <exception>
 

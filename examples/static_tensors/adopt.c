@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The least that a tensor library in C does to adopt static tensors: its own tensor holds one of memoir's, and
- * new, view and free go there. Exits with 0 when all is as it should be.
+ * The least that a tensor library in C does to adopt static tensors: its own tensor holds one of memoir's,
+ * and new, view and free go there. Exits with 0 when all is as it should be.
  */
 #include <stdio.h>
 #include <string.h>

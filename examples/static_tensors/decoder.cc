@@ -59,8 +59,8 @@ struct Decoder::Library : Operations {
   }
 };
 
-/// What one layer holds all the time. The matrices are shared by all layers (decoder.h): a tensor of one float stands
-/// for each, so that as many tensors are live as there would be.
+/// What one layer holds all the time. The matrices are shared by all layers (decoder.h): a tensor of one
+/// float stands for each, so that as many tensors are live as there would be.
 struct Decoder::Layer {
   Layer(const Library& l, const Shape& shape, const Weights& weights)
       : keys(l.make(shape.context * shape.kv_size())),

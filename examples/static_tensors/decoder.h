@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A decoder of the shape of Qwen2.5-0.5B on a small tensor library that makes a tensor for every result, as eager
-// libraries do. The arithmetic is real, the weights are random; all layers share one set of them, and the
-// vocabulary's matrix is a sixteenth of its rows used sixteen times, so that it fits small machines and still reads
-// more from memory than a cache holds.
+// A decoder of the shape of Qwen2.5-0.5B on a small tensor library that makes a tensor for every result, as
+// eager libraries do. The arithmetic is real, the weights are random; all layers share one set of them, and
+// the vocabulary's matrix is a sixteenth of its rows used sixteen times, so that it fits small machines and
+// still reads more from memory than a cache holds.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the allocation of tensors costs one pass of a small language model (a decoder of Qwen2.5-0.5B's shape, one
-// token a pass), with three memories: malloc, fixed arrays that are scanned, and memoir's static tensors. After the
-// table in C. Gilli's account of the tensor library DSC.
+// What the allocation of tensors costs one pass of a small language model (a decoder of Qwen2.5-0.5B's shape,
+// one token a pass), with three memories: malloc, fixed arrays that are scanned, and memoir's static tensors.
+// After the table in C. Gilli's account of the tensor library DSC.
 //
 //   decoder [--passes N] [--layers N] [--no-arithmetic]
 #include <algorithm>

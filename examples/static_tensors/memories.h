@@ -25,8 +25,8 @@ class Memory {
 
 /// malloc for the descriptor, aligned_alloc for the bytes.
 std::unique_ptr<Memory> make_malloc_memory();
-/// Fixed arrays and an address-ordered list, all scanned from one end for every tensor: the original's way, without
-/// its two faults.
+/// Fixed arrays and an address-ordered list, all scanned from one end for every tensor: the original's way,
+/// without its two faults.
 std::unique_ptr<Memory> make_scanned_memory(std::size_t pool, std::size_t objects);
 /// memoir's static tensors, through their C interface.
 std::unique_ptr<Memory> make_memoir_memory(std::size_t pool, std::size_t objects);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// memoir's declarations of the driver's types beside cuda.h, where CMake found one (PyTorch's wheels bring it).
+// memoir's declarations of the driver's types beside cuda.h, where CMake found one (PyTorch's wheels bring
+// it).
 #include "doctest/doctest.h"
 #include "memoir/arena/cuda_driver.h"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The smallest allocator that runs a program: one range, never given back. For tests of what proves an allocator.
+// The smallest allocator that runs a program: one range, never given back. For tests of what proves an
+// allocator.
 #define _GNU_SOURCE
 #include <stdatomic.h>
 #include <stddef.h>

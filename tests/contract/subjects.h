@@ -48,8 +48,8 @@ struct ArenaKind {
   std::function<std::byte*(Arena&)> memory = [](Arena&) { return nullptr; };
 };
 
-/// A CUDA arena with its device. The driver is a fake one, which has host memory for the device's, in granules as small
-/// as a page so that the arenas of the suite are alike.
+/// A CUDA arena with its device. The driver is a fake one, which has host memory for the device's, in
+/// granules as small as a page so that the arenas of the suite are alike.
 struct FakeDevice {
   CudaDevice device{0};
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PyTorch's heaps with segments and areas of their real sizes, for which the suite's arenas are too small: walks on
-// a machine that runs out of memory long before it runs out of addresses.
+// PyTorch's heaps with segments and areas of their real sizes, for which the suite's arenas are too small:
+// walks on a machine that runs out of memory long before it runs out of addresses.
 #include "contract/subjects.h"
 #include "contract/walk.h"
 #include "doctest/doctest.h"

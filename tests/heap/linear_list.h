@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The oracle of StaticTensorsHeap: a list of free ranges in the order of addresses that is walked from one end to
-// the other for every request and every free. Obviously right, and slow.
+// The oracle of StaticTensorsHeap: a list of free ranges in the order of addresses that is walked from one
+// end to the other for every request and every free. Obviously right, and slow.
 #pragma once
 
 #include <list>

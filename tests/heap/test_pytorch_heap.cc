@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rules of PyTorch's caching allocator, one by one. tests/torch_allocator compares whole runs with PyTorch's own.
+// The rules of PyTorch's caching allocator, one by one. tests/torch_allocator compares whole runs with
+// PyTorch's own.
 #include <algorithm>
 #include <functional>
 #include <string>
@@ -179,8 +180,8 @@ TEST_CASE("the ladder is climbed in PyTorch's order") {
     CHECK(log == Log{"callbacks", "take 100", "give back 64", "give back 40", "take 100"});
     log.clear();
     segments.refusals = 3;
-    CHECK(heap.allocate({100 * kMiB, 1}) ==
-          kNoOffset);  // nothing oversize is left: straight to the last rung
+    // nothing oversize is left: straight to the last rung
+    CHECK(heap.allocate({100 * kMiB, 1}) == kNoOffset);
     CHECK(log == Log{"callbacks", "take 100", "await", "give back 20", "take 100"});
     CHECK(heap.counts().num_ooms == 1);
     CHECK(heap.counts().num_alloc_retries == 1);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Histories that PyTorch's allocator recorded on GPUs (tests/data/gpu), allocated again: every object has to get
-// the recorded address, and every call to the device to come at the recorded moment with the recorded size.
+// Histories that PyTorch's allocator recorded on GPUs (tests/data/gpu), allocated again: every object has to
+// get the recorded address, and every call to the device to come at the recorded moment with the recorded
+// size.
 #include <deque>
 #include <map>
 #include <string>
@@ -136,8 +137,8 @@ Agreement follow_default(const std::string& name) {
   std::map<ObjectId, Offset> live;
   size_t next = 0;
   for (const Range& segment : trace.segments) {
-    // What was asked is recorded, not the block: in large segments, up to 1 MiB that follows an object is its own,
-    // since no smaller rest is ever split off.
+    // What was asked is recorded, not the block: in large segments, up to 1 MiB that follows an object is its
+    // own, since no smaller rest is ever split off.
     const bool small = segment.size == 2 * kMiB;
     std::vector<RestoredObject> objects;
     for (; next < trace.live.size() && segment.overlaps({trace.live[next].address, 1}); ++next) {

@@ -85,7 +85,8 @@ TEST_CASE("a real decode step takes more than its load, and the reason says why"
   CHECK_FALSE(check(problem, result.plan).has_value());
   CHECK(result.bound_reason.find("tick 272 with all but the topmost buffer rounded up to 64 bytes") !=
         std::string::npos);
-  // By hand: a buffer that lives at tick 272 and is not the topmost ends 64 bytes or a multiple above its start.
+  // By hand: a buffer that lives at tick 272 and is not the topmost ends 64 bytes or a multiple above its
+  // start.
   Size padded = 0, saved = 0;
   for (const Buffer& buffer : problem) {
     if (buffer.lifetime.begin > 272 || buffer.lifetime.end <= 272) continue;

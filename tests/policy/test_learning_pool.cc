@@ -308,8 +308,8 @@ TEST_CASE("rounds that differ a little are followed; what they have more than th
     ++followed;
     const std::uint64_t planned = pool.counters().planned;
     for (int i = 0; i < 20; ++i) {
-      const Offset extra =
-          checked.allocate(3000 + 512 * static_cast<Size>(i % 3));  // a number that is logged
+      // a number that is logged
+      const Offset extra = checked.allocate(3000 + 512 * static_cast<Size>(i % 3));
       REQUIRE(extra != kNoOffset);
       REQUIRE(loop.run(checked, random));
       checked.free(extra);

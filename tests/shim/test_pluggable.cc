@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The functions that PyTorch calls, as it calls them. Slots are opened once per process: each test has its own.
+// The functions that PyTorch calls, as it calls them. Slots are opened once per process: each test has its
+// own.
 #include <cstring>
 #include <stdexcept>
 #include <string>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Segments cut out of one arena, so that a pool written for cudaMalloc also runs in simulation, on host memory
-// and on mapped device memory. Each lies at the lowest addresses of the smallest gap that holds it, begins at
-// a granule, and is committed as long as it is held: an arena's limit is the cap.
+// Segments cut out of one arena, so that a pool written for cudaMalloc also runs in simulation, on host
+// memory and on mapped device memory. Each lies at the lowest addresses of the smallest gap that holds it,
+// begins at a granule, and is committed as long as it is held: an arena's limit is the cap.
 #pragma once
 
 #include "memoir/heap/classic/span_heap.h"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A text trace of a GPU allocator as the events of a memoir trace, for tests and benchmarks: what was live before the
-// history first, then its allocations and frees. What the recorded allocator asked of the device is left out.
+// A text trace of a GPU allocator as the events of a memoir trace, for tests and benchmarks: what was live
+// before the history first, then its allocations and frees. What the recorded allocator asked of the device
+// is left out.
 #pragma once
 
 #include <vector>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A CUDA runtime without a device: addresses that nobody touches, up to a cap, and events that are done when told.
-// PyTorch's own allocator runs on it (torch_allocator.cc).
+// A CUDA runtime without a device: addresses that nobody touches, up to a cap, and events that are done when
+// told. PyTorch's own allocator runs on it (torch_allocator.cc).
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 

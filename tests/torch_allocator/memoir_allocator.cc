@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Follows a script (allocator_script.py) with memoir's PyTorchHeap or ExpandableHeap, as the settings say.
-//   memoir_allocator SETTINGS DEVICE_MEMORY CAP AREA_STRIDE TORCH < script     TORCH is 11, 12 or 13: of torch 2.x
+//   memoir_allocator SETTINGS DEVICE_MEMORY CAP AREA_STRIDE TORCH < script   TORCH: 11, 12 or 13, of 2.x
 #include <algorithm>
 #include <cstdio>
 #include <iostream>

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Follows a script (allocator_script.py) with PyTorch's own caching allocator, on the device of fake_cudart.cc.
+// Follows a script (allocator_script.py) with PyTorch's own caching allocator, on the device of
+// fake_cudart.cc.
 //   torch_allocator SETTINGS DEVICE_MEMORY CAP AREA_STRIDE TORCH_MINOR [ENTRIES] < script
-// With ENTRIES it says nothing of the steps, but ends with a memory snapshot, as JSON, whose history has so many at most.
+// With ENTRIES it says nothing of the steps, but ends with a memory snapshot, as JSON, whose history has so
+// many at most.
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>

@@ -11,9 +11,9 @@
 
 namespace memoir {
 
-/// Runs `work` beside this thread, which releases the GIL and looks out for Ctrl-C: Python's handlers run only
-/// on the main one. At Ctrl-C it sets `stop` and waits for the work to come back. True: interrupted. What the
-/// work throws is thrown here.
+/// Runs `work` beside this thread, which releases the GIL and looks out for Ctrl-C: Python's handlers run
+/// only on the main one. At Ctrl-C it sets `stop` and waits for the work to come back. True: interrupted.
+/// What the work throws is thrown here.
 template <class Work>
 bool in_background(std::atomic<bool>& stop, Work work) {
   std::mutex mutex;

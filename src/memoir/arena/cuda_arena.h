@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Addresses of a GPU with memory mapped into them as a heap needs it (the driver's virtual memory management, CUDA
-// programming guide, "Virtual Memory Management"): a heap's holes can be filled with memory from elsewhere.
+// Addresses of a GPU with memory mapped into them as a heap needs it (the driver's virtual memory management,
+// CUDA programming guide, "Virtual Memory Management"): a heap's holes can be filled with memory from
+// elsewhere.
 //
-//   addresses   |  granule  |  granule  |  granule  |  granule  |  granule  |    reserved once, at construction
-//   pieces      |<----- one handle ---->|           |<-handle-->|                mapped by commit
+//   addresses   |  granule  |  granule  |  granule  |  granule  |  granule  |   reserved once, when made
+//   pieces      |<----- one handle ---->|           |<-handle-->|               mapped by commit
 //
 // The driver can neither split a handle nor unmap a part of one. A piece is what one handle covers: at most
-// options.piece bytes of one commit. It goes back when all of its granules were decommitted; until then committed()
-// counts it, and a commit of its granules costs no call. Pieces of one granule (the default) make decommit exact;
-// longer ones take fewer calls.
+// options.piece bytes of one commit. It goes back when all of its granules were decommitted; until then
+// committed() counts it, and a commit of its granules costs no call. Pieces of one granule (the default) make
+// decommit exact; longer ones take fewer calls.
 //
-// Before memory is unmapped the device is waited for (CudaDevice::wait_until_quiet): the driver does not promise to.
-// Where that cannot be, and while the arena is kept, decommitted pieces stay mapped, to be unmapped later.
+// Before memory is unmapped the device is waited for (CudaDevice::wait_until_quiet): the driver does not
+// promise to. Where that cannot be, and while the arena is kept, decommitted pieces stay mapped, to be
+// unmapped later.
 #pragma once
 
 #include "memoir/arena/arena.h"
@@ -27,8 +29,8 @@ struct CudaArenaOptions {
 
 class CudaArena final : public Arena {
  public:
-  /// Reserves `capacity` bytes of the device's addresses, rounded up to granules. ok() is false when the device
-  /// cannot map or refuses; its last_failure() says why. The device is kept alive by the caller.
+  /// Reserves `capacity` bytes of the device's addresses, rounded up to granules. ok() is false when the
+  /// device cannot map or refuses; its last_failure() says why. The device is kept alive by the caller.
   CudaArena(CudaDevice& device, Size capacity, CudaArenaOptions options = {}) noexcept;
   ~CudaArena() override;  // waits for the device, gives all memory back, ends the reservation
   CudaArena(const CudaArena&) = delete;
@@ -67,8 +69,8 @@ class CudaArena final : public Arena {
     std::uint32_t back = 0;    // granules to the begin of the piece that this one is in
     bool mapped = false;
     bool committed = false;
-    bool fresh =
-        false;  // of the piece that begins here: mapped by the commit that is under way, never used yet
+    // of the piece that begins here: mapped by the commit that is under way, never used yet
+    bool fresh = false;
   };
 
   /// The granules that a range touches; empty when it leaves the arena.

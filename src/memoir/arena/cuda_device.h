@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One GPU, as everything of memoir that takes memory from it shares it: its context, its cap, and who waits before
-// memory is taken out of its address space. The cap is one for all arenas and segments of the device, so what a captured
-// graph keeps counts like anything else.
+// One GPU, as everything of memoir that takes memory from it shares it: its context, its cap, and who waits
+// before memory is taken out of its address space. The cap is one for all arenas and segments of the device,
+// so what a captured graph keeps counts like anything else.
 //
 //   cap  |<-- held: arenas and segments -->|<-- may still be taken -->|
 //
@@ -48,8 +48,9 @@ struct CudaCounts {
 
 class CudaDevice {
  public:
-  /// The device of this number, as the CUDA runtime counts them (CUDA_VISIBLE_DEVICES applies), with its primary
-  /// context retained: it is the one that PyTorch uses. ok() is false when there is none; problem() says why.
+  /// The device of this number, as the CUDA runtime counts them (CUDA_VISIBLE_DEVICES applies), with its
+  /// primary context retained: it is the one that PyTorch uses. ok() is false when there is none; problem()
+  /// says why.
   explicit CudaDevice(int ordinal) noexcept;
   ~CudaDevice();
   CudaDevice(const CudaDevice&) = delete;
@@ -81,8 +82,8 @@ class CudaDevice {
   /// How physical memory here is asked for.
   const cuda::AllocationProperties& properties() const noexcept { return properties_; }
 
-  /// The most bytes that all arenas and segments may hold together; total() at first. A cap under what is held takes
-  /// nothing away, and grants nothing until enough was given back.
+  /// The most bytes that all arenas and segments may hold together; total() at first. A cap under what is
+  /// held takes nothing away, and grants nothing until enough was given back.
   Size cap() const noexcept { return cap_; }
   void set_cap(Size cap) noexcept { cap_ = cap < total_ ? cap : total_; }
   Size held() const noexcept { return held_; }
@@ -105,7 +106,8 @@ class CudaDevice {
   /// Waits until what was freed is unused; see DeviceQuiet. Without one, nothing is queued that could.
   bool wait_until_quiet() noexcept { return quiet_ == nullptr || quiet_->wait(); }
 
-  /// While it lives, calls of this thread go to this device, and are allowed while another thread captures a graph.
+  /// While it lives, calls of this thread go to this device, and are allowed while another thread captures a
+  /// graph.
   class Scope {
    public:
     explicit Scope(const CudaDevice& device) noexcept;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The few calls of NVIDIA's driver that memoir makes, found in libcuda.so.1 when they are first wanted: nothing of CUDA
-// is needed to build memoir, or to import it on a machine without a GPU. The types are declared here as the driver's
-// binary interface has them (versioned symbols do not change); tests/arena/test_cuda_abi.cc holds them against cuda.h
-// where there is one.
+// The few calls of NVIDIA's driver that memoir makes, found in libcuda.so.1 when they are first wanted:
+// nothing of CUDA is needed to build memoir, or to import it on a machine without a GPU. The types are
+// declared here as the driver's binary interface has them (versioned symbols do not change);
+// tests/arena/test_cuda_abi.cc holds them against cuda.h where there is one.
 //
 // MEMOIR_CUDA_DRIVER names another library than libcuda.so.1: the tests' own driver, which needs no GPU.
 #pragma once
@@ -102,8 +102,8 @@ struct Driver {
   const char* error_name(Result) const noexcept;
 };
 
-/// The driver, loaded once per process, or nullptr: driver_problem() says why. Not started: before init() a process can
-/// fork, and its child start the driver. Thread-safe.
+/// The driver, loaded once per process, or nullptr: driver_problem() says why. Not started: before init() a
+/// process can fork, and its child start the driver. Thread-safe.
 const Driver* driver() noexcept;
 /// What is wrong and what to do, as one sentence; "" when driver() is there.
 const char* driver_problem() noexcept;

@@ -50,7 +50,8 @@ void release_address_space(std::byte* base, Size size) noexcept {
 bool open_pages(std::byte* base, Size size, HostArenaOptions options) noexcept {
   if (::mprotect(base, size, PROT_READ | PROT_WRITE) != 0) return false;
   if (options.huge_pages) {
-    // Only whole huge pages are advised: a tail that ends inside one would be backed to its end and held for nothing.
+    // Only whole huge pages are advised: a tail that ends inside one would be backed to its end and held for
+    // nothing.
     const auto begin = reinterpret_cast<std::uintptr_t>(base);
     const auto first = align_up(begin, kHugePage), last = align_down(begin + size, kHugePage);
     if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);

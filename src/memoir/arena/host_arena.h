@@ -49,10 +49,11 @@ class HostArena final : public Arena {
 std::byte* reserve_address_space(Size size) noexcept;
 void release_address_space(std::byte* base, Size size) noexcept;
 
-/// Makes reserved pages usable (zeroed where they hold nothing yet); `base` is aligned to pages. False when there is no
-/// memory.
+/// Makes reserved pages usable (zeroed where they hold nothing yet); `base` is aligned to pages. False when
+/// there is no memory.
 bool open_pages(std::byte* base, Size size, HostArenaOptions options) noexcept;
-/// Gives the memory of pages back and keeps their addresses reserved. False when the system refuses: they stay open.
+/// Gives the memory of pages back and keeps their addresses reserved. False when the system refuses: they
+/// stay open.
 bool close_pages(std::byte* base, Size size) noexcept;
 
 }  // namespace memoir

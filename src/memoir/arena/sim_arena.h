@@ -33,8 +33,8 @@ class SimArena final : public Arena {
   bool ok() const noexcept { return capacity() != 0; }
   /// The most bytes that were ever committed.
   Size peak_committed() const noexcept { return peak_committed_; }
-  /// Calls that changed something (what a device would have been asked to map and unmap), and commits that the
-  /// limit refused.
+  /// Calls that changed something (what a device would have been asked to map and unmap), and commits that
+  /// the limit refused.
   std::uint64_t commits() const noexcept { return commits_; }
   std::uint64_t decommits() const noexcept { return decommits_; }
   std::uint64_t refusals() const noexcept { return refusals_; }

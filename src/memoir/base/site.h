@@ -13,8 +13,8 @@
 namespace memoir {
 
 namespace detail {
-inline constexpr std::uint64_t mix(
-    std::uint64_t x) noexcept {  // the finaliser of splitmix64 (Steele et al. 2014)
+// the finaliser of splitmix64 (Steele et al. 2014)
+inline constexpr std::uint64_t mix(std::uint64_t x) noexcept {
   x ^= x >> 30;
   x *= 0xbf58476d1ce4e5b9ull;
   x ^= x >> 27;

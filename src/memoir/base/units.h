@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The glossary of quantities. Every interface of memoir speaks in these; no page, word or block unit crosses one.
+// The glossary of quantities. Every interface of memoir speaks in these; no page, word or block unit crosses
+// one.
 //
 //   Size      a count of bytes
 //   Offset    a byte position inside one arena, 0 <= offset < capacity; heaps and plans never hold addresses

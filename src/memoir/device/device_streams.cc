@@ -97,7 +97,8 @@ bool DeviceStreams::wait() noexcept {
     const CudaDevice::Scope scope(*device_);
     const cuda::Result result = device_->driver().context_synchronize();
     if (cuda::is_about_capture(result)) return false;  // of a stream that is not known
-    // Another error is a kernel's that failed: it is reported to whoever asks next, and nothing runs any more.
+    // Another error is a kernel's that failed: it is reported to whoever asks next, and nothing runs any
+    // more.
   }
   ++counts_.quiets;
   for (Known& stream : streams_) stream.done = moment_;

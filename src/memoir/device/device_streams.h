@@ -2,13 +2,15 @@
 //
 // The streams of one device: their numbers, and which one's work is known to come after which other's.
 //
-//   clock(to, from)   everything that was queued on `from` up to this moment is done before what is queued on `to` from
-//                     now on, because `to` waits for an event of `from`, or for one of a stream that itself waits for it
+//   clock(to, from)   everything that was queued on `from` up to this moment is done before what is queued on
+//                     `to` from now on, because `to` waits for an event of `from`, or for one of a stream
+//                     that itself waits for it
 //   done(from)        everything that was queued on `from` up to this moment is done: the device said so
 //
-// (Vector clocks: Mattern, Virtual Time and Global States of Distributed Systems, 1989.) Not thread-safe: under the lock
-// of the device's runtime. Nothing here waits but wait() and synchronize(). A stream is known by its handle: one that is
-// destroyed with work still queued, and whose handle comes back for another, would be taken for the same.
+// (Vector clocks: Mattern, Virtual Time and Global States of Distributed Systems, 1989.) Not thread-safe:
+// under the lock of the device's runtime. Nothing here waits but wait() and synchronize(). A stream is known
+// by its handle: one that is destroyed with work still queued, and whose handle comes back for another, would
+// be taken for the same.
 #pragma once
 
 #include "memoir/arena/cuda_device.h"
@@ -50,15 +52,15 @@ class DeviceStreams final : public StreamOrder, public DeviceQuiet {
   /// A graph is going to be captured, on a stream that need not be known, or no longer is.
   void announce_capture(bool is_going_on) noexcept { capture_announced_ = is_going_on; }
 
-  /// A new stretch of the owner's lock begins: nothing is freed within it but by its holder, so one wait does for all
-  /// memory that goes back in it.
+  /// A new stretch of the owner's lock begins: nothing is freed within it but by its holder, so one wait does
+  /// for all memory that goes back in it.
   void begin_section() noexcept { is_quiet_ = false; }
-  /// Waits until everything that is queued on the device is done, on streams that are not known as well (a graph may be
-  /// replayed on one). False while a known one is being captured, or a capture was announced.
+  /// Waits until everything that is queued on the device is done, on streams that are not known as well (a
+  /// graph may be replayed on one). False while a known one is being captured, or a capture was announced.
   bool wait() noexcept override;
 
-  /// An event that is reached when what is queued on the stream now is done; nullptr when it cannot be recorded (the
-  /// stream is being captured, or the driver refuses). Give it back with put().
+  /// An event that is reached when what is queued on the stream now is done; nullptr when it cannot be
+  /// recorded (the stream is being captured, or the driver refuses). Give it back with put().
   cuda::Event record(StreamId id) noexcept;
   bool is_reached(cuda::Event event) noexcept;
   /// Waits for it.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a device's runtime holds at one moment, copied out under its lock; and what is made of it: the text of an
-// out-of-memory error, statistics, and a snapshot in the form of PyTorch's (torch.cuda.memory._snapshot), as JSON.
+// What a device's runtime holds at one moment, copied out under its lock; and what is made of it: the text of
+// an out-of-memory error, statistics, and a snapshot in the form of PyTorch's (torch.cuda.memory._snapshot),
+// as JSON.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,8 @@
 
 namespace memoir {
 
-/// Which pool of a captured graph; {0, 0} is the device's ordinary memory. The same numbers as c10's MempoolId_t.
+/// Which pool of a captured graph; {0, 0} is the device's ordinary memory. The same numbers as c10's
+/// MempoolId_t.
 using DevicePoolId = std::pair<std::uint64_t, std::uint64_t>;
 
 /// A quantity over time, as PyTorch's memory_stats counts: since the start or the last reset.
@@ -65,8 +67,8 @@ struct DeviceEntry {  // of the history
   std::int64_t time_us = 0;  // since the epoch
 };
 
-/// How much of a view is wanted. Numbers cost little (free_now, which the device is asked for, is 0 then); objects and
-/// segments are listed, of which there can be many; the history has what happened as well.
+/// How much of a view is wanted. Numbers cost little (free_now, which the device is asked for, is 0 then);
+/// objects and segments are listed, of which there can be many; the history has what happened as well.
 enum class DeviceDetail { kNumbers, kObjects, kHistory };
 
 struct DeviceView {

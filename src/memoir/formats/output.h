@@ -26,8 +26,8 @@ class Output {
     if (file_ >= 0 && buffer_.size() >= kStretch) flush();
   }
   void put(char byte) { put(std::string_view(&byte, 1)); }
-  /// Writes what is held back. To be called at the end: the destructor does not, since it could not say that it
-  /// failed.
+  /// Writes what is held back. To be called at the end: the destructor does not, since it could not say that
+  /// it failed.
   void flush();
   /// What was put into memory.
   const std::string& text() const noexcept { return buffer_; }

@@ -5,8 +5,8 @@
 //
 //   1. it speaks only in offsets of its arena, the type that a planner emits;
 //   2. it never touches the memory that it manages: its bookkeeping is its own;
-//   3. it is single-threaded, and waits for nothing: locks, caches, events and queues live in host/ and device/. A stream
-//      is a number in the request to it; see docs/decisions/heaps-see-stream-numbers.md;
+//   3. it is single-threaded, and waits for nothing: locks, caches, events and queues live in host/ and
+//      device/. A stream is a number in the request to it; see docs/decisions/heaps-see-stream-numbers.md;
 //   4. it never throws, blocks on I/O, or calls malloc.
 #pragma once
 
@@ -30,8 +30,9 @@ class Heap {
   /// caller then serves the request elsewhere. A request of 0 bytes or of a bad alignment gets kNoOffset.
   virtual Offset allocate(const Request& request) noexcept = 0;
   /// Ends the object at this offset: work that is queued on its stream from now on may have the bytes, and
-  /// other streams once they are ordered after it (heap/stream_order.h). Anything but an offset that allocate()
-  /// returned and that is live is ignored, and reported by returning false: a wild free must not corrupt a heap.
+  /// other streams once they are ordered after it (heap/stream_order.h). Anything but an offset that
+  /// allocate() returned and that is live is ignored, and reported by returning false: a wild free must not
+  /// corrupt a heap.
   virtual bool free(Offset offset) noexcept = 0;
   /// Bytes held by the live object at this offset (>= what was asked), or 0 when there is none.
   virtual Size size_of(Offset offset) const noexcept = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where a pool's time goes, phase by phase: calls, total, worst. A heap that is given a table times its phases;
-// without one it reads no clock.
+// Where a pool's time goes, phase by phase: calls, total, worst. A heap that is given a table times its
+// phases; without one it reads no clock.
 //
 //   phase              calls    total     share    mean     worst
 //   1.1 repopulate     12,034   4.1 ms    38 %     340 ns   12 us

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One reservation of address space for all that memoir hands out in the process, so that "is this pointer ours, and whose?"
-// is a subtraction, a comparison and one load, on the path of every free of the program.
+// One reservation of address space for all that memoir hands out in the process, so that "is this pointer
+// ours, and whose?" is a subtraction, a comparison and one load, on the path of every free of the program.
 //
 //   base                                                              base + size
 //    |  window 0  |  window 1  |  window 2  |  ...                        |
@@ -36,7 +36,8 @@ class AddressSpace {
   /// The one of the process. Never destroyed: pointers into it may be freed during exit.
   static AddressSpace& instance() noexcept;
 
-  /// Address space for `size` bytes, aligned to 2 MiB, with `owner` as owner_of()'s answer; nullptr when none is left.
+  /// Address space for `size` bytes, aligned to 2 MiB, with `owner` as owner_of()'s answer; nullptr when none
+  /// is left.
   std::byte* reserve(Size size, AddressOwner* owner) noexcept;
   /// The caller has taken all memory out of it and no pointer into it is live.
   void release(std::byte* base) noexcept;

@@ -5,11 +5,10 @@
 // are left in a box that the next holder empties. A slab outlives whoever gave it up for as long as an object
 // in it is live.
 //
-//            lease()                     release()                        retire()
-//   idle  ------------>  held by a pass  ------------>  idle  . . . .  ------------>  retired: memory goes
-//   back
-//                             |   ^                                                   with the last live
-//                             object v   | empties
+//            lease()                     release()                 retire()
+//   idle  ------------>  held by a pass  ------------>  idle . . .  ------------>  retired: memory goes back
+//                              |   ^                                               with the last live object
+//                              v   | empties
 //                        [ frees from elsewhere ]  <--- any thread
 #pragma once
 
@@ -80,10 +79,9 @@ class Slab final : public AddressOwner {
   HostArena arena_;
   std::shared_ptr<const PlannedLayout> layout_;
   std::optional<PlannedHeap> heap_;
-  std::atomic<size_t> boxed_ =
-      0;                       // entries of box_; read without the lock to see that there is nothing to do
-  std::mutex mutex_;           // guards all below, and heap_ while nobody holds the slab
-  MetadataArray<Offset> box_;  // room for every object that can be live: a push never allocates
+  std::atomic<size_t> boxed_ = 0;  // entries of box_; read without the lock: is there anything to do?
+  std::mutex mutex_;               // guards all below, and heap_ while nobody holds the slab
+  MetadataArray<Offset> box_;      // room for every object that can be live: a push never allocates
   bool held_ = false;
   bool retired_ = false;
 };

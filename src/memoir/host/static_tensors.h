@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tensors over host memory without malloc, for a tensor library to adopt: a fixed array of descriptors, a fixed
-// array of reference-counted data buffers, and one pool (heap/classic/static_tensors_heap.h). Everything is secured when
-// it is made, down to the pages; afterwards a new tensor costs tens of nanoseconds and the system is not asked.
+// Tensors over host memory without malloc, for a tensor library to adopt: a fixed array of descriptors, a
+// fixed array of reference-counted data buffers, and one pool (heap/classic/static_tensors_heap.h).
+// Everything is secured when it is made, down to the pages; afterwards a new tensor costs tens of nanoseconds
+// and the system is not asked.
 //
 //   tensors   | a: 1 | b: 2 | view of a: 1 | ...      references to a descriptor
 //                 \      \     /
@@ -45,13 +46,13 @@ class StaticTensors {
 
   /// A tensor of so many bytes (> 0), of undefined contents, with one reference; nullptr when it is refused.
   Tensor* create(Size size) noexcept;
-  /// A tensor whose data are bytes [offset, offset + size) of those of `of`, which it keeps alive; nullptr when
-  /// they are not, or there is no descriptor left.
+  /// A tensor whose data are bytes [offset, offset + size) of those of `of`, which it keeps alive; nullptr
+  /// when they are not, or there is no descriptor left.
   Tensor* view(const Tensor* of, Size offset, Size size) noexcept;
   /// One reference more; false for what is no live tensor.
   bool retain(Tensor* tensor) noexcept;
-  /// One reference less; the tensor ends with its last, and its bytes with the last tensor that has them. False
-  /// for what is no live tensor: nothing changed.
+  /// One reference less; the tensor ends with its last, and its bytes with the last tensor that has them.
+  /// False for what is no live tensor: nothing changed.
   bool release(Tensor* tensor) noexcept;
 
   /// Why the last tensor was refused, or why nothing could be secured: one line. Never nullptr.

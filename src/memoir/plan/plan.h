@@ -24,8 +24,8 @@ namespace memoir {
 struct Buffer {
   Lifetime lifetime;  // half-open ticks; begin < end
   Size size = 0;      // bytes, > 0
-  Size alignment =
-      1;  // bytes, > 0; its offset is a multiple of it. Any value, though powers of two are usual
+  // bytes, > 0; its offset is a multiple of it. Any value, though powers of two are usual
+  Size alignment = 1;
 
   bool operator==(const Buffer&) const = default;
 };
@@ -51,7 +51,8 @@ Size load(const Problem& problem);
 /// The first tick at which load() bytes are live; 0 for an empty problem.
 Tick busiest_tick(const Problem& problem);
 
-/// The same buffers, every offset a multiple of `alignment` too. Throws Error for 0 and when that is beyond 2^56.
+/// The same buffers, every offset a multiple of `alignment` too. Throws Error for 0 and when that is beyond
+/// 2^56.
 Problem aligned_to(const Problem& problem, Size alignment);
 
 /// Why a plan is not one: the buffers (indices into the problem) that break it. `second` equals `first` when

@@ -27,8 +27,8 @@ struct SearchOptions {
   unsigned threads = 0;          // 0: one per core
   std::uint64_t seed = 0;        // of the randomised restarts
   std::optional<Size> capacity;  // bytes: stop at the first plan that fits. Without it: the smallest arena
-  const std::atomic<bool>* stop =
-      nullptr;  // set by another thread or a signal handler: return the best so far
+  // set by another thread or a signal handler: return the best so far
+  const std::atomic<bool>* stop = nullptr;
   std::function<void(Size, double)>
       improved;  // (arena size, seconds) at each better plan; called by one thread at a time
 };

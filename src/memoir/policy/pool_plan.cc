@@ -61,8 +61,8 @@ void lay(const Part& part, Offset begin, Plan& plan) {
   for (size_t i = 0; i < part.buffers.size(); ++i) plan.offsets[part.buffers[i]] = begin + part.offsets[i];
 }
 
-/// The first part's buffers as low as they find room below `limit`, in whatever order succeeds; the others' in parts of
-/// their own below the limit.
+/// The first part's buffers as low as they find room below `limit`, in whatever order succeeds; the others'
+/// in parts of their own below the limit.
 std::optional<Plan> lean(const Problem& problem, const std::vector<Part>& parts, Size alignment, Size limit) {
   const Sections sections = find_sections(problem);
   for (const char* keys : {"TWA", "WA", "A"}) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A slab that several streams use: before one of them gets bytes that another used last, it has to wait for that.
+// A slab that several streams use: before one of them gets bytes that another used last, it has to wait for
+// that.
 //
 //   segments of the layout   | 0  | 1  | 2  | 3 ...
 //   used by the plan's       | s0 | s0 | both    | s1     only objects that touch what both use are looked at
@@ -18,11 +19,12 @@ namespace memoir {
 
 class SlabStreams {
  public:
-  /// For a layout whose entries have 1 + their stream as their site; both are kept alive by the caller. The slab's memory is
-  /// ordered before `owner` only, so far. Throws std::bad_alloc.
+  /// For a layout whose entries have 1 + their stream as their site; both are kept alive by the caller. The
+  /// slab's memory is ordered before `owner` only, so far. Throws std::bad_alloc.
   SlabStreams(const PlannedLayout& layout, StreamOrder* order, StreamId owner);
 
-  /// Makes all streams of the plan wait for what is queued on the owner by now. False when one of them cannot.
+  /// Makes all streams of the plan wait for what is queued on the owner by now. False when one of them
+  /// cannot.
   bool open() noexcept;
   /// Makes the owner wait for all streams of the plan.
   bool close() noexcept;

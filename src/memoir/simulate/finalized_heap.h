@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A heap behind finalizers, for simulation: whoever replays a trace frees as ever, and the free reaches the heap
-// when the model says so (simulate/finalizer_model.h). The model's clock counts operations.
+// A heap behind finalizers, for simulation: whoever replays a trace frees as ever, and the free reaches the
+// heap when the model says so (simulate/finalizer_model.h). The model's clock counts operations.
 #pragma once
 
 #include <memory>

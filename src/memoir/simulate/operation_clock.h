@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Times operations of a few nanoseconds each. On x86 it counts the processor's own ticks, which costs a third of
-// reading the system's clock; what an empty measurement takes is found out first and taken off. Some machines count
-// in steps of 10 ns: the median is therefore taken over small groups, and only the tail over single operations.
+// Times operations of a few nanoseconds each. On x86 it counts the processor's own ticks, which costs a third
+// of reading the system's clock; what an empty measurement takes is found out first and taken off. Some
+// machines count in steps of 10 ns: the median is therefore taken over small groups, and only the tail over
+// single operations.
 #pragma once
 
 #include <algorithm>
@@ -48,8 +49,8 @@ class OperationTimer {
     ticks_ = 0;
   }
 
-  /// Nanoseconds of one operation, over the groups of the median pass: others, and what they took from this process,
-  /// do not count. These give 0 when there was nothing.
+  /// Nanoseconds of one operation, over the groups of the median pass: others, and what they took from this
+  /// process, do not count. These give 0 when there was nothing.
   double mean() { return quantile(passes_, 0.5); }
   double median() { return quantile(groups_, 0.5); }
   /// Nanoseconds that this part of the single operations took at most.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The offline row of a simulation: the whole workload is planned beforehand, one segment of the plan's size is taken,
-// and every object lies where its plan says. Nothing that runs online can know as much; it shows what was possible.
+// The offline row of a simulation: the whole workload is planned beforehand, one segment of the plan's size
+// is taken, and every object lies where its plan says. Nothing that runs online can know as much; it shows
+// what was possible.
 #pragma once
 
 #include <optional>
@@ -14,8 +15,8 @@ namespace memoir {
 
 class PlannedSlab final : public Heap {
  public:
-  /// Plans the workload and takes the segment; under a cap that is too small it takes all of the cap, and refuses
-  /// what its plan puts above.
+  /// Plans the workload and takes the segment; under a cap that is too small it takes all of the cap, and
+  /// refuses what its plan puts above.
   PlannedSlab(const Workload& workload, Segments& segments, Size cap);
 
   bool ok() const noexcept { return heap_.has_value() && heap_->ok(); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A private pool of PyTorch's allocator as a heap of its own: every request is one that a program makes while a graph is
-// captured into the pool, so that on a full device nothing is given back for it.
+// A private pool of PyTorch's allocator as a heap of its own: every request is one that a program makes while
+// a graph is captured into the pool, so that on a full device nothing is given back for it.
 #pragma once
 
 #include "memoir/heap/pytorch/pytorch_pools.h"

@@ -33,8 +33,8 @@ void RecordedSegments::restore(PyTorchHeap& heap, const RecordedStart& start) {
   }
 }
 
-/// Where the recorded device put a segment of this size for the same request; kNoOffset when it did not, or when the
-/// simulation still has something there.
+/// Where the recorded device put a segment of this size for the same request; kNoOffset when it did not, or
+/// when the simulation still has something there.
 Offset RecordedSegments::expected_address(Size size) const noexcept {
   for (const Workload::DeviceCall& call : expected_) {
     if (call.kind != EventKind::kSegmentAllocate || call.range.size != size) continue;

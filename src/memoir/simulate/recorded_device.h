@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The simulated device with the recorded device's addresses: a heap that goes on from a recorded state is told the
-// addresses that the recorded allocator was told, as long as it asks the same. Best fit looks at addresses, so without
-// them even the same allocator would place objects elsewhere.
+// The simulated device with the recorded device's addresses: a heap that goes on from a recorded state is
+// told the addresses that the recorded allocator was told, as long as it asks the same. Best fit looks at
+// addresses, so without them even the same allocator would place objects elsewhere.
 //
-//   the recording    segment of 20 MiB at A for object 7          S  A 20 MiB, a 7
-//   the simulation   expect(A, 20 MiB), allocate 7: take(20 MiB) -> A; take(2 MiB) -> some address that nothing has
+//   the recording   segment of 20 MiB at A for object 7          S  A 20 MiB, a 7
+//   the simulation  expect(A, 20 MiB), allocate 7: take(20 MiB) -> A; take(2 MiB) -> one that nothing has
 //
-// What memory costs, the cap and the calls counted are those of the device beneath (SimSegments, SimArena). Uses the
-// heap's memory: for simulations.
+// What memory costs, the cap and the calls counted are those of the device beneath (SimSegments, SimArena).
+// Uses the heap's memory: for simulations.
 #pragma once
 
 #include <map>
@@ -44,8 +44,8 @@ class RecordedSegments final : public Segments, public RecordedDevice {
   /// `segments` is the device beneath, kept alive by the caller.
   RecordedSegments(Segments& segments, const Workload& workload);
 
-  /// Makes the heap, which is fresh but for its private pools (of the workload's numbers) and takes its segments from
-  /// here, hold what was recorded. Throws Error when there
+  /// Makes the heap, which is fresh but for its private pools (of the workload's numbers) and takes its
+  /// segments from here, hold what was recorded. Throws Error when there
   /// is no memory for its bookkeeping, or too little on the device.
   void restore(PyTorchHeap& heap, const RecordedStart& start);
 
@@ -64,7 +64,8 @@ class RecordedSegments final : public Segments, public RecordedDevice {
   Offset fresh_ = 0;              // no recorded segment lies from here on
 };
 
-/// Over mapped memory: an area of the heap stands for the recorded one into which the first memory was mapped then.
+/// Over mapped memory: an area of the heap stands for the recorded one into which the first memory was mapped
+/// then.
 class RecordedArena final : public Arena, public RecordedDevice {
  public:
   /// `arena` is the device beneath, kept alive by the caller.

@@ -31,8 +31,8 @@ void RecordedRun::before(size_t step) noexcept {
       reserved_ += size;
     } else {
       reserved_ -= std::min(reserved_, size);
-      // PyTorch gives nothing back of a private pool that is still used, but for a request to it, and may empty such a
-      // pool alone.
+      // PyTorch gives nothing back of a private pool that is still used, but for a request to it, and may
+      // empty such a pool alone.
       const std::uint32_t pool = calls[next_].pool;
       if (pool == 0) gave_back = true;
       else if (ends_[pool] <= step) simulated_.end_pool(pool);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one device was asked for, in order: the events of a trace made ready to be replayed many times. Object ids
-// become small numbers and every check is done once, so that a replay is a walk over two flat arrays.
+// What one device was asked for, in order: the events of a trace made ready to be replayed many times. Object
+// ids become small numbers and every check is done once, so that a replay is a walk over two flat arrays.
 //
 //   events    a 7          a 9          f 7      a 4          f 9
 //   steps     allocate 0 | allocate 1 | free 0 | allocate 2 | free 1
 //
-// What was live before the recording began is allocated first, as the trace has it: the steps before start_steps().
-// Memory is reusable at kFree; that its free was asked for earlier does not matter here. Objects of 0 bytes are left
-// out: no heap sees them.
+// What was live before the recording began is allocated first, as the trace has it: the steps before
+// start_steps(). Memory is reusable at kFree; that its free was asked for earlier does not matter here.
+// Objects of 0 bytes are left out: no heap sees them.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +57,8 @@ class Workload {
 
   static constexpr size_t kMostPools = 4096;
 
-  /// Throws Error for a trace beyond 2^31 events or with more pools, or whose frees do not follow their allocations.
+  /// Throws Error for a trace beyond 2^31 events or with more pools, or whose frees do not follow their
+  /// allocations.
   explicit Workload(std::span<const Event> events, std::uint16_t device = 0);
 
   std::span<const Object> objects() const noexcept { return objects_; }
@@ -73,7 +74,8 @@ class Workload {
   size_t pools() const noexcept { return pools_; }                   // private ones, and the default one
   std::uint64_t empty() const noexcept { return empty_; }            // objects of 0 bytes, left out
 
-  // What an importer knows of the recorded allocator. Its state when the history began stands at time 0 of a trace.
+  // What an importer knows of the recorded allocator. Its state when the history began stands at time 0 of a
+  // trace.
 
   /// Steps that allocate what was live then.
   size_t start_steps() const noexcept { return start_steps_; }

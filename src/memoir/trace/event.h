@@ -14,7 +14,7 @@
 //   address          object 7, address                   where the recorded allocator had put it
 //   free_requested   object 7                            let go of; its memory is reusable at its free
 //   out_of_memory    asked, free                         a request that failed
-//   pool             1, PyTorch's (0, 2)                 a private pool, which segments and addresses may name
+//   pool             1, PyTorch's (0, 2)                a private pool, which segments and addresses may name
 //
 // Text is 48 bytes a record, raw: the continuation of the site or meta before it.
 #pragma once
@@ -69,13 +69,14 @@ inline constexpr bool is_segment(EventKind kind) noexcept {
   return kind >= EventKind::kSegmentAllocate && kind <= EventKind::kSegmentUnmap;
 }
 
-/// Whether a record of this kind names a pool: that of a segment, of an object with an address, of a failed request.
+/// Whether a record of this kind names a pool: that of a segment, of an object with an address, of a failed
+/// request.
 inline constexpr bool names_pool(EventKind kind) noexcept {
   return is_segment(kind) || kind == EventKind::kAddress || kind == EventKind::kOutOfMemory;
 }
 
-/// The pool that it names, or (kPool) defines: 1, 2, ... are private ones (CUDA graphs, MemPools) in the order of their
-/// records, 0 is the default pool. These kinds have no thread.
+/// The pool that it names, or (kPool) defines: 1, 2, ... are private ones (CUDA graphs, MemPools) in the
+/// order of their records, 0 is the default pool. These kinds have no thread.
 inline constexpr std::uint32_t pool_of(const Event& event) noexcept { return event.thread; }
 
 /// How many raw records of text follow this one in its file.

@@ -50,8 +50,8 @@ struct Header {
 static_assert(sizeof(Header) == 64);
 static_assert(std::endian::native == std::endian::little, "a big-endian writer would need byte swaps");
 
-/// Version 1 had no devices: it kept how long a text is, in bytes and in records, in what are now `stream` and
-/// `device`. Its record as one of today, which has the same bytes but for a text. Check the two before.
+/// Version 1 had no devices: it kept how long a text is, in bytes and in records, in what are now `stream`
+/// and `device`. Its record as one of today, which has the same bytes but for a text. Check the two before.
 inline Event from_version_1(Event event) noexcept {
   if (has_text(event)) event.object = event.stream;
   event.device = 0;

@@ -27,8 +27,8 @@ class Trace {
   /// What holds for the events of any Trace: an object is allocated once and freed at most once, later; times
   /// do not decrease; sizes and alignments, and the bytes live at once, are at most 2^56; a pass begins once
   /// and ends at most once, later; no chain of sites has a loop or more than 4,096 frames; what is said of an
-  /// object is said while it lives, of the device that it lives on; a segment is freed as it was allocated, no
-  /// more is unmapped from a device than is mapped, and its segments never exceed 2^56 bytes.
+  /// object is said while it lives, of the device that it lives on; a segment is freed as it was allocated,
+  /// no more is unmapped from a device than is mapped, and its segments never exceed 2^56 bytes.
   static Trace open(const std::string& path);
   /// The same over bytes in memory (a TraceWriter's bytes()), which are copied. `name` is for the messages.
   static Trace from_bytes(std::span<const std::byte> bytes, const std::string& name = "<memory>");

@@ -32,8 +32,8 @@ void append_utf8(std::string& to, std::uint32_t c) {
   }
 }
 
-/// Walks a JSON text (RFC 8259; NaN and the infinities too, as Python writes them). Without a writer it only looks
-/// whether it is one.
+/// Walks a JSON text (RFC 8259; NaN and the infinities too, as Python writes them). Without a writer it only
+/// looks whether it is one.
 class JsonReader {
  public:
   JsonReader(std::string_view text, PickleWriter* writer) : rest_(text), writer_(writer) {}

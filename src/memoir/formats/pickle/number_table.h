@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Things that are kept once, under consecutive numbers: which number has one that is equal? Open addressing over
-// the numbers alone; the things themselves are their owner's.
+// Things that are kept once, under consecutive numbers: which number has one that is equal? Open addressing
+// over the numbers alone; the things themselves are their owner's.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace memoir {
 
 class NumberTable {
  public:
-  /// The number that bears `hash` and for which same(number) holds; else `next`, which from then on stands in the
-  /// table. hash_of(number) gives again the hash of one that was added.
+  /// The number that bears `hash` and for which same(number) holds; else `next`, which from then on stands in
+  /// the table. hash_of(number) gives again the hash of one that was added.
   template <class Same, class HashOf>
   std::uint32_t find_or_add(std::uint64_t hash, std::uint32_t next, Same same, HashOf hash_of) {
     if ((count_ + 1) * 2 > slots_.size()) {

@@ -12,8 +12,8 @@
 
 namespace memoir {
 
-/// The value that the pickle stands for, made in `values`. Throws Error, which begins with `name` and names the
-/// byte, for whatever is no such pickle.
+/// The value that the pickle stands for, made in `values`. Throws Error, which begins with `name` and names
+/// the byte, for whatever is no such pickle.
 Value run_pickle(PickleInput& input, PickleValues& values, const std::string& name);
 
 }  // namespace memoir

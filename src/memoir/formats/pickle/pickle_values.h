@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a memory snapshot is made of, in as few bytes as it takes: a value is a word, strings and tuples are kept
-// once, and the dicts of which a snapshot has millions become rows of fixed size when they are complete.
+// What a memory snapshot is made of, in as few bytes as it takes: a value is a word, strings and tuples are
+// kept once, and the dicts of which a snapshot has millions become rows of fixed size when they are complete.
 //
 //   {"action": "alloc", "addr": ..., "frames": [...]}   ->  TraceEntry, 40 bytes
 //   {"address": ..., "size": ..., "state": ...}         ->  SnapshotBlock
 //   {"name": ..., "filename": ..., "line": ...}         ->  Frame
 //   [frame, frame, ...]                                 ->  the number of a stack; equal stacks are one
 //
-// Whatever a file says, this builds data and calls nothing. A field that is wrong makes a bad row: where it lies
-// in the snapshot is known only later, and so is whether anybody looks at it.
+// Whatever a file says, this builds data and calls nothing. A field that is wrong makes a bad row: where it
+// lies in the snapshot is known only later, and so is whether anybody looks at it.
 #pragma once
 
 #include <cstdint>
@@ -118,8 +118,8 @@ enum class Fault : std::uint8_t {
   kTooMany
 };
 
-/// What a row is (a Word: an action or a state; kEmpty: another), where it was complete in the file, and its first
-/// fault, if any.
+/// What a row is (a Word: an action or a state; kEmpty: another), where it was complete in the file, and its
+/// first fault, if any.
 struct RowOrigin {
   std::uint64_t byte : 44 = 0;
   std::uint64_t word : 8 = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writes pickles of protocol 4, with no opcodes but those that PyTorch's memory viewer reads (pytorch.org/memory_viz,
-// whose own reader refuses protocol 5).
+// Writes pickles of protocol 4, with no opcodes but those that PyTorch's memory viewer reads
+// (pytorch.org/memory_viz, whose own reader refuses protocol 5).
 #pragma once
 
 #include <cstdint>

@@ -12,15 +12,16 @@
 
 namespace memoir {
 
-/// The value as JSON, tuples as arrays. nullopt: more than `most` bytes, nested deeper than 16, or with a key that
-/// is no string.
+/// The value as JSON, tuples as arrays. nullopt: more than `most` bytes, nested deeper than 16, or with a key
+/// that is no string.
 std::optional<std::string> to_json(const PickleValues& values, Value value, std::size_t most);
 
-/// The other way: writes what the JSON text says as one value. False, and nothing is written, when it is no JSON, or
-/// nested deeper than 32.
+/// The other way: writes what the JSON text says as one value. False, and nothing is written, when it is no
+/// JSON, or nested deeper than 32.
 bool write_json(std::string_view json, PickleWriter& writer);
 
-/// `text` between quotes, its quotes, backslashes and control characters escaped. What is not UTF-8 becomes U+FFFD.
+/// `text` between quotes, its quotes, backslashes and control characters escaped. What is not UTF-8 becomes
+/// U+FFFD.
 void append_json_string(std::string& to, std::string_view text);
 
 }  // namespace memoir

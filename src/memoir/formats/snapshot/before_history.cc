@@ -94,8 +94,8 @@ void Undo::free(const TraceEntry& entry, size_t index) {
   if (fresh) objects_.added();
 }
 
-/// Blocks that are live at the end and that no entry allocated were live all the time, unless something else was
-/// at their place: then they were made after the history ended.
+/// Blocks that are live at the end and that no entry allocated were live all the time, unless something else
+/// was at their place: then they were made after the history ended.
 void Undo::take_blocks() {
   std::vector<SnapshotBlock> blocks;
   std::vector<const SnapshotSegment*> segments;  // theirs

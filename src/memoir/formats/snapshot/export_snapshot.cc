@@ -20,8 +20,8 @@ namespace memoir {
 
 namespace {
 
-// As PyTorch has them (c10/cuda/CUDACachingAllocator.cpp, should_split): blocks are multiples of 512 bytes, and what is
-// left of one in a large segment that does not grow is cut off only if it is more than 1 MiB.
+// As PyTorch has them (c10/cuda/CUDACachingAllocator.cpp, should_split): blocks are multiples of 512 bytes,
+// and what is left of one in a large segment that does not grow is cut off only if it is more than 1 MiB.
 constexpr Size kSmallSegment = 2 * kMiB;
 constexpr Size kBlockGranule = 512;
 constexpr Size kKeptRemainder = 1 * kMiB;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A snapshot's stacks as sites of a trace. A frame is "file:line function"; one whose file is not known is its
-// function alone. The frames of the recorder and of the allocator itself, which lie innermost in every stack that
-// was taken with those of C++, are left out: they tell nothing, and would be every object's site.
+// A snapshot's stacks as sites of a trace. A frame is "file:line function"; one whose file is not known is
+// its function alone. The frames of the recorder and of the allocator itself, which lie innermost in every
+// stack that was taken with those of C++, are left out: they tell nothing, and would be every object's site.
 #pragma once
 
 #include <string>

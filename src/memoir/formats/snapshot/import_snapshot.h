@@ -36,8 +36,8 @@ struct ImportReport {
   std::map<std::string, std::uint64_t> other_annotations;  // by name up to '#': left out
 };
 
-/// Writes the snapshot's story. Throws Error, which begins with the snapshot's name, for one that cannot be, and when
-/// the writer gave up; what it wrote until then is no use.
+/// Writes the snapshot's story. Throws Error, which begins with the snapshot's name, for one that cannot be,
+/// and when the writer gave up; what it wrote until then is no use.
 ImportReport import_snapshot(const Snapshot& snapshot, TraceWriter& writer,
                              const ImportOptions& options = {});
 

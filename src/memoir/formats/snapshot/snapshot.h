@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A memory snapshot of PyTorch, as torch.cuda.memory._dump_snapshot() writes it (torch/cuda/memory.py, _snapshot):
+// A memory snapshot of PyTorch, as torch.cuda.memory._dump_snapshot() writes it (torch/cuda/memory.py,
+// _snapshot):
 //
 //   segments              what the allocator holds at the end, each with its blocks, live and free
 //   device_traces[d][i]   what it did on device d, oldest first; a ring buffer may have lost the beginning

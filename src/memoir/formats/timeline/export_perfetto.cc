@@ -167,8 +167,8 @@ class PerfettoSink final : public TimelineSink {
     whole.message(packet::kTrackDescriptor, track);
     put(whole);
   }
-  /// Describes a track of a device, once. The viewer sorts them by name, and the objects fill many screens: the other
-  /// names come before theirs.
+  /// Describes a track of a device, once. The viewer sorts them by name, and the objects fill many screens:
+  /// the other names come before theirs.
   bool child(std::uint64_t track, std::uint16_t device, std::string_view name, bool counts = false) {
     if (!described_.insert(track).second) return false;
     ProtoWriter description;

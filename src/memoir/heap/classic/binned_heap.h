@@ -6,13 +6,13 @@
 //   bin 21 (1 MiB)   used 5 | available -> block -> block      last in, first out
 //   bin 22 (2 MiB)   used 2 | available                        bin = ceil(log2 size) + 1
 //
-// Requests above `largest` (128 MiB) get a segment of exactly their size, which goes back when they are freed.
-// A bin's usage is the greatest share of its blocks that were in use since the last tick; tick() keeps the last
-// five, and gives back the share that none of them needed, largest bins first. A request that finds nothing goes
-// down the ladder, in which gc is the collector:
+// Requests above `largest` (128 MiB) get a segment of exactly their size, which goes back when they are
+// freed. A bin's usage is the greatest share of its blocks that were in use since the last tick; tick() keeps
+// the last five, and gives back the share that none of them needed, largest bins first. A request that finds
+// nothing goes down the ladder, in which gc is the collector:
 //
-//   pop | 1 device | 2 gc(false), pop | 3 reclaim the size | 4 device | 5 gc(true), pop | 6 reclaim | 7 device
-//       | 8 reclaim all | 9 device
+//   pop | 1 device | 2 gc(false), pop | 3 reclaim the size | 4 device | 5 gc(true), pop | 6 reclaim
+//       | 7 device | 8 reclaim all | 9 device
 //
 // The original knows one stream. Here a block that another stream freed is passed over when a StreamOrder is
 // given that cannot order the two.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// No pool at all: every object is a segment of its own, given back with its free. What a program does that calls
-// cudaMalloc and cudaFree itself; the baseline below every pool, and the way to debug one (an access outside of an
-// object is then outside of everything).
+// No pool at all: every object is a segment of its own, given back with its free. What a program does that
+// calls cudaMalloc and cudaFree itself; the baseline below every pool, and the way to debug one (an access
+// outside of an object is then outside of everything).
 #pragma once
 
 #include "memoir/base/metadata.h"
@@ -17,8 +17,8 @@ class DirectHeap final : public Heap {
   /// The alignment of every object in bytes (what CUDA promises); stricter requests get kNoOffset.
   static constexpr Size kAlignment = 256;
 
-  /// Takes from `segments`, which the caller keeps alive and leaves to this heap, and whose segments begin at multiples
-  /// of kAlignment.
+  /// Takes from `segments`, which the caller keeps alive and leaves to this heap, and whose segments begin at
+  /// multiples of kAlignment.
   explicit DirectHeap(Segments& segments) noexcept : segments_(&segments) {}
   ~DirectHeap() override;  // gives everything back
 

@@ -33,7 +33,8 @@ Offset RmmHeap::allocate(const Request& request) noexcept {
       request.alignment > kAlignment) {
     return kNoOffset;
   }
-  // Room for the segment's block, the rest that is cut off, and the object: from here on nothing fails half-way.
+  // Room for the segment's block, the rest that is cut off, and the object: from here on nothing fails
+  // half-way.
   if (!blocks_.reserve(2) || !table_.reserve_one()) return kNoOffset;
   const Index list = list_of(request.stream);
   if (list == kLive) return kNoOffset;
@@ -100,7 +101,8 @@ RmmHeap::Index RmmHeap::best(Size size, Index list) const noexcept {
   return lists_[list].blocks.lower_bound(blocks_.data(), {size, 0});
 }
 
-/// A block of another list, all of whose blocks join this list; `join_first`: they join before it is searched.
+/// A block of another list, all of whose blocks join this list; `join_first`: they join before it is
+/// searched.
 RmmHeap::Index RmmHeap::find_elsewhere(Size size, Index list, bool join_first) noexcept {
   for (Index other = 0; other < lists_.size(); ++other) {
     if (other == list || lists_[other].blocks.empty()) continue;

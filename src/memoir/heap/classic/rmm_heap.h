@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// RMM's pool (RAPIDS Memory Manager, pool_memory_resource over stream_ordered_memory_resource): coalescing best
-// fit with a list of free blocks for every stream.
+// RMM's pool (RAPIDS Memory Manager, pool_memory_resource over stream_ordered_memory_resource): coalescing
+// best fit with a list of free blocks for every stream.
 //
-//   stream 0 | free | free |            a request looks at its own stream's blocks, then at those of the others
-//   stream 1 | free |                   in turn: the first list that has one waits for, and joins, its own
+//   stream 0 | free | free |         a request looks at its own stream's blocks, then at those of the others
+//   stream 1 | free |                in turn: the first list that has one waits for, and joins, its own
 //
-// Sizes are rounded up to 256 bytes. The smallest block that fits serves, the lowest of equal ones, and leaves
-// its rest to the stream. When no list has one, they are joined one by one, because together they may. Then the
-// pool grows by as much as it has (or, with a maximum, by half of what is left), at least by the request, and
-// by half of that each time the device refuses. Blocks of two lists, or of two segments, do not join. It never
-// returns memory: trim() does nothing, and the segments stay held when the heap ends.
+// Sizes are rounded up to 256 bytes. The smallest block that fits serves, the lowest of equal ones, and
+// leaves its rest to the stream. When no list has one, they are joined one by one, because together they may.
+// Then the pool grows by as much as it has (or, with a maximum, by half of what is left), at least by the
+// request, and by half of that each time the device refuses. Blocks of two lists, or of two segments, do not
+// join. It never returns memory: trim() does nothing, and the segments stay held when the heap ends.
 #pragma once
 
 #include <tuple>
@@ -47,8 +47,8 @@ class RmmHeap final : public Heap {
   explicit RmmHeap(Segments& segments, const RmmOptions& options = {}, StreamOrder* order = nullptr,
                    PhaseTable* phases = nullptr) noexcept;
 
-  /// False when there was no metadata memory, the options cannot be, or the initial size was refused; then every
-  /// request gets kNoOffset.
+  /// False when there was no metadata memory, the options cannot be, or the initial size was refused; then
+  /// every request gets kNoOffset.
   bool ok() const noexcept { return ready_; }
 
   Offset allocate(const Request& request) noexcept override;

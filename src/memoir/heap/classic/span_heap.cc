@@ -10,8 +10,8 @@ namespace {
 // Sizes are rounded up to their alignment, at most to this: then what follows an object is aligned as well,
 // and few free spans are found too misaligned.
 constexpr Size kLargestRounding = 64;
-constexpr int kCandidates =
-    16;  // free spans too misaligned that a request looks at before it asks for a surely large one
+// free spans too misaligned that a request looks at before it asks for a surely large one
+constexpr int kCandidates = 16;
 
 /// Bytes between a span's begin and the first aligned offset in it.
 Size padding(Offset begin, Size alignment) noexcept { return (alignment - begin % alignment) % alignment; }
@@ -85,8 +85,8 @@ void SpanHeap::trim() noexcept {
   for (Index index = first; index != 0; index = spans_[index].after) {
     if (spans_[index].is_live()) continue;
     arena_->decommit(spans_[index].range);
-    spans_[index].committed =
-        0;  // a granule that a live neighbour shares stays, and is committed again for nothing
+    // a granule that a live neighbour shares stays, and is committed again for nothing
+    spans_[index].committed = 0;
   }
 }
 

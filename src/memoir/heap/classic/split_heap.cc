@@ -56,7 +56,8 @@ Offset SplitHeap::allocate(const Request& request) noexcept {
       !is_power_of_two(request.alignment) || request.alignment > kAlignment) {
     return kNoOffset;
   }
-  // Room for the segment's block, the rest that is cut off, and the object: from here on nothing fails half-way.
+  // Room for the segment's block, the rest that is cut off, and the object: from here on nothing fails
+  // half-way.
   if (!blocks_.reserve(2) || !table_.reserve_one()) return kNoOffset;
   const Size size = round(request.size);
   const Index index = find(size, request.stream);
@@ -161,8 +162,8 @@ void SplitHeap::settle(unsigned phase) noexcept {
   compact(queued);
 }
 
-/// Makes what is queued available. It enters the index of its class when compact() has joined it: the original
-/// enters it here, and takes it out there.
+/// Makes what is queued available. It enters the index of its class when compact() has joined it: the
+/// original enters it here, and takes it out there.
 void SplitHeap::repopulate() noexcept {
   for (Index index = freed_; index != 0; index = blocks_[index].next_freed) {
     blocks_[index].state = State::kAvailable;

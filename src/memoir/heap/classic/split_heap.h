@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The splitting pool of CuArrays.jl (pull request 427, src/memory/split.jl, T. Besard, 2019): best fit in three
-// classes of sizes, over segments that are cut and joined again.
+// The splitting pool of CuArrays.jl (pull request 427, src/memory/split.jl, T. Besard, 2019): best fit in
+// three classes of sizes, over segments that are cut and joined again.
 //
-//   class   bytes             rounded up to     cut                          rounded first, then classed again
+//   class   bytes             rounded up to     cut                        rounded first, then classed again
 //   small   at most 1 MiB     512 B             yes
 //   large   at most 32 MiB    128 KiB           when the rest is large too
 //   huge    above             1 MiB             never
@@ -13,14 +13,15 @@
 // phases, of which the second begins with gc(false) and the third with gc(true) of the collector:
 //
 //   p.1a repopulate | p.1b compact | p.2 scan: the least (size, id) that fits | p.3 device
-//   p.4a give back whole segments until they make up the size, huge, then large, then small; p.4b device after each
-//   p.5a give back every whole segment | p.5b device
+//   p.4a give back whole segments until they make up the size, huge, then large, then small; p.4b device
+//   after each p.5a give back every whole segment | p.5b device
 //
 // What the original does wrong is a switch, off by default: it compares the size that was asked for with the
 // greatest overhead, so that a huge block serves any smaller huge request; and its key has 25 bits for an id,
 // so that it stops when an id comes round. A third fault has no switch: a segment that 5b got in phase 1 or 2
-// was lost. The original knows one stream; here, when a StreamOrder is given, a block that another stream freed is
-// passed over unless the two can be ordered, and blocks of two streams join when one can wait for the other.
+// was lost. The original knows one stream; here, when a StreamOrder is given, a block that another stream
+// freed is passed over unless the two can be ordered, and blocks of two streams join when one can wait for
+// the other.
 #pragma once
 
 #include <array>

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Static tensors and a free list: the allocator of the tensor library DSC (C. Gilli, github.com/nirw4nna/dsc),
-// whose whole memory and whole bookkeeping are secured before the first request.
+// Static tensors and a free list: the allocator of the tensor library DSC (C. Gilli,
+// github.com/nirw4nna/dsc), whose whole memory and whole bookkeeping are secured before the first request.
 //
 //   | live | free    | live | free            |     one pool; no two free blocks touch
 //
-// Sizes are rounded up to the alignment. A request takes the low end of the smallest free block that holds it,
-// the one at the HIGHEST address when sizes are equal (as the original's scan does), and leaves the rest free
-// when that is at least the alignment. A free joins the block with its free neighbours. The original walks a
-// list that is in the order of addresses for every request and every free; here the same block is found by
-// an index by size and by links between neighbours. Two faults of the original are not here: it loses a block
-// that is freed above every free one, and it reads through null when no block is free.
+// Sizes are rounded up to the alignment. A request takes the low end of the smallest free block that holds
+// it, the one at the HIGHEST address when sizes are equal (as the original's scan does), and leaves the rest
+// free when that is at least the alignment. A free joins the block with its free neighbours. The original
+// walks a list that is in the order of addresses for every request and every free; here the same block is
+// found by an index by size and by links between neighbours. Two faults of the original are not here: it
+// loses a block that is freed above every free one, and it reads through null when no block is free.
 //
 // The heap is blind to streams: one pool, one queue. trim() does nothing: what was secured stays.
 #pragma once

@@ -6,8 +6,8 @@
 //   segment   | block | block     | block |        before/after link the blocks of one segment;
 //              0<------>  ...         --->0        0 at both its ends
 //
-// A pool's block is a struct derived from Block, and may be in one tree at a time (treap.h). Records of absorbed
-// blocks are used again. Not thread-safe.
+// A pool's block is a struct derived from Block, and may be in one tree at a time (treap.h). Records of
+// absorbed blocks are used again. Not thread-safe.
 #pragma once
 
 #include <cstdint>

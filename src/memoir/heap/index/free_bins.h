@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Free blocks by size, for a best fit that takes the same few steps however many blocks there are: two-level
-// segregated fit (Masmano, Ripoll, Crespo, Real, "TLSF: a new dynamic memory allocator for real-time systems",
-// ECRTS 2004), read as a best fit inside its classes.
+// segregated fit (Masmano, Ripoll, Crespo, Real, "TLSF: a new dynamic memory allocator for real-time
+// systems", ECRTS 2004), read as a best fit inside its classes.
 //
 //   units   1, 2, ... 63 | 64-65, 66-67, ... | 128-131, 132-135, ... | ...    32 classes in each doubling
 //   class   1, 2, ... 63 | 64,    65,    ... | 96,      97,      ... | ...    a bit each: is its list empty?
@@ -18,8 +18,8 @@
 
 namespace memoir {
 
-/// The part of a block that bins need: Block derives from it. The record at index 0 stands for none; bins write its
-/// links, which mean nothing, to be spared asking whether there is a neighbour.
+/// The part of a block that bins need: Block derives from it. The record at index 0 stands for none; bins
+/// write its links, which mean nothing, to be spared asking whether there is a neighbour.
 struct BinLinks {
   std::uint32_t previous = 0;  // in the list of its class; 0 is none
   std::uint32_t next = 0;

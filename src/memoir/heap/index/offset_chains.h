@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// From the offset of a live object to its record, for records that are in no list while they live: a hash table
-// whose chains go through the records' own links. A place in the table is four bytes, entering and taking out
-// the newest of a chain ask no question that a processor could guess wrong, and nothing ever moves but at growth.
+// From the offset of a live object to its record, for records that are in no list while they live: a hash
+// table whose chains go through the records' own links. A place in the table is four bytes, entering and
+// taking out the newest of a chain ask no question that a processor could guess wrong, and nothing ever moves
+// but at growth.
 //
 //   places   | 7 | 0 | 12 | ...        at least two for each record
 //              |       |

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The free blocks of a heap by (size, tie): exact best fit at the price of a size-class table. Sizes fall into
-// eight classes per power of two (the two levels of TLSF: Masmano et al., 2004); each class is a treap, most of
-// one or two blocks, and a bit per class says whether it has any.
+// The free blocks of a heap by (size, tie): exact best fit at the price of a size-class table. Sizes fall
+// into eight classes per power of two (the two levels of TLSF: Masmano et al., 2004); each class is a treap,
+// most of one or two blocks, and a bit per class says whether it has any.
 //
-//   class   ... [ 896, 1024) | [1024, 1152) | [1152, 1280) ...     a class's sizes are below the next one's, so
-//   bit           0              1              0                  the first block of the next class is the best
-//   blocks                    (1024, a) (1088, b)                  when none of its own class is large enough
+//   class   ... [ 896, 1024) | [1024, 1152) | [1152, 1280) ...   a class's sizes are below the next one's, so
+//   bit           0              1             0               the first block of the next class is the best
+//   blocks                    (1024, a) (1088, b)                when none of its own class is large enough
 //
 // `key_of(const Record&)` gives a SizeKey; see treap.h for what a record must have. Trivially copyable: the
 // records are elsewhere. Not thread-safe.

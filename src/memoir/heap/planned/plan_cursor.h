@@ -2,13 +2,14 @@
 //
 // The place of a run in its recording: which recorded allocation is this request?
 //
-//   recorded   conv:64   relu:64   conv:32            in step       the next one, when size and site agree
-//   requested  conv:64   extra:8   relu:64   conv:32  out of step   the nearest of that site and size that was
-//   answer     0         none      1         2                      not used yet in this pass
+//   recorded   conv:64   relu:64   conv:32           in step      the next one, when size and site agree
+//   requested  conv:64   extra:8   relu:64   conv:32 out of step  the nearest of that site and size that was
+//   answer     0         none      1         2                   not used yet in this pass
 //
-// (The thesis MemoMalloc, chapter 3.3, matches by bare order, and is lost after the first extra operator; STAlloc,
-// Huang et al. 2025, by the index of the event.) Far jumps wait until some requests in a row found nothing near:
-// one extra operator must not drag the place to the end of the pass. In metadata memory; not thread-safe.
+// (The thesis MemoMalloc, chapter 3.3, matches by bare order, and is lost after the first extra operator;
+// STAlloc, Huang et al. 2025, by the index of the event.) Far jumps wait until some requests in a row found
+// nothing near: one extra operator must not drag the place to the end of the pass. In metadata memory; not
+// thread-safe.
 #pragma once
 
 #include "memoir/heap/heap.h"
@@ -20,9 +21,9 @@ class PlanCursor {
  public:
   static constexpr std::uint32_t kNone = PlannedLayout::kNone;
 
-  /// At the begin of a pass of `layout`, which the caller keeps alive and whose ok() holds. Requests without a
-  /// site are matched out of step too when `by_size`, by their size alone; a heap for which a wrong match is a
-  /// wrong answer leaves that be.
+  /// At the begin of a pass of `layout`, which the caller keeps alive and whose ok() holds. Requests without
+  /// a site are matched out of step too when `by_size`, by their size alone; a heap for which a wrong match
+  /// is a wrong answer leaves that be.
   explicit PlanCursor(const PlannedLayout& layout, bool by_size = false) noexcept;
 
   /// False when there was no metadata memory.

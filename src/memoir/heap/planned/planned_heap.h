@@ -8,8 +8,8 @@
 //   requested  conv:64   extra:8   relu:64   conv:32   out:16
 //   answer     planned   elsewhere planned   planned   elsewhere
 //
-// Which recorded allocation a request is: plan_cursor.h. A caller that knows no sites (kNoSite) is answered in step
-// only; see in_step().
+// Which recorded allocation a request is: plan_cursor.h. A caller that knows no sites (kNoSite) is answered
+// in step only; see in_step().
 #pragma once
 
 #include "memoir/heap/heap.h"
@@ -33,8 +33,8 @@ class PlannedHeap final : public Heap {
   /// False when there was no metadata memory; then every request gets kNoOffset.
   bool ok() const noexcept { return ok_; }
 
-  /// Back to the start of the recording, or to its entry `at`. Objects that are still live stay live, and their ranges
-  /// taken.
+  /// Back to the start of the recording, or to its entry `at`. Objects that are still live stay live, and
+  /// their ranges taken.
   void begin_pass(std::uint32_t at = 0) noexcept;
   /// True while every request of this pass was the next one of the recording and found its range free.
   bool in_step() const noexcept { return cursor_.in_step(); }

@@ -67,8 +67,8 @@ class PlannedLayout {
   MetadataArray<Entry> entries_;
   MetadataArray<std::uint32_t> by_site_;  // indices of entries_, sorted by (site, size, index)
   MetadataArray<Offset> start_offsets_;   // every offset at which a range begins, ascending
-  MetadataArray<std::uint32_t>
-      lookup_;  // open addressing: offset -> index of start_offsets_; at most half full
+  // open addressing: offset -> index of start_offsets_; at most half full
+  MetadataArray<std::uint32_t> lookup_;
   int lookup_shift_ = 63;
   size_t segments_ = 0;
   Size arena_size_ = 0;

@@ -24,7 +24,8 @@ std::uint16_t DevicePoolHeap::find_slot(StreamId stream) noexcept {
 }
 
 bool DevicePoolHeap::make_room(size_t count) noexcept {
-  // Records that were given up are reused first, but each request takes few: room for all of them is simplest.
+  // Records that were given up are reused first, but each request takes few: room for all of them is
+  // simplest.
   if (starts_.in_use() && !by_start_.reserve(by_start_.size() + count)) return false;
   if (blocks_.capacity() - blocks_.size() < count &&
       !blocks_.reserve(std::max<size_t>(2 * blocks_.size(), 1024)))

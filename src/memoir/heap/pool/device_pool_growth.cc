@@ -181,8 +181,9 @@ bool DevicePoolHeap::order_all(Index first, Range range, std::uint16_t slot) noe
 
 // --- memory for it ---
 
-/// Commits what the range lacks, `need` bytes, moving idle memory where the policy or the cap says so. `first`
-/// is the block that the range begins in, before and after. False when there is no memory: nothing is lost.
+/// Commits what the range lacks, `need` bytes, moving idle memory where the policy or the cap says so.
+/// `first` is the block that the range begins in, before and after. False when there is no memory: nothing is
+/// lost.
 bool DevicePoolHeap::commit_all(Index& first, Range range, Size need) noexcept {
   const Size granule = arena_->granule();
   const Size held = std::max(peak_held_, held_ + range.size);
@@ -220,7 +221,8 @@ bool DevicePoolHeap::commit_all(Index& first, Range range, Size need) noexcept {
     move(committed - most);
   }
   if (commit_holes(first, range)) return true;
-  // A cap, or a full device: as little as makes it fit. The shortage is unknown; `need` is the most that can help.
+  // A cap, or a full device: as little as makes it fit. The shortage is unknown; `need` is the most that can
+  // help.
   return move(need) && commit_holes(first, range);
 }
 
@@ -289,7 +291,8 @@ Size DevicePoolHeap::move_away(Size bytes, Range keep) noexcept {
   return done < bytes && options_.wait_first && join_across() ? done + move_pieces(bytes - done, keep) : done;
 }
 
-/// Joins free neighbours whatever streams they are of, as far as those can be ordered. True when there were any.
+/// Joins free neighbours whatever streams they are of, as far as those can be ordered. True when there were
+/// any.
 bool DevicePoolHeap::join_across() noexcept {
   if (order_ == nullptr || streams_.size() == 1) return false;
   bool any = false;

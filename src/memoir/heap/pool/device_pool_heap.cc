@@ -74,8 +74,8 @@ void DevicePoolHeap::forget_start(Offset begin) noexcept {
 bool DevicePoolHeap::can_join(Index left, Index right) const noexcept {
   const Block &a = blocks_[left], &b = blocks_[right];
   if (a.state != b.state || a.zone != b.zone) return false;
-  // What no stream has used goes with what one has; but not the addresses that nobody has used yet with the few
-  // that somebody has.
+  // What no stream has used goes with what one has; but not the addresses that nobody has used yet with the
+  // few that somebody has.
   if (a.state == State::kFree) return a.slot == b.slot || a.moment == 0 || b.moment == 0;
   return a.state == State::kHole && (a.moment == 0 ? b.moment == 0 : b.moment != 0 && a.slot == b.slot);
 }
@@ -90,7 +90,8 @@ void DevicePoolHeap::take_from_bin(Index index) noexcept {
   bins_of(block.slot, block.zone).erase(blocks_.data(), index);
 }
 
-/// Joins a free block or a hole, which is in no bin, with its neighbours, and puts what comes of it in its bin.
+/// Joins a free block or a hole, which is in no bin, with its neighbours, and puts what comes of it in its
+/// bin.
 DevicePoolHeap::Index DevicePoolHeap::settle_hole(Index index) noexcept {
   const Index after = blocks_[index].after, before = blocks_[index].before;
   const bool joins_before = can_join(before, index);
@@ -115,7 +116,8 @@ DevicePoolHeap::Index DevicePoolHeap::settle_unused(Index index) noexcept {
   return index;
 }
 
-/// As few lists as can be are touched: a neighbour that grows stays in its own, if that is still the right one.
+/// As few lists as can be are touched: a neighbour that grows stays in its own, if that is still the right
+/// one.
 [[gnu::always_inline]] inline DevicePoolHeap::Index DevicePoolHeap::settle_free(Index index) noexcept {
   Block* const blocks = blocks_.data();
   Block& block = blocks[index];

@@ -8,20 +8,22 @@
 //
 // A request takes, in this order,
 //   1  the smallest committed free block of its own stream that holds it;
-//   2  one of another stream whose work is known to be done before; then one for which its stream has to wait;
-//   3  new memory, in the place that needs the fewest granules, as long as what is committed does not exceed the most
-//      bytes that were ever live: a pool that was perfectly packed would have needed them as well;
+//   2  one of another stream whose work is known to be done before; then one for which its stream has to
+//      wait;
+//   3  new memory, in the place that needs the fewest granules, as long as what is committed does not exceed
+//      the most bytes that were ever live: a pool that was perfectly packed would have needed them as well;
 //   4  idle memory moved there: granules that lie wholly in free blocks elsewhere are unmapped and new ones
 //      mapped here. No object moves. (GMLake, Guo et al., ASPLOS 2024, stitches free pieces under a new range
 //      of addresses; with one large range and memory that follows, nothing is left to be stitched.)
 //   5  new memory beyond that. A cap (the arena's limit) turns 5 back into 4.
 //
 // Moving costs device calls and a wait of the host. So it only ever takes the place of growing, and of the
-// requests of one size only `patience` are served so, new peaks of live bytes aside: those that a loop repeats
-// soon find their place, and the loop makes no device calls. Growth of that kind ends at `excess`, if not at a cap.
+// requests of one size only `patience` are served so, new peaks of live bytes aside: those that a loop
+// repeats soon find their place, and the loop makes no device calls. Growth of that kind ends at `excess`, if
+// not at a cap.
 //
-// Free neighbours are joined at once, unless different streams freed them; a few small objects that were freed
-// last are kept as they are for the next request of their size.
+// Free neighbours are joined at once, unless different streams freed them; a few small objects that were
+// freed last are kept as they are for the next request of their size.
 //
 // Alignment: every object begins at a multiple of options.alignment; a request may ask for more.
 #pragma once
@@ -109,12 +111,13 @@ class DevicePoolHeap final : public Heap {
 
   /// --- for a pool that learns (policy/learning_pool.h) ---
 
-  /// The most bytes that live objects ever held, which is what the pool grows to without asking whether it should.
+  /// The most bytes that live objects ever held, which is what the pool grows to without asking whether it
+  /// should.
   Size peak_held() const noexcept { return peak_held_; }
   /// From now on it counts as if they had held so many, or as many as they do now.
   void lower_peak(Size held) noexcept { peak_held_ = std::max(held, held_); }
-  /// Tells `detector` of every request that is served from mapped memory, and of its free; nullptr: nobody. Kept alive by
-  /// the caller.
+  /// Tells `detector` of every request that is served from mapped memory, and of its free; nullptr: nobody.
+  /// Kept alive by the caller.
   void watch(LoopDetector* detector) noexcept { detector_ = detector; }
   /// Committed bytes that could be committed elsewhere: granules that lie wholly in free blocks.
   Size idle_bytes() noexcept;
@@ -125,9 +128,9 @@ class DevicePoolHeap final : public Heap {
     Range range;
     StreamId stream = 0;  // that uses it
   };
-  /// The object at this offset becomes several: ascending, apart, of sizes above 0, their begins multiples of the
-  /// alignment. The rest of its bytes is free from now on, after all that is queued on its stream. False when there is
-  /// no metadata memory, or no such object: nothing changed.
+  /// The object at this offset becomes several: ascending, apart, of sizes above 0, their begins multiples of
+  /// the alignment. The rest of its bytes is free from now on, after all that is queued on its stream. False
+  /// when there is no metadata memory, or no such object: nothing changed.
   bool break_up(Offset offset, std::span<const Part> parts) noexcept;
 
   /// --- for a heap that knows where things will go (heap/pool/guided_pool_heap.h) ---

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The device pool, guided: it follows the plan of an earlier pass or run of the same program, and is the online
-// pool wherever the run departs from it.
+// The device pool, guided: it follows the plan of an earlier pass or run of the same program, and is the
+// online pool wherever the run departs from it.
 //
-//   addresses   | the plan's, set aside for it       | everything else
-//               |  a |    b    |  ...                |  escaping objects, extra ones, those whose place is taken
-//   memory      |====|=========|                     |======|        granules follow what is used, on both sides
+//   addresses   | the plan's, set aside for it    | everything else
+//               |  a |    b    |  ...             |  escaping objects, extra ones, those whose place is taken
+//   memory      |====|=========|                  |======|        granules follow what is used, on both sides
 //
-// The two parts have addresses of their own, but one and the same memory: what the plan leaves idle is moved to
-// what departed, when the device has no more, or as soon as the run is lost. So the plan costs nothing but
+// The two parts have addresses of their own, but one and the same memory: what the plan leaves idle is moved
+// to what departed, when the device has no more, or as soon as the run is lost. So the plan costs nothing but
 // addresses when it is of no use, and a pass that follows it makes no device calls and no searches.
 #pragma once
 
@@ -35,9 +35,9 @@ class GuidedPoolHeap final : public Heap {
 
   bool ok() const noexcept { return pool_.ok(); }
 
-  /// From now on follows `layout` (kept alive by the caller), at the begin of a pass; nullptr: none. What lives
-  /// stays where it is. False, and it follows nothing, when the layout is not ok(), or the arena has no hole of
-  /// the plan's size.
+  /// From now on follows `layout` (kept alive by the caller), at the begin of a pass; nullptr: none. What
+  /// lives stays where it is. False, and it follows nothing, when the layout is not ok(), or the arena has no
+  /// hole of the plan's size.
   bool follow(const PlannedLayout* layout) noexcept;
   /// Back to the start of the recording. Objects that are still live stay live, and their places taken.
   void begin_pass() noexcept;

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Does a program ask for the same memory again and again? Every request leaves a record; when the last ones are the
-// same as those a period before, for a whole period and with as many bytes live, the program is in a loop, and its
-// records say how long each object of it lives.
+// Does a program ask for the same memory again and again? Every request leaves a record; when the last ones
+// are the same as those a period before, for a whole period and with as many bytes live, the program is in a
+// loop, and its records say how long each object of it lives.
 //
 //   requests   setup | a b b c d | a b b c d | a b b c d ...
 //                                            ^ found: period 5, from here on what comes next is known
 //
-// A place where the last requests were seen before is found by a rolling hash of their sizes and streams: each step
-// shifts what is older out of 64 bits, so that it covers sixteen of them (a gear hash, as Xia and others cut files with, "FastCDC",
-// USENIX ATC 2016). Only the places whose hash begins with zeros are looked up: the same ones in each
-// round. How far back the two agree is compared then, record by record, so that a loop is known at the end of its second
-// round wherever in it the place was found.
+// A place where the last requests were seen before is found by a rolling hash of their sizes and streams:
+// each step shifts what is older out of 64 bits, so that it covers sixteen of them (a gear hash, as Xia and
+// others cut files with, "FastCDC", USENIX ATC 2016). Only the places whose hash begins with zeros are looked
+// up: the same ones in each round. How far back the two agree is compared then, record by record, so that a
+// loop is known at the end of its second round wherever in it the place was found.
 //
-// A loop without trouble needs no plan: after a while the detector sleeps, and costs a question a request, until there is
-// trouble again.
+// A loop without trouble needs no plan: after a while the detector sleeps, and costs a question a request,
+// until there is trouble again.
 //
 // In metadata memory, a fixed amount. Not thread-safe.
 #pragma once
@@ -78,8 +78,8 @@ class LoopDetector {
     if (number != 0 && active_ && next_ - number < kRecords) records_[number % kRecords].end = clock_++;
   }
 
-  /// True when the last requests were a round like the one before, and with trouble: a loop that would be better off with
-  /// a plan.
+  /// True when the last requests were a round like the one before, and with trouble: a loop that would be
+  /// better off with a plan.
   bool due() const noexcept { return due_; }
   /// Requests in a round, while the last ones repeat those before; 0 when they do not.
   std::uint32_t period() const noexcept { return period_; }
@@ -88,7 +88,8 @@ class LoopDetector {
   /// The number that the next request will have.
   std::uint32_t next() const noexcept { return next_; }
 
-  /// A loop is due after so many rounds that were like the one before, counted from now if one is under way; at first 1.
+  /// A loop is due after so many rounds that were like the one before, counted from now if one is under way;
+  /// at first 1.
   void want_rounds(std::uint32_t rounds) noexcept {
     rounds_ = rounds;
     wanted_ = matched_ + std::uint64_t{period_} * rounds_;

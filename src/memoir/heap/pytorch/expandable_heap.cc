@@ -45,8 +45,8 @@ BlockIndex ExpandableHeap::grow(const Want& want) noexcept {
   return index;
 }
 
-/// The lowest block without memory at which enough addresses follow that no object holds, or the free block before
-/// it; else a new area. 0 when there are no addresses left.
+/// The lowest block without memory at which enough addresses follow that no object holds, or the free block
+/// before it; else a new area. 0 when there are no addresses left.
 BlockIndex ExpandableHeap::find_room(const Want& want) noexcept {
   const auto is_usable = [&](BlockIndex index) { return index != 0 && !blocks_[index].is_live(); };
   for (BlockIndex index = sets_[want.set].first_unmapped; index != 0; index = blocks_[index].right) {
@@ -72,8 +72,8 @@ BlockIndex ExpandableHeap::open_area(std::uint32_t set) noexcept {
   return index;
 }
 
-/// Gives memory to the first units of a block that cover `size` bytes, and joins them with the free blocks around
-/// them. False when there is none: nothing changed.
+/// Gives memory to the first units of a block that cover `size` bytes, and joins them with the free blocks
+/// around them. False when there is none: nothing changed.
 bool ExpandableHeap::map(BlockIndex index, Size size) noexcept {
   const Range whole = blocks_[index].range;
   const Size mapped = std::min(round_up(size, units_[kind_of(blocks_[index].set)]), whole.size);

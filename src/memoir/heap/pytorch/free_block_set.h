@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The free blocks of one stream in one pool, in the order (size, address) or (size, number), for best fit. Sizes are binned, 32 bins
-// to a power of two and one per multiple of 512 bytes below 32 KiB; a bitmap finds the next bin that holds
-// something (Masmano et al., TLSF, ECRTS 2004), and each bin is a treap (Seidel and Aragon 1996), so the order
-// is exact. Most bins hold a block or two: an operation costs a few loads, and O(log n) when all sizes are alike.
+// The free blocks of one stream in one pool, in the order (size, address) or (size, number), for best fit.
+// Sizes are binned, 32 bins to a power of two and one per multiple of 512 bytes below 32 KiB; a bitmap finds
+// the next bin that holds something (Masmano et al., TLSF, ECRTS 2004), and each bin is a treap (Seidel and
+// Aragon 1996), so the order is exact. Most bins hold a block or two: an operation costs a few loads, and
+// O(log n) when all sizes are alike.
 #pragma once
 
 #include <bit>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PyTorch's CUDA caching allocator as it is by default: every segment is one cudaMalloc. It places objects where
-// PyTorch does, given the same segments: tests/heap/test_recorded_gpu.cc holds it to recorded histories.
+// PyTorch's CUDA caching allocator as it is by default: every segment is one cudaMalloc. It places objects
+// where PyTorch does, given the same segments: tests/heap/test_recorded_gpu.cc holds it to recorded
+// histories.
 #pragma once
 
 #include "memoir/heap/pytorch/pytorch_pools.h"
@@ -16,9 +17,9 @@ class PyTorchHeap final : public PyTorchPools {
                        PhaseTable* phases = nullptr) noexcept
       : PyTorchPools(options, false, collector, phases), segments_(&segments) {}
 
-  /// Continues from a recorded state: takes over a segment of the pool that `segments` holds already, with its live
-  /// objects in the order of their addresses. False when they cannot be (see RestoredObject), there is no such pool, or
-  /// no metadata memory: nothing changed.
+  /// Continues from a recorded state: takes over a segment of the pool that `segments` holds already, with
+  /// its live objects in the order of their addresses. False when they cannot be (see RestoredObject), there
+  /// is no such pool, or no metadata memory: nothing changed.
   bool restore(Range segment, StreamId stream, std::span<const RestoredObject> objects,
                PoolId pool = 0) noexcept;
 

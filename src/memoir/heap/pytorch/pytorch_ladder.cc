@@ -47,7 +47,8 @@ BlockIndex PyTorchPools::search_lent_pools(const Want& want, StreamId stream) no
   const PhaseTable::Timer timer(phases_, kLent);
   for (std::uint32_t owner = 1; owner < owners_.size(); ++owner) {
     if (!owners_[owner].exists || !owners_[owner].lent || owners_[owner].uses == 0) continue;
-    // This search is for plain segments: it passes over blocks of expandable areas, that is, over all of them.
+    // This search is for plain segments: it passes over blocks of expandable areas, that is, over all of
+    // them.
     if (expandable_) continue;
     Want lent = want;
     lent.set = set_of(pool_of(owner, is_small(sets_[want.set])), stream);
@@ -57,8 +58,8 @@ BlockIndex PyTorchPools::search_lent_pools(const Want& want, StreamId stream) no
   return 0;
 }
 
-/// With max_split_size: gives back one oversize block that is large enough, else the largest ones until they come
-/// to the size. False when they do not.
+/// With max_split_size: gives back one oversize block that is large enough, else the largest ones until they
+/// come to the size. False when they do not.
 bool PyTorchPools::release_oversize(const Want& want) noexcept {
   if (options_.max_split_size == PyTorchOptions::kNoLimit || expandable_) return false;
   const PhaseTable::Timer timer(phases_, kOversize);
@@ -79,8 +80,8 @@ bool PyTorchPools::release_oversize(const Want& want) noexcept {
   return released >= size;
 }
 
-/// Above the threshold: gives back whole segments that were not used for as many searches as the average of them,
-/// and again, until the threshold is reached or none is left.
+/// Above the threshold: gives back whole segments that were not used for as many searches as the average of
+/// them, and again, until the threshold is reached or none is left.
 void PyTorchPools::collect_garbage() noexcept {
   const auto threshold =
       static_cast<Size>(options_.garbage_collection_threshold * static_cast<double>(allowed_));
@@ -163,8 +164,8 @@ void PyTorchPools::release_default_pools() noexcept {
   release_pool_sets(pool_of(0, true));
 }
 
-/// Gives back what is unused of the private pools without a use, of one or (0) of all; forgets those that hold
-/// nothing any more.
+/// Gives back what is unused of the private pools without a use, of one or (0) of all; forgets those that
+/// hold nothing any more.
 void PyTorchPools::release_idle_pools(PoolId only) noexcept {
   const PhaseTable::Timer timer(phases_, kRelease);
   for (std::uint32_t owner = 1; owner < owners_.size(); ++owner) {

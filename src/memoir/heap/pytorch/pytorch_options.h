@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The settings of PyTorch's CUDA caching allocator (torch 2.11 to 2.13), as options of memoir's PyTorchHeap and
-// ExpandableHeap, and the text form in which people set them:
+// The settings of PyTorch's CUDA caching allocator (torch 2.11 to 2.13), as options of memoir's PyTorchHeap
+// and ExpandableHeap, and the text form in which people set them:
 //
 //   PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128,roundup_power2_divisions:[256:1,512:2,>:4]
 #pragma once
@@ -33,8 +33,8 @@ struct PyTorchOptions {
   bool ties_by_record = false;
   bool keep_under_mempool = false;
 
-  /// Divisions of a range of sizes, where they differ from roundup_power2_divisions: range i holds the sizes of
-  /// [2^(20+i), 2^(21+i)) bytes, the first also all below, the last also all above.
+  /// Divisions of a range of sizes, where they differ from roundup_power2_divisions: range i holds the sizes
+  /// of [2^(20+i), 2^(21+i)) bytes, the first also all below, the last also all above.
   std::array<Size, kSizeRanges> roundup_of_range = all_alike();
   /// What the text said of it: which of the two heaps to make.
   bool expandable_segments = false;
@@ -68,12 +68,13 @@ struct PyTorchOptions {
     };
   }
 
-  /// Reads the text of PYTORCH_CUDA_ALLOC_CONF over the defaults, as torch does: the last of several settings of
-  /// one key counts, numbers may have something behind them ("128MB"), keys of pinned host memory change
+  /// Reads the text of PYTORCH_CUDA_ALLOC_CONF over the defaults, as torch does: the last of several settings
+  /// of one key counts, numbers may have something behind them ("128MB"), keys of pinned host memory change
   /// nothing here. Throws memoir::Error for what torch refuses, and for separators it would silently take for
   /// others. Called when a heap is set up, never inside malloc: the one thing of this folder that throws.
   static PyTorchOptions parse(std::string_view text);
-  /// The text that gives torch these options ("" for the defaults); what torch has no setting for is left out.
+  /// The text that gives torch these options ("" for the defaults); what torch has no setting for is left
+  /// out.
   std::string text() const;
 
   /// Divisions for a request of this size (> 0).

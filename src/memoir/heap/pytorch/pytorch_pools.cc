@@ -183,8 +183,8 @@ BlockIndex PyTorchPools::search(const Want& want) noexcept {
   return index;
 }
 
-/// Among free blocks of growing size, the first whose room to grow is the least: a block that ends where the mapped
-/// memory does counts as all the addresses behind it.
+/// Among free blocks of growing size, the first whose room to grow is the least: a block that ends where the
+/// mapped memory does counts as all the addresses behind it.
 BlockIndex PyTorchPools::prefer_expandable(BlockIndex index) const noexcept {
   const auto room = [&](BlockIndex at) {
     const BlockIndex after = blocks_[at].after;

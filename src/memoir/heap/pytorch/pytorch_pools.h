@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What PyTorchHeap and ExpandableHeap share: PyTorch's CUDA caching allocator, but for where new memory comes from.
-// Behaviour as of torch 2.11 to 2.13 (c10/cuda/CUDACachingAllocator.cpp); docs/device-pools.md describes it, and
-// what is not modelled.
+// What PyTorchHeap and ExpandableHeap share: PyTorch's CUDA caching allocator, but for where new memory comes
+// from. Behaviour as of torch 2.11 to 2.13 (c10/cuda/CUDACachingAllocator.cpp); docs/device-pools.md
+// describes it, and what is not modelled.
 //
 //   pool      blocks of up to 1 MiB, or larger ones; the default pool, or a private one (graphs, MemPool)
 //   set       the free blocks of one pool and one stream, ordered by size and address: best fit
@@ -10,8 +10,8 @@
 //             5 private pools lent out   6 oversize blocks given back, new memory
 //             7 pending frees awaited, all unused segments given back, new memory
 //
-// A free arrives here when the stream allows: an object that other streams used (record_stream) is freed by the
-// driver once their events are done, which it looks at before every allocate(). The collector is both of
+// A free arrives here when the stream allows: an object that other streams used (record_stream) is freed by
+// the driver once their events are done, which it looks at before every allocate(). The collector is both of
 // PyTorch's hooks: collect(false) runs the FreeMemory callbacks, collect(true) waits for all pending frees.
 #pragma once
 
@@ -26,8 +26,8 @@
 
 namespace memoir {
 
-using PoolId =
-    std::uint64_t;  // of a private pool, > 0: PyTorch's pair of numbers as one; 0: the default pool
+// of a private pool, > 0: PyTorch's pair of numbers as one; 0: the default pool
+using PoolId = std::uint64_t;
 
 /// Which streams' requests go to a private pool: all of them, or those that `takes` says.
 struct PoolFilter {
@@ -55,8 +55,8 @@ struct BlockView {
   bool begins_segment;  // or an expandable area
 };
 
-/// A live object of memory that another allocator filled. Its block is a multiple of 512 bytes at such an offset,
-/// no smaller than what was asked, overlaps no other object's and leaves the memory on neither side.
+/// A live object of memory that another allocator filled. Its block is a multiple of 512 bytes at such an
+/// offset, no smaller than what was asked, overlaps no other object's and leaves the memory on neither side.
 struct RestoredObject {
   Range block;  // all that is not free again until the object is
   Size asked = 0;
@@ -72,9 +72,9 @@ class PyTorchPools : public Heap {
   Size size_of(Offset offset) const noexcept final;
   /// torch.cuda.empty_cache() on stream 0.
   void trim() noexcept final { trim_on(0); }
-  /// torch.cuda.empty_cache() with that current stream: awaits pending frees and gives back what is unused, of the
-  /// default pools and of private ones without a use. Nothing while a graph captures the stream, which PyTorch
-  /// answers with an error.
+  /// torch.cuda.empty_cache() with that current stream: awaits pending frees and gives back what is unused,
+  /// of the default pools and of private ones without a use. Nothing while a graph captures the stream, which
+  /// PyTorch answers with an error.
   void trim_on(StreamId stream) noexcept;
   Size live() const noexcept final { return live_; }
 
@@ -84,9 +84,9 @@ class PyTorchPools : public Heap {
   Size private_reserved() const noexcept { return reserved_ - owners_[0].reserved; }
   const PyTorchCounts& counts() const noexcept { return counts_; }
 
-  // Private pools. A pool lives from the first use on; when the last use ended, it is given back block by block as
-  // segments fall empty (at trim() and on the last rung). False: there is no such pool (or it has no use left), or it
-  // is in the wrong state, or there is no metadata memory; nothing changed.
+  // Private pools. A pool lives from the first use on; when the last use ended, it is given back block by
+  // block as segments fall empty (at trim() and on the last rung). False: there is no such pool (or it has no
+  // use left), or it is in the wrong state, or there is no metadata memory; nothing changed.
 
   /// One use more; makes the pool when there is none of this id.
   bool add_pool_use(PoolId pool) noexcept;
@@ -162,9 +162,9 @@ class PyTorchPools : public Heap {
   void merge(BlockIndex block) noexcept;
   /// Whether the objects, in the order of their addresses, are as RestoredObject says.
   static bool can_hold(Range memory, std::span<const RestoredObject> objects) noexcept;
-  /// Cuts a block, which is in no set, into these objects (their offsets count from `base`) and the free blocks
-  /// between them: at most twice as many blocks as objects, and one. Room for them, and for the live ones, is
-  /// reserved.
+  /// Cuts a block, which is in no set, into these objects (their offsets count from `base`) and the free
+  /// blocks between them: at most twice as many blocks as objects, and one. Room for them, and for the live
+  /// ones, is reserved.
   void place(BlockIndex block, Offset base, std::span<const RestoredObject> objects) noexcept;
   bool is_within_limit(Size more) const noexcept { return more <= allowed_ && reserved_ <= allowed_ - more; }
   void make_live(BlockIndex block, Size asked) noexcept;  // room for it is reserved

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a problem can say beyond lifetimes, sizes and alignments. A plain Problem stays a vector of buffers;
-// whatever else is known stands beside it, in vectors that are empty when nothing is said. docs/constraints.md
-// has an example of each; docs/decisions/constraints-stand-beside-the-problem.md says why it is built so.
+// whatever else is known stands beside it, in vectors that are empty when nothing is said.
+// docs/constraints.md has an example of each; docs/decisions/constraints-stand-beside-the-problem.md says why
+// it is built so.
 //
 //   offset
-//     4 |   +-----+           problem      {{0, 4}, 4, 1}  a       alias     {kNoBuffer, kNoBuffer, 0}
-//       |   |  b  |                        {{2, 4}, 2, 1}  b       gaps      {{{{2, 4}, Range{0, 2}}}, {}, {}}
-//     2 |--------------+                   {{4, 6}, 4, 1}  c
+//     4 |   +-----+         problem    {{0, 4}, 4, 1}  a     alias     {kNoBuffer, kNoBuffer, 0}
+//       |   |  b  |                    {{2, 4}, 2, 1}  b     gaps      {{{{2, 4}, Range{0, 2}}}, {}, {}}
+//     2 |--------------+               {{4, 6}, 4, 1}  c
 //       | a          c |      a needs only its bytes [0, 2) during [2, 4), so b fits above them within a;
 //     0 +--------------+      c is another name for the bytes of a, later
 //       0   2     4    6 tick
@@ -118,8 +119,8 @@ struct ConstrainedPlan {
 
 /// What is made small: each entry before the next. Plans are compared by it.
 struct Objective {
-  std::uint64_t moves =
-      0;  // buffers that lie elsewhere than in the old plan; 0 where their number is limited
+  // buffers that lie elsewhere than in the old plan; 0 where their number is limited
+  std::uint64_t moves = 0;
   std::uint64_t cost = 0;
   Size total = 0;  // bytes: the sum of the arenas' sizes
 
@@ -132,8 +133,8 @@ struct Objective {
 /// arrangement keeps apart; sums of kMaxConstrainedBytes or more; vectors of another length than the problem.
 void validate(const ConstrainedProblem& problem);
 
-/// Slow and obviously right, like check() of plain plans. Capacities and the limit of moves are not looked at:
-/// a planner that cannot keep to them still returns a plan; see fits().
+/// Slow and obviously right, like check() of plain plans. Capacities and the limit of moves are not looked
+/// at: a planner that cannot keep to them still returns a plan; see fits().
 /// With `only`, one flag per buffer, the others might as well not be there.
 std::optional<Violation> check(const ConstrainedProblem& problem, const ConstrainedPlan& plan,
                                const std::vector<bool>* only = nullptr);

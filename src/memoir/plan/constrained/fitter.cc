@@ -103,8 +103,8 @@ Offset Fitter::find(std::uint32_t body, std::uint32_t arena, Fit fit, Size limit
   }
   if (over != kNoOffset && sharing) return over;
 
-  // Every stretch of allowed offsets, from below. Places that a bank rules out are stepped over; after as many
-  // steps as banks and alignment take to repeat, there is none.
+  // Every stretch of allowed offsets, from below. Places that a bank rules out are stepped over; after as
+  // many steps as banks and alignment take to repeat, there is none.
   const Banks banks = bodies_.problem->constraints.banks;
   const Size patience =
       mine.apart.empty() ? 0 : banks.count * (mine.alignment / std::gcd(mine.alignment, banks.width)) + 1;

@@ -6,8 +6,8 @@
 //   mine [u, v) above the offset, the other one at [begin, end)   ->   x not in (begin - v, end - u)
 //
 // Windows only shift these intervals; in place, x = the other's offset stays allowed; edges of a conflict
-// graph are intervals too; forbidden ranges and fixed offsets are rules for x alone; banks are tried one after
-// another. So one sweep over sorted intervals finds the lowest place, whatever the problem says.
+// graph are intervals too; forbidden ranges and fixed offsets are rules for x alone; banks are tried one
+// after another. So one sweep over sorted intervals finds the lowest place, whatever the problem says.
 #pragma once
 
 #include <memory>
@@ -32,13 +32,13 @@ class Fitter {
   const std::vector<Offset>& offsets() const { return offset_; }
   const std::vector<std::uint32_t>& arenas() const { return arena_; }
 
-  /// A place in that arena that ends at or below `limit`: the lowest, or the lowest of the tightest gaps; with
-  /// `sharing`, one in place of another where there is one. kNoOffset: there is none.
+  /// A place in that arena that ends at or below `limit`: the lowest, or the lowest of the tightest gaps;
+  /// with `sharing`, one in place of another where there is one. kNoOffset: there is none.
   Offset find(std::uint32_t body, std::uint32_t arena, Fit fit, Size limit, bool sharing);
   bool free_at(std::uint32_t body, std::uint32_t arena, Offset offset);
 
-  /// Calls visit(offset) for each end of a stretch of allowed offsets below the limit, and for each place over
-  /// an input or output: where a body may be moved to without leaving a hole.
+  /// Calls visit(offset) for each end of a stretch of allowed offsets below the limit, and for each place
+  /// over an input or output: where a body may be moved to without leaving a hole.
   template <class Visit>
   void each_place(std::uint32_t body, std::uint32_t arena, Size limit, Visit&& visit);
 

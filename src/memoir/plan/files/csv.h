@@ -7,9 +7,9 @@
 //   b1,0,3,4,1,,8                     lives in [0, 3)
 //   b2,3,9,4,2,4-5 6-8@0:2,0          not live in [4, 5); in [6, 8) only its bytes [0, 2) are
 //
-// Columns come in any order; all but id, lower, upper and size may be left out, and lower and upper may be left
-// out together (then only a graph says what conflicts). A column named `end` instead of `upper` is inclusive,
-// and so are the ends of the gaps then. What each column says: docs/constraints.md.
+// Columns come in any order; all but id, lower, upper and size may be left out, and lower and upper may be
+// left out together (then only a graph says what conflicts). A column named `end` instead of `upper` is
+// inclusive, and so are the ends of the gaps then. What each column says: docs/constraints.md.
 #pragma once
 
 #include <optional>

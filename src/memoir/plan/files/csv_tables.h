@@ -10,15 +10,15 @@
 
 namespace memoir {
 
-/// Two columns `a,b`: each row two buffers that conflict. Throws Error, naming file and line: other columns, an
-/// id that is not one of `ids`, a buffer that conflicts with itself.
+/// Two columns `a,b`: each row two buffers that conflict. Throws Error, naming file and line: other columns,
+/// an id that is not one of `ids`, a buffer that conflicts with itself.
 std::vector<Constraints::Pair> parse_conflicts(const std::string& text, const std::string& name,
                                                const std::vector<std::string>& ids);
 std::vector<Constraints::Pair> read_conflicts(const std::string& path, const std::vector<std::string>& ids);
 
 /// Of an earlier plan the columns `id`, `offset` and perhaps `arena`; others are skipped. One entry per id of
-/// `ids`; those that it does not know are new, and what it knows besides is gone. Throws Error, naming file and
-/// line: a column that is missing, no number, an arena that is none of `arenas`.
+/// `ids`; those that it does not know are new, and what it knows besides is gone. Throws Error, naming file
+/// and line: a column that is missing, no number, an arena that is none of `arenas`.
 std::vector<OldPlace> parse_old_plan(const std::string& text, const std::string& name,
                                      const std::vector<std::string>& ids,
                                      const std::vector<ArenaChoice>& arenas);

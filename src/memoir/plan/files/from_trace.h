@@ -39,9 +39,9 @@ struct Tally {
 };
 
 struct RecordedPass {
-  std::optional<std::uint64_t>
-      pass;                  // nullopt: the trace has no passes, and this is all of it, every thread's
-  std::uint32_t thread = 0;  // the one that began the pass
+  // nullopt: the trace has no passes, and this is all of it, every thread's
+  std::optional<std::uint64_t> pass;
+  std::uint32_t thread = 0;                 // the one that began the pass
   std::vector<PlannedAllocation> sequence;  // the thread's allocations in order, escaping and empty ones too
   std::vector<ObjectId> objects;            // of each in the sequence
   Problem problem;                          // those to be planned
@@ -51,8 +51,9 @@ struct RecordedPass {
 };
 
 /// The pass of that number, or without one the last complete pass, or the whole of a trace that has no
-/// passes; of what was allocated on `device`, or without one on any. Throws Error, naming the record, for a free of an object that is not live, an object allocated
-/// twice, or lifetimes that cannot be; and when there is no such pass, or none is complete.
+/// passes; of what was allocated on `device`, or without one on any. Throws Error, naming the record, for a
+/// free of an object that is not live, an object allocated twice, or lifetimes that cannot be; and when there
+/// is no such pass, or none is complete.
 RecordedPass read_pass(std::span<const Event> events, std::optional<std::uint64_t> pass = std::nullopt,
                        std::optional<std::uint16_t> device = std::nullopt);
 

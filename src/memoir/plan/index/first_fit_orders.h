@@ -16,8 +16,9 @@ using Order = std::vector<std::uint32_t>;  // a permutation of the buffers
 
 /// Sorts by the keys named, most important first, each decreasing; ties stay in the problem's order.
 ///   W  width: length of the lifetime          A  area: width x size          Z  size
-///   T  total: the load of the fullest section it lives in (B&B in minimalloc, ASPLOS'23, has these and the
-///   next two) L  lower: early birth first               U  upper: late death first
+///   T  total: the load of the fullest section it lives in
+///   L  lower: early birth first               U  upper: late death first
+/// (The search of minimalloc, ASPLOS '23, has T, L and U.)
 Order make_order(const Problem& problem, const Sections& sections, std::string_view keys);
 
 /// The same with each width and area multiplied by exp(noise * N(0, 1)), drawn from the seed: a restart near

@@ -10,13 +10,12 @@
 // merged where they touch:
 //
 //   covering   of the buffers that live through all the node's columns and not through all its parent's
-//   touching   of the buffers that live in any of the node's columns, except those listed as covering above
-//   it
+//   touching   of the buffers that live in any of the node's columns, less those listed as covering above it
 //
-//   columns     0   1   2   3        a = [0, 4) covers the root: listed there
-//   a (0..10)   =============        b = [1, 2) is listed as covering leaf 1; it touches node 0-1 and the
-//   root b (10..12)      ===              a question about columns [0, 2) reads what touches node 0-1 (b)
-//                                    and what covers the nodes above it (a)
+//   columns      0   1   2   3     a = [0, 4) covers the root: listed there
+//   a  (0..10)   =============     b = [1, 2) is listed as covering leaf 1; it touches node 0-1 and the root
+//   b (10..12)       ===           a question about columns [0, 2) reads what touches node 0-1 (b)
+//                                  and what covers the nodes above it (a)
 //
 // In a tight packing the touching runs of a wide node merge into a few, so the question skips what it need
 // not see.
@@ -58,10 +57,9 @@ class GapIndex {
   Run next_gap(Offset position, Size size);
 
   const Problem& problem_;
-  std::vector<Columns> columns_;  // per buffer
-  std::vector<std::uint32_t>
-      levels_;  // the first node of each level, from the leaves (one per column) to the root
-  std::uint32_t block_level_ = 0;  // above it nothing is listed as covering
+  std::vector<Columns> columns_;       // per buffer
+  std::vector<std::uint32_t> levels_;  // the first node of each, from the leaves (one per column) to the root
+  std::uint32_t block_level_ = 0;      // above it nothing is listed as covering
   std::vector<Node> nodes_;
   RunLists lists_;
   std::vector<RunLists::Cursor> cursors_;  // of the question being answered

@@ -13,8 +13,8 @@ namespace memoir {
 
 struct Grid {
   Size granule = 1;  // gcd of the alignments: whatever lies above a buffer starts at a multiple of it
-  Size unit =
-      1;  // every offset of a pushed-down plan is a multiple of it; sizes rounded up to the granule are too
+  // every offset of a pushed-down plan is a multiple of it; sizes rounded up to the granule are too
+  Size unit = 1;
 
   Size padded(Size size) const { return (size + granule - 1) / granule * granule; }
   bool operator==(const Grid&) const = default;

@@ -26,8 +26,8 @@ Bound lower_bound(const Problem& problem, const Sections& sections) {
   }
   if (!any) return bound;
   for (std::uint32_t i = 0; i < problem.size(); ++i) starting[sections.first[i]].push_back(i);
-  std::vector<std::pair<Size, std::uint32_t>>
-      heap;  // (padding, buffer), largest first; the dead leave when on top
+  // (padding, buffer), largest first; the dead leave when on top
+  std::vector<std::pair<Size, std::uint32_t>> heap;
   Size padding = 0;
   for (std::uint32_t s = 0; s < sections.count; ++s) {
     padding += added[s] - removed[s];

@@ -21,8 +21,8 @@ struct Part {
 
 struct Parts {
   std::vector<Part> parts;
-  std::vector<std::pair<std::uint32_t, Offset>>
-      placed;  // (buffer, offset) of those that live through a whole part
+  // (buffer, offset) of those that live through a whole part
+  std::vector<std::pair<std::uint32_t, Offset>> placed;
 };
 
 /// O(n log n) for each level of nesting.

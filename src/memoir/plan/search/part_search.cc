@@ -139,8 +139,8 @@ void PartSearch::choose_methods(const SearchContext& context) {
                 {Method::kCore, "TW", 0.85, 0.01, Fit::kFirst}};
     return;
   }
-  // The first reaches the load of nine random problems in ten. Of the others each succeeds on some that the rest
-  // fails on, and 1 % over soon is better than 8 % until one does.
+  // The first reaches the load of nine random problems in ten. Of the others each succeeds on some that the
+  // rest fails on, and 1 % over soon is better than 8 % until one does.
   methods_ = {{Method::kCore, "TW", 0.85, 0, Fit::kFirst, kRetries},
               {Method::kCore, "TW", 0.9, 0},
               {Method::kCore, "TW", 0.9, 0, Fit::kBest},
@@ -282,8 +282,8 @@ double PartSearch::tied_share(const Bundles& bundles) const {
 }
 
 // What one round tries, in order. A plain attempt is the first: where it succeeds, that is at once. Tied up,
-// what resists is often no harder, so this comes next; most that succeed do so within few placements, so other
-// ties are worth more than a longer search.
+// what resists is often no harder, so this comes next; most that succeed do so within few placements, so
+// other ties are worth more than a longer search.
 std::vector<PartSearch::Attempt> PartSearch::choose_attempts(Size target, Size capacity, std::uint64_t seed) {
   const std::uint64_t least = std::max<std::uint64_t>(kFirstNodes, 2 * problem_.size());
   const std::uint64_t nodes = least << (2 * std::min(level_, 20u));
@@ -327,8 +327,8 @@ bool PartSearch::round(Size target, SearchContext& context) {
     std::uint64_t nodes = 0;
   };
   std::vector<Answer> answers(attempts.size());
-  const unsigned threads =
-      round_ == 1 ? 1 : context.threads;  // the first round is over before a thread has started
+  // the first round is over before a thread has started
+  const unsigned threads = round_ == 1 ? 1 : context.threads;
   if (searches_.size() < std::max(1u, threads)) searches_.resize(std::max(1u, threads));
   const auto winner = first_attempt(
       attempts.size(), threads, context.repeatable,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One independent part of a problem on its way to a target: cheap list placements first, then the exact
-// search in rounds of growing node limits, with the core-first method and the local search over orders between
-// for what is large. One step is one method or one round.
+// search in rounds of growing node limits, with the core-first method and the local search over orders
+// between for what is large. One step is one method or one round.
 #pragma once
 
 #include <memory>

@@ -119,8 +119,8 @@ class Skyline {
   std::priority_queue<ByHeight, std::vector<ByHeight>, std::greater<>> by_height_;
 };
 
-/// The buffers not yet placed, to be asked for the best one that lives within given moments. Rows of buffers in
-/// order of birth, below a segment tree that is searched by branch and bound.
+/// The buffers not yet placed, to be asked for the best one that lives within given moments. Rows of buffers
+/// in order of birth, below a segment tree that is searched by branch and bound.
 class Waiting {
  public:
   Waiting(const Problem& problem, const Moments& moments)
@@ -237,8 +237,8 @@ class Waiting {
   std::vector<Entry> leaves_;           // in order of birth
   std::vector<Life> lives_;             // of the leaves
   std::uint32_t rows_ = 1;
-  std::vector<Entry>
-      nodes_;  // node 1 is the root, 2i and 2i+1 the children of i; the last rows_ are the rows
+  // node 1 is the root, 2i and 2i+1 the children of i; the last rows_ are the rows
+  std::vector<Entry> nodes_;
 };
 
 }  // namespace

@@ -14,8 +14,8 @@ namespace {
 
 constexpr double kEpsilon = 0.25;       // sizes are rounded up to powers of 1 + this
 constexpr std::size_t kInnerStrip = 4;  // boxes to a strip: 1 / epsilon
-constexpr std::size_t kOuterStrip =
-    4;                          // boxes' worth of the outermost that stay unresolved at a critical time
+// boxes' worth of the outermost that stay unresolved at a critical time
+constexpr std::size_t kOuterStrip = 4;
 constexpr double kSmall = 8;    // how often a boxed one fits into its box, at least
 constexpr double kStorey = 16;  // by how much boxes grow
 

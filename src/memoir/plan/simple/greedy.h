@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Planners that place one buffer after another, each into a gap among those before it, and differ in the
-// order and in the gap. Deterministic; equal keys fall back to the longer lifetime, then to the order of the problem. O(n
-// log n) questions to a GapIndex. All throw Error where validate() does.
+// order and in the gap. Deterministic; equal keys fall back to the longer lifetime, then to the order of the
+// problem. O(n log n) questions to a GapIndex. All throw Error where validate() does.
 #pragma once
 
 #include "memoir/plan/plan.h"

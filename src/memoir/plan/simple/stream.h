@@ -20,8 +20,8 @@ class StreamPlanner {
   /// `decided(offset)` is called once for each buffer, in the order of add().
   explicit StreamPlanner(std::function<void(Offset)> decided) : decided_(std::move(decided)) {}
 
-  /// Throws Error, counting buffers from 0, when one is born before its predecessor, is none (see validate()),
-  /// or brings the sizes of a window and what lives into it to 2^63 bytes or more.
+  /// Throws Error, counting buffers from 0, when one is born before its predecessor, is none (see
+  /// validate()), or brings the sizes of a window and what lives into it to 2^63 bytes or more.
   void add(const Buffer& buffer);
   /// Decides what is still open. Nothing may be added afterwards.
   void finish();

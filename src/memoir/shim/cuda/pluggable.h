@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The C functions that PyTorch calls: for torch.cuda.memory.CUDAPluggableAllocator and its hooks, and for MemPools. They
-// forward to a DeviceRuntime per device, made at the first allocation there. Thread-safe; nothing of CUDA or of PyTorch
-// is needed to build them.
+// The C functions that PyTorch calls: for torch.cuda.memory.CUDAPluggableAllocator and its hooks, and for
+// MemPools. They forward to a DeviceRuntime per device, made at the first allocation there. Thread-safe;
+// nothing of CUDA or of PyTorch is needed to build them.
 //
-// A slot is one configuration. Slot 0 is the process's allocator: it throws when there is no memory, since PyTorch does
-// not look for a null pointer there. Slots 1 to kSlots - 1 are MemPools: they answer nullptr, after which PyTorch gives
-// back what it caches in the pool and asks again.
+// A slot is one configuration. Slot 0 is the process's allocator: it throws when there is no memory, since
+// PyTorch does not look for a null pointer there. Slots 1 to kSlots - 1 are MemPools: they answer nullptr,
+// after which PyTorch gives back what it caches in the pool and asks again.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,8 @@ namespace memoir::cuda_shim {
 inline constexpr int kSlots = 16;
 inline constexpr int kDevices = 64;
 
-/// What a refused request becomes: never returns. Defined once per shared object: by throw_c10.cc, as the exceptions that
-/// PyTorch turns into torch.OutOfMemoryError and RuntimeError.
+/// What a refused request becomes: never returns. Defined once per shared object: by throw_c10.cc, as the
+/// exceptions that PyTorch turns into torch.OutOfMemoryError and RuntimeError.
 [[noreturn]] void throw_refusal(bool out_of_memory, const std::string& text);
 
 /// The site of an allocation that this thread makes now; kNoSite while sites are not listened to..
@@ -39,13 +39,14 @@ std::string site_name(SiteId site);
 
 /// nullptr when there is a driver that starts, else why there is none.
 MEMOIR_EXPORT const char* memoir_cuda_problem();
-/// Says what a slot is: a policy with its settings, the most bytes per device (2^64 - 1: all), and entries of history
-/// kept. nullptr when done, else what is wrong. A slot is opened once.
+/// Says what a slot is: a policy with its settings, the most bytes per device (2^64 - 1: all), and entries of
+/// history kept. nullptr when done, else what is wrong. A slot is opened once.
 MEMOIR_EXPORT const char* memoir_cuda_open(int slot, const char* policy, std::uint64_t cap,
                                            std::uint64_t history);
 /// A slot of its own for a MemPool, -1 when all are taken.
 MEMOIR_EXPORT int memoir_cuda_free_slot();
-/// Called with a device's number when a request of slot 0 finds no memory, without any lock, so that it may free.
+/// Called with a device's number when a request of slot 0 finds no memory, without any lock, so that it may
+/// free.
 MEMOIR_EXPORT void memoir_cuda_on_low_memory(void (*callback)(int device, void* context), void* context);
 
 // --- PyTorch's functions, slot 0 ---

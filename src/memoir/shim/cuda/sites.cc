@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The operators that an allocation is made in, when somebody wants to know: a callback at the begin and the end of every
-// operator of every thread costs about 0.2 us each.
+// The operators that an allocation is made in, when somebody wants to know: a callback at the begin and the
+// end of every operator of every thread costs about 0.2 us each.
 #include <ATen/record_function.h>
 
 #include <atomic>

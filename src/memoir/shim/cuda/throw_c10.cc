@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Refusals as PyTorch's own exceptions. It lets an allocator's exceptions through, and turns c10::OutOfMemoryError, but
-// no other, into torch.OutOfMemoryError.
+// Refusals as PyTorch's own exceptions. It lets an allocator's exceptions through, and turns
+// c10::OutOfMemoryError, but no other, into torch.OutOfMemoryError.
 #include <c10/util/Exception.h>
 
 #include "memoir/shim/cuda/pluggable.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tensors over host memory without malloc, for a tensor library in C: host/static_tensors.h, which has the whole
- * story, with a C face. Everything is secured when the pool is made. Nothing here prints, throws or aborts; not
- * thread-safe.
+ * Tensors over host memory without malloc, for a tensor library in C: host/static_tensors.h, which has the
+ * whole story, with a C face. Everything is secured when the pool is made. Nothing here prints, throws or
+ * aborts; not thread-safe.
  *
  *   const char* why;
  *   memoir_static_tensors_sizes sizes = {.pool = 64 << 20};

@@ -23,8 +23,8 @@ bool in_pass() noexcept;
 /// The recorder is kept alive until end_recording(). While exactly one recording is in progress in the
 /// process, allocations of threads that are in no pass are recorded too, under their own thread number and no
 /// site.
-/// `large_apart`: large objects of this thread come from SeparateMemory, so that the pass peaks at its live bytes; it
-/// costs their page faults.
+/// `large_apart`: large objects of this thread come from SeparateMemory, so that the pass peaks at its live
+/// bytes; it costs their page faults.
 void begin_recording(Recorder& recorder, bool large_apart);
 void end_recording() noexcept;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What of cuBLAS and cuBLASLt PyTorch's matrix products call: handles, and products that compute nothing. In C without
-// prototypes, so that the arguments that are not looked at need not be spelled out.
+// What of cuBLAS and cuBLASLt PyTorch's matrix products call: handles, and products that compute nothing. In
+// C without prototypes, so that the arguments that are not looked at need not be spelled out.
 #include <stdlib.h>
 #include <string.h>
 

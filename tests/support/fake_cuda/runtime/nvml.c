@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What PyTorch asks NVIDIA's management library (libnvidia-ml.so.1) before it maps memory, and when there is none left: no
-// fabric, no other processes.
+// What PyTorch asks NVIDIA's management library (libnvidia-ml.so.1) before it maps memory, and when there is
+// none left: no fabric, no other processes.
 
 int nvmlInit_v2(void) { return 0; }
 int nvmlDeviceGetHandleByPciBusId_v2(const char* id, void** device) { return (void)id, *device = 0, 0; }

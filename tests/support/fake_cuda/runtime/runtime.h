@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The functions of libcudart that PyTorch calls, over the fake driver: PyTorch's own code for GPUs (its allocators, its
-// hooks for other allocators, graphs, streams, autograd) runs without a GPU, and against the same checks. Preloaded as
-// libcuda.so.1; needs the headers of CUDA 13 to be built.
+// The functions of libcudart that PyTorch calls, over the fake driver: PyTorch's own code for GPUs (its
+// allocators, its hooks for other allocators, graphs, streams, autograd) runs without a GPU, and against the
+// same checks. Preloaded as libcuda.so.1; needs the headers of CUDA 13 to be built.
 //
-// Kernels do nothing, but for fills. Copies are real. So what is tested is who gets which memory and when; numbers that
-// a program computes mean nothing.
+// Kernels do nothing, but for fills. Copies are real. So what is tested is who gets which memory and when;
+// numbers that a program computes mean nothing.
 #pragma once
 
 #include <cuda_runtime_api.h>
