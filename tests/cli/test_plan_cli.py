@@ -222,7 +222,7 @@ def test_plan_of_a_trace(memoir, trace, folder):
     assert plan.meta == [("model", "tiny")]
     assert plan.sizes.tolist() == [100, 60, 500, 0, 100]
     assert (plan.offsets == 2**64 - 1).tolist() == [False, False, True, True, False]
-    assert plan.load == 160
+    assert plan.memories[0].load == 160
     result = json.loads(memoir("plan", "x.trace", "--json")[1])
     assert (result["pass"], result["allocations"], result["buffers"]) == (1, 5, 3)
     assert result["escaping"] == {"count": 1, "bytes": 500}

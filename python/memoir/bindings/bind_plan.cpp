@@ -12,12 +12,14 @@
 
 #include "bind.h"
 #include "memoir/base/error.h"
+#include "memoir/heap/pool/device_pool_heap.h"
 #include "memoir/plan/files/csv.h"
 #include "memoir/plan/files/from_trace.h"
 #include "memoir/plan/files/plan_file.h"
 #include "memoir/plan/index/gap_index.h"
 #include "memoir/plan/simple/aligned_load.h"
 #include "memoir/plan/simple/planners.h"
+#include "memoir/simulate/plan_run.h"
 #include "memoir/trace/trace.h"
 
 namespace nb = nanobind;
@@ -100,7 +102,7 @@ Plan in_order(const Problem& problem, In order) {
 
 /// A plan of buffers that no trace knows, as a plan file holds it: in the order of their births, without
 /// sites.
-RecordedPlan record_problem(const Problem& problem, const Plan& plan, const std::string& planner) {
+ProgramPlan record_problem(const Problem& problem, const Plan& plan, const std::string& planner) {
   must_be_of(problem, plan);
   RecordedPlan recorded{{}, plan.arena_size, load(problem), planner, {}};
   std::vector<size_t> order(problem.size());
@@ -111,7 +113,7 @@ RecordedPlan record_problem(const Problem& problem, const Plan& plan, const std:
     recorded.sequence.push_back(
         {kNoSite, problem[i].size, problem[i].alignment, problem[i].lifetime, plan.offsets[i]});
   }
-  return recorded;
+  return program_of(recorded);
 }
 
 struct TracePass {
@@ -276,9 +278,9 @@ void bind_recorded(nb::module_& module) {
           "record",
           [](const TracePass& self, const Plan& plan, const std::string& planner) {
             must_be_of(self.recorded.problem, plan);
-            return record_plan(self.recorded, plan, planner);
+            return program_of(record_plan(self.recorded, plan, planner));
           },
-          "plan"_a, "planner"_a)
+          "plan"_a, "planner"_a, "The plan written back to the pass: what a plan file holds.")
       .def(
           "write_csv",
           [](const TracePass& self, const Plan& plan) {
@@ -293,16 +295,14 @@ void bind_recorded(nb::module_& module) {
   module.def("read_pass", &read_trace_pass, "trace"_a, "pass_number"_a = nb::none(), "device"_a = nb::none(),
              nb::call_guard<nb::gil_scoped_release>(),
              "That pass of a trace; without a number the last complete one, without a device those of all.");
+}
 
-  const auto field = [](auto get) {
-    return [get](const RecordedPlan& self) { return column(self.sequence, get); };
-  };
-  nb::class_<RecordedPlan>(module, "RecordedPlan",
-                           "A plan beside the allocations of the pass that it was made from.")
-      .def_ro("arena_size", &RecordedPlan::arena_size)
-      .def_ro("load", &RecordedPlan::load)
-      .def_ro("planner", &RecordedPlan::planner)
-      .def("__len__", [](const RecordedPlan& self) { return self.sequence.size(); })
+/// The columns of a sequence, one element per allocation in the order in which they were made.
+template <class Bound>
+void bind_sequence(nb::class_<Bound>& bound) {
+  const auto field = [](auto get) { return [get](const Bound& self) { return column(self.sequence, get); }; };
+  bound.def_ro("planner", &Bound::planner)
+      .def("__len__", [](const Bound& self) { return self.sequence.size(); })
       .def_prop_ro("sites", field([](const PlannedAllocation& a) { return a.site; }))
       .def_prop_ro("sizes", field([](const PlannedAllocation& a) { return a.size; }))
       .def_prop_ro("alignments", field([](const PlannedAllocation& a) { return a.alignment; }))
@@ -310,24 +310,106 @@ void bind_recorded(nb::module_& module) {
       .def_prop_ro("upper", field([](const PlannedAllocation& a) { return a.lifetime.end; }))
       .def_prop_ro("offsets", field([](const PlannedAllocation& a) { return a.offset; }),
                    "2^64 - 1: not planned.")
-      .def_prop_ro("meta",
-                   [](const RecordedPlan& self) {
+      .def_prop_ro("streams", field([](const PlannedAllocation& a) { return a.stream; }))
+      .def_prop_ro("devices", field([](const PlannedAllocation& a) { return a.device; }))
+      .def_prop_ro("pools", field([](const PlannedAllocation& a) { return a.pool; }),
+                   "0: the device's default pool.")
+      .def_prop_ro("meta", [](const Bound& self) {
+        nb::list list;
+        for (const auto& [key, value] : self.meta) {
+          const nb::list pair = strings({key, value});
+          list.append(nb::make_tuple(pair[0], pair[1]));
+        }
+        return list;
+      });
+}
+
+void bind_plan_files(nb::module_& module) {
+  nb::class_<RecordedPlan> recorded(
+      module, "RecordedPlan",
+      "What one heap follows: the allocations that it was asked for in a recording, laid out in one arena.");
+  recorded.def_ro("arena_size", &RecordedPlan::arena_size, "Bytes.")
+      .def_ro("load", &RecordedPlan::load, "Bytes: the most planned ones live at once.");
+  bind_sequence(recorded);
+
+  nb::class_<PlannedMemory>(module, "PlannedMemory", "One of the memories of a plan; all in bytes.")
+      .def_ro("name", &PlannedMemory::name)
+      .def_prop_ro(
+          "capacity",
+          [](const PlannedMemory& self) -> std::optional<Size> {
+            if (self.capacity == PlannedMemory::kNoLimit) return std::nullopt;
+            return self.capacity;
+          },
+          "None: not known.")
+      .def_ro("alignment", &PlannedMemory::alignment)
+      .def_ro("size", &PlannedMemory::size, "What the plan needs of it.")
+      .def_ro("load", &PlannedMemory::load, "The most planned bytes live in it at once.");
+
+  nb::class_<ProgramPlan> program(
+      module, "ProgramPlan",
+      "What a plan file holds: the allocations of a program, laid out in one or more memories.");
+  bind_sequence(program);
+  program
+      .def_prop_ro("memories",
+                   [](const ProgramPlan& self) {
                      nb::list list;
-                     for (const auto& [key, value] : self.meta) {
-                       const nb::list pair = strings({key, value});
-                       list.append(nb::make_tuple(pair[0], pair[1]));
-                     }
+                     for (const PlannedMemory& memory : self.memories) list.append(nb::cast(memory));
                      return list;
                    })
+      .def_prop_ro(
+          "places",
+          [](const ProgramPlan& self) {
+            return column(self.sequence, [](const PlannedAllocation& a) { return a.memory; });
+          },
+          "Which of the memories each allocation is planned in; 0 for what is not planned.")
+      .def_prop_ro(
+          "heaps",
+          [](const ProgramPlan& self) {
+            nb::list list;
+            for (const auto& [device, pool] : heaps_of(self)) list.append(nb::make_tuple(device, pool));
+            return list;
+          },
+          "(device, pool) of each heap that the plan is for.")
+      .def_prop_ro(
+          "skeleton_pairs",
+          [](const ProgramPlan& self) -> std::optional<size_t> {
+            if (!self.skeleton) return std::nullopt;
+            return self.skeleton->below.size();
+          },
+          "How many pairs its skeleton has; None without one.")
+      .def("recorded_for", &recorded_for, "device"_a = 0, "pool"_a = 0,
+           "What the heap of that pool on that device is to follow. Error when that is not in a memory of "
+           "its own.")
+      .def(
+          "with_skeleton",
+          [](ProgramPlan self) {
+            self.skeleton = find_skeleton(self.sequence);
+            return self;
+          },
+          "The same plan, with the skeleton that its offsets have.")
       .def(
           "to_bytes",
-          [](const RecordedPlan& self) {
+          [](const ProgramPlan& self) {
             const std::string bytes = write_plan(self);
             return nb::bytes(bytes.data(), bytes.size());
           },
           "The bytes of a .plan file.");
   module.def("open_plan", &open_plan, "path"_a, nb::call_guard<nb::gil_scoped_release>());
+  module.def(
+      "read_plan",
+      [](nb::bytes bytes, const std::string& name) {
+        return read_plan({bytes.c_str(), bytes.size()}, name);
+      },
+      "bytes"_a, "name"_a = "<memory>", "The plan in the bytes of a .plan file; `name` is for errors.");
   module.def("record_problem", &record_problem, "problem"_a, "plan"_a, "planner"_a);
+  module.def(
+      "plan_run",
+      [](const Trace& trace, std::uint16_t device, Size alignment) {
+        return plan_run(trace, device, alignment);
+      },
+      "trace"_a, "device"_a = 0, "alignment"_a = DevicePoolOptions{}.alignment,
+      nb::call_guard<nb::gil_scoped_release>(),
+      "A plan of all that a device was asked for in the whole trace, for the guided pool to follow.");
 }
 
 }  // namespace
@@ -337,6 +419,7 @@ void bind_plan(nb::module_& module) {
   bind_problem(module);
   bind_csv(module);
   bind_recorded(module);
+  bind_plan_files(module);
 }
 
 }  // namespace memoir

@@ -33,24 +33,33 @@ class ShownPlan:
     unplanned: int = 0
     unplanned_bytes: int = 0
     meta: tuple[tuple[str, str], ...] = ()
+    memories: tuple[_core.PlannedMemory, ...] = ()  # of a .plan; drawn one above the other
+
+    @property
+    def load(self) -> int:
+        """Bytes: no plan takes less."""
+        return sum(memory.load for memory in self.memories) or _core.load(self.problem)
 
 
 def open_shown(path: str, is_plan: bool) -> ShownPlan:
     """Error for a file that is bad, a CSV without offsets, or one whose offsets are no plan."""
     if is_plan:
-        recorded = _core.open_plan(path)
-        planned = recorded.offsets != _NOT_PLANNED
-        columns = (recorded.lower, recorded.upper, recorded.sizes, recorded.alignments)
+        program = _core.open_plan(path)
+        planned = program.offsets != _NOT_PLANNED
+        columns = (program.lower, program.upper, program.sizes, program.alignments)
         problem = Problem(*(column[planned] for column in columns))
-        left_out = recorded.sizes[~planned]
+        left_out = program.sizes[~planned]
+        sizes = [memory.size for memory in program.memories]
+        bases = np.cumsum([0, *sizes]).astype(np.uint64)
         return ShownPlan(
             problem,
-            recorded.offsets[planned],
-            recorded.arena_size,
-            recorded.planner,
+            program.offsets[planned] + bases[program.places[planned].astype(np.int64)],
+            sum(sizes),
+            program.planner,
             len(left_out),
             sum(left_out.tolist()),
-            tuple(recorded.meta),
+            tuple(program.meta),
+            tuple(program.memories),
         )
     csv = _core.read_csv(path)
     offsets = csv.offsets
@@ -103,8 +112,14 @@ def show_plan(
     if output is not None:
         check_output(Path(output), PICTURES, force)
     shown = open_shown(path, is_plan)
+    if len(shown.memories) > 1 and planner is not None:
+        raise Error(
+            f"{path} has {len(shown.memories)} memories, and a planner fills one: leave --planner out"
+        )
     results, refusals = _others(shown.problem, planner, deadline)
-    floor = max([_core.aligned_load(shown.problem), *(result.lower_bound for result in results)])
+    floor = max([shown.load, *(result.lower_bound for result in results)])
+    if len(shown.memories) < 2:
+        floor = max(floor, _core.aligned_load(shown.problem))
     if output is not None:
         _draw(path, shown, results, floor, Path(output), force)
     if json:
@@ -114,7 +129,7 @@ def show_plan(
     if output is None:
         target = shlex.quote(str(Path(path).with_suffix(".png")))
         click.echo(f"\nnext: memoir show {shlex.quote(path)} -o {target}")
-    elif planner is None:
+    elif planner is None and len(shown.memories) < 2:
         target = shlex.quote(str(Path(output).with_stem(Path(output).stem + "-planners")))
         click.echo(f"\nnext: memoir show {shlex.quote(path)} --planner all -o {target}")
 
@@ -153,17 +168,33 @@ def _summary(
         "input": path,
         "planner": shown.planner,
         "buffers": len(shown.problem),
-        "load": _core.load(shown.problem),
+        "load": shown.load,
         "lower_bound": floor,
         "arena_size": shown.arena_size,
         "optimal": shown.arena_size == floor,
         "unplanned": {"count": shown.unplanned, "bytes": shown.unplanned_bytes},
         "meta": dict(shown.meta),
     }
+    if _are_told(shown):
+        summary["memories"] = [
+            {
+                "name": memory.name,
+                "size": memory.size,
+                "load": memory.load,
+                "alignment": memory.alignment,
+                "capacity": memory.capacity,
+            }
+            for memory in shown.memories
+        ]
     if results or refusals:
         summary["planners"] = [result.summary() for result in results]
         summary["planners"] += [{"planner": name, "error": reason} for name, reason in refusals]
     return summary
+
+
+def _are_told(shown: ShownPlan) -> bool:
+    """Of the one memory of a pass on a CPU there is nothing to tell but its size."""
+    return any(memory.name for memory in shown.memories)
 
 
 def _print(
@@ -175,19 +206,23 @@ def _print(
     from memoir.views.quantities import bytes_text, printable
 
     total = shown.problem.total_size
-    load = _core.load(shown.problem)
+    load = shown.load
     optimal = (
         "optimal" if shown.arena_size == floor else f"{above_floor(shown.arena_size, floor)} above the floor"
     )
+    when = f"live together at tick {_core.busiest_tick(shown.problem):,}"
+    if len(shown.memories) > 1:
+        when = "the loads of the memories together"
     lines = [
         ("buffers", f"{len(shown.problem):,}, {total:,} bytes ({bytes_text(total)}) in all"),
-        (
-            "load",
-            f"{load:,} bytes ({bytes_text(load)}), live together at tick {_core.busiest_tick(shown.problem):,}",
-        ),
+        ("load", f"{load:,} bytes ({bytes_text(load)}), {when}"),
         ("arena", f"{shown.arena_size:,} bytes ({bytes_text(shown.arena_size)}), {optimal}"),
         ("planner", shown.planner),
     ]
+    if _are_told(shown):
+        for memory in shown.memories:
+            limit = "" if memory.capacity is None else f", capacity {memory.capacity:,}"
+            lines.append((memory.name, f"{memory.size:,} bytes ({bytes_text(memory.size)}){limit}"))
     if shown.unplanned:
         left_out = f"{shown.unplanned:,} allocations, {shown.unplanned_bytes:,} bytes: escaping or empty"
         lines.append(("not planned", left_out))

@@ -73,6 +73,11 @@ FITS, HOPELESS, NOT_FOUND = 0, 1, 3  # exit codes; 2 is bad input
     is_flag=True,
     help="CSV sorted by birth, of any length, in memory for what is live; first fit by windows.",
 )
+@click.option(
+    "--guided",
+    is_flag=True,
+    help="Of a trace: the whole run on a device, what outlives it too, for the guided pool to follow.",
+)
 @_constraints.constraint_options
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON on stdout.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the output.")
@@ -92,6 +97,7 @@ def command(
     alignment: int | None,
     device: int | None,
     stream: bool,
+    guided: bool,
     as_json: bool,
     force: bool,
     **constraints,
@@ -103,6 +109,17 @@ def command(
     that a problem can say (docs/constraints.md). Several inputs, or --seeds, make a sweep over all inputs,
     planners and seeds.
     """
+    if guided:
+        given = _constraints.Options(**constraints).any() or capacity is not None or stream
+        if given or planner != "auto" or len(inputs) > 1 or seeds is not None or engine != "local":
+            raise Error(
+                "--guided takes one trace and plans it in its own way: of the options --device, --alignment, -o, -f "
+                "and --json go with it"
+            )
+        from memoir.cli._plan_guided import plan_guided
+
+        plan_guided(inputs[0], output, device, alignment, as_json, force)
+        sys.exit(FITS)
     if stream:
         given = _constraints.Options(**constraints).any() or alignment is not None or device is not None
         if given or planner != "auto" or len(inputs) > 1 or seeds is not None or engine != "local":

@@ -286,7 +286,7 @@ def _open_plan(name: str, path: str | os.PathLike) -> _core.RecordedPlan:
         raise Error(f"{path}: not the plan of a recorded model: plan a trace that memoir.torch.record wrote")
     if meta["model"] != name:
         raise Error(f"{path}: a plan for {meta['model']}, and this is {name}")
-    return plan
+    return plan.recorded_for()
 
 
 def describe_recording(recording: _torch.Recording, model: str, words: str) -> None:

@@ -90,7 +90,8 @@ RecordedPass read_pass(std::span<const Event> events, std::optional<std::uint64_
           object.position = recorded.sequence.size();
           recorded.objects.push_back(event.object);
           recorded.sequence.push_back({event.site, event.size, Size{1} << event.alignment_log2,
-                                       Lifetime{i - window.begin, window.end - window.begin}, kNoOffset});
+                                       Lifetime{i - window.begin, window.end - window.begin}, kNoOffset,
+                                       event.stream, event.device});
         }
       }
       if (!objects.emplace(event.object, object).second) {

@@ -2,85 +2,52 @@
 #include "memoir/plan/files/plan_file.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
-#include <cstring>
 
 #include "memoir/base/error.h"
+#include "memoir/plan/files/plan_bytes.h"
 #include "memoir/plan/files/whole_file.h"
-#include "memoir/plan/plan.h"
 
 namespace memoir {
+
 namespace {
 
 using plan_format::Header;
+using plan_format::Memory;
 using plan_format::Record;
-
-class Prover {
- public:
-  explicit Prover(const std::string& name) : name_(name) {}
-
-  [[noreturn]] void refuse(const std::string& what) const { throw Error(name_ + ": " + what); }
-  [[noreturn]] void refuse(size_t record, const std::string& what) const {
-    refuse("record " + std::to_string(record) + ": " + what);
-  }
-
-  /// That the plan is one: what a run relies on when it hands out an offset.
-  void prove(const RecordedPlan& plan) const {
-    using plan_format::kMaxSize;
-    if (plan.arena_size > kMaxSize)
-      refuse("the arena of " + std::to_string(plan.arena_size) + " bytes is too large");
-    Problem problem;
-    Plan offsets{{}, plan.arena_size};
-    std::vector<size_t> records;
-    Size total = 0;
-    for (size_t i = 0; i < plan.sequence.size(); ++i) {
-      const PlannedAllocation& allocation = plan.sequence[i];
-      const auto& [site, size, alignment, lifetime, offset] = allocation;
-      if (size > kMaxSize) refuse(i, "the size of " + std::to_string(size) + " bytes is too large");
-      if (alignment == 0 || alignment > kMaxSize) {
-        refuse(i, "the alignment of " + std::to_string(alignment) + " bytes cannot be");
-      }
-      if (lifetime.begin >= lifetime.end || lifetime.end > plan_format::kMaxTick) {
-        refuse(i, "the lifetime [" + std::to_string(lifetime.begin) + ", " + std::to_string(lifetime.end) +
-                      ") cannot be");
-      }
-      if (i != 0 && lifetime.begin < plan.sequence[i - 1].lifetime.begin) {
-        refuse(i, "is allocated before the record before it");
-      }
-      if (!allocation.planned()) continue;
-      if (size == 0) refuse(i, "has an offset for 0 bytes");
-      total += size + alignment;  // each at most 2^57, so that this notices long before it overflows
-      if (total >> 62 != 0) refuse(i, "brings the sum of all sizes to 2^62 bytes or more");
-      problem.push_back({lifetime, size, alignment});
-      offsets.offsets.push_back(offset);
-      records.push_back(i);
-    }
-    if (const auto violation = quick_check(problem, offsets)) {
-      const size_t first = records.empty() ? 0 : records[violation->first];
-      const size_t second = records.empty() ? 0 : records[violation->second];
-      if (first == second) refuse(first, violation->what);
-      refuse("records " + std::to_string(first) + " and " + std::to_string(second) + ": " + violation->what);
-    }
-    if (const Size most = memoir::load(problem); most != plan.load) {
-      refuse("the load is " + std::to_string(most) + " bytes, not " + std::to_string(plan.load) +
-             " as it says");
-    }
-    if (plan.planner.size() > sizeof(Header::planner) ||
-        !std::all_of(plan.planner.begin(), plan.planner.end(), [](char c) { return c > ' ' && c < 127; })) {
-      refuse("the planner's name is not one of at most 32 printable letters");
-    }
-  }
-
- private:
-  const std::string& name_;
-};
+using plan_format::Section;
 
 void append(std::string& bytes, const void* data, size_t size) {
   bytes.append(static_cast<const char*>(data), size);
 }
 
-/// (key size, value size: 4 bytes each; key; value) for each.
-std::string write_metas(const RecordedPlan& plan) {
+/// With zeros, to the begin of the next section.
+void pad(std::string& bytes) { bytes.resize((bytes.size() + 7) / 8 * 8); }
+
+std::string write_records(const ProgramPlan& plan) {
+  std::string bytes;
+  bytes.reserve(plan.sequence.size() * sizeof(Record));
+  for (const PlannedAllocation& allocation : plan.sequence) {
+    const auto& [site, size, alignment, lifetime, offset, stream, device, memory, pool] = allocation;
+    const Record record{site,   size, alignment, lifetime.begin, lifetime.end, offset, stream, device,
+                        memory, pool, 0};
+    append(bytes, &record, sizeof record);
+  }
+  return bytes;
+}
+
+std::string write_memories(const ProgramPlan& plan) {
+  std::string bytes;
+  for (const auto& [name, capacity, alignment, size, load] : plan.memories) {
+    Memory memory{{}, capacity, alignment, size, load, {}};
+    std::memcpy(memory.name, name.data(), name.size());
+    append(bytes, &memory, sizeof memory);
+  }
+  return bytes;
+}
+
+std::string write_metas(const ProgramPlan& plan) {
   std::string bytes;
   for (const auto& [key, value] : plan.meta) {
     const std::uint32_t sizes[2] = {static_cast<std::uint32_t>(key.size()),
@@ -91,19 +58,150 @@ std::string write_metas(const RecordedPlan& plan) {
   return bytes;
 }
 
-void read_metas(std::string_view bytes, std::uint32_t count, RecordedPlan& plan, const Prover& prover) {
-  for (std::uint32_t i = 0; i < count; ++i) {
-    std::uint32_t sizes[2];
-    if (bytes.size() < sizeof sizes) prover.refuse("meta " + std::to_string(i) + " is cut off");
-    std::memcpy(sizes, bytes.data(), sizeof sizes);
-    bytes.remove_prefix(sizeof sizes);
-    if (std::uint64_t{sizes[0]} + sizes[1] > bytes.size())
-      prover.refuse("meta " + std::to_string(i) + " is cut off");
-    plan.meta.emplace_back(bytes.substr(0, sizes[0]), bytes.substr(sizes[0], sizes[1]));
-    bytes.remove_prefix(size_t{sizes[0]} + sizes[1]);
+/// Of each record how many it lies on, and which.
+std::string write_skeleton(const Skeleton& skeleton) {
+  std::string bytes;
+  for (size_t i = 0; i + 1 < skeleton.first.size(); ++i) {
+    const auto below = skeleton.below_of(i);
+    const auto count = static_cast<std::uint32_t>(below.size());
+    append(bytes, &count, sizeof count);
+    append(bytes, below.data(), below.size_bytes());
   }
-  if (!bytes.empty())
-    prover.refuse("there are " + std::to_string(bytes.size()) + " bytes after the last meta");
+  return bytes;
+}
+
+Skeleton read_skeleton(std::string_view bytes, std::uint64_t pairs, const ProgramPlan& plan,
+                       const PlanProof& proof) {
+  const size_t records = plan.sequence.size();
+  const size_t words = bytes.size() / sizeof(std::uint32_t);
+  if (bytes.size() % sizeof(std::uint32_t) != 0 || words < records || words - records != pairs)
+    proof.refuse("the skeleton has " + std::to_string(bytes.size()) + " bytes, which its pairs do not take");
+  Skeleton skeleton{order_by_offset(plan.sequence), {0}, {}};
+  skeleton.first.reserve(records + 1);
+  skeleton.below.reserve(pairs);
+  size_t at = 0;
+  for (size_t i = 0; i < records; ++i) {
+    // The counts of the records that follow are there, so that this one cannot reach beyond the end.
+    const auto count = element_at<std::uint32_t>(bytes, at++);
+    if (count > pairs - skeleton.below.size())
+      proof.refuse(i, "lies on " + std::to_string(count) + " others, more than the skeleton has");
+    for (std::uint32_t k = 0; k < count; ++k)
+      skeleton.below.push_back(element_at<std::uint32_t>(bytes, at++));
+    skeleton.first.push_back(static_cast<std::uint32_t>(skeleton.below.size()));
+  }
+  if (skeleton.below.size() != pairs) proof.refuse("the skeleton has pairs that are no record's");
+  return skeleton;
+}
+
+/// The sections of a file by their kind, from 1 on; where each is, and how much is in it.
+class Sections {
+ public:
+  struct Place {
+    std::string_view bytes;
+    std::uint64_t count = 0;
+    bool there = false;
+  };
+
+  Sections(std::string_view bytes, const Header& header, const PlanProof& proof) : proof_(proof) {
+    const std::string_view table = bytes.substr(sizeof(Header));
+    if (header.sections > table.size() / sizeof(Section)) refuse_cut_off(bytes, proof);
+    std::uint64_t begin = sizeof(Header) + header.sections * sizeof(Section);
+    std::uint32_t last = 0;
+    for (std::uint32_t i = 0; i < header.sections; ++i) {
+      const auto section = element_at<Section>(table, i);
+      if (section.kind <= last) refuse(section.kind, "is not in the order of the kinds");
+      last = section.kind;
+      const std::uint64_t padding = (8 - section.size % 8) % 8;
+      const std::uint64_t room = bytes.size() - begin;
+      if (section.begin != begin || section.size > room || padding > room - section.size)
+        refuse(section.kind, "does not lie where the section before it ends, within the file");
+      const std::string_view zeros = bytes.substr(begin + section.size, padding);
+      if (zeros.find_first_not_of('\0') != zeros.npos) refuse(section.kind, "is not followed by zeros");
+      keep(section, bytes.substr(begin, section.size));
+      begin += section.size + padding;
+    }
+    if (begin != bytes.size())
+      proof.refuse("has " + std::to_string(bytes.size() - begin) + " bytes that are of no section");
+  }
+
+  const Place& of(plan_format::SectionKind kind) const { return places_[kind]; }
+  /// Of elements of one size.
+  const Place& table(plan_format::SectionKind kind, size_t element) const {
+    const Place& place = places_[kind];
+    if (!place.there) proof_.refuse("has no section of kind " + std::to_string(kind));
+    if (place.bytes.size() % element != 0 || place.bytes.size() / element != place.count)
+      refuse(kind, "has not the size that its elements have");
+    return place;
+  }
+
+ private:
+  [[noreturn]] void refuse(std::uint32_t kind, const std::string& what) const {
+    proof_.refuse("the section of kind " + std::to_string(kind) + " " + what);
+  }
+  void keep(const Section& section, std::string_view bytes) {
+    const bool known = section.kind < places_.size();
+    if (!known && section.flags == plan_format::kOptional) return;
+    if (!known && section.flags == 0) {
+      refuse(section.kind,
+             "is needed, and this memoir does not know it: use a newer memoir, or make the plan "
+             "again with memoir plan");
+    }
+    if (section.flags != (section.kind == plan_format::kSkeleton ? plan_format::kOptional : 0))
+      refuse(section.kind, "has unknown flags");
+    places_[section.kind] = {bytes, section.count, true};
+  }
+
+  const PlanProof& proof_;
+  std::array<Place, 5> places_;
+};
+
+ProgramPlan read_plan_v2(std::string_view bytes, const PlanProof& proof) {
+  const auto header = element_at<Header>(bytes, 0);
+  if (header.header_size != sizeof(Header)) {
+    proof.refuse("has a header of " + std::to_string(header.header_size) + " bytes; version 2 has 128");
+  }
+  if (header.file_size > bytes.size()) refuse_cut_off(bytes, proof);
+  if (header.file_size < bytes.size())
+    proof.refuse("has " + std::to_string(bytes.size() - header.file_size) + " bytes after its end");
+  check_checksum(bytes, header.checksum, proof);
+  if (std::any_of(std::begin(header.reserved), std::end(header.reserved),
+                  [](auto word) { return word != 0; }))
+    proof.refuse("has unknown fields");
+  const Sections sections(bytes, header, proof);
+  const Sections::Place& records = sections.table(plan_format::kRecords, sizeof(Record));
+  const Sections::Place& memories = sections.table(plan_format::kMemories, sizeof(Memory));
+
+  ProgramPlan plan;
+  plan.planner = zero_padded(header.planner);
+  plan.memories.reserve(memories.count);
+  for (size_t i = 0; i < memories.count; ++i) {
+    const auto memory = element_at<Memory>(memories.bytes, i);
+    if (std::any_of(std::begin(memory.reserved), std::end(memory.reserved),
+                    [](auto word) { return word != 0; }))
+      proof.refuse("memory " + std::to_string(i) + " has unknown fields");
+    plan.memories.push_back(
+        {std::string(zero_padded(memory.name)), memory.capacity, memory.alignment, memory.size, memory.load});
+  }
+  plan.sequence.reserve(records.count);
+  for (size_t i = 0; i < records.count; ++i) {
+    const auto record = element_at<Record>(records.bytes, i);
+    if (record.reserved != 0) proof.refuse(i, "has unknown fields");
+    plan.sequence.push_back({record.site,
+                             record.size,
+                             record.alignment,
+                             {record.begin, record.end},
+                             record.offset,
+                             record.stream,
+                             record.device,
+                             record.memory,
+                             record.pool});
+  }
+  if (const auto& metas = sections.of(plan_format::kMetas); metas.there)
+    read_metas(metas.bytes, metas.count, plan, proof);
+  else proof.refuse("has no section of kind 3");
+  if (const auto& skeleton = sections.of(plan_format::kSkeleton); skeleton.there)
+    plan.skeleton = read_skeleton(skeleton.bytes, skeleton.count, plan, proof);
+  return plan;
 }
 
 }  // namespace
@@ -120,98 +218,84 @@ std::uint64_t plan_format::checksum(std::string_view file) {
   return hash;
 }
 
-std::string write_plan(const RecordedPlan& plan) {
+void refuse_cut_off(std::string_view bytes, const PlanProof& proof) {
+  proof.refuse("is cut off after " + std::to_string(bytes.size()) + " bytes; make it again with memoir plan");
+}
+
+void check_checksum(std::string_view bytes, std::uint64_t checksum, const PlanProof& proof) {
+  if (checksum != plan_format::checksum(bytes)) proof.refuse("was altered: its checksum does not match");
+}
+
+void read_metas(std::string_view bytes, std::uint64_t count, ProgramPlan& plan, const PlanProof& proof) {
+  for (std::uint64_t i = 0; i < count; ++i) {
+    if (bytes.size() < 2 * sizeof(std::uint32_t)) proof.refuse("meta " + std::to_string(i) + " is cut off");
+    const auto key = element_at<std::uint32_t>(bytes, 0), value = element_at<std::uint32_t>(bytes, 1);
+    bytes.remove_prefix(2 * sizeof(std::uint32_t));
+    if (std::uint64_t{key} + value > bytes.size()) proof.refuse("meta " + std::to_string(i) + " is cut off");
+    plan.meta.emplace_back(bytes.substr(0, key), bytes.substr(key, value));
+    bytes.remove_prefix(size_t{key} + value);
+  }
+  if (!bytes.empty())
+    proof.refuse("there are " + std::to_string(bytes.size()) + " bytes after the last meta");
+}
+
+std::string write_plan(const ProgramPlan& plan) {
   const std::string name = "plan";
-  Prover(name).prove(plan);
-  const std::string metas = write_metas(plan);
+  PlanProof(name).prove(plan);
+  struct Part {
+    plan_format::SectionKind kind;
+    std::uint64_t count;
+    std::string bytes;
+  };
+  std::vector<Part> parts{{plan_format::kRecords, plan.sequence.size(), write_records(plan)},
+                          {plan_format::kMemories, plan.memories.size(), write_memories(plan)},
+                          {plan_format::kMetas, plan.meta.size(), write_metas(plan)}};
+  if (plan.skeleton)
+    parts.push_back({plan_format::kSkeleton, plan.skeleton->below.size(), write_skeleton(*plan.skeleton)});
+
   Header header{};
   std::memcpy(header.magic, plan_format::kMagic, sizeof header.magic);
   header.version = plan_format::kVersion;
   header.endianness = plan_format::kEndianness;
   header.header_size = sizeof(Header);
-  header.record_size = sizeof(Record);
-  header.metas = static_cast<std::uint32_t>(plan.meta.size());
-  header.records = plan.sequence.size();
-  header.arena_size = plan.arena_size;
-  header.load = plan.load;
-  header.meta_size = metas.size();
+  header.sections = static_cast<std::uint32_t>(parts.size());
   std::memcpy(header.planner, plan.planner.data(), plan.planner.size());
 
-  std::string bytes(sizeof header, '\0');
-  bytes.reserve(sizeof header + plan.sequence.size() * sizeof(Record) + metas.size());
-  for (const auto& [site, size, alignment, lifetime, offset] : plan.sequence) {
-    const Record record{site, size, alignment, lifetime.begin, lifetime.end, offset, {}};
-    append(bytes, &record, sizeof record);
-    header.planned += offset != kNoOffset;
+  std::string bytes(sizeof header + parts.size() * sizeof(Section), '\0');
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto& [kind, count, content] = parts[i];
+    const Section section{kind, kind == plan_format::kSkeleton ? plan_format::kOptional : 0, bytes.size(),
+                          content.size(), count};
+    std::memcpy(bytes.data() + sizeof header + i * sizeof section, &section, sizeof section);
+    bytes += content;
+    pad(bytes);
   }
-  bytes += metas;
+  header.file_size = bytes.size();
   std::memcpy(bytes.data(), &header, sizeof header);
   header.checksum = plan_format::checksum(bytes);
   std::memcpy(bytes.data(), &header, sizeof header);
   return bytes;
 }
 
-RecordedPlan read_plan(std::string_view bytes, const std::string& name) {
-  const Prover prover(name);
-  Header header;
-  if (bytes.size() < sizeof header.magic ||
-      std::memcmp(bytes.data(), plan_format::kMagic, sizeof header.magic) != 0) {
-    prover.refuse("is not a plan file");
+ProgramPlan read_plan(std::string_view bytes, const std::string& name) {
+  const PlanProof proof(name);
+  if (bytes.size() < sizeof Header::magic ||
+      std::memcmp(bytes.data(), plan_format::kMagic, sizeof Header::magic) != 0) {
+    proof.refuse("is not a plan file");
   }
-  const auto cut_off = [&] {
-    prover.refuse("is cut off after " + std::to_string(bytes.size()) +
-                  " bytes; make it again with memoir plan");
-  };
-  if (bytes.size() < sizeof header) cut_off();
-  std::memcpy(&header, bytes.data(), sizeof header);
+  if (bytes.size() < sizeof(Header)) refuse_cut_off(bytes, proof);
+  const auto header = element_at<Header>(bytes, 0);
   if (header.endianness != plan_format::kEndianness)
-    prover.refuse("was written on a machine of the other endianness");
-  if (header.version != plan_format::kVersion) {
-    prover.refuse("has format version " + std::to_string(header.version) + "; this memoir reads version " +
-                  std::to_string(plan_format::kVersion) + ": make it again with memoir plan");
+    proof.refuse("was written on a machine of the other endianness");
+  if (header.version != 1 && header.version != plan_format::kVersion) {
+    proof.refuse("has format version " + std::to_string(header.version) +
+                 "; this memoir reads versions 1 and 2: make it again with memoir plan");
   }
-  if (header.header_size != sizeof(Header) || header.record_size != sizeof(Record)) {
-    prover.refuse("has headers of " + std::to_string(header.header_size) + " and records of " +
-                  std::to_string(header.record_size) + " bytes; version 1 has 128 and 64");
-  }
-  const std::string_view rest = bytes.substr(sizeof header);
-  if (header.records > rest.size() / sizeof(Record)) cut_off();
-  const size_t records_size = header.records * sizeof(Record);
-  if (header.meta_size > rest.size() - records_size) cut_off();
-  if (header.meta_size < rest.size() - records_size) {
-    prover.refuse("has " + std::to_string(rest.size() - records_size - header.meta_size) +
-                  " bytes after its end");
-  }
-  if (header.checksum != plan_format::checksum(bytes))
-    prover.refuse("was altered: its checksum does not match");
-  if (header.flags != 0 || header.reserved[0] != 0 || header.reserved[1] != 0)
-    prover.refuse("has unknown flags");
-
-  RecordedPlan plan;
-  plan.arena_size = header.arena_size;
-  plan.load = header.load;
-  plan.planner.assign(header.planner, sizeof header.planner);
-  plan.planner.erase(plan.planner.find_last_not_of('\0') +
-                     1);  // a zero within is no letter, which prove() sees
-  plan.sequence.reserve(header.records);
-  std::uint64_t planned = 0;
-  for (size_t i = 0; i < header.records; ++i) {
-    Record record;
-    std::memcpy(&record, rest.data() + i * sizeof record, sizeof record);
-    if (record.reserved[0] != 0 || record.reserved[1] != 0) prover.refuse(i, "has unknown fields");
-    plan.sequence.push_back(
-        {record.site, record.size, record.alignment, {record.begin, record.end}, record.offset});
-    planned += record.offset != kNoOffset;
-  }
-  if (planned != header.planned) {
-    prover.refuse("has " + std::to_string(planned) + " planned records, not " +
-                  std::to_string(header.planned) + " as it says");
-  }
-  read_metas(rest.substr(records_size), header.metas, plan, prover);
-  prover.prove(plan);
+  ProgramPlan plan = header.version == 1 ? read_plan_v1(bytes, proof) : read_plan_v2(bytes, proof);
+  proof.prove(plan);
   return plan;
 }
 
-RecordedPlan open_plan(const std::string& path) { return read_plan(read_whole_file(path), path); }
+ProgramPlan open_plan(const std::string& path) { return read_plan(read_whole_file(path), path); }
 
 }  // namespace memoir

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The plan file (.plan), format version 1. docs/formats-plan.md is the specification; this is its C++ side.
+// The plan file (.plan), format version 2; version 1 is read too. docs/formats-plan.md is the specification; this is its
+// C++ side.
 //
-//   0        128      192                 128 + 64 * records
-//   | header | record | record | ...      | meta: (key size, value size, key, value)... |
+//   0        128                  128 + 32 * sections
+//   | header | section | section | records ... | memories ... | metas ... | skeleton ... |
 //
-// Little-endian, fixed-size records in the order of allocation, one checksum over everything. A file from a
-// stranger is not trusted: a reader also proves that the plan is one, so that no two live allocations of it
-// overlap.
+// Little-endian, sections of fixed-size elements that the table behind the header names, one checksum over everything.
+// A file from a stranger is not trusted: a reader allocates no more than in proportion to the file's size, and proves
+// that the plan is one, so that no two live allocations of it overlap.
 #pragma once
 
 #include <bit>
 #include <string>
 #include <string_view>
 
-#include "memoir/plan/recorded_plan.h"
+#include "memoir/plan/program_plan.h"
 
 namespace memoir {
 
@@ -22,9 +23,9 @@ namespace plan_format {
 
 inline constexpr char kMagic[8] = {'\x89', 'm', 'e', 'm',
                                    'o',    'i', 'r', 'P'};  // not ASCII: no text starts so
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;
 inline constexpr std::uint32_t kEndianness = 0x01020304;
-inline constexpr Size kMaxSize = Size{1} << 56;  // of an allocation, an alignment, the arena: as in a trace
+inline constexpr Size kMaxSize = Size{1} << 56;  // of an allocation, an alignment, a memory: as in a trace
 inline constexpr Tick kMaxTick = Tick{1} << 62;
 
 struct Header {
@@ -32,19 +33,27 @@ struct Header {
   std::uint32_t version;
   std::uint32_t endianness;
   std::uint32_t header_size;
-  std::uint32_t record_size;
-  std::uint32_t flags;  // 0
-  std::uint32_t metas;
-  std::uint64_t records;
-  std::uint64_t planned;  // of the records, those with an offset
-  std::uint64_t arena_size;
-  std::uint64_t load;
-  std::uint64_t meta_size;  // bytes after the records
-  std::uint64_t reserved[2];
+  std::uint32_t sections;
+  std::uint64_t file_size;  // bytes
+  std::uint64_t reserved[7];
   char planner[32];        // zero-padded
   std::uint64_t checksum;  // of the whole file, with this field as 0
 };
 static_assert(sizeof(Header) == 128);
+
+enum SectionKind : std::uint32_t { kRecords = 1, kMemories = 2, kMetas = 3, kSkeleton = 4 };
+
+/// What a reader that does not know the kind may pass over.
+inline constexpr std::uint32_t kOptional = 1;
+
+struct Section {
+  std::uint32_t kind;   // larger than that of the section before it
+  std::uint32_t flags;  // kOptional or 0
+  std::uint64_t begin;  // bytes from the begin of the file, a multiple of 8: where the section before it ends
+  std::uint64_t size;   // bytes, without the zeros up to the next multiple of 8
+  std::uint64_t count;  // records; memories; metas; pairs
+};
+static_assert(sizeof(Section) == 32);
 
 struct Record {
   std::uint64_t site;
@@ -53,9 +62,23 @@ struct Record {
   std::uint64_t begin;
   std::uint64_t end;
   std::uint64_t offset;  // kNoOffset: not planned
-  std::uint64_t reserved[2];
+  std::uint32_t stream;
+  std::uint16_t device;
+  std::uint16_t memory;
+  std::uint32_t pool;
+  std::uint32_t reserved;
 };
 static_assert(sizeof(Record) == 64);
+
+struct Memory {
+  char name[32];  // zero-padded
+  std::uint64_t capacity;
+  std::uint64_t alignment;
+  std::uint64_t size;
+  std::uint64_t load;
+  std::uint64_t reserved[4];
+};
+static_assert(sizeof(Memory) == 96);
 static_assert(std::endian::native == std::endian::little, "a big-endian writer would need byte swaps");
 
 /// Of a whole file, whose own checksum field counts as 0. One multiply and one fold per eight bytes, the last
@@ -66,12 +89,12 @@ std::uint64_t checksum(std::string_view file);
 }  // namespace plan_format
 
 /// The bytes of the file. Throws Error, naming the record, where read_plan() would refuse what it is given.
-std::string write_plan(const RecordedPlan& plan);
+std::string write_plan(const ProgramPlan& plan);
 
 /// Throws Error, naming the file and the record: not a plan file, another version, truncated or too long,
-/// altered (checksum), sizes that cannot be, an offset outside the arena or misaligned, live allocations that
-/// overlap.
-RecordedPlan read_plan(std::string_view bytes, const std::string& name);
-RecordedPlan open_plan(const std::string& path);
+/// altered (checksum), a section that is needed and not known, sizes that cannot be, an offset outside its memory or
+/// misaligned, live allocations that overlap, a skeleton that does not hold them apart.
+ProgramPlan read_plan(std::string_view bytes, const std::string& name);
+ProgramPlan open_plan(const std::string& path);
 
 }  // namespace memoir

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memoir/simulate/plan_run.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "memoir/base/error.h"
+#include "memoir/simulate/guided_run.h"
+#include "memoir/simulate/workload.h"
+
+namespace memoir {
+
+ProgramPlan plan_run(std::span<const Event> events, std::uint16_t device, Size alignment) {
+  if (!is_power_of_two(alignment) || alignment > kGiB)
+    throw Error("the alignment of " + std::to_string(alignment) + " bytes is no power of two up to 2^30");
+  const Workload workload(events, device);
+  ProgramPlan plan;
+  plan.planner = "pool";
+  std::vector<RecordedPlan> parts;
+  for (const Workload& part : workload.by_pool()) {
+    const std::string pool = parts.empty() ? "" : ", pool " + std::to_string(parts.size());
+    parts.push_back(plan_workload(part, alignment));
+    plan.memories.push_back({"device " + std::to_string(device) + pool, PlannedMemory::kNoLimit, alignment,
+                             parts.back().arena_size, parts.back().load});
+  }
+  std::vector<size_t> next(parts.size());  // of each part
+  for (const Workload::Step& step : workload.steps()) {
+    if (step.kind != Workload::Kind::kAllocate) continue;
+    const Workload::Object& object = workload.objects()[step.object];
+    const PlannedAllocation& planned = parts[object.pool].sequence[next[object.pool]++];
+    plan.sequence.push_back({.site = object.site,
+                             .size = object.size,
+                             .alignment = object.alignment,
+                             .lifetime = {object.begin, std::max(object.end, object.begin + 1)},
+                             .offset = planned.offset,
+                             .stream = events[step.event].stream,
+                             .device = device,
+                             .memory = static_cast<std::uint16_t>(object.pool),
+                             .pool = object.pool});
+  }
+  return plan;
+}
+
+ProgramPlan plan_run(const Trace& trace, std::uint16_t device, Size alignment) {
+  ProgramPlan plan = plan_run(trace.events(), device, alignment);
+  for (const std::string_view key : trace.meta_keys())
+    plan.meta.emplace_back(std::string(key), std::string(trace.meta(key)));
+  return plan;
+}
+
+}  // namespace memoir

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A plan of all that a device was asked for in a recorded run, for the guided pool to follow in the next one.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "memoir/plan/program_plan.h"
+#include "memoir/trace/trace.h"
+
+namespace memoir {
+
+/// Every object of that device that has bytes, those that outlive the trace too: they live to its end. Ticks count the
+/// allocations and frees of these. Each private pool has a memory of its own behind that of the default pool. Offsets are
+/// multiples of `alignment` (bytes, a power of two), and few bytes pass from one stream to another
+/// (policy/pool_plan.h). Throws Error for an alignment that is none, and where Workload and planners do.
+ProgramPlan plan_run(std::span<const Event> events, std::uint16_t device, Size alignment);
+
+/// The same, with the trace's meta.
+ProgramPlan plan_run(const Trace& trace, std::uint16_t device, Size alignment);
+
+}  // namespace memoir
