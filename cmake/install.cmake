@@ -1,23 +1,65 @@
 # SPDX-License-Identifier: Apache-2.0
-# The planners for other projects (examples/planner uses them):
+# What other projects link, as two components that need nothing of each other:
 #
-#   find_package(memoir REQUIRED)
-#   target_link_libraries(your_compiler PRIVATE memoir::plan)
+#   find_package(memoir REQUIRED COMPONENTS plan)              memoir::plan             memoir-plan.pc
+#   find_package(memoir REQUIRED COMPONENTS static_tensors)    memoir::static_tensors   memoir-static-tensors.pc
+#
+# `cmake --build B --target memoir_plan` and `cmake --install B --component plan` build and install one of them alone.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-install(TARGETS memoir_base memoir_trace memoir_plan EXPORT memoir_targets COMPONENT planners)
-foreach(folder base trace plan)
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/memoir/${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/memoir COMPONENT planners
-          FILES_MATCHING PATTERN "*.h")
+set(memoir_components plan static_tensors)
+set(memoir_package ${CMAKE_INSTALL_LIBDIR}/cmake/memoir)
+set(memoir_headers ${CMAKE_INSTALL_INCLUDEDIR}/memoir)
+
+install(TARGETS memoir_base EXPORT memoir_base COMPONENT plan)
+install(TARGETS memoir_base COMPONENT static_tensors)
+install(TARGETS memoir_trace memoir_plan EXPORT memoir_plan COMPONENT plan)
+install(TARGETS memoir_static_tensors EXPORT memoir_static_tensors COMPONENT static_tensors)
+
+# Headers: of a planner whole rooms, of the static tensors what theirs include.
+set(core ${PROJECT_SOURCE_DIR}/src/memoir)
+install(DIRECTORY ${core}/base ${core}/trace ${core}/plan DESTINATION ${memoir_headers} COMPONENT plan FILES_MATCHING PATTERN "*.h")
+install(DIRECTORY ${core}/base DESTINATION ${memoir_headers} COMPONENT static_tensors FILES_MATCHING PATTERN "*.h")
+foreach(header arena/arena arena/granule_set arena/host_arena heap/heap heap/index/block_row heap/index/offset_table
+               heap/index/size_index heap/index/treap heap/classic/static_tensors_heap host/static_tensors)
+  get_filename_component(room ${header} DIRECTORY)
+  install(FILES ${core}/${header}.h DESTINATION ${memoir_headers}/${room} COMPONENT static_tensors)
 endforeach()
-set(package ${CMAKE_INSTALL_LIBDIR}/cmake/memoir)
-install(EXPORT memoir_targets NAMESPACE memoir:: DESTINATION ${package} FILE memoir-targets.cmake COMPONENT planners)
-file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/memoir-config.cmake @ONLY CONTENT [[
-include(CMakeFindDependencyMacro)
-find_dependency(Threads)
-include("${CMAKE_CURRENT_LIST_DIR}/memoir-targets.cmake")
-]])
+install(FILES ${core}/shim/static_tensors/memoir_static_tensors.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT static_tensors)
+
+# For CMake.
+configure_file(${CMAKE_CURRENT_LIST_DIR}/memoir-config.cmake ${PROJECT_BINARY_DIR}/memoir-config.cmake COPYONLY)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/memoir-config-version.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${PROJECT_BINARY_DIR}/memoir-config.cmake ${PROJECT_BINARY_DIR}/memoir-config-version.cmake
-        DESTINATION ${package} COMPONENT planners)
+
+# For pkg-config. A prefix may move: paths are counted from the file.
+file(RELATIVE_PATH prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" prefix ${prefix})
+function(memoir_pkg_config name description libraries)
+  list(TRANSFORM libraries PREPEND -l)
+  list(JOIN libraries " " libraries)
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/${name}.pc @ONLY CONTENT [[
+prefix=${pcfiledir}/@prefix@
+libdir=${prefix}/@CMAKE_INSTALL_LIBDIR@
+includedir=${prefix}/@CMAKE_INSTALL_INCLUDEDIR@
+
+Name: @name@
+Description: @description@
+Version: @PROJECT_VERSION@
+Cflags: -I${includedir}
+Libs: -L${libdir} @libraries@ -l@memoir_cxx_library@ -lm -pthread
+]])
+endfunction()
+memoir_pkg_config(memoir-plan "memoir's planners: a place in memory for every buffer (C++20)" "memoir_plan;memoir_trace;memoir_base")
+memoir_pkg_config(memoir-static-tensors "memoir's static tensors: host memory without malloc (C, C++20)"
+                  "memoir_static_tensors;memoir_base")
+
+foreach(component IN LISTS memoir_components)
+  foreach(set base ${component})
+    install(EXPORT memoir_${set} NAMESPACE memoir:: DESTINATION ${memoir_package} FILE memoir-${set}.cmake COMPONENT ${component})
+  endforeach()
+  install(FILES ${PROJECT_BINARY_DIR}/memoir-config.cmake ${PROJECT_BINARY_DIR}/memoir-config-version.cmake
+          DESTINATION ${memoir_package} COMPONENT ${component})
+  string(REPLACE _ - name memoir-${component})
+  install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT ${component})
+endforeach()

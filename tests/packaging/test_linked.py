@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The planner and the static tensors as other projects have them: installed and found by CMake or pkg-config, or as a
+folder of the project's own."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BUILD = ROOT / "build" / "release"
+EXAMPLES = ROOT / "examples"
+CXX = os.environ.get("CXX", "c++")
+CC = os.environ.get("CC", "cc")
+
+IN_CPP = """
+#include <cstdio>
+#include "memoir/host/static_tensors.h"
+int main() {
+  memoir::StaticTensors pool({.pool = 1 << 20});
+  memoir::StaticTensors::Tensor* tensor = pool.create(4096);
+  if (tensor == nullptr) return std::puts(pool.why()), 1;
+  std::printf("%zu bytes\\n", static_cast<std::size_t>(tensor->size));
+  return pool.release(tensor) ? 0 : 1;
+}
+"""
+
+
+def run(*command, **settings):
+    done = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, timeout=300, **settings
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def cmake():
+    found = shutil.which("cmake", path=str(Path(sys.executable).parent)) or shutil.which("cmake")
+    if found is None:
+        pytest.skip("there is no cmake")
+    return found
+
+
+@pytest.fixture(scope="module")
+def prefix(cmake, tmp_path_factory):
+    """Installs one component alone, and says where."""
+    libraries = {
+        "plan": BUILD / "src" / "memoir" / "libmemoir_plan.a",
+        "static_tensors": BUILD / "src" / "memoir" / "shim" / "static_tensors" / "libmemoir_static_tensors.a",
+    }
+    made = {}
+
+    def install(component):
+        if not libraries[component].exists():
+            pytest.skip("the release preset is not built (make test builds it)")
+        if component not in made:
+            made[component] = tmp_path_factory.mktemp("installed") / "prefix"
+            run(cmake, "--install", BUILD, "--prefix", made[component], "--component", component)
+        return made[component]
+
+    return install
+
+
+@pytest.fixture
+def flags(prefix):
+    """What pkg-config tells a compiler."""
+    if shutil.which("pkg-config") is None:
+        pytest.skip("there is no pkg-config")
+
+    def read(component, *options):
+        package = "memoir-" + component.replace("_", "-")
+        path = prefix(component) / "lib" / "pkgconfig"
+        return shlex.split(
+            run("pkg-config", *options, package, env={**os.environ, "PKG_CONFIG_PATH": str(path)})
+        )
+
+    return read
+
+
+def project(folder, lines):
+    """A project of somebody else's, in C and C++."""
+    folder.mkdir()
+    shutil.copy(EXAMPLES / "static_tensors" / "adopt.c", folder)
+    (folder / "in_cpp.cc").write_text(IN_CPP)
+    head = [
+        "cmake_minimum_required(VERSION 3.24)",
+        "project(consumer LANGUAGES C CXX)",
+        "set(CMAKE_CXX_STANDARD 20)",
+    ]
+    (folder / "CMakeLists.txt").write_text("\n".join(head + lines) + "\n")
+    return folder
+
+
+STATIC_TENSORS = [
+    "add_executable(adopt adopt.c)",
+    "target_link_libraries(adopt PRIVATE memoir::static_tensors)",
+    "add_executable(in_cpp in_cpp.cc)",
+    "target_link_libraries(in_cpp PRIVATE memoir::static_tensors)",
+]
+
+
+def test_cmake_finds_the_planner(cmake, prefix, tmp_path):
+    installed = prefix("plan")
+    assert (installed / "include" / "memoir" / "plan" / "search" / "auto.h").exists()
+    assert not list(installed.rglob("*.cc"))
+    run(cmake, "-S", EXAMPLES / "planner", "-B", tmp_path, f"-DCMAKE_PREFIX_PATH={installed}")
+    run(cmake, "--build", tmp_path)
+    out = run(tmp_path / "plan_layers")
+    assert out.count("layer ") == 12
+    assert "no plan is below" in out
+
+
+def test_pkg_config_finds_the_planner(flags, tmp_path):
+    source = EXAMPLES / "planner" / "plan_layers.cc"
+    run(CXX, "-std=c++20", source, "-o", tmp_path / "plan_layers", *flags("plan", "--cflags", "--libs"))
+    assert run(tmp_path / "plan_layers").count("layer ") == 12
+
+
+def test_cmake_finds_the_static_tensors_without_the_planner(cmake, prefix, tmp_path):
+    installed = prefix("static_tensors")
+    assert not [path for path in installed.rglob("*") if path.name in ("plan", "trace", "libmemoir_plan.a")]
+    folder = project(
+        tmp_path / "consumer", ["find_package(memoir REQUIRED COMPONENTS static_tensors)", *STATIC_TENSORS]
+    )
+    run(cmake, "-S", folder, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={installed}")
+    run(cmake, "--build", tmp_path / "build")
+    assert "kept by the view: 1" in run(tmp_path / "build" / "adopt")
+    assert run(tmp_path / "build" / "in_cpp") == "4096 bytes\n"
+
+
+def test_a_project_in_c_alone_links_the_static_tensors(cmake, prefix, tmp_path):
+    folder = project(
+        tmp_path / "consumer",
+        ["find_package(memoir REQUIRED COMPONENTS static_tensors)", *STATIC_TENSORS[:2]],
+    )
+    lists = folder / "CMakeLists.txt"
+    lists.write_text(lists.read_text().replace("LANGUAGES C CXX", "LANGUAGES C"))
+    run(cmake, "-S", folder, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix('static_tensors')}")
+    run(cmake, "--build", tmp_path / "build")
+    assert "kept by the view: 1" in run(tmp_path / "build" / "adopt")
+
+
+def test_cmake_says_which_component_is_not_installed(cmake, prefix, tmp_path):
+    folder = project(tmp_path / "consumer", ["find_package(memoir REQUIRED COMPONENTS plan)"])
+    command = [
+        cmake,
+        "-S",
+        folder,
+        "-B",
+        tmp_path / "build",
+        f"-DCMAKE_PREFIX_PATH={prefix('static_tensors')}",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "memoir is installed without plan" in " ".join(done.stderr.split())
+
+
+def test_pkg_config_finds_the_static_tensors(flags, tmp_path):
+    (tmp_path / "in_cpp.cc").write_text(IN_CPP)
+    found = flags("static_tensors", "--cflags", "--libs")
+    assert not [flag for flag in found if "plan" in flag.rpartition("/")[2]]
+    run(CC, EXAMPLES / "static_tensors" / "adopt.c", "-o", tmp_path / "adopt", *found)
+    assert "kept by the view: 1" in run(tmp_path / "adopt")
+    run(CXX, "-std=c++20", tmp_path / "in_cpp.cc", "-o", tmp_path / "in_cpp", *found)
+    assert run(tmp_path / "in_cpp") == "4096 bytes\n"
+
+
+def test_a_project_that_holds_memoir_compiles_what_it_links_and_no_planner(cmake, tmp_path):
+    folder = project(tmp_path / "consumer", [f"add_subdirectory({ROOT.as_posix()} memoir)", *STATIC_TENSORS])
+    run(cmake, "-S", folder, "-B", tmp_path / "build", "-DCMAKE_BUILD_TYPE=Debug")
+    run(cmake, "--build", tmp_path / "build")
+    assert "kept by the view: 1" in run(tmp_path / "build" / "adopt")
+    assert run(tmp_path / "build" / "in_cpp") == "4096 bytes\n"
+    objects = {path.name.removesuffix(".cc.o") for path in tmp_path.rglob("*.cc.o")} - {"in_cpp"}
+    assert {"static_tensors", "static_tensors_heap", "host_arena"} <= objects
+    assert not objects & {path.stem for path in (ROOT / "src/memoir/plan").rglob("*.cc")}
+    assert {path.name for path in tmp_path.rglob("*.a")} == {"libmemoir_base.a", "libmemoir_static_tensors.a"}
