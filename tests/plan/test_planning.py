@@ -118,7 +118,7 @@ def test_a_solver_that_is_not_installed(monkeypatch, planner, module):
     for name in [name for name in sys.modules if name == module or name.startswith(module + ".")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(memoir.Error, match=rf"needs .*pip install 'memoir\[{planner}\]'"):
+    with pytest.raises(memoir.Error, match=rf"needs .*pip install 'memoir-alloc\[{planner}\]'"):
         memoir.plan(ABOVE_ITS_LOAD, planner)
 
 

@@ -68,12 +68,12 @@ def test_no_tasks_and_bad_arguments():
 
 def test_without_ray_one_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(Error, match=r"pip install 'memoir\[ray\]'"):
+    with pytest.raises(Error, match=r"pip install 'memoir-alloc\[ray\]'"):
         sweep(sweep_tasks.square, [(1,)], engine="ray")
 
 
 def test_a_local_ray_runs_the_same_tasks():
-    pytest.importorskip("ray", reason="Ray is not installed: pip install 'memoir[ray]'")
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'memoir-alloc[ray]'")
     tasks = [(i,) for i in (0, 1, 2, 4, 7)]
     try:
         swept = sweep(sweep_tasks.awkward, tasks, engine="ray", workers=2)

@@ -10,6 +10,7 @@ namespace nb = nanobind;
 
 NB_MODULE(_core, module) {
   nb::set_leak_warnings(false);  // what a program still holds as it ends is none of its reader's business
+  module.attr("__version__") = MEMOIR_VERSION;
   nb::exception<memoir::Error>(module, "Error").doc() =
       "A bad file or argument: what is wrong, where, and what to do. The command line exits with 2 on it.";
   memoir::bind_trace(module);

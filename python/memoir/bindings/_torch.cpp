@@ -104,7 +104,6 @@ NB_MODULE(_torch, module) {
   nb::set_leak_warnings(false);  // what a program still holds as it ends is none of its reader's business
   nb::module_::import_("memoir._core");  // RecordedPlan and Error are known to Python from there
   torch_shim::install();
-  module.attr("torch_version") = MEMOIR_TORCH_VERSION;
   module.def("in_pass", &torch_shim::in_pass,
              "True while the calling thread is inside a recorded or planned pass.");
 

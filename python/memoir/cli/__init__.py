@@ -8,6 +8,8 @@ import sys
 
 import click
 
+from memoir import __version__
+
 # verb -> what it does; the command is `command` in memoir/cli/<verb>.py
 VERBS = {
     "record": "Record what a program allocates into a trace.",
@@ -39,7 +41,7 @@ class _Verbs(click.Group):
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="memoir")
+@click.version_option(__version__)
 def _group() -> None:
     """Allocators that remember: record a program's allocations once, plan them, run without paying for them again."""
 

@@ -17,29 +17,14 @@ from __future__ import annotations
 
 try:
     import torch as _pytorch
-except ImportError as error:
-    raise ImportError("memoir.torch needs PyTorch: pip install 'memoir[torch]'") from error
-try:
-    from memoir import _torch
-except ImportError as error:
-    raise ImportError(
-        "memoir was built without PyTorch, or for another one: with torch installed, build it again with "
-        "pip install --no-build-isolation --force-reinstall memoir"
-    ) from error
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    raise ImportError("memoir.torch needs PyTorch: pip install 'memoir-alloc[torch]'") from error
 
+from memoir.torch import _parts
 
-def _check_version() -> None:
-    built, found = (
-        version.split("+")[0].split(".")[:2] for version in (_torch.torch_version, _pytorch.__version__)
-    )
-    if built != found:
-        raise ImportError(
-            f"memoir was built for torch {_torch.torch_version}, and this is torch {_pytorch.__version__}: build it again with "
-            "pip install --no-build-isolation --force-reinstall memoir"
-        )
-
-
-_check_version()
+_parts.load(_pytorch.__version__)
 
 from memoir.torch.device import on_low_memory, pool, pools, reset_peak_stats, snapshot, use_pool  # noqa: E402
 from memoir.torch.memory import Stats  # noqa: E402

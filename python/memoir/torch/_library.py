@@ -8,23 +8,26 @@ import functools
 import json
 from pathlib import Path
 
+import torch
+
 from memoir import Error, _torch
+from memoir.torch import _parts
 
 LowMemoryCallback = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)
 NO_CAP = 2**64 - 1  # bytes
 
 
 def path() -> Path:
-    found = Path(_torch.__file__).with_name("libmemoir_cuda.so")
-    if not found.exists():
-        raise Error(f"{found} is missing: build memoir again, with torch installed")
-    return found
+    return Path(_torch.__file__).with_name("libmemoir_cuda.so")
 
 
 @functools.cache
 def library() -> ctypes.CDLL:
     """Loaded once, after torch, whose libraries it needs."""
-    loaded = ctypes.CDLL(str(path()))
+    try:
+        loaded = ctypes.CDLL(str(path()))
+    except OSError as error:
+        raise Error(_parts.does_not_load(torch.__version__, error)) from error
     loaded.memoir_cuda_problem.restype = ctypes.c_char_p
     loaded.memoir_cuda_open.restype = ctypes.c_char_p
     loaded.memoir_cuda_open.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint64]

@@ -57,7 +57,7 @@ def draw_heap_maps(
     try:
         import matplotlib
     except ImportError:
-        raise Error("pictures need matplotlib: pip install 'memoir[plot]'") from None
+        raise Error("pictures need matplotlib: pip install 'memoir-alloc[plot]'") from None
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context({"svg.hashsalt": "memoir", "font.size": 9, "axes.titlesize": 9}):

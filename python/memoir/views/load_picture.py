@@ -17,7 +17,7 @@ def draw_load(trace: Trace, summary: dict, path: str | Path, *, title: str = "")
     try:
         import matplotlib
     except ImportError:
-        raise Error("pictures need matplotlib: pip install 'memoir[plot]'") from None
+        raise Error("pictures need matplotlib: pip install 'memoir-alloc[plot]'") from None
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, MultipleLocator
 

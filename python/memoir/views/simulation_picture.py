@@ -34,7 +34,7 @@ def draw_simulation(results: Sequence[dict[str, Any]], title: str, kind: str) ->
     try:
         import matplotlib
     except ImportError:
-        raise Error("pictures need matplotlib: pip install 'memoir[plot]'") from None
+        raise Error("pictures need matplotlib: pip install 'memoir-alloc[plot]'") from None
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
 

@@ -44,7 +44,7 @@ def run(
     if plan.arena_size == floor or (capacity is not None and plan.arena_size <= capacity):
         return Outcome(plan, floor)
     if importlib.util.find_spec("ortools") is None:
-        raise _core.Error("the cpsat planner needs OR-tools: pip install 'memoir[cpsat]'")
+        raise _core.Error("the cpsat planner needs OR-tools: pip install 'memoir-alloc[cpsat]'")
     if deadline is not None and deadline <= 0:
         return Outcome(plan, floor)
     if len(problem) > BUFFER_LIMIT:

@@ -59,7 +59,7 @@ class _Model:
         try:
             import highspy
         except ImportError:
-            raise _core.Error("the mip planner needs highspy: pip install 'memoir[mip]'") from None
+            raise _core.Error("the mip planner needs highspy: pip install 'memoir-alloc[mip]'") from None
         self._highspy = highspy
         pairs = live_pairs(problem, PAIR_LIMIT)
         if pairs is None:

@@ -25,7 +25,10 @@ class _AfterTorch(importlib.abc.MetaPathFinder):
 
             def execute_and_record(module):
                 execute(module)
-                from memoir.torch.recording import record_program
+                try:
+                    from memoir.torch.recording import record_program
+                except ImportError as error:  # memoir has no part for this torch
+                    sys.exit(f"memoir: {error}")
 
                 record_program(TRACE)
 

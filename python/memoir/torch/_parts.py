@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loads the compiled part that was built for the torch that is here.
+
+PyTorch promises no ABI from one minor version to the next. So the package holds a part for each of them that it
+supports, and a build from sources one for the torch that it found:
+
+    memoir/torch/_built/2.12/_torch.cpython-312-x86_64-linux-gnu.so    becomes the module memoir._torch
+                             libmemoir_cuda.so                         _library.py loads it
+                        2.13/...
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import memoir
+from memoir import _core
+
+BUILD = "in a checkout of memoir, pip install --no-deps ."
+REST = "The rest of memoir works without it."
+FOLDER = Path(_core.__file__).parent / "torch" / "_built"
+
+
+def built() -> list[str]:
+    """The minor versions that there is a part for, the oldest first."""
+    found = [path.name for path in FOLDER.iterdir()] if FOLDER.is_dir() else []
+    return sorted(found, key=lambda version: [int(number) for number in version.split(".")])
+
+
+def find(version: str) -> Path:
+    """The module for a torch of this version; ImportError says what to do when there is none."""
+    minor = ".".join(version.split(".")[:2])
+    for suffix in importlib.machinery.EXTENSION_SUFFIXES:
+        module = FOLDER / minor / f"_torch{suffix}"
+        if module.exists():
+            return module
+    supported = built()
+    if not supported:
+        raise ImportError(
+            f"memoir was built where no PyTorch was: build it again now that torch {version} is here ({BUILD}), or "
+            f"install the wheel that make wheel builds. {REST}"
+        )
+    raise ImportError(
+        f"this memoir.torch is for torch {', '.join(supported)}, and this is torch {version}: install one of those, or "
+        f"build memoir for this one ({BUILD}). {REST}"
+    )
+
+
+def load(version: str) -> ModuleType:
+    """Imports the part for a torch of this version, which has been imported already, as memoir._torch."""
+    path = find(version)
+    spec = importlib.util.spec_from_file_location("memoir._torch", path)
+    assert spec is not None and spec.loader is not None
+    try:
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+    except ImportError as error:
+        sys.modules.pop(spec.name, None)
+        raise ImportError(does_not_load(version, error)) from error
+    memoir._torch = module
+    return module
+
+
+def does_not_load(version: str, error: Exception) -> str:
+    return (
+        f"memoir.torch does not load with this torch {version}, which is not built as the releases of that version are: "
+        f"install one of those, or build memoir for this one ({BUILD}). {REST} The loader says: {error}"
+    )

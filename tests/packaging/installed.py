@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Wheels, and virtual environments to install them into."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def build_wheel(output: Path, *options: str) -> Path:
+    command = [sys.executable, ROOT / ".ci" / "wheel.py", "-o", output, *options]
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=3600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return Path(done.stdout.splitlines()[-1])
+
+
+class Environment:
+    """A virtual environment of this Python. What is started in it finds its programs alone: no compiler, no CMake."""
+
+    def __init__(self, folder: Path):
+        base = Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}")
+        subprocess.run([base, "-m", "venv", folder], check=True)
+        self.folder = folder
+        self.python = folder / "bin" / "python"
+
+    def run(self, program: str, *arguments: str | Path, code: int = 0, **variables: str) -> str:
+        """What a program of the environment prints, errors included. It is started away from the checkout."""
+        done = subprocess.run(
+            [self.folder / "bin" / program, *map(str, arguments)],
+            cwd=self.folder,
+            env={"PATH": str(self.folder / "bin"), "HOME": str(self.folder), **variables},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=600,
+        )
+        assert done.returncode == code, done.stdout
+        return done.stdout
+
+    def _pip(self, *arguments: str | Path) -> subprocess.CompletedProcess[bytes]:
+        # In the caller's own environment, which says where the package index and the cache are.
+        command = [self.python, "-m", "pip", "--disable-pip-version-check", *arguments]
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        return subprocess.run(
+            [str(part) for part in command], env=environment, capture_output=True, timeout=3600
+        )
+
+    def can_install(self, package: str) -> bool:
+        return self._pip("install", "--dry-run", "--no-deps", "-q", package).returncode == 0
+
+    def install(self, *what: str | Path) -> None:
+        done = self._pip("install", "-q", *what)
+        assert done.returncode == 0, (done.stdout + done.stderr).decode()
