@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import memoir.torch  # noqa: E402
 import nets  # noqa: E402
 from memoir.bench.statistics import ratio_interval  # noqa: E402
-from memoir.torch.memory import EAGER  # noqa: E402
+from memoir.torch.memory import FIRST_SIGHTS_RECORDED as AT_ONCE  # noqa: E402
 
 
 def seconds(function, x) -> float:
@@ -50,8 +50,8 @@ def measure(name: str, shapes: int, random_source: random.Random) -> dict[str, t
             rows.append((times["plain"], times["remembered"]))
     plain, remembered = np.array(rows).T
     return {
-        f"the first {EAGER} shapes, recorded": ratio_interval(plain[:EAGER], remembered[:EAGER]),
-        "later shapes, not recorded": ratio_interval(plain[EAGER:], remembered[EAGER:]),
+        f"the first {AT_ONCE} shapes, recorded": ratio_interval(plain[:AT_ONCE], remembered[:AT_ONCE]),
+        "later shapes, not recorded": ratio_interval(plain[AT_ONCE:], remembered[AT_ONCE:]),
         "all": ratio_interval(plain, remembered),
     }
 

@@ -174,7 +174,7 @@ def test_the_memory_profiler_sees_planned_allocations():
 
 
 def test_callers_wait_for_a_recording_that_another_one_makes(monkeypatch):
-    monkeypatch.setattr("memoir.torch.memory.COMPANY", 60)
+    monkeypatch.setattr("memoir.torch.memory.SECONDS_FOR_OTHERS", 60)
     entered, passes = threading.Event(), []
 
     def slow(x):
@@ -204,7 +204,7 @@ def test_callers_wait_for_a_recording_that_another_one_makes(monkeypatch):
 
 def test_a_recorded_pass_may_wait_for_another_callers(monkeypatch):
     """Then nobody waits for its recording for long, and only once."""
-    monkeypatch.setattr("memoir.torch.memory.COMPANY", 0.05)
+    monkeypatch.setattr("memoir.torch.memory.SECONDS_FOR_OTHERS", 0.05)
     together = threading.Barrier(2, timeout=30)
 
     def meets(x):

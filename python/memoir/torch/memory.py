@@ -21,12 +21,17 @@ import torch
 from memoir import Error, _core, _torch
 from memoir.torch.signature import describe, signature
 
-# First sights: calls in a row whose signatures were all new.
-FEW = 4  # first sights up to which a recorded pass keeps its large objects apart from malloc's memory
-EAGER = 8  # first sights that are recorded at once; later signatures only when they are seen again
-PATIENCE = 32  # first sights after which memoir says that nothing repeats
-LONGEST_WAIT = 64  # passes; the longest pause between two recordings of a signature that keeps changing
-COMPANY = 2.0  # seconds; the longest wait for the recording that another caller makes of the same signature
+# A first sight is a call with a signature that is new. These count first sights in a row, which tell how varied the
+# inputs are; the first signature that is seen again sets the count back.
+FIRST_SIGHTS_APART = 4  # up to here a recorded pass keeps its large objects apart from malloc's memory
+FIRST_SIGHTS_RECORDED = (
+    8  # up to here every signature is recorded at once; later ones when they are seen again
+)
+FIRST_SIGHTS_WARNED = 32  # after so many memoir warns that nothing repeats
+
+LONGEST_PAUSE = 64  # passes between two recordings of a signature whose passes keep differing
+SECONDS_FOR_OTHERS = 2.0  # that a call waits at most while another one records the same signature
+UNREPEATED_KEPT = 4096  # signatures seen once and not recorded that are remembered, the latest ones
 
 
 @dataclass(frozen=True)
@@ -133,7 +138,7 @@ class Memory:
             recording = _torch.Recording()
             describe_recording(recording, self.name, remembered.words)
             # A pass from fresh pages peaks at its live bytes, but takes their faults: not where nothing repeats.
-            recording.begin(large_apart=self._first_sights <= FEW)
+            recording.begin(large_apart=self._first_sights <= FIRST_SIGHTS_APART)
             try:
                 recording.pass_begin()
                 result = function(*args, **kwargs)
@@ -160,7 +165,7 @@ class Memory:
                 remembered.recording = remembered.needs_recording()
                 return remembered.recording
             if remembered.layout is None and self._waits:
-                self._waits = remembered.lock.wait_for(lambda: not remembered.recording, COMPANY)
+                self._waits = remembered.lock.wait_for(lambda: not remembered.recording, SECONDS_FOR_OTHERS)
             return False
 
     def _follow(
@@ -211,7 +216,7 @@ class Memory:
             plan = _core.plan_recording(remembered.trace)
             # A signature that keeps changing is recorded after 1, 2, 4, ... differing passes.
             if remembered.plan is not None:
-                remembered.wait = min(2 * remembered.wait, LONGEST_WAIT)
+                remembered.wait = min(2 * remembered.wait, LONGEST_PAUSE)
             remembered.plan, remembered.layout, remembered.trace = plan, _torch.Layout(plan), None
 
     def _look_up(self, key: tuple, args: tuple, kwargs: dict) -> _Remembered | None:
@@ -224,7 +229,7 @@ class Memory:
                 self._last = remembered
                 return remembered
             self._first_sights += 1
-            if self._first_sights <= EAGER:
+            if self._first_sights <= FIRST_SIGHTS_RECORDED:
                 return self._remember(key, args, kwargs)
             return self._look_up_unrepeating(key, args, kwargs)
 
@@ -237,16 +242,16 @@ class Memory:
         return remembered
 
     def _look_up_unrepeating(self, key: tuple, args: tuple, kwargs: dict) -> _Remembered | None:
-        if not self._said and self._first_sights > PATIENCE:
+        if not self._said and self._first_sights > FIRST_SIGHTS_WARNED:
             self._said = True
             warnings.warn(
-                f"memoir: {self.name} was called {PATIENCE} times in a row with inputs of a new shape each time; "
+                f"memoir: {self.name} was called {FIRST_SIGHTS_WARNED} times in a row with inputs of a new shape each time; "
                 "a shape is recorded only when it is seen again (memoir.torch.stats shows what is remembered)",
                 stacklevel=5,
             )
         if key not in self._seen:
             self._seen[key] = None
-            if len(self._seen) > 4096:
+            if len(self._seen) > UNREPEATED_KEPT:
                 self._seen.popitem(last=False)
             return None
         del self._seen[key]
