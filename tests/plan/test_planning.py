@@ -68,9 +68,9 @@ def test_mip_proves_more_than_the_load():
     pytest.importorskip("highspy")
     result = memoir.plan(ABOVE_ITS_LOAD, "mip", deadline=30)
     assert (result.load, result.lower_bound, result.arena_size, result.optimal) == (10, 11, 11, True)
-    hopeless = memoir.plan(ABOVE_ITS_LOAD, "mip", deadline=30, capacity=10)
-    assert hopeless.fits is False
-    assert hopeless.hopeless
+    infeasible = memoir.plan(ABOVE_ITS_LOAD, "mip", deadline=30, capacity=10)
+    assert infeasible.fits is False
+    assert infeasible.proven_infeasible
 
 
 def test_mip_keeps_its_deadline_and_gives_its_best():
@@ -87,7 +87,7 @@ def test_cpsat_proves_more_than_the_load_and_says_so():
     result = memoir.plan(ABOVE_ITS_LOAD, "cpsat", deadline=30)
     assert (result.load, result.lower_bound, result.arena_size, result.optimal) == (10, 11, 11, True)
     assert result.bound_reason == "CP-SAT proved that no plan is smaller than 11 bytes"
-    assert memoir.plan(ABOVE_ITS_LOAD, "cpsat", deadline=30, capacity=10).hopeless
+    assert memoir.plan(ABOVE_ITS_LOAD, "cpsat", deadline=30, capacity=10).proven_infeasible
 
 
 def test_cpsat_improves_within_its_deadline_and_stops_at_the_capacity():
@@ -221,7 +221,7 @@ def test_search_proves_more_than_the_load(planner):
     result = memoir.plan(ABOVE_ITS_LOAD, planner, deadline=30)
     assert (result.load, result.lower_bound, result.arena_size, result.optimal) == (10, 11, 11, True)
     assert result.bound_reason.startswith("search")
-    assert memoir.plan(ABOVE_ITS_LOAD, planner, deadline=30, capacity=10).hopeless
+    assert memoir.plan(ABOVE_ITS_LOAD, planner, deadline=30, capacity=10).proven_infeasible
 
 
 def test_a_reason_names_the_ticks_of_the_whole_problem_and_not_of_a_part():
@@ -249,7 +249,7 @@ def test_capacity():
     assert memoir.plan(problem, capacity=10).fits is True
     result = memoir.plan(problem, capacity=9)
     assert result.fits is False
-    assert result.hopeless
+    assert result.proven_infeasible
 
 
 def test_planning_releases_the_gil():

@@ -11,8 +11,8 @@ import golden_trace as golden
 import numpy as np
 import pytest
 from memoir._core import Error, EventKind, Trace, TraceWriter
+from memoir.base.quantities import bytes_text, duration_text, printable
 from memoir.cli._show_trace import show_trace
-from memoir.views.quantities import bytes_text, duration_text, printable
 from memoir.views.terminal_plot import area, squeezed
 from memoir.views.trace_summary import summarize
 

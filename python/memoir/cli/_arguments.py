@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
 from memoir._core import Error
-from memoir.views.quantities import BYTE_UNITS
+from memoir.base.quantities import BYTE_UNITS, read_amount
 
 
 class Size(click.ParamType):
@@ -23,22 +22,17 @@ class Size(click.ParamType):
     def convert(self, value, parameter, context):
         if isinstance(value, int):
             return value
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", value.strip().replace("_", ""))
-        unit = BYTE_UNITS.get(match[2].lower()) if match else None
-        if unit is None:
+        amount, unit = read_amount(value.replace("_", "")) or (0, None)
+        if unit not in BYTE_UNITS:
             self.fail(
                 f"'{value}' is no size: give bytes, or a number with KiB, MiB or GiB", parameter, context
             )
-        whole, _, fraction = match[1].partition(".")
-        size = int(whole) * unit
-        if fraction:
-            part, left = divmod(int(fraction) * unit, 10 ** len(fraction))
-            if left:
-                self.fail(f"'{value}' is not a whole number of bytes", parameter, context)
-            size += part
+        size = amount * BYTE_UNITS[unit]
+        if size.denominator != 1:
+            self.fail(f"'{value}' is not a whole number of bytes", parameter, context)
         if size >= 2**63:
             self.fail(f"'{value}' is 2^63 bytes or more", parameter, context)
-        return size
+        return int(size)
 
 
 def check_output(path: Path, suffixes: tuple[str, ...], force: bool) -> None:

@@ -15,7 +15,7 @@ from memoir.cli._arguments import Size
 if TYPE_CHECKING:
     from memoir import _core
     from memoir.cli._problems import CsvSource, TraceSource
-    from memoir.planning.constrained import ConstrainedPlanResult
+    from memoir.planning import PlanResult
     from memoir.planning.constraints import Arena
 
 
@@ -164,11 +164,11 @@ def refuse_plan_file(problem: _core.ConstrainedProblem) -> None:
         raise Error(f"a .plan cannot hold a plan with {', '.join(shared)}: write a .csv")
 
 
-def print_result(result: ConstrainedPlanResult, locality: bool) -> None:
+def print_result(result: PlanResult, locality: bool) -> None:
     """What the table does not show, and how it stands with the limits."""
     from memoir.views.constrained_text import result_lines, verdict
 
     for line in result_lines(result, locality):
         click.echo(line)
     if (line := verdict(result)) is not None:
-        click.echo(line, err=result.hopeless or not result.found)
+        click.echo(line, err=result.proven_infeasible or not result.found)

@@ -28,9 +28,8 @@ class CsvSource:
     def write(self, suffix: str, problem: _core.Problem, result: PlanResult) -> bytes:
         """`problem` is this source's, perhaps with more alignment."""
         if suffix == ".csv":
-            names = getattr(result, "arena_names", ())
-            if len(names) > 1:
-                return self.csv.write(result.plan, result.arenas, list(names))
+            if len(result.arena_names) > 1:
+                return self.csv.write(result.plan, result.arenas, list(result.arena_names))
             return self.csv.write(result.plan)
         return _core.record_problem(problem, result.plan, result.maker).to_bytes()
 

@@ -202,8 +202,8 @@ def _print(
 ) -> None:
     from rich.console import Console
 
+    from memoir.base.quantities import bytes_text, printable
     from memoir.views.plan_table import above_floor, plan_table
-    from memoir.views.quantities import bytes_text, printable
 
     total = shown.problem.total_size
     load = shown.load

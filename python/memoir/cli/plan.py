@@ -179,7 +179,7 @@ def command(
         refusals = []
     best = min(results, key=_rank)
     floor = max(result.lower_bound for result in results)
-    hopeless = any(result.hopeless for result in results)
+    hopeless = any(result.proven_infeasible for result in results)
     code = HOPELESS if hopeless else NOT_FOUND if best.fits is False else FITS
 
     written = output is not None and not hopeless and len(best.plan) == len(problem)

@@ -4,53 +4,17 @@ first of them: a problem that the core has read from a file is planned without."
 
 from __future__ import annotations
 
-import functools
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from memoir._core import ConstrainedProblem, Plan, Problem, aligned_load, check, load
+from memoir._core import ConstrainedProblem, Problem
 from memoir.planning.constraints import Arena, Beside
-from memoir.planning.planners import Effort, find
+from memoir.planning.plain import plan_plain
+from memoir.planning.planners.planner import Effort
+from memoir.planning.result import PlanResult
 
 if TYPE_CHECKING:
     import numpy as np
-
-
-@dataclass(frozen=True)
-class PlanResult:
-    """A plan, and how good it is. Sizes in bytes."""
-
-    planner: str  # as asked for
-    maker: str  # the planner that made it: another one only for `auto`
-    buffers: int
-    load: int  # the most bytes live at one tick
-    lower_bound: (
-        int  # no arena can be smaller: the load, knowing of alignment, or more where a planner proved more
-    )
-    arena_size: int
-    optimal: bool  # arena_size == lower_bound
-    seconds: float  # of planning, the clock on the wall
-    capacity: int | None
-    fits: bool | None  # arena_size <= capacity; None without a capacity
-    bound_reason: str  # why no arena is smaller than lower_bound; empty where it is the load or the alignment
-    interrupted: bool  # by Ctrl-C: the best so far
-    plan: Plan  # of the core
-
-    @functools.cached_property
-    def offsets(self) -> np.ndarray:
-        """uint64, one per buffer, in bytes."""
-        return self.plan.offsets
-
-    @property
-    def hopeless(self) -> bool:
-        """True when it is proven that no plan fits the capacity."""
-        return self.capacity is not None and self.capacity < self.lower_bound
-
-    def summary(self) -> dict[str, Any]:
-        """All but the offsets, as `memoir plan --json` prints it."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "plan"}
 
 
 def plan(
@@ -82,7 +46,7 @@ def plan(
     A mapping may say more (docs/constraints.md): per buffer `size_low`, `fixed`, `hint`, `alias` (-1: none),
     `weight`, `arenas`; as rows `gaps`, `in_place`, `apart`. Beside it: `arenas` to choose from, `forbid`
     ([arena,] begin, end), `banks` (count, width), `conflicts` (pairs of buffers), `replan` (earlier offsets or
-    result) with at most `moves` moved, `locality`. Then the result is a ConstrainedPlanResult.
+    result) with at most `moves` moved, `locality`. The result then tells about these too.
     """
     effort = Effort(deadline, capacity, threads, seed, work_limit)
     effort.check()
@@ -98,27 +62,4 @@ def plan(
         from memoir.planning.constrained import plan_constrained
 
         return plan_constrained(problem, planner, effort, arenas)
-    chosen = find(planner)
-    began = time.perf_counter()
-    outcome = chosen.run(problem, effort)
-    seconds = time.perf_counter() - began
-    violation = check(problem, outcome.plan)
-    if violation is not None:  # a bug of ours, never to be handed out
-        raise AssertionError(f"{planner} made a plan that is none: buffers {violation}")
-    arena_size = outcome.plan.arena_size
-    lower_bound = max(aligned_load(problem), outcome.lower_bound)
-    return PlanResult(
-        planner=planner,
-        maker=outcome.maker or planner,
-        buffers=len(problem),
-        load=load(problem),
-        lower_bound=lower_bound,
-        arena_size=arena_size,
-        optimal=arena_size == lower_bound,
-        seconds=seconds,
-        capacity=capacity,
-        fits=None if capacity is None else arena_size <= capacity,
-        bound_reason=outcome.bound_reason,
-        interrupted=outcome.interrupted,
-        plan=outcome.plan,
-    )
+    return plan_plain(problem, planner, effort)

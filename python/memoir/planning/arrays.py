@@ -127,8 +127,8 @@ def constrain(
 
 def set_old(out: _core.ConstrainedProblem, replan: Any) -> None:
     """An earlier plan: offsets, or (offsets, indices of arenas); negative: the buffer is new."""
-    if hasattr(replan, "offsets"):  # a PlanResult
-        replan = (replan.offsets, getattr(replan, "arenas", np.zeros(len(replan.offsets), np.uint64)))
+    if hasattr(replan, "offsets"):  # a PlanResult, or a plan of the core
+        replan = (replan.offsets, getattr(replan, "arenas", None))
     offsets, arenas = replan if isinstance(replan, tuple) else (replan, None)
     offsets = unsigned("the earlier plan's offsets", offsets, none=True)
     if len(offsets) != len(out):

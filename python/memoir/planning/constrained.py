@@ -3,62 +3,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from memoir import _core
 from memoir._core import Error
-from memoir.planning import PlanResult
 from memoir.planning.constraints import Arena
-from memoir.planning.planners import DEADLINE, Effort, find
+from memoir.planning.plain import plan_plain
+from memoir.planning.planners import find
+from memoir.planning.planners.planner import DEADLINE, Effort
+from memoir.planning.result import PlanResult
 
 PLANNERS = ("auto", "exact", "first_fit")  # those that take whatever a problem can say
-
-
-@dataclass(frozen=True)
-class ConstrainedPlanResult(PlanResult):
-    """A plan of a constrained problem. `arena_size` is the sum of the arenas' sizes; `lower_bound` is of plans
-    that move as few buffers and cost as little as can be."""
-
-    found: bool = (
-        True  # False: banks, fixed offsets and so on left a buffer no place; there are no offsets then
-    )
-    proven_infeasible: bool = False  # no plan keeps to the capacities and the limit of moves
-    arenas: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint64))  # per buffer, an index
-    arena_sizes: tuple[int, ...] = ()  # bytes
-    arena_names: tuple[str, ...] = ()
-    cost: int = 0  # the sum over the buffers of weight x cost of the arena
-    lower_bound_cost: int = 0
-    cost_reason: str = ""  # why it is not less, where capacities raise it
-    moves: int | None = None  # of those that the earlier plan knew; None: there was none
-    known_before: int | None = None
-    hints: int | None = None  # how many there are; None without
-    hints_followed: int | None = None
-    load_low: int | None = None  # the load when every buffer has its least size; None without such
-    cold_bytes: int = 0  # of all buffers' bytes, those that none had before
-    mean_age: float = 0.0  # ticks since the others were freed, on average
-
-    @property
-    def hopeless(self) -> bool:
-        return self.proven_infeasible
-
-    def summary(self) -> dict[str, Any]:
-        out = {
-            name: getattr(self, name)
-            for name in self.__dataclass_fields__
-            if name not in ("plan", "arenas", "arena_sizes", "arena_names")
-        }
-        if len(self.arena_names) > 1:
-            counts = np.bincount(self.arenas.astype(np.int64), minlength=len(self.arena_names))
-            out["arenas"] = [
-                {"name": name, "size": size, "buffers": int(count)}
-                for name, size, count in zip(self.arena_names, self.arena_sizes, counts, strict=True)
-            ]
-        return out
 
 
 def plan_constrained(
@@ -66,19 +26,19 @@ def plan_constrained(
     planner: str = "auto",
     effort: Effort | None = None,
     arenas: Sequence[Arena] = (),
-) -> ConstrainedPlanResult:
+) -> PlanResult:
     """By auto, exact or first_fit; by any other planner when the problem has a plain one with the same plans.
     Raises Error for a planner that cannot, and for constraints that contradict each other."""
     effort = effort or Effort()
     find(planner)
     problem.validate()
     began = time.perf_counter()
-    common = {"planner": planner, "buffers": len(problem), "capacity": effort.capacity}
-    common["arena_names"] = tuple(arena.name for arena in arenas)
+    common = {"constrained": True, "arena_names": tuple(arena.name for arena in arenas)}
     if "size_low" in problem.says:
         common["load_low"] = problem.low_load()
     if planner not in PLANNERS:
-        return _by_plain(problem, planner, effort, common, began)
+        result = dataclasses.replace(_by_plain(problem, planner, effort), **common)
+        return dataclasses.replace(result, seconds=time.perf_counter() - began)
     found = _core.plan_constrained(
         problem,
         planner,
@@ -88,10 +48,12 @@ def plan_constrained(
         capacity=effort.capacity,
     )
     limited = effort.capacity is not None or not found.fits or any(a.capacity is not None for a in arenas)
-    return ConstrainedPlanResult(
+    return PlanResult(
         **common,
         **_measures(problem, found.plan, found.arenas if found.found else None),
+        planner=planner,
         maker=found.maker or planner,
+        buffers=len(problem),
         load=found.load,
         lower_bound=found.least_total,
         lower_bound_cost=found.least_cost,
@@ -99,6 +61,7 @@ def plan_constrained(
         arena_size=found.plan.arena_size,
         optimal=found.optimal,
         seconds=time.perf_counter() - began,
+        capacity=effort.capacity,
         fits=found.fits if limited else None,
         bound_reason=found.bound_reason,
         interrupted=found.interrupted,
@@ -110,37 +73,24 @@ def plan_constrained(
     )
 
 
-def _by_plain(
-    problem: _core.ConstrainedProblem, planner: str, effort: Effort, common: dict[str, Any], began: float
-) -> ConstrainedPlanResult:
+def _by_plain(problem: _core.ConstrainedProblem, planner: str, effort: Effort) -> PlanResult:
     plain = problem.plain()
     if plain is None:
         unable = [name for name in problem.says if name not in ("hint", "size_low", "locality")]
         raise Error(f"{planner} cannot plan with {', '.join(unable)}; {', '.join(PLANNERS)} can")
     reduced, body_of = plain
-    outcome = find(planner).run(reduced, effort)
-    placed = outcome.plan
+    result = plan_plain(reduced, planner, effort)
+    placed = result.plan
     if len(body_of):
         placed = _core.Plan(placed.offsets[body_of.astype(np.int64)], placed.arena_size)
     arenas = np.zeros(len(placed), np.uint64)
     if (violation := _core.check_constrained(problem, placed.offsets, arenas)) is not None:
         raise AssertionError(f"{planner} made a plan that is none: buffers {violation}")
-    bound = max(_core.aligned_load(reduced), outcome.lower_bound)
-    fits = None if effort.capacity is None else placed.arena_size <= effort.capacity
-    return ConstrainedPlanResult(
-        **common,
+    return dataclasses.replace(
+        result,
         **_measures(problem, placed, arenas),
-        maker=outcome.maker or planner,
-        load=_core.load(reduced),
-        lower_bound=bound,
-        arena_size=placed.arena_size,
-        optimal=placed.arena_size == bound,
-        seconds=time.perf_counter() - began,
-        fits=fits,
-        bound_reason=outcome.bound_reason,
-        interrupted=outcome.interrupted,
+        buffers=len(problem),
         plan=placed,
-        proven_infeasible=effort.capacity is not None and bound > effort.capacity,
         arenas=arenas,
         arena_sizes=(placed.arena_size,),
     )

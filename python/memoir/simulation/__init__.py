@@ -20,10 +20,10 @@ from typing import Any
 
 from memoir import _core
 from memoir._core import Error, Trace, Workload
+from memoir.base.quantities import BYTE_UNITS, read_amount
 from memoir.simulation.recorded import recorded_policy, recorded_settings
 from memoir.sweep import Sweep, cores, sweep
 from memoir.traces.files import only_device, open_trace
-from memoir.views.quantities import BYTE_UNITS
 
 _FEW = 400_000  # operations to simulate: fewer are done before other processes are up
 
@@ -48,15 +48,14 @@ def cap_bytes(cap: str | int | None, workload: Workload) -> int | None:
     """The bytes of a cap as people write it; None for none."""
     if cap is None or isinstance(cap, int):
         return cap
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", cap.strip())
-    unit = match[2].lower() if match else ""
+    amount, unit = read_amount(cap) or (Fraction(0), None)
     if unit == "x":
-        if Fraction(match[1]) < 1:
+        if amount < 1:
             raise Error(f"a cap of {cap} is under the most bytes that are live at once: nothing can complete")
-        return math.ceil(workload.peak_live * Fraction(match[1]))
-    if match is None or unit not in BYTE_UNITS:
+        return math.ceil(workload.peak_live * amount)
+    if unit not in BYTE_UNITS:
         raise Error(f"'{cap}' is no cap: give bytes (20GiB), or a multiple of the most bytes live (1.05x)")
-    return min(int(Fraction(match[1]) * BYTE_UNITS[unit]), 2**62)
+    return min(int(amount * BYTE_UNITS[unit]), 2**62)
 
 
 def simulate(

@@ -26,7 +26,8 @@ from memoir.torch import _parts
 
 _parts.load(_pytorch.__version__)
 
-from memoir.torch.device import on_low_memory, pool, pools, reset_peak_stats, snapshot, use_pool  # noqa: E402
+from memoir.torch.device import on_low_memory, pool, pools, use_pool  # noqa: E402
+from memoir.torch.device_statistics import reset_peak_stats, snapshot  # noqa: E402
 from memoir.torch.memory import Stats  # noqa: E402
 from memoir.torch.recording import graph_allocations, record  # noqa: E402
 from memoir.torch.remembered import forget, remember, stats  # noqa: E402

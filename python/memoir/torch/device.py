@@ -3,17 +3,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import os
-import pickle
 import warnings
-from pathlib import Path
 
 import torch
 
 from memoir import Error
-from memoir.torch import _library
+from memoir.torch import _library, pytorch_statistics
 
 # PyTorch's names of the hooks, and ours
 HOOKS = {
@@ -27,7 +23,6 @@ HOOKS = {
     "set_release_pool": "memoir_cuda_release_pool",
 }
 
-_STATS = ("allocation", "allocated_bytes", "active", "active_bytes", "segment", "reserved_bytes")
 _kept_alive: list = []  # what C holds on to
 
 
@@ -77,7 +72,6 @@ def use_pool(
         raise Error(
             "this PyTorch was built without CUDA: install one that was, to use memoir's pools for GPUs"
         )
-    from memoir.torch import pytorch_statistics  # which needs this module
 
     _library.check_driver()
     _library.open_slot(0, text, cap, history)
@@ -136,78 +130,6 @@ def on_low_memory(callback) -> None:
     function = _library.LowMemoryCallback(call)
     _kept_alive.append(function)
     _library.library().memoir_cuda_on_low_memory(function, None)
-
-
-def device_stats(pool: torch.cuda.MemPool | None = None, device: int | None = None) -> dict:
-    """Statistics of one device, with the names of torch.cuda.memory_stats where the quantity is the same, all 0 while
-    nothing was allocated there."""
-    wanted = _device_index(device)
-    for one in _library.read("stats", _slot_of(pool)):
-        if one["device"] == wanted:
-            flat = {"policy": one["policy"], "cap_bytes": one["cap_bytes"], "total_bytes": one["total_bytes"]}
-            for name in _STATS:
-                for part in ("current", "peak", "allocated", "freed"):
-                    flat[f"{name}.all.{part}"] = one[name][part]
-            return flat | {name: value for name, value in one.items() if name.startswith("num_")}
-    return {f"{name}.all.{part}": 0 for name in _STATS for part in ("current", "peak", "allocated", "freed")}
-
-
-def reset_peak_stats(pool: torch.cuda.MemPool | None = None) -> None:
-    """Peaks are, from now on, those since this call, on every device."""
-    _library.library().memoir_cuda_reset_peaks(_slot_of(pool))
-
-
-def snapshot(
-    path: str | os.PathLike | None = None, *, pool: torch.cuda.MemPool | None = None, force: bool = False
-) -> dict:
-    """What is where, and the history, in the form of torch.cuda.memory._snapshot(): a dictionary, also written to `path`
-    as torch.cuda.memory._dump_snapshot writes it. PyTorch's memory viewer (pytorch.org/memory_viz) and `memoir import`
-    open the file. force: overwrites it."""
-    devices = _library.read("snapshot", _slot_of(pool))
-    traces: list[list[dict]] = [[] for _ in range(max((one["device"] + 1 for one in devices), default=0))]
-    segments = []
-    for one in devices:
-        for segment in one["state"]["segments"]:
-            segment["segment_pool_id"] = tuple(segment["segment_pool_id"])
-            segments.append(segment)
-        traces[one["device"]] = one["state"]["trace"]
-    result = {
-        "segments": segments,
-        "device_traces": traces,
-        "allocator_settings": {"backend": "memoir"},
-        "external_annotations": [],
-    }
-    if path is not None:
-        _write(Path(path), pickle.dumps(result, protocol=4), force)  # the viewer reads no newer protocol
-    return result
-
-
-def _write(path: Path, data: bytes, force: bool) -> None:
-    if path.exists() and not force:
-        raise Error(f"{path} exists: choose another name, or force=True to overwrite it")
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")  # readable for whom the user's files are
-    try:
-        with open(unfinished, "wb") as file:
-            file.write(data)
-        os.replace(unfinished, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            unfinished.unlink()
-        raise Error(f"{path}: {error.strerror}") from error
-
-
-def _slot_of(pool: torch.cuda.MemPool | None) -> int:
-    slot = 0 if pool is None else getattr(pool, "memoir_slot", None)
-    if slot is None:
-        raise TypeError("not a pool of memoir's: pass what memoir.torch.pool returned")
-    return slot
-
-
-def _device_index(device) -> int:
-    if device is None:
-        return torch.cuda.current_device() if torch.cuda.is_initialized() else 0
-    index = device if isinstance(device, int) else torch.device(device).index
-    return 0 if index is None else index
 
 
 def _check_numbers(cap: int | None, history: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import torch
 
-from memoir.torch import device
+from memoir.torch import device_statistics
 
 _SAMPLES = ("current", "peak", "allocated", "freed")
 _POOLS = ("all", "small_pool", "large_pool")
@@ -55,7 +55,7 @@ def replace_pytorchs() -> None:
 def _statistics(index: int) -> dict:
     """The nested dictionary of torch.cuda.memory_stats_as_nested_dict(). memoir has no small and large pools: all is
     under "all"."""
-    flat = device.device_stats(None, index)
+    flat = device_statistics.device_stats(None, index)
     before = _counted_before.get(index, {})
     nested: dict = {}
     for theirs, ours in _FAMILIES.items():
@@ -78,17 +78,17 @@ def _statistics(index: int) -> dict:
 
 
 def _reset_peaks(_index: int) -> None:
-    device.reset_peak_stats()
+    device_statistics.reset_peak_stats()
 
 
 def _reset_totals(index: int) -> None:
     _counted_before[index] = {
         name: value
-        for name, value in device.device_stats(None, index).items()
+        for name, value in device_statistics.device_stats(None, index).items()
         if name.startswith("num_") or name.endswith((".allocated", ".freed"))
     }
 
 
 def _snapshot(_what=None) -> dict:
     """All pools and all the history that there is, whatever part was asked for."""
-    return device.snapshot()
+    return device_statistics.snapshot()

@@ -11,7 +11,7 @@ from typing import TypeVar, overload
 
 import torch
 
-from memoir.torch.device import device_stats
+from memoir.torch.device_statistics import device_stats
 from memoir.torch.memory import Memory, Options, Stats
 
 F = TypeVar("F", bound=Callable)

@@ -7,10 +7,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from memoir.base.quantities import bytes_text, duration_text, printable
 from memoir.bench import analysis, statistics
 from memoir.bench.analysis import Analysis, Line
 from memoir.bench.results import Result
-from memoir.views.quantities import bytes_text, duration_text, printable
 
 _TITLES = {"wall": "Time", "cpu": "CPU time", "peak_rss": "Peak memory", "minor_faults": "Minor faults"}
 

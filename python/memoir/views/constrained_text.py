@@ -3,18 +3,20 @@
 
 from __future__ import annotations
 
-from memoir.planning.constrained import ConstrainedPlanResult
-from memoir.views.quantities import bytes_text
+from memoir.base.quantities import bytes_text
+from memoir.planning import PlanResult
 
 
-def result_lines(result: ConstrainedPlanResult, locality: bool) -> list[str]:
+def result_lines(result: PlanResult, locality: bool) -> list[str]:
     lines = []
     if result.load_low is not None:
         lines.append(f"if every size turns out the least: a load of {result.load_low:,} bytes")
     if len(result.arena_names) > 1 and result.found:
-        counts = [int((result.arenas == k).sum()) for k in range(len(result.arena_names))]
-        for name, size, count in zip(result.arena_names, result.arena_sizes, counts, strict=True):
-            lines.append(f"{name}: {count:,} buffers in {size:,} bytes ({bytes_text(size)})")
+        for arena in result.arena_rows():
+            size = arena["size"]
+            lines.append(
+                f"{arena['name']}: {arena['buffers']:,} buffers in {size:,} bytes ({bytes_text(size)})"
+            )
         proven = (
             "the least" if result.cost == result.lower_bound_cost else f"at least {result.lower_bound_cost:,}"
         )
@@ -32,7 +34,7 @@ def result_lines(result: ConstrainedPlanResult, locality: bool) -> list[str]:
     return ["", *lines] if lines else []
 
 
-def verdict(result: ConstrainedPlanResult) -> str | None:
+def verdict(result: PlanResult) -> str | None:
     """Of the limits: capacities, moves, banks."""
     if result.proven_infeasible:
         return f"no plan keeps to the limits: {result.bound_reason}"

@@ -12,8 +12,8 @@ from typing import IO
 import numpy as np
 
 from memoir._core import Error, Problem
+from memoir.base.quantities import bytes_text
 from memoir.views.plan_table import above_floor
-from memoir.views.quantities import bytes_text
 
 _LOAD, _FLOOR, _INK = "#4a5568", "#b03a2e", "#1a202c"
 _RASTER = 4000  # rectangles from which on an SVG holds them as an image: it stays small and opens quickly

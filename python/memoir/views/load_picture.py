@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from memoir._core import Error, Trace
-from memoir.views.quantities import bytes_text
+from memoir.base.quantities import bytes_text
 from memoir.views.trace_summary import Objects, load_curve
 
 _POINTS = 2000  # stretches of time: more than a picture has columns

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
+from memoir.base.quantities import bytes_text, duration_text
 from memoir.planning import PlanResult
-from memoir.views.quantities import bytes_text, duration_text
 
 
 def above_floor(arena_size: int, floor: int) -> str:

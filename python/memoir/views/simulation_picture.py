@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from memoir._core import Error
+from memoir.base.quantities import bytes_text
 from memoir.views.inline_svg import inline_svg
-from memoir.views.quantities import bytes_text
 from memoir.views.simulation_table import fidelity_lines, is_reproduction, oom_line
 
 _COLORS = (

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from memoir.views.quantities import bytes_text, duration_text, printable
+from memoir.base.quantities import bytes_text, duration_text, printable
 
 Result = dict[str, Any]  # of memoir.simulation.simulate_task()
 

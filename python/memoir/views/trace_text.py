@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from memoir.views.quantities import bytes_text, duration_text, printable
+from memoir.base.quantities import bytes_text, duration_text, printable
 from memoir.views.terminal_plot import area, squeezed
 
 _MOST_PASSES = 8

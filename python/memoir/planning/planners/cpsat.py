@@ -25,7 +25,7 @@ import time
 import numpy as np
 
 from memoir import _core
-from memoir.planning.planners import Outcome
+from memoir.planning.planners.planner import Outcome
 
 DEADLINE = 10.0  # seconds, when none is given
 BUFFER_LIMIT = 20_000  # beyond it the model alone takes longer than any deadline one would give

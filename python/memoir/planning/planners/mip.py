@@ -19,7 +19,7 @@ import math
 import numpy as np
 
 from memoir import _core
-from memoir.planning.planners import Outcome
+from memoir.planning.planners.planner import Outcome
 
 DEADLINE = 10.0  # seconds, when none is given
 PAIR_LIMIT = 200_000  # beyond it the model does not even leave presolve in minutes

@@ -1,9 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantities as people read them. Files and --json hold plain bytes and nanoseconds."""
+"""Quantities as people write and read them. Files and --json hold plain bytes and nanoseconds."""
 
 from __future__ import annotations
 
+import re
+from fractions import Fraction
+
 BYTE_UNITS = {"": 1, "b": 1, "k": 2**10, "kib": 2**10, "m": 2**20, "mib": 2**20, "g": 2**30, "gib": 2**30}
+
+
+def read_amount(text: str) -> tuple[Fraction, str] | None:
+    """'1.5 GiB' -> (3/2, 'gib'): a number, and its unit in small letters or ''; None for what is neither."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", text.strip())
+    return (Fraction(match[1]), match[2].lower()) if match else None
 
 
 def bytes_text(count: float) -> str:
