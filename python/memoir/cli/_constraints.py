@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from memoir._core import Error
 from memoir.cli._arguments import Size
+from memoir.cli._sections import section
 
 if TYPE_CHECKING:
     from memoir import _core
@@ -69,43 +71,47 @@ class BanksOption(click.ParamType):
         return int(count), Size().convert(width, parameter, context)
 
 
+constraining = section("What a problem can say (docs/constraints.md)")
 _OPTIONS = (
-    click.option(
+    constraining(
         "--arena", "arenas", type=ArenaOption(), multiple=True, help="One of several arenas, with its limit."
     ),
-    click.option(
+    constraining(
         "--forbid", type=ForbiddenRange(), multiple=True, help="Bytes of the arena that no buffer may touch."
     ),
-    click.option(
+    constraining(
         "--banks", type=BanksOption(), help="Interleaved banks, for buffers that must be kept `apart`."
     ),
-    click.option(
+    constraining(
         "--conflicts",
         type=click.Path(dir_okay=False),
         help="CSV with the columns a,b: buffers that conflict, beside or instead of times.",
     ),
-    click.option(
+    constraining(
         "--replan",
         type=click.Path(dir_okay=False),
         help="CSV with id and offset, an earlier plan to change as little as can be.",
     ),
-    click.option(
+    constraining(
         "--moves", type=click.IntRange(min=0), help="With --replan: how many buffers may lie elsewhere."
     ),
-    click.option("--locality", is_flag=True, help="Among equal plans, prefer bytes freed a short time ago."),
+    constraining("--locality", is_flag=True, help="Among equal plans, prefer bytes freed a short time ago."),
 )
 
 
-def constraint_options(command: Callable) -> Callable:
-    """Adds the options; the command takes them as keyword arguments, for Options(**those)."""
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def constraint_options(command: Command) -> Command:
+    """Adds the options, which Constraints.taken_from() takes from what the command is given."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 @dataclass(frozen=True)
-class Options:
-    """As they were given."""
+class Constraints:
+    """What the options say."""
 
     arenas: tuple[tuple[str, int | None, int], ...]
     forbid: tuple[tuple, ...]
@@ -114,6 +120,11 @@ class Options:
     replan: str | None
     moves: int | None
     locality: bool
+
+    @staticmethod
+    def taken_from(given: dict[str, Any]) -> Constraints:
+        """Takes the options out of `given`."""
+        return Constraints(**{field.name: given.pop(field.name) for field in dataclasses.fields(Constraints)})
 
     def any(self) -> bool:
         return any((self.arenas, self.forbid, self.banks, self.conflicts, self.replan, self.locality)) or (

@@ -12,13 +12,14 @@ from typing import Any
 import click
 
 from memoir._core import Error
-from memoir.cli._constraints import Options
+from memoir.cli._constraints import Constraints
+from memoir.cli._plan_options import PlanOptions
 from memoir.cli._problems import open_problem
 from memoir.planning import plan
 from memoir.planning.planners import PLANNERS
 from memoir.sweep import sweep
 
-_NO_OPTIONS = Options(
+_NO_OPTIONS = Constraints(
     arenas=(), forbid=(), banks=None, conflicts=None, replan=None, moves=None, locality=False
 )
 _SEARCHING = ("auto", "exact")  # the planners that a seed changes anything for
@@ -42,7 +43,7 @@ def plan_task(
     device: int | None,
     alignment: int | None,
     deadline: float | None,
-    options: dict[str, Any],
+    effort: dict[str, Any],
 ) -> dict[str, Any]:
     """One problem, planner and seed: the summary of its plan."""
     source = open_problem(path, device)
@@ -52,42 +53,41 @@ def plan_task(
     problem = (
         _NO_OPTIONS.constrain(source, problem) or problem
     )  # what its columns say beside lifetimes and sizes
-    result = plan(problem, planner, deadline=deadline, seed=seed, **options)
+    result = plan(problem, planner, deadline=deadline, seed=seed, **effort)
     return {"input": path, "seed": seed, **result.summary()}
 
 
-def plan_sweep(
-    inputs: tuple[str, ...],
-    planner: str,
-    seeds: list[int],
-    *,
-    device: int | None,
-    alignment: int | None,
-    deadline: float | None,
-    engine: str,
-    address: str | None,
-    workers: int | None,
-    as_json: bool,
-    **options: Any,
-) -> int:
+def plan_sweep(options: PlanOptions) -> int:
     """Plans everything, prints it, and gives the exit code. Each plan is made on one thread unless told otherwise: the
     sweep has the cores."""
-    for path in inputs:
-        open_problem(path, device)  # what cannot be read is told before anything runs
-    names = [name for name in PLANNERS if name != "auto"] if planner == "all" else [planner]
-    options["threads"] = options.get("threads") or 1
+    seeds = seeds_of(options.seeds) if options.seeds is not None else [options.seed]
+    for path in options.inputs:
+        open_problem(path, options.device)  # what cannot be read is told before anything runs
+    names = [name for name in PLANNERS if name != "auto"] if options.planner == "all" else [options.planner]
+    effort = {
+        "capacity": options.capacity,
+        "threads": options.threads or 1,
+        "work_limit": options.work_limit,
+    }
     tasks = [
-        (path, name, seed, device, alignment, deadline, options)
-        for path, name in itertools.product(inputs, names)
+        (path, name, seed, options.device, options.alignment, options.deadline, effort)
+        for path, name in itertools.product(options.inputs, names)
         for seed in (seeds if name in _SEARCHING else seeds[:1])
     ]
-    swept = sweep(plan_task, tasks, engine=engine, address=address, workers=workers, title="planning")
+    swept = sweep(
+        plan_task,
+        tasks,
+        engine=options.engine,
+        address=options.address,
+        workers=options.workers,
+        title="planning",
+    )
     failed = [
         {"input": path, "planner": name, "seed": seed, "error": outcome.error}
         for outcome in swept.failed
         for path, name, seed, *_ in [outcome.arguments]
     ]
-    if as_json:
+    if options.as_json:
         summary = {"results": swept.values, "failed": failed, "interrupted": swept.interrupted}
         click.echo(json.dumps(summary, indent=2))
     elif swept.values:

@@ -140,7 +140,7 @@ def _others(
     if planner is None:
         return [], []
     if planner == "all":
-        from memoir.cli.plan import plan_with_all
+        from memoir.cli._plan_one import plan_with_all
 
         return plan_with_all(problem, deadline, None)
     return [plan(problem, planner, deadline=deadline)], []

@@ -26,11 +26,17 @@ from memoir.bench import (
 from memoir.bench.experiment import Experiment, check_output, compile_metric, from_header, run_all
 from memoir.bench.results import Result
 from memoir.bench.statistics import METHODS
+from memoir.cli._sections import SectionedCommand, section
 
 _SEPARATE = "memoir.bench.command"
 
+running = section("What runs")
+repeating = section("How often and how")
+judging = section("What is measured and compared")
+keeping = section("Results")
 
-class _Command(click.Command):
+
+class _Command(SectionedCommand):
     """Keeps what follows `--` as the program's own words, and lets --from take several files."""
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
@@ -55,7 +61,7 @@ class _Command(click.Command):
 
 @click.command(cls=_Command, options_metavar="[OPTIONS]")
 @click.argument("allocator_list", metavar="[ALLOCATORS]", required=False)
-@click.option(
+@running(
     "--suite",
     "suite_names",
     is_flag=False,
@@ -63,63 +69,61 @@ class _Command(click.Command):
     metavar="[NAMES]",
     help="Built-in workloads instead of a command: programs (default), servers, or names of single ones.",
 )
-@click.option("--smoke", is_flag=True, help="A hundredth of the suite's work: does everything run?")
-@click.option("--threads", metavar="LIST", help="Thread counts, as {threads} and OMP_NUM_THREADS.  [1]")
-@click.option(
+@running("--smoke", is_flag=True, help="A hundredth of the suite's work: does everything run?")
+@running("--threads", metavar="LIST", help="Thread counts, as {threads} and OMP_NUM_THREADS.  [1]")
+@running(
     "--load", metavar="LIST", default="1", help="Work per thread, as {load}; {work} is threads x load.  [1]"
 )
-@click.option("--param", multiple=True, metavar="NAME=A,B", help="A further axis, as {NAME} and MEMOIR_NAME.")
-@click.option("-n", "--replicates", type=int, help="Measured runs of every cell.  [10]")
-@click.option(
-    "--warmup", type=int, default=1, show_default=True, help="Unmeasured runs of every cell before."
-)
-@click.option(
+@running("--param", multiple=True, metavar="NAME=A,B", help="A further axis, as {NAME} and MEMOIR_NAME.")
+@repeating("-n", "--replicates", type=int, help="Measured runs of every cell.  [10]")
+@repeating("--warmup", type=int, default=1, show_default=True, help="Unmeasured runs of every cell before.")
+@repeating(
     "--seed", type=int, default=1, show_default=True, help="Of the random order within each replicate."
 )
-@click.option(
+@repeating(
     "--pin",
     is_flag=False,
     flag_value="auto",
     metavar="[CORES]",
     help="Pin runs to cores such as 0,2-3; alone: to as many as threads.",
 )
-@click.option("--timeout", metavar="TIME", help="A run that takes longer is stopped and counts as failed.")
-@click.option(
+@repeating("--timeout", metavar="TIME", help="A run that takes longer is stopped and counts as failed.")
+@repeating(
     "--exit-code", type=int, default=0, show_default=True, help="What the program ends with when it is well."
 )
-@click.option("--prepare", metavar="COMMAND", help="Shell command before every run, not measured.")
-@click.option(
+@repeating("--prepare", metavar="COMMAND", help="Shell command before every run, not measured.")
+@judging(
     "--metric",
     multiple=True,
     metavar="PATTERN",
     help="A number that the program prints: 'ops: ([0-9.]+)' or '(?P<ops>[0-9.]+) ops'.",
 )
-@click.option("--lower", is_flag=True, help="Less of the metric is better.")
-@click.option(
+@judging("--lower", is_flag=True, help="Less of the metric is better.")
+@repeating(
     "--until", metavar="PERCENT", help="Add replicates until every interval is within so much of its ratio."
 )
-@click.option("--budget", metavar="TIME", default="10m", show_default=True, help="When --until gives up.")
-@click.option("--baseline", metavar="NAME", help="What ratios are against.  [the first allocator]")
-@click.option(
+@repeating("--budget", metavar="TIME", default="10m", show_default=True, help="When --until gives up.")
+@judging("--baseline", metavar="NAME", help="What ratios are against.  [the first allocator]")
+@judging(
     "--method",
     type=click.Choice(METHODS),
     default="paired_t",
     show_default=True,
     help="How intervals are made.",
 )
-@click.option("--confidence", metavar="PERCENT", default="95%", show_default=True)
-@click.option(
+@judging("--confidence", metavar="PERCENT", default="95%", show_default=True)
+@keeping(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
     help="Where runs.jsonl, results.json, results.csv, report.html and pictures go.  [memoir-bench]",
 )
-@click.option("-f", "--force", is_flag=True, help="Start anew where a bench is already.")
-@click.option(
+@keeping("-f", "--force", is_flag=True, help="Start again where a bench is already.")
+@keeping(
     "--resume", type=click.Path(path_type=Path), metavar="FOLDER", help="Go on with a bench that was stopped."
 )
-@click.option(
+@keeping(
     "--from",
     "sources",
     multiple=True,
@@ -127,10 +131,8 @@ class _Command(click.Command):
     metavar="FILES",
     help="Run nothing: read results, or CSVs with malloc,Threads,Work,Load,Replicate,Time.",
 )
-@click.option(
-    "--pictures/--no-pictures", default=True, help="Draw pictures and the HTML page (needs matplotlib)."
-)
-@click.option("--json", "as_json", is_flag=True, help="The results as JSON on standard output.")
+@keeping("--pictures/--no-pictures", default=True, help="Draw pictures and the HTML page (needs matplotlib).")
+@keeping("--json", "as_json", is_flag=True, help="The results as JSON on standard output.")
 @click.pass_context
 def command(ctx: click.Context, **given) -> None:
     """Measure COMMAND under each allocator and say what differs, with intervals.

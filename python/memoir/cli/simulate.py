@@ -14,6 +14,7 @@ import click
 
 from memoir._core import Error
 from memoir.cli._arguments import check_output, write_output
+from memoir.cli._sections import SectionedCommand, section
 from memoir.sweep import ENGINES, Outcome
 
 LEFT_OUT = (
@@ -26,46 +27,51 @@ def _left_out(from_recorded: bool) -> str:
     return LEFT_OUT + (" (but for policies with a recorded start)." if from_recorded else ".")
 
 
+judging = section("Allocators and caps")
+sweeping = section("Sweeps, over several inputs, policies, settings or caps")
+
+
 @click.command(
-    epilog="Exit codes: 0 all was simulated, out of memory or not; 1 some of it failed; 2 bad input, or all of it."
+    cls=SectionedCommand,
+    epilog="Exit codes: 0 all was simulated, out of memory or not; 1 some of it failed; 2 bad input, or all of it.",
 )
 @click.argument("inputs", type=click.Path(dir_okay=False), nargs=-1)
-@click.option(
+@judging(
     "--policy",
     "policies",
     multiple=True,
     metavar="NAME[,KEY=VALUE...]|all",
     help="Repeatable; key=a|b|c tries each. The default: all. See --policies.",
 )
-@click.option(
+@judging(
     "--cap",
     "caps",
     multiple=True,
     metavar="BYTES|1.05x",
     help="Of the device: bytes (20GiB), or a multiple of the most bytes live. Repeatable.",
 )
-@click.option("--find-cap", is_flag=True, help="Search the smallest cap that each policy completes under.")
-@click.option("--what-if", is_flag=True, help="PyTorch's settings beside each other, with the text to copy.")
-@click.option(
+@judging("--find-cap", is_flag=True, help="Search the smallest cap that each policy completes under.")
+@judging("--what-if", is_flag=True, help="PyTorch's settings beside each other, with the text to copy.")
+@judging(
     "--from-recorded",
     is_flag=True,
     help="PyTorch's policies start from the recorded segments, and are compared with the recording. "
     "Without --policy: the recorded allocator.",
 )
 @click.option("--device", type=click.IntRange(0, 65535), help="Only this one. The default: each by itself.")
-@click.option("--continue", "go_on", is_flag=True, help="Out of memory: leave the object out and go on.")
+@judging("--continue", "go_on", is_flag=True, help="Out of memory: leave the object out and go on.")
 @click.option("--phases", is_flag=True, help="Where the time of each pool goes.")
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False), help="Reserved over time: .png, .svg, .pdf or .html."
 )
 @click.option("--json", "as_json", is_flag=True, help="The results as JSON on stdout.")
 @click.option("--timeline", is_flag=True, help="With --json: live and reserved over time as well.")
-@click.option(
+@sweeping(
     "--engine", type=click.Choice(ENGINES), default="local", show_default=True, help="What runs a sweep."
 )
-@click.option("--address", metavar="HOST:PORT", help="Of a Ray cluster.")
-@click.option("--workers", type=click.IntRange(min=1), help="Processes; the default: one per core.")
-@click.option("--policies", "list_policies", is_flag=True, help="List the policies and their settings.")
+@sweeping("--address", metavar="HOST:PORT", help="Of a Ray cluster.")
+@sweeping("--workers", type=click.IntRange(min=1), help="Processes; the default: one per core.")
+@judging("--policies", "list_policies", is_flag=True, help="List the policies and their settings.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the picture.")
 def command(
     inputs: tuple[str, ...],

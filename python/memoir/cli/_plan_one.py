@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`memoir plan` of one problem: by one planner, or by all of them compared."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from memoir._core import ConstrainedProblem, Error, Problem, aligned_load, busiest_tick, load
+from memoir.cli import _constraints
+from memoir.cli._arguments import write_output
+from memoir.cli._plan_options import FITS, INFEASIBLE, NOT_FOUND, PlanOptions
+from memoir.cli._problems import CsvSource, TraceSource, open_problem
+from memoir.planning import PlanResult, plan
+from memoir.planning.constraints import Arena
+from memoir.planning.planners import PLANNERS
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """A problem and the plans that were made of it."""
+
+    problem: Problem
+    constrained: ConstrainedProblem | None  # where it says more than `problem`
+    results: list[PlanResult]
+    refusals: list[tuple[str, str]]  # planners that made none, and why
+    all_planners: bool
+
+    @property
+    def best(self) -> PlanResult:
+        return min(self.results, key=_rank)
+
+    @property
+    def floor(self) -> int:
+        """The most that any planner proved, bytes."""
+        return max(result.lower_bound for result in self.results)
+
+    @property
+    def infeasible(self) -> bool:
+        return any(result.proven_infeasible for result in self.results)
+
+    @property
+    def exit_code(self) -> int:
+        return INFEASIBLE if self.infeasible else NOT_FOUND if self.best.fits is False else FITS
+
+
+def plan_one(options: PlanOptions) -> int:
+    """Plans the one input, writes the output, prints what it is worth, and gives the exit code."""
+    (path,) = options.inputs
+    source = open_problem(path, options.device)
+    problem = source.problem
+    if options.alignment is not None:
+        problem = problem.aligned_to(options.alignment)
+    constrained = options.said.constrain(source, problem)
+    output = Path(options.output) if options.output is not None else None
+    if constrained is not None and output is not None and output.suffix.lower() == ".plan":
+        _constraints.refuse_plan_file(constrained)
+    for note in source.notes:
+        click.echo(note, err=True)
+    planned = _plan(options, problem, constrained)
+    written = output is not None and not planned.infeasible and len(planned.best.plan) == len(problem)
+    if output is not None and written:
+        write_output(output, source.write(output.suffix.lower(), problem, planned.best), options.force)
+    if options.as_json:
+        click.echo(json.dumps(_summary(options, source, planned), indent=2))
+    else:
+        _print(options, planned)
+    if output is not None and written:
+        click.echo(f"wrote {options.output}", err=True)
+    if not options.as_json:
+        _print_next(path, options.output, written, constrained)
+    if planned.infeasible and constrained is None:
+        note = f", so {options.output} was not written" if output is not None else ""
+        click.echo(f"memoir: no plan fits the capacity of {options.capacity:,} bytes{note}", err=True)
+    return planned.exit_code
+
+
+def plan_with_all(
+    problem: Problem | ConstrainedProblem,
+    deadline: float | None,
+    capacity: int | None,
+    arenas: Sequence[Arena] = (),
+) -> tuple[list[PlanResult], list[tuple[str, str]]]:
+    """The result of every planner but auto (which is one of them), and why the others made none."""
+    results, refusals = [], []
+    for name in PLANNERS:
+        if name == "auto":
+            continue
+        if sys.stderr.isatty():
+            click.echo(f"\r\033[K{name} ...", err=True, nl=False)
+        try:
+            results.append(plan(problem, name, deadline=deadline, capacity=capacity, arenas=arenas))
+        except Error as error:
+            refusals.append((name, str(error)))
+    if sys.stderr.isatty():
+        click.echo("\r\033[K", err=True, nl=False)
+    return results, refusals
+
+
+def _plan(options: PlanOptions, problem: Problem, constrained: ConstrainedProblem | None) -> _Planned:
+    arenas = options.said.chosen_arenas()
+    if options.planner == "all":
+        results, refusals = plan_with_all(constrained or problem, options.deadline, options.capacity, arenas)
+        return _Planned(problem, constrained, results, refusals, all_planners=True)
+    result = plan(
+        constrained or problem,
+        options.planner,
+        deadline=options.deadline,
+        capacity=options.capacity,
+        threads=options.threads,
+        seed=options.seed,
+        work_limit=options.work_limit,
+        arenas=arenas,
+    )
+    return _Planned(problem, constrained, [result], [], all_planners=False)
+
+
+def _rank(result: PlanResult) -> tuple[bool, bool, int, int, int]:
+    """The best has the least: it fits, moves few, costs little, is small."""
+    return not result.found, result.fits is False, result.moves or 0, result.cost, result.arena_size
+
+
+def _summary(options: PlanOptions, source: CsvSource | TraceSource, planned: _Planned) -> dict[str, Any]:
+    best, floor = planned.best, planned.floor
+    summary = best.summary()
+    if planned.all_planners:
+        rows = [result.summary() for result in planned.results]
+        rows += [{"planner": name, "error": reason} for name, reason in planned.refusals]
+        summary = {"buffers": len(planned.problem), "load": load(planned.problem), "lower_bound": floor}
+        summary |= {"arena_size": best.arena_size, "optimal": best.arena_size == floor}
+        summary |= {"capacity": options.capacity, "fits": best.fits, "best": best.planner, "planners": rows}
+    return {"input": source.path, **source.meta, **summary}
+
+
+def _print(options: PlanOptions, planned: _Planned) -> None:
+    from rich.console import Console
+
+    from memoir.views.plan_table import plan_table
+
+    problem, constrained, floor = planned.problem, planned.constrained, planned.floor
+    click.echo(f"{options.inputs[0]}: {len(problem):,} buffers, {problem.total_size:,} bytes in all")
+    table_floor = floor
+    if constrained is None:
+        aligned = aligned_load(problem)
+        click.echo(f"load: {load(problem):,} bytes, live together at tick {busiest_tick(problem):,}")
+        if aligned > load(problem):
+            click.echo(f"floor: {aligned:,} bytes with the alignment of the offsets")
+        if planned.all_planners:
+            table_floor = aligned
+    else:
+        click.echo(f"it says: {', '.join(constrained.says)}")
+        click.echo(f"load: {max(result.load for result in planned.results):,} bytes")
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    click.echo()
+    console.print(plan_table(planned.results, planned.refusals, table_floor))
+    if not planned.all_planners and planned.best.bound_reason:
+        click.echo(f"\nno plan is smaller than {floor:,} bytes: {planned.best.bound_reason}")
+    if constrained is not None:
+        _constraints.print_result(planned.best, options.said.locality)
+    elif options.capacity is not None:
+        click.echo(_verdict(problem, planned.best, floor, options.capacity))
+
+
+def _print_next(path: str, output: str | None, written: bool, constrained: ConstrainedProblem | None) -> None:
+    """The next command to type."""
+    if output is None:
+        target = Path(path).with_suffix(".plan" if constrained is None else ".planned.csv")
+        click.echo(f"\nnext: memoir plan {shlex.quote(path)} -o {shlex.quote(str(target))}")
+    elif written and (constrained is None or constrained.timed):
+        picture = Path(output).with_suffix(".png")
+        click.echo(f"\nnext: memoir show {shlex.quote(output)} -o {shlex.quote(str(picture))}")
+
+
+def _verdict(problem: Problem, best: PlanResult, floor: int, capacity: int) -> str:
+    if best.fits:
+        return f"\nfits the capacity of {capacity:,} bytes, {capacity - best.arena_size:,} to spare"
+    if capacity < load(problem):
+        return (
+            f"\nno plan fits {capacity:,} bytes: {load(problem):,} are live at tick {busiest_tick(problem):,}"
+        )
+    if capacity < floor and best.bound_reason:
+        return f"\nno plan fits {capacity:,} bytes: it takes {floor:,} ({best.bound_reason})"
+    if capacity < floor:
+        reason = "the alignments need" if capacity < aligned_load(problem) else "mip proved that it takes"
+        return f"\nno plan fits {capacity:,} bytes: {reason} {floor:,}"
+    return (
+        f"\nno plan was found that fits {capacity:,} bytes, though none is excluded; the best is "
+        f"{best.arena_size - capacity:,} bytes over. Try --planner all, or a longer --deadline"
+    )

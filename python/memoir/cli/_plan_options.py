@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`memoir plan` as it was typed, and what it ends with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memoir.cli._constraints import Constraints
+
+FITS, INFEASIBLE, NOT_FOUND = 0, 1, 3  # exit codes; 2 is bad input
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """Every option of memoir/cli/plan.py, which says what each one means."""
+
+    inputs: tuple[str, ...]
+    output: str | None
+    planner: str
+    deadline: float | None  # seconds
+    threads: int
+    seed: int
+    seeds: str | None
+    engine: str
+    address: str | None
+    workers: int | None
+    work_limit: int
+    capacity: int | None  # bytes
+    alignment: int | None  # bytes
+    device: int | None
+    stream: bool
+    guided: bool
+    as_json: bool
+    force: bool
+    said: Constraints
+
+    def is_sweep(self) -> bool:
+        return len(self.inputs) > 1 or self.seeds is not None or self.engine != "local"
