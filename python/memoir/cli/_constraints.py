@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from memoir._core import Error
-from memoir.cli._arguments import Size
+from memoir.cli._arguments import ParamType, Size
 from memoir.cli._sections import section
 
 if TYPE_CHECKING:
@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from memoir.planning.constraints import Arena
 
 
-class ForbiddenRange(click.ParamType):
+class ForbiddenRange(ParamType):
     """[ARENA:]BEGIN:END in bytes."""
 
     name = "[ARENA:]BEGIN:END"
 
-    def convert(self, value, parameter, context):
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> tuple[Any, ...]:
         if isinstance(value, tuple):
             return value
         *arena, begin, end = value.rsplit(":", 2) if ":" in value else ("", "")
@@ -36,13 +38,15 @@ class ForbiddenRange(click.ParamType):
         return (*arena, size.convert(begin, parameter, context), size.convert(end, parameter, context))
 
 
-class ArenaOption(click.ParamType):
+class ArenaOption(ParamType):
     """NAME[=CAPACITY][,cost=N]"""
 
     name = "NAME[=BYTES][,cost=N]"
 
-    def convert(self, value, parameter, context):
-        if not isinstance(value, str):
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> tuple[str, int | None, int]:
+        if isinstance(value, tuple):
             return value
         first, *settings = value.split(",")
         name, _, capacity = first.partition("=")
@@ -57,12 +61,14 @@ class ArenaOption(click.ParamType):
         return name, Size().convert(capacity, parameter, context) if capacity else None, cost
 
 
-class BanksOption(click.ParamType):
+class BanksOption(ParamType):
     """COUNT:WIDTH"""
 
     name = "COUNT:WIDTH"
 
-    def convert(self, value, parameter, context):
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> tuple[int, int]:
         if isinstance(value, tuple):
             return value
         count, _, width = value.partition(":")
@@ -114,7 +120,7 @@ class Constraints:
     """What the options say."""
 
     arenas: tuple[tuple[str, int | None, int], ...]
-    forbid: tuple[tuple, ...]
+    forbid: tuple[tuple[Any, ...], ...]
     banks: tuple[int, int] | None
     conflicts: str | None
     replan: str | None
@@ -141,11 +147,12 @@ class Constraints:
     ) -> _core.ConstrainedProblem | None:
         """What the source and the options say together; None when that is no more than a plain problem.
         `problem` is the source's, perhaps with more alignment."""
+        from memoir.cli._problems import CsvSource
         from memoir.planning import constraints
 
         if self.moves is not None and self.replan is None:
             raise Error("--moves says how much of an earlier plan may change: give that with --replan")
-        csv = getattr(source, "csv", None)
+        csv = source.csv if isinstance(source, CsvSource) else None
         if csv is None:
             if self.conflicts or self.replan:
                 raise Error("--conflicts and --replan name buffers by the ids of a CSV; this is a trace")
@@ -156,9 +163,9 @@ class Constraints:
         elif not csv.timed and self.conflicts is None:
             raise Error(f"{source.path}: has no columns lower and upper; without times, give --conflicts")
         out = constraints.start(problem, csv, self.chosen_arenas())
-        if self.conflicts is not None:
+        if csv is not None and self.conflicts is not None:
             out.read_conflicts(self.conflicts, csv)
-        if self.replan is not None:
+        if csv is not None and self.replan is not None:
             out.read_old_plan(self.replan, csv)
             if out.known_before == 0:
                 raise Error(f"{self.replan}: none of its ids is one of {source.path}: is it an earlier plan?")
@@ -181,5 +188,5 @@ def print_result(result: PlanResult, locality: bool) -> None:
 
     for line in result_lines(result, locality):
         click.echo(line)
-    if (line := verdict(result)) is not None:
-        click.echo(line, err=result.proven_infeasible or not result.found)
+    if (last := verdict(result)) is not None:
+        click.echo(last, err=result.proven_infeasible or not result.found)

@@ -50,10 +50,8 @@ def plan_task(
     problem = source.problem
     if alignment is not None:
         problem = problem.aligned_to(alignment)
-    problem = (
-        _NO_OPTIONS.constrain(source, problem) or problem
-    )  # what its columns say beside lifetimes and sizes
-    result = plan(problem, planner, deadline=deadline, seed=seed, **effort)
+    constrained = _NO_OPTIONS.constrain(source, problem)  # by what its columns say beside lifetimes and sizes
+    result = plan(constrained or problem, planner, deadline=deadline, seed=seed, **effort)
     return {"input": path, "seed": seed, **result.summary()}
 
 

@@ -28,7 +28,7 @@ class CsvSource:
     def write(self, suffix: str, problem: _core.Problem, result: PlanResult) -> bytes:
         """`problem` is this source's, perhaps with more alignment."""
         if suffix == ".csv":
-            if len(result.arena_names) > 1:
+            if result.arenas is not None and len(result.arena_names) > 1:
                 return self.csv.write(result.plan, result.arenas, list(result.arena_names))
             return self.csv.write(result.plan)
         return _core.record_problem(problem, result.plan, result.maker).to_bytes()

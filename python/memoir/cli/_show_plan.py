@@ -67,19 +67,19 @@ def open_shown(path: str, is_plan: bool) -> ShownPlan:
         raise Error(f"{path}: not every buffer has an offset; make a plan with memoir plan {path} -o x.plan")
     tops = [offset + size for offset, size in zip(offsets.tolist(), csv.problem.size.tolist(), strict=True)]
     arena_size = max(tops, default=0)
-    violation = ("", "", "an offset is beyond 64 bits") if arena_size >= 2**64 else None
-    if violation is None and (csv.has_constraints or csv.arenas):
+    if arena_size >= 2**64:
+        raise Error(f"{path}: the offsets are no plan: an offset is beyond 64 bits")
+    if csv.has_constraints or csv.arenas:
         return _open_constrained(path, csv, offsets)
-    violation = violation or _core.check(csv.problem, _core.Plan(offsets, arena_size))
-    _refuse(path, csv, violation)
+    _refuse(path, csv, _core.check(csv.problem, _core.Plan(offsets, arena_size)))
     return ShownPlan(csv.problem, offsets, arena_size, "of the file")
 
 
-def _refuse(path: str, csv: _core.CsvProblem, violation: tuple | None) -> None:
+def _refuse(path: str, csv: _core.CsvProblem, violation: tuple[int, int, str] | None) -> None:
     if violation is None:
         return
     first, second, reason = violation
-    names = [csv.ids[index] for index in {first, second} if index != ""]
+    names = [csv.ids[index] for index in {first, second}]
     raise Error(f"{path}: the offsets are no plan: {' and '.join(names)}: {reason}")
 
 
@@ -187,8 +187,8 @@ def _summary(
             for memory in shown.memories
         ]
     if results or refusals:
-        summary["planners"] = [result.summary() for result in results]
-        summary["planners"] += [{"planner": name, "error": reason} for name, reason in refusals]
+        rows = [result.summary() for result in results]
+        summary["planners"] = rows + [{"planner": name, "error": reason} for name, reason in refusals]
     return summary
 
 

@@ -8,6 +8,7 @@ import os
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -48,7 +49,7 @@ def _check_output(output: Path, force: bool) -> None:
         raise Error(f"{output}: exists already; pass -f to overwrite it")
 
 
-def _draw(trace: Trace, summary: dict, path: str, output: Path) -> None:
+def _draw(trace: Trace, summary: dict[str, Any], path: str, output: Path) -> None:
     unfinished = output.with_name(f".{output.stem}.{os.getpid()}{output.suffix}")
     try:
         draw_load(trace, summary, unfinished, title=f"{Path(path).name}  {trace.meta('model')}".strip())

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -24,7 +25,9 @@ from memoir.bench.results import Result
 )
 @click.option("--confidence", type=float, default=0.95, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="As JSON on standard output.")
-def command(before, after, relative, chosen, confidence, as_json) -> None:
+def command(
+    before: Path, after: Path, relative: str | None, chosen: tuple[str, ...], confidence: float, as_json: bool
+) -> None:
     """What changed from BEFORE to AFTER (folders or files of memoir bench, or a study's CSVs), with
     intervals.
 
@@ -67,7 +70,7 @@ def command(before, after, relative, chosen, confidence, as_json) -> None:
     )
 
 
-def _to_dict(change: analysis.Change) -> dict:
+def _to_dict(change: analysis.Change) -> dict[str, Any]:
     cell, interval = change.cell, change.comparison.interval
     return {
         "program": cell.program,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import click
 
@@ -58,11 +59,11 @@ def command(as_json: bool) -> None:
         click.echo("\nBefore you measure")
         for remark in remarks:
             click.echo(f"  {remark}")
-    names = ",".join(one["name"] for one in found if one["library"])
+    names = ",".join(str(one["name"]) for one in found if one["library"])
     click.echo(f"\nnext: memoir bench {names} --suite", err=True)
 
 
-def _remarks(about: dict, counters: dict[str, str]) -> list[str]:
+def _remarks(about: dict[str, Any], counters: dict[str, str]) -> list[str]:
     """What makes measurements here doubtful, and what to do about it."""
     remarks = []
     cores = about["cores_allowed"]

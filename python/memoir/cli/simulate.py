@@ -109,7 +109,7 @@ def command(
     if what_if and policies:
         raise Error("--what-if brings its own policies: leave --policy out")
     if what_if:
-        policies = simulation.what_if_policies(bool(caps))
+        policies = tuple(simulation.what_if_policies(bool(caps)))
     samples = 1000 if output is not None or timeline else 0
     tasks = simulation.tasks_of(
         inputs,

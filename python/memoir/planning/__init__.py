@@ -13,12 +13,14 @@ from memoir.planning.plain import plan_plain
 from memoir.planning.planners.planner import Effort
 from memoir.planning.result import PlanResult
 
+__all__ = ["Arena", "PlanResult", "Problem", "plan"]
+
 if TYPE_CHECKING:
     import numpy as np
 
 
 def plan(
-    problem: Problem | np.ndarray | Mapping[str, Any] | Sequence[Any],
+    problem: Problem | ConstrainedProblem | np.ndarray | Mapping[str, Any] | Sequence[Any],
     planner: str = "auto",
     *,
     deadline: float | None = None,
@@ -27,7 +29,7 @@ def plan(
     seed: int = 0,
     work_limit: int = 0,
     arenas: Sequence[Arena] = (),
-    forbid: Sequence[tuple] = (),
+    forbid: Sequence[tuple[Any, ...]] = (),
     banks: tuple[int, int] | None = None,
     conflicts: Any = None,
     replan: Any = None,
@@ -50,16 +52,22 @@ def plan(
     """
     effort = Effort(deadline, capacity, threads, seed, work_limit)
     effort.check()
-    if not isinstance(problem, ConstrainedProblem):
-        beside = Beside(arenas, forbid, banks, conflicts, replan, moves, locality)
-        if beside.any() or not isinstance(problem, Problem):
-            from memoir.planning.arrays import constrain, split_problem
-
-            problem, said, timed = split_problem(problem)
-            if beside.any() or said or not timed:
-                problem = constrain(problem, said, beside, timed=timed)
     if isinstance(problem, ConstrainedProblem):
-        from memoir.planning.constrained import plan_constrained
+        return _by_constraints(problem, planner, effort, arenas)
+    beside = Beside(arenas, forbid, banks, conflicts, replan, moves, locality)
+    if isinstance(problem, Problem) and not beside.any():
+        return plan_plain(problem, planner, effort)
+    from memoir.planning.arrays import constrain, split_problem
 
-        return plan_constrained(problem, planner, effort, arenas)
-    return plan_plain(problem, planner, effort)
+    plain, said, timed = split_problem(problem)
+    if beside.any() or said or not timed:
+        return _by_constraints(constrain(plain, said, beside, timed=timed), planner, effort, arenas)
+    return plan_plain(plain, planner, effort)
+
+
+def _by_constraints(
+    problem: ConstrainedProblem, planner: str, effort: Effort, arenas: Sequence[Arena]
+) -> PlanResult:
+    from memoir.planning.constrained import plan_constrained  # which needs numpy
+
+    return plan_constrained(problem, planner, effort, arenas)

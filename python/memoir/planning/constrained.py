@@ -33,7 +33,7 @@ def plan_constrained(
     find(planner)
     problem.validate()
     began = time.perf_counter()
-    common = {"constrained": True, "arena_names": tuple(arena.name for arena in arenas)}
+    common: dict[str, Any] = {"constrained": True, "arena_names": tuple(arena.name for arena in arenas)}
     if "size_low" in problem.says:
         common["load_low"] = problem.low_load()
     if planner not in PLANNERS:

@@ -32,7 +32,7 @@ class Beside:
     """What is said of a problem beside its arrays, as memoir.plan() takes it."""
 
     arenas: Sequence[Arena]
-    forbid: Sequence[tuple]
+    forbid: Sequence[tuple[Any, ...]]
     banks: tuple[int, int] | None
     conflicts: Any
     replan: Any
@@ -61,7 +61,7 @@ def start(
 def common(
     out: _core.ConstrainedProblem,
     *,
-    forbid: Sequence[tuple] = (),
+    forbid: Sequence[tuple[Any, ...]] = (),
     banks: tuple[int, int] | None = None,
     moves: int | None = None,
     locality: bool = False,

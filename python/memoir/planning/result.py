@@ -71,13 +71,16 @@ class PlanResult:
 
     def arena_rows(self) -> list[dict[str, Any]]:
         """Of each arena its name, its size and how many buffers lie in it."""
+        import numpy as np
+
+        arenas = np.zeros(0, np.uint64) if self.arenas is None else self.arenas
         return [
-            {"name": name, "size": size, "buffers": int((self.arenas == index).sum())}
+            {"name": name, "size": size, "buffers": int(np.count_nonzero(arenas == index))}
             for index, (name, size) in enumerate(zip(self.arena_names, self.arena_sizes, strict=True))
         ]
 
 
-_PLAIN = (
+_PLAIN: tuple[str, ...] = (
     "planner",
     "maker",
     "buffers",
@@ -89,7 +92,7 @@ _PLAIN = (
     "capacity",
 )
 _PLAIN += ("fits", "bound_reason", "interrupted")
-_CONSTRAINED = (
+_CONSTRAINED: tuple[str, ...] = (
     "found",
     "proven_infeasible",
     "cost",

@@ -263,8 +263,8 @@ def _out_of_memory(done: _core.Simulation, task: Task, workload: Workload) -> di
     names = ("event", "object", "asked", "live", "reserved", "rounding", "fragmented", "reason")
     site = _trace_of(*_identity(task.path)).site_chain(oom.site) if oom.site else ""
     # With private pools it does not follow from the bytes live: what is free in one is no room for another.
-    known = done.cap is not None and workload.private_pools == 0
-    any_layout = oom.any_layout_fits(done.cap) if known else None
+    known = workload.private_pools == 0
+    any_layout = oom.any_layout_fits(done.cap) if known and done.cap is not None else None
     return {name: getattr(oom, name) for name in names} | {"site": site, "any_layout_fits": any_layout}
 
 
@@ -272,8 +272,8 @@ def _fidelity(done: _core.Simulation, task: Task, recorded: str) -> dict[str, An
     if done.fidelity is None:
         return None
     settings_known = recorded_settings(_trace_of(*_identity(task.path))) is not None
-    names = ("same_settings", "start_segments", "start_objects", "start_reserved", "objects", "agreed")
-    names += ("first_difference", "recorded_peak", "recorded_calls")
+    names = ["same_settings", "start_segments", "start_objects", "start_reserved", "objects", "agreed"]
+    names += ["first_difference", "recorded_peak", "recorded_calls"]
     row = {"recorded_policy": recorded, "settings_recorded": settings_known}
     return row | {name: getattr(done.fidelity, name) for name in names}
 

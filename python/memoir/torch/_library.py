@@ -7,6 +7,7 @@ import ctypes
 import functools
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -38,19 +39,22 @@ def library() -> ctypes.CDLL:
     return loaded
 
 
-def read(name: str, *arguments: int) -> list[dict]:
+def read(name: str, *arguments: int) -> list[dict[str, Any]]:
     """What memoir_cuda_<name> says, parsed."""
     text = getattr(library(), f"memoir_cuda_{name}")(*arguments)
     if text is None:
         raise MemoryError
     try:
-        return json.loads(ctypes.string_at(text).decode())
+        rows: list[dict[str, Any]] = json.loads(ctypes.string_at(text).decode())
+        return rows
     finally:
         library().memoir_cuda_free_text(text)
 
 
 def address(name: str) -> int:
-    return ctypes.cast(getattr(library(), name), ctypes.c_void_p).value
+    found = ctypes.cast(getattr(library(), name), ctypes.c_void_p).value
+    assert found is not None  # dlsym found it
+    return found
 
 
 def check_driver() -> None:

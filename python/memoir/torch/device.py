@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import gc
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -23,10 +25,10 @@ HOOKS = {
     "set_release_pool": "memoir_cuda_release_pool",
 }
 
-_kept_alive: list = []  # what C holds on to
+_kept_alive: list[Any] = []  # what C holds on to
 
 
-def pools() -> dict[str, dict]:
+def pools() -> dict[str, dict[str, Any]]:
     """The policies for GPUs: what each one is, and its settings with what they are at first."""
     return {
         one["name"]: {
@@ -44,7 +46,7 @@ def use_pool(
     history: int = 0,
     sites: bool = False,
     collect: bool = False,
-    **settings,
+    **settings: Any,
 ) -> None:
     """From now on, all GPU memory of this process comes from a pool of memoir's instead of PyTorch's allocator.
 
@@ -91,7 +93,7 @@ def use_pool(
 
 
 def pool(
-    policy: str = "direct", *, cap: int | None = None, history: int = 0, **settings
+    policy: str = "direct", *, cap: int | None = None, history: int = 0, **settings: Any
 ) -> torch.cuda.MemPool:
     """A torch.cuda.MemPool whose memory memoir takes from the device, for `with torch.cuda.use_mem_pool(...)`.
 
@@ -109,7 +111,7 @@ def pool(
     allocator = _pluggable(f"memoir_cuda_alloc_{slot}", f"memoir_cuda_free_{slot}")
     _kept_alive.append(allocator)
     made = torch.cuda.MemPool(allocator.allocator())
-    made.memoir_slot = slot
+    made.memoir_slot = slot  # type: ignore[attr-defined]  # ours: what stats() and snapshot() know it by
     return made
 
 
@@ -117,11 +119,11 @@ def _pluggable(allocate: str, free: str) -> torch.cuda.memory.CUDAPluggableAlloc
     return torch.cuda.memory.CUDAPluggableAllocator(str(_library.path()), allocate, free)
 
 
-def on_low_memory(callback) -> None:
+def on_low_memory(callback: Callable[[int], object]) -> None:
     """Calls `callback(device)` when a request of `use_pool`'s allocator finds no memory, before it gives up: the place to
     drop caches. It may free tensors, not make them. What it raises is shown as a warning."""
 
-    def call(device, _context):
+    def call(device: int, _context: int | None) -> None:
         try:
             callback(device)
         except Exception as error:  # there is no Python above to raise it in
@@ -137,7 +139,7 @@ def _check_numbers(cap: int | None, history: int) -> None:
         raise ValueError("cap is a number of bytes, and history one of entries")
 
 
-def _policy_text(policy: str, settings: dict) -> str:
+def _policy_text(policy: str, settings: dict[str, Any]) -> str:
     """ "memoir,slack=0.02": what the settings of a policy look like everywhere in memoir."""
     words = [
         f"{name}={str(value).lower() if isinstance(value, bool) else value}"

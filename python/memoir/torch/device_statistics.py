@@ -7,6 +7,7 @@ import contextlib
 import os
 import pickle
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -16,7 +17,7 @@ from memoir.torch import _library
 _STATS = ("allocation", "allocated_bytes", "active", "active_bytes", "segment", "reserved_bytes")
 
 
-def device_stats(pool: torch.cuda.MemPool | None = None, device: int | None = None) -> dict:
+def device_stats(pool: torch.cuda.MemPool | None = None, device: int | None = None) -> dict[str, Any]:
     """Statistics of one device, with the names of torch.cuda.memory_stats where the quantity is the same, all 0 while
     nothing was allocated there."""
     wanted = _device_index(device)
@@ -36,13 +37,15 @@ def reset_peak_stats(pool: torch.cuda.MemPool | None = None) -> None:
 
 
 def snapshot(
-    path: str | os.PathLike | None = None, *, pool: torch.cuda.MemPool | None = None, force: bool = False
-) -> dict:
+    path: str | os.PathLike[str] | None = None, *, pool: torch.cuda.MemPool | None = None, force: bool = False
+) -> dict[str, Any]:
     """What is where, and the history, in the form of torch.cuda.memory._snapshot(): a dictionary, also written to `path`
     as torch.cuda.memory._dump_snapshot writes it. PyTorch's memory viewer (pytorch.org/memory_viz) and `memoir import`
     open the file. force: overwrites it."""
     devices = _library.read("snapshot", _slot_of(pool))
-    traces: list[list[dict]] = [[] for _ in range(max((one["device"] + 1 for one in devices), default=0))]
+    traces: list[list[dict[str, Any]]] = [
+        [] for _ in range(max((one["device"] + 1 for one in devices), default=0))
+    ]
     segments = []
     for one in devices:
         for segment in one["state"]["segments"]:
@@ -81,7 +84,7 @@ def _slot_of(pool: torch.cuda.MemPool | None) -> int:
     return slot
 
 
-def _device_index(device) -> int:
+def _device_index(device: Any) -> int:
     if device is None:
         return torch.cuda.current_device() if torch.cuda.is_initialized() else 0
     index = device if isinstance(device, int) else torch.device(device).index

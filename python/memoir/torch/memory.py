@@ -15,6 +15,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -45,7 +46,7 @@ class Options:
     max_plans: int = 16
     max_slabs: int = 8
     max_bytes: int | None = None
-    plan: str | os.PathLike | None = None
+    plan: str | os.PathLike[str] | None = None
     poison: bool = False
 
 
@@ -97,13 +98,13 @@ class Memory:
         self._pool = self._new_pool()
         self._given = _open_plan(name, options.plan) if options.plan is not None else None
         self._lock = threading.Lock()  # guards all below
-        self._remembered: OrderedDict[tuple, _Remembered] = OrderedDict()
+        self._remembered: OrderedDict[tuple[Any, ...], _Remembered] = OrderedDict()
         self._stats = Stats()
         self._last: _Remembered | None = None
         self._first_sights = 0  # in a row: signatures that were new
         self._said = False
         self._waits = True  # for another caller's recording; not any more once that took too long
-        self._seen: OrderedDict[tuple, None] = (
+        self._seen: OrderedDict[tuple[Any, ...], None] = (
             OrderedDict()
         )  # while nothing repeats: signatures, not recorded
 
@@ -113,7 +114,7 @@ class Memory:
             self.options.max_slabs, 2**64 - 1 if most is None else most, self.options.poison
         )
 
-    def call(self, function: Callable, args: tuple, kwargs: dict):
+    def call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if _torch.in_pass():  # an outer pass covers this one: one plan for all of it is the better plan
             return function(*args, **kwargs)
         remembered = self._look_up(signature(args, kwargs), args, kwargs)
@@ -128,12 +129,18 @@ class Memory:
 
     # --- one pass, in each of the three ways ---
 
-    def _plain(self, function: Callable, args: tuple, kwargs: dict):
+    def _plain(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with self._lock:
             self._stats.plain_passes += 1
         return function(*args, **kwargs)
 
-    def _record(self, remembered: _Remembered, function: Callable, args: tuple, kwargs: dict):
+    def _record(
+        self,
+        remembered: _Remembered,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
         try:
             recording = _torch.Recording()
             describe_recording(recording, self.name, remembered.words)
@@ -169,8 +176,13 @@ class Memory:
             return False
 
     def _follow(
-        self, remembered: _Remembered, layout: _torch.Layout, function: Callable, args: tuple, kwargs: dict
-    ):
+        self,
+        remembered: _Remembered,
+        layout: _torch.Layout,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
         planned_pass = _torch.begin_planned(self._pool, layout, remembered.scoped)
         if planned_pass is None:
             return self._plain(function, args, kwargs)
@@ -182,7 +194,7 @@ class Memory:
         finally:
             self._account(remembered, planned_pass.end(), finished)
 
-    def _account(self, remembered: _Remembered, outcome: tuple, finished: bool) -> None:
+    def _account(self, remembered: _Remembered, outcome: tuple[Any, ...], finished: bool) -> None:
         planned, escaping, unmatched, occupied, in_step, at_end = outcome
         repeated = in_step and at_end
         with self._lock:
@@ -219,7 +231,9 @@ class Memory:
                 remembered.wait = min(2 * remembered.wait, LONGEST_PAUSE)
             remembered.plan, remembered.layout, remembered.trace = plan, _torch.Layout(plan), None
 
-    def _look_up(self, key: tuple, args: tuple, kwargs: dict) -> _Remembered | None:
+    def _look_up(
+        self, key: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> _Remembered | None:
         with self._lock:
             self._stats.calls += 1
             remembered = self._remembered.get(key)
@@ -233,7 +247,7 @@ class Memory:
                 return self._remember(key, args, kwargs)
             return self._look_up_unrepeating(key, args, kwargs)
 
-    def _remember(self, key: tuple, args: tuple, kwargs: dict) -> _Remembered:
+    def _remember(self, key: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Remembered:
         remembered = self._remembered[key] = _Remembered(describe(args, kwargs))
         if self._given is not None and dict(self._given.meta)["signature"] == remembered.words:
             remembered.plan, remembered.layout = self._given, _torch.Layout(self._given)
@@ -241,7 +255,9 @@ class Memory:
             self._remembered.popitem(last=False)
         return remembered
 
-    def _look_up_unrepeating(self, key: tuple, args: tuple, kwargs: dict) -> _Remembered | None:
+    def _look_up_unrepeating(
+        self, key: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> _Remembered | None:
         if not self._said and self._first_sights > FIRST_SIGHTS_WARNED:
             self._said = True
             warnings.warn(
@@ -284,7 +300,7 @@ class Memory:
         pool.retire_all()
 
 
-def _open_plan(name: str, path: str | os.PathLike) -> _core.RecordedPlan:
+def _open_plan(name: str, path: str | os.PathLike[str]) -> _core.RecordedPlan:
     plan = _core.open_plan(os.fspath(path))
     meta = dict(plan.meta)
     if "signature" not in meta or "model" not in meta:

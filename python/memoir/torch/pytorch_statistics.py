@@ -7,6 +7,8 @@ are replaced."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from memoir.torch import device_statistics
@@ -30,34 +32,37 @@ _counted_before: dict[int, dict[str, int]] = {}  # per device: the totals when t
 
 def replace_pytorchs() -> None:
     """Called once, when memoir's allocator has taken PyTorch's place."""
-    torch._C._cuda_memoryStats = _statistics
-    torch._C._cuda_resetPeakMemoryStats = _reset_peaks
-    torch._C._cuda_resetAccumulatedMemoryStats = _reset_totals
-    torch._C._cuda_memorySnapshot = _snapshot
-    # torch.accelerator asks for the same in another place, and would get the numbers of an allocator that is not used.
-    torch._C._accelerator_isAllocatorInitialized = torch.cuda.is_initialized
-    torch._C._accelerator_emptyCache = torch._C._cuda_emptyCache
-    torch._C._accelerator_getDeviceStats = _statistics
-    torch._C._accelerator_resetPeakStats = _reset_peaks
-    torch._C._accelerator_resetAccumulatedStats = _reset_totals
+    for name, function in {
+        "_cuda_memoryStats": _statistics,
+        "_cuda_resetPeakMemoryStats": _reset_peaks,
+        "_cuda_resetAccumulatedMemoryStats": _reset_totals,
+        "_cuda_memorySnapshot": _snapshot,
+        # torch.accelerator asks for the same in another place, and would get the numbers of an allocator that is not used.
+        "_accelerator_isAllocatorInitialized": torch.cuda.is_initialized,
+        "_accelerator_emptyCache": torch._C._cuda_emptyCache,
+        "_accelerator_getDeviceStats": _statistics,
+        "_accelerator_resetPeakStats": _reset_peaks,
+        "_accelerator_resetAccumulatedStats": _reset_totals,
+    }.items():
+        setattr(torch._C, name, function)
 
     set_fraction = torch._C._cuda_setMemoryFraction
     fractions: dict[int, float] = {}
 
-    def set_and_keep(fraction: float, index: int) -> None:
-        set_fraction(fraction, index)
-        fractions[index] = fraction
+    def set_and_keep(fraction: float, device: int) -> None:
+        set_fraction(fraction, device)
+        fractions[device] = fraction
 
     torch._C._cuda_setMemoryFraction = set_and_keep
-    torch._C._cuda_getMemoryFraction = lambda index: fractions.get(index, 1.0)
+    torch._C._cuda_getMemoryFraction = lambda device: fractions.get(device, 1.0)
 
 
-def _statistics(index: int) -> dict:
+def _statistics(index: int) -> dict[str, Any]:
     """The nested dictionary of torch.cuda.memory_stats_as_nested_dict(). memoir has no small and large pools: all is
     under "all"."""
     flat = device_statistics.device_stats(None, index)
     before = _counted_before.get(index, {})
-    nested: dict = {}
+    nested: dict[str, Any] = {}
     for theirs, ours in _FAMILIES.items():
         nested[theirs] = {pool: dict.fromkeys(_SAMPLES, 0) for pool in _POOLS}
         if ours is not None:
@@ -89,6 +94,6 @@ def _reset_totals(index: int) -> None:
     }
 
 
-def _snapshot(_what=None) -> dict:
+def _snapshot(_what: object = None) -> dict[str, Any]:
     """All pools and all the history that there is, whatever part was asked for."""
     return device_statistics.snapshot()

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -18,15 +19,15 @@ from memoir.torch.signature import describe
 
 
 def record(
-    function: Callable,
-    *args,
-    path: str | os.PathLike,
+    function: Callable[..., Any],
+    *args: Any,
+    path: str | os.PathLike[str],
     passes: int = 1,
     warm_up: int = 1,
     graph: bool = False,
     force: bool = False,
-    **kwargs,
-):
+    **kwargs: Any,
+) -> Any:
     """Calls `function(*args, **kwargs)` and records every allocation of the calls into a trace file.
 
     passes: calls that are recorded, each a pass of the trace. warm_up: calls before them, which are not (a first call
@@ -46,6 +47,8 @@ def record(
             recording, getattr(function, "__qualname__", type(function).__name__), describe(args, kwargs)
         )
         if graph:
+            if not isinstance(function, torch.nn.Module):
+                raise TypeError(f"graph=True needs an nn.Module, not {type(function).__name__}")
             count, size = graph_allocations(function, *args, **kwargs)
             recording.meta("graph_allocations", str(count))
             recording.meta("graph_bytes", str(size))
@@ -84,7 +87,7 @@ def record_program(path: str) -> None:
         hooks.register_module_forward_hook(passes.leave, always_call=True),
     )
 
-    def finish():
+    def finish() -> None:
         for handle in handles:
             handle.remove()
         recording.end()
@@ -103,20 +106,20 @@ class _OutermostCalls:
         self.thread = threading.get_ident()
         self.depth = 0
 
-    def enter(self, module, args) -> None:
+    def enter(self, module: torch.nn.Module, args: Any) -> None:
         if threading.get_ident() == self.thread:
             if self.depth == 0:
                 self.recording.pass_begin()
             self.depth += 1
 
-    def leave(self, module, args, result) -> None:
+    def leave(self, module: torch.nn.Module, args: Any, result: Any) -> None:
         if threading.get_ident() == self.thread and self.depth > 0:
             self.depth -= 1
             if self.depth == 0:
                 self.recording.pass_end()
 
 
-def graph_allocations(module: torch.nn.Module, *args, **kwargs) -> tuple[int, int]:
+def graph_allocations(module: torch.nn.Module, *args: Any, **kwargs: Any) -> tuple[int, int]:
     """The allocations and bytes that the graph of `module` shows: one for each output tensor of each operator in
     torch.export's graph that is not a view or an in-place result (MemoMalloc, table 3.1, counts the graph's so)."""
     with torch.no_grad():

@@ -7,29 +7,25 @@ import copy
 import functools
 import os
 from collections.abc import Callable
-from typing import TypeVar, overload
+from typing import Any, TypeVar, cast
 
 import torch
 
 from memoir.torch.device_statistics import device_stats
 from memoir.torch.memory import Memory, Options, Stats
 
-F = TypeVar("F", bound=Callable)
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-@overload
-def remember(function: torch.nn.Module, **options) -> torch.nn.Module: ...
-@overload
-def remember(function: F, **options) -> F: ...
 def remember(
-    function,
+    function: F,
     *,
     max_plans: int = 16,
     max_slabs: int = 8,
     max_bytes: int | None = None,
-    plan: str | os.PathLike | None = None,
+    plan: str | os.PathLike[str] | None = None,
     poison: bool = False,
-):
+) -> F:
     """A callable that does what `function` does, out of planned memory. Thread-safe; results are the same bit for bit.
 
     function: any nn.Module (the result is one too: parameters, state_dict, train, to and hooks are the module's own) or
@@ -50,7 +46,7 @@ def remember(
     if isinstance(function, RememberedModule) or hasattr(function, "__memoir__"):
         raise ValueError("this callable is remembered already")
     if isinstance(function, torch.nn.Module):
-        return RememberedModule(function, options)
+        return cast(F, RememberedModule(function, options))
     if not callable(function):
         raise TypeError(
             f"memoir.torch.remember takes an nn.Module or a callable, not {type(function).__name__}"
@@ -58,11 +54,11 @@ def remember(
     memory = Memory(getattr(function, "__qualname__", type(function).__name__), options)
 
     @functools.wraps(function)
-    def remembered(*args, **kwargs):
+    def remembered(*args: Any, **kwargs: Any) -> Any:
         return memory.call(function, args, kwargs)
 
-    remembered.__memoir__ = memory
-    return remembered
+    remembered.__memoir__ = memory  # type: ignore[attr-defined]
+    return cast(F, remembered)
 
 
 class RememberedModule(torch.nn.Module):
@@ -72,24 +68,27 @@ class RememberedModule(torch.nn.Module):
 
     __slots__ = ("__memoir__", "_remembered_module")
 
-    def __new__(cls, module: torch.nn.Module, options: Options):
-        return super().__new__(_class_for(type(module)))
+    __memoir__: Memory
+    _remembered_module: torch.nn.Module
+
+    def __new__(cls, module: torch.nn.Module, options: Options) -> RememberedModule:
+        return super().__new__(_class_for(type(module)))  # type: ignore[arg-type]  # a class is hashable
 
     def __init__(self, module: torch.nn.Module, options: Options):
         object.__setattr__(self, "__dict__", module.__dict__)
         object.__setattr__(self, "_remembered_module", module)
         object.__setattr__(self, "__memoir__", Memory(type(module).__name__, options))
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.__memoir__.call(self._remembered_module, args, kwargs)
 
     def __repr__(self) -> str:
         return f"remembered {self._remembered_module!r}"
 
-    def __deepcopy__(self, memo: dict) -> RememberedModule:
+    def __deepcopy__(self, memo: dict[int, Any]) -> RememberedModule:
         return RememberedModule(copy.deepcopy(self._remembered_module, memo), self.__memoir__.options)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return (RememberedModule, (self._remembered_module, self.__memoir__.options))
 
 
@@ -101,23 +100,25 @@ def _class_for(module_class: type) -> type:
     )
 
 
-def _memory_of(function: Callable) -> Memory:
+def _memory_of(function: Callable[..., Any]) -> Memory:
     memory = getattr(function, "__memoir__", None)
     if not isinstance(memory, Memory):
         raise TypeError("not a remembered callable: pass what memoir.torch.remember returned")
     return memory
 
 
-def stats(what: Callable | torch.cuda.MemPool | None = None, *, device: int | None = None) -> Stats | dict:
+def stats(
+    what: Callable[..., Any] | torch.cuda.MemPool | None = None, *, device: int | None = None
+) -> Stats | dict[str, Any]:
     """What a remembered callable did so far, and the memory that it holds; or, for a pool that `pool` made and, without
     an argument, for the allocator that `use_pool` put in place, statistics of a device's memory, named as those of
     torch.cuda.memory_stats."""
-    if what is None or hasattr(what, "memoir_slot"):
+    if what is None or isinstance(what, torch.cuda.MemPool):
         return device_stats(what, device)
     return _memory_of(what).stats()
 
 
-def forget(function: Callable) -> None:
+def forget(function: Callable[..., Any]) -> None:
     """Drops every plan and gives all slabs back: at once, or with the pass or tensor that still uses one. The callable
     goes on to work, and records again on its next call. The counters of `stats` go on."""
     _memory_of(function).forget()

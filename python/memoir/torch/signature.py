@@ -7,11 +7,13 @@ signature may be coarse, but must be cheap: it is taken on every call.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.utils import _pytree as pytree
 
 
-def signature(args: tuple, kwargs: dict) -> tuple:
+def signature(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """A hashable key: tensors by shape, strides, dtype, device and requires_grad; numbers that may be sizes (int, bool),
     strings and None by value; floats and other objects by type; and the state of the calling thread that changes what
     operators allocate (grad and inference mode, intra-op threads, autocast)."""
@@ -42,7 +44,7 @@ def _key(value: object) -> object:
     return type(value)
 
 
-def describe(args: tuple, kwargs: dict) -> str:
+def describe(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """The signature in words, for a trace's meta and for messages: `float32[1,3,224,224], no_grad, 2 threads`."""
     parts = [_words(value) for value in args]
     parts += [f"{name}={_words(value)}" for name, value in kwargs.items()]

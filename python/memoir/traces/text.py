@@ -19,6 +19,8 @@ There are no times in it: events are taken to be one microsecond apart.
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from memoir._core import Error, EventKind, TraceWriter
 
 ALIGNMENT = 256  # bytes: what CUDA guarantees of every allocation
@@ -127,5 +129,5 @@ class _State:
         if not ok:
             self.fail(number, "a number in it is out of all bounds")
 
-    def fail(self, number: int, what: str) -> None:
+    def fail(self, number: int, what: str) -> NoReturn:
         raise Error(f"{self.path}:{number}: {what}")

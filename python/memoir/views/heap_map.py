@@ -7,13 +7,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from memoir._core import Error, Problem
 from memoir.base.quantities import bytes_text
 from memoir.views.plan_table import above_floor
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
 _LOAD, _FLOOR, _INK = "#4a5568", "#b03a2e", "#1a202c"
 _RASTER = 4000  # rectangles from which on an SVG holds them as an image: it stays small and opens quickly
@@ -108,7 +112,7 @@ class _Colours:
     def of(self, buffers: np.ndarray) -> np.ndarray:
         return np.array([self._shade[value] for value in self._class[buffers].tolist()]).reshape(-1, 4)
 
-    def legend(self) -> list:
+    def legend(self) -> list[Any]:
         from matplotlib.patches import Patch
 
         every = -(-len(self._present) // 12)
@@ -118,7 +122,7 @@ class _Colours:
         ]
 
 
-def _bytes_axis(axis, top: int, marks: int) -> None:
+def _bytes_axis(axis: Axis, top: int, marks: int) -> None:
     """Round numbers in KiB and MiB (powers of two), at least `marks` of them."""
     from matplotlib.ticker import FuncFormatter, MultipleLocator
 
@@ -126,7 +130,7 @@ def _bytes_axis(axis, top: int, marks: int) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: bytes_text(value)))
 
 
-def _plain(axes) -> None:
+def _plain(axes: Axes) -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axes.spines[["top", "right"]].set_visible(False)
@@ -140,7 +144,7 @@ def _span(problem: Problem) -> tuple[float, float]:
     return float(problem.lower.min()), float(problem.upper.max())
 
 
-def _draw_load(axes, problem: Problem, floor: int) -> None:
+def _draw_load(axes: Axes, problem: Problem, floor: int) -> None:
     times, live = load_curve(problem)
     axes.fill_between(
         times.astype(float), live.astype(float), step="post", color=_LOAD, alpha=0.55, linewidth=0
@@ -153,7 +157,9 @@ def _draw_load(axes, problem: Problem, floor: int) -> None:
     _bytes_axis(axes.yaxis, floor, 2)
 
 
-def _draw_map(axes, problem: Problem, plan: MappedPlan, floor: int, colours: _Colours, top: int) -> None:
+def _draw_map(
+    axes: Axes, problem: Problem, plan: MappedPlan, floor: int, colours: _Colours, top: int
+) -> None:
     from matplotlib.collections import PolyCollection
 
     order = np.argsort(problem.size, kind="stable")[
@@ -163,7 +169,7 @@ def _draw_map(axes, problem: Problem, plan: MappedPlan, floor: int, colours: _Co
     low = plan.offsets[order].astype(float)
     high = low + problem.size[order].astype(float)
     around = [(left, low), (left, high), (right, high), (right, low)]
-    corners = np.stack([np.stack(corner, axis=1) for corner in around], axis=1)
+    corners: Any = np.stack([np.stack(corner, axis=1) for corner in around], axis=1)
     count = len(order)
     edge = 0.4 if count <= 400 else 0.15 if count <= _RASTER else 0.0
     axes.add_collection(

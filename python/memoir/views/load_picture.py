@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from memoir._core import Error, Trace
 from memoir.base.quantities import bytes_text
@@ -12,7 +13,7 @@ from memoir.views.trace_summary import Objects, load_curve
 _POINTS = 2000  # stretches of time: more than a picture has columns
 
 
-def draw_load(trace: Trace, summary: dict, path: str | Path, *, title: str = "") -> None:
+def draw_load(trace: Trace, summary: dict[str, Any], path: str | Path, *, title: str = "") -> None:
     """Writes a PNG, SVG or PDF, by the name's end; `summary` is summarize(trace)."""
     try:
         import matplotlib
@@ -70,5 +71,5 @@ def _time_unit(nanoseconds: float) -> tuple[float, str]:
     return 1.0, "nanoseconds"
 
 
-def _no_date(path: str | Path) -> dict:
+def _no_date(path: str | Path) -> dict[str, Any]:
     return {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(Path(path).suffix.lower(), {})

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from rich.table import Table
 
@@ -59,7 +60,7 @@ def plan_table(
     return table
 
 
-def sweep_table(rows: Sequence[dict]) -> Table:
+def sweep_table(rows: Sequence[dict[str, Any]]) -> Table:
     """Of many problems and planners; several seeds become one row: the best arena, the worst, the mean time."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     for title in ("input", "planner"):
@@ -67,7 +68,7 @@ def sweep_table(rows: Sequence[dict]) -> Table:
     for title in ("seeds", "best arena", "above floor", "worst", "time"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("")
-    groups: dict[tuple, list[dict]] = {}
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault((row["input"], row["planner"]), []).append(row)
     last = None

@@ -78,7 +78,7 @@ def simulation_table(results: Sequence[Result]) -> Table:
     return table
 
 
-def _order(result: Result) -> tuple:
+def _order(result: Result) -> tuple[Any, ...]:
     return result["cap"] or 0, not result["completed"], result["peak_reserved"]
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -54,7 +55,7 @@ class Objects:
         return len(self.born)
 
 
-def summarize(trace: Trace, *, points: int = 200, top: int = 20) -> dict:
+def summarize(trace: Trace, *, points: int = 200, top: int = 20) -> dict[str, Any]:
     """The whole summary. `points`: samples of the load curve; `top`: rows of each table of operators."""
     events = trace.events
     objects = Objects.of(events)
@@ -85,12 +86,12 @@ def summarize(trace: Trace, *, points: int = 200, top: int = 20) -> dict:
     return result
 
 
-def _count(objects: Objects, which) -> dict:
+def _count(objects: Objects, which: np.ndarray | slice) -> dict[str, Any]:
     size = objects.size[which]
     return {"count": len(size), "bytes": int(size.sum())}
 
 
-def _peak(events: np.ndarray, objects: Objects) -> dict:
+def _peak(events: np.ndarray, objects: Objects) -> dict[str, Any]:
     if not len(objects):
         return {"bytes": 0, "objects": 0, "event": None, "time_ns": None}
     at = int(objects.live.argmax())
@@ -111,7 +112,7 @@ _SEGMENTS = {  # kind -> its name, and what it does to the bytes that are reserv
 }
 
 
-def _devices(events: np.ndarray, objects: Objects) -> list[dict]:
+def _devices(events: np.ndarray, objects: Objects) -> list[dict[str, Any]]:
     """One row per device, if the trace names any: streams, peaks, what its allocator asked of it."""
     on_devices = events["kind"] >= EventKind.kSegmentAllocate
     on_devices |= (events["device"] > 0) | (events["stream"] > 0)
@@ -174,7 +175,7 @@ def _private_peaks(events: np.ndarray, change: np.ndarray) -> dict[int, int]:
     return {int(pool): int(np.cumsum(change[at[pools == pool]]).max()) for pool in np.unique(pools)}
 
 
-def _passes(events: np.ndarray, objects: Objects) -> list[dict]:
+def _passes(events: np.ndarray, objects: Objects) -> list[dict[str, Any]]:
     """One row per pass. An allocation belongs to the pass that its thread is in (the innermost); one by
     another thread to the one pass that runs then, and to none when there are several."""
     begins = np.flatnonzero(events["kind"] == EventKind.kPassBegin)
@@ -222,7 +223,7 @@ def _passes(events: np.ndarray, objects: Objects) -> list[dict]:
     return rows
 
 
-def _lifetimes(events: np.ndarray, objects: Objects) -> list[dict]:
+def _lifetimes(events: np.ndarray, objects: Objects) -> list[dict[str, Any]]:
     """The classes of size and lifetime that have objects: [from, to). Without `to`: and more; without
     `from`: never freed."""
     time = events["time"].astype(np.int64)
@@ -257,22 +258,24 @@ def _class(decades: list[int], index: int) -> tuple[int, int | None]:
     return (decades[index - 1] if index else 0), (decades[index] if index < len(decades) else None)
 
 
-def _operators(trace: Trace, objects: Objects, top: int) -> dict:
+def _operators(trace: Trace, objects: Objects, top: int) -> dict[str, Any]:
     """Bytes by innermost operator, by outermost operator, and by whole chain; the largest first."""
     sites, which, counts = np.unique(objects.site, return_inverse=True, return_counts=True)
     total = np.zeros(len(sites), np.int64)
     np.add.at(total, which, objects.size)
-    by_site, by_leaf, by_root = {}, {}, {}
+    by_site: dict[int, dict[str, Any]] = {}
+    by_leaf: dict[str, dict[str, Any]] = {}
+    by_root: dict[str, dict[str, Any]] = {}
     for site, count, size in zip(sites.tolist(), counts.tolist(), total.tolist(), strict=True):
         leaf = trace.site_name(site) or "(unknown)"
         chain = trace.site_chain(site) or leaf
-        for table, key in ((by_site, site), (by_leaf, leaf), (by_root, _outermost(trace, site))):
-            row = table.setdefault(key, {"count": 0, "bytes": 0})
-            row["count"] += count
-            row["bytes"] += size
+        root = _outermost(trace, site)
+        for row in (by_site.setdefault(site, {}), by_leaf.setdefault(leaf, {}), by_root.setdefault(root, {})):
+            row["count"] = row.get("count", 0) + count
+            row["bytes"] = row.get("bytes", 0) + size
         by_site[site] |= {"site": f"{site:016x}", "chain": chain}
 
-    def largest(rows: list[dict]) -> list[dict]:
+    def largest(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return sorted(rows, key=lambda row: (-row["bytes"], -row["count"]))[:top]
 
     return {
@@ -284,13 +287,13 @@ def _operators(trace: Trace, objects: Objects, top: int) -> dict:
 
 def _outermost(trace: Trace, site: int) -> str:
     name = "(unknown)"
-    while trace.site_parent(site) is not None:
+    while (parent := trace.site_parent(site)) is not None:
         name = trace.site_name(site) or name
-        site = trace.site_parent(site)
+        site = parent
     return name
 
 
-def load_curve(events: np.ndarray, objects: Objects, points: int) -> dict:
+def load_curve(events: np.ndarray, objects: Objects, points: int) -> dict[str, Any]:
     """The most bytes live in each of `points` equal stretches of time, from the first pass or allocation."""
     telling = np.flatnonzero(
         (events["kind"] == EventKind.kAllocate) | (events["kind"] == EventKind.kPassBegin)
@@ -308,7 +311,7 @@ def load_curve(events: np.ndarray, objects: Objects, points: int) -> dict:
     return {"begin_ns": begin, "step_ns": (end - begin) / points, "bytes": curve}
 
 
-def _graph(summary: dict) -> dict | None:
+def _graph(summary: dict[str, Any]) -> dict[str, Any] | None:
     """What the exported graph shows beside what really happened (MemoMalloc, table 3.1), for one pass."""
     try:
         shown = {name: int(summary["meta"][f"graph_{name}"]) for name in ("allocations", "bytes")}

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -14,7 +16,7 @@ _MOST_PASSES = 8
 _MOST_OPERATORS = 8
 
 
-def print_summary(console: Console, name: str, summary: dict, *, ascii_only: bool = False) -> None:
+def print_summary(console: Console, name: str, summary: dict[str, Any], *, ascii_only: bool = False) -> None:
     _print_head(console, name, summary)
     if summary["allocations"]["count"] == 0:
         console.print("It holds no allocations.")
@@ -36,7 +38,7 @@ def print_summary(console: Console, name: str, summary: dict, *, ascii_only: boo
             console.print(table)
 
 
-def _print_head(console: Console, name: str, summary: dict) -> None:
+def _print_head(console: Console, name: str, summary: dict[str, Any]) -> None:
     def line(text: str, style: str = "") -> None:
         console.print(Text(text, style=style), soft_wrap=True)
 
@@ -72,11 +74,11 @@ def _number(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def _count(row: dict, noun: str) -> str:
+def _count(row: dict[str, Any], noun: str) -> str:
     return f"{_number(row['count'], noun)} of {bytes_text(row['bytes'])}"
 
 
-def _print_curve(console: Console, summary: dict, ascii_only: bool) -> None:
+def _print_curve(console: Console, summary: dict[str, Any], ascii_only: bool) -> None:
     curve = summary["load_curve"]
     values = squeezed(curve["bytes"], max(console.width - 14, 20))
     console.print(Text("\nlive bytes against time", style="italic"))
@@ -91,7 +93,7 @@ def _print_curve(console: Console, summary: dict, ascii_only: bool) -> None:
     )
 
 
-def _devices(devices: list[dict]) -> Table:
+def _devices(devices: list[dict[str, Any]]) -> Table:
     """What each device was asked for, and the requests that failed."""
     columns = (
         "allocations",
@@ -122,7 +124,7 @@ def _devices(devices: list[dict]) -> Table:
     return table
 
 
-def _passes(passes: list[dict]) -> Table:
+def _passes(passes: list[dict[str, Any]]) -> Table:
     table = _table(
         "passes",
         "pass",
@@ -152,7 +154,7 @@ def _passes(passes: list[dict]) -> Table:
     return table
 
 
-def _graph(graph: dict) -> Table:
+def _graph(graph: dict[str, Any]) -> Table:
     table = _table(
         "what the graph shows, in one pass", "", "graph (torch.export)", "recorded", "graph / recorded"
     )
@@ -163,7 +165,7 @@ def _graph(graph: dict) -> Table:
     return table
 
 
-def _lifetimes(classes: list[dict]) -> Table:
+def _lifetimes(classes: list[dict[str, Any]]) -> Table:
     """Sizes down, lifetimes across; objects in the cells, bytes at the right."""
     # What was never freed has no class of lifetime: its column is the last.
     columns = sorted(
@@ -203,7 +205,7 @@ def _decimal(power_of_ten: int, unit: str) -> str:
     return f"{power_of_ten} {units[step]}"
 
 
-def _operators(title: str, key: str, rows: list[dict], total: int) -> Table:
+def _operators(title: str, key: str, rows: list[dict[str, Any]], total: int) -> Table:
     table = Table(
         title=f"bytes {title}", title_justify="left", title_style="italic", box=None, pad_edge=False
     )

@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from typing import Any
 
 import numpy as np
 
@@ -83,7 +84,7 @@ def run(
     return Outcome(plan, bound, bound_reason=reason, interrupted=interrupted)
 
 
-def _solve(task: dict) -> tuple[list[list[int]], int, bool]:
+def _solve(task: dict[str, Any]) -> tuple[list[list[int]], int, bool]:
     """The solutions, each better than the one before; the bound in units (0: none); whether Ctrl-C ended it."""
     interrupted = False
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:

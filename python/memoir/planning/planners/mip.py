@@ -15,6 +15,7 @@ the bound it proved. Offsets are made exact again by letting every buffer fall, 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -103,7 +104,7 @@ class _Model:
         found = np.array(highs.getSolution().col_value[: self._buffers]) * self._step
         return np.argsort(found, kind="stable").astype(np.uint64), proven
 
-    def _lp(self):
+    def _lp(self) -> Any:
         """Columns: an offset per buffer (in steps of its alignment), a choice per pair, the arena's size."""
         highspy, buffers, pairs = self._highspy, self._buffers, len(self._i)
         size, step, most = self._size, self._step, self._top

@@ -2,11 +2,19 @@
 """Python runs this at start-up when `memoir record` put this folder on PYTHONPATH: the moment torch has been imported,
 the recording begins. A sitecustomize of the user's own still runs."""
 
+from __future__ import annotations
+
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
 import sys
+
+TYPE_CHECKING = False  # as typing has it, which a program that is recorded should not import for our sake
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+    from typing import Any
 
 TRACE = os.environ.pop("MEMOIR_RECORD", None)  # popped: the program's own children are not recorded
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -15,24 +23,30 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 class _AfterTorch(importlib.abc.MetaPathFinder):
     """Steps aside at the first `import torch`, and starts the recording when that import is done."""
 
-    def find_spec(self, name, path, target=None):
+    def __init__(self, trace: str):
+        self.trace = trace
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
         if name != "torch":
             return None
         sys.meta_path.remove(self)
         spec = importlib.machinery.PathFinder.find_spec(name, path)
         if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
+            loader: Any = spec.loader
+            execute = loader.exec_module
 
-            def execute_and_record(module):
+            def execute_and_record(module: ModuleType) -> None:
                 execute(module)
                 try:
                     from memoir.torch.recording import record_program
                 except ImportError as error:  # memoir has no part for this torch
                     sys.exit(f"memoir: {error}")
 
-                record_program(TRACE)
+                record_program(self.trace)
 
-            spec.loader.exec_module = execute_and_record
+            loader.exec_module = execute_and_record
         return spec
 
 
@@ -45,6 +59,6 @@ def _run_the_users_own() -> None:
 
 
 if TRACE:
-    sys.meta_path.insert(0, _AfterTorch())
+    sys.meta_path.insert(0, _AfterTorch(TRACE))
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != HERE]
 _run_the_users_own()

@@ -1,0 +1,920 @@
+import enum
+import os
+from typing import Annotated, Any, overload
+
+import numpy
+from numpy.typing import NDArray
+
+
+class Error(Exception):
+    """
+    A bad file or argument: what is wrong, where, and what to do. The command line exits with 2 on it.
+    """
+
+class EventKind(enum.IntEnum):
+    """What a record of a trace says."""
+
+    kNone = 0
+
+    kAllocate = 1
+
+    kFree = 2
+
+    kPassBegin = 3
+
+    kPassEnd = 4
+
+    kSite = 5
+
+    kMeta = 6
+
+    kSegmentAllocate = 7
+
+    kSegmentFree = 8
+
+    kSegmentMap = 9
+
+    kSegmentUnmap = 10
+
+    kAddress = 11
+
+    kFreeRequested = 12
+
+    kOutOfMemory = 13
+
+    kPool = 14
+
+class Trace:
+    """A recording read back: checked once, then an array of events."""
+
+    @staticmethod
+    def open(path: str | os.PathLike[str]) -> Trace:
+        """
+        Reads and checks a trace file. Raises Error, which names the record, when it is none.
+        """
+
+    @staticmethod
+    def from_bytes(bytes: bytes, name: str = '<memory>') -> Trace:
+        """The same over what TraceWriter.bytes() gave."""
+
+    @property
+    def events(self) -> NDArray[numpy.void]:
+        """
+        Every record but text, in order: a read-only numpy array with the fields of the format (times in nanoseconds, sizes in bytes). A view; it keeps the trace alive.
+        """
+
+    @property
+    def version(self) -> int:
+        """Of the file's format. Its events are those of today's."""
+
+    @property
+    def complete(self) -> bool:
+        """The writer closed it, and nothing was cut off since."""
+
+    @property
+    def lost_bytes(self) -> int:
+        """Bytes of records known to be lost after the last complete one."""
+
+    @property
+    def dropped(self) -> int:
+        """Records that the writer could not write."""
+
+    @property
+    def start(self) -> int:
+        """Nanoseconds since 1970-01-01 UTC at time 0 of the events."""
+
+    def site_name(self, site: int) -> str:
+        """The name of the site's innermost frame, or ''."""
+
+    def site_parent(self, site: int) -> int | None:
+        """The site it was reached from, 0 at the bottom; None if unknown."""
+
+    def site_chain(self, site: int) -> str:
+        """'outer > inner', or ''."""
+
+    def meta(self, key: str) -> str:
+        """The value of a meta record, or ''."""
+
+    def meta_keys(self) -> list[str]:
+        """The keys of all meta records, sorted."""
+
+class TraceWriter:
+    """
+    Writes a trace, into a new file or (without a path) into memory. Not thread-safe. Methods that write give False when the record was dropped.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None: ...
+
+    @property
+    def ok(self) -> bool: ...
+
+    @property
+    def error(self) -> int:
+        """An errno, 0 when nothing failed."""
+
+    @property
+    def records(self) -> int: ...
+
+    @property
+    def dropped(self) -> int: ...
+
+    def allocate(self, object: int, site: int, size: int, alignment: int = 64, thread: int = 0, device: int = 0, stream: int = 0) -> bool: ...
+
+    def free(self, object: int, thread: int = 0, device: int = 0, stream: int = 0, site: int = 0) -> bool: ...
+
+    def free_requested(self, object: int, thread: int = 0, device: int = 0, stream: int = 0, site: int = 0) -> bool: ...
+
+    def address(self, object: int, address: int, device: int = 0, stream: int = 0, pool: int = 0) -> bool: ...
+
+    def segment(self, kind: EventKind, address: int, size: int, device: int = 0, stream: int = 0, site: int = 0, pool: int = 0) -> bool: ...
+
+    def out_of_memory(self, asked: int, free: int, device: int = 0, stream: int = 0, site: int = 0, pool: int = 0) -> bool: ...
+
+    def define_pool(self, pool: int, first: int, second: int) -> bool: ...
+
+    def set_start(self, nanoseconds: int) -> None:
+        """Nanoseconds since 1970-01-01 UTC at time 0."""
+
+    def set_time(self, time: int) -> bool:
+        """
+        From now on records bear this time, in nanoseconds, and no clock is read.
+        """
+
+    def pass_begin(self, number: int, thread: int = 0) -> bool: ...
+
+    def pass_end(self, number: int, thread: int = 0) -> bool: ...
+
+    def define_site(self, site: int, parent: int, name: str) -> bool: ...
+
+    def meta(self, key: str, value: str) -> bool: ...
+
+    def bytes(self) -> bytes:
+        """The trace so far, as the bytes of a file."""
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> TraceWriter: ...
+
+    def __exit__(self, *args: object) -> None: ...
+
+def child_site(parent: int, name: str) -> int:
+    """
+    The id of the site reached from `parent` (0 at the bottom) through a frame of that name.
+    """
+
+class Plan:
+    """
+    One offset per buffer, in the problem's order, and the arena they fit into.
+    """
+
+    def __init__(self, offsets: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], arena_size: int) -> None: ...
+
+    def __len__(self) -> int: ...
+
+    def __reduce__(self) -> tuple[type[Plan], tuple[NDArray[numpy.uint64], int]]: ...
+
+    @property
+    def arena_size(self) -> int:
+        """Bytes."""
+
+    @property
+    def offsets(self) -> NDArray[numpy.uint64]:
+        """A new array, in bytes."""
+
+class Problem:
+    """
+    Buffers to be planned: half-open lifetimes in ticks, sizes and alignments in bytes.
+    """
+
+    def __init__(self, lower: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], upper: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], size: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], alignment: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+    def __len__(self) -> int: ...
+
+    @property
+    def lower(self) -> NDArray[numpy.uint64]: ...
+
+    @property
+    def upper(self) -> NDArray[numpy.uint64]: ...
+
+    @property
+    def size(self) -> NDArray[numpy.uint64]: ...
+
+    @property
+    def alignment(self) -> NDArray[numpy.uint64]: ...
+
+    @property
+    def total_size(self) -> int:
+        """Bytes of all buffers together."""
+
+    def aligned_to(self, alignment: int) -> Problem:
+        """The same buffers, every offset a multiple of `alignment` too."""
+
+def busiest_tick(problem: Problem) -> int:
+    """The first tick at which as many bytes are live as at any."""
+
+def load(problem: Problem) -> int:
+    """The most bytes live at one tick."""
+
+def aligned_load(problem: Problem) -> int:
+    """A floor of the arena, never below load(), that knows of alignment."""
+
+def check(problem: Problem, plan: Plan) -> tuple[int, int, str] | None:
+    """Why this is no plan: (buffer, buffer, reason); None when it is one."""
+
+def planners() -> list[tuple[str, str]]:
+    """(name, what it does) of every planner in C++, cheapest first."""
+
+def run_planner(name: str, problem: Problem) -> Plan:
+    """Releases the GIL."""
+
+def plan_quickly(problem: Problem) -> tuple[Plan, str]:
+    """(plan, planner) of the best cheap planner. Releases the GIL."""
+
+def place_in_order(problem: Problem, order: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Plan:
+    """The plan with each buffer at the lowest place free. Releases the GIL."""
+
+class CsvProblem:
+    """A problem read from CSV; keeps the text, to write it with offsets."""
+
+    @property
+    def problem(self) -> Problem: ...
+
+    @property
+    def ids(self) -> list[str]: ...
+
+    @property
+    def has_gaps(self) -> bool: ...
+
+    @property
+    def has_constraints(self) -> bool: ...
+
+    @property
+    def timed(self) -> bool: ...
+
+    @property
+    def arenas(self) -> list[str]:
+        """The arena column, or empty."""
+
+    @property
+    def offsets(self) -> NDArray[numpy.uint64] | None:
+        """The offset column; None when there is none, or not for every buffer."""
+
+    @overload
+    def write(self, plan: Plan) -> bytes:
+        """The text as it was read, with these offsets."""
+
+    @overload
+    def write(self, plan: Plan, arenas: NDArray[numpy.uint64], names: list[str]) -> bytes:
+        """The same, and with several arenas their names."""
+
+def read_csv(path: str) -> CsvProblem: ...
+
+class RecordedPass:
+    """One pass of a trace: what is planned of it, and what is not."""
+
+    @property
+    def number(self) -> int | None:
+        """None: the trace has no passes."""
+
+    @property
+    def problem(self) -> Problem: ...
+
+    @property
+    def objects(self) -> NDArray[numpy.uint64]:
+        """The object ids of the problem's buffers."""
+
+    @property
+    def allocations(self) -> int: ...
+
+    @property
+    def escaping(self) -> tuple[int, int]:
+        """(count, bytes)"""
+
+    @property
+    def foreign(self) -> tuple[int, int]:
+        """(count, bytes)"""
+
+    @property
+    def elsewhere(self) -> tuple[int, int]:
+        """(count, bytes)"""
+
+    @property
+    def empty(self) -> tuple[int, int]:
+        """(count, bytes)"""
+
+    @property
+    def complete(self) -> bool: ...
+
+    @property
+    def dropped(self) -> int: ...
+
+    def record(self, plan: Plan, planner: str) -> RecordedPlan: ...
+
+    def write_csv(self, plan: Plan) -> bytes:
+        """The problem as CSV, the object ids as ids, with these offsets."""
+
+def read_pass(trace: Trace, pass_number: int | None = None, device: int | None = None) -> RecordedPass:
+    """
+    That pass of a trace; without a number the last complete one, without a device those of all.
+    """
+
+class RecordedPlan:
+    """A plan beside the allocations of the pass that it was made from."""
+
+    @property
+    def arena_size(self) -> int: ...
+
+    @property
+    def load(self) -> int: ...
+
+    @property
+    def planner(self) -> str: ...
+
+    def __len__(self) -> int: ...
+
+    @property
+    def sites(self) -> NDArray[numpy.uint64]: ...
+
+    @property
+    def sizes(self) -> NDArray[numpy.uint64]: ...
+
+    @property
+    def alignments(self) -> NDArray[numpy.uint64]: ...
+
+    @property
+    def lower(self) -> NDArray[numpy.uint64]: ...
+
+    @property
+    def upper(self) -> NDArray[numpy.uint64]: ...
+
+    @property
+    def offsets(self) -> NDArray[numpy.uint64]:
+        """2^64 - 1: not planned."""
+
+    @property
+    def meta(self) -> list[tuple[str, str]]: ...
+
+    def to_bytes(self) -> bytes:
+        """The bytes of a .plan file."""
+
+def open_plan(path: str) -> RecordedPlan: ...
+
+def record_problem(problem: Problem, plan: Plan, planner: str) -> RecordedPlan: ...
+
+class SearchResult:
+    """What a planner that searches found. Sizes in bytes."""
+
+    @property
+    def plan(self) -> Plan: ...
+
+    @property
+    def arena_size(self) -> int: ...
+
+    @property
+    def lower_bound(self) -> int: ...
+
+    @property
+    def bound_reason(self) -> str: ...
+
+    @property
+    def optimal(self) -> bool: ...
+
+    @property
+    def proven_infeasible(self) -> bool: ...
+
+    @property
+    def seconds(self) -> float: ...
+
+    @property
+    def work(self) -> int:
+        """Placements tried."""
+
+    @property
+    def interrupted(self) -> bool: ...
+
+    @property
+    def improvements(self) -> list[tuple[float, int]]:
+        """(seconds, arena_size) of each better plan."""
+
+def search(problem: Problem, exact: bool = False, deadline: float = 1.0, work_limit: int = 0, threads: int = 0, seed: int = 0, capacity: int | None = None) -> SearchResult:
+    """
+    The portfolio `auto`, or only its complete search. With a work limit the deadline is not looked at. Releases the GIL; Ctrl-C ends it with the best so far.
+    """
+
+def stream_csv(input: str, output: str) -> tuple[int, int, int, int]:
+    """
+    Plans a CSV that is sorted by birth in memory proportional to what is live: (buffers, load, arena_size, most live at a time). Releases the GIL.
+    """
+
+class ConstrainedProblem:
+    """A problem and what it says beyond lifetimes, sizes and alignments."""
+
+    @overload
+    def __init__(self, problem: Problem, arenas: list[tuple[str, int | None, int]] = []) -> None: ...
+
+    @overload
+    def __init__(self, csv: CsvProblem, arenas: list[tuple[str, int | None, int]] = []) -> None: ...
+
+    def __len__(self) -> int: ...
+
+    @property
+    def problem(self) -> Problem: ...
+
+    def set_alignments(self, arg: Problem, /) -> None: ...
+
+    def set_gaps(self, buffer: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], lower: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], upper: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], begin: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], end: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+    def set_fixed(self, arg: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], /) -> None: ...
+
+    def set_hints(self, arg: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], /) -> None: ...
+
+    def set_low_sizes(self, arg: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], /) -> None: ...
+
+    def set_weights(self, arg: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], /) -> None: ...
+
+    def set_allowed(self, arg: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], /) -> None: ...
+
+    def set_alias(self, arg: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], /) -> None: ...
+
+    def set_old(self, offsets: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], arenas: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+    def set_in_place(self, arg0: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], arg1: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], /) -> None: ...
+
+    def set_apart(self, arg0: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], arg1: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], /) -> None: ...
+
+    def set_conflicts(self, arg0: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], arg1: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], /) -> None: ...
+
+    def set_timed(self, arg: bool, /) -> None: ...
+
+    def set_moves(self, arg: int, /) -> None: ...
+
+    def set_locality(self) -> None: ...
+
+    def set_banks(self, arg0: int, arg1: int, /) -> None: ...
+
+    def forbid(self, arena: str | None, begin: int, end: int) -> None: ...
+
+    def read_conflicts(self, path: str, csv: CsvProblem) -> None: ...
+
+    def read_old_plan(self, path: str, csv: CsvProblem) -> None: ...
+
+    @property
+    def timed(self) -> bool: ...
+
+    @property
+    def known_before(self) -> int: ...
+
+    @property
+    def hints(self) -> int: ...
+
+    @property
+    def says(self) -> list[str]:
+        """The names of what it says beyond a plain problem."""
+
+    def plain(self) -> tuple[Problem, NDArray[numpy.uint64]] | None:
+        """
+        (problem, body of each buffer) where a plain problem has the same plans, or None.
+        """
+
+    def validate(self) -> None: ...
+
+    def low_load(self) -> int:
+        """The load when every buffer has its least size."""
+
+class ConstrainedResult:
+    """What was found. Sizes in bytes."""
+
+    @property
+    def found(self) -> bool: ...
+
+    @property
+    def plan(self) -> Plan: ...
+
+    @property
+    def arenas(self) -> NDArray[numpy.uint64]: ...
+
+    @property
+    def arena_sizes(self) -> NDArray[numpy.uint64]: ...
+
+    @property
+    def moves(self) -> int: ...
+
+    @property
+    def cost(self) -> int: ...
+
+    @property
+    def least_moves(self) -> int: ...
+
+    @property
+    def least_cost(self) -> int: ...
+
+    @property
+    def least_total(self) -> int: ...
+
+    @property
+    def bound_reason(self) -> str: ...
+
+    @property
+    def cost_reason(self) -> str: ...
+
+    @property
+    def load(self) -> int: ...
+
+    @property
+    def optimal(self) -> bool: ...
+
+    @property
+    def fits(self) -> bool: ...
+
+    @property
+    def proven_infeasible(self) -> bool: ...
+
+    @property
+    def maker(self) -> str: ...
+
+    @property
+    def work(self) -> int: ...
+
+    @property
+    def interrupted(self) -> bool: ...
+
+def plan_constrained(problem: ConstrainedProblem, planner: str, deadline: float = 1.0, work_limit: int = 0, seed: int = 0, capacity: int | None = None) -> ConstrainedResult:
+    """
+    By auto, exact or first_fit. Releases the GIL; Ctrl-C ends it with the best so far.
+    """
+
+def check_constrained(
+    problem: ConstrainedProblem, offsets: NDArray[numpy.uint64], arenas: NDArray[numpy.uint64]
+) -> tuple[int, int, str] | None:
+    """Why this is no plan: (buffer, buffer, reason); None when it is one."""
+
+def measure(
+    problem: ConstrainedProblem, offsets: NDArray[numpy.uint64], arenas: NDArray[numpy.uint64]
+) -> tuple[int, int, int, int, int, float]:
+    """
+    (moves, cost, hints followed, bytes used before, bytes used by none before, mean ticks since the former were freed)
+    """
+
+def plan_recording(trace: bytes) -> RecordedPlan:
+    """
+    The plan of the last complete pass in the bytes of a trace. Throws Error when there is none.
+    """
+
+class Workload:
+    """
+    What one device was asked for, made ready to be replayed. Immutable; sizes in bytes.
+    """
+
+    def __init__(self, trace: Trace, device: int = 0) -> None: ...
+
+    @property
+    def objects(self) -> int: ...
+
+    @property
+    def operations(self) -> int: ...
+
+    @property
+    def peak_live(self) -> int: ...
+
+    @property
+    def peak_event(self) -> int: ...
+
+    @property
+    def largest(self) -> int: ...
+
+    @property
+    def streams(self) -> int: ...
+
+    @property
+    def private_pools(self) -> int:
+        """Of CUDA graphs and MemPools."""
+
+    @property
+    def most_live(self) -> int:
+        """Objects live at once."""
+
+    @property
+    def empty(self) -> int:
+        """Objects of 0 bytes, left out."""
+
+def devices_of(trace: Trace) -> list[int]:
+    """The devices that a trace allocates on."""
+
+class DeviceCalls:
+    """Calls to the device that a simulation made."""
+
+    @property
+    def takes(self) -> int: ...
+
+    @property
+    def give_backs(self) -> int: ...
+
+    @property
+    def commits(self) -> int: ...
+
+    @property
+    def decommits(self) -> int: ...
+
+    @property
+    def refusals(self) -> int: ...
+
+    @property
+    def waits(self) -> int:
+        """Times one stream was made to wait for another; not in `all`."""
+
+    @property
+    def all(self) -> int: ...
+
+class OperationTimes:
+    """Nanoseconds of one operation, once warm."""
+
+    @property
+    def mean(self) -> float: ...
+
+    @property
+    def p50(self) -> float: ...
+
+    @property
+    def p99_9(self) -> float: ...
+
+    @property
+    def operations(self) -> int: ...
+
+class OutOfMemory:
+    """The first allocation that could not be placed. Bytes."""
+
+    @property
+    def event(self) -> int: ...
+
+    @property
+    def object(self) -> int: ...
+
+    @property
+    def site(self) -> int: ...
+
+    @property
+    def asked(self) -> int: ...
+
+    @property
+    def live(self) -> int: ...
+
+    @property
+    def reserved(self) -> int: ...
+
+    @property
+    def rounding(self) -> int: ...
+
+    @property
+    def reason(self) -> str: ...
+
+    @property
+    def fragmented(self) -> int: ...
+
+    def any_layout_fits(self, cap: int) -> bool: ...
+
+class Fidelity:
+    """A run from the recorded state, beside the recording. Bytes."""
+
+    @property
+    def same_settings(self) -> bool:
+        """The policy's settings are the recording's: all shall agree."""
+
+    @property
+    def start_segments(self) -> int: ...
+
+    @property
+    def start_objects(self) -> int: ...
+
+    @property
+    def start_reserved(self) -> int: ...
+
+    @property
+    def objects(self) -> int:
+        """Allocations of the history with a recorded address."""
+
+    @property
+    def agreed(self) -> int:
+        """Of these, placed at it."""
+
+    @property
+    def first_difference(self) -> int | None:
+        """The event of the first that was not, or None."""
+
+    @property
+    def recorded_peak(self) -> int:
+        """Reserved by the recorded allocator."""
+
+    @property
+    def recorded_calls(self) -> int:
+        """Of the recorded allocator to its device."""
+
+class Simulation:
+    """What one policy took for one workload under one cap. Immutable."""
+
+    @property
+    def policy(self) -> str: ...
+
+    @property
+    def cap(self) -> int | None:
+        """None: no cap."""
+
+    @property
+    def completed(self) -> bool: ...
+
+    @property
+    def operations(self) -> int: ...
+
+    @property
+    def failed(self) -> int: ...
+
+    @property
+    def peak_live(self) -> int: ...
+
+    @property
+    def peak_reserved(self) -> int: ...
+
+    @property
+    def peak_committed(self) -> int: ...
+
+    @property
+    def private_reserved(self) -> int:
+        """By private pools, at the end."""
+
+    @property
+    def peak_reserved_event(self) -> int: ...
+
+    @property
+    def live_at_peak(self) -> int: ...
+
+    @property
+    def rounding_at_peak(self) -> int: ...
+
+    @property
+    def fragmentation_at_peak(self) -> float: ...
+
+    @property
+    def fragmentation_mean(self) -> float: ...
+
+    @property
+    def largest_gap(self) -> int: ...
+
+    @property
+    def largest_gap_event(self) -> int: ...
+
+    @property
+    def calls(self) -> DeviceCalls: ...
+
+    @property
+    def oom(self) -> OutOfMemory | None: ...
+
+    @property
+    def times(self) -> OperationTimes: ...
+
+    @property
+    def fidelity(self) -> Fidelity | None:
+        """None: it started afresh."""
+
+    @property
+    def seconds(self) -> float: ...
+
+    @property
+    def phases(self) -> list[dict[str, Any]]:
+        """A dict per phase: phase, calls, total_ns, worst_ns."""
+
+    @property
+    def timeline(self) -> dict[str, NDArray[numpy.uint64]]:
+        """
+        Columns event, time, live, reserved, gap: the extremes of each stretch of the trace.
+        """
+
+class CapSearch:
+    """The smallest cap that completes, as far as was searched. Bytes."""
+
+    @property
+    def cap(self) -> int:
+        """0: none was found."""
+
+    @property
+    def resolution(self) -> int: ...
+
+    @property
+    def trials(self) -> list[tuple[int, bool]]: ...
+
+def policies() -> list[tuple[str, str, list[tuple[str, str, str, str]]]]:
+    """(name, what it is, [(setting, kind, default, help)]) of every policy."""
+
+def check_policy(policy: str) -> None:
+    """Raises Error when there is no such policy or setting."""
+
+def torch_settings(policy: str) -> str:
+    """
+    The text for PYTORCH_CUDA_ALLOC_CONF of a policy of PyTorch; '' for its defaults and for others.
+    """
+
+def simulate(workload: Workload, policy: str, cap: int | None = None, stop_at_oom: bool = True, samples: int = 1000, timed: bool = True, phases: bool = False, recorded: str = '') -> Simulation:
+    """
+    `recorded`: the policy that made the recording; PyTorch's then start from the state that it had.
+    """
+
+def find_cap(workload: Workload, policy: str, resolution: int = 0, recorded: str = '') -> CapSearch: ...
+
+def recorded_policy(workload: Workload) -> str:
+    """
+    What made the recording: 'pytorch', or 'expandable'. Raises Error when the trace does not tell.
+    """
+
+def check_recorded_start(workload: Workload, recorded: str) -> None:
+    """
+    Raises Error, naming the event, when no allocator can have been in the recorded state.
+    """
+
+class ImportReport:
+    """What an import did, inferred, and left out."""
+
+    @property
+    def devices(self) -> int: ...
+
+    @property
+    def entries(self) -> int: ...
+
+    @property
+    def allocations(self) -> int: ...
+
+    @property
+    def frees(self) -> int: ...
+
+    @property
+    def segments(self) -> int: ...
+
+    @property
+    def out_of_memory(self) -> int: ...
+
+    @property
+    def passes(self) -> int: ...
+
+    @property
+    def live_before(self) -> int: ...
+
+    @property
+    def known_by_free(self) -> int: ...
+
+    @property
+    def pending(self) -> int: ...
+
+    @property
+    def lost_frees(self) -> int: ...
+
+    @property
+    def after_history(self) -> int: ...
+
+    @property
+    def odd_segments(self) -> int: ...
+
+    @property
+    def without_time(self) -> int: ...
+
+    @property
+    def times_back(self) -> int: ...
+
+    @property
+    def private_pools(self) -> int: ...
+
+    @property
+    def user_metadata(self) -> int: ...
+
+    @property
+    def compile_contexts(self) -> int: ...
+
+    @property
+    def other_actions(self) -> dict[str, int]: ...
+
+    @property
+    def other_annotations(self) -> dict[str, int]: ...
+
+def import_snapshot(snapshot: str, trace: str, passes: str = 'ProfilerStep#') -> ImportReport:
+    """
+    Reads a PyTorch memory snapshot and writes its story into the new file `trace`. After an Error that file is of no use.
+    """
+
+def import_snapshot_bytes(snapshot: bytes, name: str = '<memory>', passes: str = 'ProfilerStep#') -> bytes:
+    """The same over bytes: the bytes of the trace."""
+
+class ExportReport:
+    """What an export wrote, and left out."""
+
+    @property
+    def events(self) -> int: ...
+
+    @property
+    def placed(self) -> int: ...
+
+    @property
+    def left_out(self) -> int: ...
+
+def export_trace(trace: Trace, format: str, path: str) -> ExportReport:
+    """
+    Writes the new file `path`: snapshot (PyTorch's), chrome (Trace Event Format) or perfetto.
+    """
+
+def export_trace_bytes(trace: Trace, format: str) -> bytes:
+    """The same, as bytes."""
