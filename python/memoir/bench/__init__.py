@@ -18,9 +18,9 @@ from pathlib import Path
 from memoir._core import Error
 from memoir.bench import allocators as _allocators
 from memoir.bench.analysis import Analysis, analyse, widest
-from memoir.bench.experiment import Experiment, Options, output_folder, run_all
+from memoir.bench.experiment import Experiment, Options, run_all
 from memoir.bench.grid import Grid, Metric, Program
-from memoir.bench.journal import NAME, Journal
+from memoir.bench.recording import Recording
 from memoir.bench.results import Result, read
 from memoir.bench.suite import programs as _suite
 
@@ -73,23 +73,11 @@ def run(
     )
     experiment = Experiment(grid, Options(**options))
     experiment.check(progress)
-    header = experiment.header()
-    folder = output_folder(Path(output), force=False) if output else None
-    journal = Journal(folder / NAME) if folder else None
-    if journal:
-        journal.append(header)
-
-    def narrow(rows: list[dict]) -> bool:
-        return widest(Result(header, rows)) <= experiment.options.until
-
-    try:
-        rows = run_all(experiment, journal, narrow_enough=narrow)
-    finally:
-        if journal:
-            journal.close()
-    result = Result(header, rows, experiment.notes)
-    if folder:
-        result.save(folder)
+    folder = Path(output) if output else None
+    with Recording.begin(experiment.header(), folder, notes=experiment.notes) as recording:
+        result = recording.result
+        run_all(experiment, recording, narrow_enough=lambda: widest(result) <= experiment.options.until)
+    recording.save()
     return result
 
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from memoir._core import Error
 from memoir.bench import statistics
-from memoir.bench.experiment import cell_of
-from memoir.bench.grid import Cell
+from memoir.bench.grid import Cell, block_of, cell_of
 from memoir.bench.results import Result
 from memoir.bench.statistics import Comparison
 
@@ -181,9 +180,7 @@ def changes(
             before, after = (_relative(groups[group], name, relative) for groups in (olds, news))
             if len(before) and len(after) and min(*before, *after) > 0:
                 comparison = statistics.compare(before, after, confidence=confidence, method="welch_t")
-                average = (
-                    (lambda x: float(np.exp(np.log(x).mean()))) if relative else (lambda x: float(np.mean(x)))
-                )
+                average = statistics.geometric_mean if relative else (lambda x: float(np.mean(x)))
                 cell = Cell(group[0], name, group[1], group[2], group[3])
                 found.append((cell, average(before), average(after), comparison))
     corrected = statistics.correct_many([comparison.p_value for *_, comparison in found]).tolist()
@@ -229,8 +226,8 @@ def serial_normalised(result: Result) -> dict[Cell, tuple[np.ndarray, tuple[floa
         interval = (1.0, 1.0, 1.0)
         if cell.threads != 1:
             compare = _comparer("paired_t" if result.interleaved else "welch_t", 0.95)
-            serial = {row["replicate"]: row["wall"] for row in cells[serial_of(cell)]}
-            comparison = compare(serial, {row["replicate"]: row["wall"] for row in cells[cell]})
+            serial = {block_of(row): row["wall"] for row in cells[serial_of(cell)]}
+            comparison = compare(serial, {block_of(row): row["wall"] for row in cells[cell]})
             interval = tuple(comparison.interval) if comparison else (float(own.mean()), 0.0, math.inf)
         found[cell] = (own, interval)
     return found
@@ -250,14 +247,16 @@ def throughputs(result: Result) -> dict[Cell, tuple[tuple[float, float, float], 
     return found
 
 
-# --- inside: a cell's values are a dictionary replicate -> value ---
+# --- inside: a cell's values are a dictionary block -> value ---
+
+Block = tuple[int, int]  # block_of() a row
 
 
-def _groups(result: Result, quantity: str) -> dict[tuple, dict[str, dict[int, float]]]:
-    groups: dict[tuple, dict[str, dict[int, float]]] = {}
+def _groups(result: Result, quantity: str) -> dict[tuple, dict[str, dict[Block, float]]]:
+    groups: dict[tuple, dict[str, dict[Block, float]]] = {}
     for cell, rows in result.cells().items():
-        values = {row["replicate"]: value_of(row, quantity) for row in rows}
-        known = {replicate: value for replicate, value in values.items() if value is not None}
+        values = {block_of(row): value_of(row, quantity) for row in rows}
+        known = {block: value for block, value in values.items() if value is not None}
         groups.setdefault(cell.group, {})[cell.allocator] = known
     programs = list(dict.fromkeys([*result.programs, *(group[0] for group in groups)]))
     key = lambda group: (programs.index(group[0]), group[3], group[1], group[2])  # noqa: E731
@@ -265,10 +264,10 @@ def _groups(result: Result, quantity: str) -> dict[tuple, dict[str, dict[int, fl
 
 
 def _comparer(method: str, confidence: float) -> Callable[[dict, dict], Comparison | None]:
-    def compare(first: dict[int, float], second: dict[int, float]) -> Comparison | None:
+    def compare(first: dict[Block, float], second: dict[Block, float]) -> Comparison | None:
         if method != "welch_t":
-            common = [replicate for replicate in first if replicate in second]
-            first, second = {r: first[r] for r in common}, {r: second[r] for r in common}
+            common = [block for block in first if block in second]
+            first, second = {b: first[b] for b in common}, {b: second[b] for b in common}
         values = [*first.values(), *second.values()]
         if not first or not second or min(values) <= 0:
             return None
@@ -288,14 +287,12 @@ def _verdict(comparison: Comparison, corrected_p: float, less: str, more: str) -
     return less if comparison.interval.ratio < 1 else more
 
 
-def _relative(cells: dict[str, dict[int, float]], name: str, relative: str | None) -> np.ndarray:
+def _relative(cells: dict[str, dict[Block, float]], name: str, relative: str | None) -> np.ndarray:
     own = cells[name]
     if relative is None:
         return np.array(list(own.values()), dtype=float)
     base = cells.get(relative, {})
-    return np.array(
-        [own[replicate] / base[replicate] for replicate in own if base.get(replicate)], dtype=float
-    )
+    return np.array([own[block] / base[block] for block in own if base.get(block)], dtype=float)
 
 
 def _line(cell, values, failed, comparison, corrected_p, verdict) -> Line:

@@ -9,13 +9,13 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from memoir._core import Error
 from memoir.bench import allocators, launch, machine, proof
 from memoir.bench.clients import Client, free_port
-from memoir.bench.grid import Cell, Grid, Metric, Program, environment, fill
-from memoir.bench.journal import NAME, VERSION, Journal
+from memoir.bench.grid import Cell, Grid, Program, cell_of, environment, fill
+from memoir.bench.journal import VERSION
+from memoir.bench.recording import Recording
 
 _SERIES = re.compile(r"^memory ([0-9.]+) ([0-9]+) ([0-9]+)$", re.MULTILINE)
 
@@ -59,32 +59,7 @@ class Experiment:
 
     def header(self) -> dict:
         """The first line of the results: enough to run the rest of it."""
-        grid = self.grid
-        return {
-            "memoir_bench": VERSION,
-            "grid": {
-                "programs": [
-                    {
-                        "name": program.name,
-                        "command": list(program.command),
-                        "client": list(program.client),
-                        "metrics": [vars(metric) for metric in program.metrics],
-                    }
-                    for program in grid.programs
-                ],
-                "allocators": [allocator.to_dict() for allocator in grid.allocators],
-                "threads": list(grid.threads),
-                "loads": list(grid.loads),
-                "parameters": [[name, list(values)] for name, values in grid.parameters],
-                "threads_given": grid.threads_given,
-                "extra_placeholders": list(grid.extra_placeholders),
-            },
-            "options": vars(self.options) | {"counters": list(self.options.counters)},
-            "interleaved": True,
-            "versions": {entry["name"]: entry["version"] for entry in allocators.describe(grid.allocators)},
-            "machine": machine.describe(),
-            "started": time.time(),
-        }
+        return new_header(self.grid, vars(self.options) | {"counters": list(self.options.counters)})
 
     def check(self, progress: Callable[[str], None] = lambda line: None) -> None:
         """Compiles patterns, finds programs, proves every allocator in every program. Raises memoir.Error."""
@@ -200,54 +175,46 @@ class Experiment:
             raise Error(f"--prepare {command!r} ended with exit code {result.returncode}: {last[0]}")
 
 
+def new_header(grid: Grid, options: dict) -> dict:
+    """What the results of any bench begin with: what is measured, how, and on which machine."""
+    return {
+        "memoir_bench": VERSION,
+        "grid": grid.to_dict(),
+        "options": options,
+        "interleaved": True,
+        "versions": {entry["name"]: entry["version"] for entry in allocators.describe(grid.allocators)},
+        "machine": machine.describe(),
+        "started": time.time(),
+    }
+
+
 def from_header(header: dict) -> Experiment:
     """The experiment that a results file began with."""
-    grid, options = header["grid"], dict(header["options"])
+    options = dict(header["options"])
     options["counters"] = tuple(options["counters"])
-    return Experiment(
-        Grid(
-            programs=tuple(
-                Program(
-                    entry["name"],
-                    tuple(entry["command"]),
-                    tuple(entry["client"]),
-                    tuple(Metric(**metric) for metric in entry["metrics"]),
-                )
-                for entry in grid["programs"]
-            ),
-            allocators=tuple(allocators.from_dict(entry) for entry in grid["allocators"]),
-            threads=tuple(grid["threads"]),
-            loads=tuple(grid["loads"]),
-            parameters=tuple((name, tuple(values)) for name, values in grid["parameters"]),
-            threads_given=grid["threads_given"],
-            extra_placeholders=tuple(grid["extra_placeholders"]),
-        ),
-        Options(**options),
-    )
+    return Experiment(Grid.from_dict(header["grid"]), Options(**options))
 
 
 def run_all(
     experiment: Experiment,
-    journal: Journal | None = None,
-    rows: list[dict] | None = None,
-    narrow_enough: Callable[[list[dict]], bool] | None = None,
+    recording: Recording,
+    narrow_enough: Callable[[], bool] | None = None,
     on_run: Callable[[str, dict], None] = lambda phase, row: None,
-) -> list[dict]:
-    """Warm-ups, then replicate by replicate; `rows` are those already done. Returns all, in order.
+) -> None:
+    """Warm-ups, then replicate by replicate; what the recording has already is not run again.
 
     narrow_enough decides after each replicate, once the asked number is reached, whether --until is content.
-    On Ctrl-C what is done stays in the journal, and KeyboardInterrupt goes on up.
+    On Ctrl-C what is done stays in the recording, and KeyboardInterrupt goes on up.
     """
-    rows = [] if rows is None else rows
     options = experiment.options
-    done = frozenset((row["replicate"], cell_of(row)) for row in rows)
+    done = frozenset((row["replicate"], cell_of(row)) for row in recording.result.rows)
     for warmup in range(options.warmup):
         for position, cell in experiment.replicate(-1 - warmup):
             on_run("warm-up", experiment.run_cell(cell, 0, position))
     began, number = time.monotonic(), 0
     while True:
         if number >= options.replicates:
-            if options.until is None or narrow_enough is None or narrow_enough(rows):
+            if options.until is None or narrow_enough is None or narrow_enough():
                 break
             if time.monotonic() - began > options.budget:
                 experiment.notes.append(
@@ -257,14 +224,10 @@ def run_all(
                 break
         for position, cell in experiment.replicate(number, done):
             row = experiment.run_cell(cell, number, position)
-            rows.append(row)
-            if journal:
-                journal.append(row)
+            recording.add(row)
             on_run("replicate", row)
-        if journal:
-            journal.sync()
+        recording.sync()
         number += 1
-    return rows
 
 
 def record(
@@ -288,12 +251,7 @@ def record(
     if status is None and None in metrics.values():
         status = "no metric"
     row = {
-        "program": cell.program,
-        "allocator": cell.allocator,
-        "threads": cell.threads,
-        "load": cell.load,
-        "work": cell.work,
-        "parameters": dict(cell.parameters),
+        **cell.to_dict(),
         "replicate": replicate,
         "position": position,
         "started": round(started, 3),
@@ -307,12 +265,6 @@ def record(
     if status:
         row["tail"] = [*measurement.tail, *(client_said or "").splitlines()[-launch.TAIL_LINES :]]
     return row
-
-
-def cell_of(row: dict) -> Cell:
-    return Cell(
-        row["program"], row["allocator"], row["threads"], row["load"], tuple(row["parameters"].items())
-    )
 
 
 def compile_metric(pattern: str) -> re.Pattern:
@@ -347,22 +299,3 @@ def cpus_for(pin: str | None, threads: int) -> list[int]:
     if not cpus:
         raise Error(f"--pin {pin}: no core named")
     return cpus
-
-
-def check_output(path: Path, force: bool) -> None:
-    """Raises memoir.Error when a bench is there already, or something that is no folder."""
-    if path.exists() and not path.is_dir():
-        raise Error(f"{path} is a file; a bench writes a folder")
-    if not force and any((path / name).exists() for name in (NAME, "results.json")):
-        raise Error(f"{path} holds a bench already: use --resume {path} to go on, -o for another, or -f")
-
-
-def output_folder(path: Path, force: bool) -> Path:
-    """Makes the folder of a new bench; with `force` an old bench in it is given up."""
-    check_output(path, force)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        (path / NAME).unlink(missing_ok=True)
-    except OSError as error:
-        raise Error(f"{path}: {error.strerror}") from None
-    return path

@@ -8,9 +8,13 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from memoir._core import Error
+from memoir.bench import allocators
 from memoir.bench.allocators import Allocator
+
+T = TypeVar("T")
 
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _AXIS = re.compile(r"[a-z_][a-z0-9_]*")
@@ -54,6 +58,17 @@ class Cell:
     def group(self) -> tuple:
         """The cells that are compared with each other: equal in all but the allocator."""
         return (self.program, self.threads, self.load, self.parameters)
+
+    def to_dict(self) -> dict:
+        """What every record of this cell begins with; cell_of() is the inverse."""
+        return {
+            "program": self.program,
+            "allocator": self.allocator,
+            "threads": self.threads,
+            "load": self.load,
+            "work": self.work,
+            "parameters": dict(self.parameters),
+        }
 
     def values(self, replicate: int) -> dict[str, str]:
         """What the placeholders of a command stand for."""
@@ -116,15 +131,72 @@ class Grid:
 
     def order(self, seed: int, replicate: int) -> list[Cell]:
         """All cells once, in an order of this replicate's own that depends on nothing but the seed."""
-        cells = self.cells()
-        random.Random(f"{seed}:{replicate}").shuffle(cells)
-        return cells
+        return shuffled(self.cells(), f"{seed}:{replicate}")
 
     def program(self, name: str) -> Program:
         return next(program for program in self.programs if program.name == name)
 
     def allocator(self, name: str) -> Allocator:
         return next(allocator for allocator in self.allocators if allocator.name == name)
+
+    def to_dict(self) -> dict:
+        """What a header keeps of it; from_dict() is the inverse."""
+        return {
+            "programs": [
+                {
+                    "name": program.name,
+                    "command": list(program.command),
+                    "client": list(program.client),
+                    "metrics": [vars(metric) for metric in program.metrics],
+                }
+                for program in self.programs
+            ],
+            "allocators": [allocator.to_dict() for allocator in self.allocators],
+            "threads": list(self.threads),
+            "loads": list(self.loads),
+            "parameters": [[name, list(values)] for name, values in self.parameters],
+            "threads_given": self.threads_given,
+            "extra_placeholders": list(self.extra_placeholders),
+        }
+
+    @classmethod
+    def from_dict(cls, entry: dict) -> Grid:
+        """Raises KeyError, TypeError or ValueError when something is missing."""
+        return cls(
+            programs=tuple(
+                Program(
+                    program["name"],
+                    tuple(program["command"]),
+                    tuple(program["client"]),
+                    tuple(Metric(**metric) for metric in program["metrics"]),
+                )
+                for program in entry["programs"]
+            ),
+            allocators=tuple(map(allocators.from_dict, entry["allocators"])),
+            threads=tuple(entry["threads"]),
+            loads=tuple(entry["loads"]),
+            parameters=tuple((name, tuple(values)) for name, values in entry["parameters"]),
+            threads_given=entry["threads_given"],
+            extra_placeholders=tuple(entry["extra_placeholders"]),
+        )
+
+
+def cell_of(record: dict) -> Cell:
+    """The cell that a record of a journal belongs to."""
+    parameters = tuple(record["parameters"].items())
+    return Cell(record["program"], record["allocator"], record["threads"], record["load"], parameters)
+
+
+def block_of(row: dict) -> tuple[int, int]:
+    """What runs must share to be paired: their replicate, and the session of cells that stay alive."""
+    return row.get("session", 0), row["replicate"]
+
+
+def shuffled(entries: Sequence[T], label: str) -> list[T]:
+    """The entries in an order that depends on nothing but their number and the label."""
+    order = list(entries)
+    random.Random(label).shuffle(order)
+    return order
 
 
 def placeholders(command: Sequence[str]) -> list[str]:

@@ -50,6 +50,17 @@ def counters() -> dict[str, str]:
     return dict(line.split(" ", 1) for line in answer.stdout.splitlines())
 
 
+def memory_available() -> int:
+    """Bytes that can be used without swapping: MemAvailable, or what the control group leaves."""
+    with open("/proc/meminfo", encoding="ascii") as file:
+        lines = dict(line.split(":") for line in file)
+    available = int(lines["MemAvailable"].split()[0]) * 1024
+    limit, current = (_read(f"/sys/fs/cgroup/memory.{name}") for name in ("max", "current"))
+    if limit and current and limit.isdigit():  # "max": no limit
+        available = min(available, int(limit) - int(current))
+    return available
+
+
 def line(machine: dict) -> str:
     """One line for tables and captions."""
     parts = [

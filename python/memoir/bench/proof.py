@@ -80,7 +80,6 @@ def prove(
     if allocator.library is None:
         # a program that links another malloc gets the C library's by having it searched first
         preloads.append((str(allocators.c_library()),))
-    expected = allocator.library or allocators.c_library()
     for attempt, preload in enumerate(preloads):
         proof, others, missed = _observe(preload, command, environment, timeout, cpus, client)
         if missed:
@@ -90,13 +89,13 @@ def prove(
             raise Error(
                 f"{allocator.name}: {command[0]} ended before the loader was done; does it run at all?"
             )
-        wrong = [(program, provider) for program, provider in others if not _same(provider, expected)]
+        wrong = [(program, provider) for program, provider in others if not serves(provider, allocator)]
         if not wrong:
             break
         if attempt + 1 == len(preloads):
             raise Error(
                 f"{allocator.name} does not serve malloc in {wrong[0][0]}: {wrong[0][1]} does "
-                f"(is {expected} an allocator?)"
+                f"(is {expected_library(allocator)} an allocator?)"
             )
     if proof.calls == 0:
         raise Error(
@@ -104,6 +103,20 @@ def prove(
             "it allocates nothing, or by itself"
         )
     return proof
+
+
+def expected_library(allocator: Allocator) -> Path:
+    """The library whose malloc must serve under this allocator."""
+    return allocator.library or allocators.c_library()
+
+
+def serves(provider: str, allocator: Allocator) -> bool:
+    """True when the library that serves malloc in a process is the allocator's."""
+    expected = expected_library(allocator)
+    try:
+        return os.path.samefile(provider, expected)
+    except OSError:
+        return Path(provider).name == expected.name
 
 
 def environment_for(preload: Sequence[str], allocator: Allocator) -> dict[str, str]:
@@ -213,13 +226,6 @@ def _why_missed(path: Path) -> str:
     except OSError:
         return "it runs with other rights (setuid), and the loader then ignores LD_PRELOAD"
     return "something on the way cleared LD_PRELOAD (env -i, sudo, a sandbox)"
-
-
-def _same(provider: str, expected: Path) -> bool:
-    try:
-        return os.path.samefile(provider, expected)
-    except OSError:
-        return Path(provider).name == expected.name
 
 
 def _text(field: bytes) -> str:

@@ -18,8 +18,7 @@ import numpy as np
 
 from memoir._core import Error
 from memoir.bench import journal
-from memoir.bench.experiment import cell_of
-from memoir.bench.grid import Cell, Metric
+from memoir.bench.grid import Cell, Metric, block_of, cell_of
 
 STUDY = ("malloc", "Threads", "Work", "Load", "Replicate", "Time")
 _MEASURED = (
@@ -40,6 +39,7 @@ class Result:
     header: dict
     rows: list[dict]
     notes: list[str] = field(default_factory=list)
+    members: list[dict] = field(default_factory=list)  # of cells that stay alive between their turns
 
     @property
     def interleaved(self) -> bool:
@@ -68,12 +68,12 @@ class Result:
         return list({metric.name: metric for metric in found}.values())
 
     def cells(self) -> dict[Cell, list[dict]]:
-        """Rows that count, by cell, in replicate order; a cell whose runs all failed has an empty list."""
+        """Rows that count, by cell, in the order of their blocks; a cell whose runs all failed has an empty list."""
         found: dict[Cell, list[dict]] = {}
         for row in self.rows:
             found.setdefault(cell_of(row), []).extend([row] if row["status"] == "ok" else [])
         for rows in found.values():
-            rows.sort(key=lambda row: row["replicate"])
+            rows.sort(key=block_of)
         return found
 
     def columns(self) -> dict[str, np.ndarray]:
@@ -110,10 +110,13 @@ class Result:
         Cells that never succeeded are in "failures" only: hyperfine's readers expect numbers.
         """
         cells = self.cells()
+        ours = {"header": self.header, "rows": self.rows, "notes": self.notes}
+        if self.members:
+            ours["members"] = self.members
         return {
             "results": [_hyperfine(cell, rows, self) for cell, rows in cells.items() if rows],
             "failures": [_without(row, ("memory",)) for row in self.failures],
-            "memoir": {"header": self.header, "rows": self.rows, "notes": self.notes},
+            "memoir": ours,
         }
 
     def save(self, folder: Path) -> None:
@@ -144,7 +147,7 @@ def read(paths: Sequence[Path]) -> Result:
     seen: dict[tuple, Path] = {}
     for path, part in parts:
         for row in part.rows:
-            key = (cell_of(row), row["replicate"])
+            key = (cell_of(row), block_of(row))
             if key in seen and seen[key] != path:
                 raise Error(
                     f"{path}: {row['allocator']}, threads {row['threads']}, load {row['load']}, replicate "
@@ -167,11 +170,12 @@ def _read_one(path: Path) -> Result:
     if path.suffix == ".csv":
         return _read_csv(path)
     if path.suffix == ".jsonl":
-        return Result(*journal.read(path), _kept_notes(path.with_name("results.json")))
+        header, rows, members = journal.read_all(path)
+        return Result(header, rows, _kept_notes(path.with_name("results.json")), members)
     try:
         content = json.loads(path.read_text())
         ours = content["memoir"]
-        found = Result(ours["header"], ours["rows"], ours.get("notes", []))
+        found = Result(ours["header"], ours["rows"], ours.get("notes", []), ours.get("members", []))
     except (ValueError, KeyError, TypeError):
         raise Error(f"{path}: not a results.json of `memoir bench`") from None
     journal.check_rows(path, found.rows)
@@ -201,7 +205,7 @@ def _read_csv(path: Path) -> Result:
         for entry in reader:
             try:
                 row = _study_row(entry, named.group(1) if named else path.stem, counted)
-                key = (cell_of(row), row["replicate"])
+                key = (cell_of(row), block_of(row))
                 if key in seen:
                     raise ValueError(f"replicate {row['replicate']} of this cell is here for the second time")
             except (ValueError, TypeError) as error:

@@ -152,6 +152,11 @@ def differs(comparison: Comparison, corrected_p: float) -> bool:
     return not comparison.interval.includes_one and corrected_p <= 1.0 - comparison.confidence
 
 
+def geometric_mean(values: Sequence[float]) -> float:
+    """Of positive values: the mean that ratios need."""
+    return float(np.exp(np.mean(np.log(values))))
+
+
 def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float, float]:
     """Arithmetic mean with Student's interval, in the unit of the values; one value gives -inf and inf."""
     array = np.asarray(values, dtype=float)

@@ -19,12 +19,11 @@ from memoir.bench import (
     allocators,
     analysis,
     journal,
-    output_folder,
     results,
     suite,
 )
-from memoir.bench.experiment import Experiment, check_output, compile_metric, from_header, run_all
-from memoir.bench.results import Result
+from memoir.bench.experiment import Experiment, compile_metric, from_header, run_all
+from memoir.bench.recording import Recording, check_output, output_folder
 from memoir.bench.statistics import METHODS
 from memoir.cli._sections import SectionedCommand, section
 
@@ -160,50 +159,50 @@ def command(ctx: click.Context, **given) -> None:
             output_folder(folder, given["force"])
         report.present(result, judge, folder, given["pictures"], given["as_json"])
         return
-    experiment, rows, folder = _set_up(given, words)
+    experiment, folder = _set_up(given, words)
     _check_baseline(given["baseline"], experiment)
     experiment.check(report.say)
-    if given["resume"]:
-        header = journal.read(folder / journal.NAME)[0]
-        for name, version in experiment.header()["versions"].items():
-            if header["versions"].get(name) != version:
-                experiment.notes.append(
-                    f"{name} was {header['versions'].get(name)} at the start, is {version} now"
-                )
-        journal.cut_torn_line(folder / journal.NAME)
-        log = journal.Journal(folder / journal.NAME)
-    else:
-        header = experiment.header()
-        log = journal.Journal(output_folder(folder, given["force"]) / journal.NAME)
-        log.append(header)
+    recording = _recording(given, experiment, folder)
+    result = recording.result
 
-    def narrow(done: list[dict]) -> bool:
-        return analysis.widest(Result(header, done), **judge) <= experiment.options.until
+    def narrow() -> bool:
+        return analysis.widest(result, **judge) <= experiment.options.until
 
-    progress = report.Progress(experiment, header, len(rows), judge)
+    progress = report.Progress(experiment, result.header, len(result.rows), judge)
     stopped = False
     try:
-        with progress:
-            run_all(experiment, log, rows, narrow, progress.on_run)
+        with recording, progress:
+            run_all(experiment, recording, narrow, progress.on_run)
     except KeyboardInterrupt:
         stopped = True
-    finally:
-        log.close()
-    result = Result(header, rows, experiment.notes)
-    if rows:
+    if result.rows:
         report.present(result, judge, folder, given["pictures"], given["as_json"])
     if stopped:
         report.say(f"stopped; what was done is kept. Go on: memoir bench --resume {folder}")
         sys.exit(130)
 
 
-def _set_up(given: dict, words: list[str]) -> tuple[Experiment, list[dict], Path]:
-    """The experiment, the rows that it has already, and its folder."""
+def _recording(given: dict, experiment: Experiment, folder: Path) -> Recording:
+    """Where the runs go: a new folder, or the one to go on with."""
+    if not given["resume"]:
+        return Recording.begin(experiment.header(), folder, given["force"], experiment.notes)
+    recording = Recording.resume(folder, experiment.notes)
+    before = recording.result.header["versions"]
+    for name, version in experiment.header()["versions"].items():
+        if before.get(name) != version:
+            experiment.notes.append(f"{name} was {before.get(name)} at the start, is {version} now")
+    return recording
+
+
+def _set_up(given: dict, words: list[str]) -> tuple[Experiment, Path]:
+    """The experiment and its folder."""
     folder = given["resume"] or given["output"] or Path("memoir-bench")
     if given["resume"]:
         if not (folder / journal.NAME).is_file():
             raise Error(f"--resume {folder}: no {journal.NAME} in it")
-        header, rows = journal.read(folder / journal.NAME)
+        header, _ = journal.read(folder / journal.NAME)
+        if "made_by" in header:
+            raise Error(f"--resume {folder}: {header['made_by']} made this bench; go on with its --resume")
         try:
             experiment = from_header(header)
         except (KeyError, TypeError, ValueError) as error:
@@ -212,10 +211,10 @@ def _set_up(given: dict, words: list[str]) -> tuple[Experiment, list[dict], Path
             _check_same(folder, header, _experiment(given, words).header())
         if given["replicates"] is not None:
             experiment.options = Options(**{**vars(experiment.options), "replicates": given["replicates"]})
-        return experiment, rows, folder
+        return experiment, folder
     experiment = _experiment(given, words)
     check_output(folder, given["force"])
-    return experiment, [], folder
+    return experiment, folder
 
 
 def _experiment(given: dict, words: list[str]) -> Experiment:

@@ -12,8 +12,7 @@ import numpy as np
 from memoir._core import Error
 from memoir.bench import analysis, statistics
 from memoir.bench.analysis import Analysis
-from memoir.bench.experiment import cell_of
-from memoir.bench.grid import Cell
+from memoir.bench.grid import Cell, cell_of
 from memoir.bench.results import Result
 from memoir.views.bench_tables import label
 

@@ -147,16 +147,22 @@ def difference(
 
 def markdown(table: Table) -> str:
     """The table for a page of text, right-aligned but for its first two columns."""
-    escaped = [[text.replace("|", "\\|") for text in row] for row in (table.columns, *table.rows)]
+    note = f"\n{table.note}\n" if table.note else ""
+    return f"### {table.title}\n\n" + markdown_grid(table.columns, table.rows, left=2) + "\n" + note
+
+
+def markdown_grid(columns: Sequence[str], rows: Sequence[Sequence[str]], left: int | None = None) -> str:
+    """Rows as Markdown, in step; columns after the first `left` ones are right-aligned (None: no column is)."""
+    escaped = [[text.replace("|", "\\|") for text in row] for row in (columns, *rows)]
     widths = [max(map(len, column)) for column in zip(*escaped, strict=True)]
     lines = [
         "| " + " | ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) + " |"
         for row in escaped
     ]
-    rules = ["-" * width if index < 2 else "-" * (width - 1) + ":" for index, width in enumerate(widths)]
+    rights = [left is not None and index >= left for index in range(len(widths))]
+    rules = ["-" * (width - right) + ":" * right for width, right in zip(widths, rights, strict=True)]
     lines.insert(1, "| " + " | ".join(rules) + " |")
-    note = f"\n{table.note}\n" if table.note else ""
-    return f"### {table.title}\n\n" + "\n".join(lines) + "\n" + note
+    return "\n".join(lines)
 
 
 def label(group: tuple) -> str:

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A result that grows while a bench runs, and the folder that keeps it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from memoir._core import Error
+from memoir.bench import journal
+from memoir.bench.grid import Cell, cell_of
+from memoir.bench.journal import MEMBER, NAME, Journal
+from memoir.bench.results import Result
+
+
+class Recording:
+    """Rows in memory, and in the folder's journal where there is a folder. Not thread-safe.
+
+    Use it as a context manager: the journal is on the disk when the block ends, however it ends.
+    """
+
+    def __init__(self, result: Result, folder: Path | None = None) -> None:
+        """Goes on in the folder's journal; begin() and resume() are how to get there."""
+        self.result = result
+        self.folder = folder
+        self._done: Counter[Cell] = Counter()
+        self._sessions: dict[tuple, int] = {}  # by Cell.group: the number of the next one
+        self._count(*result.rows, *result.members)
+        self._journal = Journal(folder / NAME) if folder else None
+
+    @classmethod
+    def begin(
+        cls, header: dict, folder: Path | None = None, force: bool = False, notes: list[str] | None = None
+    ) -> Recording:
+        """A new bench in a folder that holds none, or in memory only. `notes` is kept, not copied."""
+        result = Result(header, [], [] if notes is None else notes)
+        recording = cls(result, output_folder(folder, force) if folder else None)
+        recording.change_header(header)
+        return recording
+
+    @classmethod
+    def resume(cls, folder: Path, notes: list[str] | None = None) -> Recording:
+        """What a folder's journal holds, to go on with. Raises memoir.Error for what is no journal."""
+        path = folder / NAME
+        if not path.is_file():
+            raise Error(f"--resume {folder}: no {NAME} in it")
+        header, rows, members = journal.read_all(path)
+        journal.cut_torn_line(path)
+        return cls(Result(header, rows, [] if notes is None else notes, members), folder)
+
+    def __enter__(self) -> Recording:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def change_header(self, header: dict) -> None:
+        """From here on this header counts: readers take the last one of a journal."""
+        self.result.header = header
+        if self._journal:
+            self._journal.append(header)
+
+    def add(self, *rows: dict) -> None:
+        """Rows that belong together are given together: a crash keeps all of them or the first ones."""
+        self.result.rows.extend(rows)
+        self._count(*rows)
+        if self._journal and rows:
+            self._journal.append(*rows)
+
+    def add_member(self, cell: Cell, session: int, **seen: dict) -> None:
+        """What a member saw of itself: `opened` before its first turn, `closed` after its last."""
+        self.keep_members({"record": MEMBER, **cell.to_dict(), "session": session, **seen})
+
+    def keep_members(self, *members: dict) -> None:
+        """Members' records as a journal has them."""
+        self.result.members.extend(members)
+        self._count(*members)
+        if self._journal and members:
+            self._journal.append(*members)
+
+    def done(self, cell: Cell) -> int:
+        """How many runs of a cell count."""
+        return self._done[cell]
+
+    def next_session(self, cell: Cell) -> int:
+        """A number that no session of this cell, or of one that it is compared with, has."""
+        return self._sessions.get(cell.group, 0)
+
+    def sync(self) -> None:
+        """What was added so far outlives a crash of the machine."""
+        if self._journal:
+            self._journal.sync()
+
+    def close(self) -> None:
+        if self._journal:
+            self._journal.close()
+            self._journal = None
+
+    def save(self) -> None:
+        """Writes results.json and results.csv into the folder, if there is one."""
+        if self.folder:
+            self.result.save(self.folder)
+
+    def _count(self, *records: dict) -> None:
+        for record in records:
+            cell = cell_of(record)
+            self._done[cell] += record.get("status") == "ok"
+            following = 1 + record.get("session", 0)
+            self._sessions[cell.group] = max(following, self._sessions.get(cell.group, 0))
+
+
+def check_output(path: Path, force: bool) -> None:
+    """Raises memoir.Error when a bench is there already, or something that is no folder."""
+    if path.exists() and not path.is_dir():
+        raise Error(f"{path} is a file; a bench writes a folder")
+    if not force and any((path / name).exists() for name in (NAME, "results.json")):
+        raise Error(f"{path} holds a bench already: use --resume {path} to go on, -o for another, or -f")
+
+
+def output_folder(path: Path, force: bool) -> Path:
+    """Makes the folder of a new bench; with `force` an old bench in it is given up."""
+    check_output(path, force)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        for name in (NAME, "results.json", "results.csv"):
+            (path / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise Error(f"{path}: {error.strerror}") from None
+    return path
