@@ -3,10 +3,10 @@
 """Times PyTorch networks under allocators: the evaluation of the MemoMalloc thesis, with intervals.
 
     bench/torch_latency.py --smoke                                          under a minute: does it work here?
-    bench/torch_latency.py -o out/latency.json                              the whole matrix, threads 1 and 2
-    bench/torch_latency.py --callers 1-8 --nets resnet50 --batch 1 -o out/callers.json
-    bench/torch_latency.py --resume out/latency.json                        go on where it stopped
-    bench/torch_latency.py --from out/latency.json --report docs/results/torch    tables and pictures again
+    bench/torch_latency.py -o out/latency                                   the whole matrix, threads 1 and 2
+    bench/torch_latency.py --callers 1-8 --nets resnet50 --batch 1 -o out/callers
+    bench/torch_latency.py --resume out/latency                             go on where it stopped
+    bench/torch_latency.py --from out/latency --report docs/results/torch   tables and pictures again
     bench/torch_latency.py --verify --nets all                              outputs equal bit for bit?
 
 How it measures, and what the numbers mean: docs/torch-latency.md.
@@ -31,14 +31,14 @@ import click
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import nets  # noqa: E402
+from latency import records, runner  # noqa: E402
+from latency.cells import CellKey, matrix  # noqa: E402
 from latency.report import brief, write_report  # noqa: E402
-from latency.results import Results  # noqa: E402
-from latency.runner import Design, Runner  # noqa: E402
-from latency.schedule import CellKey, matrix  # noqa: E402
-from latency.session import Failure  # noqa: E402
-from latency.summary import summarise  # noqa: E402
+from latency.runner import Design, Processes, Runner  # noqa: E402
+from latency.summary import Summary, read_summary, summarise  # noqa: E402
 from latency.variants import CANDIDATE, DEFAULT, VARIANTS, describe, why_unavailable  # noqa: E402
-from memoir.bench.machine import describe as describe_machine  # noqa: E402
+from memoir.bench.recording import Recording, check_output  # noqa: E402
+from memoir.bench.workers import Failure  # noqa: E402
 
 from memoir import Error  # noqa: E402
 
@@ -129,9 +129,9 @@ _VARIANTS = _Names(tuple(VARIANTS), {"all": DEFAULT})
     "--verify", is_flag=True, help="Compare memoir's outputs with plain PyTorch's instead of timing."
 )
 @click.option("--maps", type=click.Path(path_type=Path), help="Draw heap maps into this folder instead.")
-@click.option("--resume", type=click.Path(path_type=Path), help="Go on with this results file.")
-@click.option("--from", "source", type=click.Path(path_type=Path), help="Report on this file; run nothing.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Results file (JSON).")
+@click.option("--resume", type=click.Path(path_type=Path), help="Go on with the results in this folder.")
+@click.option("--from", "source", type=click.Path(path_type=Path), help="Report on these; run nothing.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for the results.")
 @click.option(
     "--report", type=click.Path(path_type=Path), help="Folder for report.md, summary.json, pictures."
 )
@@ -151,14 +151,27 @@ def command(**options: Any) -> None:
         )
         options |= smoke | {"passes": options["passes"] or 5, "warmup": 3}
     if options["source"] is not None:
-        _finish(Results.read(options["source"]), options, options["source"])
+        _show_again(options)
         return
     keys = _keys(options)
     if options["verify"] or options["maps"] is not None:
         sys.exit(_with_memoir(keys, options))
-    results = _results(options)
-    _measure(keys, results, options)
-    _finish(results, options, results.path)
+    _check_places(options)
+    recording = _measure(keys, options)
+    _finish(summarise(recording.result), recording.result.header, options, recording.folder)
+
+
+def _show_again(options: dict[str, Any]) -> None:
+    """--from: results, or the summary.json of a report, whose head is then not written again."""
+    source = options["source"]
+    summary = read_summary(source)
+    if summary is None:
+        result = records.read(source)
+        _finish(summarise(result), result.header, options, source)
+    elif options["report"] is not None:
+        raise Error(f"{source}: a summary does not say how it was measured; --report needs the results")
+    else:
+        click.echo(summary.to_json() if options["as_json"] else brief(summary))
 
 
 def _keys(options: dict[str, Any]) -> list[CellKey]:
@@ -172,24 +185,18 @@ def _keys(options: dict[str, Any]) -> list[CellKey]:
     return keys
 
 
-def _results(options: dict[str, Any]) -> Results:
-    """The results to add to: resumed, new at -o, or in memory. Refuses to overwrite without --force."""
+def _check_places(options: dict[str, Any]) -> None:
+    """Refuses before anything starts what could not be written at its end."""
     output, resume = options["output"], options["resume"]
     if resume is not None:
         if output is not None and output != resume:
-            raise Error(f"--resume {resume} goes on in that file; leave -o away")
-        return Results.read(resume)
-    if output is not None:
-        journal = output.with_name(output.name + ".journal")
-        if not options["force"] and (output.exists() or journal.exists()):
-            raise Error(f"{output} exists: go on with --resume {output}, or overwrite it with --force")
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.unlink(missing_ok=True)
-        journal.unlink(missing_ok=True)
-    return Results(output, {})
+            raise Error(f"--resume {resume} goes on in that folder; leave -o away")
+        records.read(resume)
+    elif output is not None:
+        check_output(output, options["force"])
 
 
-def _measure(keys: list[CellKey], results: Results, options: dict[str, Any]) -> None:
+def _measure(keys: list[CellKey], options: dict[str, Any]) -> Recording:
     names = [field.name for field in dataclasses.fields(Design)]
     design = Design(**{name: options[name] for name in names})
     reasons = {name: why_unavailable(VARIANTS[name]) for name in options["variants"]}
@@ -199,31 +206,58 @@ def _measure(keys: list[CellKey], results: Results, options: dict[str, Any]) -> 
             _say(f"skipped: {name}: {reason}")
     if len(variants) < 2:
         raise Error("fewer than two allocators can run here; see the lines above, or choose --variants")
-    begin = time.monotonic()
-    end = begin + (options["budget"] or float("inf"))
-    libraries = sorted({nets.NETS[key.net].library for key in keys} - {None})
-    with _terminated_like_interrupted(), Runner(design, variants, results, _say, libraries) as runner:
-        for name, reason in runner.start().items():
+    end = time.monotonic() + (options["budget"] or float("inf"))
+    with _terminated_like_interrupted(), Processes(design, variants, _libraries(keys)) as processes:
+        for name, reason in processes.start().items():
             _say(f"skipped: {name}: {reason}")
             reasons[name] = reason
-        results.continues(_header(design, reasons, runner.versions))
-        results.start()
-        try:
-            for index, key in enumerate(keys):
-                share = (end - time.monotonic()) / (len(keys) - index)
-                started = time.monotonic()
-                runner.measure(key, started + share)
-                _progress(index, len(keys), key, results, time.monotonic() - started)
-        except KeyboardInterrupt:
-            _say("interrupted: what was measured is kept")
-            results.finish()
-            _say(
-                f"next: {sys.argv[0]} --resume {results.path}"
-                if results.path
-                else "nothing was written: no -o"
-            )
-            sys.exit(130)
-        results.finish()
+        with _recording(keys, design, reasons, processes.versions, options) as recording:
+            measuring = Runner(design, processes, recording, _say)
+            try:
+                for index, key in enumerate(keys):
+                    share = (end - time.monotonic()) / (len(keys) - index)
+                    started = time.monotonic()
+                    measuring.measure(key, started + share)
+                    _progress(index, len(keys), key, recording, time.monotonic() - started)
+            except KeyboardInterrupt:
+                _interrupted(recording)
+    recording.save()
+    return recording
+
+
+def _recording(
+    keys: list[CellKey],
+    design: Design,
+    reasons: dict[str, str | None],
+    versions: dict[str, str],
+    options: dict[str, Any],
+) -> Recording:
+    """Where turns go: a new folder, the one to go on with, or memory."""
+    used = {name: describe(VARIANTS[name]) for name, reason in reasons.items() if reason is None}
+    skipped = {name: reason for name, reason in reasons.items() if reason is not None}
+    commands = [" ".join([os.path.relpath(sys.argv[0]), *sys.argv[1:]])]
+    header = records.header(keys, dataclasses.asdict(design), used, skipped, versions, commands)
+    if options["resume"] is None:
+        return Recording.begin(header, options["output"], options["force"])
+    recording = records.resume(options["resume"])
+    records.go_on(recording, header, keys)
+    if recording.folder != options["resume"]:
+        _say(f"{options['resume']} is of the format before; this goes on in {recording.folder}")
+    return recording
+
+
+def _interrupted(recording: Recording) -> None:
+    recording.close()
+    recording.save()
+    _say("interrupted: what was measured is kept")
+    folder = recording.folder
+    _say(f"next: {sys.argv[0]} --resume {folder}" if folder else "nothing was written: no -o")
+    sys.exit(130)
+
+
+def _libraries(keys: list[CellKey]) -> list[str]:
+    """What the networks of the cells import."""
+    return sorted({nets.NETS[key.net].library for key in keys} - {None})
 
 
 @contextlib.contextmanager
@@ -240,22 +274,8 @@ def _terminated_like_interrupted() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _header(design: Design, reasons: dict[str, str | None], versions: dict[str, str]) -> dict[str, Any]:
-    used = {name: describe(VARIANTS[name]) for name, reason in reasons.items() if reason is None}
-    skipped = {name: reason for name, reason in reasons.items() if reason is not None}
-    return {
-        "date": time.strftime("%Y-%m-%d"),
-        "commands": [" ".join([os.path.relpath(sys.argv[0]), *sys.argv[1:]])],
-        "machine": describe_machine(),
-        "versions": versions,
-        "design": dataclasses.asdict(design),
-        "variants": used,
-        "skipped": skipped,
-    }
-
-
-def _progress(index: int, count: int, key: CellKey, results: Results, seconds: float) -> None:
-    summary = summarise(results, only=key)
+def _progress(index: int, count: int, key: CellKey, recording: Recording, seconds: float) -> None:
+    summary = summarise(recording.result, only=key)
     line = summary.cells[0].one_line() if summary.cells else "no block was completed"
     _say(f"[{index + 1}/{count}] {key.label}: {line}  ({seconds:.0f} s)")
 
@@ -266,17 +286,16 @@ def _with_memoir(keys: list[CellKey], options: dict[str, Any]) -> int:
     if reason:
         raise Error(f"--verify and --maps need memoir, but {reason}")
     design = Design(seed=options["seed"], timeout=options["timeout"])
-    libraries = sorted({nets.NETS[key.net].library for key in keys} - {None})
     wrong = 0
-    with Runner(design, [CANDIDATE], Results(None, {}), _say, libraries) as runner:
-        for name, reason in runner.start().items():
+    with Processes(design, [CANDIDATE], _libraries(keys)) as processes:
+        for name, reason in processes.start().items():
             raise Error(f"{name} cannot run: {reason}")
         for key in keys:
             try:
                 if options["verify"]:
-                    wrong += not _verify(runner, key)
+                    wrong += not _verify(processes, key)
                 else:
-                    _draw_map(runner, key, options["maps"])
+                    _draw_map(processes, key, options["maps"])
             except Failure as failure:
                 wrong += 1
                 click.echo(f"{key.label}: FAILED: {failure}")
@@ -284,8 +303,8 @@ def _with_memoir(keys: list[CellKey], options: dict[str, Any]) -> int:
     return 1 if wrong else 0
 
 
-def _verify(runner: Runner, key: CellKey) -> bool:
-    reply = runner.verify(key)
+def _verify(processes: Processes, key: CellKey) -> bool:
+    reply = runner.verify(processes, key)
     different, stats = reply["different"], reply["memoir"]
     verdict = f"DIFFERENT in calls {different}" if different else "equal bit for bit"
     note = "" if reply["plain_repeats_itself"] else " (plain PyTorch does not repeat itself either)"
@@ -296,13 +315,13 @@ def _verify(runner: Runner, key: CellKey) -> bool:
     return not different
 
 
-def _draw_map(runner: Runner, key: CellKey, folder: Path) -> None:
+def _draw_map(processes: Processes, key: CellKey, folder: Path) -> None:
     """The thesis's appendix: the cell's trace, a plan of it, and its heap map, by memoir's own verbs."""
     folder.mkdir(parents=True, exist_ok=True)
     picture = folder / f"{key.label.replace(' ', '_')}.png"
     with tempfile.TemporaryDirectory(prefix="memoir-maps-") as scratch:
         trace, plan = Path(scratch, f"{key.net}.trace"), Path(scratch, f"{key.net}.plan")
-        runner.record(key, trace)
+        runner.record(processes, key, trace)
         for verb in (["plan", trace, "-o", plan], ["show", plan, "-o", picture, "--force"]):
             done = subprocess.run([sys.executable, "-m", "memoir", *verb], capture_output=True, text=True)
             if done.returncode != 0:
@@ -311,12 +330,11 @@ def _draw_map(runner: Runner, key: CellKey, folder: Path) -> None:
     click.echo(f"{key.label}: {picture}")
 
 
-def _finish(results: Results, options: dict[str, Any], path: Path | None) -> None:
-    summary = summarise(results)
+def _finish(summary: Summary, header: dict[str, Any], options: dict[str, Any], path: Path | None) -> None:
     if not summary.cells:
         raise Error(f"{path}: holds no complete block")
     if options["report"] is not None:
-        for written in write_report(summary, results.header, options["report"]):
+        for written in write_report(summary, header, options["report"]):
             _say(f"wrote {written}")
     click.echo(summary.to_json() if options["as_json"] else brief(summary))
     if options["report"] is None and path is not None:

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import io
 import math
 from pathlib import Path
 from typing import Any
+
+from memoir.bench.results import write_whole
 
 from latency.summary import CellSummary, Summary
 from latency.variants import CANDIDATE, REFERENCE, VARIANTS
@@ -53,22 +56,15 @@ def figures(summary: Summary, folder: Path) -> list[Path]:
 
     made = []
     with pyplot.rc_context(_STYLE):
-        drawings = (
-            ("figure_4_1", _ratio_by_size),
-            ("memory_by_size", _memory_by_size),
-            ("callers", _callers),
-            ("both_ends", _both_ends),
-        )
-        for name, draw in drawings:
+        for name, draw in DRAWINGS:
             figure = draw(pyplot, summary)
             if figure is None:
                 continue
-            path = folder / f"{name}.png"
-            temporary = folder / f"{name}.new.png"
-            figure.savefig(temporary, dpi=140, bbox_inches="tight")
+            drawn = io.BytesIO()
+            figure.savefig(drawn, format="png", dpi=140, bbox_inches="tight")
             pyplot.close(figure)
-            temporary.replace(path)
-            made.append(path)
+            write_whole(folder / f"{name}.png", drawn.getvalue())
+            made.append(folder / f"{name}.png")
     return made
 
 
@@ -258,3 +254,11 @@ def _over_smallest(cell: CellSummary, name: str) -> float:
 def _legend(figure: Any, axis: Any) -> None:
     handles, labels = axis.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 8))
+
+
+DRAWINGS = (  # file name, what draws it, in the order of the report
+    ("figure_4_1", _ratio_by_size),
+    ("memory_by_size", _memory_by_size),
+    ("callers", _callers),
+    ("both_ends", _both_ends),
+)

@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-from memoir.bench.statistics import correct_many, differs
+from memoir.bench.statistics import correct_many, differs, geometric_mean
 
 from latency.summary import CellSummary, Summary
 from latency.variants import CANDIDATE, REFERENCE
@@ -119,7 +118,7 @@ def tails(cells: list[CellSummary]) -> dict[str, float]:
     for cell in cells:
         for name, one in cell.variants.items():
             values.setdefault(name, []).append(one.tail)
-    return {name: float(np.exp(np.mean(np.log(several)))) for name, several in values.items()}
+    return {name: geometric_mean(several) for name, several in values.items()}
 
 
 def _per_cell(

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from memoir.bench.machine import line as machine_line
+from memoir.bench.results import write_whole
+from memoir.views.bench_tables import markdown_grid
 
 from latency.goals import Goal, goals, slab_ratio, tails
 from latency.summary import CellSummary, Summary, VariantSummary
@@ -27,11 +29,8 @@ def write_report(summary: Summary, header: dict[str, Any], folder: Path) -> list
     texts = {"report.md": full(summary, header, pictures), "summary.json": summary.to_json() + "\n"}
     written = []
     for name, text in texts.items():
-        path = folder / name
-        temporary = path.with_name(name + ".new")
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-        written.append(path)
+        write_whole(folder / name, text)
+        written.append(folder / name)
     return written + pictures
 
 
@@ -45,22 +44,27 @@ def brief(summary: Summary) -> str:
 
 def full(summary: Summary, header: dict[str, Any], pictures: Iterable[Path]) -> str:
     """The whole report as Markdown."""
-    verdicts = goals(summary)
     parts = ["# PyTorch under allocators: results", _conditions(summary, header), _variants_table(header)]
-    parts += ["## Over all cells", _means_table(summary), _goals_table(verdicts), _misses(verdicts)]
+    return "\n\n".join([*parts, findings(summary, pictures)]) + "\n"
+
+
+def findings(summary: Summary, pictures: Iterable[Path]) -> str:
+    """The report without its head: all that follows from the summary alone."""
+    verdicts = goals(summary)
+    parts = ["## Over all cells", _means_table(summary), _goals_table(verdicts), _misses(verdicts)]
     parts += [f"![{path.stem.replace('_', ' ')}]({path.name})" for path in pictures]
     for title, note, table in _SECTIONS:
         parts += [f"## {title}", note]
         for net in dict.fromkeys(cell.key.net for cell in summary.cells):
             parts += [f"### {net}", table(summary, [cell for cell in summary.cells if cell.key.net == net])]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n".join(part for part in parts if part)
 
 
 # --- the head ---
 
 
 def _conditions(summary: Summary, header: dict[str, Any]) -> str:
-    design, versions = header["design"], header["versions"]
+    design, versions = header["options"], header["libraries"]
     replicates = [one.n for cell in summary.cells for one in cell.comparisons.values()]
     fewest = f", at least {min(replicates)} were made on every cell" if replicates else ""
     lines = [
@@ -221,9 +225,4 @@ def _interval(interval: Any) -> str:
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:
-    if not rows:
-        return ""
-    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
-    lines = [[text.ljust(width) for text, width in zip(row, widths, strict=True)] for row in [head, *rows]]
-    rule = ["-" * width for width in widths]
-    return "\n".join("| " + " | ".join(line) + " |" for line in [lines[0], rule, *lines[1:]])
+    return markdown_grid(head, rows) if rows else ""

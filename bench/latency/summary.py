@@ -15,15 +15,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from memoir.bench.results import Result
 from memoir.bench.statistics import Comparison, Interval, compare, ratio_interval
 
-from latency.results import Results
-from latency.runner import anchor
-from latency.schedule import CellKey
-from latency.variants import REFERENCE, VARIANTS
+from latency.cells import CellKey
+from latency.records import Kept, by_cell
+from latency.variants import REFERENCE, VARIANTS, anchor
 
 
 @dataclass(frozen=True)
@@ -115,40 +116,61 @@ class Summary:
         return json.dumps({"candidate": self.candidate, "geometric_means": means, "cells": cells}, indent=1)
 
 
-def summarise(results: Results, only: CellKey | None = None) -> Summary:
+def from_json(text: str) -> Summary:
+    """The inverse of to_json(); raises KeyError, TypeError or ValueError for what is no summary."""
+    document = json.loads(text)
+    candidate = document["candidate"]
+    cells = []
+    for entry in document["cells"]:
+        key = CellKey(**{name: entry[name] for name in ("net", "batch", "side", "threads", "callers")})
+        variants = {name: VariantSummary(**one) for name, one in entry["variants"].items()}
+        comparisons = {
+            name: Comparison(_interval(one), one["p_value"], one["n"], "paired_t", 0.95)
+            for name, one in entry["ratios"].items()
+        }
+        cells.append(CellSummary(key, candidate, variants, comparisons, entry["failures"]))
+    means = {name: _interval(one) for name, one in document["geometric_means"].items()}
+    return Summary(candidate, cells, means)
+
+
+def read_summary(path: Path) -> Summary | None:
+    """The summary.json of a report; None for any other file or folder."""
+    try:
+        return from_json(path.read_text(encoding="utf-8"))
+    except (OSError, KeyError, TypeError, ValueError):
+        return None
+
+
+def summarise(result: Result, only: CellKey | None = None) -> Summary:
     """Works out every cell that holds at least one block, or one cell only."""
-    measured = {name for cell in results.cells.values() for block in cell["blocks"] for name in block["runs"]}
-    named = [name for name in results.header["variants"] if name in measured]  # in the order they were given
+    cells = by_cell(result)
+    measured = {name for kept in cells.values() for name in kept.turns}
+    named = [name for name in result.header["variants"] if name in measured]  # in the order they were given
     candidate = anchor(named) if named else ""
-    cells = [
-        _cell(key, cell, candidate)
-        for key, cell in results.cells.items()
-        if cell["blocks"] and (only is None or key == only)
-    ]
-    return Summary(candidate, cells, _means(cells))
+    chosen = {key: kept for key, kept in cells.items() if kept.turns and (only is None or key == only)}
+    summaries = [_cell(key, kept, candidate) for key, kept in chosen.items()]
+    return Summary(candidate, summaries, _means(summaries))
 
 
-def _cell(key: CellKey, cell: dict[str, Any], candidate: str) -> CellSummary:
-    runs: dict[str, dict[tuple, dict]] = {}
-    for block in cell["blocks"]:
-        for name, run in block["runs"].items():
-            runs.setdefault(name, {})[(block["session"], block["block"])] = run
-    workers: dict[str, list[dict]] = {}
-    for worker in cell["workers"]:
-        workers.setdefault(worker["variant"], []).append(worker)
-    variants = {name: _variant(list(blocks.values()), workers.get(name, [])) for name, blocks in runs.items()}
-    mine = {label: float(np.median(run["ns"])) for label, run in runs.get(candidate, {}).items()}
+def _interval(entry: dict[str, Any]) -> Interval:
+    return Interval(entry["ratio"], entry["low"], entry["high"])
+
+
+def _cell(key: CellKey, kept: Kept, candidate: str) -> CellSummary:
+    variants = {
+        name: _variant(list(turns.values()), kept.members.get(name, [])) for name, turns in kept.turns.items()
+    }
+    mine = {label: float(np.median(turn["ns"])) for label, turn in kept.turns.get(candidate, {}).items()}
     comparisons = {}
-    for name, blocks in runs.items():
-        shared = [label for label in blocks if label in mine]
+    for name, turns in kept.turns.items():
+        shared = [label for label in turns if label in mine]
         if name != candidate and shared:
-            theirs = [float(np.median(blocks[label]["ns"])) for label in shared]
+            theirs = [float(np.median(turns[label]["ns"])) for label in shared]
             comparisons[name] = compare(theirs, [mine[label] for label in shared])
-    failures = {failure["variant"]: failure["what"] for failure in cell["failures"]}
-    return CellSummary(key, candidate, variants, comparisons, failures)
+    return CellSummary(key, candidate, variants, comparisons, kept.failures)
 
 
-def _variant(runs: Sequence[dict], workers: Sequence[dict]) -> VariantSummary:
+def _variant(runs: Sequence[dict], members: Sequence[dict]) -> VariantSummary:
     times = np.concatenate([run["ns"] for run in runs]) / 1e6
     made = sum(run["made"] for run in runs)
 
@@ -156,8 +178,8 @@ def _variant(runs: Sequence[dict], workers: Sequence[dict]) -> VariantSummary:
         return sum(run[name] for run in runs) / made
 
     peak = steady = intermediates = output = stats = None
-    for worker in workers:
-        before, warm, last = worker["before"], worker["warmup"], worker["last"]
+    for member in members:
+        before, warm, last = member["opened"]["before"], member["opened"]["warmup"], member["closed"]
         base = before["anonymous"] + before["shared"]
         whole = max(warm["peak_anonymous"], last["peak_anonymous"])
         peak, intermediates = max(peak or 0, whole), max(intermediates or 0, whole - base)

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from memoir.bench import allocators
+from memoir.bench.allocators import Allocator
 
 _GIB = 1 << 30
 
@@ -26,6 +28,11 @@ class Variant:
     def library(self) -> Path | None:
         """What is preloaded; None for the C library's own malloc, or when it is not installed."""
         return None if self.allocator == allocators.SYSTEM else allocators.find(self.allocator)
+
+    @property
+    def competitor(self) -> Allocator:
+        """The same as the bench knows it."""
+        return Allocator(self.name, self.library, tuple(self.environment.items()))
 
 
 _GLIBC_TUNED = (
@@ -56,7 +63,7 @@ _ALL = (
     Variant("tcmalloc", "gperftools' tcmalloc with its defaults", allocator="tcmalloc"),
     Variant("mimalloc", "mimalloc with its defaults", allocator="mimalloc"),
     Variant("memoir", "glibc's malloc and memoir.torch.remember(model)", remember=True),
-    # Not in the issue's list; for whoever wants to look further.
+    # Measured only when named.
     Variant(
         "glibc_huge",
         "glibc_tuned with transparent huge pages (glibc.malloc.hugetlb=1)",
@@ -81,6 +88,11 @@ JEMALLOC_SETTINGS = ("dirty_decay_ms", "muzzy_decay_ms", "oversize_threshold")  
 DEFAULT = tuple(list(VARIANTS)[:8])
 CANDIDATE = "memoir"
 REFERENCE = "jemalloc_1mb"  # the thesis's baseline
+
+
+def anchor(variants: Sequence[str]) -> str:
+    """The variant that all are compared with: memoir, or else the thesis's baseline, or else the first."""
+    return next((name for name in (CANDIDATE, REFERENCE) if name in variants), variants[0])
 
 
 def why_unavailable(variant: Variant) -> str | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One allocator's process: `python -m latency.worker`, started by session.py with that allocator preloaded.
+"""One allocator's process: `python -m latency.worker`, started by allocator_process.py with that allocator preloaded.
 
 It imports the libraries once and then forks a child for every cell, so that a cell starts from a clean heap
 without paying for the imports. Parent and child share stdin and stdout and take turns; every line is one

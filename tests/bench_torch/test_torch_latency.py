@@ -8,7 +8,9 @@ import subprocess
 import sys
 import time
 
+import memoir.bench
 import pytest
+from memoir.bench import journal
 
 pytest.importorskip("memoir.torch")
 
@@ -29,12 +31,12 @@ def call(bench, monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_smoke(call, tmp_path):
-    output, report = tmp_path / "r.json", tmp_path / "report"
+    output, report = tmp_path / "r", tmp_path / "report"
     code, out, err = call("--smoke", "--variants", "glibc,memoir", "-o", output, "--report", report)
     assert code == 0, err
     assert "squeezenet1_0 1x64 1 thread" in err
     assert "| no page fault in a steady pass" in out
-    assert {path.name for path in tmp_path.iterdir()} == {"r.json", "report"}
+    assert {path.name for path in output.iterdir()} == {"runs.jsonl", "results.json", "results.csv"}
     cell = json.loads((report / "summary.json").read_text())["cells"][0]
     memoir, glibc = cell["variants"]["memoir"], cell["variants"]["glibc"]
     assert cell["failures"] == {}
@@ -49,36 +51,38 @@ def test_smoke(call, tmp_path):
 
     code, _, err = call("--smoke", "-o", output)
     assert code == 2
-    assert f"{output} exists: go on with --resume" in err
+    assert f"{output} holds a bench already: use --resume" in err
 
 
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(bench, call, tmp_path):
-    output, journal = tmp_path / "r.json", tmp_path / "r.json.journal"
+    output = tmp_path / "r"
     options = ["--nets", "dcgan", "--batch", 1, "--side", 64, "--threads", 1, "--callers", 2]
     options += ["--variants", "glibc,glibc_tuned", "--passes", 2]
     command = [sys.executable, bench / "torch_latency.py", *options, "--replicates", 100_000, "-o", output]
     running = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
-    while not (journal.exists() and journal.read_bytes().count(b'"record":"block"') >= 2):
+    runs = output / "runs.jsonl"
+    while not (runs.exists() and runs.read_bytes().count(b'"status":"ok"') >= 4):
         assert time.monotonic() < deadline and running.poll() is None
         time.sleep(0.1)
     os.kill(running.pid, signal.SIGINT)
     errors = running.communicate(timeout=60)[1]
     assert running.returncode == 130
     assert f"--resume {output}" in errors
-    assert not journal.exists()
-    cell = json.loads(output.read_text())["cells"][0]
-    kept = len(cell["blocks"])
+    _, rows, members = journal.read_all(runs)
+    kept = len(rows) // 2
     assert kept >= 2
-    assert {worker["variant"] for worker in cell["workers"]} == {"glibc", "glibc_tuned"}
-    assert all(len(run["ns"]) == 2 * 2 for block in cell["blocks"] for run in block["runs"].values())
+    assert {member["allocator"] for member in members} == {"glibc", "glibc_tuned"}
+    assert all(len(row["turn"]["ns"]) == 2 * 2 for row in rows)
 
     code, out, err = call(*options, "--replicates", kept + 2, "--resume", output, "--json")
     assert code == 0, err
-    after = json.loads(output.read_text())["cells"][0]["blocks"]
-    assert [block["block"] for block in after] == list(range(kept + 2))
-    assert [block["session"] for block in after] == [0] * kept + [1] * 2
+    result = memoir.bench.read([output])
+    for rows in result.cells().values():
+        assert [row["replicate"] for row in rows] == list(range(kept + 2))
+        assert [row["session"] for row in rows] == [0] * kept + [1] * 2
+    assert len(result.header["commands"]) == 2
     assert json.loads(out)["cells"][0]["ratios"]["glibc_tuned"]["n"] == kept + 2
 
 
@@ -90,9 +94,9 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(bench, call, tmp_path
         (["--batch", "0"], "must name numbers from 1 upwards"),
         (["--threads", "two"], "'two' is not a number"),
         (["--nets", "inception_v3", "--side", "64"], "--side 64: inception_v3 needs at least 75 pixels"),
-        (["--from", "nowhere.json"], "nowhere.json: no such results file"),
-        (["--resume", "nowhere.json"], "nowhere.json: no such results file"),
-        (["--resume", "a.json", "-o", "b.json"], "--resume a.json goes on in that file"),
+        (["--from", "nowhere"], "nowhere: no such results"),
+        (["--resume", "nowhere"], "nowhere: no such results"),
+        (["--resume", "a", "-o", "b"], "--resume a goes on in that folder"),
     ],
 )
 def test_bad_arguments_are_one_clear_line_and_exit_code_2(call, arguments, says):

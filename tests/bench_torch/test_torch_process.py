@@ -8,8 +8,9 @@ import sys
 
 import pytest
 from latency import process
-from latency.session import Failure, Worker
+from latency.allocator_process import AllocatorProcess
 from latency.variants import VARIANTS, environment, why_unavailable
+from memoir.bench.workers import Failure
 
 
 def ask(bench, variant, code):
@@ -80,7 +81,7 @@ def test_a_preloaded_allocator_serves_malloc_with_its_settings(bench, name):
 
 
 def test_what_goes_wrong_in_a_worker_is_a_failure_and_the_next_request_is_answered(tmp_path):
-    worker = Worker(VARIANTS["glibc"], timeout=120)
+    worker = AllocatorProcess(VARIANTS["glibc"], timeout=120)
     try:
         worker.greet([])
         assert worker.prove()["versions"]["torch"]
@@ -93,14 +94,12 @@ def test_what_goes_wrong_in_a_worker_is_a_failure_and_the_next_request_is_answer
         worker.stop()
 
 
-def test_a_worker_that_hangs_or_was_killed_is_a_failure():
-    worker = Worker(VARIANTS["glibc"], timeout=0.2)
+def test_a_malloc_that_is_not_the_variant_s_is_refused():
+    worker = AllocatorProcess(VARIANTS["glibc"], timeout=120)
     try:
-        hello = dict(do="hello", libraries=[], settings=[], tuned_glibc=False)
-        with pytest.raises(Failure, match="no answer within 0.2 s"):
-            worker.ask(**hello)  # the imports alone take longer
-        with pytest.raises(Failure, match="killed by SIGKILL"):
-            worker.ask(**hello)
-        assert not worker.alive
+        worker.variant = VARIANTS["glibc_tuned"]  # whose settings this process was not given
+        worker.greet([])
+        with pytest.raises(Failure, match="GLIBC_TUNABLES had no effect"):
+            worker.prove()
     finally:
         worker.stop()

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """From results with known truth to ratios, verdicts, tables and pictures."""
 
-import json
+from pathlib import Path
 
 import made_up
 import pytest
+from latency import figures
 from latency.goals import goals
-from latency.report import brief, full, write_report
-from latency.summary import summarise
+from latency.report import brief, findings, full, write_report
+from latency.summary import read_summary, summarise
+from memoir.bench.grid import cell_of
+from memoir.bench.sessions import failure_row
+from memoir.bench.workers import Failure
 
 MIB = made_up.MIB
 FAST = {"glibc": 1.5, "jemalloc_1mb": 2.0, "tcmalloc": 1.2, "memoir": 1.0}
@@ -64,11 +68,11 @@ def test_more_memory_than_the_smallest_other_is_a_miss():
 
 def test_different_outputs_and_failures_are_misses():
     results = made_up.results(FAST)
-    key = next(iter(results.cells))
-    for worker in results.cells[key]["workers"]:
-        if worker["variant"] == "memoir":
-            worker["last"]["output"] = "another"
-    results.record("failure", key, session=0, variant="mimalloc", what="killed by SIGSEGV", last_lines=[])
+    key = made_up.KEYS[0]
+    for member in results.members:
+        if cell_of(member) == key.under("memoir"):
+            member["closed"]["output"] = "another"
+    results.rows.append(failure_row(key.under("mimalloc"), 0, 0, Failure("killed by SIGSEGV")))
     summary = summarise(results)
     assert verdict(summary, "outputs").misses == (key.label,)
     assert "mimalloc: killed by SIGSEGV" in verdict(summary, "no allocator fails").misses[0]
@@ -105,5 +109,19 @@ def test_a_report_holds_every_cell_and_its_pictures(tmp_path):
     for cell in summary.cells:
         assert text.count(cell.key.label.removeprefix("vgg16 ")) >= 5
     assert "Skipped: mimalloc: not found." in text
-    data = json.loads((tmp_path / "report" / "summary.json").read_text())
-    assert len(data["cells"]) == 4
+    assert read_summary(tmp_path / "report" / "summary.json") == summary
+    assert read_summary(tmp_path / "report" / "report.md") is None
+
+
+COMMITTED = sorted((Path(__file__).parents[2] / "docs" / "results" / "torch").iterdir())
+
+
+@pytest.mark.parametrize("folder", COMMITTED, ids=lambda folder: folder.name)
+def test_the_reports_in_the_docs_follow_from_their_summaries(folder):
+    """To the letter, but for their head: how it was measured is in no summary."""
+    summary = read_summary(folder / "summary.json")
+    assert summary.to_json() + "\n" == (folder / "summary.json").read_text()
+    names = [name for name, _ in figures.DRAWINGS]
+    pictures = [path for name in names if (path := folder / f"{name}.png").exists()]
+    report = (folder / "report.md").read_text()
+    assert findings(summary, pictures) + "\n" == report[report.index("## Over all cells") :]

@@ -1,25 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The measuring loop, with workers that only pretend: groups by memory, deaths, budgets, fresh processes."""
+"""The measuring loop, with processes that only pretend: groups by memory, deaths, budgets, fresh processes."""
 
 import math
 import time
 
 import latency.runner
 import pytest
-from latency.results import Results
-from latency.runner import Design, Runner
-from latency.schedule import FEWEST_BLOCKS, CellKey
-from latency.session import Failure
+from latency.cells import CellKey
+from latency.records import by_cell
+from latency.runner import Design, Processes, Runner
 from latency.summary import summarise
-from made_up import HEADER
+from made_up import header
+from memoir.bench.recording import Recording
+from memoir.bench.sessions import FEWEST_BLOCKS
+from memoir.bench.workers import Failure
 
 MIB = 1 << 20
 KEY = CellKey("dcgan", 1, 64, 1, 1)
 NAMES = ["glibc", "jemalloc_1mb", "tcmalloc", "memoir"]
 
 
-class PretendedWorker:
-    """Answers as a worker would; `faults` says how many requests of a kind a variant survives."""
+class PretendedProcess:
+    """Answers as a process would; `faults` says how many requests of a kind a variant survives."""
 
     faults: dict = {}
     opened: list = []
@@ -53,66 +55,80 @@ class PretendedWorker:
 
 @pytest.fixture
 def measure(monkeypatch):
-    """Measures KEY once: (its cell, the variants in the order in which they were opened, what was said)."""
-    monkeypatch.setattr(latency.runner, "Worker", PretendedWorker)
+    """Measures KEY once: (its rows, the variants in the order in which they were opened, what was said)."""
+    monkeypatch.setattr(latency.runner, "AllocatorProcess", PretendedProcess)
 
-    def run(design, faults=None, results=None, deadline=math.inf):
-        PretendedWorker.faults, PretendedWorker.opened = faults or {}, []
-        results, said = results or Results(None, HEADER), []
-        with Runner(design, NAMES, results, said.append, []) as runner:
-            runner.start()
-            runner.measure(KEY, deadline)
-        return results.cells[KEY], PretendedWorker.opened, said
+    def run(design, faults=None, recording=None, deadline=math.inf):
+        PretendedProcess.faults, PretendedProcess.opened = faults or {}, []
+        recording, said = recording or Recording.begin(header()), []
+        with Processes(design, NAMES, []) as processes:
+            processes.start()
+            Runner(design, processes, recording, said.append).measure(KEY, deadline)
+        return recording.result, PretendedProcess.opened, said
 
     return run
 
 
+def blocks(result):
+    """The variants of every block, in the order of their turns."""
+    found = {}
+    for row in result.rows:
+        if row["status"] == "ok":
+            found.setdefault((row["session"], row["replicate"]), []).append(row["allocator"])
+    return found
+
+
 def test_every_variant_takes_part_in_every_block(measure):
-    cell, opened, _ = measure(Design(replicates=5))
-    assert [set(block["runs"]) for block in cell["blocks"]] == [set(NAMES)] * 5
-    assert cell["passes"] == 25  # of 10 ms
+    result, opened, _ = measure(Design(replicates=5))
+    assert [set(names) for names in blocks(result).values()] == [set(NAMES)] * 5
+    assert {len(row["turn"]["ns"]) for row in result.rows} == {25}  # of 10 ms
+    assert {row["wall"] for row in result.rows} == {0.01}
     assert opened[0] == "memoir" and sorted(opened) == sorted(NAMES)
-    assert len({tuple(block["runs"]) for block in cell["blocks"]}) > 1  # the order changes
+    assert len({tuple(names) for names in blocks(result).values()}) > 1  # the order changes
 
 
 def test_when_memory_is_short_groups_share_the_candidate(measure, monkeypatch):
-    monkeypatch.setattr(latency.runner, "available_memory", lambda: 0)
-    cell, opened, said = measure(Design(replicates=4))
+    monkeypatch.setattr(latency.runner.machine, "memory_available", lambda: 0)
+    result, opened, said = measure(Design(replicates=4))
     assert opened == ["memoir", "glibc", "memoir", "jemalloc_1mb", "memoir", "tcmalloc"]
-    assert all(len(block["runs"]) == 2 and "memoir" in block["runs"] for block in cell["blocks"])
+    assert len(blocks(result)) == 3 * 4
+    assert all(len(names) == 2 and "memoir" in names for names in blocks(result).values())
     assert "memory is short" in said[0]
-    results = Results(None, HEADER)
-    results.cells[KEY] = cell
-    comparisons = summarise(results).cells[0].comparisons
+    comparisons = summarise(result).cells[0].comparisons
     assert {name: one.n for name, one in comparisons.items()} == dict.fromkeys(NAMES[:3], 4)
 
 
 def test_one_that_cannot_open_does_not_stop_the_others(measure):
-    cell, _, said = measure(Design(replicates=4), {("tcmalloc", "open"): 0})
-    assert [set(block["runs"]) for block in cell["blocks"]] == [set(NAMES) - {"tcmalloc"}] * 4
-    assert cell["failures"] == [
-        {"session": 0, "variant": "tcmalloc", "what": "killed by SIGSEGV", "last_lines": ["the last line"]}
-    ]
+    result, _, said = measure(Design(replicates=4), {("tcmalloc", "open"): 0})
+    assert [set(names) for names in blocks(result).values()] == [set(NAMES) - {"tcmalloc"}] * 4
+    (failed,) = result.failures
+    assert (failed["allocator"], failed["status"], failed["tail"]) == (
+        "tcmalloc",
+        "killed by SIGSEGV",
+        ["the last line"],
+    )
+    assert by_cell(result)[KEY].failures == {"tcmalloc": "killed by SIGSEGV"}
     assert said == ["    tcmalloc failed on dcgan 1x64 1 thread: killed by SIGSEGV"]
 
 
 def test_one_that_dies_half_way_keeps_what_it_did(measure):
-    cell, _, _ = measure(Design(replicates=4), {("memoir", "run"): 1 + 2})  # the warm-up and two turns
-    assert ["memoir" in block["runs"] for block in cell["blocks"]] == [True, True, False, False]
-    assert {worker["variant"] for worker in cell["workers"]} == set(NAMES) - {"memoir"}
+    result, _, _ = measure(Design(replicates=4), {("memoir", "run"): 1 + 2})  # the warm-up and two turns
+    assert ["memoir" in names for names in blocks(result).values()] == [True, True, False, False]
+    assert {member["allocator"] for member in result.members} == set(NAMES) - {"memoir"}
 
 
 def test_a_spent_budget_leaves_the_fewest_blocks(measure):
-    cell, _, _ = measure(Design(replicates=30), deadline=time.monotonic())
-    assert len(cell["blocks"]) == FEWEST_BLOCKS
+    result, _, _ = measure(Design(replicates=30), deadline=time.monotonic())
+    assert len(blocks(result)) == FEWEST_BLOCKS
 
 
-def test_resuming_tops_up_and_rounds_use_fresh_workers(measure):
-    results = Results(None, HEADER)
-    measure(Design(replicates=3), results=results)
-    cell, opened, _ = measure(Design(replicates=8, rounds=2), results=results)
-    assert [block["block"] for block in cell["blocks"]] == list(range(8))
-    assert [block["session"] for block in cell["blocks"]] == [0] * 3 + [1] + [2] * 4
+def test_resuming_tops_up_and_rounds_use_fresh_processes(measure):
+    recording = Recording.begin(header())
+    measure(Design(replicates=3, passes=7), recording=recording)
+    result, opened, _ = measure(Design(replicates=8, rounds=2), recording=recording)
+    assert list(blocks(result)) == [(0, 0), (0, 1), (0, 2), (1, 3), (2, 4), (2, 5), (2, 6), (2, 7)]
+    assert {len(row["turn"]["ns"]) for row in result.rows} == {7}  # as many passes as at first
     assert len(opened) == 2 * len(NAMES)
-    again, opened, _ = measure(Design(replicates=8, rounds=2), results=results)
-    assert opened == [] and again["blocks"] == cell["blocks"]
+    count = len(result.rows)
+    again, opened, _ = measure(Design(replicates=8, rounds=2), recording=recording)
+    assert opened == [] and len(again.rows) == count

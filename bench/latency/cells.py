@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which cells are measured and in which order the allocators take their turns."""
+"""What a cell is: a network, its input and who calls it; and how it stands in a bench's rows."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from memoir.bench.grid import Cell
+
 TARGET_SECONDS = 0.25  # about how long one allocator's turn lasts when --passes is not given
 MOST_PASSES = 200
-FEWEST_BLOCKS = 3  # of a cell, even when the budget is spent
 
 
 @dataclass(frozen=True, order=True)
 class CellKey:
-    """One cell: a network, its input, and either intra-op threads or callers of one thread each."""
+    """One cell under any allocator: a network, its input, and either intra-op threads or callers of one
+    thread each."""
 
     net: str
     batch: int
@@ -32,15 +33,18 @@ class CellKey:
         )
         return f"{self.net} {self.batch}x{self.side} {who}"
 
+    def under(self, variant: str) -> Cell:
+        """The bench's cell. Its threads are the callers: each makes passes, so more of them are more work."""
+        parameters = {"batch": self.batch, "side": self.side, "intra_op": self.threads}
+        texts = tuple((name, str(value)) for name, value in parameters.items())
+        return Cell(self.net, variant, self.callers, 1, texts)
+
     @classmethod
-    def parse(cls, fields: dict[str, Any]) -> CellKey:
-        """From a results file; raises ValueError or TypeError when it is not a cell's key."""
-        key = cls(**fields)
-        if not isinstance(key.net, str) or not all(
-            isinstance(n, int) for n in (key.batch, key.side, key.threads, key.callers)
-        ):
-            raise ValueError(f"not the key of a cell: {fields}")
-        return key
+    def of(cls, cell: Cell) -> CellKey:
+        """The inverse of under(); raises KeyError or ValueError for a cell of another bench."""
+        given = dict(cell.parameters)
+        batch, side, threads = (int(given[name]) for name in ("batch", "side", "intra_op"))
+        return cls(cell.program, batch, side, threads, cell.threads)
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -61,13 +65,6 @@ def matrix(
                 alone = [CellKey(net, batch, side, count, 1) for count in threads if 1 in callers]
                 keys += alone + [CellKey(net, batch, side, 1, count) for count in callers if count > 1]
     return keys
-
-
-def turns(variants: Sequence[str], seed: int, key: CellKey, block: int) -> list[str]:
-    """The order of the allocators in one replicate: shuffled for every block, repeatable by the seed."""
-    order = list(variants)
-    random.Random(f"{seed}/{key.label}/{block}").shuffle(order)
-    return order
 
 
 def passes_for(pass_ns: float) -> int:

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run keeps: whatever happens to the program, what was measured is there, once, and can be gone on with;
+results of the format before give the report that they gave."""
+
+import json
+import shutil
+from pathlib import Path
+
+import made_up
+import memoir.bench
+import pytest
+from latency import records
+from latency.report import full
+from latency.summary import summarise
+from memoir.bench import analysis, journal
+from memoir.bench.recording import Recording
+
+from memoir import Error
+
+SPEEDS = {"glibc": 2.0, "memoir": 1.0}
+DATA = Path(__file__).parent / "data"
+
+
+def test_a_run_reads_back_as_it_was_and_as_any_bench_s(tmp_path):
+    folder = tmp_path / "r"
+    with made_up.recording(SPEEDS, folder=folder) as made:
+        made.save()
+    for path in (folder, folder / "runs.jsonl", folder / "results.json"):
+        back = records.read(path)
+        assert (back.header, back.rows, back.members) == (
+            made.result.header,
+            made.result.rows,
+            made.result.members,
+        )
+    overall = analysis.analyse(memoir.bench.read([folder])).overall["memoir"]
+    assert overall.interval.ratio == pytest.approx(0.5, rel=0.02)
+    assert len((folder / "results.csv").read_text().splitlines()) == 1 + len(back.rows)
+
+
+def test_a_journal_cut_off_anywhere_keeps_all_that_came_before(tmp_path):
+    with made_up.recording(SPEEDS, folder=tmp_path) as made:
+        made.sync()
+    path = tmp_path / journal.NAME
+    content = path.read_bytes()
+    for length in range(len(content.split(b"\n")[0]) + 1, len(content), 9973):
+        path.write_bytes(content[:length])
+        kept = records.read(tmp_path)
+        whole = content[:length].count(b"\n") - 1
+        assert len(kept.rows) + len(kept.members) == whole
+        with Recording.resume(tmp_path) as again:
+            assert len(again.result.rows) == len(kept.rows)
+        assert path.read_bytes() == content[: content[:length].rfind(b"\n") + 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("r.json", "", "not a results.json"),
+        ("r.json", "[1]", "not a results.json"),
+        ("r.json", '{"format": "memoir-torch-latency", "version": 9}', "version 9"),
+        ("r.json", '{"format": "memoir-torch-latency", "version": 1, "header": {}}', "damaged"),
+        (
+            "r.json",
+            '{"format": "memoir-torch-latency", "version": 1, "header": {}, "cells": [{"key": 1}]}',
+            "damaged",
+        ),
+        ("runs.jsonl", '{"memoir_bench": 1}\n', "not a bench of bench/torch_latency.py"),
+        ("runs.jsonl", "nonsense\n", "runs.jsonl:1: not a record"),
+    ],
+)
+def test_another_file_is_refused_by_its_name(tmp_path, name, text, says):
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(Error, match=says) as caught:
+        records.read(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"design": made_up.DESIGN | {"seed": 3}}, "seed"),
+        ({"machine": made_up.MACHINE | {"processor": "another"}}, "another machine"),
+        (
+            {"variants": {"glibc": made_up.VARIANTS["glibc"] | {"environment": {"A": "b"}}}},
+            "another glibc",
+        ),
+    ],
+)
+def test_what_cannot_be_put_together_is_not_resumed(change, says):
+    made = made_up.recording(SPEEDS)
+    with pytest.raises(Error, match=says):
+        records.go_on(made, made_up.header(**change), made_up.KEYS)
+
+
+def test_a_resumed_run_says_what_both_did():
+    made = made_up.recording(SPEEDS)
+    more = {"mimalloc": made_up.VARIANTS["glibc"] | {"says": "mimalloc"}}
+    now = made_up.header(variants=more, design=made_up.DESIGN | {"replicates": 20})
+    records.go_on(made, now, [made_up.CellKey("dcgan", 1, 64, 1, 1)])
+    header = made.result.header
+    assert list(header["variants"]) == [*made_up.VARIANTS, "mimalloc"]
+    assert header["options"]["replicates"] == 20 and len(header["commands"]) == 2
+    assert [one["name"] for one in header["grid"]["programs"]] == ["vgg16", "dcgan"]
+
+
+# --- the format before: tests/bench_torch/data was written by the program that wrote it ---
+
+
+@pytest.fixture
+def old(tmp_path):
+    """A document, the journal of a run that was killed while it went on with it, and its torn last line."""
+    for name in ("old.json", "old.json.journal"):
+        shutil.copy(DATA / name, tmp_path / name)
+    return tmp_path / "old.json"
+
+
+def test_old_results_give_the_report_that_they_gave(old):
+    result = records.read(old)
+    summary = summarise(result)
+    assert summary.to_json() + "\n" == (DATA / "old_summary.json").read_text()
+    pictures = [Path(f"{name}.png") for name in ("figure_4_1", "memory_by_size", "callers", "both_ends")]
+    assert full(summary, result.header, pictures) == (DATA / "old_report.md").read_text()
+
+
+def test_old_results_go_on_in_a_folder(old):
+    before = {path.name: path.read_bytes() for path in old.parent.iterdir()}
+    with records.resume(old) as recording:
+        assert recording.folder == old.with_suffix("")
+        made_up.fill(recording, made_up.KEYS[2], {"glibc": 1.0}, {"glibc": 1})
+    assert {path.name: path.read_bytes() for path in old.parent.iterdir() if path.is_file()} == before
+    gone_on = records.read(old.with_suffix(""))
+    assert gone_on.header == records.read(old).header
+    assert [cell.key for cell in summarise(gone_on).cells] == [
+        *(cell.key for cell in summarise(records.read(old)).cells),
+        made_up.KEYS[2],
+    ]
+    with pytest.raises(Error, match=f"{old.with_suffix('')} holds a bench already: use --resume"):
+        records.resume(old)
+
+
+def test_an_old_journal_that_outlived_its_document_counts_nothing_twice(old):
+    rows = records.read(old).rows
+    document = json.loads(old.read_text())
+    journal_of_old = old.with_name("old.json.journal")
+    lines = [{"record": "header", "header": document["header"]}]
+    for cell in document["cells"]:
+        lines += [{"record": "block", "key": cell["key"], **block} for block in cell["blocks"]]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    journal_of_old.write_text(text + journal_of_old.read_text())
+    assert records.read(old).rows == rows
+
+
+def test_an_old_journal_without_its_document_is_read(old):
+    old.unlink()
+    assert {row["replicate"] for row in records.read(old).rows} == {0, 1, 2, 4, 5}
+
+
+def test_a_damaged_old_record_is_named_by_its_line(old):
+    path = old.with_name("old.json.journal")
+    lines = path.read_bytes().split(b"\n")
+    lines[4] = b'{"record":"block"}'
+    path.write_bytes(b"\n".join(lines))
+    with pytest.raises(Error, match=r"journal:5: damaged"):
+        records.read(old)
