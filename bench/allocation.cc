@@ -5,6 +5,7 @@
 // under each malloc, and makes the table.
 //
 //   bench_allocation TRACE planned|scoped|plain PASSES
+//   bench_allocation --smoke TRACE             every mode in turn, three passes; fails unless the slab serves
 //
 // planned: from a slab, in step. scoped: from a slab, matching by operator; the scopes of each allocation's
 // chain are entered and left through at::RecordFunction around it, timed apart. plain: PyTorch's own
@@ -94,16 +95,8 @@ std::vector<Step> steps_of(const Trace& trace) {
   return steps;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  if (argc != 4) {
-    std::fprintf(stderr, "usage: %s TRACE planned|scoped|plain PASSES\n", argv[0]);
-    return 2;
-  }
-  const std::string mode = argv[2];
-  const long passes = std::strtol(argv[3], nullptr, 10);
-  const Trace trace = Trace::open(argv[1]);
+// Prints what a pass's allocations and frees took; 1 when no tensor came from the slab that should have.
+int measure(const Trace& trace, const std::string& mode, long passes) {
   const std::vector<Step> steps = steps_of(trace);
   const RecordedPass pass = read_pass(trace.events());
   const auto layout =
@@ -172,5 +165,22 @@ int main(int argc, char** argv) {
   if (!scoping.empty()) report("entering one operator scope", scoping);
   std::printf("{\"what\": \"planned\", \"count\": %llu, \"of\": %zu}\n",
               static_cast<unsigned long long>(planned), allocation.size() / static_cast<size_t>(passes));
+  return mode == "plain" || planned > 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bool smoke = argc == 3 && std::string_view(argv[1]) == "--smoke";
+  if (argc != 4 && !smoke) {
+    std::fprintf(stderr, "usage: %s TRACE planned|scoped|plain PASSES\n       %s --smoke TRACE\n", argv[0],
+                 argv[0]);
+    return 2;
+  }
+  const Trace trace = Trace::open(argv[smoke ? 2 : 1]);
+  if (!smoke) return measure(trace, argv[2], std::strtol(argv[3], nullptr, 10));
+  for (const char* mode : {"plain", "planned", "scoped"}) {
+    if (measure(trace, mode, 3) != 0) return 1;
+  }
   return 0;
 }

@@ -4,7 +4,9 @@
 // smallest cap, device calls, the same as a loop of eight rounds, and nanoseconds per operation on one thread that takes and
 // leaves a lock each time. One JSON object a line and trace; bench/device_pool.py makes the table.
 //
-//   bench_device_pool POLICY[;POLICY...] TRACE...
+//   bench_device_pool [--smoke] POLICY[;POLICY...] TRACE...
+//
+// --smoke: as few passes as can be timed.
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -38,7 +40,7 @@ struct Times {
 
 /// A loop: what lives when a pass ends is freed there. Odd passes are timed in groups, even ones operation by operation;
 /// what a stretch needs is brought near first, as it would be to the program that asks.
-Times time_policy(const Workload& workload, const std::string& policy) {
+Times time_policy(const Workload& workload, const std::string& policy, bool smoke) {
   constexpr size_t kStretch = 128, kGroup = 16;  // operations
   struct Operation {
     Request request;
@@ -63,7 +65,8 @@ Times time_policy(const Workload& workload, const std::string& policy) {
   stretch.reserve(kStretch);
   OperationTimer timer;
   const auto steps = workload.steps();
-  for (int pass = 0; pass < 5 || (timer.operations() < 400'000 && pass < 4000); ++pass) {
+  const int most = smoke ? 5 : 4000;
+  for (int pass = 0; pass < 5 || (timer.operations() < 400'000 && pass < most); ++pass) {
     for (size_t at = 0; at < steps.size();) {
       stretch.clear();
       for (; at < steps.size() && stretch.size() < kStretch; ++at) {
@@ -134,7 +137,7 @@ std::string text_of(const std::vector<std::uint64_t>& numbers) {
   return "[" + text + "]";
 }
 
-void measure(const std::string& policy, const std::string& path) {
+void measure(const std::string& policy, const std::string& path, bool smoke) {
   const std::vector<Event> events = gpu_trace::events_of(gpu_trace::read(path));
   const Workload workload(events);
   const double peak = static_cast<double>(workload.peak_live());
@@ -144,7 +147,7 @@ void measure(const std::string& policy, const std::string& path) {
       simulate(workload, policy, {.cap = workload.peak_live() / 100 * 101, .samples = 0, .timed = false})
           .completed;
   const Loop loop = loop_policy(workload, policy);
-  const Times times = time_policy(workload, policy);
+  const Times times = time_policy(workload, policy, smoke);
   const size_t slash = path.rfind('/') + 1;
   std::printf(
       "{\"policy\": \"%s\", \"trace\": \"%s\", \"peak\": %llu, \"reserved\": %.5f, \"cap\": %.5f, "
@@ -163,14 +166,18 @@ void measure(const std::string& policy, const std::string& path) {
 }  // namespace memoir
 
 int main(int count, char** arguments) try {
-  if (count < 3) {
-    std::fprintf(stderr, "usage: %s POLICY[;POLICY...] TRACE...\n", arguments[0]);
+  const bool smoke = count > 1 && std::string(arguments[1]) == "--smoke";
+  const int first = smoke ? 2 : 1;
+  if (count < first + 2) {
+    std::fprintf(stderr, "usage: %s [--smoke] POLICY[;POLICY...] TRACE...\n", arguments[0]);
     return 2;
   }
-  const std::string names = std::string(arguments[1]) + ";";
+  const std::string names = std::string(arguments[first]) + ";";
   for (size_t begin = 0; begin < names.size();) {
     const size_t end = names.find(';', begin);
-    for (int i = 2; i < count; ++i) memoir::measure(names.substr(begin, end - begin), arguments[i]);
+    for (int i = first + 1; i < count; ++i) {
+      memoir::measure(names.substr(begin, end - begin), arguments[i], smoke);
+    }
     begin = end + 1;
   }
   return 0;

@@ -4,22 +4,19 @@
 make test                                        # builds build/release/bench/bench_device_pool
 .venv/bin/python bench/device_pool.py            # all policies on tests/data/gpu/*.trace
 .venv/bin/python bench/device_pool.py --policy memoir --policy "memoir,wait_first=false" x.trace
+.venv/bin/python bench/device_pool.py --smoke    # two small traces, five passes each
 """
 
 from __future__ import annotations
 
 import json
-import math
 import subprocess
 from pathlib import Path
 
 import click
+from memoir.bench.statistics import geometric_mean as mean
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-def geomean(values):
-    return math.exp(sum(map(math.log, values)) / len(values))
 
 
 def table(rows) -> str:
@@ -34,9 +31,9 @@ def table(rows) -> str:
         loops = [row["loop_reserved"] for row in own]
         third, fourth = (sum(sum(row["loop_calls"][first:]) for row in own) for first in (2, 3))
         lines.append(
-            f"{policy:24} {geomean(reserved):15.4f} / {max(reserved):6.4f} {geomean(caps):19.4f} / {max(caps):6.4f} "
+            f"{policy:24} {mean(reserved):15.4f} / {max(reserved):6.4f} {mean(caps):19.4f} / {max(caps):6.4f} "
             f"{sum(row['cap_1.01'] for row in own):6} of {len(own):2} {sum(row['calls'] for row in own):7} "
-            f"{geomean(loops):15.4f} / {max(loops):6.4f} {third:17} / {fourth:5} "
+            f"{mean(loops):15.4f} / {max(loops):6.4f} {third:17} / {fourth:5} "
             f"{sorted(row['p50_ns'] for row in own)[len(own) // 2]:7.1f} {max(row['p99.9_ns'] for row in own):7.1f}"
         )
     return "\n".join(lines)
@@ -48,14 +45,18 @@ def table(rows) -> str:
     "--program", default=str(ROOT / "build/release/bench/bench_device_pool"), help="the native part"
 )
 @click.option("--json", "as_json", is_flag=True, help="print every row as JSON")
+@click.option("--smoke", is_flag=True, help="does it run? two small traces, few passes")
 @click.argument("traces", nargs=-1, type=click.Path(exists=True))
-def main(policies, program, as_json, traces):
+def main(policies, program, as_json, smoke, traces):
     """Policies on traces: ratios to the peak of live bytes, and nanoseconds per operation."""
     traces = traces or sorted(str(path) for path in (ROOT / "tests/data/gpu").glob("*.trace"))
+    if smoke:
+        traces = sorted(traces, key=lambda path: Path(path).stat().st_size)[:2]
     policies = policies or ("memoir", "guided", "span")
     if not Path(program).exists():
         raise click.ClickException(f"{program} is not built: make test")
-    done = subprocess.run([program, ";".join(policies), *traces], capture_output=True, text=True, check=False)
+    words = [*["--smoke"] * smoke, ";".join(policies), *traces]
+    done = subprocess.run([program, *words], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise click.ClickException(done.stderr.strip())
     rows = [json.loads(line) for line in done.stdout.splitlines()]

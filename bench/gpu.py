@@ -30,6 +30,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from memoir.bench.results import write_whole
+
 ROOT = Path(__file__).resolve().parents[1]
 PYTORCH = {  # name -> PYTORCH_ALLOC_CONF
     "default": "",
@@ -194,18 +196,11 @@ def main() -> int:
         report[part] = []
         for result in parts[part](scale):
             report[part].append(result)
-            write(report, arguments.output)  # a run that is cut off leaves what it has
+            if arguments.output is not None:  # a run that is cut off leaves what it has
+                write_whole(arguments.output, json.dumps(report, indent=1))
     if arguments.output is None:
         print(json.dumps(report, indent=1))
     return 1 if any(not one["passed"] for one in report.get("tests", [])) else 0
-
-
-def write(report: dict, output: Path | None) -> None:
-    if output is None:
-        return
-    unfinished = output.with_name(f".{output.name}.{os.getpid()}")
-    unfinished.write_text(json.dumps(report, indent=1))
-    os.replace(unfinished, output)
 
 
 if __name__ == "__main__":

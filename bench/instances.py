@@ -3,6 +3,7 @@
 
     python bench/instances.py random 100000 --seed 1 -o random.csv
     python bench/instances.py training 10000 -o training.csv
+    python bench/instances.py --smoke                         a thousand buffers of each family, looked at
 
 random    births uniform in [0, n), lifetimes 1 + Exp(60), 2 % of them thirty times longer, sizes
           log-uniform from 64 B to 1 MiB in steps of 64
@@ -61,13 +62,29 @@ def training(count: int, seed: int = 1, layers: int = 200) -> Arrays:
 FAMILIES = {"random": random, "training": training}
 
 
+def smoke() -> None:
+    """Every family in small: whole buffers, the same ones each time."""
+    for name, make in FAMILIES.items():
+        lower, upper, size = make(1000)
+        if not (len(size) == 1000 and (lower < upper).all() and (size > 0).all()):
+            raise SystemExit(f"{name}: buffers that cannot be")
+        if any((one != other).any() for one, other in zip((lower, upper, size), make(1000), strict=True)):
+            raise SystemExit(f"{name}: another problem for the same seed")
+
+
 @click.command()
-@click.argument("family", type=click.Choice(list(FAMILIES)))
-@click.argument("count", type=click.IntRange(min=1))
+@click.argument("family", type=click.Choice(list(FAMILIES)), required=False)
+@click.argument("count", type=click.IntRange(min=1), required=False)
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option("-o", "--output", type=click.File("w"), default="-")
-def main(family: str, count: int, seed: int, output) -> None:
+@click.option("--smoke", "small", is_flag=True, help="Make a small problem of each family and look at it.")
+def main(family: str | None, count: int | None, seed: int, output, small: bool) -> None:
     """Writes COUNT buffers of FAMILY as minimalloc's CSV."""
+    if small:
+        smoke()
+        return
+    if family is None or count is None:
+        raise click.UsageError(f"give a family ({', '.join(FAMILIES)}) and how many buffers, or --smoke")
     lower, upper, size = FAMILIES[family](count, seed)
     output.write("id,lower,upper,size\n")
     for row in zip(range(count), lower.tolist(), upper.tolist(), size.tolist(), strict=True):

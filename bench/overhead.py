@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the harness adds to a run: wall time of /bin/true through it, against a bare spawn and wait.
 
-    python bench/overhead.py [runs]
+    python bench/overhead.py [RUNS]
+    python bench/overhead.py --smoke      five runs
 
 A posix_spawn with wait4, timed around both calls, is the least that anyone can measure. Both run in turn.
 """
 
+import argparse
 import os
 import statistics
-import sys
 import time
 
 from memoir.bench.launch import launch
@@ -22,10 +23,13 @@ def bare(program: str) -> float:
 
 
 def main() -> None:
-    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 300
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("runs", type=int, nargs="?", default=300)
+    parser.add_argument("--smoke", action="store_true", help="five runs: does it work?")
+    options = parser.parse_args()
     program = "/bin/true"
     spawned, measured, whole = [], [], []
-    for _ in range(runs):
+    for _ in range(5 if options.smoke else options.runs):
         spawned.append(bare(program))
         start = time.perf_counter()
         measured.append(launch([program]).wall)

@@ -17,6 +17,7 @@ from pathlib import Path
 import click
 import numpy as np
 from instances import random, training
+from memoir.bench.statistics import geometric_mean
 
 from memoir import _core
 
@@ -70,7 +71,7 @@ def at_capacity(names: list[str]) -> list[str]:
         rows.append(
             f"| {name} | {len(problem)} | {MINIMALLOC[name]} | {wall:.4f} | {cpu:.4f} | {ratios[-1]:,.0f} |"
         )
-    rows.append(f"| geometric mean | | | | | {np.exp(np.mean(np.log(ratios))):,.0f} |")
+    rows.append(f"| geometric mean | | | | | {geometric_mean(ratios):,.0f} |")
     return rows
 
 

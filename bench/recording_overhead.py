@@ -4,6 +4,7 @@
 (or, after the first few, looked at and let through), and no plan is ever followed.
 
     bench/recording_overhead.py [--nets squeezenet1_0,resnet50] [--shapes 60]
+    bench/recording_overhead.py --smoke                     a small network, three shapes more than are recorded
 
 Each shape is run once untimed (PyTorch makes its own caches for it), then once plain and once remembered, in random order.
 """
@@ -11,21 +12,16 @@ Each shape is run once untimed (PyTorch makes its own caches for it), then once 
 from __future__ import annotations
 
 import argparse
-import random
-import sys
 import time
 import warnings
-from pathlib import Path
 
+import memoir.torch
+import nets
 import numpy as np
 import torch
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-import memoir.torch  # noqa: E402
-import nets  # noqa: E402
-from memoir.bench.statistics import ratio_interval  # noqa: E402
-from memoir.torch.memory import FIRST_SIGHTS_RECORDED as AT_ONCE  # noqa: E402
+from memoir.bench.grid import shuffled
+from memoir.bench.statistics import ratio_interval
+from memoir.torch.memory import FIRST_SIGHTS_RECORDED as AT_ONCE
 
 
 def seconds(function, x) -> float:
@@ -34,19 +30,18 @@ def seconds(function, x) -> float:
     return time.perf_counter() - begin
 
 
-def measure(name: str, shapes: int, random_source: random.Random) -> dict[str, tuple[float, float, float]]:
+def measure(name: str, shapes: int, side: int = 128) -> dict[str, tuple[float, float, float]]:
     """Ratios remembered / plain with 95 % intervals: while shapes are recorded, and after memoir has stopped doing so."""
-    network = nets.build(name, batch=1, side=128)
+    network = nets.build(name, batch=1, side=side)
     rows = []
     with torch.inference_mode(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = memoir.torch.remember(network.module)
         for i in range(shapes):
-            x = torch.randn(1, 3, 128 + i, 128)
+            x = torch.randn(1, 3, side + i, side)
             network.module(x)
             ways = {"plain": network.module, "remembered": model}
-            order = random_source.sample(list(ways), 2)
-            times = {way: seconds(ways[way], x) for way in order}
+            times = {way: seconds(ways[way], x) for way in shuffled(list(ways), f"{name}:{i}")}
             rows.append((times["plain"], times["remembered"]))
     plain, remembered = np.array(rows).T
     return {
@@ -61,12 +56,15 @@ def main() -> None:
     parser.add_argument("--nets", default="squeezenet1_0,resnet50")
     parser.add_argument("--shapes", type=int, default=72)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--smoke", action="store_true", help="does it work? one small network")
     options = parser.parse_args()
+    side = 128
+    if options.smoke:
+        options.nets, options.shapes, side = "dcgan", AT_ONCE + 3, 64
     torch.set_num_threads(options.threads)
-    random_source = random.Random(0)
     print("| network | passes | remembered / plain [95 %] |\n|---|---|---:|")
     for name in options.nets.split(","):
-        for what, (ratio, low, high) in measure(name, options.shapes, random_source).items():
+        for what, (ratio, low, high) in measure(name, options.shapes, side).items():
             print(f"| {name} | {what} | {ratio:.3f} [{low:.3f}, {high:.3f}] |", flush=True)
 
 

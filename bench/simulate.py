@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 import click
-import numpy as np
+from memoir.bench.statistics import geometric_mean
 from memoir.simulation import what_if_policies
 from memoir.traces.files import open_trace
 
@@ -103,7 +103,7 @@ def ratios(paths: list[Path], caps: bool) -> list[str]:
 
 
 def _mean(values: list[float]) -> str:
-    return f"{np.exp(np.mean(np.log(values))):.3f}"
+    return f"{geometric_mean(values):.3f}"
 
 
 def what_if(path: Path) -> list[str]:

@@ -3,6 +3,7 @@
 
     python bench/snapshot_import.py
     python bench/snapshot_import.py --megabytes 400 --depth 60 --json
+    python bench/snapshot_import.py --smoke                              a megabyte, once
 
 The snapshot is what torch writes (pickle.dump of dicts that share their keys, frames and stacks) of a training
 loop: per step, activations that live until their backward, and temporaries. Memory is the peak of a process that
@@ -153,7 +154,10 @@ def measure(content: dict, runs: int) -> dict:
 @click.option("--depth", default=20, show_default=True, help="Frames of a stack.")
 @click.option("-n", "--runs", default=5, show_default=True)
 @click.option("--json", "as_json", is_flag=True)
-def main(megabytes: int, depth: int, runs: int, as_json: bool) -> None:
+@click.option("--smoke", is_flag=True, help="One megabyte, once: does it work?")
+def main(megabytes: int, depth: int, runs: int, as_json: bool, smoke: bool) -> None:
+    if smoke:
+        megabytes, runs = 1, 1
     rows = {}
     for name, shared, each in (("shared stacks", True, 62), ("a list of frames each", False, 62 + 5 * depth)):
         content = snapshot(max(megabytes * 10**6 // each, 1), depth, shared)

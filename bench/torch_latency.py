@@ -27,20 +27,17 @@ from pathlib import Path
 from typing import Any
 
 import click
+import nets
+from latency import records, runner
+from latency.cells import CellKey, matrix
+from latency.report import brief, write_report
+from latency.runner import Design, Processes, Runner
+from latency.summary import Summary, read_summary, summarise
+from latency.variants import CANDIDATE, DEFAULT, VARIANTS, describe, why_unavailable
+from memoir.bench.recording import Recording, check_output
+from memoir.bench.workers import Failure
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-import nets  # noqa: E402
-from latency import records, runner  # noqa: E402
-from latency.cells import CellKey, matrix  # noqa: E402
-from latency.report import brief, write_report  # noqa: E402
-from latency.runner import Design, Processes, Runner  # noqa: E402
-from latency.summary import Summary, read_summary, summarise  # noqa: E402
-from latency.variants import CANDIDATE, DEFAULT, VARIANTS, describe, why_unavailable  # noqa: E402
-from memoir.bench.recording import Recording, check_output  # noqa: E402
-from memoir.bench.workers import Failure  # noqa: E402
-
-from memoir import Error  # noqa: E402
+from memoir import Error
 
 
 class _Numbers(click.ParamType):

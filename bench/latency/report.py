@@ -17,6 +17,7 @@ from latency.summary import CellSummary, Summary, VariantSummary
 from latency.variants import CANDIDATE, REFERENCE, VARIANTS
 
 MIB = 1 << 20
+CellTable = Callable[[Summary, list[CellSummary]], str]  # a table with a row for each cell
 _BRIEF_CELLS = 12  # a terminal shows the cells one by one up to here
 
 
@@ -135,6 +136,17 @@ def _latency_table(summary: Summary, cells: list[CellSummary]) -> str:
     return _table(head, rows)
 
 
+def _plain_table(head: str, show: Callable[[VariantSummary], str]) -> CellTable:
+    """A table of one number, or two, of every variant."""
+
+    def table(summary: Summary, cells: list[CellSummary]) -> str:
+        names = _names(summary, cells)
+        labelled = zip(cells, _cell_names(cells), strict=True)
+        return _table([head, *names], [[label, *_each(cell, names, show)] for cell, label in labelled])
+
+    return table
+
+
 def _tail_table(summary: Summary, cells: list[CellSummary]) -> str:
     names = _names(summary, cells)
     rows = []
@@ -144,22 +156,8 @@ def _tail_table(summary: Summary, cells: list[CellSummary]) -> str:
     return _table(["p99.9 / median", "passes", *names], rows)
 
 
-def _faults_table(summary: Summary, cells: list[CellSummary]) -> str:
-    names = _names(summary, cells)
-    rows = [
-        [label, *_each(cell, names, lambda one: f"{one.minor:,.0f}")]
-        for cell, label in zip(cells, _cell_names(cells), strict=True)
-    ]
-    return _table(["minor faults per pass", *names], rows)
-
-
-def _cpu_table(summary: Summary, cells: list[CellSummary]) -> str:
-    names = _names(summary, cells)
-    rows = [
-        [label, *_each(cell, names, lambda one: f"{one.user_ms:.1f} + {one.system_ms:.1f}")]
-        for cell, label in zip(cells, _cell_names(cells), strict=True)
-    ]
-    return _table(["user + system ms per pass", *names], rows)
+_faults_table = _plain_table("minor faults per pass", lambda one: f"{one.minor:,.0f}")
+_cpu_table = _plain_table("user + system ms per pass", lambda one: f"{one.user_ms:.1f} + {one.system_ms:.1f}")
 
 
 def _memory_table(summary: Summary, cells: list[CellSummary]) -> str:
@@ -182,7 +180,7 @@ def _peak(one: VariantSummary) -> str:
     return f"{one.peak_anonymous / MIB:.1f} ({one.intermediates / MIB:.1f})"
 
 
-_SECTIONS: tuple[tuple[str, str, Callable[[Summary, list[CellSummary]], str]], ...] = (
+_SECTIONS: tuple[tuple[str, str, CellTable], ...] = (
     (
         "Latency",
         "Median over the replicates, each the median pass of one turn. Ratios with their 95 % interval; "
