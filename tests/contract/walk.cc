@@ -5,43 +5,11 @@
 #include <cstring>
 #include <map>
 
+#include "contract/watched_arena.h"
+
 namespace memoir::contract {
 
 namespace {
-
-/// Passes everything on, keeps its own account of what is committed, and notes what a heap should not ask.
-class WatchedArena final : public Arena {
- public:
-  explicit WatchedArena(Arena& inner) : inner_(&inner), granules_(inner.capacity() / inner.granule()) {}
-  Size capacity() const noexcept override { return inner_->capacity(); }
-  Size granule() const noexcept override { return inner_->granule(); }
-  Size committed() const noexcept override { return inner_->committed(); }
-  bool commit(Range range) noexcept override {
-    if (range.size == 0 || range.begin > capacity() || range.size > capacity() - range.begin) outside_ = true;
-    if (!inner_->commit(range)) return false;
-    for (Size i = range.begin / granule(); i * granule() < range.end(); ++i) granules_[i] = true;
-    return true;
-  }
-  void decommit(Range range) noexcept override {
-    inner_->decommit(range);
-    for (Size i = align_up(range.begin, granule()) / granule(); (i + 1) * granule() <= range.end(); ++i) {
-      granules_[i] = false;
-    }
-  }
-
-  bool holds(Range range) const {
-    for (Size i = range.begin / granule(); i * granule() < range.end(); ++i) {
-      if (!granules_[i]) return false;
-    }
-    return true;
-  }
-  bool outside() const { return outside_; }
-
- private:
-  Arena* inner_;
-  std::vector<bool> granules_;  // committed
-  bool outside_ = false;
-};
 
 class Walker {
  public:

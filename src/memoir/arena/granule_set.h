@@ -4,6 +4,9 @@
 // of them answer commit and decommit alike. Not thread-safe.
 #pragma once
 
+#include <algorithm>
+#include <bit>
+
 #include "memoir/base/metadata.h"
 #include "memoir/base/units.h"
 
@@ -33,10 +36,9 @@ class GranuleSet {
   }
 
   bool contains(Range covered) const noexcept {
-    for (Offset at = covered.begin; at < covered.end(); at += granule_) {
-      if (!bit(at / granule_)) return false;
-    }
-    return true;
+    bool all = true;
+    for_each_word(covered, [&](size_t word, std::uint64_t bits) { all &= (words_[word] & bits) == bits; });
+    return all;
   }
   void insert(Range covered) noexcept { set(covered, true); }
   void erase(Range covered) noexcept { set(covered, false); }
@@ -46,13 +48,22 @@ class GranuleSet {
   Size capacity() const noexcept { return capacity_; }
 
  private:
-  bool bit(size_t index) const noexcept { return words_[index / 64] >> (index % 64) & 1; }
   void set(Range covered, bool value) noexcept {
-    for (Offset at = covered.begin; at < covered.end(); at += granule_) {
-      const size_t index = at / granule_;
-      if (bit(index) == value) continue;
-      words_[index / 64] ^= std::uint64_t{1} << (index % 64);
-      committed_ = value ? committed_ + granule_ : committed_ - granule_;
+    for_each_word(covered, [&](size_t word, std::uint64_t bits) {
+      const std::uint64_t before = words_[word];
+      words_[word] = value ? before | bits : before & ~bits;
+      const auto changed = static_cast<Size>(std::popcount(before ^ words_[word])) * granule_;
+      committed_ = value ? committed_ + changed : committed_ - changed;
+    });
+  }
+  /// Calls `body(word, bits)` for every word that has bits of these granules.
+  template <class Body>
+  void for_each_word(Range covered, Body body) const noexcept {
+    const Size end = covered.end() / granule_;
+    for (Size at = covered.begin / granule_; at < end;) {
+      const Size count = std::min(end - at, 64 - at % 64);
+      body(at / 64, (~std::uint64_t{0} >> (64 - count)) << (at % 64));
+      at += count;
     }
   }
 
