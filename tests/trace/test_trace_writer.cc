@@ -69,6 +69,28 @@ int in_child(Body body) {
 
 }  // namespace
 
+TEST_CASE("a file has its name only once it can be read") {
+  TemporaryFolder folder;
+  const std::string path = folder / "a.trace";
+  // A reader in a loop sees no file, or one that is a trace, from the first moment on.
+  for (int turn = 0; turn < 50; ++turn) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      TraceWriter writer(path.c_str());
+      ::_exit(writer.allocate(1, kNoSite, 64, 64, 0) ? 0 : 1);
+    }
+    int status = 0;
+    pid_t ended = 0;
+    while (::access(path.c_str(), F_OK) != 0 && ended == 0) ended = ::waitpid(child, &status, WNOHANG);
+    REQUIRE(::access(path.c_str(), F_OK) == 0);
+    CHECK(Trace::open(path).events().size() <= 1);
+    if (ended == 0) ::waitpid(child, &status, 0);
+    CHECK(status == 0);
+    CHECK(Trace::open(path).events().size() == 1);
+    ::unlink(path.c_str());
+  }
+}
+
 TEST_CASE("what a writer writes is read back, from a file and from memory") {
   TemporaryFolder folder;
   TraceWriter file((folder / "a.trace").c_str());

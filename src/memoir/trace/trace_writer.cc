@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <climits>
+#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <initializer_list>
@@ -32,18 +34,60 @@ std::uint64_t clock_now(clockid_t clock) noexcept {
   return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(time.tv_nsec);
 }
 
-/// Makes the file's blocks up to `size` real. 0 or an errno. A limit on file sizes is looked up first,
-/// because going past it sends SIGXFSZ, whose default is to end the program.
-int allocate_blocks(int file, Size from, Size size) noexcept {
+/// Whether a file may grow to `size`: going past the limit sends SIGXFSZ, whose default is to end the program.
+bool may_grow_to(Size size) noexcept {
   rlimit limit;
-  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && size > limit.rlim_cur) {
-    return EFBIG;
-  }
+  return ::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || size <= limit.rlim_cur;
+}
+
+/// Makes the file's blocks up to `size` real. 0 or an errno.
+int allocate_blocks(int file, Size from, Size size) noexcept {
+  if (!may_grow_to(size)) return EFBIG;
   int result;
   do {
     result = ::posix_fallocate(file, static_cast<off_t>(from), static_cast<off_t>(size - from));
   } while (result == EINTR);
   return result;
+}
+
+/// Writes the header where none is. 0 or an errno.
+int write_header(int file, const Header& header) noexcept {
+  if (!may_grow_to(sizeof header)) return EFBIG;
+  const ssize_t written = ::pwrite(file, &header, sizeof header, 0);
+  return written == sizeof header ? 0 : written < 0 ? errno : ENOSPC;
+}
+
+/// Opens a file without a name in the folder of `path`. -1 with errno; some file systems have no such files.
+int open_nameless(const char* path) noexcept {
+  char folder[PATH_MAX];
+  const char* const slash = std::strrchr(path, '/');
+  const Size size = slash == nullptr ? 0 : static_cast<Size>(slash - path) + 1;
+  if (size >= sizeof folder) {
+    errno = ENAMETOOLONG;
+    return -1;
+  }
+  std::memcpy(folder, path, size);
+  folder[size] = '\0';
+  return ::open(size == 0 ? "." : folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+}
+
+/// Gives a file without a name this one, which must be free. 0 or an errno.
+int give_name(int file, const char* path) noexcept {
+  char own[32];  // snprintf does not allocate for an int
+  std::snprintf(own, sizeof own, "/proc/self/fd/%d", file);
+  return ::linkat(AT_FDCWD, own, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
+}
+
+Header fresh_header() noexcept {
+  Header fresh{};
+  std::memcpy(fresh.magic, kMagic, sizeof kMagic);
+  fresh.version = kVersion;
+  fresh.endianness = kEndianness;
+  fresh.header_size = sizeof(Header);
+  fresh.record_size = kRecordSize;
+  fresh.clock = kClockMonotonic;
+  fresh.start = clock_now(CLOCK_REALTIME);
+  return fresh;
 }
 
 /// `name` cut to at most `size` bytes, not inside a UTF-8 sequence.
@@ -83,6 +127,7 @@ struct TraceWriter::Impl {
   Size used() const noexcept { return sizeof(Header) + records * kRecordSize; }
   Header& header() noexcept { return *reinterpret_cast<Header*>(base); }
   void begin(int to_file) noexcept;
+  bool begin_nameless(const char* path) noexcept;
   bool grow(std::uint64_t more) noexcept;
   std::byte* room_for(std::uint64_t count) noexcept;
   Tick now() noexcept { return imported ? time : time = clock_now(CLOCK_MONOTONIC) - start; }
@@ -94,17 +139,27 @@ struct TraceWriter::Impl {
 void TraceWriter::Impl::begin(int to_file) noexcept {
   file = to_file;
   if (!grow(1)) return;
-  Header fresh{};
-  std::memcpy(fresh.magic, kMagic, sizeof kMagic);
-  fresh.version = kVersion;
-  fresh.endianness = kEndianness;
-  fresh.header_size = sizeof(Header);
-  fresh.record_size = kRecordSize;
-  fresh.clock = kClockMonotonic;
-  fresh.start = clock_now(CLOCK_REALTIME);
-  header() = fresh;
+  header() = fresh_header();
   start = clock_now(CLOCK_MONOTONIC);
   open = true;
+}
+
+/// Begins in a file that gets its name when its header is there: whoever is killed, at any moment, leaves no file or one
+/// that can be read. False, with nothing changed, where there are no such files; true otherwise, `open` or with `error`
+/// set.
+bool TraceWriter::Impl::begin_nameless(const char* path) noexcept {
+  const int nameless = open_nameless(path);
+  if (nameless < 0) return false;
+  begin(nameless);
+  const int named = open ? give_name(nameless, path) : 0;
+  if (open && named == 0) return true;
+  open = false;
+  ::close(nameless);
+  if (base != nullptr) ::munmap(base, mapped);
+  base = nullptr;
+  mapped = capacity = 0;
+  if (named == EEXIST) error = EEXIST;
+  return error != 0;  // any other failure is of the way to give names (there is no /proc)
 }
 
 /// Makes room for `more` records. The steps double, so that a short recording takes little disk and a long
@@ -187,12 +242,15 @@ TraceWriter::TraceWriter() noexcept : impl_(static_cast<Impl*>(map_metadata(size
 TraceWriter::TraceWriter(const char* path) noexcept : impl_(static_cast<Impl*>(map_metadata(sizeof(Impl)))) {
   if (impl_ == nullptr) return;
   ::madvise(impl_, align_up(sizeof(Impl), 4 * kKiB), MADV_WIPEONFORK);
+  if (impl_->begin_nameless(path)) return;
+  // Here files need a name from the start: the header follows at once.
   const int file = ::open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (file < 0) {
     impl_->error = errno;
     return;
   }
-  impl_->begin(file);
+  impl_->error = write_header(file, fresh_header());
+  if (impl_->error == 0) impl_->begin(file);
   if (impl_->open) return;
   ::close(file);
   ::unlink(path);

@@ -6,8 +6,9 @@
 //
 // The file is mapped and grown in steps with its blocks really allocated (a sparse file on a full disk would
 // kill the program with SIGBUS). A record becomes visible to readers by its first word, which holds its kind,
-// stored last; so after a SIGKILL the file is readable up to its last complete record. After fork() the
-// child's copy of a writer into a file records nothing (two processes would overwrite each other's records);
+// stored last; so after a SIGKILL the file is readable up to its last complete record. The file gets its name
+// when its header is there (O_TMPFILE; where a file system has no such files, the header is the first thing
+// written). After fork() the child's copy of a writer into a file records nothing (two processes would overwrite each other's records);
 // a writer into memory goes on in both. Not thread-safe: the recorder that owns it has the lock.
 #pragma once
 
