@@ -6,6 +6,8 @@ import numpy
 from numpy.typing import NDArray
 
 
+__version__: str
+
 class Error(Exception):
     """
     A bad file or argument: what is wrong, where, and what to do. The command line exits with 2 on it.
@@ -308,7 +310,8 @@ class RecordedPass:
     @property
     def dropped(self) -> int: ...
 
-    def record(self, plan: Plan, planner: str) -> RecordedPlan: ...
+    def record(self, plan: Plan, planner: str) -> ProgramPlan:
+        """The plan written back to the pass: what a plan file holds."""
 
     def write_csv(self, plan: Plan) -> bytes:
         """The problem as CSV, the object ids as ids, with these offsets."""
@@ -319,13 +322,17 @@ def read_pass(trace: Trace, pass_number: int | None = None, device: int | None =
     """
 
 class RecordedPlan:
-    """A plan beside the allocations of the pass that it was made from."""
+    """
+    What one heap follows: the allocations that it was asked for in a recording, laid out in one arena.
+    """
 
     @property
-    def arena_size(self) -> int: ...
+    def arena_size(self) -> int:
+        """Bytes."""
 
     @property
-    def load(self) -> int: ...
+    def load(self) -> int:
+        """Bytes: the most planned ones live at once."""
 
     @property
     def planner(self) -> str: ...
@@ -352,14 +359,120 @@ class RecordedPlan:
         """2^64 - 1: not planned."""
 
     @property
+    def streams(self) -> NDArray[numpy.uint64]: ...
+
+    @property
+    def devices(self) -> NDArray[numpy.uint64]: ...
+
+    @property
+    def pools(self) -> NDArray[numpy.uint64]:
+        """0: the device's default pool."""
+
+    @property
     def meta(self) -> list[tuple[str, str]]: ...
+
+class PlannedMemory:
+    """One of the memories of a plan; all in bytes."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def capacity(self) -> int | None:
+        """None: not known."""
+
+    @property
+    def alignment(self) -> int: ...
+
+    @property
+    def size(self) -> int:
+        """What the plan needs of it."""
+
+    @property
+    def load(self) -> int:
+        """The most planned bytes live in it at once."""
+
+class ProgramPlan:
+    """
+    What a plan file holds: the allocations of a program, laid out in one or more memories.
+    """
+
+    @property
+    def planner(self) -> str: ...
+
+    def __len__(self) -> int: ...
+
+    @property
+    def sites(self) -> NDArray[numpy.uint64]: ...
+
+    @property
+    def sizes(self) -> NDArray[numpy.uint64]: ...
+
+    @property
+    def alignments(self) -> NDArray[numpy.uint64]: ...
+
+    @property
+    def lower(self) -> NDArray[numpy.uint64]: ...
+
+    @property
+    def upper(self) -> NDArray[numpy.uint64]: ...
+
+    @property
+    def offsets(self) -> NDArray[numpy.uint64]:
+        """2^64 - 1: not planned."""
+
+    @property
+    def streams(self) -> NDArray[numpy.uint64]: ...
+
+    @property
+    def devices(self) -> NDArray[numpy.uint64]: ...
+
+    @property
+    def pools(self) -> NDArray[numpy.uint64]:
+        """0: the device's default pool."""
+
+    @property
+    def meta(self) -> list[tuple[str, str]]: ...
+
+    @property
+    def memories(self) -> list[PlannedMemory]: ...
+
+    @property
+    def places(self) -> NDArray[numpy.uint64]:
+        """
+        Which of the memories each allocation is planned in; 0 for what is not planned.
+        """
+
+    @property
+    def heaps(self) -> list[tuple[int, int]]:
+        """(device, pool) of each heap that the plan is for."""
+
+    @property
+    def skeleton_pairs(self) -> int | None:
+        """How many pairs its skeleton has; None without one."""
+
+    def recorded_for(self, device: int = 0, pool: int = 0) -> RecordedPlan:
+        """
+        What the heap of that pool on that device is to follow. Error when that is not in a memory of its own.
+        """
+
+    def with_skeleton(self) -> ProgramPlan:
+        """The same plan, with the skeleton that its offsets have."""
 
     def to_bytes(self) -> bytes:
         """The bytes of a .plan file."""
 
-def open_plan(path: str) -> RecordedPlan: ...
+def open_plan(path: str) -> ProgramPlan: ...
 
-def record_problem(problem: Problem, plan: Plan, planner: str) -> RecordedPlan: ...
+def read_plan(bytes: bytes, name: str = '<memory>') -> ProgramPlan:
+    """The plan in the bytes of a .plan file; `name` is for errors."""
+
+def record_problem(problem: Problem, plan: Plan, planner: str) -> ProgramPlan: ...
+
+def plan_run(trace: Trace, device: int = 0, alignment: int = 512) -> ProgramPlan:
+    """
+    A plan of all that a device was asked for in the whole trace, for the guided pool to follow.
+    """
 
 class SearchResult:
     """What a planner that searches found. Sizes in bytes."""

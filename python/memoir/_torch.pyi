@@ -1,8 +1,6 @@
 import memoir._core
 
 
-torch_version: str
-
 def in_pass() -> bool:
     """True while the calling thread is inside a recorded or planned pass."""
 

@@ -95,7 +95,8 @@ def samples(tmp_path: Path) -> list[object]:
     ]
     things += [_core.plan_constrained(constrained, "auto"), recorded, simulation, simulation.calls]
     things += [simulation.times, _core.find_cap(workload, "span")]
-    return [*things, recorded.record(_core.run_planner("boxing", recorded.problem), "boxing")]
+    program = recorded.record(_core.run_planner("boxing", recorded.problem), "boxing")
+    return [*things, program, *program.memories, program.recorded_for()]
 
 
 def test_properties_are_of_their_types(tmp_path, said):

@@ -7,6 +7,7 @@ import json
 import shlex
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -36,8 +37,8 @@ def plan_guided(
         click.echo(f"the recorder lost {trace.dropped:,} records: the plan may not fit the program", err=True)
     if output is not None:
         write_output(Path(output), plan.to_bytes(), force)
-    counts = Counter(plan.places.tolist())
-    memories = [
+    counts: Counter[int] = Counter(plan.places.tolist())
+    memories: list[dict[str, Any]] = [
         {
             "name": memory.name,
             "buffers": counts[place],
