@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "memoir/base/json.h"
 #include "memoir/simulate/operation_clock.h"
 #include "memoir/simulate/simulation.h"
 #include "support/gpu_trace_events.h"
@@ -149,15 +150,18 @@ void measure(const std::string& policy, const std::string& path, bool smoke) {
   const Loop loop = loop_policy(workload, policy);
   const Times times = time_policy(workload, policy, smoke);
   const size_t slash = path.rfind('/') + 1;
+  std::string policy_json, trace_json;
+  append_json_string(policy_json, policy);
+  append_json_string(trace_json, path.substr(slash, path.rfind(".trace") - slash));
   std::printf(
-      "{\"policy\": \"%s\", \"trace\": \"%s\", \"peak\": %llu, \"reserved\": %.5f, \"cap\": %.5f, "
+      "{\"policy\": %s, \"trace\": %s, \"peak\": %llu, \"reserved\": %.5f, \"cap\": %.5f, "
       "\"cap_1.01\": %s, \"calls\": %llu, \"loop_reserved\": %.5f, \"loop_calls\": %s, \"mean_ns\": %.1f, "
       "\"p50_ns\": %.1f, \"p99.9_ns\": %.1f}\n",
-      policy.c_str(), path.substr(slash, path.rfind(".trace") - slash).c_str(),
-      static_cast<unsigned long long>(workload.peak_live()), static_cast<double>(free.peak_reserved) / peak,
-      static_cast<double>(cap.cap) / peak, completes ? "true" : "false",
-      static_cast<unsigned long long>(free.calls.all()), static_cast<double>(loop.reserved) / peak,
-      text_of(loop.calls).c_str(), times.mean, times.p50, times.p99_9);
+      policy_json.c_str(), trace_json.c_str(), static_cast<unsigned long long>(workload.peak_live()),
+      static_cast<double>(free.peak_reserved) / peak, static_cast<double>(cap.cap) / peak,
+      completes ? "true" : "false", static_cast<unsigned long long>(free.calls.all()),
+      static_cast<double>(loop.reserved) / peak, text_of(loop.calls).c_str(), times.mean, times.p50,
+      times.p99_9);
   std::fflush(stdout);
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "memoir/base/hex.h"
+#include "memoir/base/json.h"
 
 namespace memoir {
 
@@ -89,34 +90,49 @@ const char* action_name(DeviceAction action) {
   return "";
 }
 
-std::string quoted(const std::string& text) {
-  std::string json = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') json += '\\';
-    if (static_cast<unsigned char>(c) >= 0x20) json += c;
+void write_frames(JsonWriter& json, SiteId site, const SiteNames& names) {
+  json.key("frames").begin_array();
+  if (site != kNoSite) {
+    json.begin_object().key("filename").value("memoir").key("line").value(0);
+    json.key("name").value(site_text(site, names)).end_object();
   }
-  return json + '"';
+  json.end_array();
 }
 
-std::string field(const char* name, std::uint64_t value) {
-  return '"' + std::string(name) + "\": " + std::to_string(value);
+void write_stat(JsonWriter& json, const char* name, const DeviceStat& stat) {
+  json.key(name).begin_object();
+  json.key("current").value(stat.current).key("peak").value(stat.peak);
+  json.key("allocated").value(stat.allocated).key("freed").value(stat.freed).end_object();
 }
 
-std::string frames(SiteId site, const SiteNames& names) {
-  if (site == kNoSite) return "\"frames\": []";
-  return "\"frames\": [{\"filename\": \"memoir\", \"line\": 0, \"name\": " + quoted(site_text(site, names)) +
-         "}]";
-}
-
-std::string pool_field(const char* name, DevicePoolId pool) {
-  return '"' + std::string(name) + "\": [" + std::to_string(pool.first) + ", " + std::to_string(pool.second) +
-         "]";
-}
-
-std::string stat_json(const char* name, const DeviceStat& stat) {
-  return '"' + std::string(name) + "\": {" + field("current", stat.current) + ", " +
-         field("peak", stat.peak) + ", " + field("allocated", stat.allocated) + ", " +
-         field("freed", stat.freed) + "}";
+void write_segment(JsonWriter& json, const DeviceView& view, const DeviceView::Segment& segment,
+                   const SiteNames& names) {
+  Size allocated = 0, active = 0;
+  for_each_block(view, segment, [&](cuda::Address, Size size, const DeviceView::Object* object) {
+    if (object != nullptr) active += size;
+    if (object != nullptr && !object->pending) allocated += size;
+  });
+  json.begin_object().key("device").value(view.device);
+  json.key("address").value(segment.address).key("total_size").value(segment.size);
+  json.key("allocated_size").value(allocated).key("active_size").value(active);
+  json.key("requested_size").value(allocated);
+  json.key("stream")
+      .value(reinterpret_cast<std::uint64_t>(segment.stream))
+      .key("segment_type")
+      .value("large");
+  json.key("segment_pool_id").begin_array().value(segment.pool.first).value(segment.pool.second).end_array();
+  json.key("is_expandable").value(segment.mapped).key("frames").begin_array().end_array();
+  json.key("blocks").begin_array();
+  for_each_block(view, segment, [&](cuda::Address address, Size size, const DeviceView::Object* object) {
+    json.begin_object().key("address").value(address).key("size").value(size);
+    json.key("requested_size").value(object == nullptr ? 0 : object->size);
+    json.key("state").value(object == nullptr ? "inactive"
+                            : object->pending ? "active_pending_free"
+                                              : "active_allocated");
+    write_frames(json, object == nullptr ? kNoSite : object->site, names);
+    json.end_object();
+  });
+  json.end_array().end_object();
 }
 
 }  // namespace
@@ -193,66 +209,49 @@ std::string out_of_memory_text(const DeviceView& view, const FailedRequest& requ
 
 std::string stats_json(const DeviceView& view) {
   const DeviceStats& stats = view.stats;
-  return "{" + field("device", static_cast<std::uint64_t>(view.device)) + ", \"name\": " + quoted(view.name) +
-         ", \"policy\": " + quoted(view.policy) + ", " + field("total_bytes", view.total) + ", " +
-         field("cap_bytes", view.cap) + ", " + stat_json("allocation", stats.objects) + ", " +
-         stat_json("allocated_bytes", stats.allocated_bytes) + ", " +
-         stat_json("active", stats.active_objects) + ", " + stat_json("active_bytes", stats.active_bytes) +
-         ", " + stat_json("segment", stats.segments) + ", " +
-         stat_json("reserved_bytes", stats.reserved_bytes) + ", " +
-         field("num_alloc_retries", stats.retries) + ", " + field("num_ooms", stats.ooms) + ", " +
-         field("num_device_alloc", view.device_calls.takes + view.device_calls.commits) + ", " +
-         field("num_device_free", view.device_calls.give_backs + view.device_calls.decommits) + ", " +
-         field("num_device_refusals", view.device_calls.refusals) + ", " +
-         field("num_stream_waits", view.stream_calls.waits) + ", " +
-         field("num_events", view.stream_calls.records) + ", " +
-         field("num_sync_all_streams", view.stream_calls.quiets) + ", " +
-         field("num_loop_plans", view.loops.plans) + ", " +
-         field("num_loop_plans_dropped", view.loops.dropped) + ", " +
-         field("num_planned_allocs", view.loops.planned) + ", " +
-         field("num_departed_allocs", view.loops.departed) + "}";
+  std::string text;
+  JsonWriter json(text);
+  json.begin_object().key("device").value(view.device).key("name").value(view.name);
+  json.key("policy").value(view.policy).key("total_bytes").value(view.total).key("cap_bytes").value(view.cap);
+  write_stat(json, "allocation", stats.objects);
+  write_stat(json, "allocated_bytes", stats.allocated_bytes);
+  write_stat(json, "active", stats.active_objects);
+  write_stat(json, "active_bytes", stats.active_bytes);
+  write_stat(json, "segment", stats.segments);
+  write_stat(json, "reserved_bytes", stats.reserved_bytes);
+  json.key("num_alloc_retries").value(stats.retries).key("num_ooms").value(stats.ooms);
+  json.key("num_device_alloc").value(view.device_calls.takes + view.device_calls.commits);
+  json.key("num_device_free").value(view.device_calls.give_backs + view.device_calls.decommits);
+  json.key("num_device_refusals").value(view.device_calls.refusals);
+  json.key("num_stream_waits").value(view.stream_calls.waits);
+  json.key("num_events").value(view.stream_calls.records);
+  json.key("num_sync_all_streams").value(view.stream_calls.quiets);
+  json.key("num_loop_plans").value(view.loops.plans);
+  json.key("num_loop_plans_dropped").value(view.loops.dropped);
+  json.key("num_planned_allocs").value(view.loops.planned);
+  json.key("num_departed_allocs").value(view.loops.departed).end_object();
+  return text;
 }
 
 std::string snapshot_json(const DeviceView& view, const SiteNames& names) {
-  std::string json = "{\"segments\": [";
-  const char* separator = "";
+  std::string text;
+  JsonWriter json(text);
+  json.begin_object().key("segments").begin_array();
   for (const DeviceView::Segment& segment : view.segments) {
-    Size allocated = 0, active = 0;
-    std::string blocks;
-    const char* block_separator = "";
-    for_each_block(view, segment, [&](cuda::Address address, Size size, const DeviceView::Object* object) {
-      const char* state = object == nullptr ? "inactive"
-                          : object->pending ? "active_pending_free"
-                                            : "active_allocated";
-      if (object != nullptr) active += size;
-      if (object != nullptr && !object->pending) allocated += size;
-      blocks += std::string(block_separator) + "{" + field("address", address) + ", " + field("size", size) +
-                ", " + field("requested_size", object == nullptr ? 0 : object->size) + ", \"state\": \"" +
-                state + "\", " + frames(object == nullptr ? kNoSite : object->site, names) + "}";
-      block_separator = ", ";
-    });
-    json += std::string(separator) + "{" + field("device", static_cast<std::uint64_t>(view.device)) + ", " +
-            field("address", segment.address) + ", " + field("total_size", segment.size) + ", " +
-            field("allocated_size", allocated) + ", " + field("active_size", active) + ", " +
-            field("requested_size", allocated) + ", " +
-            field("stream", reinterpret_cast<std::uint64_t>(segment.stream)) +
-            ", \"segment_type\": \"large\", " + pool_field("segment_pool_id", segment.pool) +
-            ", \"is_expandable\": " + (segment.mapped ? "true" : "false") +
-            ", \"frames\": [], \"blocks\": [" + blocks + "]}";
-    separator = ",\n ";
+    json.next_line(" ");
+    write_segment(json, view, segment, names);
   }
-  json += "],\n \"trace\": [";
-  separator = "";
+  json.end_array().next_line(" ").key("trace").begin_array();
   for (const DeviceEntry& entry : view.history) {
-    json += std::string(separator) + "{\"action\": \"" + action_name(entry.action) + "\", " +
-            field(entry.action == DeviceAction::kOutOfMemory ? "device_free" : "addr", entry.address) + ", " +
-            field("size", entry.size) + ", " +
-            field("stream", reinterpret_cast<std::uint64_t>(entry.stream)) + ", " +
-            field("time_us", static_cast<std::uint64_t>(entry.time_us)) + ", " + frames(entry.site, names) +
-            "}";
-    separator = ",\n ";
+    json.next_line(" ").begin_object().key("action").value(action_name(entry.action));
+    json.key(entry.action == DeviceAction::kOutOfMemory ? "device_free" : "addr").value(entry.address);
+    json.key("size").value(entry.size).key("stream").value(reinterpret_cast<std::uint64_t>(entry.stream));
+    json.key("time_us").value(entry.time_us);
+    write_frames(json, entry.site, names);
+    json.end_object();
   }
-  return json + "]}";
+  json.end_array().end_object();
+  return text;
 }
 
 }  // namespace memoir

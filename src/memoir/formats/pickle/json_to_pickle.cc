@@ -6,7 +6,7 @@
 #include <string>
 
 #include "memoir/formats/pickle/settings_json.h"
-#include "memoir/formats/utf8.h"
+#include "memoir/base/utf8.h"
 
 namespace memoir {
 

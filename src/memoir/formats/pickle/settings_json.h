@@ -20,8 +20,4 @@ std::optional<std::string> to_json(const PickleValues& values, Value value, std:
 /// JSON, or nested deeper than 32.
 bool write_json(std::string_view json, PickleWriter& writer);
 
-/// `text` between quotes, its quotes, backslashes and control characters escaped. What is not UTF-8 becomes
-/// U+FFFD.
-void append_json_string(std::string& to, std::string_view text);
-
 }  // namespace memoir

@@ -14,7 +14,7 @@
 #include "memoir/formats/snapshot/frame_sites.h"
 #include "memoir/formats/snapshot/mapped_ranges.h"
 #include "memoir/formats/snapshot/trace_layout.h"
-#include "memoir/formats/utf8.h"
+#include "memoir/base/utf8.h"
 
 namespace memoir {
 

@@ -3,7 +3,7 @@
 
 #include "memoir/base/error.h"
 #include "memoir/base/site.h"
-#include "memoir/formats/utf8.h"
+#include "memoir/base/utf8.h"
 #include "memoir/trace/format.h"
 
 namespace memoir {

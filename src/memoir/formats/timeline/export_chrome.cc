@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "memoir/base/hex.h"
-#include "memoir/formats/pickle/settings_json.h"
+#include "memoir/base/json.h"
 #include "memoir/formats/timeline/export_timeline.h"
 #include "memoir/formats/timeline/timeline.h"
 
@@ -19,36 +19,32 @@ constexpr unsigned kProgram = 65'536;  // the process that the passes are of; de
 class ChromeSink final : public TimelineSink {
  public:
   ChromeSink(const Trace& trace, Output& output) : trace_(trace), output_(output) {
-    output_.put("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
+    json_.begin_object().key("displayTimeUnit").value("ns").key("traceEvents").begin_array();
   }
 
   void finish() {
-    output_.put("\n],\"stackFrames\":{");
-    bool first = true;
+    text_ += '\n';
+    json_.end_array().key("stackFrames").begin_object();
+    first_ = true;
     for (const Event& event : trace_.events()) {
       if (event.kind != EventKind::kSite) continue;
-      std::string line = first ? "\n" : ",\n";
-      first = false;
-      line.append("\"").append(hex(event.site)).append("\":{\"name\":");
-      append_json_string(line, trace_.site_name(event.site));
-      if (event.size != kNoSite) line += ",\"parent\":\"" + hex(event.size) + "\"";
-      output_.put(line + "}");
+      next_line().key(hex(event.site)).begin_object().key("name").value(trace_.site_name(event.site));
+      if (event.size != kNoSite) json_.key("parent").value(hex(event.size));
+      json_.end_object();
+      put();
     }
-    std::string tail = "\n},\"otherData\":{";
-    first = true;
-    for (const std::string_view key : trace_.meta_keys()) {
-      if (!first) tail += ',';
-      first = false;
-      append_json_string(tail, key);
-      tail += ':';
-      append_json_string(tail, trace_.meta(key));
-    }
-    output_.put(tail + "}}\n");
+    text_ += '\n';
+    json_.end_object().key("otherData").begin_object();
+    for (const std::string_view key : trace_.meta_keys()) json_.key(key).value(trace_.meta(key));
+    json_.end_object().end_object();
+    text_ += '\n';
+    put();
   }
 
   void device(std::uint16_t number, bool) override {
     begin('M', number, 0);
-    line_ += ",\"name\":\"process_name\",\"args\":{\"name\":\"device " + std::to_string(number) + "\"}";
+    json_.key("name").value("process_name").key("args").begin_object();
+    json_.key("name").value("device " + std::to_string(number)).end_object();
     end();
   }
   void live(std::uint16_t device, std::optional<StreamId> stream, Tick time, Size bytes) override {
@@ -59,30 +55,32 @@ class ChromeSink final : public TimelineSink {
   }
   void begins(const Event& allocation, std::uint32_t, const Event* address) override {
     object('b', allocation, allocation.time);
-    line_ += ",\"args\":{\"bytes\":" + std::to_string(allocation.size) +
-             ",\"stream\":" + std::to_string(allocation.stream);
-    if (address != nullptr) line_ += ",\"address\":\"" + hex(address->size) + "\"";
-    if (address != nullptr && pool_of(*address) != 0)
-      line_ += ",\"pool\":" + std::to_string(pool_of(*address));
-    line_ += "}";
-    if (trace_.site_parent(allocation.site)) line_ += ",\"sf\":\"" + hex(allocation.site) + "\"";
+    json_.key("args").begin_object().key("bytes").value(allocation.size);
+    json_.key("stream").value(allocation.stream);
+    if (address != nullptr) json_.key("address").value(hex(address->size));
+    if (address != nullptr && pool_of(*address) != 0) json_.key("pool").value(pool_of(*address));
+    json_.end_object();
+    stack(allocation.site);
     end();
   }
   void ends(const Event& allocation, std::uint32_t, Tick time, bool freed) override {
     object('e', allocation, time);
-    if (!freed) line_ += ",\"args\":{\"freed\":\"never\"}";
+    if (!freed) json_.key("args").begin_object().key("freed").value("never").end_object();
     end();
   }
   void free_requested(const Event& allocation, std::uint32_t, Tick time) override {
     begin('n', allocation.device, time);
-    line_ += ",\"cat\":\"allocation\"," + id(allocation.object) + ",\"name\":\"free requested\"";
+    json_.key("cat").value("allocation");
+    id(allocation.object);
+    json_.key("name").value("free requested");
     end();
   }
   void out_of_memory(const Event& event) override {
     begin('i', event.device, event.time);
-    line_ += ",\"s\":\"p\",\"cat\":\"out of memory\",\"name\":\"out of memory\",\"args\":{\"asked\":" +
-             std::to_string(event.size) + ",\"free\":" + std::to_string(event.object) + "}";
-    if (trace_.site_parent(event.site)) line_ += ",\"sf\":\"" + hex(event.site) + "\"";
+    json_.key("s").value("p").key("cat").value("out of memory").key("name").value("out of memory");
+    json_.key("args").begin_object().key("asked").value(event.size);
+    json_.key("free").value(event.object).end_object();
+    stack(event.site);
     end();
   }
   /// On the lowest lane that is free, a lane being a thread: each async name would be a row of its own.
@@ -99,55 +97,71 @@ class ChromeSink final : public TimelineSink {
       lanes_[lane] = false;
     }
     begin(begins ? 'B' : 'E', kProgram, event.time, lane + 1);
-    line_ += ",\"cat\":\"pass\",\"name\":\"pass " + std::to_string(event.object) + "\"";
+    json_.key("cat").value("pass").key("name").value("pass " + std::to_string(event.object));
     end();
   }
 
  private:
-  void begin(char phase, unsigned process, Tick time, std::size_t thread = 0) {
-    char text[128];
-    std::snprintf(text, sizeof text, "%s\n{\"ph\":\"%c\",\"pid\":%u,\"tid\":%zu,\"ts\":%llu.%03llu",
-                  first_ ? "" : ",", phase, process, thread, static_cast<unsigned long long>(time / 1000),
-                  static_cast<unsigned long long>(time % 1000));
+  /// Each event and each site, the first too, is on a line of its own.
+  JsonWriter& next_line() {
+    if (first_) text_ += '\n';
     first_ = false;
-    line_ = text;
+    return json_.next_line();
+  }
+  /// What was written so far goes to the file.
+  void put() {
+    output_.put(text_);
+    text_.clear();
+  }
+  void begin(char phase, unsigned process, Tick time, std::size_t thread = 0) {
+    char microseconds[32];
+    std::snprintf(microseconds, sizeof microseconds, "%llu.%03llu",
+                  static_cast<unsigned long long>(time / 1000), static_cast<unsigned long long>(time % 1000));
+    next_line().begin_object().key("ph").value(std::string_view(&phase, 1)).key("pid").value(process);
+    json_.key("tid").value(thread).key("ts").raw(microseconds);
   }
   void end() {
-    line_ += '}';
-    output_.put(line_);
+    json_.end_object();
+    put();
   }
   /// Perfetto calls it by its name and by its argument's: "live bytes".
   void counter(std::uint16_t device, Tick time, const std::string& name, Size bytes) {
     begin('C', device, time);
-    line_ += ",\"name\":\"" + name + "\",\"args\":{\"bytes\":" + std::to_string(bytes) + "}";
+    json_.key("name").value(name).key("args").begin_object().key("bytes").value(bytes).end_object();
     end();
   }
-  void metadata(std::size_t lane, const std::string& name, const std::string& arguments) {
+  template <class Value>
+  void metadata(std::size_t lane, const char* name, const char* key, Value value) {
     begin('M', kProgram, 0, lane + 1);  // thread 0 is the idle one
-    line_ += ",\"name\":\"" + name + "\",\"args\":{" + arguments + "}";
+    json_.key("name").value(name).key("args").begin_object().key(key).value(value).end_object();
     end();
   }
   void new_lane(std::size_t lane) {
     lanes_.push_back(false);
     if (lane == 0) {
-      metadata(lane, "process_name", "\"name\":\"passes\"");
-      metadata(lane, "process_sort_index", "\"sort_index\":-1");  // above the devices
+      metadata(lane, "process_name", "name", "passes");
+      metadata(lane, "process_sort_index", "sort_index", -1);  // above the devices
     }
-    metadata(lane, "thread_name", "\"name\":\"passes\"");
+    metadata(lane, "thread_name", "name", "passes");
   }
   /// Of the device alone: what has an id of the whole trace, Perfetto draws outside of every device.
-  static std::string id(ObjectId object) { return "\"id2\":{\"local\":\"" + hex(object) + "\"}"; }
+  void id(ObjectId object) { json_.key("id2").begin_object().key("local").value(hex(object)).end_object(); }
+  void stack(SiteId site) {
+    if (trace_.site_parent(site)) json_.key("sf").value(hex(site));
+  }
   void object(char phase, const Event& allocation, Tick time) {
     begin(phase, allocation.device, time);
-    line_ += ",\"cat\":\"allocation\"," + id(allocation.object) + ",\"name\":";
+    json_.key("cat").value("allocation");
+    id(allocation.object);
     const std::string_view name = trace_.site_name(allocation.site);
-    append_json_string(line_, name.empty() ? "allocation" : name);
+    json_.key("name").value(name.empty() ? "allocation" : name);
   }
 
   const Trace& trace_;
   Output& output_;
-  std::string line_;
-  bool first_ = true;
+  std::string text_;
+  JsonWriter json_{text_, {.spaces = false}};
+  bool first_ = true;                                       // of the events, or of the sites
   std::vector<bool> lanes_;                                 // of passes: is one running
   std::unordered_map<std::uint64_t, std::size_t> running_;  // pass -> its lane
 };

@@ -9,7 +9,7 @@
 #include "memoir/formats/timeline/export_timeline.h"
 #include "memoir/formats/timeline/proto_writer.h"
 #include "memoir/formats/timeline/timeline.h"
-#include "memoir/formats/utf8.h"
+#include "memoir/base/utf8.h"
 
 namespace memoir {
 

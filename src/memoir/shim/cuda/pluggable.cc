@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "memoir/base/error.h"
+#include "memoir/base/json.h"
 #include "memoir/device/device_runtime.h"
 
 namespace memoir::cuda_shim {
@@ -100,12 +101,15 @@ char* copy(const std::string& text) {
   return copied;
 }
 
+/// An array with what `write` writes of each runtime.
 template <class Write>
 char* write_list(int slot, Write write) {
-  std::string json = "[";
-  for_each_runtime(slot,
-                   [&](DeviceRuntime& runtime) { json += (json.size() > 1 ? ",\n" : "") + write(runtime); });
-  return copy(json + "]");
+  std::string text;
+  JsonWriter json(text);
+  json.begin_array();
+  for_each_runtime(slot, [&](DeviceRuntime& runtime) { write(json.next_line(), runtime); });
+  json.end_array();
+  return copy(text);
 }
 
 }  // namespace
@@ -202,32 +206,34 @@ void memoir_cuda_release_pool(int device, DevicePoolId id) {
 }
 
 char* memoir_cuda_stats(int slot) {
-  return write_list(slot,
-                    [](DeviceRuntime& runtime) { return stats_json(runtime.view(DeviceDetail::kNumbers)); });
+  return write_list(slot, [](JsonWriter& json, DeviceRuntime& runtime) {
+    json.raw(stats_json(runtime.view(DeviceDetail::kNumbers)));
+  });
 }
 
 char* memoir_cuda_snapshot(int slot) {
-  return write_list(slot, [](DeviceRuntime& runtime) {
+  return write_list(slot, [](JsonWriter& json, DeviceRuntime& runtime) {
     const DeviceView view = runtime.view(DeviceDetail::kHistory);
-    return "{\"device\": " + std::to_string(view.device) + ", \"state\": " + snapshot_json(view, site_name) +
-           "}";
+    json.begin_object().key("device").value(view.device);
+    json.key("state").raw(snapshot_json(view, site_name)).end_object();
   });
 }
 
 char* memoir_cuda_policies() {
-  std::string json = "[";
+  std::string text;
+  JsonWriter json(text);
+  json.begin_array();
   for (const DevicePolicyInfo& info : device_policies()) {
-    json += std::string(json.size() > 1 ? ",\n" : "") + "{\"name\": \"" + info.name + "\", \"what\": \"" +
-            info.what + "\", \"settings\": [";
-    const char* separator = "";
+    json.next_line().begin_object().key("name").value(info.name).key("what").value(info.what);
+    json.key("settings").begin_array();
     for (const SettingInfo& setting : info.settings) {
-      json += std::string(separator) + "{\"name\": \"" + setting.name + "\", \"kind\": \"" + setting.kind +
-              "\", \"initial\": \"" + setting.initial + "\", \"help\": \"" + setting.help + "\"}";
-      separator = ", ";
+      json.begin_object().key("name").value(setting.name).key("kind").value(setting.kind);
+      json.key("initial").value(setting.initial).key("help").value(setting.help).end_object();
     }
-    json += "]}";
+    json.end_array().end_object();
   }
-  return copy(json + "]");
+  json.end_array();
+  return copy(text);
 }
 
 void memoir_cuda_reset_peaks(int slot) {
