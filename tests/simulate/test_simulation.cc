@@ -72,12 +72,14 @@ TEST_CASE("devices are apart, and streams get small numbers, whatever theirs are
   CHECK(Workload(events.all(), 5).objects().empty());
 }
 
-TEST_CASE("a workload refuses events that cannot follow each other, by their number") {
+TEST_CASE("a workload refuses events that cannot follow each other, by their record") {
   run::Events twice, freed_twice;
   twice.allocate(1, 5).free(1).allocate(1, 5);
-  CHECK_THROWS_WITH_AS(Workload(twice.all()), doctest::Contains("event 2"), Error);
+  CHECK_THROWS_WITH_AS(Workload(twice.all()), doctest::Contains("record 2: object 1 is allocated twice"),
+                       Error);
   freed_twice.allocate(1, 5).free(1).free(1);
-  CHECK_THROWS_WITH_AS(Workload(freed_twice.all()), doctest::Contains("event 2"), Error);
+  CHECK_THROWS_WITH_AS(Workload(freed_twice.all()), doctest::Contains("record 2: object 1 is freed twice"),
+                       Error);
 }
 
 TEST_CASE("what a simulation counts can be done by hand") {

@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "memoir/base/error.h"
-#include "memoir/trace/object_table.h"
+#include "memoir/trace/lives.h"
 
 namespace memoir {
 
@@ -20,8 +20,9 @@ namespace {
 
 Workload::Workload(std::span<const Event> events, std::uint16_t device) {
   if (events.size() >= Size{1} << 31) throw Error("a trace of 2^31 events or more is not simulated");
-  ObjectTable table;  // object -> index of objects_, or kEmpty
-  constexpr std::uint64_t kEmpty = ~std::uint64_t{0};
+  const Lives lives(events);
+  constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  std::vector<std::uint32_t> object_of(lives.size(), kNone);  // of each life: here
   std::vector<StreamId> streams;
   std::unordered_map<std::uint32_t, std::uint32_t> pools{{0, 0}};  // in the trace -> here
   steps_.reserve(events.size());
@@ -51,39 +52,25 @@ Workload::Workload(std::span<const Event> events, std::uint16_t device) {
     switch (event.kind) {
       case EventKind::kAllocate: {
         if (event.device != device) break;
-        ObjectTable::Entry& entry = table.find(event.object);
-        if (entry.state != ObjectTable::State::kUnknown)
-          fail(i, "object " + std::to_string(event.object) + " is allocated a second time");
-        entry = {event.object, ObjectTable::State::kLive, 0, event.size == 0 ? kEmpty : objects_.size()};
-        table.added();
         if (event.size == 0) {
           ++empty_;
           break;
         }
+        object_of[lives.number(i)] = static_cast<std::uint32_t>(objects_.size());
         add({event.object, event.size, Size{1} << event.alignment_log2, event.site, number_of(event.stream)},
             event.time, number);
         break;
       }
       case EventKind::kFree: {
-        ObjectTable::Entry& entry = table.find(event.object);
-        if (entry.state == ObjectTable::State::kUnknown) break;  // of another device
-        if (entry.state == ObjectTable::State::kFreed)
-          fail(i, "object " + std::to_string(event.object) + " is freed a second time");
+        if (lives.allocation(lives.number(i)).device != device) break;
         if (!begun) begin();
-        entry.state = ObjectTable::State::kFreed;
-        if (entry.value == kEmpty) break;
-        end(static_cast<std::uint32_t>(entry.value), event.time, number);
+        const std::uint32_t object = object_of[lives.number(i)];
+        if (object != kNone) end(object, event.time, number);
         break;
       }
       case EventKind::kAddress: {
-        if (event.device != device) break;
-        std::uint64_t object = objects_.size() - 1;
-        if (objects_.empty() ||
-            objects_.back().id != event.object) {  // it is not right behind its allocation
-          const ObjectTable::Entry& entry = table.find(event.object);
-          if (entry.state != ObjectTable::State::kLive || entry.value == kEmpty) break;
-          object = entry.value;
-        }
+        const std::uint32_t object = object_of[lives.number(i)];
+        if (object == kNone) break;
         if (object >= addresses_.size()) addresses_.resize(object + 1, kNoOffset);
         addresses_[object] = event.size;
         if (pool_of(event) != 0) objects_[object].pool = pool_number(i);

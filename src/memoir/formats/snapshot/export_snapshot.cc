@@ -9,12 +9,12 @@
 #include <unordered_map>
 #include <vector>
 
+#include "memoir/base/utf8.h"
 #include "memoir/formats/pickle/pickle_writer.h"
 #include "memoir/formats/pickle/settings_json.h"
 #include "memoir/formats/snapshot/frame_sites.h"
 #include "memoir/formats/snapshot/mapped_ranges.h"
 #include "memoir/formats/snapshot/trace_layout.h"
-#include "memoir/base/utf8.h"
 
 namespace memoir {
 
@@ -178,7 +178,7 @@ void SnapshotExporter::write_segments(std::uint16_t number) {
   for (const std::uint32_t index : device.events) {
     const Event& event = trace_.events()[index];
     if (event.kind == EventKind::kAllocate) {
-      const TraceLayout::Object& object = layout_.object(event);
+      const TraceLayout::Object& object = layout_.object(index);
       if (object.freed == TraceLayout::kNever && (object.address != 0 || object.size != 0))
         blocks.push_back({object.address, object.size, event.site, object.requested});
     }
@@ -283,7 +283,7 @@ void SnapshotExporter::write_entries(std::uint16_t number) {
     } else if (event.kind == EventKind::kOutOfMemory) {
       write_entry("oom", event, event.object, event.size, pool_of(event));
     } else {
-      const TraceLayout::Object& object = layout_.object(event);
+      const TraceLayout::Object& object = layout_.object(device.events[i]);
       if (object.address == 0 && object.size == 0) continue;
       if (event.kind == EventKind::kFree && !object.requested)
         write_entry("free_requested", event, object.address, object.size, object.pool);

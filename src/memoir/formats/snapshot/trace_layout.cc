@@ -26,10 +26,16 @@ class Addresses final : public Arena {
 
 }  // namespace
 
-TraceLayout::TraceLayout(const Trace& trace) : trace_(trace) {
+TraceLayout::TraceLayout(const Trace& trace) : trace_(trace), lives_(trace.events()) {
   const std::span<const Event> events = trace.events();
-  if (events.size() >= kNever) throw Error("a trace of 2^32 events or more is not exported");
+  objects_.reserve(lives_.size());
   std::vector<bool> has_address;
+  for (std::uint32_t number = 0; number < lives_.size(); ++number) {
+    const Life& life = lives_[number];
+    has_address.push_back(life.address != kNoOffset);
+    objects_.push_back({has_address[number] ? life.address : 0, lives_.allocation(number).size, life.begin,
+                        life.end, life.is_free_requested, life.pool});
+  }
   for (std::uint32_t i = 0; i < events.size(); ++i) {
     const Event& event = events[i];
     if (has_text(event) || event.kind == EventKind::kPassBegin || event.kind == EventKind::kPassEnd ||
@@ -38,22 +44,7 @@ TraceLayout::TraceLayout(const Trace& trace) : trace_(trace) {
     }
     if (event.device >= devices_.size()) devices_.resize(size_t{event.device} + 1);
     Device& device = devices_[event.device];
-    if (event.kind == EventKind::kAllocate) {
-      table_.find(event.object) = {event.object, ObjectTable::State::kLive, 0, objects_.size()};
-      table_.added();
-      objects_.push_back({0, event.size, i});
-      has_address.push_back(false);
-    } else if (event.kind == EventKind::kAddress) {
-      const std::uint64_t number = table_.find(event.object).value;
-      objects_[number].address = event.size;
-      objects_[number].pool = pool_of(event);
-      has_address[number] = true;
-      continue;
-    } else if (event.kind == EventKind::kFree) {
-      objects_[table_.find(event.object).value].freed = i;
-    } else if (event.kind == EventKind::kFreeRequested) {
-      objects_[table_.find(event.object).value].requested = true;
-    }
+    if (event.kind == EventKind::kAddress) continue;
     // What was there before stands at time 0, and nothing ends there.
     const bool begins = event.kind == EventKind::kAllocate || event.kind == EventKind::kFreeRequested ||
                         event.kind == EventKind::kSegmentAllocate || event.kind == EventKind::kSegmentMap;
@@ -80,7 +71,7 @@ void TraceLayout::replay(Device& device) {
     const Event& event = trace_.events()[index];
     if (event.size == 0 && event.kind == EventKind::kAllocate) continue;
     if (event.kind == EventKind::kAllocate) {
-      Object& object = objects_[table_.find(event.object).value];
+      Object& object = objects_[lives_.number(index)];
       const Offset offset =
           heap.allocate({event.size, std::max(Size{1} << event.alignment_log2, Size{512}), event.site});
       if (offset == kNoOffset) {
@@ -90,7 +81,7 @@ void TraceLayout::replay(Device& device) {
       object.address = kBase + offset;
       object.pool = 0;
     } else if (event.kind == EventKind::kFree) {
-      const Object& object = objects_[table_.find(event.object).value];
+      const Object& object = objects_[lives_.number(index)];
       if (object.size != 0) heap.free(object.address - kBase);
     }
   }
@@ -99,7 +90,7 @@ void TraceLayout::replay(Device& device) {
 void TraceLayout::make_segments(Device& device) {
   for (const std::uint32_t index : device.events) {
     if (trace_.events()[index].kind != EventKind::kAllocate) continue;
-    const Object& object = this->object(trace_.events()[index]);
+    const Object& object = objects_[lives_.number(index)];
     if (object.size == 0) continue;
     const std::uint64_t begin = align_down(object.address, kSegmentAlignment);
     device.segments.push_back({begin, align_up(object.address + object.size, kSegmentAlignment) - begin});

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "memoir/trace/object_table.h"
+#include "memoir/trace/lives.h"
 #include "memoir/trace/trace.h"
 
 namespace memoir {
@@ -28,7 +28,7 @@ class TraceLayout {
     bool requested = false;        // it has a free_requested
     std::uint32_t pool = 0;
   };
-  static constexpr std::uint32_t kNever = ~std::uint32_t{0};
+  static constexpr std::uint32_t kNever = Life::kNever;
 
   struct Device {
     std::vector<std::uint32_t> events;  // allocations, frees, segments..., in order
@@ -43,8 +43,8 @@ class TraceLayout {
   const Trace& trace() const noexcept { return trace_; }
   /// By number; those in between are empty.
   std::span<const Device> devices() const noexcept { return devices_; }
-  /// The object that this event speaks of (allocate, free, free_requested).
-  const Object& object(const Event& event) noexcept { return objects_[table_.find(event.object).value]; }
+  /// The object that this event of the trace, by its index, speaks of (allocate, free, free_requested).
+  const Object& object(std::uint32_t event) const noexcept { return objects_[lives_.number(event)]; }
   std::span<const Object> objects() const noexcept { return objects_; }
 
  private:
@@ -52,8 +52,8 @@ class TraceLayout {
   void make_segments(Device& device);
 
   const Trace& trace_;
-  ObjectTable table_;  // value: the index in objects_
-  std::vector<Object> objects_;
+  Lives lives_;
+  std::vector<Object> objects_;  // by their numbers there
   std::vector<Device> devices_;
 };
 

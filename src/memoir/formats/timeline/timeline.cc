@@ -9,7 +9,7 @@
 #include <set>
 #include <vector>
 
-#include "memoir/trace/object_table.h"
+#include "memoir/trace/lives.h"
 
 namespace memoir {
 
@@ -47,8 +47,8 @@ std::uint64_t walk_timeline(const Trace& trace, TimelineSink& sink) {
   }
   for (auto& [number, device] : devices) sink.device(number, device.streams.size() > 1);
 
-  ObjectTable table;  // object -> its allocation's index; tag: its lane
-  std::uint64_t objects = 0;
+  const Lives lives(events);
+  std::vector<std::uint32_t> lanes(lives.size());
   const auto changed = [&](const Event& event, StreamId stream, Size bytes, bool more) {
     Device& device = devices[event.device];
     device.total.change(bytes, more, event.time);
@@ -66,7 +66,6 @@ std::uint64_t walk_timeline(const Trace& trace, TimelineSink& sink) {
     const Event& event = events[i];
     switch (event.kind) {
       case EventKind::kAllocate: {
-        ++objects;
         Device& device = devices[event.device];
         std::uint32_t lane = device.lanes;
         if (device.free_lanes.empty()) {
@@ -75,8 +74,7 @@ std::uint64_t walk_timeline(const Trace& trace, TimelineSink& sink) {
           lane = device.free_lanes.top();
           device.free_lanes.pop();
         }
-        table.find(event.object) = {event.object, ObjectTable::State::kLive, lane, i};
-        table.added();
+        lanes[lives.number(i)] = lane;
         const bool addressed = i + 1 < events.size() && events[i + 1].kind == EventKind::kAddress &&
                                events[i + 1].object == event.object;
         changed(event, event.stream, event.size, true);
@@ -84,17 +82,16 @@ std::uint64_t walk_timeline(const Trace& trace, TimelineSink& sink) {
         break;
       }
       case EventKind::kFree: {
-        ObjectTable::Entry& entry = table.find(event.object);
-        const Event& allocation = events[entry.value];
+        const std::uint32_t number = lives.number(i);
+        const Event& allocation = lives.allocation(number);
         changed(event, allocation.stream, allocation.size, false);
-        sink.ends(allocation, entry.tag, event.time, true);
-        devices[event.device].free_lanes.push(entry.tag);
-        entry.state = ObjectTable::State::kFreed;
+        sink.ends(allocation, lanes[number], event.time, true);
+        devices[event.device].free_lanes.push(lanes[number]);
         break;
       }
       case EventKind::kFreeRequested: {
-        const ObjectTable::Entry& entry = table.find(event.object);
-        sink.free_requested(events[entry.value], entry.tag, event.time);
+        const std::uint32_t number = lives.number(i);
+        sink.free_requested(lives.allocation(number), lanes[number], event.time);
         break;
       }
       case EventKind::kSegmentAllocate:
@@ -127,12 +124,10 @@ std::uint64_t walk_timeline(const Trace& trace, TimelineSink& sink) {
     }
     if (device.reserved.ends_before(end)) sink.reserved(number, end, device.reserved.bytes);
   }
-  for (const Event& event : events) {
-    if (event.kind != EventKind::kAllocate) continue;
-    const ObjectTable::Entry& entry = table.find(event.object);
-    if (entry.state == ObjectTable::State::kLive) sink.ends(event, entry.tag, end, false);
+  for (std::uint32_t number = 0; number < lives.size(); ++number) {
+    if (lives[number].end == Life::kNever) sink.ends(lives.allocation(number), lanes[number], end, false);
   }
-  return objects;
+  return lives.size();
 }
 
 }  // namespace memoir

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memoir/trace/lives.h"
+
+#include <string>
+#include <unordered_map>
+
+#include "memoir/base/error.h"
+#include "memoir/trace/object_table.h"
+
+namespace memoir {
+
+Lives::Lives(std::span<const Event> events) : events_(events) {
+  if (events.size() >= Life::kNever) throw Error("a trace of 2^32 events or more is not read");
+  ObjectTable table;  // value: the number
+  numbers_.resize(events.size());
+  const auto refuse = [&](std::uint32_t event, const char* what) {
+    throw Error(name_record(events, event) + " " + what);
+  };
+  for (std::uint32_t i = 0; i < events.size(); ++i) {
+    const Event& event = events[i];
+    if (event.kind == EventKind::kAllocate) {
+      ObjectTable::Entry& entry = table.find(event.object);
+      if (entry.state != ObjectTable::State::kUnknown)
+        refuse(i, "is allocated twice; object ids are never reused");
+      entry = {event.object, ObjectTable::State::kLive, 0, lives_.size()};
+      table.added();
+      numbers_[i] = static_cast<std::uint32_t>(lives_.size());
+      lives_.push_back({.begin = i});
+    } else if (event.kind == EventKind::kFree || event.kind == EventKind::kAddress ||
+               event.kind == EventKind::kFreeRequested) {
+      const bool frees = event.kind == EventKind::kFree;
+      const bool asks = event.kind == EventKind::kFreeRequested;
+      ObjectTable::Entry& entry = table.find(event.object);
+      if (entry.state == ObjectTable::State::kUnknown) {
+        refuse(i, frees  ? "is freed but was never allocated"
+                  : asks ? "is let go of but was never allocated"
+                         : "gets an address but was never allocated");
+      }
+      if (entry.state == ObjectTable::State::kFreed) {
+        refuse(i, frees  ? "is freed twice"
+                  : asks ? "is let go of after its free"
+                         : "gets an address after its free");
+      }
+      numbers_[i] = static_cast<std::uint32_t>(entry.value);
+      Life& life = lives_[entry.value];
+      if (frees) {
+        entry.state = ObjectTable::State::kFreed;
+        life.end = i;
+      } else if (asks) {
+        life.is_free_requested = true;
+      } else {
+        life.address = event.size;
+        life.pool = pool_of(event);
+      }
+    }
+  }
+}
+
+std::vector<Pass> passes_of(std::span<const Event> events) {
+  std::vector<Pass> passes;
+  std::unordered_map<std::uint64_t, std::size_t> latest;  // of that number
+  for (std::uint32_t i = 0; i < events.size(); ++i) {
+    const Event& event = events[i];
+    if (event.kind == EventKind::kPassBegin) {
+      latest[event.object] = passes.size();
+      passes.push_back({.number = event.object, .thread = event.thread, .begin = i});
+    } else if (event.kind == EventKind::kPassEnd) {
+      const auto begun = latest.find(event.object);
+      if (begun != latest.end()) passes[begun->second].end = i;
+    }
+  }
+  return passes;
+}
+
+std::string name_record(std::span<const Event> events, std::size_t event) {
+  std::uint64_t record = event;
+  for (const Event& before : events.first(event)) record += text_records(before);
+  return "record " + std::to_string(record) + ": object " + std::to_string(events[event].object);
+}
+
+}  // namespace memoir
