@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every policy of the simulator on recorded device allocations (text traces, tests/support/gpu_trace.h): memory held, the
-// smallest cap, device calls, the same as a loop of eight rounds, and nanoseconds per operation on one thread that takes and
-// leaves a lock each time. One JSON object a line and trace; bench/device_pool.py makes the table.
+// Every policy of the simulator on recorded device allocations (text traces, tests/support/gpu_trace.h):
+// memory held, the smallest cap, device calls, the same as a loop of eight rounds, and nanoseconds per
+// operation on one thread that takes and leaves a lock each time. One JSON object a line and trace;
+// bench/device_pool.py makes the table.
 //
 //   bench_device_pool [--smoke] POLICY[;POLICY...] TRACE...
 //
@@ -39,8 +40,8 @@ struct Times {
   double mean, p50, p99_9;
 };
 
-/// A loop: what lives when a pass ends is freed there. Odd passes are timed in groups, even ones operation by operation;
-/// what a stretch needs is brought near first, as it would be to the program that asks.
+/// A loop: what lives when a pass ends is freed there. Odd passes are timed in groups, even ones operation by
+/// operation; what a stretch needs is brought near first, as it would be to the program that asks.
 Times time_policy(const Workload& workload, const std::string& policy, bool smoke) {
   constexpr size_t kStretch = 128, kGroup = 16;  // operations
   struct Operation {

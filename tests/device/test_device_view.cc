@@ -28,10 +28,10 @@ TEST_CASE("a snapshot as JSON: every field, and names as they are") {
   const SiteNames names = [](SiteId) { return "conv\n\xff\"1\""; };
   CHECK(
       snapshot_json(one_object(), names) ==
-      R"({"segments": [{"device": 0, "address": 4096, "total_size": 1024, "allocated_size": 512, "active_size": 512, )"
-      R"("requested_size": 512, "stream": 0, "segment_type": "large", "segment_pool_id": [0, 0], )"
-      R"("is_expandable": false, "frames": [], "blocks": [{"address": 4096, "size": 512, "requested_size": 100, )"
-      R"("state": "active_allocated", "frames": [{"filename": "memoir", "line": 0, )"
+      R"({"segments": [{"device": 0, "address": 4096, "total_size": 1024, "allocated_size": 512, )"
+      R"("active_size": 512, "requested_size": 512, "stream": 0, "segment_type": "large", "segment_pool_id": [0, 0], )"
+      R"("is_expandable": false, "frames": [], "blocks": [{"address": 4096, "size": 512, )"
+      R"("requested_size": 100, "state": "active_allocated", "frames": [{"filename": "memoir", "line": 0, )"
       "\"name\": \"conv\\u000a\xef\xbf\xbd\\\"1\\\"\"}]}, "
       R"({"address": 4608, "size": 512, "requested_size": 0, "state": "inactive", "frames": []}]}],)"
       "\n \"trace\": ["

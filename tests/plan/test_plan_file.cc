@@ -27,7 +27,8 @@ ProgramPlan small_v1() {
                      {{"model", "tiny"}, {"signature", "1x3\n"}, {"empty", ""}}});
 }
 
-/// What small.v2.plan holds: two streams on one device, a private pool with a memory of its own, another device.
+/// What small.v2.plan holds: two streams on one device, a private pool with a memory of its own, another
+/// device.
 ProgramPlan small() {
   ProgramPlan plan{.sequence = {{0x1111222233334444, 1000, 1, {0, 5}, 0},
                                 {0x5555666677778888, 8, 64, {1, 9}, kNoOffset, 1},

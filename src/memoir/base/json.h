@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// JSON, appended to a string. The writer puts the commas; that begins and ends match, and that each value of an object
-// has a key, is its caller's affair.
+// JSON, appended to a string. The writer puts the commas; that begins and ends match, and that each value of
+// an object has a key, is its caller's affair.
 //
 //   JsonWriter json(text);
 //   json.begin_object().key("size").value(64).key("frames").begin_array().end_array().end_object();
 //
 //   {"size": 64, "frames": []}
 //
-// Any text can be written: quotes, backslashes and control characters (with U+007F) are escaped, and each byte that is no
-// valid UTF-8, surrogates among them, becomes U+FFFD. Numbers are written so that they read back as the same.
+// Any text can be written: quotes, backslashes and control characters (with U+007F) are escaped, and each
+// byte that is no valid UTF-8, surrogates among them, becomes U+FFFD. Numbers are written so that they read
+// back as the same.
 #pragma once
 
 #include <concepts>
@@ -23,9 +24,8 @@ namespace memoir {
 void append_json_string(std::string& to, std::string_view text);
 
 struct JsonStyle {
-  bool spaces = true;  // after a comma and a colon
-  bool python_floats =
-      false;  // NaN, Infinity and -Infinity, as Python writes and reads them; else they are null
+  bool spaces = true;          // after a comma and a colon
+  bool python_floats = false;  // NaN, Infinity, -Infinity, as Python has them; else they are null
 };
 
 class JsonWriter {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The plan of a whole program, as a plan file holds it (docs/formats-plan.md): the allocations of all heaps in one
-// sequence, laid out in one or more memories. A heap takes its own part of it:
+// The plan of a whole program, as a plan file holds it (docs/formats-plan.md): the allocations of all heaps
+// in one sequence, laid out in one or more memories. A heap takes its own part of it:
 //
 //   sequence   a  device 0, pool 0   memory 0, offset 0        memories   0  "device 0"          8 KiB
 //              b  device 0, pool 1   memory 1, offset 0                   1  "device 0, pool 1"  4 KiB
@@ -47,16 +47,16 @@ struct ProgramPlan {
 /// The plan of a pass in one arena, as the plan of a program with one memory, which has no name.
 ProgramPlan program_of(const RecordedPlan& plan);
 
-/// What the heap of that pool on that device is to follow. Its arena is the memory that its allocations are planned
-/// in, and each has the alignment of that memory at least. Throws Error when that is more than one memory, or one that another heap's allocations are planned in too:
-/// a heap owns its arena.
+/// What the heap of that pool on that device is to follow. Its arena is the memory that its allocations are
+/// planned in, and each has the alignment of that memory at least. Throws Error when that is more than one
+/// memory, or one that another heap's allocations are planned in too: a heap owns its arena.
 RecordedPlan recorded_for(const ProgramPlan& plan, std::uint16_t device = 0, std::uint32_t pool = 0);
 
 /// The (device, pool) of each heap that the plan is for, ascending.
 std::vector<std::pair<std::uint16_t, std::uint32_t>> heaps_of(const ProgramPlan& plan);
 
-/// The most planned bytes live at once in each of the memories, of which only the number is looked at. Throws Error
-/// where load() does.
+/// The most planned bytes live at once in each of the memories, of which only the number is looked at. Throws
+/// Error where load() does.
 std::vector<Size> loads_of(std::span<const PlannedAllocation> sequence, std::size_t memories);
 
 }  // namespace memoir

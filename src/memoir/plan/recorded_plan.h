@@ -29,8 +29,7 @@ struct PlannedAllocation {
   StreamId stream = 0;       // its number in the trace
   std::uint16_t device = 0;  // its number in the trace
   std::uint16_t memory = 0;  // where it lies: an index of ProgramPlan::memories; 0 when it is not planned
-  std::uint32_t pool =
-      0;  // private pools are 1, 2, ... in the order of their first mention; 0: the default pool
+  std::uint32_t pool = 0;    // 0: the default one; private ones are 1, 2, ... in the order of first mention
 
   bool planned() const noexcept { return offset != kNoOffset; }
   bool operator==(const PlannedAllocation&) const = default;

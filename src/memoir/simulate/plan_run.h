@@ -11,10 +11,11 @@
 
 namespace memoir {
 
-/// Every object of that device that has bytes, those that outlive the trace too: they live to its end. Ticks count the
-/// allocations and frees of these. Each private pool has a memory of its own behind that of the default pool. Offsets are
-/// multiples of `alignment` (bytes, a power of two), and few bytes pass from one stream to another
-/// (policy/pool_plan.h). Throws Error for an alignment that is none, and where Workload and planners do.
+/// Every object of that device that has bytes, those that outlive the trace too: they live to its end. Ticks
+/// count the allocations and frees of these. Each private pool has a memory of its own behind that of the
+/// default pool. Offsets are multiples of `alignment` (bytes, a power of two), and few bytes pass from one
+/// stream to another (policy/pool_plan.h). Throws Error for an alignment that is none, and where Workload and
+/// planners do.
 ProgramPlan plan_run(std::span<const Event> events, std::uint16_t device, Size alignment);
 
 /// The same, with the trace's meta.

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who lives when: the objects of a trace, numbered in the order of their allocations, and which of them each event speaks
-// of. Plans, simulations, timelines and snapshots are made from it, so that none of them looks objects up by itself.
+// Who lives when: the objects of a trace, numbered in the order of their allocations, and which of them each
+// event speaks of. Plans, simulations, timelines and snapshots are made from it, so that none of them looks
+// objects up by itself.
 //
-//   events   0: a 7   1: a 9   2: address 9   3: f 7   4: a 4       lives   0  [0, 3)          of object 7
-//   number   0        1        1              0        2                    1  [1, kNever)     of object 9, with an address
-//                                                                           2  [4, kNever)     of object 4
+//   events   0: a 7   1: a 9   2: address 9   3: f 7   4: a 4     lives   0  [0, 3)       object 7
+//   number   0        1        1              0        2                  1  [1, kNever)  object 9
+//                                                                         2  [4, kNever)  object 4
 #pragma once
 
 #include <cstdint>
@@ -20,20 +21,20 @@ namespace memoir {
 struct Life {
   static constexpr std::uint32_t kNever = ~std::uint32_t{0};
 
-  std::uint32_t begin =
-      0;  // the event that allocates it, which has its size, site, stream, device and thread
+  std::uint32_t begin = 0;     // the event that allocates it: its size, site, stream, device and thread
   std::uint32_t end = kNever;  // the event that frees it; kNever: it outlives the trace
   Offset address = kNoOffset;  // where the recorded allocator had put it; kNoOffset: the trace does not say
   std::uint32_t pool = 0;      // of that address, as in the trace; 0: the default pool
-  bool is_free_requested = false;  // it was let go of before its memory was reusable, or without that
+  bool is_free_requested = false;  // it has a kFreeRequested
 
   bool operator==(const Life&) const = default;
 };
 
 class Lives {
  public:
-  /// Throws Error, naming the record, for an object that is allocated twice, or freed, let go of or given an address when
-  /// it is not live (a Trace has no such); and for 2^32 events or more. The events are kept alive by the caller.
+  /// Throws Error, naming the record, for an object that is allocated twice, or freed, let go of or given an
+  /// address when it is not live (a Trace has no such); and for 2^32 events or more. The events are kept
+  /// alive by the caller.
   explicit Lives(std::span<const Event> events);
 
   /// In the order of their allocations.
@@ -65,7 +66,8 @@ struct Pass {
 /// In the order in which they begin. Ends without a begin are passed over.
 std::vector<Pass> passes_of(std::span<const Event> events);
 
-/// "record 12: object 7", for errors about an event: its place in the file, where the text of sites and metas counts.
+/// "record 12: object 7", for errors about an event: its place in the file, where the text of sites and metas
+/// counts.
 std::string name_record(std::span<const Event> events, std::size_t event);
 
 }  // namespace memoir

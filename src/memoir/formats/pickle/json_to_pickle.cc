@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "memoir/formats/pickle/settings_json.h"
 #include "memoir/base/utf8.h"
+#include "memoir/formats/pickle/settings_json.h"
 
 namespace memoir {
 

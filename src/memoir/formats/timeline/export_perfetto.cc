@@ -6,10 +6,10 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "memoir/base/utf8.h"
 #include "memoir/formats/timeline/export_timeline.h"
 #include "memoir/formats/timeline/proto_writer.h"
 #include "memoir/formats/timeline/timeline.h"
-#include "memoir/base/utf8.h"
 
 namespace memoir {
 

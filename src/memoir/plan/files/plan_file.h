@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The plan file (.plan), format version 2; version 1 is read too. docs/formats-plan.md is the specification; this is its
-// C++ side.
+// The plan file (.plan), format version 2; version 1 is read too. docs/formats-plan.md is the specification;
+// this is its C++ side.
 //
 //   0        128                  128 + 32 * sections
 //   | header | section | section | records ... | memories ... | metas ... | skeleton ... |
 //
-// Little-endian, sections of fixed-size elements that the table behind the header names, one checksum over everything.
-// A file from a stranger is not trusted: a reader allocates no more than in proportion to the file's size, and proves
-// that the plan is one, so that no two live allocations of it overlap.
+// Little-endian, sections of fixed-size elements that the table behind the header names, one checksum over
+// everything. A file from a stranger is not trusted: a reader allocates no more than in proportion to the
+// file's size, and proves that the plan is one, so that no two live allocations of it overlap.
 #pragma once
 
 #include <bit>
@@ -92,8 +92,8 @@ std::uint64_t checksum(std::string_view file);
 std::string write_plan(const ProgramPlan& plan);
 
 /// Throws Error, naming the file and the record: not a plan file, another version, truncated or too long,
-/// altered (checksum), a section that is needed and not known, sizes that cannot be, an offset outside its memory or
-/// misaligned, live allocations that overlap, a skeleton that does not hold them apart.
+/// altered (checksum), a section that is needed and not known, sizes that cannot be, an offset outside its
+/// memory or misaligned, live allocations that overlap, a skeleton that does not hold them apart.
 ProgramPlan read_plan(std::string_view bytes, const std::string& name);
 ProgramPlan open_plan(const std::string& path);
 

@@ -118,8 +118,8 @@ void PlanProof::prove_layout(const ProgramPlan& plan) const {
   }
 }
 
-/// It may say more than it must, as long as that is true of the plan. Whoever lies on another begins above its end, so
-/// there are no cycles.
+/// It may say more than it must, as long as that is true of the plan. Whoever lies on another begins above
+/// its end, so there are no cycles.
 void PlanProof::prove_skeleton(const ProgramPlan& plan) const {
   const auto refuse_skeleton = [&](const std::string& what) { refuse("skeleton: " + what); };
   const auto record = [](std::uint32_t number) { return "record " + std::to_string(number); };
