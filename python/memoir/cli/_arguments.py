@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterator
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +13,8 @@ from memoir._core import Error
 from memoir.base.quantities import BYTE_UNITS, read_amount
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     ParamType = click.ParamType[Any]
 else:
     ParamType = click.ParamType  # older ones are not generic
@@ -51,25 +51,8 @@ def check_output(path: Path, suffixes: tuple[str, ...], force: bool) -> None:
         raise Error(f"{path}: there is no folder {path.parent}; make it first")
 
 
-@contextlib.contextmanager
-def finished_output(path: Path, force: bool) -> Iterator[Path]:
-    """All or nothing: the name of a new file in the same folder, which becomes `path` when all went well."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        yield unfinished
-        if force:
-            unfinished.replace(path)
-        else:  # fails where the file has come up meanwhile
-            os.link(unfinished, path)
-    except FileExistsError:
-        raise Error(f"{path} exists already; pass -f to overwrite it") from None
-    except OSError as error:
-        raise Error(f"{path}: cannot be written: {error.strerror}") from None
-    finally:
-        unfinished.unlink(missing_ok=True)
+def console(columns: int) -> Console:
+    """For tables on stdout: as wide as the terminal, or so many columns where there is none."""
+    from rich.console import Console  # on first use: it takes as long to import as all else
 
-
-def write_output(path: Path, content: bytes, force: bool) -> None:
-    """All or nothing: to a file of the same folder first, which is then renamed."""
-    with finished_output(path, force) as unfinished:
-        unfinished.write_bytes(content)
+    return Console(width=None if sys.stdout.isatty() else columns, highlight=False)

@@ -14,8 +14,9 @@ from typing import Any
 import click
 
 from memoir._core import ConstrainedProblem, Error, Problem, aligned_load, busiest_tick, load
+from memoir.base.files import write_output
 from memoir.cli import _constraints
-from memoir.cli._arguments import write_output
+from memoir.cli._arguments import console
 from memoir.cli._plan_options import FITS, INFEASIBLE, NOT_FOUND, PlanOptions
 from memoir.cli._problems import CsvSource, TraceSource, open_problem
 from memoir.planning import PlanResult, plan
@@ -140,8 +141,6 @@ def _summary(options: PlanOptions, source: CsvSource | TraceSource, planned: _Pl
 
 
 def _print(options: PlanOptions, planned: _Planned) -> None:
-    from rich.console import Console
-
     from memoir.views.plan_table import plan_table
 
     problem, constrained, floor = planned.problem, planned.constrained, planned.floor
@@ -157,9 +156,8 @@ def _print(options: PlanOptions, planned: _Planned) -> None:
     else:
         click.echo(f"it says: {', '.join(constrained.says)}")
         click.echo(f"load: {max(result.load for result in planned.results):,} bytes")
-    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
     click.echo()
-    console.print(plan_table(planned.results, planned.refusals, table_floor))
+    console(120).print(plan_table(planned.results, planned.refusals, table_floor))
     if not planned.all_planners and planned.best.bound_reason:
         click.echo(f"\nno plan is smaller than {floor:,} bytes: {planned.best.bound_reason}")
     if constrained is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from memoir._core import stream_csv
-from memoir.cli._arguments import finished_output
+from memoir.base.files import finished_output
 
 
 def plan_stream(path: str, output: Path, capacity: int | None, as_json: bool, force: bool) -> bool:

@@ -6,12 +6,12 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import sys
 from typing import Any
 
 import click
 
 from memoir._core import Error
+from memoir.cli._arguments import console
 from memoir.cli._constraints import Constraints
 from memoir.cli._plan_options import PlanOptions
 from memoir.cli._problems import open_problem
@@ -89,11 +89,9 @@ def plan_sweep(options: PlanOptions) -> int:
         summary = {"results": swept.values, "failed": failed, "interrupted": swept.interrupted}
         click.echo(json.dumps(summary, indent=2))
     elif swept.values:
-        from rich.console import Console
-
         from memoir.views.plan_table import sweep_table
 
-        Console(width=None if sys.stdout.isatty() else 120, highlight=False).print(sweep_table(swept.values))
+        console(120).print(sweep_table(swept.values))
     for row in failed:
         click.echo(f"memoir: {row['input']} {row['planner']} seed {row['seed']}: {row['error']}", err=True)
     return 0 if swept.values else 2

@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import io
 import json as json_format
 import shlex
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +13,8 @@ import numpy as np
 
 from memoir import _core
 from memoir._core import Error, Problem
-from memoir.cli._arguments import check_output, write_output
+from memoir.base.files import write_output
+from memoir.cli._arguments import check_output, console
 from memoir.planning import PlanResult, plan
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -155,9 +154,8 @@ def _draw(
     others = sorted(results, key=lambda result: result.arena_size)
     maps += [MappedPlan(result.planner, result.offsets, result.arena_size) for result in others]
     title = " ".join(filter(None, [Path(path).name, dict(shown.meta).get("model", "")]))
-    picture = io.BytesIO()
-    draw_heap_maps(shown.problem, maps, floor, picture, title=title, file_format=output.suffix.lower()[1:])
-    write_output(output, picture.getvalue(), force)
+    picture = draw_heap_maps(shown.problem, maps, floor, output.suffix.lower()[1:], title=title)
+    write_output(output, picture, force)
     click.echo(f"wrote {output}", err=True)
 
 
@@ -200,8 +198,6 @@ def _are_told(shown: ShownPlan) -> bool:
 def _print(
     path: str, shown: ShownPlan, results: list[PlanResult], refusals: list[tuple[str, str]], floor: int
 ) -> None:
-    from rich.console import Console
-
     from memoir.base.quantities import bytes_text, printable
     from memoir.views.plan_table import above_floor, plan_table
 
@@ -232,5 +228,4 @@ def _print(
         click.echo(f"  {name:<12} {text}")
     if results or refusals:
         click.echo()
-        console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
-        console.print(plan_table(results, refusals, floor))
+        console(120).print(plan_table(results, refusals, floor))

@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 
 from memoir._core import Trace, export_trace
-from memoir.cli._arguments import check_output, finished_output
+from memoir.base.files import finished_output
+from memoir.cli._arguments import check_output
 
 # format -> the suffixes that it may have (the first is the default's), and how it is looked at
 FORMATS = {

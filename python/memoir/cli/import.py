@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 
 from memoir._core import EventKind, ImportReport, Trace, import_snapshot
-from memoir.cli._arguments import check_output, finished_output, write_output
+from memoir.base.files import finished_output, write_output
+from memoir.cli._arguments import check_output
 from memoir.traces.files import read_begin
 
 

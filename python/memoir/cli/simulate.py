@@ -13,7 +13,8 @@ from typing import Any
 import click
 
 from memoir._core import Error
-from memoir.cli._arguments import check_output, write_output
+from memoir.base.files import write_output
+from memoir.cli._arguments import check_output, console
 from memoir.cli._sections import SectionedCommand, section
 from memoir.sweep import ENGINES, Outcome
 
@@ -164,11 +165,9 @@ def _groups(results: list[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any
 def _print(
     groups: list[tuple[str, list[dict[str, Any]]]], phases: bool, what_if: bool, from_recorded: bool
 ) -> None:
-    from rich.console import Console
-
     from memoir.views import simulation_table as view
 
-    console = Console(width=None if sys.stdout.isatty() else 150, highlight=False)
+    out = console(150)
     for index, (title, results) in enumerate(groups):
         first = results[0]
         counts = first["workload"]
@@ -180,7 +179,7 @@ def _print(
             + f"{first['floor']:,} bytes live at event {counts['peak_event']:,}"
         )
         click.echo()
-        console.print(view.simulation_table(results))
+        out.print(view.simulation_table(results))
         compared = [result for result in results if view.is_reproduction(result)]
         if compared:
             click.echo()
@@ -194,7 +193,7 @@ def _print(
         for result in results if phases else ():
             if result["phases"]:
                 click.echo()
-                console.print(view.phase_table(result))
+                out.print(view.phase_table(result))
         if what_if:
             _recommend(results)
     click.echo(f"\n{_left_out(from_recorded)}", err=True)
@@ -268,9 +267,7 @@ def _list_policies(as_json: bool) -> None:
         ]
         click.echo(json.dumps(rows, indent=2))
         return
-    from rich.console import Console
-
     from memoir.views.simulation_table import policy_table
 
-    Console(width=None if sys.stdout.isatty() else 150, highlight=False).print(policy_table(policies()))
+    console(150).print(policy_table(policies()))
     click.echo("\nnext: memoir simulate x.trace --policy NAME,key=value")

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import torch
 
 from memoir import Error
+from memoir.base.files import write_output
 from memoir.torch import _library
 
 _STATS = ("allocation", "allocated_bytes", "active", "active_bytes", "segment", "reserved_bytes")
@@ -59,22 +59,10 @@ def snapshot(
         "external_annotations": [],
     }
     if path is not None:
-        _write(Path(path), pickle.dumps(result, protocol=4), force)  # the viewer reads no newer protocol
+        if Path(path).exists() and not force:
+            raise Error(f"{path} exists: choose another name, or force=True to overwrite it")
+        write_output(Path(path), pickle.dumps(result, protocol=4), True)  # the viewer reads no newer protocol
     return result
-
-
-def _write(path: Path, data: bytes, force: bool) -> None:
-    if path.exists() and not force:
-        raise Error(f"{path} exists: choose another name, or force=True to overwrite it")
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")  # readable for whom the user's files are
-    try:
-        with open(unfinished, "wb") as file:
-            file.write(data)
-        os.replace(unfinished, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            unfinished.unlink()
-        raise Error(f"{path}: {error.strerror}") from error
 
 
 def _slot_of(pool: torch.cuda.MemPool | None) -> int:

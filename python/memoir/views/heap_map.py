@@ -6,18 +6,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memoir._core import Error, Problem
+from memoir._core import Problem
 from memoir.base.quantities import bytes_text
+from memoir.views.figures import bytes_axis, counts_axis, new_figure, to_bytes, without_box
 from memoir.views.plan_table import above_floor
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
 
 _LOAD, _FLOOR, _INK = "#4a5568", "#b03a2e", "#1a202c"
 _RASTER = 4000  # rectangles from which on an SVG holds them as an image: it stays small and opens quickly
@@ -47,28 +46,21 @@ def draw_heap_maps(
     problem: Problem,
     plans: Sequence[MappedPlan],
     floor: int,
-    target: str | Path | IO[bytes],
+    kind: str,
     *,
     title: str,
-    file_format: str,
-) -> None:
-    """Writes a picture ("png", "svg" or "pdf") with one map per plan, side by side; `floor` is the
-    least possible arena.
+) -> bytes:
+    """A `png`, `svg` or `pdf` with one map per plan, side by side; `floor` is the least possible arena.
 
     Rectangles are coloured by size class (powers of two). A plan far above the others gets a scale of its
     own, and its title says so. The same input gives the same bytes.
     """
-    try:
-        import matplotlib
-    except ImportError:
-        raise Error("pictures need matplotlib: pip install 'memoir-alloc[plot]'") from None
-    from matplotlib.figure import Figure
+    columns = min(len(plans), 3)
+    rows = math.ceil(len(plans) / columns)
+    figure = new_figure(10.0 if columns == 1 else 5.2 * columns, 1.6 + 4.0 * rows)
+    import matplotlib
 
-    with matplotlib.rc_context({"svg.hashsalt": "memoir", "font.size": 9, "axes.titlesize": 9}):
-        columns = min(len(plans), 3)
-        rows = math.ceil(len(plans) / columns)
-        width = 10.0 if columns == 1 else 5.2 * columns
-        figure = Figure(figsize=(width, 1.6 + 4.0 * rows), dpi=150, layout="constrained")
+    with matplotlib.rc_context({"font.size": 9, "axes.titlesize": 9}):
         figure.suptitle(
             f"{title}\n{len(problem):,} buffers, load {bytes_text(floor)}", fontsize=10, color=_INK
         )
@@ -95,7 +87,7 @@ def draw_heap_maps(
             title_fontsize=7,
             frameon=False,
         )
-        figure.savefig(target, format=file_format, metadata={"Date": None} if file_format == "svg" else None)
+        return to_bytes(figure, kind)
 
 
 class _Colours:
@@ -122,22 +114,6 @@ class _Colours:
         ]
 
 
-def _bytes_axis(axis: Axis, top: int, marks: int) -> None:
-    """Round numbers in KiB and MiB (powers of two), at least `marks` of them."""
-    from matplotlib.ticker import FuncFormatter, MultipleLocator
-
-    axis.set_major_locator(MultipleLocator(2 ** max((int(top) // marks).bit_length() - 1, 0)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: bytes_text(value)))
-
-
-def _plain(axes: Axes) -> None:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-
-
 def _span(problem: Problem) -> tuple[float, float]:
     if len(problem) == 0:
         return 0.0, 1.0
@@ -153,8 +129,9 @@ def _draw_load(axes: Axes, problem: Problem, floor: int) -> None:
     axes.set_xlim(*_span(problem))
     axes.set_ylim(0, max(floor, 1) * 1.15)
     axes.set_ylabel("live bytes")
-    _plain(axes)
-    _bytes_axis(axes.yaxis, floor, 2)
+    without_box(axes)
+    counts_axis(axes.xaxis, 5)
+    bytes_axis(axes.yaxis, floor, 2)
 
 
 def _draw_map(
@@ -198,5 +175,6 @@ def _draw_map(
     axes.set_xlim(*_span(problem))
     axes.set_ylim(0, max(top, 1) * 1.04)
     axes.set_ylabel("address")
-    _plain(axes)
-    _bytes_axis(axes.yaxis, top, 3)
+    without_box(axes)
+    counts_axis(axes.xaxis, 5)
+    bytes_axis(axes.yaxis, top, 3)

@@ -3,29 +3,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from memoir._core import Error, Trace
+from memoir._core import Trace
 from memoir.base.quantities import bytes_text
+from memoir.views.figures import bytes_axis, new_figure, to_bytes, without_box
 from memoir.views.trace_summary import Objects, load_curve
 
 _POINTS = 2000  # stretches of time: more than a picture has columns
 
 
-def draw_load(trace: Trace, summary: dict[str, Any], path: str | Path, *, title: str = "") -> None:
-    """Writes a PNG, SVG or PDF, by the name's end; `summary` is summarize(trace)."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise Error("pictures need matplotlib: pip install 'memoir-alloc[plot]'") from None
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter, MultipleLocator
-
-    matplotlib.rcParams["svg.hashsalt"] = "memoir"  # the same trace gives the same file
+def draw_load(trace: Trace, summary: dict[str, Any], kind: str, *, title: str = "") -> bytes:
+    """A `png`, `svg` or `pdf`; `summary` is summarize(trace). The same trace gives the same bytes."""
+    figure = new_figure(9, 4)
     events = trace.events
     curve = load_curve(events, Objects.of(events), _POINTS)
-    figure = Figure(figsize=(9, 4), dpi=150, layout="constrained")
     axes = figure.add_subplot()
     begin, step = curve["begin_ns"], curve["step_ns"]
     scale, unit = _time_unit(step * _POINTS)
@@ -54,14 +46,12 @@ def draw_load(trace: Trace, summary: dict[str, Any], path: str | Path, *, title:
         )
     axes.set_xlabel(f"time in {unit}")
     axes.set_ylabel("live bytes")
-    # Powers of two: round numbers in KiB and MiB.
-    axes.yaxis.set_major_locator(MultipleLocator(2 ** max((peak["bytes"] // 4).bit_length() - 1, 0)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: bytes_text(value)))
+    bytes_axis(axes.yaxis, peak["bytes"])
     axes.set_ylim(0, max(peak["bytes"], 1) * 1.1)
     axes.margins(x=0)
-    axes.spines[["top", "right"]].set_visible(False)
+    without_box(axes)
     figure.suptitle(title.replace("$", r"\$"), fontsize=10)
-    figure.savefig(path, format=Path(path).suffix[1:].lower(), metadata=_no_date(path))
+    return to_bytes(figure, kind)
 
 
 def _time_unit(nanoseconds: float) -> tuple[float, str]:
@@ -69,7 +59,3 @@ def _time_unit(nanoseconds: float) -> tuple[float, str]:
         if nanoseconds >= 2 * scale:
             return scale, unit
     return 1.0, "nanoseconds"
-
-
-def _no_date(path: str | Path) -> dict[str, Any]:
-    return {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(Path(path).suffix.lower(), {})

@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import html
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from memoir._core import Error
 from memoir.base.quantities import bytes_text
+from memoir.views.figures import bytes_axis, counts_axis, new_figure, to_bytes, without_box
 from memoir.views.inline_svg import inline_svg
 from memoir.views.simulation_table import fidelity_lines, is_reproduction, oom_line
 
@@ -31,15 +30,7 @@ _COLORS = (
 def draw_simulation(results: Sequence[dict[str, Any]], title: str, kind: str) -> bytes:
     """A `png`, `svg` or `pdf` of results of one trace and device, with timelines, each of which is a line; live bytes
     are the area below them."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise Error("pictures need matplotlib: pip install 'memoir-alloc[plot]'") from None
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
-
-    matplotlib.rcParams["svg.hashsalt"] = "memoir"  # the same numbers give the same file
-    figure = Figure(figsize=(9, 4.5), dpi=150, layout="constrained")
+    figure = new_figure(9, 4.5)
     axes = figure.add_subplot()
     longest = max(results, key=lambda result: len(result["timeline"]["event"]))["timeline"]
     axes.fill_between(
@@ -76,22 +67,16 @@ def draw_simulation(results: Sequence[dict[str, Any]], title: str, kind: str) ->
     top = max(max(result["peak_reserved"] for result in results), floor, 1)
     axes.set_xlabel("event")
     axes.set_ylabel("bytes")
-    axes.yaxis.set_major_locator(MultipleLocator(2 ** max((top // 4).bit_length() - 1, 0)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: bytes_text(value)))
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    bytes_axis(axes.yaxis, top)
+    counts_axis(axes.xaxis)
     axes.set_ylim(0, top * 1.08)
     axes.margins(x=0)
-    axes.spines[["top", "right"]].set_visible(False)
+    without_box(axes)
     figure.legend(
         loc="outside right upper", fontsize=7, frameon=False, title="reserved, / floor", title_fontsize=7
     )
     figure.suptitle(title.replace("$", r"\$"), fontsize=10)
-    picture = io.BytesIO()
-    figure.savefig(
-        picture, format=kind, metadata={"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
-    )
-    return picture.getvalue()
+    return to_bytes(figure, kind)
 
 
 def _to_the_end(timeline: dict[str, list[int]], what: str) -> tuple[list[int], list[int]]:

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What pictures have in common. matplotlib is imported with the first of them."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+from memoir._core import Error
+from memoir.base.quantities import bytes_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
+_NO_DATE = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of so many inches. Raises Error without matplotlib."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise Error("pictures need matplotlib: pip install 'memoir-alloc[plot]'") from None
+    return Figure(figsize=(width, height), dpi=150, layout="constrained")
+
+
+def to_bytes(figure: Figure, kind: str) -> bytes:
+    """A `png`, `svg` or `pdf`; the same figure gives the same bytes."""
+    import matplotlib
+
+    out = io.BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": "memoir"}):
+        figure.savefig(out, format=kind, metadata=_NO_DATE.get(kind, {}))
+    return out.getvalue()
+
+
+def bytes_axis(axis: Axis, top: int, marks: int = 4) -> None:
+    """Round numbers in KiB and MiB (powers of two), at least `marks` of them up to `top` bytes."""
+    from matplotlib.ticker import FuncFormatter, MultipleLocator
+
+    axis.set_major_locator(MultipleLocator(2 ** max((int(top) // marks).bit_length() - 1, 0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: bytes_text(value)))
+
+
+def counts_axis(axis: Axis, marks: int | None = None) -> None:
+    """Whole numbers with commas: ticks, events."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(marks, integer=True))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+
+
+def without_box(axes: Axes) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
