@@ -24,7 +24,7 @@ def path_of(module: str) -> Path:
 def stub_of(module: str) -> tuple[str, set[str]]:
     """The text of the file, and the rules of stubs.patterns that it was made with."""
     if module == "_torch":
-        import memoir.torch  # noqa: F401  (chooses the _torch that was built for this PyTorch)
+        import memoir.torch  # noqa: F401  (loads the part that was built for this torch)
     imported = importlib.import_module(f"memoir.{module}")
     rules = load_pattern_file(str(PATTERNS))
     generator = StubGen(imported, patterns=rules, quiet=True)

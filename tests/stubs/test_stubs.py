@@ -83,20 +83,13 @@ def samples(tmp_path: Path) -> list[object]:
     recorded = _core.read_pass(trace)
     found = _core.search(read.problem)
     simulation = _core.simulate(workload, "span", phases=True)
-    things = [
-        read,
-        _core.read_csv(str(planned)),
-        read.problem,
-        found,
-        found.plan,
-        constrained,
-        trace,
-        workload,
-    ]
-    things += [_core.plan_constrained(constrained, "auto"), recorded, simulation, simulation.calls]
-    things += [simulation.times, _core.find_cap(workload, "span")]
     program = recorded.record(_core.run_planner("boxing", recorded.problem), "boxing")
-    return [*things, program, *program.memories, program.recorded_for()]
+    return [
+        *(read, _core.read_csv(str(planned)), read.problem, found, found.plan),
+        *(constrained, _core.plan_constrained(constrained, "auto")),
+        *(trace, recorded, program, program.memories[0], program.recorded_for()),
+        *(workload, simulation, simulation.calls, simulation.times, _core.find_cap(workload, "span")),
+    ]
 
 
 def test_properties_are_of_their_types(tmp_path, said):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from memoir._core import Error
 from memoir.bench import allocators as _allocators
@@ -50,7 +51,7 @@ def run(
     smoke: bool = False,
     output: Path | str | None = None,
     progress: Callable[[str], None] = lambda line: None,
-    **options,
+    **options: Any,
 ) -> Result:
     """Runs a grid and returns its Result, as `memoir bench` would.
 
@@ -76,7 +77,8 @@ def run(
     folder = Path(output) if output else None
     with Recording.begin(experiment.header(), folder, notes=experiment.notes) as recording:
         result = recording.result
-        run_all(experiment, recording, narrow_enough=lambda: widest(result) <= experiment.options.until)
+        until = experiment.options.until or 0.0  # 0: not asked for, and run_all() does not ask either
+        run_all(experiment, recording, narrow_enough=lambda: widest(result) <= until)
     recording.save()
     return result
 

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -56,8 +57,8 @@ class Analysis:
     baseline: str
     method: str
     confidence: float
-    groups: dict[tuple, list[Line]]  # by Cell.group; lines in the order of the allocators
-    winners: dict[tuple, str | None]  # the allocator that beats every other one, when there is one
+    groups: dict[tuple[Any, ...], list[Line]]  # by Cell.group; lines in the order of the allocators
+    winners: dict[tuple[Any, ...], str | None]  # the allocator that beats every other one, when there is one
     overall: dict[str, Comparison]  # geometric mean of an allocator's ratios over the groups it has data in
     overall_groups: dict[str, int]  # how many groups those are
     warnings: tuple[str, ...]
@@ -78,13 +79,14 @@ def quantities(result: Result) -> list[str]:
     return found + list(counted)
 
 
-def value_of(row: dict, quantity: str) -> float | None:
+def value_of(row: dict[str, Any], quantity: str) -> float | None:
     """A row's value, or None where it has none."""
     if quantity == "cpu":
         return row["user"] + row["system"] if "user" in row and "system" in row else None
     for place in (row.get("metrics", {}), row.get("counters", {}), row):
         if quantity in place:
-            return place[quantity]
+            value: float | None = place[quantity]
+            return value
     return None
 
 
@@ -124,7 +126,7 @@ def analyse(
     for row in result.failures:
         failed[cell_of(row)] = failed.get(cell_of(row), 0) + 1
     unit, less, more = QUANTITIES.get(quantity, ("", "lower", "higher"))
-    lines: dict[tuple, list[Line]] = {}
+    lines: dict[tuple[Any, ...], list[Line]] = {}
     for group, cells in groups.items():
         for name in sorted(cells, key=names.index):
             key = (group, name)
@@ -180,7 +182,7 @@ def changes(
             before, after = (_relative(groups[group], name, relative) for groups in (olds, news))
             if len(before) and len(after) and min(*before, *after) > 0:
                 comparison = statistics.compare(before, after, confidence=confidence, method="welch_t")
-                average = statistics.geometric_mean if relative else (lambda x: float(np.mean(x)))
+                average = statistics.geometric_mean if relative else _mean
                 cell = Cell(group[0], name, group[1], group[2], group[3])
                 found.append((cell, average(before), average(after), comparison))
     corrected = statistics.correct_many([comparison.p_value for *_, comparison in found]).tolist()
@@ -191,7 +193,7 @@ def changes(
     ]
 
 
-def widest(result: Result, **judge) -> float:
+def widest(result: Result, **judge: Any) -> float:
     """The largest half width of all ratios of time and printed metrics: what --until watches.
 
     With one allocator there are no ratios, and the means' own intervals count. inf while one knows nothing.
@@ -212,7 +214,10 @@ def serial_normalised(result: Result) -> dict[Cell, tuple[np.ndarray, tuple[floa
     """
     cells = {cell: rows for cell, rows in result.cells().items() if rows}
     order = [(cell, row) for cell, rows in cells.items() for row in rows]
-    serial_of = lambda cell: Cell(cell.program, cell.allocator, 1, cell.load, cell.parameters)  # noqa: E731
+
+    def serial_of(cell: Cell) -> Cell:
+        return Cell(cell.program, cell.allocator, 1, cell.load, cell.parameters)
+
     points = statistics.serial_normalised(
         [row["wall"] for _, row in order],
         [cell.threads for cell, _ in order],
@@ -228,7 +233,8 @@ def serial_normalised(result: Result) -> dict[Cell, tuple[np.ndarray, tuple[floa
             compare = _comparer("paired_t" if result.interleaved else "welch_t", 0.95)
             serial = {block_of(row): row["wall"] for row in cells[serial_of(cell)]}
             comparison = compare(serial, {block_of(row): row["wall"] for row in cells[cell]})
-            interval = tuple(comparison.interval) if comparison else (float(own.mean()), 0.0, math.inf)
+            middle, low, high = comparison.interval if comparison else (float(own.mean()), 0.0, math.inf)
+            interval = middle, low, high
         found[cell] = (own, interval)
     return found
 
@@ -250,10 +256,11 @@ def throughputs(result: Result) -> dict[Cell, tuple[tuple[float, float, float], 
 # --- inside: a cell's values are a dictionary block -> value ---
 
 Block = tuple[int, int]  # block_of() a row
+_Compare = Callable[[dict[Block, float], dict[Block, float]], Comparison | None]
 
 
-def _groups(result: Result, quantity: str) -> dict[tuple, dict[str, dict[Block, float]]]:
-    groups: dict[tuple, dict[str, dict[Block, float]]] = {}
+def _groups(result: Result, quantity: str) -> dict[tuple[Any, ...], dict[str, dict[Block, float]]]:
+    groups: dict[tuple[Any, ...], dict[str, dict[Block, float]]] = {}
     for cell, rows in result.cells().items():
         values = {block_of(row): value_of(row, quantity) for row in rows}
         known = {block: value for block, value in values.items() if value is not None}
@@ -263,7 +270,7 @@ def _groups(result: Result, quantity: str) -> dict[tuple, dict[str, dict[Block, 
     return {group: groups[group] for group in sorted(groups, key=key)}
 
 
-def _comparer(method: str, confidence: float) -> Callable[[dict, dict], Comparison | None]:
+def _comparer(method: str, confidence: float) -> _Compare:
     def compare(first: dict[Block, float], second: dict[Block, float]) -> Comparison | None:
         if method != "welch_t":
             common = [block for block in first if block in second]
@@ -287,6 +294,10 @@ def _verdict(comparison: Comparison, corrected_p: float, less: str, more: str) -
     return less if comparison.interval.ratio < 1 else more
 
 
+def _mean(values: np.ndarray) -> float:
+    return float(np.mean(values))
+
+
 def _relative(cells: dict[str, dict[Block, float]], name: str, relative: str | None) -> np.ndarray:
     own = cells[name]
     if relative is None:
@@ -295,7 +306,14 @@ def _relative(cells: dict[str, dict[Block, float]], name: str, relative: str | N
     return np.array([own[block] / base[block] for block in own if base.get(block)], dtype=float)
 
 
-def _line(cell, values, failed, comparison, corrected_p, verdict) -> Line:
+def _line(
+    cell: Cell,
+    values: dict[Block, float],
+    failed: int,
+    comparison: Comparison | None,
+    corrected_p: float | None,
+    verdict: str,
+) -> Line:
     array = np.array(list(values.values()), dtype=float)
     if len(array) == 0:
         nan = math.nan
@@ -319,7 +337,9 @@ def _line(cell, values, failed, comparison, corrected_p, verdict) -> Line:
     )
 
 
-def _winner(cells, compare, higher: bool, confidence: float) -> str | None:
+def _winner(
+    cells: dict[str, dict[Block, float]], compare: _Compare, higher: bool, confidence: float
+) -> str | None:
     """The allocator that is better than every other one, corrected for the pairs looked at."""
     known = {name: values for name, values in cells.items() if values}
     if len(known) < 2 or len(known) != len(cells):
@@ -328,9 +348,10 @@ def _winner(cells, compare, higher: bool, confidence: float) -> str | None:
         name: float(np.mean(np.log(np.maximum(list(values.values()), 1e-300))))
         for name, values in known.items()
     }
-    best = (max if higher else min)(level, key=level.get)
-    comparisons = [compare(known[best], known[name]) for name in known if name != best]
-    if any(comparison is None for comparison in comparisons):
+    best = (max if higher else min)(level, key=lambda name: level[name])
+    found = [compare(known[best], known[name]) for name in known if name != best]
+    comparisons = [comparison for comparison in found if comparison is not None]
+    if len(comparisons) < len(found):
         return None
     corrected = statistics.correct_many([comparison.p_value for comparison in comparisons])
     wins = all(
@@ -340,7 +361,13 @@ def _winner(cells, compare, higher: bool, confidence: float) -> str | None:
     return best if wins else None
 
 
-def _overall(groups, baseline, names, method, confidence) -> dict[str, tuple[Comparison, int]]:
+def _overall(
+    groups: dict[tuple[Any, ...], dict[str, dict[Block, float]]],
+    baseline: str,
+    names: list[str],
+    method: str,
+    confidence: float,
+) -> dict[str, tuple[Comparison, int]]:
     """Geometric mean over the groups that both have, and their number; a block stays a block."""
     found = {}
     for name in names:
@@ -356,18 +383,19 @@ def _overall(groups, baseline, names, method, confidence) -> dict[str, tuple[Com
         blocks = set.intersection(*(set(first) & set(second) for first, second in usable))
         if not blocks:
             continue
-        levels = [
+        first, second = (
             [
                 float(np.exp(np.mean([math.log(pair[side][block]) for pair in usable])))
                 for block in sorted(blocks)
             ]
             for side in (0, 1)
-        ]
-        found[name] = statistics.compare(*levels, confidence=confidence, method=method), len(usable)
+        )
+        comparison = statistics.compare(first, second, confidence=confidence, method=method)
+        found[name] = comparison, len(usable)
     return found
 
 
-def _warnings(method: str, comparisons) -> tuple[str, ...]:
+def _warnings(method: str, comparisons: Iterable[Comparison | None]) -> tuple[str, ...]:
     smallest = min((comparison.n for comparison in comparisons if comparison is not None), default=None)
     warning = None if smallest is None else statistics.warning(method, smallest)
     return () if warning is None else (warning,)

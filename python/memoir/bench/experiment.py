@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from memoir._core import Error
 from memoir.bench import allocators, launch, machine, proof
@@ -57,7 +58,7 @@ class Experiment:
     notes: list[str] = field(default_factory=list)  # what a reader must know; said once
     _counters: tuple[str, ...] = ()
 
-    def header(self) -> dict:
+    def header(self) -> dict[str, Any]:
         """The first line of the results: enough to run the rest of it."""
         return new_header(self.grid, vars(self.options) | {"counters": list(self.options.counters)})
 
@@ -83,17 +84,17 @@ class Experiment:
             self.proofs[key] = self._prove(cell)
             self._look_at(cell, self.proofs[key].measurement, progress)
 
-    def replicate(self, number: int, done: frozenset = frozenset()) -> Iterator[tuple[int, Cell]]:
+    def replicate(self, number: int, done: frozenset[Any] = frozenset()) -> Iterator[tuple[int, Cell]]:
         """(position, cell) of one replicate in its random order, without those that are done."""
         for position, cell in enumerate(self.grid.order(self.options.seed, number)):
             if (number, cell) not in done:
                 yield position, cell
 
-    def run_cell(self, cell: Cell, replicate: int, position: int = 0) -> dict:
+    def run_cell(self, cell: Cell, replicate: int, position: int = 0) -> dict[str, Any]:
         """Runs one cell once; returns its record. A failure is a record too."""
         program = self.grid.program(cell.program)
         if self.options.prepare:
-            self._prepare(cell, replicate)
+            self._prepare(self.options.prepare, cell, replicate)
         started = time.time()
         running, client = self._start(cell, replicate)
         try:
@@ -132,7 +133,7 @@ class Experiment:
         if program.client:
             values["port"] = str(free_port())
         if self.options.prepare:
-            self._prepare(cell, 0)
+            self._prepare(self.options.prepare, cell, 0)
         variables = environment(cell, 0, self.grid.threads_given)
         variables |= dict(self.grid.allocator(cell.allocator).environment)
         client = None
@@ -167,15 +168,15 @@ class Experiment:
                     f"metric {metric.pattern!r} matches nothing that {cell.program} prints (last: {last!r})"
                 )
 
-    def _prepare(self, cell: Cell, replicate: int) -> None:
-        command = fill((self.options.prepare,), cell.values(replicate))[0]
+    def _prepare(self, prepare: str, cell: Cell, replicate: int) -> None:
+        command = fill((prepare,), cell.values(replicate))[0]
         result = subprocess.run(command, shell=True, capture_output=True, text=True)
         if result.returncode != 0:
             last = (result.stderr or result.stdout).strip().splitlines()[-1:] or ["it said nothing"]
             raise Error(f"--prepare {command!r} ended with exit code {result.returncode}: {last[0]}")
 
 
-def new_header(grid: Grid, options: dict) -> dict:
+def new_header(grid: Grid, options: dict[str, Any]) -> dict[str, Any]:
     """What the results of any bench begin with: what is measured, how, and on which machine."""
     return {
         "memoir_bench": VERSION,
@@ -188,7 +189,7 @@ def new_header(grid: Grid, options: dict) -> dict:
     }
 
 
-def from_header(header: dict) -> Experiment:
+def from_header(header: dict[str, Any]) -> Experiment:
     """The experiment that a results file began with."""
     options = dict(header["options"])
     options["counters"] = tuple(options["counters"])
@@ -199,7 +200,7 @@ def run_all(
     experiment: Experiment,
     recording: Recording,
     narrow_enough: Callable[[], bool] | None = None,
-    on_run: Callable[[str, dict], None] = lambda phase, row: None,
+    on_run: Callable[[str, dict[str, Any]], None] = lambda phase, row: None,
 ) -> None:
     """Warm-ups, then replicate by replicate; what the recording has already is not run again.
 
@@ -239,7 +240,7 @@ def record(
     measurement: launch.Measurement,
     client_said: str | None,
     exit_code: int,
-) -> dict:
+) -> dict[str, Any]:
     """One line of the results file."""
     output = measurement.output if client_said is None else client_said
     metrics = {
@@ -267,7 +268,7 @@ def record(
     return row
 
 
-def compile_metric(pattern: str) -> re.Pattern:
+def compile_metric(pattern: str) -> re.Pattern[str]:
     """Raises memoir.Error for a pattern that is none, or that captures nothing."""
     try:
         compiled = re.compile(pattern, re.MULTILINE)

@@ -8,7 +8,7 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from memoir._core import Error
 from memoir.bench import allocators
@@ -55,11 +55,11 @@ class Cell:
         return self.threads * self.load
 
     @property
-    def group(self) -> tuple:
+    def group(self) -> tuple[Any, ...]:
         """The cells that are compared with each other: equal in all but the allocator."""
         return (self.program, self.threads, self.load, self.parameters)
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """What every record of this cell begins with; cell_of() is the inverse."""
         return {
             "program": self.program,
@@ -95,10 +95,14 @@ class Grid:
     extra_placeholders: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
-        for name, values in (("threads", self.threads), ("load", self.loads)):
-            if any(value < 1 for value in values):
-                raise Error(f"--{name} {min(values)}: must be 1 or more")
-        axes = {"threads": self.threads, "load": self.loads, **dict(self.parameters)}
+        for name, numbers in (("threads", self.threads), ("load", self.loads)):
+            if any(number < 1 for number in numbers):
+                raise Error(f"--{name} {min(numbers)}: must be 1 or more")
+        axes: dict[str, tuple[object, ...]] = {
+            "threads": self.threads,
+            "load": self.loads,
+            **dict(self.parameters),
+        }
         for name, values in axes.items():
             if not values:
                 raise Error(f"axis {name} has no values")
@@ -139,7 +143,7 @@ class Grid:
     def allocator(self, name: str) -> Allocator:
         return next(allocator for allocator in self.allocators if allocator.name == name)
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """What a header keeps of it; from_dict() is the inverse."""
         return {
             "programs": [
@@ -160,7 +164,7 @@ class Grid:
         }
 
     @classmethod
-    def from_dict(cls, entry: dict) -> Grid:
+    def from_dict(cls, entry: dict[str, Any]) -> Grid:
         """Raises KeyError, TypeError or ValueError when something is missing."""
         return cls(
             programs=tuple(
@@ -181,13 +185,13 @@ class Grid:
         )
 
 
-def cell_of(record: dict) -> Cell:
+def cell_of(record: dict[str, Any]) -> Cell:
     """The cell that a record of a journal belongs to."""
     parameters = tuple(record["parameters"].items())
     return Cell(record["program"], record["allocator"], record["threads"], record["load"], parameters)
 
 
-def block_of(row: dict) -> tuple[int, int]:
+def block_of(row: dict[str, Any]) -> tuple[int, int]:
     """What runs must share to be paired: their replicate, and the session of cells that stay alive."""
     return row.get("session", 0), row["replicate"]
 
@@ -208,7 +212,7 @@ def placeholders(command: Sequence[str]) -> list[str]:
 def fill(command: Sequence[str], values: dict[str, str]) -> list[str]:
     """The command with every placeholder replaced."""
 
-    def replace(match: re.Match) -> str:
+    def replace(match: re.Match[str]) -> str:
         return values[match.group(1)] if match.group(1) else match.group()[0]
 
     return [_PLACEHOLDER.sub(replace, part) for part in command]

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from memoir._core import Error
 
@@ -29,9 +29,9 @@ _ROW = {"program", "allocator", "threads", "load", "work", "parameters", "replic
 class Kept(NamedTuple):
     """What a journal holds."""
 
-    header: dict
-    rows: list[dict]
-    members: list[dict]
+    header: dict[str, Any]
+    rows: list[dict[str, Any]]
+    members: list[dict[str, Any]]
 
 
 class Journal:
@@ -41,7 +41,7 @@ class Journal:
         self.path = path
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
-    def append(self, *records: dict) -> None:
+    def append(self, *records: dict[str, Any]) -> None:
         """Several records are written together: a crash keeps all of them, or the first ones."""
         text = "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records).encode()
         if os.write(self._file, text) != len(text):
@@ -55,7 +55,7 @@ class Journal:
         os.close(self._file)
 
 
-def read(path: Path) -> tuple[dict, list[dict]]:
+def read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Header and runs. A torn last line is left out; anything else that is no record: memoir.Error."""
     kept = read_all(path)
     return kept.header, kept.rows
@@ -73,7 +73,7 @@ def read_all(path: Path) -> Kept:
     return Kept(headers[-1], rows, members)
 
 
-def read_lines(path: Path) -> list[tuple[int, dict]]:
+def read_lines(path: Path) -> list[tuple[int, dict[str, Any]]]:
     """(line number, JSON object) of every whole line; a torn last line is left out.
 
     Raises memoir.Error, naming the line, for one that is no JSON object.
@@ -97,7 +97,7 @@ def read_lines(path: Path) -> list[tuple[int, dict]]:
     return records
 
 
-def check_rows(path: Path, rows: list[dict]) -> None:
+def check_rows(path: Path, rows: list[dict[str, Any]]) -> None:
     """Raises memoir.Error, naming the run, for a row without what every reader of rows relies on."""
     for number, row in enumerate(rows, start=1):
         if not isinstance(row, dict) or not row.keys() >= _ROW:
@@ -113,5 +113,5 @@ def cut_torn_line(path: Path) -> None:
             file.truncate(whole)
 
 
-def _is_header(record: dict) -> bool:
+def _is_header(record: dict[str, Any]) -> bool:
     return record.get("memoir_bench") == VERSION

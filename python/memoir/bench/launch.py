@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from memoir._core import Error
 from memoir.bench import machine
@@ -127,7 +128,7 @@ class Running:
         return Measurement(**report, output=said)
 
 
-def launch(command: Sequence[str], **options) -> Measurement:
+def launch(command: Sequence[str], **options: Any) -> Measurement:
     """Runs a command to its end; the options are Running's."""
     return Running(command, **options).wait()
 
@@ -146,7 +147,7 @@ def resolve(program: str) -> Path:
     raise Error(f"no program {program}" + ("" if "/" in program else " on the PATH"))
 
 
-def read_metric(pattern: re.Pattern, output: str) -> float | None:
+def read_metric(pattern: re.Pattern[str], output: str) -> float | None:
     """The last number that the pattern's first group matches in the output, or None."""
     value = None
     for match in pattern.finditer(output):

@@ -76,10 +76,11 @@ def prove(
     client: makes the client of a command that is a server.
     """
     check_executable(resolve(command[0]))
-    preloads = [()] if allocator.library is None else [(str(allocator.library),)]
+    preloads: list[tuple[str, ...]] = [()] if allocator.library is None else [(str(allocator.library),)]
     if allocator.library is None:
         # a program that links another malloc gets the C library's by having it searched first
         preloads.append((str(allocators.c_library()),))
+    proof: Proof | None = None
     for attempt, preload in enumerate(preloads):
         proof, others, missed = _observe(preload, command, environment, timeout, cpus, client)
         if missed:
@@ -97,6 +98,7 @@ def prove(
                 f"{allocator.name} does not serve malloc in {wrong[0][0]}: {wrong[0][1]} does "
                 f"(is {expected_library(allocator)} an allocator?)"
             )
+    assert proof is not None
     if proof.calls == 0:
         raise Error(
             f"{allocator.name} is in the process, but {command[0]} never asks it for memory: "
@@ -128,7 +130,14 @@ def environment_for(preload: Sequence[str], allocator: Allocator) -> dict[str, s
     return variables
 
 
-def _observe(preload, command, environment, timeout, cpus, client):
+def _observe(
+    preload: Sequence[str],
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    timeout: float | None,
+    cpus: Sequence[int],
+    client: Callable[[Running], Client] | None,
+) -> tuple[Proof | None, list[tuple[str, str]], list[str]]:
     probe = str(machine.tool("libmemoir_proof.so"))
     with tempfile.TemporaryDirectory(prefix="memoir-proof-") as folder:
         inherited = os.environ.get("LD_PRELOAD", "").replace(":", " ").split()
@@ -149,7 +158,7 @@ def _observe(preload, command, environment, timeout, cpus, client):
         finally:
             measurement = run.wait()
         records = [_RECORD.unpack(path.read_bytes()) for path in sorted(Path(folder).iterdir())]
-    reached = {}
+    reached: dict[tuple[int, str], list[tuple[int, str]]] = {}
     for magic, process, calls, _, provider, program in records:
         if magic == b"memproof":
             reached.setdefault((process, _text(program)), []).append((calls, _text(provider)))

@@ -13,6 +13,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -36,10 +37,12 @@ _MEASURED = (
 class Result:
     """Rows of one bench, or of several old files knit together. Rows are dictionaries as in runs.jsonl."""
 
-    header: dict
-    rows: list[dict]
+    header: dict[str, Any]
+    rows: list[dict[str, Any]]
     notes: list[str] = field(default_factory=list)
-    members: list[dict] = field(default_factory=list)  # of cells that stay alive between their turns
+    members: list[dict[str, Any]] = field(
+        default_factory=list
+    )  # of cells that stay alive between their turns
 
     @property
     def interleaved(self) -> bool:
@@ -57,7 +60,7 @@ class Result:
         return list(dict.fromkeys([*named, *(row["program"] for row in self.rows)]))
 
     @property
-    def failures(self) -> list[dict]:
+    def failures(self) -> list[dict[str, Any]]:
         return [row for row in self.rows if row["status"] != "ok"]
 
     @property
@@ -67,9 +70,9 @@ class Result:
         found = [Metric(**metric) for program in programs for metric in program["metrics"]]
         return list({metric.name: metric for metric in found}.values())
 
-    def cells(self) -> dict[Cell, list[dict]]:
+    def cells(self) -> dict[Cell, list[dict[str, Any]]]:
         """Rows that count, by cell, in the order of their blocks; a cell whose runs all failed has an empty list."""
-        found: dict[Cell, list[dict]] = {}
+        found: dict[Cell, list[dict[str, Any]]] = {}
         for row in self.rows:
             found.setdefault(cell_of(row), []).extend([row] if row["status"] == "ok" else [])
         for rows in found.values():
@@ -82,7 +85,7 @@ class Result:
         names = list(dict.fromkeys(name for row in flat for name in row))
         return {name: _array([row.get(name) for row in flat]) for name in names}
 
-    def frame(self, kind: str = "pandas"):
+    def frame(self, kind: str = "pandas") -> Any:
         """columns() as a pandas or polars DataFrame; imports that library only here."""
         if kind not in ("pandas", "polars"):
             raise Error(f"unknown frame {kind!r}: use pandas or polars")
@@ -103,7 +106,7 @@ class Result:
         writer.writerows(rows)
         return out.getvalue()
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         """hyperfine's export (results[]: command, mean, stddev, median, user, system, min, max, times,
         exit_codes, parameters), with ours beside it under "memoir".
 
@@ -144,7 +147,7 @@ def read(paths: Sequence[Path]) -> Result:
     parts = [(path, _read_one(path)) for path in paths]
     if len(parts) == 1:
         return parts[0][1]
-    seen: dict[tuple, Path] = {}
+    seen: dict[tuple[Any, ...], Path] = {}
     for path, part in parts:
         for row in part.rows:
             key = (cell_of(row), block_of(row))
@@ -185,7 +188,8 @@ def _read_one(path: Path) -> Result:
 def _kept_notes(path: Path) -> list[str]:
     """What was noted when the bench ended; the journal beside it has only header and runs."""
     try:
-        return json.loads(path.read_text())["memoir"]["notes"]
+        notes: list[str] = json.loads(path.read_text())["memoir"]["notes"]
+        return notes
     except (OSError, ValueError, KeyError):
         return []
 
@@ -200,8 +204,8 @@ def _read_csv(path: Path) -> Result:
         for needed in ("Threads", "Load", "Time"):
             if needed not in names:
                 raise Error(f"{path}:1: no column {needed}; a study's file has {','.join(STUDY)}")
-        seen: set[tuple] = set()
-        counted: dict[tuple, int] = {}
+        seen: set[tuple[Any, ...]] = set()
+        counted: dict[tuple[Any, ...], int] = {}
         for entry in reader:
             try:
                 row = _study_row(entry, named.group(1) if named else path.stem, counted)
@@ -218,7 +222,7 @@ def _read_csv(path: Path) -> Result:
     return Result(header, rows, ["runs of a CSV file are compared unpaired: their order is not known"])
 
 
-def _study_row(entry: dict, name: str, counted: dict[tuple, int]) -> dict:
+def _study_row(entry: dict[str, Any], name: str, counted: dict[tuple[Any, ...], int]) -> dict[str, Any]:
     seconds, threads, load = float(entry["Time"]), int(entry["Threads"]), int(entry["Load"])
     if not (math.isfinite(seconds) and seconds > 0):
         raise ValueError(f"Time {entry['Time']} is not a positive number")
@@ -250,7 +254,7 @@ def _study_row(entry: dict, name: str, counted: dict[tuple, int]) -> dict:
     return row
 
 
-def _flat(row: dict) -> dict:
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
     flat = {
         "malloc": row["allocator"],
         "Threads": row["threads"],
@@ -263,10 +267,11 @@ def _flat(row: dict) -> dict:
     }
     flat |= {f"param_{name}": value for name, value in row["parameters"].items()}
     flat |= {name: row[name] for name in (*_MEASURED, "exit_code", "signal") if name in row}
-    return flat | row.get("metrics", {}) | row.get("counters", {})
+    measured: dict[str, Any] = row.get("metrics", {}) | row.get("counters", {})
+    return flat | measured
 
 
-def _array(values: list) -> np.ndarray:
+def _array(values: list[Any]) -> np.ndarray:
     if any(isinstance(value, str) for value in values):
         return np.array(["" if value is None else value for value in values])
     if any(value is None for value in values):
@@ -274,7 +279,7 @@ def _array(values: list) -> np.ndarray:
     return np.array(values)
 
 
-def _hyperfine(cell: Cell, rows: list[dict], result: Result) -> dict:
+def _hyperfine(cell: Cell, rows: list[dict[str, Any]], result: Result) -> dict[str, Any]:
     times = np.array([row["wall"] for row in rows])
     mean = {name: float(np.mean([row.get(name, 0.0) for row in rows])) for name in ("user", "system")}
     parameters = {
@@ -303,5 +308,5 @@ def _hyperfine(cell: Cell, rows: list[dict], result: Result) -> dict:
     return entry
 
 
-def _without(row: dict, names: tuple[str, ...]) -> dict:
+def _without(row: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in names}

@@ -25,14 +25,18 @@ Methods
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from memoir._core import Error
+
+Numbers = Sequence[float] | np.ndarray
+Blocks = Sequence[Hashable]  # the block of each number: numbers of one block were measured together
+_Estimate = tuple[Any, Any, Any, Any]  # (centre, low, high, p): numbers, or arrays of them
 
 METHODS = ("paired_t", "bootstrap_t", "percentile", "welch_t")
 PERCENTILE_MINIMUM = 20  # below this many blocks a percentile bootstrap covers clearly less than it says
@@ -72,9 +76,9 @@ class Comparison:
 
 
 def compare(
-    baseline: Sequence[float],
-    candidate: Sequence[float],
-    blocks: Sequence | tuple[Sequence, Sequence] | None = None,
+    baseline: Numbers,
+    candidate: Numbers,
+    blocks: Blocks | tuple[Blocks, Blocks] | None = None,
     confidence: float = 0.95,
     method: str = "paired_t",
     resamples: int = RESAMPLES,
@@ -109,9 +113,9 @@ def compare(
 
 
 def ratio_interval(
-    baseline: Sequence[float],
-    candidate: Sequence[float],
-    blocks: Sequence | tuple[Sequence, Sequence] | None = None,
+    baseline: Numbers,
+    candidate: Numbers,
+    blocks: Blocks | tuple[Blocks, Blocks] | None = None,
     confidence: float = 0.95,
     method: str = "paired_t",
     resamples: int = RESAMPLES,
@@ -137,7 +141,7 @@ def warning(method: str, n: int) -> str | None:
     return None
 
 
-def correct_many(p_values: Sequence[float]) -> np.ndarray:
+def correct_many(p_values: Numbers) -> np.ndarray:
     """p-values corrected for number (Holm 1979): the chance of any false difference stays under the level."""
     p = np.asarray(p_values, dtype=float)
     order = np.argsort(p, kind="stable")
@@ -152,44 +156,42 @@ def differs(comparison: Comparison, corrected_p: float) -> bool:
     return not comparison.interval.includes_one and corrected_p <= 1.0 - comparison.confidence
 
 
-def geometric_mean(values: Sequence[float]) -> float:
+def geometric_mean(values: Numbers) -> float:
     """Of positive values: the mean that ratios need."""
     return float(np.exp(np.mean(np.log(values))))
 
 
-def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float, float]:
+def mean_interval(values: Numbers, confidence: float = 0.95) -> tuple[float, float, float]:
     """Arithmetic mean with Student's interval, in the unit of the values; one value gives -inf and inf."""
     array = np.asarray(values, dtype=float)
     centre, low, high, _ = paired_t(array, confidence)
     return float(centre), float(low), float(high)
 
 
-def serial_normalised(times: Sequence[float], threads: Sequence[int], groups: Sequence) -> np.ndarray:
+def serial_normalised(times: Numbers, threads: Sequence[int], groups: Sequence[Hashable]) -> np.ndarray:
     """Each time divided by the mean single-threaded time of its group (allocator and load, as in the study).
 
     1 means that more threads, each with the same load, took no longer; NaN where no single-threaded run is.
     """
-    times, threads = np.asarray(times, dtype=float), np.asarray(threads)
-    members: dict = {}
+    seconds, counts = np.asarray(times, dtype=float), np.asarray(threads)
+    members: dict[Hashable, list[int]] = {}
     for index, group in enumerate(groups):
         members.setdefault(group, []).append(index)
-    result = np.full(len(times), np.nan)
+    result = np.full(len(seconds), np.nan)
     for indices in members.values():
-        serial = times[indices][threads[indices] == 1]
+        serial = seconds[indices][counts[indices] == 1]
         if len(serial):
-            result[indices] = times[indices] / serial.mean()
+            result[indices] = seconds[indices] / serial.mean()
     return result
 
 
-def throughput(
-    work: Sequence[float], load: Sequence[float], times: Sequence[float]
-) -> tuple[np.ndarray, np.ndarray]:
+def throughput(work: Numbers, load: Numbers, times: Numbers) -> tuple[np.ndarray, np.ndarray]:
     """(aggregate, marginal): work per second of all threads together, and load per second of each thread."""
     seconds = np.asarray(times, dtype=float)
     return np.asarray(work, dtype=float) / seconds, np.asarray(load, dtype=float) / seconds
 
 
-def outliers(values: Sequence[float], threshold: float = 3.5) -> np.ndarray:
+def outliers(values: Numbers, threshold: float = 3.5) -> np.ndarray:
     """Mask of values far from the median: modified z-score (Iglewicz & Hoaglin 1993). Only to be shown."""
     array = np.asarray(values, dtype=float)
     if len(array) < 4:
@@ -198,7 +200,8 @@ def outliers(values: Sequence[float], threshold: float = 3.5) -> np.ndarray:
     spread = np.median(distance)
     if spread == 0.0:
         return np.zeros(len(array), dtype=bool)
-    return 0.6745 * distance / spread > threshold
+    far: np.ndarray = 0.6745 * distance / spread > threshold
+    return far
 
 
 def replicates_needed(interval: Interval, n: int, target: float) -> int:
@@ -211,7 +214,7 @@ def replicates_needed(interval: Interval, n: int, target: float) -> int:
 # --- the methods, on the last axis of an array of differences: (centre, low, high, p of "the mean is 0") ---
 
 
-def paired_t(differences: np.ndarray, confidence: float = 0.95):
+def paired_t(differences: np.ndarray, confidence: float = 0.95) -> _Estimate:
     """Student's interval of the mean along the last axis."""
     d = np.asarray(differences, dtype=float)
     n = d.shape[-1]
@@ -223,7 +226,7 @@ def paired_t(differences: np.ndarray, confidence: float = 0.95):
     return centre, centre - arm, centre + arm, _t_p_value(centre, error, n - 1)
 
 
-def welch_t(first: np.ndarray, second: np.ndarray, confidence: float = 0.95):
+def welch_t(first: np.ndarray, second: np.ndarray, confidence: float = 0.95) -> _Estimate:
     """Welch's interval of mean(second) - mean(first); one-dimensional."""
     centre = second.mean() - first.mean()
     if min(len(first), len(second)) < 2:
@@ -237,7 +240,9 @@ def welch_t(first: np.ndarray, second: np.ndarray, confidence: float = 0.95):
     return centre, centre - arm, centre + arm, 2.0 * (1.0 - t_cdf(abs(centre) / error, freedom))
 
 
-def bootstrap_t(differences: np.ndarray, confidence: float = 0.95, resamples: int = RESAMPLES, seed: int = 0):
+def bootstrap_t(
+    differences: np.ndarray, confidence: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
+) -> _Estimate:
     """The symmetric studentised bootstrap along the last axis."""
     d = np.asarray(differences, dtype=float)
     if d.shape[-1] < 2:
@@ -254,7 +259,9 @@ def bootstrap_t(differences: np.ndarray, confidence: float = 0.95, resamples: in
     return centre, centre - arm, centre + arm, p
 
 
-def percentile(differences: np.ndarray, confidence: float = 0.95, resamples: int = RESAMPLES, seed: int = 0):
+def percentile(
+    differences: np.ndarray, confidence: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
+) -> _Estimate:
     """The percentile bootstrap along the last axis."""
     d = np.asarray(differences, dtype=float)
     if d.shape[-1] < 2:
@@ -324,7 +331,7 @@ def _incomplete_beta(a: float, b: float, x: float) -> float:
 # --- inside ---
 
 
-def _logs(values: Sequence[float], what: str) -> np.ndarray:
+def _logs(values: Numbers, what: str) -> np.ndarray:
     array = np.asarray(values, dtype=float)
     if array.ndim != 1 or len(array) == 0:
         raise Error(f"the {what} has no measurements")
@@ -332,16 +339,18 @@ def _logs(values: Sequence[float], what: str) -> np.ndarray:
         raise Error(
             f"the {what} has a measurement that is not a positive number: ratios need positive numbers"
         )
-    return np.log(array)
+    logs: np.ndarray = np.log(array)
+    return logs
 
 
-def _differences(first: np.ndarray, second: np.ndarray, blocks) -> np.ndarray:
+def _differences(first: np.ndarray, second: np.ndarray, blocks: Any) -> np.ndarray:
     if blocks is None:
         if len(first) != len(second):
             raise Error(
                 f"{len(first)} and {len(second)} measurements do not pair: give blocks, or use welch_t"
             )
-        return second - first
+        difference: np.ndarray = second - first
+        return difference
     labels = (
         blocks if isinstance(blocks, tuple) and len(blocks) == 2 and np.ndim(blocks[0]) else (blocks, blocks)
     )
@@ -349,7 +358,7 @@ def _differences(first: np.ndarray, second: np.ndarray, blocks) -> np.ndarray:
     for logs, label in zip((first, second), labels, strict=True):
         if len(logs) != len(label):
             raise Error(f"{len(logs)} measurements have {len(label)} block labels: give one for each")
-        sums: dict = {}
+        sums: dict[Hashable, list[float]] = {}
         for value, name in zip(logs.tolist(), label, strict=True):
             sums.setdefault(name, []).append(value)
         means.append({name: sum(values) / len(values) for name, values in sums.items()})
@@ -360,13 +369,15 @@ def _differences(first: np.ndarray, second: np.ndarray, blocks) -> np.ndarray:
 
 
 def _standard_error(d: np.ndarray) -> np.ndarray:
-    return d.std(axis=-1, ddof=1) / math.sqrt(d.shape[-1])
+    error: np.ndarray = d.std(axis=-1, ddof=1) / math.sqrt(d.shape[-1])
+    return error
 
 
-def _t_p_value(centre: np.ndarray, error: np.ndarray, freedom: int):
+def _t_p_value(centre: np.ndarray, error: np.ndarray, freedom: int) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.where(error > 0.0, np.abs(centre) / error, np.where(centre == 0.0, 0.0, np.inf))
-    return np.vectorize(lambda value: 2.0 * (1.0 - t_cdf(value, freedom)), otypes=[float])(t)
+    p: np.ndarray = np.vectorize(lambda value: 2.0 * (1.0 - t_cdf(value, freedom)), otypes=[float])(t)
+    return p
 
 
 def _resampled(d: np.ndarray, resamples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -384,7 +395,8 @@ def _resampled(d: np.ndarray, resamples: int, seed: int) -> tuple[np.ndarray, np
 
 def _order_statistic(ordered: np.ndarray, p: float) -> np.ndarray:
     index = math.floor(p * (ordered.shape[-1] + 1) + 0.5) - 1
-    return ordered[..., min(max(index, 0), ordered.shape[-1] - 1)]
+    found: np.ndarray = ordered[..., min(max(index, 0), ordered.shape[-1] - 1)]
+    return found
 
 
 def _exp(value: float) -> float:

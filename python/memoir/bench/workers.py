@@ -51,6 +51,8 @@ class Worker:
             env=dict(environment),
             start_new_session=True,  # so that a worker that hangs can be ended with its children
         )
+        assert self._process.stdin is not None and self._process.stdout is not None  # since they are pipes
+        self._requests, self._replies = self._process.stdin, self._process.stdout
 
     @property
     def alive(self) -> bool:
@@ -71,14 +73,14 @@ class Worker:
     def send(self, **request: Any) -> None:
         """Half of ask(): several workers can be told something before the first is waited for."""
         try:
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
-            self._process.stdin.flush()
+            self._requests.write(json.dumps(request).encode() + b"\n")
+            self._requests.flush()
         except OSError:  # its end of the pipe is closed
             raise self.failure(self._how_it_ended()) from None
 
     def receive(self) -> dict[str, Any]:
         """The other half: waits for one reply."""
-        reply = json.loads(self._read_line(time.monotonic() + self._timeout))
+        reply: dict[str, Any] = json.loads(self._read_line(time.monotonic() + self._timeout))
         if "error" in reply:
             raise self.failure(reply["error"])
         return reply
@@ -90,12 +92,12 @@ class Worker:
     def stop(self) -> None:
         """Ends the worker: kindly by closing its input, and otherwise with its whole process group."""
         with contextlib.suppress(OSError):
-            self._process.stdin.close()
+            self._requests.close()
         try:
             self._process.wait(timeout=_KIND)
         except subprocess.TimeoutExpired:
             self._kill()
-        self._process.stdout.close()
+        self._replies.close()
         self._errors.close()
 
     def _kill(self) -> None:
@@ -105,12 +107,12 @@ class Worker:
 
     def _read_line(self, deadline: float) -> bytes:
         with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
+            selector.register(self._replies, selectors.EVENT_READ)
             while b"\n" not in self._pending:
                 if not selector.select(max(0.0, deadline - time.monotonic())):
                     self._kill()
                     raise self.failure(f"no answer within {self._timeout:g} s (--timeout)")
-                piece = os.read(self._process.stdout.fileno(), 1 << 16)
+                piece = os.read(self._replies.fileno(), 1 << 16)
                 if not piece:
                     raise self.failure(self._how_it_ended())
                 self._pending += piece

@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 import rich.box
@@ -30,12 +31,14 @@ def say(line: str) -> None:
 class Progress:
     """A bar with estimate and time left on a terminal; a line per replicate elsewhere."""
 
-    def __init__(self, experiment: Experiment, header: dict, done: int, judge: dict) -> None:
+    def __init__(
+        self, experiment: Experiment, header: dict[str, Any], done: int, judge: dict[str, Any]
+    ) -> None:
         cells, options = len(experiment.grid.cells()), experiment.options
         self._cells, self._replicates = cells, options.replicates
         self._total = cells * (options.warmup + options.replicates) - done
         self._header, self._judge = header, judge
-        self._rows: list[dict] = []
+        self._rows: list[dict[str, Any]] = []
         self._done, self._began = 0, time.monotonic()
         self._bar = None
         if sys.stderr.isatty():
@@ -56,11 +59,11 @@ class Progress:
             self._task = self._bar.add_task("warming up", total=self._total, estimate="")
         return self
 
-    def __exit__(self, *exception) -> None:
+    def __exit__(self, *exception: object) -> None:
         if self._bar:
             self._bar.stop()
 
-    def on_run(self, phase: str, row: dict) -> None:
+    def on_run(self, phase: str, row: dict[str, Any]) -> None:
         self._done += 1
         if phase == "replicate":
             self._rows.append(row)
@@ -85,7 +88,9 @@ class Progress:
         return "  ".join(parts)
 
 
-def present(result: Result, judge: dict, folder: Path | None, pictures: bool, as_json: bool) -> None:
+def present(
+    result: Result, judge: dict[str, Any], folder: Path | None, pictures: bool, as_json: bool
+) -> None:
     """Prints the tables (or JSON), and writes everything into the folder."""
     analyses = {name: analysis.analyse(result, name, **judge) for name in analysis.quantities(result)}
     if "wall" not in analyses:  # nothing succeeded
@@ -115,7 +120,7 @@ def present(result: Result, judge: dict, folder: Path | None, pictures: bool, as
         say(f"next: memoir diff {folder} ANOTHER" + (f", or open {page}" if page.exists() else ""))
 
 
-def all_tables(result: Result, analyses: dict) -> list[bench_tables.Table]:
+def all_tables(result: Result, analyses: dict[str, Any]) -> list[bench_tables.Table]:
     """Every table that there is data for, the summary last, where a terminal shows it."""
     shown = {name: a for name, a in analyses.items() if name in ("wall", "cpu", "peak_rss", "minor_faults")}
     shown |= {name: a for name, a in analyses.items() if name not in shown}
@@ -126,7 +131,7 @@ def all_tables(result: Result, analyses: dict) -> list[bench_tables.Table]:
     return [table for table in tables if table is not None]
 
 
-def to_dict(a: analysis.Analysis) -> dict:
+def to_dict(a: analysis.Analysis) -> dict[str, Any]:
     """An analysis as plain data for JSON; what is not finite becomes null."""
     lines = []
     for line in a.lines():
@@ -151,7 +156,9 @@ def to_dict(a: analysis.Analysis) -> dict:
     }
 
 
-def _pictures(result: Result, analyses: dict, tables: list, remarks: list[str], folder: Path) -> list[str]:
+def _pictures(
+    result: Result, analyses: dict[str, Any], tables: list[Any], remarks: list[str], folder: Path
+) -> list[str]:
     from memoir.views import bench_figures, bench_html
 
     try:

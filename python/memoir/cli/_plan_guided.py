@@ -13,7 +13,8 @@ import click
 
 from memoir import _core
 from memoir._core import Error
-from memoir.cli._arguments import check_output, write_output
+from memoir.base.files import write_output
+from memoir.cli._arguments import check_output
 from memoir.traces.files import only_device, open_trace
 
 
@@ -37,7 +38,7 @@ def plan_guided(
         click.echo(f"the recorder lost {trace.dropped:,} records: the plan may not fit the program", err=True)
     if output is not None:
         write_output(Path(output), plan.to_bytes(), force)
-    counts: Counter[int] = Counter(plan.places.tolist())
+    counts = Counter(plan.places.tolist())
     memories: list[dict[str, Any]] = [
         {
             "name": memory.name,

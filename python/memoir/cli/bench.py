@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -133,7 +134,7 @@ class _Command(SectionedCommand):
 @keeping("--pictures/--no-pictures", default=True, help="Draw pictures and the HTML page (needs matplotlib).")
 @keeping("--json", "as_json", is_flag=True, help="The results as JSON on standard output.")
 @click.pass_context
-def command(ctx: click.Context, **given) -> None:
+def command(ctx: click.Context, /, **given: Any) -> None:
     """Measure COMMAND under each allocator and say what differs, with intervals.
 
     \b
@@ -166,7 +167,8 @@ def command(ctx: click.Context, **given) -> None:
     result = recording.result
 
     def narrow() -> bool:
-        return analysis.widest(result, **judge) <= experiment.options.until
+        until = experiment.options.until
+        return until is not None and analysis.widest(result, **judge) <= until
 
     progress = report.Progress(experiment, result.header, len(result.rows), judge)
     stopped = False
@@ -182,7 +184,7 @@ def command(ctx: click.Context, **given) -> None:
         sys.exit(130)
 
 
-def _recording(given: dict, experiment: Experiment, folder: Path) -> Recording:
+def _recording(given: dict[str, Any], experiment: Experiment, folder: Path) -> Recording:
     """Where the runs go: a new folder, or the one to go on with."""
     if not given["resume"]:
         return Recording.begin(experiment.header(), folder, given["force"], experiment.notes)
@@ -194,7 +196,7 @@ def _recording(given: dict, experiment: Experiment, folder: Path) -> Recording:
     return recording
 
 
-def _set_up(given: dict, words: list[str]) -> tuple[Experiment, Path]:
+def _set_up(given: dict[str, Any], words: list[str]) -> tuple[Experiment, Path]:
     """The experiment and its folder."""
     folder = given["resume"] or given["output"] or Path("memoir-bench")
     if given["resume"]:
@@ -217,7 +219,7 @@ def _set_up(given: dict, words: list[str]) -> tuple[Experiment, Path]:
     return experiment, folder
 
 
-def _experiment(given: dict, words: list[str]) -> Experiment:
+def _experiment(given: dict[str, Any], words: list[str]) -> Experiment:
     names = given["suite_names"]
     if names and words:
         raise Error("--suite brings its own programs: leave out the command")
@@ -272,7 +274,7 @@ def _experiment(given: dict, words: list[str]) -> Experiment:
     return Experiment(grid, options)
 
 
-def _check_same(folder: Path, before: dict, now: dict) -> None:
+def _check_same(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
     for name, value in now["grid"].items():
         kept = before["grid"].get(name)
         if json.loads(json.dumps(value)) != kept:
@@ -309,9 +311,11 @@ def _axis(text: str) -> tuple[str, tuple[str, ...]]:
 def _percent(option: str, text: str) -> float:
     match = re.fullmatch(r"([0-9.]+)\s*(%?)", text)
     try:
-        value = float(match.group(1)) / (100 if match.group(2) else 1)
-    except (AttributeError, ValueError):
-        raise Error(f"{option} {text}: write it as 2% or 0.02") from None
+        value = float(match.group(1)) / (100 if match.group(2) else 1) if match else 0.0
+    except ValueError:
+        match = None
+    if match is None:
+        raise Error(f"{option} {text}: write it as 2% or 0.02")
     if not 0 < value < 1:
         raise Error(f"{option} {text}: must be between 0% and 100%")
     return value

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from memoir.base.quantities import bytes_text, duration_text, printable
 from memoir.bench import analysis, statistics
@@ -30,7 +31,8 @@ def cells(a: Analysis) -> Table:
     """One quantity of every allocator in every group, against the baseline."""
     name = _TITLES.get(a.quantity, a.quantity)
     percent = f"{a.confidence:.0%}".replace("%", " %")
-    rows, breaks = [], []
+    rows: list[tuple[str, ...]] = []
+    breaks: list[int] = []
     for group, lines in a.groups.items():
         breaks.append(len(rows))
         for index, line in enumerate(lines):
@@ -113,7 +115,7 @@ def failures(result: Result) -> Table | None:
     """Runs that do not count, with how they ended and their last line."""
     if not result.failures:
         return None
-    seen: dict[tuple, list[dict]] = {}
+    seen: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in result.failures:
         key = (row["program"], row["threads"], row["load"], tuple(row["parameters"].items()))
         seen.setdefault((key, row["allocator"], row["status"]), []).append(row)
@@ -165,7 +167,7 @@ def markdown_grid(columns: Sequence[str], rows: Sequence[Sequence[str]], left: i
     return "\n".join(lines)
 
 
-def label(group: tuple) -> str:
+def label(group: tuple[Any, ...]) -> str:
     """A group in words: program, threads, load, further axes; threads None and load 1 are not mentioned."""
     program, threads, load, parameters = group
     parts = [program]

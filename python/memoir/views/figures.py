@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memoir._core import Error
 from memoir.base.quantities import bytes_text
@@ -17,12 +17,20 @@ if TYPE_CHECKING:
 _NO_DATE = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of so many inches. Raises Error without matplotlib."""
+def import_matplotlib() -> Any:
+    """The module. Raises Error, which says how to get it, where it is not."""
     try:
-        from matplotlib.figure import Figure
+        import matplotlib
     except ImportError:
         raise Error("pictures need matplotlib: pip install 'memoir-alloc[plot]'") from None
+    return matplotlib
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of so many inches. Raises Error without matplotlib."""
+    import_matplotlib()
+    from matplotlib.figure import Figure
+
     return Figure(figsize=(width, height), dpi=150, layout="constrained")
 
 
