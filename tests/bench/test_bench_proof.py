@@ -59,6 +59,15 @@ def test_children_are_proved_too(built, stub):
     assert proof.calls >= 2000
 
 
+def test_a_fork_runs_on_the_malloc_of_what_it_was_forked_from(built, stub):
+    """It never meets the loader, so the probe is silent in it; a shell's ( ... ) that goes on for a while."""
+    counting = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"
+    proof = prove(stub, ["sh", "-c", f"{built / 'asks'}; ({counting}; ({counting}); true); true"], {})
+    assert str(built / "asks") in proof.programs
+    with pytest.raises(memoir.Error, match="stub is not in .*never_asks.* cleared LD_PRELOAD"):
+        prove(stub, ["sh", "-c", f"(env -i {built / 'never_asks'}; true); true"], {})
+
+
 def test_a_static_program_is_refused(stub, static_program):
     with pytest.raises(memoir.Error, match="static_: it is statically linked"):
         prove(stub, [str(static_program)], {})

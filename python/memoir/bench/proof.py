@@ -43,6 +43,7 @@ class Proof:
 @dataclass
 class _Image:
     program: str
+    parent: int  # the process that it was forked from
     first_seen: float
     last_seen: float
 
@@ -80,8 +81,7 @@ def prove(
     if allocator.library is None:
         # a program that links another malloc gets the C library's by having it searched first
         preloads.append((str(allocators.c_library()),))
-    proof: Proof | None = None
-    for attempt, preload in enumerate(preloads):
+    for preload in preloads:
         proof, others, missed = _observe(preload, command, environment, timeout, cpus, client)
         if missed:
             why = _why_missed(Path(missed[0]))
@@ -91,20 +91,17 @@ def prove(
                 f"{allocator.name}: {command[0]} ended before the loader was done; does it run at all?"
             )
         wrong = [(program, provider) for program, provider in others if not serves(provider, allocator)]
-        if not wrong:
-            break
-        if attempt + 1 == len(preloads):
+        if not wrong and proof.calls == 0:
             raise Error(
-                f"{allocator.name} does not serve malloc in {wrong[0][0]}: {wrong[0][1]} does "
-                f"(is {expected_library(allocator)} an allocator?)"
+                f"{allocator.name} is in the process, but {command[0]} never asks it for memory: "
+                "it allocates nothing, or by itself"
             )
-    assert proof is not None
-    if proof.calls == 0:
-        raise Error(
-            f"{allocator.name} is in the process, but {command[0]} never asks it for memory: "
-            "it allocates nothing, or by itself"
-        )
-    return proof
+        if not wrong:
+            return proof
+    raise Error(
+        f"{allocator.name} does not serve malloc in {wrong[0][0]}: {wrong[0][1]} does "
+        f"(is {expected_library(allocator)} an allocator?)"
+    )
 
 
 def expected_library(allocator: Allocator) -> Path:
@@ -138,6 +135,7 @@ def _observe(
     cpus: Sequence[int],
     client: Callable[[Running], Client] | None,
 ) -> tuple[Proof | None, list[tuple[str, str]], list[str]]:
+    """The proof, (program, provider) of every image that was reached, and the programs that were not."""
     probe = str(machine.tool("libmemoir_proof.so"))
     with tempfile.TemporaryDirectory(prefix="memoir-proof-") as folder:
         inherited = os.environ.get("LD_PRELOAD", "").replace(":", " ").split()
@@ -163,10 +161,12 @@ def _observe(
         if magic == b"memproof":
             reached.setdefault((process, _text(program)), []).append((calls, _text(provider)))
     launcher = str(machine.tool("memoir-launch").resolve())
+    forks = _forks(images, set(reached))
     missed = [
         image.program
         for (process, program), image in images.items()
         if (process, program) not in reached
+        and (process, program) not in forks
         and program != launcher
         and (image.last_seen - image.first_seen > _SETTLED or _unreachable(program))
     ]
@@ -188,25 +188,41 @@ def _watch(run: Running, driver: Client | None) -> dict[tuple[int, str], _Image]
     images: dict[tuple[int, str], _Image] = {}
     while run.running() and not (driver and driver.ended()):
         now = time.monotonic()
-        for process in _descendants(run.process):
+        for process, parent in _descendants(run.process):
             try:
                 program = os.readlink(f"/proc/{process}/exe").removesuffix(" (deleted)")
             except PermissionError:  # it runs with other rights than ours: a setuid program
                 program = f"{_command_name(process)} (process {process})"
             except OSError:
                 continue  # it has just ended
-            image = images.setdefault((process, program), _Image(program, now, now))
+            image = images.setdefault((process, program), _Image(program, parent, now, now))
             image.last_seen = now
         time.sleep(_POLL)
     return images
 
 
-def _descendants(root: int) -> list[int]:
-    found = [root]
-    for process in found:
+def _forks(images: dict[tuple[int, str], _Image], reached: set[tuple[int, str]]) -> set[tuple[int, str]]:
+    """Images that are a reached one's memory in another process: a shell's ( ... ), a server's workers.
+
+    They run on the malloc of the process that they were forked from; the probe says nothing in them, since it
+    speaks when the loader starts it.
+    """
+    forks: set[tuple[int, str]] = set()
+    for (process, program), image in images.items():  # parents come before their children
+        origin = image.parent, program
+        if origin in reached or origin in forks:
+            forks.add((process, program))
+    return forks
+
+
+def _descendants(root: int) -> list[tuple[int, int]]:
+    """Every process below the root, with its parent; parents first."""
+    found = [(root, 0)]
+    for process, _ in found:
         try:
             for thread in os.listdir(f"/proc/{process}/task"):
-                found.extend(map(int, Path(f"/proc/{process}/task/{thread}/children").read_text().split()))
+                children = Path(f"/proc/{process}/task/{thread}/children").read_text().split()
+                found.extend((int(child), process) for child in children)
         except OSError:
             continue  # it has just ended
     return found[1:]
