@@ -77,8 +77,7 @@ def run(
     folder = Path(output) if output else None
     with Recording.begin(experiment.header(), folder, notes=experiment.notes) as recording:
         result = recording.result
-        until = experiment.options.until or 0.0  # 0: not asked for, and run_all() does not ask either
-        run_all(experiment, recording, narrow_enough=lambda: widest(result) <= until)
+        run_all(experiment, recording, narrow_enough=lambda width: widest(result) <= width)
     recording.save()
     return result
 

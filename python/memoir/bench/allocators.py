@@ -12,9 +12,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from memoir._core import Error
+from memoir.bench.journal import Record
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Allocator:
     library: Path | None = None
     environment: tuple[tuple[str, str], ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         return {
             "name": self.name,
             "library": None if self.library is None else str(self.library),
@@ -113,8 +113,7 @@ def c_library() -> Path:
 def version(name: str, library: Path | None) -> str:
     """A version for people to read, asked of the library itself if it can tell; else its file's name."""
     if library is None:
-        said = os.confstr("CS_GNU_LIBC_VERSION") if _glibc() else None
-        return f"glibc {said.split()[-1]}" if said else "C library"
+        return f"glibc {(os.confstr('CS_GNU_LIBC_VERSION') or '').split()[-1]}" if _glibc() else "C library"
     for known_name, known in KNOWN.items():
         if known.version is None or not _serves(library, known):
             continue
@@ -161,7 +160,7 @@ def parse(text: str) -> list[Allocator]:
     return found
 
 
-def from_dict(entry: dict[str, Any]) -> Allocator:
+def from_dict(entry: Record) -> Allocator:
     """The inverse of Allocator.to_dict()."""
     library = entry["library"]
     return Allocator(
@@ -229,6 +228,6 @@ def _glibc() -> bool:
     return "CS_GNU_LIBC_VERSION" in os.confstr_names
 
 
-def describe(allocators: Sequence[Allocator]) -> list[dict[str, Any]]:
+def describe(allocators: Sequence[Allocator]) -> list[Record]:
     """What a results file keeps of each: name, library, variables, version."""
     return [{**one.to_dict(), "version": version(one.name, one.library)} for one in allocators]

@@ -12,7 +12,8 @@ import numpy as np
 
 from memoir._core import Error
 from memoir.bench import statistics
-from memoir.bench.grid import Cell, block_of, cell_of
+from memoir.bench.grid import Block, Cell, Group, block_of, cell_of
+from memoir.bench.journal import Record
 from memoir.bench.results import Result
 from memoir.bench.statistics import Comparison
 
@@ -57,8 +58,8 @@ class Analysis:
     baseline: str
     method: str
     confidence: float
-    groups: dict[tuple[Any, ...], list[Line]]  # by Cell.group; lines in the order of the allocators
-    winners: dict[tuple[Any, ...], str | None]  # the allocator that beats every other one, when there is one
+    groups: dict[Group, list[Line]]  # by Cell.group; lines in the order of the allocators
+    winners: dict[Group, str | None]  # the allocator that beats every other one, when there is one
     overall: dict[str, Comparison]  # geometric mean of an allocator's ratios over the groups it has data in
     overall_groups: dict[str, int]  # how many groups those are
     warnings: tuple[str, ...]
@@ -79,7 +80,7 @@ def quantities(result: Result) -> list[str]:
     return found + list(counted)
 
 
-def value_of(row: dict[str, Any], quantity: str) -> float | None:
+def value_of(row: Record, quantity: str) -> float | None:
     """A row's value, or None where it has none."""
     if quantity == "cpu":
         return row["user"] + row["system"] if "user" in row and "system" in row else None
@@ -126,7 +127,7 @@ def analyse(
     for row in result.failures:
         failed[cell_of(row)] = failed.get(cell_of(row), 0) + 1
     unit, less, more = QUANTITIES.get(quantity, ("", "lower", "higher"))
-    lines: dict[tuple[Any, ...], list[Line]] = {}
+    lines: dict[Group, list[Line]] = {}
     for group, cells in groups.items():
         for name in sorted(cells, key=names.index):
             key = (group, name)
@@ -182,7 +183,7 @@ def changes(
             before, after = (_relative(groups[group], name, relative) for groups in (olds, news))
             if len(before) and len(after) and min(*before, *after) > 0:
                 comparison = statistics.compare(before, after, confidence=confidence, method="welch_t")
-                average = statistics.geometric_mean if relative else _mean
+                average = statistics.geometric_mean if relative else (lambda x: float(np.mean(x)))
                 cell = Cell(group[0], name, group[1], group[2], group[3])
                 found.append((cell, average(before), average(after), comparison))
     corrected = statistics.correct_many([comparison.p_value for *_, comparison in found]).tolist()
@@ -228,13 +229,12 @@ def serial_normalised(result: Result) -> dict[Cell, tuple[np.ndarray, tuple[floa
         own = np.array([point for point, (owner, _) in zip(points, order, strict=True) if owner == cell])
         if np.isnan(own).any():
             continue
-        interval = (1.0, 1.0, 1.0)
+        interval: tuple[float, float, float] = (1.0, 1.0, 1.0)
         if cell.threads != 1:
             compare = _comparer("paired_t" if result.interleaved else "welch_t", 0.95)
             serial = {block_of(row): row["wall"] for row in cells[serial_of(cell)]}
             comparison = compare(serial, {block_of(row): row["wall"] for row in cells[cell]})
-            middle, low, high = comparison.interval if comparison else (float(own.mean()), 0.0, math.inf)
-            interval = middle, low, high
+            interval = comparison.interval if comparison else (float(own.mean()), 0.0, math.inf)
         found[cell] = (own, interval)
     return found
 
@@ -255,12 +255,12 @@ def throughputs(result: Result) -> dict[Cell, tuple[tuple[float, float, float], 
 
 # --- inside: a cell's values are a dictionary block -> value ---
 
-Block = tuple[int, int]  # block_of() a row
-_Compare = Callable[[dict[Block, float], dict[Block, float]], Comparison | None]
+Values = dict[Block, float]
+Comparer = Callable[[Values, Values], Comparison | None]
 
 
-def _groups(result: Result, quantity: str) -> dict[tuple[Any, ...], dict[str, dict[Block, float]]]:
-    groups: dict[tuple[Any, ...], dict[str, dict[Block, float]]] = {}
+def _groups(result: Result, quantity: str) -> dict[Group, dict[str, Values]]:
+    groups: dict[Group, dict[str, Values]] = {}
     for cell, rows in result.cells().items():
         values = {block_of(row): value_of(row, quantity) for row in rows}
         known = {block: value for block, value in values.items() if value is not None}
@@ -270,8 +270,8 @@ def _groups(result: Result, quantity: str) -> dict[tuple[Any, ...], dict[str, di
     return {group: groups[group] for group in sorted(groups, key=key)}
 
 
-def _comparer(method: str, confidence: float) -> _Compare:
-    def compare(first: dict[Block, float], second: dict[Block, float]) -> Comparison | None:
+def _comparer(method: str, confidence: float) -> Comparer:
+    def compare(first: Values, second: Values) -> Comparison | None:
         if method != "welch_t":
             common = [block for block in first if block in second]
             first, second = {b: first[b] for b in common}, {b: second[b] for b in common}
@@ -294,11 +294,7 @@ def _verdict(comparison: Comparison, corrected_p: float, less: str, more: str) -
     return less if comparison.interval.ratio < 1 else more
 
 
-def _mean(values: np.ndarray) -> float:
-    return float(np.mean(values))
-
-
-def _relative(cells: dict[str, dict[Block, float]], name: str, relative: str | None) -> np.ndarray:
+def _relative(cells: dict[str, Values], name: str, relative: str | None) -> np.ndarray:
     own = cells[name]
     if relative is None:
         return np.array(list(own.values()), dtype=float)
@@ -308,7 +304,7 @@ def _relative(cells: dict[str, dict[Block, float]], name: str, relative: str | N
 
 def _line(
     cell: Cell,
-    values: dict[Block, float],
+    values: Values,
     failed: int,
     comparison: Comparison | None,
     corrected_p: float | None,
@@ -337,9 +333,7 @@ def _line(
     )
 
 
-def _winner(
-    cells: dict[str, dict[Block, float]], compare: _Compare, higher: bool, confidence: float
-) -> str | None:
+def _winner(cells: dict[str, Values], compare: Comparer, higher: bool, confidence: float) -> str | None:
     """The allocator that is better than every other one, corrected for the pairs looked at."""
     known = {name: values for name, values in cells.items() if values}
     if len(known) < 2 or len(known) != len(cells):
@@ -349,9 +343,9 @@ def _winner(
         for name, values in known.items()
     }
     best = (max if higher else min)(level, key=lambda name: level[name])
-    found = [compare(known[best], known[name]) for name in known if name != best]
-    comparisons = [comparison for comparison in found if comparison is not None]
-    if len(comparisons) < len(found):
+    compared = [compare(known[best], known[name]) for name in known if name != best]
+    comparisons = [comparison for comparison in compared if comparison is not None]
+    if len(comparisons) < len(compared):
         return None
     corrected = statistics.correct_many([comparison.p_value for comparison in comparisons])
     wins = all(
@@ -362,11 +356,7 @@ def _winner(
 
 
 def _overall(
-    groups: dict[tuple[Any, ...], dict[str, dict[Block, float]]],
-    baseline: str,
-    names: list[str],
-    method: str,
-    confidence: float,
+    groups: dict[Group, dict[str, Values]], baseline: str, names: list[str], method: str, confidence: float
 ) -> dict[str, tuple[Comparison, int]]:
     """Geometric mean over the groups that both have, and their number; a block stays a block."""
     found = {}
@@ -383,14 +373,14 @@ def _overall(
         blocks = set.intersection(*(set(first) & set(second) for first, second in usable))
         if not blocks:
             continue
-        first, second = (
+        levels = [
             [
                 float(np.exp(np.mean([math.log(pair[side][block]) for pair in usable])))
                 for block in sorted(blocks)
             ]
             for side in (0, 1)
-        )
-        comparison = statistics.compare(first, second, confidence=confidence, method=method)
+        ]
+        comparison = statistics.compare(levels[0], levels[1], confidence=confidence, method=method)
         found[name] = comparison, len(usable)
     return found
 

@@ -9,13 +9,12 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from memoir._core import Error
 from memoir.bench import allocators, launch, machine, proof
 from memoir.bench.clients import Client, free_port
 from memoir.bench.grid import Cell, Grid, Program, cell_of, environment, fill
-from memoir.bench.journal import VERSION
+from memoir.bench.journal import VERSION, Record
 from memoir.bench.recording import Recording
 
 _SERIES = re.compile(r"^memory ([0-9.]+) ([0-9]+) ([0-9]+)$", re.MULTILINE)
@@ -58,7 +57,7 @@ class Experiment:
     notes: list[str] = field(default_factory=list)  # what a reader must know; said once
     _counters: tuple[str, ...] = ()
 
-    def header(self) -> dict[str, Any]:
+    def header(self) -> Record:
         """The first line of the results: enough to run the rest of it."""
         return new_header(self.grid, vars(self.options) | {"counters": list(self.options.counters)})
 
@@ -84,17 +83,18 @@ class Experiment:
             self.proofs[key] = self._prove(cell)
             self._look_at(cell, self.proofs[key].measurement, progress)
 
-    def replicate(self, number: int, done: frozenset[Any] = frozenset()) -> Iterator[tuple[int, Cell]]:
+    def replicate(
+        self, number: int, done: frozenset[tuple[int, Cell]] = frozenset()
+    ) -> Iterator[tuple[int, Cell]]:
         """(position, cell) of one replicate in its random order, without those that are done."""
         for position, cell in enumerate(self.grid.order(self.options.seed, number)):
             if (number, cell) not in done:
                 yield position, cell
 
-    def run_cell(self, cell: Cell, replicate: int, position: int = 0) -> dict[str, Any]:
+    def run_cell(self, cell: Cell, replicate: int, position: int = 0) -> Record:
         """Runs one cell once; returns its record. A failure is a record too."""
         program = self.grid.program(cell.program)
-        if self.options.prepare:
-            self._prepare(self.options.prepare, cell, replicate)
+        self._prepare(cell, replicate)
         started = time.time()
         running, client = self._start(cell, replicate)
         try:
@@ -132,8 +132,7 @@ class Experiment:
         program, values = self.grid.program(cell.program), cell.values(0)
         if program.client:
             values["port"] = str(free_port())
-        if self.options.prepare:
-            self._prepare(self.options.prepare, cell, 0)
+        self._prepare(cell, 0)
         variables = environment(cell, 0, self.grid.threads_given)
         variables |= dict(self.grid.allocator(cell.allocator).environment)
         client = None
@@ -168,15 +167,17 @@ class Experiment:
                     f"metric {metric.pattern!r} matches nothing that {cell.program} prints (last: {last!r})"
                 )
 
-    def _prepare(self, prepare: str, cell: Cell, replicate: int) -> None:
-        command = fill((prepare,), cell.values(replicate))[0]
+    def _prepare(self, cell: Cell, replicate: int) -> None:
+        if self.options.prepare is None:
+            return
+        command = fill((self.options.prepare,), cell.values(replicate))[0]
         result = subprocess.run(command, shell=True, capture_output=True, text=True)
         if result.returncode != 0:
             last = (result.stderr or result.stdout).strip().splitlines()[-1:] or ["it said nothing"]
             raise Error(f"--prepare {command!r} ended with exit code {result.returncode}: {last[0]}")
 
 
-def new_header(grid: Grid, options: dict[str, Any]) -> dict[str, Any]:
+def new_header(grid: Grid, options: Record) -> Record:
     """What the results of any bench begin with: what is measured, how, and on which machine."""
     return {
         "memoir_bench": VERSION,
@@ -189,7 +190,7 @@ def new_header(grid: Grid, options: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def from_header(header: dict[str, Any]) -> Experiment:
+def from_header(header: Record) -> Experiment:
     """The experiment that a results file began with."""
     options = dict(header["options"])
     options["counters"] = tuple(options["counters"])
@@ -199,12 +200,13 @@ def from_header(header: dict[str, Any]) -> Experiment:
 def run_all(
     experiment: Experiment,
     recording: Recording,
-    narrow_enough: Callable[[], bool] | None = None,
-    on_run: Callable[[str, dict[str, Any]], None] = lambda phase, row: None,
+    narrow_enough: Callable[[float], bool] | None = None,
+    on_run: Callable[[str, Record], None] = lambda phase, row: None,
 ) -> None:
     """Warm-ups, then replicate by replicate; what the recording has already is not run again.
 
-    narrow_enough decides after each replicate, once the asked number is reached, whether --until is content.
+    narrow_enough decides after each replicate, once the asked number is reached, whether all intervals are
+    as narrow as --until asks.
     On Ctrl-C what is done stays in the recording, and KeyboardInterrupt goes on up.
     """
     options = experiment.options
@@ -215,7 +217,7 @@ def run_all(
     began, number = time.monotonic(), 0
     while True:
         if number >= options.replicates:
-            if options.until is None or narrow_enough is None or narrow_enough():
+            if options.until is None or narrow_enough is None or narrow_enough(options.until):
                 break
             if time.monotonic() - began > options.budget:
                 experiment.notes.append(
@@ -240,7 +242,7 @@ def record(
     measurement: launch.Measurement,
     client_said: str | None,
     exit_code: int,
-) -> dict[str, Any]:
+) -> Record:
     """One line of the results file."""
     output = measurement.output if client_said is None else client_said
     metrics = {

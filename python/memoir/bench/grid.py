@@ -8,13 +8,16 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from memoir._core import Error
 from memoir.bench import allocators
 from memoir.bench.allocators import Allocator
+from memoir.bench.journal import Record
 
 T = TypeVar("T")
+Group = tuple[str, int, int, tuple[tuple[str, str], ...]]  # program, threads, load, parameters
+Block = tuple[int, int]  # session, replicate
 
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _AXIS = re.compile(r"[a-z_][a-z0-9_]*")
@@ -55,11 +58,11 @@ class Cell:
         return self.threads * self.load
 
     @property
-    def group(self) -> tuple[Any, ...]:
+    def group(self) -> Group:
         """The cells that are compared with each other: equal in all but the allocator."""
         return (self.program, self.threads, self.load, self.parameters)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """What every record of this cell begins with; cell_of() is the inverse."""
         return {
             "program": self.program,
@@ -95,10 +98,10 @@ class Grid:
     extra_placeholders: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
-        for name, numbers in (("threads", self.threads), ("load", self.loads)):
-            if any(number < 1 for number in numbers):
-                raise Error(f"--{name} {min(numbers)}: must be 1 or more")
-        axes: dict[str, tuple[object, ...]] = {
+        for name, counts in (("threads", self.threads), ("load", self.loads)):
+            if any(count < 1 for count in counts):
+                raise Error(f"--{name} {min(counts)}: must be 1 or more")
+        axes: dict[str, Sequence[object]] = {
             "threads": self.threads,
             "load": self.loads,
             **dict(self.parameters),
@@ -143,7 +146,7 @@ class Grid:
     def allocator(self, name: str) -> Allocator:
         return next(allocator for allocator in self.allocators if allocator.name == name)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """What a header keeps of it; from_dict() is the inverse."""
         return {
             "programs": [
@@ -164,7 +167,7 @@ class Grid:
         }
 
     @classmethod
-    def from_dict(cls, entry: dict[str, Any]) -> Grid:
+    def from_dict(cls, entry: Record) -> Grid:
         """Raises KeyError, TypeError or ValueError when something is missing."""
         return cls(
             programs=tuple(
@@ -185,13 +188,13 @@ class Grid:
         )
 
 
-def cell_of(record: dict[str, Any]) -> Cell:
+def cell_of(record: Record) -> Cell:
     """The cell that a record of a journal belongs to."""
     parameters = tuple(record["parameters"].items())
     return Cell(record["program"], record["allocator"], record["threads"], record["load"], parameters)
 
 
-def block_of(row: dict[str, Any]) -> tuple[int, int]:
+def block_of(row: Record) -> Block:
     """What runs must share to be paired: their replicate, and the session of cells that stay alive."""
     return row.get("session", 0), row["replicate"]
 

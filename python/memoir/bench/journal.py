@@ -20,6 +20,8 @@ from typing import Any, NamedTuple
 
 from memoir._core import Error
 
+Record = dict[str, Any]  # one JSON object of a results file
+
 NAME = "runs.jsonl"
 VERSION = 1
 MEMBER = "member"
@@ -29,9 +31,9 @@ _ROW = {"program", "allocator", "threads", "load", "work", "parameters", "replic
 class Kept(NamedTuple):
     """What a journal holds."""
 
-    header: dict[str, Any]
-    rows: list[dict[str, Any]]
-    members: list[dict[str, Any]]
+    header: Record
+    rows: list[Record]
+    members: list[Record]
 
 
 class Journal:
@@ -41,7 +43,7 @@ class Journal:
         self.path = path
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
-    def append(self, *records: dict[str, Any]) -> None:
+    def append(self, *records: Record) -> None:
         """Several records are written together: a crash keeps all of them, or the first ones."""
         text = "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records).encode()
         if os.write(self._file, text) != len(text):
@@ -55,7 +57,7 @@ class Journal:
         os.close(self._file)
 
 
-def read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def read(path: Path) -> tuple[Record, list[Record]]:
     """Header and runs. A torn last line is left out; anything else that is no record: memoir.Error."""
     kept = read_all(path)
     return kept.header, kept.rows
@@ -73,7 +75,7 @@ def read_all(path: Path) -> Kept:
     return Kept(headers[-1], rows, members)
 
 
-def read_lines(path: Path) -> list[tuple[int, dict[str, Any]]]:
+def read_lines(path: Path) -> list[tuple[int, Record]]:
     """(line number, JSON object) of every whole line; a torn last line is left out.
 
     Raises memoir.Error, naming the line, for one that is no JSON object.
@@ -89,7 +91,7 @@ def read_lines(path: Path) -> list[tuple[int, dict[str, Any]]]:
             record = json.loads(line)
             if not isinstance(record, dict):
                 raise ValueError
-        except ValueError:
+        except (ValueError, RecursionError):  # the latter: brackets in brackets in brackets
             raise Error(
                 f"{path}:{number}: not a record of a bench; is this a file of `memoir bench`?"
             ) from None
@@ -97,7 +99,7 @@ def read_lines(path: Path) -> list[tuple[int, dict[str, Any]]]:
     return records
 
 
-def check_rows(path: Path, rows: list[dict[str, Any]]) -> None:
+def check_rows(path: Path, rows: list[Record]) -> None:
     """Raises memoir.Error, naming the run, for a row without what every reader of rows relies on."""
     for number, row in enumerate(rows, start=1):
         if not isinstance(row, dict) or not row.keys() >= _ROW:
@@ -113,5 +115,5 @@ def cut_torn_line(path: Path) -> None:
             file.truncate(whole)
 
 
-def _is_header(record: dict[str, Any]) -> bool:
-    return record.get("memoir_bench") == VERSION
+def _is_header(record: Record) -> bool:
+    return bool(record.get("memoir_bench") == VERSION)

@@ -8,12 +8,12 @@ import platform
 import re
 import subprocess
 from pathlib import Path
-from typing import Any
 
 from memoir._core import Error
+from memoir.bench.journal import Record
 
 
-def describe() -> dict[str, Any]:
+def describe() -> Record:
     """Processor, cores, memory, kernel and the settings that move timings. Names no host."""
     return {
         "processor": _processor(),
@@ -62,7 +62,7 @@ def memory_available() -> int:
     return available
 
 
-def line(machine: dict[str, Any]) -> str:
+def line(machine: Record) -> str:
     """One line for tables and captions."""
     parts = [
         f"{machine['processor']}, {machine['cores']} cores" + (" (virtual)" if machine["virtual"] else "")
@@ -96,4 +96,4 @@ def _processor() -> str:
 def _kernel() -> str:
     """Only the numbers: what follows them is often a build's or a provider's own name."""
     found = re.match(r"[0-9.]*[0-9]", platform.release())
-    return found.group() if found else "unknown"
+    return found.group() if found else platform.release()

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from memoir._core import Error
 from memoir.bench import journal
-from memoir.bench.grid import Cell, cell_of
-from memoir.bench.journal import MEMBER, NAME, Journal
+from memoir.bench.grid import Cell, Group, cell_of
+from memoir.bench.journal import MEMBER, NAME, Journal, Record
 from memoir.bench.results import Result
 
 
@@ -25,17 +24,13 @@ class Recording:
         self.result = result
         self.folder = folder
         self._done: Counter[Cell] = Counter()
-        self._sessions: dict[tuple[Any, ...], int] = {}  # by Cell.group: the number of the next one
+        self._sessions: dict[Group, int] = {}  # by Cell.group: the number of the next one
         self._count(*result.rows, *result.members)
         self._journal = Journal(folder / NAME) if folder else None
 
     @classmethod
     def begin(
-        cls,
-        header: dict[str, Any],
-        folder: Path | None = None,
-        force: bool = False,
-        notes: list[str] | None = None,
+        cls, header: Record, folder: Path | None = None, force: bool = False, notes: list[str] | None = None
     ) -> Recording:
         """A new bench in a folder that holds none, or in memory only. `notes` is kept, not copied."""
         result = Result(header, [], [] if notes is None else notes)
@@ -59,24 +54,24 @@ class Recording:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def change_header(self, header: dict[str, Any]) -> None:
+    def change_header(self, header: Record) -> None:
         """From here on this header counts: readers take the last one of a journal."""
         self.result.header = header
         if self._journal:
             self._journal.append(header)
 
-    def add(self, *rows: dict[str, Any]) -> None:
+    def add(self, *rows: Record) -> None:
         """Rows that belong together are given together: a crash keeps all of them or the first ones."""
         self.result.rows.extend(rows)
         self._count(*rows)
         if self._journal and rows:
             self._journal.append(*rows)
 
-    def add_member(self, cell: Cell, session: int, **seen: dict[str, Any]) -> None:
+    def add_member(self, cell: Cell, session: int, **seen: Record) -> None:
         """What a member saw of itself: `opened` before its first turn, `closed` after its last."""
         self.keep_members({"record": MEMBER, **cell.to_dict(), "session": session, **seen})
 
-    def keep_members(self, *members: dict[str, Any]) -> None:
+    def keep_members(self, *members: Record) -> None:
         """Members' records as a journal has them."""
         self.result.members.extend(members)
         self._count(*members)
@@ -106,7 +101,7 @@ class Recording:
         if self.folder:
             self.result.save(self.folder)
 
-    def _count(self, *records: dict[str, Any]) -> None:
+    def _count(self, *records: Record) -> None:
         for record in records:
             cell = cell_of(record)
             self._done[cell] += record.get("status") == "ok"

@@ -19,7 +19,8 @@ import numpy as np
 
 from memoir._core import Error
 from memoir.bench import journal
-from memoir.bench.grid import Cell, Metric, block_of, cell_of
+from memoir.bench.grid import Block, Cell, Metric, block_of, cell_of
+from memoir.bench.journal import Record
 
 STUDY = ("malloc", "Threads", "Work", "Load", "Replicate", "Time")
 _MEASURED = (
@@ -37,12 +38,10 @@ _MEASURED = (
 class Result:
     """Rows of one bench, or of several old files knit together. Rows are dictionaries as in runs.jsonl."""
 
-    header: dict[str, Any]
-    rows: list[dict[str, Any]]
+    header: Record
+    rows: list[Record]
     notes: list[str] = field(default_factory=list)
-    members: list[dict[str, Any]] = field(
-        default_factory=list
-    )  # of cells that stay alive between their turns
+    members: list[Record] = field(default_factory=list)  # of cells that stay alive between their turns
 
     @property
     def interleaved(self) -> bool:
@@ -60,7 +59,7 @@ class Result:
         return list(dict.fromkeys([*named, *(row["program"] for row in self.rows)]))
 
     @property
-    def failures(self) -> list[dict[str, Any]]:
+    def failures(self) -> list[Record]:
         return [row for row in self.rows if row["status"] != "ok"]
 
     @property
@@ -70,9 +69,9 @@ class Result:
         found = [Metric(**metric) for program in programs for metric in program["metrics"]]
         return list({metric.name: metric for metric in found}.values())
 
-    def cells(self) -> dict[Cell, list[dict[str, Any]]]:
+    def cells(self) -> dict[Cell, list[Record]]:
         """Rows that count, by cell, in the order of their blocks; a cell whose runs all failed has an empty list."""
-        found: dict[Cell, list[dict[str, Any]]] = {}
+        found: dict[Cell, list[Record]] = {}
         for row in self.rows:
             found.setdefault(cell_of(row), []).extend([row] if row["status"] == "ok" else [])
         for rows in found.values():
@@ -106,7 +105,7 @@ class Result:
         writer.writerows(rows)
         return out.getvalue()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Record:
         """hyperfine's export (results[]: command, mean, stddev, median, user, system, min, max, times,
         exit_codes, parameters), with ours beside it under "memoir".
 
@@ -147,7 +146,7 @@ def read(paths: Sequence[Path]) -> Result:
     parts = [(path, _read_one(path)) for path in paths]
     if len(parts) == 1:
         return parts[0][1]
-    seen: dict[tuple[Any, ...], Path] = {}
+    seen: dict[tuple[Cell, Block], Path] = {}
     for path, part in parts:
         for row in part.rows:
             key = (cell_of(row), block_of(row))
@@ -179,7 +178,7 @@ def _read_one(path: Path) -> Result:
         content = json.loads(path.read_text())
         ours = content["memoir"]
         found = Result(ours["header"], ours["rows"], ours.get("notes", []), ours.get("members", []))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise Error(f"{path}: not a results.json of `memoir bench`") from None
     journal.check_rows(path, found.rows)
     return found
@@ -188,8 +187,7 @@ def _read_one(path: Path) -> Result:
 def _kept_notes(path: Path) -> list[str]:
     """What was noted when the bench ended; the journal beside it has only header and runs."""
     try:
-        notes: list[str] = json.loads(path.read_text())["memoir"]["notes"]
-        return notes
+        return list(json.loads(path.read_text())["memoir"]["notes"])
     except (OSError, ValueError, KeyError):
         return []
 
@@ -204,8 +202,8 @@ def _read_csv(path: Path) -> Result:
         for needed in ("Threads", "Load", "Time"):
             if needed not in names:
                 raise Error(f"{path}:1: no column {needed}; a study's file has {','.join(STUDY)}")
-        seen: set[tuple[Any, ...]] = set()
-        counted: dict[tuple[Any, ...], int] = {}
+        seen: set[tuple[Cell, Block]] = set()
+        counted: dict[tuple[object, ...], int] = {}
         for entry in reader:
             try:
                 row = _study_row(entry, named.group(1) if named else path.stem, counted)
@@ -222,7 +220,7 @@ def _read_csv(path: Path) -> Result:
     return Result(header, rows, ["runs of a CSV file are compared unpaired: their order is not known"])
 
 
-def _study_row(entry: dict[str, Any], name: str, counted: dict[tuple[Any, ...], int]) -> dict[str, Any]:
+def _study_row(entry: Record, name: str, counted: dict[tuple[object, ...], int]) -> Record:
     seconds, threads, load = float(entry["Time"]), int(entry["Threads"]), int(entry["Load"])
     if not (math.isfinite(seconds) and seconds > 0):
         raise ValueError(f"Time {entry['Time']} is not a positive number")
@@ -254,8 +252,8 @@ def _study_row(entry: dict[str, Any], name: str, counted: dict[tuple[Any, ...], 
     return row
 
 
-def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    flat = {
+def _flat(row: Record) -> Record:
+    flat: Record = {
         "malloc": row["allocator"],
         "Threads": row["threads"],
         "Work": row["work"],
@@ -267,8 +265,7 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
     }
     flat |= {f"param_{name}": value for name, value in row["parameters"].items()}
     flat |= {name: row[name] for name in (*_MEASURED, "exit_code", "signal") if name in row}
-    measured: dict[str, Any] = row.get("metrics", {}) | row.get("counters", {})
-    return flat | measured
+    return {**flat, **row.get("metrics", {}), **row.get("counters", {})}
 
 
 def _array(values: list[Any]) -> np.ndarray:
@@ -279,7 +276,7 @@ def _array(values: list[Any]) -> np.ndarray:
     return np.array(values)
 
 
-def _hyperfine(cell: Cell, rows: list[dict[str, Any]], result: Result) -> dict[str, Any]:
+def _hyperfine(cell: Cell, rows: list[Record], result: Result) -> Record:
     times = np.array([row["wall"] for row in rows])
     mean = {name: float(np.mean([row.get(name, 0.0) for row in rows])) for name in ("user", "system")}
     parameters = {
@@ -308,5 +305,5 @@ def _hyperfine(cell: Cell, rows: list[dict[str, Any]], result: Result) -> dict[s
     return entry
 
 
-def _without(row: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+def _without(row: Record, names: tuple[str, ...]) -> Record:
     return {name: value for name, value in row.items() if name not in names}

@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from memoir.bench.grid import Cell, shuffled
+from memoir.bench.journal import Record
 from memoir.bench.recording import Recording
 from memoir.bench.workers import Failure
 
@@ -108,7 +109,7 @@ def top_up(
     rounds: int = 1,
     label: str = "",
     in_time: Callable[[], bool] = lambda: True,
-    room: Callable[[Sequence[dict[str, Any]]], bool] = lambda opened: True,
+    room: Callable[[Sequence[Record]], bool] = lambda opened: True,
     on_failure: Callable[[Cell, Failure], None] = lambda cell, failure: None,
     on_short: Callable[[Cell], None] = lambda cell: None,
 ) -> None:
@@ -150,7 +151,7 @@ def top_up(
 
 def turn_row(
     cell: Cell, session: int, replicate: int, position: int, measured: dict[str, Any], started: float
-) -> dict[str, Any]:
+) -> Record:
     """One line of the results file: a turn that counts."""
     return {
         **cell.to_dict(),
@@ -164,8 +165,8 @@ def turn_row(
     }
 
 
-def failure_row(cell: Cell, session: int, replicate: int, failure: Failure) -> dict[str, Any]:
+def failure_row(cell: Cell, session: int, replicate: int, failure: Failure) -> Record:
     """A member that could not go on: a result too. Nothing was timed."""
     where = {"session": session, "replicate": replicate}
-    how: dict[str, Any] = {"status": str(failure), "wall": None, "metrics": {}, "tail": failure.last_lines}
+    how: Record = {"status": str(failure), "wall": None, "metrics": {}, "tail": failure.last_lines}
     return {**cell.to_dict(), **where, **how}

@@ -25,7 +25,7 @@ Methods
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -35,8 +35,8 @@ import numpy as np
 from memoir._core import Error
 
 Numbers = Sequence[float] | np.ndarray
-Blocks = Sequence[Hashable]  # the block of each number: numbers of one block were measured together
-_Estimate = tuple[Any, Any, Any, Any]  # (centre, low, high, p): numbers, or arrays of them
+Labels = Sequence[Any]  # of blocks: whatever can be a key
+Estimate = tuple[Any, Any, Any, Any]  # centre, low, high, p: a number each, or an array along the last axis
 
 METHODS = ("paired_t", "bootstrap_t", "percentile", "welch_t")
 PERCENTILE_MINIMUM = 20  # below this many blocks a percentile bootstrap covers clearly less than it says
@@ -78,7 +78,7 @@ class Comparison:
 def compare(
     baseline: Numbers,
     candidate: Numbers,
-    blocks: Blocks | tuple[Blocks, Blocks] | None = None,
+    blocks: Labels | tuple[Labels, Labels] | None = None,
     confidence: float = 0.95,
     method: str = "paired_t",
     resamples: int = RESAMPLES,
@@ -115,7 +115,7 @@ def compare(
 def ratio_interval(
     baseline: Numbers,
     candidate: Numbers,
-    blocks: Blocks | tuple[Blocks, Blocks] | None = None,
+    blocks: Labels | tuple[Labels, Labels] | None = None,
     confidence: float = 0.95,
     method: str = "paired_t",
     resamples: int = RESAMPLES,
@@ -168,20 +168,20 @@ def mean_interval(values: Numbers, confidence: float = 0.95) -> tuple[float, flo
     return float(centre), float(low), float(high)
 
 
-def serial_normalised(times: Numbers, threads: Sequence[int], groups: Sequence[Hashable]) -> np.ndarray:
+def serial_normalised(times: Numbers, threads: Numbers, groups: Labels) -> np.ndarray:
     """Each time divided by the mean single-threaded time of its group (allocator and load, as in the study).
 
     1 means that more threads, each with the same load, took no longer; NaN where no single-threaded run is.
     """
-    seconds, counts = np.asarray(times, dtype=float), np.asarray(threads)
-    members: dict[Hashable, list[int]] = {}
+    times, threads = np.asarray(times, dtype=float), np.asarray(threads)
+    members: dict[Any, list[int]] = {}
     for index, group in enumerate(groups):
         members.setdefault(group, []).append(index)
-    result = np.full(len(seconds), np.nan)
+    result = np.full(len(times), np.nan)
     for indices in members.values():
-        serial = seconds[indices][counts[indices] == 1]
+        serial = times[indices][threads[indices] == 1]
         if len(serial):
-            result[indices] = seconds[indices] / serial.mean()
+            result[indices] = times[indices] / serial.mean()
     return result
 
 
@@ -200,8 +200,7 @@ def outliers(values: Numbers, threshold: float = 3.5) -> np.ndarray:
     spread = np.median(distance)
     if spread == 0.0:
         return np.zeros(len(array), dtype=bool)
-    far: np.ndarray = 0.6745 * distance / spread > threshold
-    return far
+    return np.asarray(0.6745 * distance / spread > threshold)
 
 
 def replicates_needed(interval: Interval, n: int, target: float) -> int:
@@ -214,7 +213,7 @@ def replicates_needed(interval: Interval, n: int, target: float) -> int:
 # --- the methods, on the last axis of an array of differences: (centre, low, high, p of "the mean is 0") ---
 
 
-def paired_t(differences: np.ndarray, confidence: float = 0.95) -> _Estimate:
+def paired_t(differences: np.ndarray, confidence: float = 0.95) -> Estimate:
     """Student's interval of the mean along the last axis."""
     d = np.asarray(differences, dtype=float)
     n = d.shape[-1]
@@ -226,7 +225,7 @@ def paired_t(differences: np.ndarray, confidence: float = 0.95) -> _Estimate:
     return centre, centre - arm, centre + arm, _t_p_value(centre, error, n - 1)
 
 
-def welch_t(first: np.ndarray, second: np.ndarray, confidence: float = 0.95) -> _Estimate:
+def welch_t(first: np.ndarray, second: np.ndarray, confidence: float = 0.95) -> Estimate:
     """Welch's interval of mean(second) - mean(first); one-dimensional."""
     centre = second.mean() - first.mean()
     if min(len(first), len(second)) < 2:
@@ -242,7 +241,7 @@ def welch_t(first: np.ndarray, second: np.ndarray, confidence: float = 0.95) -> 
 
 def bootstrap_t(
     differences: np.ndarray, confidence: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
-) -> _Estimate:
+) -> Estimate:
     """The symmetric studentised bootstrap along the last axis."""
     d = np.asarray(differences, dtype=float)
     if d.shape[-1] < 2:
@@ -261,7 +260,7 @@ def bootstrap_t(
 
 def percentile(
     differences: np.ndarray, confidence: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
-) -> _Estimate:
+) -> Estimate:
     """The percentile bootstrap along the last axis."""
     d = np.asarray(differences, dtype=float)
     if d.shape[-1] < 2:
@@ -339,18 +338,18 @@ def _logs(values: Numbers, what: str) -> np.ndarray:
         raise Error(
             f"the {what} has a measurement that is not a positive number: ratios need positive numbers"
         )
-    logs: np.ndarray = np.log(array)
-    return logs
+    return np.asarray(np.log(array))
 
 
-def _differences(first: np.ndarray, second: np.ndarray, blocks: Any) -> np.ndarray:
+def _differences(
+    first: np.ndarray, second: np.ndarray, blocks: Labels | tuple[Labels, Labels] | None
+) -> np.ndarray:
     if blocks is None:
         if len(first) != len(second):
             raise Error(
                 f"{len(first)} and {len(second)} measurements do not pair: give blocks, or use welch_t"
             )
-        difference: np.ndarray = second - first
-        return difference
+        return np.asarray(second - first)
     labels = (
         blocks if isinstance(blocks, tuple) and len(blocks) == 2 and np.ndim(blocks[0]) else (blocks, blocks)
     )
@@ -358,7 +357,7 @@ def _differences(first: np.ndarray, second: np.ndarray, blocks: Any) -> np.ndarr
     for logs, label in zip((first, second), labels, strict=True):
         if len(logs) != len(label):
             raise Error(f"{len(logs)} measurements have {len(label)} block labels: give one for each")
-        sums: dict[Hashable, list[float]] = {}
+        sums: dict[Any, list[float]] = {}
         for value, name in zip(logs.tolist(), label, strict=True):
             sums.setdefault(name, []).append(value)
         means.append({name: sum(values) / len(values) for name, values in sums.items()})
@@ -369,15 +368,13 @@ def _differences(first: np.ndarray, second: np.ndarray, blocks: Any) -> np.ndarr
 
 
 def _standard_error(d: np.ndarray) -> np.ndarray:
-    error: np.ndarray = d.std(axis=-1, ddof=1) / math.sqrt(d.shape[-1])
-    return error
+    return np.asarray(d.std(axis=-1, ddof=1) / math.sqrt(d.shape[-1]))
 
 
-def _t_p_value(centre: np.ndarray, error: np.ndarray, freedom: int) -> np.ndarray:
+def _t_p_value(centre: np.ndarray, error: np.ndarray, freedom: int) -> Any:
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.where(error > 0.0, np.abs(centre) / error, np.where(centre == 0.0, 0.0, np.inf))
-    p: np.ndarray = np.vectorize(lambda value: 2.0 * (1.0 - t_cdf(value, freedom)), otypes=[float])(t)
-    return p
+    return np.vectorize(lambda value: 2.0 * (1.0 - t_cdf(value, freedom)), otypes=[float])(t)
 
 
 def _resampled(d: np.ndarray, resamples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -395,8 +392,7 @@ def _resampled(d: np.ndarray, resamples: int, seed: int) -> tuple[np.ndarray, np
 
 def _order_statistic(ordered: np.ndarray, p: float) -> np.ndarray:
     index = math.floor(p * (ordered.shape[-1] + 1) + 0.5) - 1
-    found: np.ndarray = ordered[..., min(max(index, 0), ordered.shape[-1] - 1)]
-    return found
+    return ordered[..., min(max(index, 0), ordered.shape[-1] - 1)]
 
 
 def _exp(value: float) -> float:

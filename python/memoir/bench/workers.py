@@ -51,8 +51,8 @@ class Worker:
             env=dict(environment),
             start_new_session=True,  # so that a worker that hangs can be ended with its children
         )
-        assert self._process.stdin is not None and self._process.stdout is not None  # since they are pipes
-        self._requests, self._replies = self._process.stdin, self._process.stdout
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._input, self._output = self._process.stdin, self._process.stdout
 
     @property
     def alive(self) -> bool:
@@ -73,8 +73,8 @@ class Worker:
     def send(self, **request: Any) -> None:
         """Half of ask(): several workers can be told something before the first is waited for."""
         try:
-            self._requests.write(json.dumps(request).encode() + b"\n")
-            self._requests.flush()
+            self._input.write(json.dumps(request).encode() + b"\n")
+            self._input.flush()
         except OSError:  # its end of the pipe is closed
             raise self.failure(self._how_it_ended()) from None
 
@@ -92,12 +92,12 @@ class Worker:
     def stop(self) -> None:
         """Ends the worker: kindly by closing its input, and otherwise with its whole process group."""
         with contextlib.suppress(OSError):
-            self._requests.close()
+            self._input.close()
         try:
             self._process.wait(timeout=_KIND)
         except subprocess.TimeoutExpired:
             self._kill()
-        self._replies.close()
+        self._output.close()
         self._errors.close()
 
     def _kill(self) -> None:
@@ -107,12 +107,12 @@ class Worker:
 
     def _read_line(self, deadline: float) -> bytes:
         with selectors.DefaultSelector() as selector:
-            selector.register(self._replies, selectors.EVENT_READ)
+            selector.register(self._output, selectors.EVENT_READ)
             while b"\n" not in self._pending:
                 if not selector.select(max(0.0, deadline - time.monotonic())):
                     self._kill()
                     raise self.failure(f"no answer within {self._timeout:g} s (--timeout)")
-                piece = os.read(self._replies.fileno(), 1 << 16)
+                piece = os.read(self._output.fileno(), 1 << 16)
                 if not piece:
                     raise self.failure(self._how_it_ended())
                 self._pending += piece

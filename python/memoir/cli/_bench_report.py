@@ -7,7 +7,6 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import click
 import rich.box
@@ -17,6 +16,7 @@ from rich.table import Table as RichTable
 from memoir._core import Error
 from memoir.bench import analysis
 from memoir.bench.experiment import Experiment
+from memoir.bench.journal import Record
 from memoir.bench.results import Result, write_whole
 from memoir.views import bench_tables
 
@@ -31,14 +31,12 @@ def say(line: str) -> None:
 class Progress:
     """A bar with estimate and time left on a terminal; a line per replicate elsewhere."""
 
-    def __init__(
-        self, experiment: Experiment, header: dict[str, Any], done: int, judge: dict[str, Any]
-    ) -> None:
+    def __init__(self, experiment: Experiment, header: Record, done: int, judge: Record) -> None:
         cells, options = len(experiment.grid.cells()), experiment.options
         self._cells, self._replicates = cells, options.replicates
         self._total = cells * (options.warmup + options.replicates) - done
         self._header, self._judge = header, judge
-        self._rows: list[dict[str, Any]] = []
+        self._rows: list[Record] = []
         self._done, self._began = 0, time.monotonic()
         self._bar = None
         if sys.stderr.isatty():
@@ -63,7 +61,7 @@ class Progress:
         if self._bar:
             self._bar.stop()
 
-    def on_run(self, phase: str, row: dict[str, Any]) -> None:
+    def on_run(self, phase: str, row: Record) -> None:
         self._done += 1
         if phase == "replicate":
             self._rows.append(row)
@@ -88,9 +86,7 @@ class Progress:
         return "  ".join(parts)
 
 
-def present(
-    result: Result, judge: dict[str, Any], folder: Path | None, pictures: bool, as_json: bool
-) -> None:
+def present(result: Result, judge: Record, folder: Path | None, pictures: bool, as_json: bool) -> None:
     """Prints the tables (or JSON), and writes everything into the folder."""
     analyses = {name: analysis.analyse(result, name, **judge) for name in analysis.quantities(result)}
     if "wall" not in analyses:  # nothing succeeded
@@ -120,7 +116,7 @@ def present(
         say(f"next: memoir diff {folder} ANOTHER" + (f", or open {page}" if page.exists() else ""))
 
 
-def all_tables(result: Result, analyses: dict[str, Any]) -> list[bench_tables.Table]:
+def all_tables(result: Result, analyses: dict[str, analysis.Analysis]) -> list[bench_tables.Table]:
     """Every table that there is data for, the summary last, where a terminal shows it."""
     shown = {name: a for name, a in analyses.items() if name in ("wall", "cpu", "peak_rss", "minor_faults")}
     shown |= {name: a for name, a in analyses.items() if name not in shown}
@@ -131,7 +127,7 @@ def all_tables(result: Result, analyses: dict[str, Any]) -> list[bench_tables.Ta
     return [table for table in tables if table is not None]
 
 
-def to_dict(a: analysis.Analysis) -> dict[str, Any]:
+def to_dict(a: analysis.Analysis) -> Record:
     """An analysis as plain data for JSON; what is not finite becomes null."""
     lines = []
     for line in a.lines():
@@ -157,7 +153,11 @@ def to_dict(a: analysis.Analysis) -> dict[str, Any]:
 
 
 def _pictures(
-    result: Result, analyses: dict[str, Any], tables: list[Any], remarks: list[str], folder: Path
+    result: Result,
+    analyses: dict[str, analysis.Analysis],
+    tables: list[bench_tables.Table],
+    remarks: list[str],
+    folder: Path,
 ) -> list[str]:
     from memoir.views import bench_figures, bench_html
 

@@ -24,6 +24,7 @@ from memoir.bench import (
     suite,
 )
 from memoir.bench.experiment import Experiment, compile_metric, from_header, run_all
+from memoir.bench.journal import Record
 from memoir.bench.recording import Recording, check_output, output_folder
 from memoir.bench.statistics import METHODS
 from memoir.cli._sections import SectionedCommand, section
@@ -166,9 +167,8 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     recording = _recording(given, experiment, folder)
     result = recording.result
 
-    def narrow() -> bool:
-        until = experiment.options.until
-        return until is not None and analysis.widest(result, **judge) <= until
+    def narrow(width: float) -> bool:
+        return analysis.widest(result, **judge) <= width
 
     progress = report.Progress(experiment, result.header, len(result.rows), judge)
     stopped = False
@@ -184,7 +184,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
         sys.exit(130)
 
 
-def _recording(given: dict[str, Any], experiment: Experiment, folder: Path) -> Recording:
+def _recording(given: Record, experiment: Experiment, folder: Path) -> Recording:
     """Where the runs go: a new folder, or the one to go on with."""
     if not given["resume"]:
         return Recording.begin(experiment.header(), folder, given["force"], experiment.notes)
@@ -196,7 +196,7 @@ def _recording(given: dict[str, Any], experiment: Experiment, folder: Path) -> R
     return recording
 
 
-def _set_up(given: dict[str, Any], words: list[str]) -> tuple[Experiment, Path]:
+def _set_up(given: Record, words: list[str]) -> tuple[Experiment, Path]:
     """The experiment and its folder."""
     folder = given["resume"] or given["output"] or Path("memoir-bench")
     if given["resume"]:
@@ -219,7 +219,7 @@ def _set_up(given: dict[str, Any], words: list[str]) -> tuple[Experiment, Path]:
     return experiment, folder
 
 
-def _experiment(given: dict[str, Any], words: list[str]) -> Experiment:
+def _experiment(given: Record, words: list[str]) -> Experiment:
     names = given["suite_names"]
     if names and words:
         raise Error("--suite brings its own programs: leave out the command")
@@ -274,7 +274,7 @@ def _experiment(given: dict[str, Any], words: list[str]) -> Experiment:
     return Experiment(grid, options)
 
 
-def _check_same(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+def _check_same(folder: Path, before: Record, now: Record) -> None:
     for name, value in now["grid"].items():
         kept = before["grid"].get(name)
         if json.loads(json.dumps(value)) != kept:
@@ -310,12 +310,9 @@ def _axis(text: str) -> tuple[str, tuple[str, ...]]:
 
 def _percent(option: str, text: str) -> float:
     match = re.fullmatch(r"([0-9.]+)\s*(%?)", text)
-    try:
-        value = float(match.group(1)) / (100 if match.group(2) else 1) if match else 0.0
-    except ValueError:
-        match = None
-    if match is None:
+    if match is None or match.group(1).count(".") > 1 or match.group(1) == ".":
         raise Error(f"{option} {text}: write it as 2% or 0.02")
+    value = float(match.group(1)) / (100 if match.group(2) else 1)
     if not 0 < value < 1:
         raise Error(f"{option} {text}: must be between 0% and 100%")
     return value

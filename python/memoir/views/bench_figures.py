@@ -3,48 +3,44 @@
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from memoir._core import Error
 from memoir.bench import analysis, statistics
 from memoir.bench.analysis import Analysis
 from memoir.bench.grid import Cell, cell_of
+from memoir.bench.journal import Record
 from memoir.bench.results import Result
-from memoir.views import figures
 from memoir.views.bench_tables import label
-from memoir.views.figures import import_matplotlib
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
 
 # Okabe & Ito's colours: told apart by colour-blind readers too
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 
 
-def all_figures(result: Result, wall: Analysis, memory: Analysis | None) -> dict[str, Figure]:
+def all_figures(result: Result, wall: Analysis, memory: Analysis | None) -> dict[str, object]:
     """Every figure that the result has data for, by file name without its ending; matplotlib Figures."""
-    found = {"times": times(result), "ratios": ratios(wall)}
+    figures = {"times": times(result), "ratios": ratios(wall)}
     if len({row["threads"] for row in result.rows}) > 1:
-        found["serial-normalised-by-allocator"] = serial_by_allocator(result)
-        found["serial-normalised-by-load"] = serial_by_load(result)
+        figures["serial-normalised-by-allocator"] = serial_by_allocator(result)
+        figures["serial-normalised-by-load"] = serial_by_load(result)
     if memory is not None:
-        found["memory-beside-time"] = memory_beside_time(wall, memory)
+        figures["memory-beside-time"] = memory_beside_time(wall, memory)
     if any("memory" in row for row in result.rows):
-        found["live-and-resident"] = live_and_resident(result)
-    return {name: figure for name, figure in found.items() if figure is not None}
+        figures["live-and-resident"] = live_and_resident(result)
+    return {name: figure for name, figure in figures.items() if figure is not None}
 
 
-def times(result: Result) -> Figure:
+def times(result: Result) -> Any:
     """The study's first figure: raw times, a column per thread count, a row per load; y axes are not
     shared."""
     names = result.allocators
 
-    def draw(axes: Axes, cells: dict[str, list[dict[str, Any]]]) -> None:
+    def draw(axes: Any, cells: dict[str, list[Record]]) -> None:
         for index, name in enumerate(names):
             values = [row["wall"] for row in cells.get(name, [])]
             if not values:
@@ -63,11 +59,11 @@ def times(result: Result) -> Figure:
     return _facets(result, draw, "time (s)", "Raw times", share_y=False)
 
 
-def serial_by_allocator(result: Result) -> Figure:
+def serial_by_allocator(result: Result) -> Any:
     """The study's second figure: times over the serial mean of the same allocator and load, by allocator."""
     names, normalised = result.allocators, analysis.serial_normalised(result)
 
-    def draw(axes: Axes, cells: dict[str, list[dict[str, Any]]]) -> None:
+    def draw(axes: Any, cells: dict[str, list[Record]]) -> None:
         for index, name in enumerate(names):
             rows = cells.get(name, [])
             if rows and (found := normalised.get(cell_of(rows[0]))):
@@ -84,7 +80,7 @@ def serial_by_allocator(result: Result) -> Figure:
     )
 
 
-def serial_by_load(result: Result) -> Figure | None:
+def serial_by_load(result: Result) -> Any:
     """The study's third figure: the same by load, a row per allocator; several programs stand side by
     side."""
     normalised = analysis.serial_normalised(result)
@@ -127,7 +123,7 @@ def serial_by_load(result: Result) -> Figure | None:
     return figure
 
 
-def ratios(wall: Analysis) -> Figure | None:
+def ratios(wall: Analysis) -> Any:
     """Every ratio with its interval around the line of no difference."""
     groups, names = list(wall.groups), list(dict.fromkeys(line.cell.allocator for line in wall.lines()))
     others = [name for name in names if name != wall.baseline]
@@ -164,7 +160,7 @@ def ratios(wall: Analysis) -> Figure | None:
     return figure
 
 
-def memory_beside_time(wall: Analysis, memory: Analysis) -> Figure | None:
+def memory_beside_time(wall: Analysis, memory: Analysis) -> Any:
     """Peak memory against time, both over the baseline: left is faster, below is smaller."""
     names = list(dict.fromkeys(line.cell.allocator for line in wall.lines()))
     groups = list(wall.groups)
@@ -215,7 +211,7 @@ def memory_beside_time(wall: Analysis, memory: Analysis) -> Figure | None:
     return figure
 
 
-def live_and_resident(result: Result) -> Figure | None:
+def live_and_resident(result: Result) -> Any:
     """Live and resident bytes over time, of each cell's median run: the gap is memory that nobody uses."""
     cells = {
         cell: rows for cell, rows in result.cells().items() if rows and all("memory" in row for row in rows)
@@ -244,13 +240,22 @@ def live_and_resident(result: Result) -> Figure | None:
     return figure
 
 
-def to_bytes(figure: Figure, kind: str) -> bytes:
+def to_bytes(figure: Any, kind: str) -> bytes:
     """A figure as SVG (text stays text) or PNG; the same figure gives the same bytes."""
-    with import_matplotlib().rc_context({"svg.fonttype": "none", "savefig.dpi": 110}):
-        return figures.to_bytes(figure, kind)
+    matplotlib = _matplotlib()
+    out = io.BytesIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "memoir"}):
+        figure.savefig(out, format=kind, dpi=110, metadata={"Date": None} if kind == "svg" else {})
+    return out.getvalue()
 
 
-def _facets(result: Result, draw: Callable[..., Any], y_label: str, title: str, share_y: bool) -> Figure:
+def _facets(
+    result: Result,
+    draw: Callable[[Any, dict[str, list[Record]]], None],
+    y_label: str,
+    title: str,
+    share_y: bool,
+) -> Any:
     cells = result.cells()
     threads = sorted({cell.threads for cell in cells})
     rows = sorted(
@@ -271,10 +276,8 @@ def _facets(result: Result, draw: Callable[..., Any], y_label: str, title: str, 
     return figure
 
 
-def _grid(
-    rows: int, columns: int, share_y: bool = False, size: tuple[float, float] | None = None
-) -> tuple[Figure, Any]:
-    matplotlib = import_matplotlib()
+def _grid(rows: int, columns: int, share_y: bool = False, size: tuple[float, float] | None = None) -> Any:
+    matplotlib = _matplotlib()
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context({"font.size": 8, "axes.spines.top": False, "axes.spines.right": False}):
@@ -283,17 +286,25 @@ def _grid(
     return figure, grid
 
 
-def _points(axes: Axes, at: float, values: Sequence[float] | np.ndarray) -> None:
+def _matplotlib() -> Any:
+    try:
+        import matplotlib
+    except ImportError:
+        raise Error("pictures need matplotlib: pip install matplotlib") from None
+    return matplotlib
+
+
+def _points(axes: Any, at: float, values: statistics.Numbers) -> None:
     """Every single run beside its bar's middle: outliers are shown, not dropped."""
     spread = np.linspace(-0.18, 0.18, len(values)) if len(values) > 1 else np.zeros(1)
     axes.plot(at + spread, values, ".", color="black", markersize=2, alpha=0.6)
 
 
-def _plain_ticks(axis: Axis) -> None:
+def _plain_ticks(axis: Any) -> None:
     """0.8, 1, 1.2 instead of powers of ten on a logarithmic axis; the finer ones only where there is room."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator
 
-    def fine(value: float, _: object) -> str:
+    def fine(value: float, _: int | None) -> str:
         low, high = axis.get_view_interval()
         roomy = high / low < 1.6 or (high / low < 5.0 and value < 2.0 and round(value * 10) % 2 == 0)
         return f"{value:g}" if roomy else ""

@@ -6,11 +6,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from memoir.base.quantities import bytes_text, duration_text, printable
 from memoir.bench import analysis, statistics
 from memoir.bench.analysis import Analysis, Line
+from memoir.bench.grid import Group
+from memoir.bench.journal import Record
 from memoir.bench.results import Result
 
 _TITLES = {"wall": "Time", "cpu": "CPU time", "peak_rss": "Peak memory", "minor_faults": "Minor faults"}
@@ -115,7 +116,7 @@ def failures(result: Result) -> Table | None:
     """Runs that do not count, with how they ended and their last line."""
     if not result.failures:
         return None
-    seen: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    seen: dict[tuple[Group, str, str], list[Record]] = {}
     for row in result.failures:
         key = (row["program"], row["threads"], row["load"], tuple(row["parameters"].items()))
         seen.setdefault((key, row["allocator"], row["status"]), []).append(row)
@@ -167,7 +168,7 @@ def markdown_grid(columns: Sequence[str], rows: Sequence[Sequence[str]], left: i
     return "\n".join(lines)
 
 
-def label(group: tuple[Any, ...]) -> str:
+def label(group: tuple[str, int | None, int, tuple[tuple[str, str], ...]]) -> str:
     """A group in words: program, threads, load, further axes; threads None and load 1 are not mentioned."""
     program, threads, load, parameters = group
     parts = [program]
