@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""On a machine with an NVIDIA GPU: everything of tests/gpu, and memoir's pools beside PyTorch's own allocators.
+"""On a machine with an NVIDIA GPU: everything of tests/gpu, and memoir's pools next to PyTorch's own allocators.
 
     bench/gpu.py [-o docs/results/gpu.json] [--only tests,calls,loops] [--smoke]
     bench/gpu.py --without-gpu [-o ...]

@@ -32,7 +32,7 @@ MINIMALLOC = {
     "G": 1.2,
     "J": 1.0,
     "K": 0.62,
-}  # CPU s, told the capacity
+}  # CPU s, with the capacity given
 IDEALLOC = {
     "ResNet-50": (1.0064, None),
     "G_1": (1.0028, None),

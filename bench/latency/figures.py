@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pictures: the thesis's Figure 4.1 with memory beside it, concurrent callers, and both ends at once."""
+"""The pictures: the thesis's Figure 4.1 with memory next to it, concurrent callers, and both ends at once."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _ratio_by_size(pyplot: Any, summary: Summary) -> Any:
 
 
 def _memory_by_size(pyplot: Any, summary: Summary) -> Any:
-    """Beside Figure 4.1: each allocator's peak anonymous memory over the smallest of the others'."""
+    """Next to Figure 4.1: each allocator's peak anonymous memory over the smallest of the others'."""
     fewest = min((cell.key.threads for cell in summary.cells), default=1)
     cells = [
         cell

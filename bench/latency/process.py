@@ -49,7 +49,7 @@ def give_back_free_memory() -> None:
     """Asks the allocator, whichever it is, to return what it holds free, so that cells start out alike.
 
     What a process freed while it imported its libraries would otherwise serve the passes of one allocator and
-    lie idle beside those of another, and neither has to do with the passes.
+    lie idle next to those of another, and neither has to do with the passes.
     """
     library = ctypes.CDLL(None)
     if hasattr(library, "mallctl"):

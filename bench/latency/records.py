@@ -107,31 +107,32 @@ def header(
     }
 
 
-def go_on(recording: Recording, now: dict[str, Any], keys: Iterable[CellKey]) -> None:
-    """Makes a resumed recording's header that of both runs; raises memoir.Error when they do not fit."""
-    before, where = recording.result.header, recording.folder
+def joined_header(
+    before: Result, now: dict[str, Any], keys: Iterable[CellKey], where: Path
+) -> dict[str, Any]:
+    """The header of a run that goes on with another's results, those at `where`; memoir.Error when it cannot."""
+    old = before.header
     for name in _SAME:
-        if before["options"][name] != now["options"][name]:
+        if old["options"][name] != now["options"][name]:
             raise Error(
-                f"{where}: made with {name} {before['options'][name]}, not {now['options'][name]}: "
+                f"{where}: made with {name} {old['options'][name]}, not {now['options'][name]}: "
                 f"give the same --{name}, or another -o"
             )
     for name, variant in now["variants"].items():
-        known = before["variants"].get(name)
+        known = old["variants"].get(name)
         if known and any(known[part] != variant[part] for part in ("environment", "library")):
             raise Error(f"{where}: made with another {name} ({known['library']}, {known['environment']})")
-    if any(before["machine"][name] != now["machine"][name] for name in ("processor", "kernel")):
+    if any(old["machine"][name] != now["machine"][name] for name in ("processor", "kernel")):
         raise Error(f"{where}: made on another machine or kernel; give another -o")
-    variants = before["variants"] | now["variants"]
-    every = dict.fromkeys([*map(CellKey.of, map(cell_of, recording.result.rows)), *keys])
-    both = {
+    variants = old["variants"] | now["variants"]
+    every = dict.fromkeys([*map(CellKey.of, map(cell_of, before.rows)), *keys])
+    return old | {
         "grid": _grid(every, variants).to_dict(),
         "options": now["options"],
-        "versions": before["versions"] | now["versions"],
+        "versions": old["versions"] | now["versions"],
         "variants": variants,
-        "commands": before["commands"] + now["commands"],
+        "commands": old["commands"] + now["commands"],
     }
-    recording.change_header(before | both)
 
 
 def _grid(keys: Iterable[CellKey], variants: dict[str, dict]) -> Grid:
@@ -167,16 +168,21 @@ def read(path: Path) -> Result:
     return result
 
 
-def resume(path: Path) -> Recording:
-    """Results to go on with. Those of the format before go on in a folder of their own, next to the file."""
+def resume(path: Path, now: dict[str, Any], keys: Iterable[CellKey]) -> Recording:
+    """Results to go on with, `now` being the header of the run that does; memoir.Error when they do not fit.
+
+    A file of the format before stays as it is; its results go on in a folder next to it.
+    """
+    before = read(path)
+    header = joined_header(before, now, keys, path)
     if not old_records.is_old(path):
-        read(path)  # says what is wrong with it
-        return Recording.resume(path if path.is_dir() else path.parent)
+        recording = Recording.resume(path if path.is_dir() else path.parent)
+        recording.change_header(header)
+        return recording
     folder = path.with_suffix("") if path.suffix else path.with_name(f"{path.name}-bench")
-    old = _from_old(path)
-    recording = Recording.begin(old.header, folder)
-    recording.add(*old.rows)
-    recording.keep_members(*old.members)
+    recording = Recording.begin(header, folder)
+    recording.add(*before.rows)
+    recording.keep_members(*before.members)
     return recording
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report: goals, misses, and tables cell by cell, in Markdown, with the pictures beside it."""
+"""The report: goals, misses, and tables cell by cell, in Markdown, with the pictures next to it."""
 
 from __future__ import annotations
 

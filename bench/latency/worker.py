@@ -172,7 +172,7 @@ class Cell:
         }
 
     def mark(self) -> dict[str, Any]:
-        """Memory up to now; from here on peaks are counted afresh."""
+        """Memory up to now; peaks are counted from here on."""
         now = process.memory() | {
             "peak_anonymous": process.peak_anonymous(),
             "peak_was_reset": self._can_reset,

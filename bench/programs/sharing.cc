@@ -34,7 +34,7 @@ int main(int count, char** arguments) {
   const Workload workload = parse(count, arguments);
   const uint64_t objects = workload.operations(300'000) / 2;
   const double start = seconds();
-  // passive: all first objects come from this thread, one beside the other
+  // passive: all first objects come from this thread, one next to the other
   std::vector<void*> first(static_cast<size_t>(workload.threads));
   for (void*& block : first) {
     block = allocate(kSize);

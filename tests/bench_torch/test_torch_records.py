@@ -88,17 +88,16 @@ def test_another_file_is_refused_by_its_name(tmp_path, name, text, says):
     ],
 )
 def test_what_cannot_be_put_together_is_not_resumed(change, says):
-    made = made_up.recording(SPEEDS)
+    made = made_up.results(SPEEDS)
     with pytest.raises(Error, match=says):
-        records.go_on(made, made_up.header(**change), made_up.KEYS)
+        records.joined_header(made, made_up.header(**change), made_up.KEYS, Path("x"))
 
 
 def test_a_resumed_run_says_what_both_did():
-    made = made_up.recording(SPEEDS)
+    made = made_up.results(SPEEDS)
     more = {"mimalloc": made_up.VARIANTS["glibc"] | {"says": "mimalloc"}}
     now = made_up.header(variants=more, design=made_up.DESIGN | {"replicates": 20})
-    records.go_on(made, now, [made_up.CellKey("dcgan", 1, 64, 1, 1)])
-    header = made.result.header
+    header = records.joined_header(made, now, [made_up.CellKey("dcgan", 1, 64, 1, 1)], Path("x"))
     assert list(header["variants"]) == [*made_up.VARIANTS, "mimalloc"]
     assert header["options"]["replicates"] == 20 and len(header["commands"]) == 2
     assert [one["name"] for one in header["grid"]["programs"]] == ["vgg16", "dcgan"]
@@ -125,18 +124,20 @@ def test_old_results_give_the_report_that_they_gave(old):
 
 def test_old_results_go_on_in_a_folder(old):
     before = {path.name: path.read_bytes() for path in old.parent.iterdir()}
-    with records.resume(old) as recording:
+    with pytest.raises(Error, match="made with seed 0"):
+        records.resume(old, made_up.header(design=made_up.DESIGN | {"seed": 3}), made_up.KEYS)
+    with records.resume(old, made_up.header(), made_up.KEYS) as recording:
         assert recording.folder == old.with_suffix("")
         made_up.fill(recording, made_up.KEYS[2], {"glibc": 1.0}, {"glibc": 1})
     assert {path.name: path.read_bytes() for path in old.parent.iterdir() if path.is_file()} == before
     gone_on = records.read(old.with_suffix(""))
-    assert gone_on.header == records.read(old).header
+    assert gone_on.header["commands"] == 2 * records.read(old).header["commands"]
     assert [cell.key for cell in summarise(gone_on).cells] == [
         *(cell.key for cell in summarise(records.read(old)).cells),
         made_up.KEYS[2],
     ]
     with pytest.raises(Error, match=f"{old.with_suffix('')} holds a bench already: use --resume"):
-        records.resume(old)
+        records.resume(old, made_up.header(), made_up.KEYS)
 
 
 def test_an_old_journal_that_outlived_its_document_counts_nothing_twice(old):

@@ -15,7 +15,7 @@ GRACE = 10.0  # seconds that a server may take to end after its client is conten
 
 
 class Client:
-    """Runs beside a server. A client that fails, or a server that does not end after it, stops the server."""
+    """Runs while a server does. A client that fails, or a server that does not end after it, stops the server."""
 
     def __init__(self, command: Sequence[str], server: Running) -> None:
         self._server = server

@@ -39,7 +39,7 @@ def tool(name: str) -> Path:
 
     path = Path(memoir._core.__file__).parent / "bin" / name
     if not path.exists():
-        raise Error(f"{name} is missing beside the package's compiled core: build it again (make dev)")
+        raise Error(f"{name} is missing next to the package's compiled core: build it again (make dev)")
     return path
 
 

@@ -107,7 +107,7 @@ class Result:
 
     def to_json(self) -> Record:
         """hyperfine's export (results[]: command, mean, stddev, median, user, system, min, max, times,
-        exit_codes, parameters), with ours beside it under "memoir".
+        exit_codes, parameters), with ours next to it under "memoir".
 
         Cells that never succeeded are in "failures" only: hyperfine's readers expect numbers.
         """
@@ -128,7 +128,7 @@ class Result:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Writes beside and renames, so that no reader ever finds half a file."""
+    """Writes another file and renames it, so that no reader ever finds half a file."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -185,7 +185,7 @@ def _read_one(path: Path) -> Result:
 
 
 def _kept_notes(path: Path) -> list[str]:
-    """What was noted when the bench ended; the journal beside it has only header and runs."""
+    """What was noted when the bench ended; the journal next to it has only header and runs."""
     try:
         return list(json.loads(path.read_text())["memoir"]["notes"])
     except (OSError, ValueError, KeyError):

@@ -121,7 +121,7 @@ def top_up(
     label      of the random order, together with the block's number
     in_time    False: no further block, but FEWEST_BLOCKS of each cell; no further round
     room       whether one more member can be opened, told what the open ones said. Those that found no room
-               get a session of their own (on_short is told the first). The first member is in every session,
+               get a session of their own (on_short gets the first). The first member is in every session,
                since only members of one session can be compared.
     """
     for nth in range(1, rounds + 1):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of a bench: the study's three, memory beside time, and live against resident bytes over time."""
+"""Pictures of a bench: the study's three, memory against time, and live against resident bytes over time."""
 
 from __future__ import annotations
 
@@ -295,7 +295,7 @@ def _matplotlib() -> Any:
 
 
 def _points(axes: Any, at: float, values: statistics.Numbers) -> None:
-    """Every single run beside its bar's middle: outliers are shown, not dropped."""
+    """Every single run next to its bar's middle: outliers are shown, not dropped."""
     spread = np.linspace(-0.18, 0.18, len(values)) if len(values) > 1 else np.zeros(1)
     axes.plot(at + spread, values, ".", color="black", markersize=2, alpha=0.6)
 
