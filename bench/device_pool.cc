@@ -46,19 +46,19 @@ Times time_policy(const Workload& workload, const std::string& policy, bool smok
   constexpr size_t kStretch = 128, kGroup = 16;  // operations
   struct Operation {
     Request request;
+    Heap* heap;
     Offset* place;
     bool allocates;
   };
   const auto simulated = make_policy(policy, workload);
-  Heap& heap = simulated->heap();
   std::vector<Offset> places(workload.objects().size(), kNoOffset);
   SpinLock lock;
   const auto take = [&](const Operation& operation) {
     lock.lock();
     if (operation.allocates) {
-      *operation.place = heap.allocate(operation.request);
+      *operation.place = operation.heap->allocate(operation.request);
     } else if (*operation.place != kNoOffset) {
-      heap.free(*operation.place);
+      operation.heap->free(*operation.place);
       *operation.place = kNoOffset;
     }
     lock.unlock();
@@ -75,7 +75,8 @@ Times time_policy(const Workload& workload, const std::string& policy, bool smok
         const Workload::Object& object = workload.objects()[steps[at].object];
         Offset* const place = &places[steps[at].object];
         __builtin_prefetch(place, 1);
-        stretch.push_back({{object.size, object.alignment, object.site, object.stream},
+        stretch.push_back({{object.size, object.alignment, object.site, object.stream, simulated->is_plain()},
+                           &simulated->heap(object.pool, object.stream),
                            place,
                            steps[at].kind == Workload::Kind::kAllocate});
       }
@@ -91,9 +92,9 @@ Times time_policy(const Workload& workload, const std::string& policy, bool smok
       }
     }
     timer.end_of_pass();
-    for (Offset& place : places) {
-      if (place != kNoOffset) heap.free(place);
-      place = kNoOffset;
+    for (size_t i = 0; i < places.size(); ++i) {
+      if (places[i] != kNoOffset) simulated->free(workload.objects()[i], places[i]);
+      places[i] = kNoOffset;
     }
   }
   return {timer.mean(), timer.median(), timer.quantile(0.999)};
@@ -108,7 +109,6 @@ struct Loop {
 Loop loop_policy(const Workload& workload, const std::string& policy) {
   constexpr int kRounds = 8;
   const auto simulated = make_policy(policy, workload);
-  Heap& heap = simulated->heap();
   std::vector<Offset> places(workload.objects().size(), kNoOffset);
   Loop loop;
   for (int round = 0; round < kRounds; ++round) {
@@ -117,16 +117,16 @@ Loop loop_policy(const Workload& workload, const std::string& policy) {
       const Workload::Object& object = workload.objects()[step.object];
       Offset& place = places[step.object];
       if (step.kind == Workload::Kind::kAllocate) {
-        place = heap.allocate({object.size, object.alignment, object.site, object.stream});
+        place = simulated->allocate(object);
         loop.reserved = std::max(loop.reserved, simulated->reserved());
       } else if (place != kNoOffset) {
-        heap.free(place);
+        simulated->free(object, place);
         place = kNoOffset;
       }
     }
-    for (Offset& place : places) {
-      if (place != kNoOffset) heap.free(place);
-      place = kNoOffset;
+    for (size_t i = 0; i < places.size(); ++i) {
+      if (places[i] != kNoOffset) simulated->free(workload.objects()[i], places[i]);
+      places[i] = kNoOffset;
     }
     loop.calls.push_back(simulated->calls().all() - before);
   }

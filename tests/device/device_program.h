@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "memoir/device/device_runtime.h"
 #include "support/fake_cuda/fake.h"
@@ -15,7 +16,7 @@ inline std::uint64_t as_address(void* pointer) { return reinterpret_cast<std::ui
 
 struct Program {
   explicit Program(const char* policy = "span", DeviceRuntimeOptions options = {})
-      : runtime(0, device_policy(policy), options) {}
+      : runtime(0, choose_policy(policy, Substrate::kDevice), std::move(options)) {}
   void* allocate(Size size, void* stream = nullptr, SiteId site = kNoSite) {
     return runtime.allocate(size, as_stream(stream), site, refusal);
   }

@@ -19,29 +19,29 @@ namespace {
 
 constexpr Size kGranule = 2 * kMiB;
 
-struct Policy {
+struct Tried {
   const char* name;
   /// Bytes that an empty pool may keep: what different streams freed within one granule does not join; RMM's pool keeps
   /// everything.
   Size kept = 0;
   bool exact = true;  // a request for what the cap leaves is served
 };
-const Policy kPolicies[] = {{"memoir", kGranule},
-                            {"memoir_plain,plain_step=2MiB", kGranule},
-                            {"pytorch"},
-                            {"pytorch:max_split_size_mb:64,garbage_collection_threshold:0.8"},
-                            {"expandable", 0, false},  // maps 20 MiB at once
-                            {"pytorch,conf=[expandable_segments:True]", 0, false},
-                            {"split"},
-                            {"binned"},
-                            {"rmm", 64 * kMiB, false},
-                            {"span"},
-                            {"direct"}};
+const Tried kTried[] = {{"memoir", kGranule},
+                        {"memoir_plain,plain_step=2MiB", kGranule},
+                        {"pytorch"},
+                        {"pytorch:max_split_size_mb:64,garbage_collection_threshold:0.8"},
+                        {"expandable", 0, false},  // maps 20 MiB at once
+                        {"pytorch,conf=[expandable_segments:True]", 0, false},
+                        {"split"},
+                        {"binned"},
+                        {"rmm", 64 * kMiB, false},
+                        {"span"},
+                        {"direct"}};
 
 }  // namespace
 
 TEST_CASE("allocations can be used, are aligned, and go back") {
-  for (const Policy& policy : kPolicies) {
+  for (const Tried& policy : kTried) {
     CAPTURE(std::string(policy.name));
     fake::fresh();
     {
@@ -78,15 +78,16 @@ TEST_CASE("what cannot be is said at once") {
   fake::fresh();
   const auto problem = [](const char* policy, int device = 0) -> std::string {
     try {
-      const DeviceRuntime runtime(device, device_policy(policy));
+      const DeviceRuntime runtime(device, choose_policy(policy, Substrate::kDevice));
       return "";
     } catch (const Error& error) {
       return error.what();
     }
   };
   CHECK(problem("spam") ==
-        "there is no device policy 'spam'; did you mean 'span'? (policies: memoir, memoir_plain, pytorch, "
-        "expandable, split, binned, rmm, static_tensors, span, direct)");
+        "there is no policy 'spam'; did you mean 'span'? (policies: memoir, memoir_plain, guided, planned, "
+        "span, "
+        "direct, static_tensors, binned, split, rmm, pytorch, expandable)");
   CHECK(problem("span,peice=1MiB").find("has no setting 'peice'; did you mean 'piece'?") !=
         std::string::npos);
   CHECK(problem("span,piece=1MiB,piece=2MiB") == "policy 'span': piece is set twice");
@@ -94,7 +95,13 @@ TEST_CASE("what cannot be is said at once") {
   CHECK(problem("span:piece:1MiB") == "policy 'span' has no text form; write its settings as span,key=value");
   CHECK(problem("pytorch:max_splt_size_mb:64").find("max_splt_size_mb") != std::string::npos);
   CHECK(problem("span", 3) == "there is no CUDA device 3: the driver shows 1");
-  CHECK(problem("span,piece=3MiB").find("a piece that is a power of two") != std::string::npos);
+  CHECK(problem("span,piece=3MiB") == "piece=3MiB: it must be a power of two");
+  CHECK(problem("span,granule=64KiB") ==
+        "granule=64KiB: Fake GPU 0 maps at least 2MiB at a time; give that or a larger power of two");
+  CHECK(problem("span,granule=6MiB").find("a larger power of two") != std::string::npos);
+  CHECK(problem("planned").find("policy 'planned' is one of a simulation, not of a device (policies there: "
+                                "memoir, memoir_plain, guided, span") == 0);
+  CHECK(problem("guided").find("with plan=FILE") != std::string::npos);
   fake_fail("cuMemAddressReserve", 0, 1, 2);
   CHECK(problem("span").find("no addresses for the device's memory") == 0);
   fake::fresh(64 * kMiB, 0);  // a device that cannot map
@@ -103,7 +110,7 @@ TEST_CASE("what cannot be is said at once") {
 }
 
 TEST_CASE("many streams have their own objects at once") {
-  for (const Policy& policy : kPolicies) {
+  for (const Tried& policy : kTried) {
     CAPTURE(std::string(policy.name));
     fake::fresh(1024 * kMiB);
     {
@@ -123,7 +130,7 @@ TEST_CASE("many streams have their own objects at once") {
 }
 
 TEST_CASE("bytes freed on one stream are not given to another while they are used") {
-  for (const Policy& policy : kPolicies) {
+  for (const Tried& policy : kTried) {
     CAPTURE(std::string(policy.name));
     for (unsigned seed = 0; seed < 5; ++seed) {
       fake::fresh(32 * kMiB);
@@ -304,7 +311,7 @@ TEST_CASE("out of memory: who holds what, and whether a layout could have held i
 }
 
 TEST_CASE("a cap, a fraction, and a device that others fill") {
-  for (const Policy& policy : kPolicies) {
+  for (const Tried& policy : kTried) {
     if (!policy.exact) continue;
     CAPTURE(std::string(policy.name));
     fake::fresh(64 * kMiB);
@@ -339,7 +346,7 @@ TEST_CASE("the driver's own failures are told in the error") {
 }
 
 TEST_CASE("a captured graph's memory is its own until it is released") {
-  for (const Policy& policy : kPolicies) {
+  for (const Tried& policy : kTried) {
     CAPTURE(std::string(policy.name));
     fake::fresh();
     {

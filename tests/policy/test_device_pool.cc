@@ -6,7 +6,8 @@
 
 #include "doctest/doctest.h"
 #include "memoir/arena/sim_arena.h"
-#include "memoir/simulate/guided_run.h"
+#include "memoir/policy/guided_run_heap.h"
+#include "memoir/simulate/simulated_parts.h"
 #include "policy/device_loop.h"
 
 namespace memoir {
@@ -77,13 +78,13 @@ TEST_CASE("guided by a plan of an earlier run it is tighter still") {
     const Workload workload(device.events());
     SimArena arena = arena_for(device);
     StreamClock clock(true);
-    GuidedRun heap(workload, arena, {}, &clock);
+    GuidedRunHeap heap(plan_workload(workload, 512), arena, {}, &clock);
     REQUIRE(heap.ok());
     DeviceDriver driver(device, heap, &clock);
     REQUIRE(driver.take(device.setup));
     REQUIRE(driver.take(device.history));
-    CHECK(heap.heap().counters().planned == workload.objects().size());
-    CHECK(heap.heap().pool().counters().decommits == 0);
+    CHECK(heap.guided().counters().planned == workload.objects().size());
+    CHECK(heap.pool().counters().decommits == 0);
     CHECK_FALSE(check_stream_order(clock.log()));
     ratios.add(ratio_of(arena, device));
   }
@@ -121,15 +122,15 @@ TEST_CASE("a run that departs from its plan is served as well as without one") {
       DeviceDriver without(device, online);
       REQUIRE(without.take(device.setup));
       REQUIRE(without.take(device.history));
-      GuidedRun guided(workload, guided_arena, {}, &guided_clock);
+      GuidedRunHeap guided(plan_workload(workload, 512), guided_arena, {}, &guided_clock);
       DeviceDriver with(device, guided, &guided_clock);
       CHECK(with.take(device.setup));
       CHECK(with.take(device.history));
       CHECK_FALSE(check_stream_order(guided_clock.log()));
       MESSAGE(name << ", 1/" << parts << ": online " << ratio_of(online_arena, device) << ", guided "
-                   << ratio_of(guided_arena, device) << ", planned " << guided.heap().counters().planned
+                   << ratio_of(guided_arena, device) << ", planned " << guided.guided().counters().planned
                    << " of " << workload.objects().size() << ", calls " << online.counters().calls()
-                   << " and " << guided.heap().pool().counters().calls());
+                   << " and " << guided.pool().counters().calls());
     }
   }
 }

@@ -16,7 +16,7 @@
 #include "doctest/doctest.h"
 #include "memoir/plan/files/csv.h"
 #include "memoir/plan/simple/planners.h"
-#include "memoir/simulate/policies.h"
+#include "memoir/simulate/simulated_heap.h"
 #include "support/gpu_trace_events.h"
 
 namespace memoir {
@@ -54,13 +54,13 @@ std::string offsets_of(const Workload& workload, const std::string& policy) {
   const auto simulated = make_policy(policy, workload);
   std::vector<Offset> places(workload.objects().size(), kNoOffset);
   Hash hash;
-  Tick due = simulated->tick(0);
   for (const Workload::Step& step : workload.steps()) {
-    if (step.time >= due) due = simulated->tick(step.time);
+    simulated->tick(step.time);
     const Workload::Object& object = workload.objects()[step.object];
-    Heap& heap = simulated->heap(object.pool);
+    Heap& heap = simulated->heap(object.pool, object.stream);
     if (step.kind == Workload::Kind::kAllocate) {
-      places[step.object] = heap.allocate({object.size, object.alignment, object.site, object.stream});
+      places[step.object] =
+          heap.allocate({object.size, object.alignment, object.site, object.stream, simulated->is_plain()});
       hash.add(places[step.object]);
     } else if (places[step.object] != kNoOffset) {
       heap.free(places[step.object]);
@@ -69,7 +69,8 @@ std::string offsets_of(const Workload& workload, const std::string& policy) {
   }
   for (size_t i = 0; i < places.size(); ++i) {  // what outlives the trace
     if (workload.objects()[i].end == workload.steps().size() && places[i] != kNoOffset) {
-      simulated->heap(workload.objects()[i].pool).free(places[i]);
+      const Workload::Object& object = workload.objects()[i];
+      simulated->heap(object.pool, object.stream).free(places[i]);
     }
   }
   return hash.text();
@@ -97,7 +98,7 @@ TEST_CASE("every policy and every planner places bit for bit as the goldens say"
   for (const std::string trace : kTraces) {
     const Workload workload(
         gpu_trace::events_of(gpu_trace::read(MEMOIR_TEST_DATA "/gpu/" + trace + ".trace")));
-    for (const PolicyInfo& policy : policies()) {
+    for (const PolicyInfo& policy : policies(Substrate::kSimulation)) {
       found["policy " + policy.name + " " + trace] = offsets_of(workload, policy.name);
     }
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "doctest/doctest.h"
 #include "memoir/base/error.h"
-#include "memoir/simulate/policies.h"
+#include "memoir/simulate/simulated_heap.h"
 #include "simulate/events.h"
 
 namespace memoir {
@@ -15,10 +15,11 @@ struct ExampleOptions {
   bool strict = false;
 
   static constexpr auto fields() {
-    return std::tuple{OptionField{"largest", &ExampleOptions::largest, "bytes: larger ones go elsewhere"},
-                      OptionField{"count", &ExampleOptions::count, "how many"},
-                      OptionField{"share", &ExampleOptions::share, "of all"},
-                      OptionField{"strict", &ExampleOptions::strict, "refuse instead of growing"}};
+    return std::tuple{
+        OptionField{"largest", &ExampleOptions::largest, Unit::kBytes, "larger ones go elsewhere"},
+        OptionField{"count", &ExampleOptions::count, Unit::kCount, "how many"},
+        OptionField{"share", &ExampleOptions::share, Unit::kShare, "of all"},
+        OptionField{"strict", &ExampleOptions::strict, Unit::kFlag, "refuse instead of growing"}};
   }
 };
 
@@ -32,6 +33,8 @@ std::string message_of(Call call) {
   }
   return "";
 }
+
+Policy choose(std::string_view text) { return choose_policy(text, Substrate::kSimulation); }
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
 
@@ -81,13 +84,13 @@ TEST_CASE("settings reach the fields of an options struct, and the table tells w
 
   const auto infos = settings_of<ExampleOptions>();
   REQUIRE(infos.size() == 4);
-  CHECK(infos[0].kind == "bytes");
+  CHECK(infos[0].unit == "bytes");
   CHECK(infos[0].initial == "32MiB");
-  CHECK(infos[1].kind == "number");
+  CHECK(infos[1].unit == "count");
   CHECK(infos[1].initial == "5");
-  CHECK(infos[2].kind == "fraction");
+  CHECK(infos[2].unit == "share");
   CHECK(infos[2].initial == "0.5");
-  CHECK(infos[3].kind == "switch");
+  CHECK(infos[3].unit == "flag");
   CHECK(infos[3].initial == "false");
 
   for (const char* const wrong :
@@ -101,13 +104,13 @@ TEST_CASE("settings reach the fields of an options struct, and the table tells w
 }
 
 TEST_CASE("a policy or setting that does not exist is answered with one that does") {
-  CHECK(has(message_of([] { check_policy("spam"); }), "there is no policy 'spam'; did you mean 'span'?"));
-  CHECK(has(message_of([] { check_policy("zzzzzzzz"); }), "(policies: "));
-  CHECK(has(message_of([] { check_policy("span,granul=4KiB"); }), "did you mean 'granule'?"));
-  CHECK(has(message_of([] { check_policy("span,granule=4KiB,granule=8KiB"); }), "set twice"));
+  CHECK(has(message_of([] { choose("spam"); }), "there is no policy 'spam'; did you mean 'span'?"));
+  CHECK(has(message_of([] { choose("zzzzzzzz"); }), "(policies: "));
+  CHECK(has(message_of([] { choose("span,granul=4KiB"); }), "did you mean 'granule'?"));
+  CHECK(has(message_of([] { choose("span,granule=4KiB,granule=8KiB"); }), "set twice"));
   const Workload workload(run::Events().allocate(1, 100).all());
   CHECK(has(message_of([&] { make_policy("span,granule=3KiB", workload); }), "power of two"));
-  CHECK(message_of([] { check_policy("span,granule=64KiB"); }) == "");
+  CHECK(message_of([] { choose("span,granule=64KiB"); }) == "");
 }
 
 TEST_CASE("PyTorch's settings come as memoir's, or as PyTorch's text") {
@@ -122,7 +125,7 @@ TEST_CASE("PyTorch's settings come as memoir's, or as PyTorch's text") {
   CHECK(reserved("pytorch:large_segment_size_mb:40") == 40 * kMiB);
   CHECK(reserved("expandable:large_segment_size_mb:12") == 12 * kMiB);
   CHECK(reserved("pytorch:expandable_segments:True,large_segment_size_mb:16") == 16 * kMiB);
-  CHECK(has(message_of([] { check_policy("pytorch:max_splt_size_mb:64"); }),
+  CHECK(has(message_of([] { choose("pytorch:max_splt_size_mb:64"); }),
             "did you mean 'max_split_size_mb:...'?"));
   CHECK(
       has(message_of([&] { make_policy("pytorch,per_process_memory_fraction=0.5", workload); }), "of what?"));
@@ -134,13 +137,13 @@ TEST_CASE("every policy serves a small workload, counts what it takes, and gives
   for (ObjectId i = 1; i <= 20; ++i) events.allocate(i, i * 100'000);
   for (ObjectId i = 1; i <= 20; ++i) events.free(i);
   const Workload workload(events.all());
-  for (const PolicyInfo& info : policies()) {
+  for (const PolicyInfo& info : policies(Substrate::kSimulation)) {
     CAPTURE(info.name);
     CHECK_FALSE(info.what.empty());
     const auto made = make_policy(info.name, workload);
     std::vector<Offset> offsets;
     for (const Workload::Object& object : workload.objects()) {
-      offsets.push_back(made->heap().allocate({object.size, object.alignment, object.site, object.stream}));
+      offsets.push_back(made->allocate(object));
       REQUIRE(offsets.back() != kNoOffset);
     }
     CHECK(made->heap().live() == workload.peak_live());
@@ -153,10 +156,10 @@ TEST_CASE("every policy serves a small workload, counts what it takes, and gives
 
 TEST_CASE("simulated segments cost what a device charges, up to the cap") {
   SimSegments segments(8 * kMiB);
-  CHECK(SimSegments::cost(1) == 512);
-  CHECK(SimSegments::cost(kMiB - 1) == kMiB);
-  CHECK(SimSegments::cost(kMiB) == 2 * kMiB);
-  CHECK(SimSegments::cost(2 * kMiB + 1) == 4 * kMiB);
+  CHECK(Segments::cost(1) == 512);
+  CHECK(Segments::cost(kMiB - 1) == kMiB);
+  CHECK(Segments::cost(kMiB) == 2 * kMiB);
+  CHECK(Segments::cost(2 * kMiB + 1) == 4 * kMiB);
   const Offset a = segments.take(kMiB), b = segments.take(3 * kMiB), c = segments.take(100);
   REQUIRE(c != kNoOffset);
   CHECK(a % kMiB == 0);

@@ -268,27 +268,21 @@ TEST_CASE("what is free in one pool serves no other, whatever the policy") {
       Story().begin().allocate(1, 40 * kMiB, 0).free(1).allocate(2, 40 * kMiB, 3).free(2).workload();
   const Workload alike =
       Story().begin().allocate(1, 40 * kMiB, 0).free(1).allocate(2, 40 * kMiB, 0).free(2).workload();
-  for (const PolicyInfo& policy : policies()) {
+  for (const PolicyInfo& policy : policies(Substrate::kSimulation)) {
     CAPTURE(policy.name);
     const Simulation one = simulate(alike, policy.name, {.timed = false});
     const Simulation two = simulate(apart, policy.name, {.timed = false});
     const bool gives_back = policy.name == "direct";  // at every free
     CHECK(one.private_reserved == 0);
-    if (policy.name == "static_tensors") {  // knows nothing of pools
-      CHECK(two.peak_reserved == one.peak_reserved);
-      CHECK(two.private_reserved == 0);
-    } else {
-      CHECK(two.private_reserved >= 40 * kMiB);  // although nothing is live
-      CHECK(two.peak_reserved >= (gives_back ? 1 : 2) * one.peak_reserved);
-    }
+    CHECK(two.private_reserved >= 40 * kMiB);  // although nothing is live
+    CHECK(two.peak_reserved >= (gives_back ? 1 : 2) * one.peak_reserved);
   }
 }
 
 TEST_CASE("all pools share the device") {
-  constexpr const char* kSimulated[] = {"memoir", "guided", "planned", "span",    "direct",
-                                        "binned", "split",  "rmm",     "pytorch", "expandable"};
   const Workload workload = random_story(2, 4000).workload();
-  for (const char* const policy : kSimulated) {
+  for (const PolicyInfo& info : policies(Substrate::kSimulation)) {
+    const std::string& policy = info.name;
     CAPTURE(policy);
     const Simulation free = simulate(workload, policy, {.timed = true});
     CHECK(free.completed);

@@ -356,7 +356,7 @@ TEST_CASE("with settings, two streams and emptied caches, too, programs go on as
 
 TEST_CASE("policies that cannot start from recorded segments start afresh, and only those") {
   const Workload plain = recorded(read_recorded("silmont_fwd_fp32_128.d0")).workload();
-  for (const PolicyInfo& info : policies()) {
+  for (const PolicyInfo& info : policies(Substrate::kSimulation)) {
     CAPTURE(info.name);
     const Simulation result = simulate_from(plain, "pytorch", info.name);
     CHECK(result.completed);

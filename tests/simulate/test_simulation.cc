@@ -178,7 +178,7 @@ TEST_CASE("every policy completes random workloads with all memory, and the offl
   for (unsigned seed = 0; seed < 3; ++seed) {
     const run::Events events = random_events(seed, 5'000);
     const Workload workload(events.all());
-    for (const PolicyInfo& info : policies()) {
+    for (const PolicyInfo& info : policies(Substrate::kSimulation)) {
       CAPTURE(info.name);
       const Simulation result = simulate(workload, info.name);
       CHECK(result.completed);
@@ -198,7 +198,7 @@ TEST_CASE("every policy completes random workloads with all memory, and the offl
 TEST_CASE("the smallest cap completes, one step below fails, and no cap is below the peak") {
   const run::Events events = random_events(11, 3'000);
   const Workload workload(events.all());
-  for (const PolicyInfo& info : policies()) {
+  for (const PolicyInfo& info : policies(Substrate::kSimulation)) {
     CAPTURE(info.name);
     const CapSearch search = find_cap(workload, info.name);
     REQUIRE(search.cap != 0);

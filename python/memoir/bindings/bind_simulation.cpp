@@ -59,6 +59,13 @@ std::optional<Size> cap_of(const Simulation& self) {
   return self.cap == kNoCap ? std::nullopt : std::optional(self.cap);
 }
 
+Substrate substrate_named(const std::string& name) {
+  for (const Substrate substrate : {Substrate::kSimulation, Substrate::kHost, Substrate::kDevice}) {
+    if (substrate_name(substrate) == name) return substrate;
+  }
+  throw Error("'" + name + "' is none of simulation, host, device");
+}
+
 void bind_results(nb::module_& module) {
   nb::class_<DeviceCalls>(module, "DeviceCalls", "Calls to the device that a simulation made.")
       .def_ro("takes", &DeviceCalls::takes)
@@ -161,20 +168,25 @@ void bind_simulation(nb::module_& module) {
   bind_results(module);
   module.def(
       "policies",
-      [] {
+      [](const std::string& substrate) {
         nb::list list;
-        for (const PolicyInfo& info : policies()) {
+        for (const PolicyInfo& info : policies(substrate_named(substrate))) {
           nb::list settings;
           for (const SettingInfo& setting : info.settings) {
-            settings.append(nb::make_tuple(setting.name, setting.kind, setting.initial, setting.help));
+            settings.append(nb::make_tuple(setting.name, setting.unit, setting.initial, setting.help));
           }
           list.append(nb::make_tuple(info.name, info.what, settings));
         }
         return list;
       },
-      "(name, what it is, [(setting, kind, default, help)]) of every policy.");
-  module.def("check_policy", &check_policy, "policy"_a,
-             "Raises Error when there is no such policy or setting.");
+      "substrate"_a = "simulation",
+      "(name, what it is, [(setting, unit, default, help)]) of every policy that a 'simulation', 'host' or 'device' has.");
+  module.def(
+      "check_policy",
+      [](std::string_view policy, const std::string& substrate) {
+        choose_policy(policy, substrate_named(substrate));
+      },
+      "policy"_a, "substrate"_a = "simulation", "Raises Error when there is no such policy or setting there.");
   module.def(
       "torch_settings", &torch_settings, "policy"_a,
       "The text for PYTORCH_CUDA_ALLOC_CONF of a policy of PyTorch; '' for its defaults and for others.");

@@ -15,7 +15,8 @@ constexpr cuda::Result kInvalidValue = 1;  // CUDA_ERROR_INVALID_VALUE; others a
 CudaArena::CudaArena(CudaDevice& device, Size capacity, CudaArenaOptions options) noexcept
     : device_(&device) {
   if (!device.ok() || device.granularity() == 0 || capacity == 0 || capacity > (Size{1} << 48)) return;
-  granule_ = device.granularity();
+  granule_ = options.granule == 0 ? device.granularity() : options.granule;
+  if (granule_ % device.granularity() != 0 || !is_power_of_two(granule_)) return;
   if (options.piece != 0 && !is_power_of_two(options.piece)) return;
   piece_ = std::max<Size>(options.piece / granule_, 1);
   capacity = align_up(capacity, granule_);

@@ -24,7 +24,8 @@
 namespace memoir {
 
 struct CudaArenaOptions {
-  Size piece = 0;  // bytes: the most that one handle covers, a power of two; 0 is one granule
+  Size piece = 0;    // bytes: the most that one handle covers, a power of two; 0 is one granule
+  Size granule = 0;  // bytes, a multiple of the device's granularity; 0 is that
 };
 
 class CudaArena final : public Arena {

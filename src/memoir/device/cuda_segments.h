@@ -39,9 +39,6 @@ class CudaSegments final : public Segments {
     for (const Held& held : segments_) visit(held.range);
   }
 
-  /// What the device charges for one: below 1 MiB it packs them in steps of 512 bytes, from 1 MiB on it gives pages of 2 MiB.
-  static Size cost(Size size) noexcept { return align_up(size, size < kMiB ? 512 : 2 * kMiB); }
-
  private:
   struct Held {
     Range range;

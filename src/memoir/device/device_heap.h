@@ -6,39 +6,33 @@
 //   offset   0 .......... arena's capacity | arena's capacity + device address of a segment ....
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "memoir/arena/cuda_arena.h"
 #include "memoir/device/cuda_segments.h"
 #include "memoir/device/device_streams.h"
-#include "memoir/heap/collector.h"
-#include "memoir/heap/heap.h"
-#include "memoir/policy/learning_pool.h"
-#include "memoir/policy/settings.h"
+#include "memoir/policy/policies.h"
 
 namespace memoir {
 
-/// What a pool is made of. Kept alive by the caller for as long as the pool.
-struct DeviceParts {
+/// What a device's runtime gives a heap of its. Kept alive by the caller for as long as the heap.
+struct DeviceContext {
   CudaDevice& device;
   DeviceStreams& streams;
   Collector* collector = nullptr;
   bool keeps = false;  // its memory will not move, because a captured graph uses it
 };
 
-class DeviceHeap {
+class DeviceHeap final : private Parts {
  public:
-  DeviceHeap() = default;
-  ~DeviceHeap() { heap_.reset(); }
+  /// The policy's heap on the device. Throws Error where the policy does, and when there is no memory for it.
+  DeviceHeap(const Policy& policy, const DeviceContext& context);
+  ~DeviceHeap() override { made_.heap.reset(); }
   DeviceHeap(const DeviceHeap&) = delete;
   DeviceHeap& operator=(const DeviceHeap&) = delete;
 
-  Heap& heap() noexcept { return *heap_; }
-  const Heap& heap() const noexcept { return *heap_; }
+  Heap& heap() noexcept { return *made_.heap; }
+  const Heap& heap() const noexcept { return *made_.heap; }
   cuda::Address address(Offset offset) const noexcept {
     const Size capacity = arena_ ? arena_->capacity() : 0;
     return offset < capacity ? arena_->base() + offset : offset - capacity;
@@ -48,10 +42,6 @@ class DeviceHeap {
     return capacity != 0 && address - arena_->base() < capacity ? address - arena_->base()
                                                                 : capacity + address;
   }
-  /// Bytes taken from the device.
-  Size reserved() const noexcept {
-    return (arena_ ? arena_->committed() : 0) + (segments_ ? segments_->held() : 0);
-  }
   /// See CudaArena::keep.
   void keep(bool keep) noexcept;
   /// See CudaArena::share_mapped.
@@ -60,37 +50,35 @@ class DeviceHeap {
   void trim() noexcept;
 
   /// nullptr when the policy has none.
-  const CudaArena* arena() const noexcept { return arena_.get(); }
-  const CudaSegments* segments() const noexcept { return segments_.get(); }
-  const LearningPool* learning() const noexcept { return learning_; }
+  const CudaArena* mapped() const noexcept { return arena_.get(); }
+  const CudaSegments* plain() const noexcept { return segments_.get(); }
+  /// What became of plans.
+  LearningPool::Counters plans() const { return made_.plans ? made_.plans() : LearningPool::Counters{}; }
 
  private:
-  friend class DeviceHeapMaker;
+  Arena& arena(Size capacity) override;
+  Segments& segments() override;
+  Size device_memory() const override { return context_.device.total(); }
+  Size likely_device_memory() const override { return context_.device.total(); }
+  Size left() const override;
+  StreamOrder* order() override { return &context_.streams; }
+  Collector* collector() override { return context_.collector; }
+  PhaseTable* phases() override { return nullptr; }
+  bool keeps() const override { return context_.keeps; }
+  bool is_alone() const override { return false; }  // streams come and go
+  size_t expandable_areas() const override { return 2 * kStreams; }
+  Size most_objects() const override { return kMostObjects; }
+  RecordedPlan plan(Size alignment) const override;
+
+  static constexpr Size kAddresses = 8;  // times the device's memory
+  static constexpr size_t kStreams = 16;
+  static constexpr Size kMostObjects = 65'536;
+
+  const DeviceContext context_;
+  const MappedOptions options_;
   std::unique_ptr<CudaArena> arena_;
   std::unique_ptr<CudaSegments> segments_;
-  std::unique_ptr<Heap> heap_;              // goes first: see the destructor
-  const LearningPool* learning_ = nullptr;  // the heap, if it is one
+  PolicyHeap made_;  // its heap goes first: see the destructor
 };
-
-/// A policy that was chosen by name: "memoir,slack=0.02".
-struct DevicePolicy {
-  std::string text;
-  bool plain = false;  // every request is for plain memory
-  /// Else every stream gets a pool of its own: nothing may be handed from one to another.
-  bool sees_streams = false;
-  /// Throws Error when there is no memory for it.
-  std::function<std::unique_ptr<DeviceHeap>(const DeviceParts&)> make;
-};
-
-/// Throws Error, with near spellings, when `text` ("name" or "name,key=value,...") names no policy, setting or value
-/// that there is.
-DevicePolicy device_policy(std::string_view text);
-
-struct DevicePolicyInfo {
-  std::string name;
-  std::string what;  // one line for people
-  std::vector<SettingInfo> settings;
-};
-std::vector<DevicePolicyInfo> device_policies();
 
 }  // namespace memoir

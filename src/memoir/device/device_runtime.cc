@@ -9,7 +9,7 @@
 
 namespace memoir {
 
-DeviceRuntime::DeviceRuntime(int ordinal, DevicePolicy policy, DeviceRuntimeOptions options)
+DeviceRuntime::DeviceRuntime(int ordinal, Policy policy, DeviceRuntimeOptions options)
     : device_(ordinal), streams_(device_), policy_(std::move(policy)), options_(std::move(options)) {
   if (!device_.ok()) throw Error(device_.problem());
   device_.set_cap(options_.cap);
@@ -17,8 +17,9 @@ DeviceRuntime::DeviceRuntime(int ordinal, DevicePolicy policy, DeviceRuntimeOpti
   device_.set_watch(this);
   history_.resize(options_.history);
   if (!objects_.push_back({})) throw Error("no memory for the device pool's bookkeeping");
-  find_pool({},
-            policy_.sees_streams ? kAnyStream : streams_.number(nullptr));  // what cannot be shows at once
+  find_pool(
+      {},
+      policy_.traits.sees_streams ? kAnyStream : streams_.number(nullptr));  // what cannot be shows at once
 }
 
 DeviceRuntime::~DeviceRuntime() {
@@ -34,6 +35,7 @@ void* DeviceRuntime::allocate(Size size, cuda::Stream handle, SiteId site, std::
   if (size == 0) return nullptr;
   std::unique_lock lock(mutex_);
   streams_.begin_section();
+  if (due_ != Heap::kNever) tick();
   if (waiting_count_ != 0 && routes_.empty()) poll();
   const StreamId stream = streams_.number(handle);
   try {
@@ -66,13 +68,22 @@ void* DeviceRuntime::climb_or_refuse(std::unique_lock<std::mutex>& lock, Size si
 
 void* DeviceRuntime::climb(std::unique_lock<std::mutex>& lock, Size size, StreamId stream, SiteId site,
                            DevicePoolId id, std::string& tried) {
-  const auto search = [&](const char* rung) {
-    tried += (tried.empty() ? "" : ", ") + std::string(rung);
-    return try_allocate(size, stream, site, id);
-  };
+  const bool climbs_itself = policy_.traits.pytorch;
+  const DeviceHeap* const own =
+      climbs_itself ? pools_[find_pool(id, kAnyStream)].pool.get() : nullptr;  // has trimmed itself
   void* pointer = nullptr;
-  poll();
-  if ((pointer = search("events")) != nullptr) return pointer;
+  // A heap that was refused is the same as before unless a rung changed something.
+  const auto search = [&](const char* rung, bool is_worth_it) {
+    tried += (tried.empty() ? "" : ", ") + std::string(rung);
+    if (is_worth_it) pointer = try_allocate(size, stream, site, id);
+    return pointer != nullptr;
+  };
+  const auto trim = [&] {
+    const Size held = device_.held();
+    trim_all(own);
+    return search("trim", !climbs_itself || device_.held() != held);
+  };
+  if (search("events", poll())) return pointer;
   const auto callbacks = callbacks_;
   if (!callbacks.empty()) {
     lock.unlock();
@@ -80,17 +91,15 @@ void* DeviceRuntime::climb(std::unique_lock<std::mutex>& lock, Size size, Stream
     lock.lock();
     streams_.begin_section();
     poll();
-    if ((pointer = search("callbacks")) != nullptr) return pointer;
+    if (search("callbacks", true)) return pointer;
   }
-  trim_all();
-  if ((pointer = search("trim")) != nullptr) return pointer;
+  if (trim()) return pointer;
+  const std::uint64_t active = stats_.active_objects.current;
   wait_for_pending();
-  if ((pointer = search("waiting for pending frees")) != nullptr) return pointer;
-  if (streams_.wait()) {
-    if ((pointer = search("waiting for the device")) != nullptr) return pointer;
-  }
-  trim_all();
-  return search("trim");
+  if (search("waiting for pending frees", stats_.active_objects.current != active)) return pointer;
+  if (streams_.wait() && search("waiting for the device", !climbs_itself)) return pointer;
+  trim();
+  return pointer;
 }
 
 DevicePoolId DeviceRuntime::pool_of(StreamId stream) {
@@ -122,20 +131,21 @@ std::uint32_t DeviceRuntime::find_pool(DevicePoolId id, StreamId stream) {
     }
   }
   const bool keeps = id != DevicePoolId{};
-  std::unique_ptr<DeviceHeap> made = policy_.make({device_, streams_, this, keeps});
+  auto made = std::make_unique<DeviceHeap>(policy_, DeviceContext{device_, streams_, this, keeps});
   if (keeps) made->keep(true);
+  due_ = std::min(due_, made->heap().tick(now()));
   if (unused == pools_.size()) pools_.emplace_back();
   pools_[unused] = {id, stream, std::move(made)};
   return static_cast<std::uint32_t>(unused);
 }
 
 void* DeviceRuntime::try_allocate(Size size, StreamId stream, SiteId site, DevicePoolId id) {
-  const std::uint32_t pool = find_pool(id, policy_.sees_streams ? kAnyStream : stream);
+  const std::uint32_t pool = find_pool(id, policy_.traits.sees_streams ? kAnyStream : stream);
   const Index index = take_record();
   if (index == 0) return nullptr;
   DeviceHeap& it = *pools_[pool].pool;
   const Offset offset = it.heap().allocate(
-      {.size = size, .alignment = kAlignment, .site = site, .stream = stream, .plain = policy_.plain});
+      {.size = size, .alignment = kAlignment, .site = site, .stream = stream, .plain = policy_.traits.plain});
   if (offset == kNoOffset) {
     unused_.push_back(index);
     return nullptr;
@@ -168,6 +178,7 @@ DeviceRuntime::Index DeviceRuntime::take_record() {
 bool DeviceRuntime::free(void* pointer) {
   const std::lock_guard lock(mutex_);
   streams_.begin_section();
+  if (due_ != Heap::kNever) tick();
   const Index index = by_address_.find(reinterpret_cast<cuda::Address>(pointer));
   if (index == 0 || objects_[index].pending) return false;
   Object& object = objects_[index];
@@ -238,7 +249,9 @@ void DeviceRuntime::settle_deferred() {
   for (const Index index : deferred) wait_for_users(index);
 }
 
-void DeviceRuntime::poll() noexcept {
+/// True when a free came through.
+bool DeviceRuntime::poll() noexcept {
+  const std::uint64_t before = stats_.active_objects.current;
   settle_deferred();
   for (std::deque<Waiting>& queue : waiting_) {
     while (!queue.empty() && streams_.is_reached(queue.front().event)) {
@@ -250,6 +263,7 @@ void DeviceRuntime::poll() noexcept {
       if (--object.events == 0 && object.users == 0) finish(reached.object);
     }
   }
+  return stats_.active_objects.current != before;
 }
 
 void DeviceRuntime::wait_for_pending() noexcept {
@@ -260,11 +274,31 @@ void DeviceRuntime::wait_for_pending() noexcept {
   poll();
 }
 
-void DeviceRuntime::collect(bool full) noexcept { full ? wait_for_pending() : poll(); }
+void DeviceRuntime::collect(bool full) noexcept {
+  if (full) {
+    wait_for_pending();
+  } else {
+    poll();
+  }
+}
 
-void DeviceRuntime::trim_all() noexcept {
+Tick DeviceRuntime::now() const {
+  if (options_.clock) return options_.clock();
+  return static_cast<Tick>(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
+}
+
+void DeviceRuntime::tick() noexcept {
+  const Tick now = this->now();
+  if (now < due_) return;
+  due_ = Heap::kNever;
+  for (const Pool& pool : pools_) {
+    if (pool.pool != nullptr) due_ = std::min(due_, pool.pool->heap().tick(now));
+  }
+}
+
+void DeviceRuntime::trim_all(const DeviceHeap* except) noexcept {
   for (Pool& pool : pools_) {
-    if (pool.pool == nullptr) continue;
+    if (pool.pool == nullptr || pool.pool.get() == except) continue;
     const Graph* const graph = find_graph(pool.id);
     if (graph == nullptr || graph->uses == 0) pool.pool->trim();
   }
@@ -299,7 +333,7 @@ void* DeviceRuntime::base_of(void* pointer, size_t* size) {
   const Object& object = objects_[index];
   Range base{object.address, object.size};
   const DeviceHeap& pool = *pools_[object.pool].pool;
-  if (const CudaSegments* const segments = pool.segments()) {
+  if (const CudaSegments* const segments = pool.plain()) {
     const Range segment = segments->segment_of(pool.offset(object.address));
     if (segment.size != 0) base = {pool.address(segment.begin), segment.size};
   }

@@ -6,7 +6,8 @@
 //              nothing there: the ladder, which searches again after every rung
 //                 1 events of pending frees    2 callbacks (without the lock)    3 trim every pool
 //                 4 wait for pending frees     5 wait for the whole device       6 trim every pool
-//              and then an error that says who holds what
+//              and then an error that says who holds what. PyTorch's policies climb a ladder of their own inside the heap;
+//              they are asked again only when a rung gave something back
 //   free       used by its own stream only: to the heap at once; the heap keeps streams apart
 //              used by others (record_stream): to the heap when an event of each of them is reached
 //
@@ -34,6 +35,9 @@ struct DeviceRuntimeOptions {
   Size cap = ~Size{0};  // bytes: the most that is taken from the device, whatever set_fraction() says later
   size_t history = 0;   // entries of the history that are kept
   SiteNames site_names = {};  // for texts; called without the lock of the runtime
+  /// Nanoseconds, never going back; asked under the lock, for policies that do something on their own now and then.
+  /// nullptr: the system's steady clock.
+  std::function<Tick()> clock = nullptr;
 };
 
 class DeviceRuntime final : private Collector, private DeviceWatch {
@@ -45,7 +49,7 @@ class DeviceRuntime final : private Collector, private DeviceWatch {
   using StreamFilter = std::function<bool(cuda::Stream)>;
 
   /// The device of this number under the policy. Throws Error when there is no such device, or no driver.
-  DeviceRuntime(int ordinal, DevicePolicy policy, DeviceRuntimeOptions options = {});
+  DeviceRuntime(int ordinal, Policy policy, DeviceRuntimeOptions options = {});
   /// Waits for the device and gives everything back.
   ~DeviceRuntime();
   DeviceRuntime(const DeviceRuntime&) = delete;
@@ -132,9 +136,11 @@ class DeviceRuntime final : private Collector, private DeviceWatch {
   void finish(Index index) noexcept;
   void wait_for_users(Index index);
   void settle_deferred();
-  void poll() noexcept;
+  bool poll() noexcept;
   void wait_for_pending() noexcept;
-  void trim_all() noexcept;
+  void trim_all(const DeviceHeap* except = nullptr) noexcept;
+  Tick now() const;
+  void tick() noexcept;
   void drop_unused_pools() noexcept;
   Graph* find_graph(DevicePoolId id) noexcept;
   void note(DeviceAction action, cuda::Address address, Size size, StreamId stream, SiteId site) noexcept;
@@ -144,7 +150,7 @@ class DeviceRuntime final : private Collector, private DeviceWatch {
   mutable std::mutex mutex_;  // guards all below
   CudaDevice device_;
   DeviceStreams streams_;
-  const DevicePolicy policy_;
+  const Policy policy_;
   const DeviceRuntimeOptions options_;
   std::vector<Pool> pools_;
   std::vector<Graph> graphs_;
@@ -156,6 +162,7 @@ class DeviceRuntime final : private Collector, private DeviceWatch {
   size_t waiting_count_ = 0;
   std::vector<Index> deferred_;  // frees put off until no graph is captured
   std::vector<std::pair<LowMemoryCallback, void*>> callbacks_;
+  Tick due_ = Heap::kNever;  // when a heap wants its tick
   DeviceStats stats_;
   std::vector<DeviceEntry> history_;  // a ring
   std::uint64_t history_count_ = 0;

@@ -28,9 +28,8 @@ DeviceView DeviceRuntime::view_locked(DeviceDetail detail) const {
                   .segments = {},
                   .history = {}};
   for (const Pool& pool : pools_) {
-    const LearningPool* const learning = pool.pool == nullptr ? nullptr : pool.pool->learning();
-    if (learning == nullptr) continue;
-    const LearningPool::Counters& counters = learning->counters();
+    if (pool.pool == nullptr) continue;
+    const LearningPool::Counters counters = pool.pool->plans();
     view.loops.plans += counters.plans;
     view.loops.planned += counters.planned;
     view.loops.departed += counters.departed;
@@ -60,7 +59,7 @@ void DeviceRuntime::list_objects(DeviceView& view) const {
   for (const Pool& pool : pools_) {
     if (pool.pool == nullptr) continue;
     const cuda::Stream stream = pool.stream == kAnyStream ? nullptr : streams_.handle(pool.stream);
-    if (const CudaArena* const arena = pool.pool->arena()) {
+    if (const CudaArena* const arena = pool.pool->mapped()) {
       arena->for_each_piece([&](Range piece) {
         const cuda::Address address = arena->base() + piece.begin;
         if (!view.segments.empty() && view.segments.back().mapped &&
@@ -71,7 +70,7 @@ void DeviceRuntime::list_objects(DeviceView& view) const {
         }
       });
     }
-    if (const CudaSegments* const segments = pool.pool->segments()) {
+    if (const CudaSegments* const segments = pool.pool->plain()) {
       segments->for_each_segment([&](Range range) {
         view.segments.push_back({pool.pool->address(range.begin), range.size, false, pool.id, stream});
       });

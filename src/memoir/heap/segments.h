@@ -23,6 +23,12 @@ class Segments {
   virtual void give_back(Range segment) noexcept = 0;
   /// Bytes that held segments cost, each rounded up to what the device hands out (PyTorch's "reserved").
   virtual Size held() const noexcept = 0;
+
+  static constexpr Size kStep = 512;       // bytes
+  static constexpr Size kPage = 2 * kMiB;  // bytes
+  /// What a CUDA device charges for one: below 1 MiB the driver packs them in steps of 512 bytes, from there on it gives whole
+  /// pages of 2 MiB.
+  static constexpr Size cost(Size size) noexcept { return align_up(size, size < kMiB ? kStep : kPage); }
 };
 
 }  // namespace memoir

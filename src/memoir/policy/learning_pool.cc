@@ -26,7 +26,12 @@ constexpr std::uint32_t kGoodPlan = 16;  // rounds: a loop that went so far is n
 LearningPool::LearningPool(Arena& arena, const LearningOptions& options, StreamOrder* order,
                            Segments* plain) noexcept
     : pool_(arena, options, order, plain), arena_(arena), order_(order), options_(options) {
-  if (pool_.ok() && options_.learn && detector_.start()) pool_.watch(&detector_);
+  if (options_.learn) start_learning();
+}
+
+void LearningPool::start_learning() noexcept {
+  options_.learn = true;
+  if (pool_.ok() && detector_.start()) pool_.watch(&detector_);
 }
 
 Offset LearningPool::allocate(const Request& request) noexcept {

@@ -36,7 +36,7 @@ struct LearningOptions : DevicePoolOptions {
   static constexpr auto fields() {
     return std::tuple_cat(
         DevicePoolOptions::fields(),
-        std::tuple{OptionField{"learn", &LearningOptions::learn,
+        std::tuple{OptionField{"learn", &LearningOptions::learn, Unit::kFlag,
                                "plan the rounds of a loop that repeats, and follow the plan"}});
   }
 };
@@ -58,6 +58,10 @@ class LearningPool final : public Heap {
   bool follows() const noexcept { return planned_ != nullptr; }
   const Counters& counters() const noexcept { return counters_; }
   const DevicePoolHeap& pool() const noexcept { return pool_; }
+  /// For a heap that knows where things will go (guided_run_heap.h), while nothing is learned.
+  DevicePoolHeap& pool() noexcept { return pool_; }
+  /// From now on loops are looked for, whatever the options say.
+  void start_learning() noexcept;
 
   Offset allocate(const Request& request) noexcept override;
   bool free(Offset offset) noexcept override;

@@ -36,9 +36,9 @@ PolicyText read_policy_text(std::string_view text) {
   return parsed;
 }
 
-void refuse_policy(std::string_view what, std::string_view name, std::span<const std::string> known) {
-  throw Error("there is no " + std::string(what) + " '" + std::string(name) + "'" +
-              near_spelling(name, known) + " (policies: " + listed(known) + ")");
+void refuse_policy(std::string_view name, std::span<const std::string> known) {
+  throw Error("there is no policy '" + std::string(name) + "'" + near_spelling(name, known) +
+              " (policies: " + listed(known) + ")");
 }
 
 void refuse_unknown_settings(const PolicyText& text, std::span<const SettingInfo> known) {
@@ -58,9 +58,7 @@ PyTorchOptions take_pytorch_settings(PolicyText& text) {
   PyTorchOptions options;
   std::erase_if(text.settings, [&](const Setting& setting) {
     if (setting.key != "conf") return false;
-    std::string_view conf = setting.value;
-    if (conf.starts_with('[') && conf.ends_with(']')) conf = conf.substr(1, conf.size() - 2);
-    options = PyTorchOptions::parse(conf);
+    options = PyTorchOptions::parse(without_brackets(setting.value));
     return true;
   });
   options.expandable_segments |= text.name == "expandable";
@@ -70,8 +68,8 @@ PyTorchOptions take_pytorch_settings(PolicyText& text) {
 
 std::vector<SettingInfo> pytorch_settings() {
   std::vector<SettingInfo> settings = settings_of<PyTorchOptions>();
-  settings.insert(settings.begin(),
-                  {"conf", "text", "[]", "PYTORCH_CUDA_ALLOC_CONF, in brackets; the others count over it"});
+  settings.insert(settings.begin(), {"conf", std::string(unit_name(Unit::kText)), "[]",
+                                     "PYTORCH_CUDA_ALLOC_CONF, in brackets; the others count over it"});
   return settings;
 }
 

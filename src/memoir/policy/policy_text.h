@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A policy as people write it, whoever has the list of policies: the simulator's (policies.h) and the device's
-// (device_heap.h) read the same texts with the same words.
+// A policy as people write it, taken apart for the list of policies (policies.h).
 //
 //   "split,large=16MiB"            name, and settings of the heap's own options
 //   "pytorch:max_split_size_mb:64" name, and a text of PYTORCH_CUDA_ALLOC_CONF; the same as "pytorch,conf=[...]"
@@ -29,9 +28,8 @@ struct PolicyText {
 /// the list says.
 PolicyText read_policy_text(std::string_view text);
 
-/// `what`: "policy", "device policy".
-[[noreturn]] void refuse_policy(std::string_view what, std::string_view name,
-                                std::span<const std::string> known);
+/// There is no policy of that name.
+[[noreturn]] void refuse_policy(std::string_view name, std::span<const std::string> known);
 
 /// After a policy took what it knows out of `text.settings`: refuses what is left.
 void refuse_unknown_settings(const PolicyText& text, std::span<const SettingInfo> known);

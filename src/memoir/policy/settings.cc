@@ -126,6 +126,10 @@ bool parse_switch(std::string_view text, const std::string& where) {
               near_spelling(text, kWords));
 }
 
+std::string_view without_brackets(std::string_view text) {
+  return text.starts_with('[') && text.ends_with(']') ? text.substr(1, text.size() - 2) : text;
+}
+
 std::string bytes_setting(Size value) {
   if (value != 0 && value % kGiB == 0) return std::to_string(value / kGiB) + "GiB";
   if (value != 0 && value % kMiB == 0) return std::to_string(value / kMiB) + "MiB";

@@ -31,7 +31,7 @@ std::vector<Setting> split_settings(std::string_view text);
 /// What one field takes, for help and for the docs.
 struct SettingInfo {
   std::string name;
-  std::string kind;     // "bytes", "number", "fraction", "switch" or "text"
+  std::string unit;     // base/option.h: "bytes", "count", "flag", ...
   std::string initial;  // as it would be written
   std::string help;
 };
@@ -42,6 +42,8 @@ Size parse_bytes(std::string_view text, const std::string& where);
 Size parse_count(std::string_view text, const std::string& where);
 double parse_fraction(std::string_view text, const std::string& where);
 bool parse_switch(std::string_view text, const std::string& where);
+/// What stands in brackets, in which commas belong to the value; the whole text where there are none.
+std::string_view without_brackets(std::string_view text);
 /// "64KiB", when it is a whole number of the unit.
 std::string bytes_setting(Size value);
 
@@ -55,8 +57,6 @@ void for_each_field(Visit visit) {
   std::apply([&](const auto&... field) { (visit(field), ...); }, Options::fields());
 }
 
-inline bool is_bytes(std::string_view help) { return help.starts_with("bytes"); }
-
 inline constexpr std::string_view kUnlimited = "unlimited";
 
 std::string number_text(double value);
@@ -69,31 +69,31 @@ void set_field(Options& options, const OptionField<Base, Value>& field, std::str
     options.*field.member = parse_switch(text, where);
   } else if constexpr (std::is_floating_point_v<Value>) {
     options.*field.member = parse_fraction(text, where);
+  } else if constexpr (std::is_same_v<Value, std::string>) {
+    options.*field.member = without_brackets(text);
   } else {
-    static_assert(std::is_same_v<Value, Size>, "base/option.h: Size, double or bool");
-    options.*field.member = text == kUnlimited     ? ~Size{0}
-                            : is_bytes(field.help) ? parse_bytes(text, where)
-                                                   : parse_count(text, where);
+    static_assert(std::is_same_v<Value, Size>, "base/option.h: Size, double, bool or std::string");
+    options.*field.member = text == kUnlimited           ? ~Size{0}
+                            : field.unit == Unit::kBytes ? parse_bytes(text, where)
+                                                         : parse_count(text, where);
   }
 }
 
 template <class Options, class Base, class Value>
 SettingInfo info_of(const OptionField<Base, Value>& field) {
   const Options initial{};
-  SettingInfo info{std::string(field.name), "", "", std::string(field.help)};
+  const Value& value = initial.*field.member;
+  SettingInfo info{std::string(field.name), std::string(unit_name(field.unit)), "", std::string(field.help)};
   if constexpr (std::is_same_v<Value, bool>) {
-    info.kind = "switch";
-    info.initial = initial.*field.member ? "true" : "false";
+    info.initial = value ? "true" : "false";
   } else if constexpr (std::is_floating_point_v<Value>) {
-    info.kind = "fraction";
-    info.initial = number_text(initial.*field.member);
-  } else if (is_bytes(field.help)) {
-    info.kind = "bytes";
-    const Size value = initial.*field.member;
+    info.initial = number_text(value);
+  } else if constexpr (std::is_same_v<Value, std::string>) {
+    info.initial = value;
+  } else if (field.unit == Unit::kBytes) {
     info.initial = value == ~Size{0} ? std::string(kUnlimited) : bytes_setting(value);
   } else {
-    info.kind = "number";
-    info.initial = std::to_string(initial.*field.member);
+    info.initial = std::to_string(value);
   }
   return info;
 }

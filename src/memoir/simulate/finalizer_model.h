@@ -25,9 +25,10 @@ struct FinalizerOptions {
 
   static constexpr auto fields() {
     using Options = FinalizerOptions;
-    return std::tuple{
-        OptionField{"delay", &Options::delay, "ticks between an object's death and its free"},
-        OptionField{"young", &Options::young, "ticks: what lived longer is freed by a full collection only"}};
+    return std::tuple{OptionField{"delay", &Options::delay, Unit::kOperations,
+                                  "ticks between an object's death and its free"},
+                      OptionField{"young", &Options::young, Unit::kOperations,
+                                  "what lived longer is freed by a full collection only"}};
   }
 };
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "memoir/simulate/policies.h"
+#include "memoir/simulate/simulated_heap.h"
 
 namespace memoir {
 

@@ -8,8 +8,8 @@
 
 #include "memoir/base/error.h"
 #include "memoir/base/hex.h"
+#include "memoir/policy/policies.h"
 #include "memoir/policy/policy_text.h"
-#include "memoir/simulate/policies.h"
 
 namespace memoir {
 

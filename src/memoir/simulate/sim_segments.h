@@ -2,13 +2,15 @@
 //
 // Segments from a device that is not there: addresses never run out, memory does, and every call is counted.
 //
-// A segment costs what a CUDA device charges for it: below 1 MiB, 512-byte steps (the driver packs small
-// allocations together); from 1 MiB, whole pages of 2 MiB.
+// A segment costs what a CUDA device charges for it (Segments::cost).
 #pragma once
+
+#include <vector>
 
 #include "memoir/arena/sim_arena.h"
 #include "memoir/heap/classic/span_heap.h"
 #include "memoir/heap/segments.h"
+#include "memoir/simulate/stream_clock.h"
 
 namespace memoir {
 
@@ -20,12 +22,15 @@ struct DeviceCalls {
   std::uint64_t decommits = 0;   // ranges unmapped (cuMemUnmap)
   std::uint64_t refusals = 0;    // takes and commits that the cap refused
   std::uint64_t waits = 0;       // times one stream was made to wait for another; not of all()
+  std::uint64_t mapped = 0;      // pieces of memory in the ranges mapped; not of all()
+  std::uint64_t unmapped = 0;    // and in those unmapped
 
   std::uint64_t all() const noexcept { return takes + give_backs + commits + decommits + refusals; }
   DeviceCalls& operator+=(const DeviceCalls& more) noexcept {
     takes += more.takes, give_backs += more.give_backs;
     commits += more.commits, decommits += more.decommits;
     refusals += more.refusals, waits += more.waits;
+    mapped += more.mapped, unmapped += more.unmapped;
     return *this;
   }
   bool operator==(const DeviceCalls&) const = default;
@@ -47,15 +52,19 @@ class Addresses final : public Arena {
   Size capacity_;
 };
 
+struct SimSegmentsOptions {
+  Offset shift = 0;              // bytes between a segment's address and its offset
+  bool keeps = false;            // nothing goes back: a later take of the same size gets what was given back
+  StreamClock* clock = nullptr;  // told when the host waits for the device; kept alive by the caller
+};
+
 class SimSegments final : public Segments {
  public:
-  static constexpr Size kStep = 512;       // bytes
-  static constexpr Size kPage = 2 * kMiB;  // bytes
-
   /// Segments cost at most `cap` bytes together.
   explicit SimSegments(Size cap) noexcept : own_{cap, 0}, memory_(&own_), spans_(addresses_) {}
   /// They are of a memory that they share with others, kept alive by the caller.
-  explicit SimSegments(SimMemory& memory) noexcept : memory_(&memory), spans_(addresses_) {}
+  explicit SimSegments(SimMemory& memory, const SimSegmentsOptions& options = {}) noexcept
+      : memory_(&memory), options_(options), spans_(addresses_) {}
   SimSegments(const SimSegments&) = delete;
   SimSegments& operator=(const SimSegments&) = delete;
 
@@ -67,11 +76,11 @@ class SimSegments final : public Segments {
   void give_back(Range segment) noexcept override;
   Size held() const noexcept override { return held_; }
 
-  static Size cost(Size size) noexcept { return align_up(size, size < kMiB ? kStep : kPage); }
-
  private:
   SimMemory own_;
   SimMemory* memory_;
+  SimSegmentsOptions options_;
+  std::vector<Range> kept_;  // given back, and not gone; by address
   Size held_ = 0;
   DeviceCalls calls_;
   Addresses addresses_{Size{1} << 47};  // as many as a real device has

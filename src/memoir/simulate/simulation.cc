@@ -16,8 +16,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Kind = Workload::Kind;
 
-Request request_of(const Workload::Object& object) noexcept {
-  return {object.size, object.alignment, object.site, object.stream};
+Request request_of(const Workload::Object& object, bool plain) noexcept {
+  return {object.size, object.alignment, object.site, object.stream, plain};
 }
 
 /// Gathers samples over equal stretches of the steps.
@@ -62,7 +62,7 @@ size_t count(const Workload& workload, SimulatedHeap& simulated, RecordedRun* re
   double fragmentation = 0;
   size_t at = 0;
   const auto heap_of = [&](std::uint32_t object) -> Heap& {
-    return simulated.heap(workload.objects()[object].pool);
+    return simulated.heap(workload.objects()[object].pool, workload.objects()[object].stream);
   };
   const auto live_from = [&](std::uint32_t object, Offset offset) {
     Place& place = places[object];
@@ -95,23 +95,20 @@ size_t count(const Workload& workload, SimulatedHeap& simulated, RecordedRun* re
     }
     look(at == 0 ? Workload::Step{} : workload.steps()[at - 1]);
   }
-  Tick due = simulated.tick(0);
   for (; at < workload.steps().size(); ++at) {
     const Workload::Step& step = workload.steps()[at];
-    if (step.time >= due) due = simulated.tick(step.time);
+    simulated.tick(step.time);
     if (recorded != nullptr) recorded->before(at);
     if (step.kind == Kind::kAllocate) {
       const Workload::Object& object = workload.objects()[step.object];
-      Heap& heap = simulated.heap(object.pool);
-      Offset offset = heap.allocate(request_of(object));
-      if (offset == kNoOffset && simulated.make_room()) offset = heap.allocate(request_of(object));
+      const Offset offset = simulated.allocate(object);
       if (recorded != nullptr) recorded->placed(step, offset);
       if (offset == kNoOffset) {
         ++result.failed;
         if (!result.oom) {
           result.oom = {step.event,  object.id,
                         object.site, object.size,
-                        live,        simulated.reserved(),
+                        live,        simulated.reserved_when_refused(),
                         held - live, simulated.why_refused()};
         }
         if (options.stop_at_oom) break;
@@ -121,7 +118,8 @@ size_t count(const Workload& workload, SimulatedHeap& simulated, RecordedRun* re
     } else {
       Place& place = places[step.object];
       if (place.offset == kNoOffset) continue;
-      MEMOIR_CHECK(heap_of(step.object).free(place.offset), "a heap frees what it handed out");
+      MEMOIR_CHECK(simulated.free(workload.objects()[step.object], place.offset),
+                   "a heap frees what it handed out");
       live -= workload.objects()[step.object].size;
       held -= place.held;
       place.offset = kNoOffset;
@@ -167,6 +165,7 @@ OperationTimes measure(const Workload& workload, SimulatedHeap& simulated, size_
   stretch.reserve(kStretch);
   OperationTimer timer;
   const auto run = [&](const Operation& operation) {
+    if (operation.heap == nullptr) return;
     if (operation.allocates) {
       *operation.offset = operation.heap->allocate(operation.request);
     } else if (*operation.offset != kNoOffset) {
@@ -202,14 +201,15 @@ OperationTimes measure(const Workload& workload, SimulatedHeap& simulated, size_
       Offset* const offset = &offsets[step.object];
       __builtin_prefetch(offset, 1);
       const Workload::Object& object = workload.objects()[step.object];
-      stretch.push_back(
-          {request_of(object), &simulated.heap(object.pool), offset, step.kind == Kind::kAllocate});
+      stretch.push_back({request_of(object, simulated.is_plain()), simulated.find(object.pool, object.stream),
+                         offset, step.kind == Kind::kAllocate});
       if (stretch.size() == kStretch) flush();
     }
     flush();
     timer.end_of_pass();
     for (size_t i = 0; i < offsets.size(); ++i) {
-      if (offsets[i] != kNoOffset) simulated.heap(workload.objects()[i].pool).free(offsets[i]);
+      const Workload::Object& object = workload.objects()[i];
+      if (offsets[i] != kNoOffset) simulated.heap(object.pool, object.stream).free(offsets[i]);
       offsets[i] = kNoOffset;
     }
     ++passes;

@@ -28,8 +28,8 @@
 #include <vector>
 
 #include "memoir/heap/phases.h"
-#include "memoir/simulate/policies.h"
 #include "memoir/simulate/recorded_run.h"
+#include "memoir/simulate/simulated_heap.h"
 #include "memoir/simulate/workload.h"
 
 namespace memoir {

@@ -38,9 +38,30 @@ class StreamClock final : public StreamOrder {
   explicit StreamClock(bool keep_log = false) : keep_log_(keep_log) {}
 
   bool is_ordered(StreamId from, Tick moment, StreamId to) noexcept override {
-    return from == to || moment == 0 || seen(to, from) >= moment;
+    return from == to || moment <= done_ || seen(to, from) >= moment;
   }
   bool order(StreamId from, Tick moment, StreamId to) noexcept override;
+
+  /// The host waits for the whole device, as it does before memory goes back: all that was queued is done.
+  void quiet() noexcept {
+    if (in_section_ && is_quiet_) return;
+    done_ = moment_;
+    is_quiet_ = true;
+  }
+  /// While it lives, one wait does for all memory that goes back, as in one turn of a device's lock.
+  class Section {
+   public:
+    explicit Section(StreamClock& clock) noexcept : clock_(clock) {
+      clock.in_section_ = true;
+      clock.is_quiet_ = false;
+    }
+    ~Section() { clock_.in_section_ = false; }
+    Section(const Section&) = delete;
+    Section& operator=(const Section&) = delete;
+
+   private:
+    StreamClock& clock_;
+  };
 
   /// From now on nothing can be queued that makes this stream wait or waits for it, as while it is captured
   /// into a graph; until it is set free again.
@@ -63,6 +84,9 @@ class StreamClock final : public StreamOrder {
   }
 
   bool keep_log_;
+  Tick done_ = 0;  // all that was queued up to this moment is done
+  bool in_section_ = false;
+  bool is_quiet_ = false;  // the host waited in this section
   std::uint64_t waits_ = 0;
   std::vector<std::vector<Tick>>
       seen_;                    // [by][of]: all that was queued on `of` up to this moment is before it

@@ -28,6 +28,11 @@ void fake_fail(const char* function, int after, int times, int result);
 /// Bytes that another process takes on the device (they are not there for memoir).
 void fake_set_foreign(int device, uint64_t bytes);
 
+/// From now on until the reset, plain memory (cuMemAlloc) lies where `place` says, and `gone` is told when it is freed:
+/// addresses without memory behind them, for tests that compare where things go.
+void fake_place_segments(uint64_t (*place)(void* context, uint64_t size),
+                         void (*gone)(void* context, uint64_t address), void* context);
+
 /// How often a function was called since the reset, with success or without.
 uint64_t fake_calls(const char* function);
 /// Bytes of physical memory taken on a device, and the most since the reset.

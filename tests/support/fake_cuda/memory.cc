@@ -116,9 +116,13 @@ Result cuMemAlloc_v2(Address* address, size_t size) {
   const int device = thread().contexts.back();
   const uint64_t step = size < (1 << 20) ? 512 : state().granularity;
   if (const Result result = take(device, (size + step - 1) / step * step)) return result;
-  void* const mapped = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapped == MAP_FAILED) return kOutOfMemory;
-  *address = reinterpret_cast<Address>(mapped);
+  if (state().placing.place != nullptr) {
+    *address = state().placing.place(state().placing.context, size);
+  } else {
+    void* const mapped = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED) return kOutOfMemory;
+    *address = reinterpret_cast<Address>(mapped);
+  }
   state().allocations[*address] = {size, device};
   return 0;
 }
@@ -136,7 +140,11 @@ Result cuMemFree_v2(Address address) {
   if (is_in_use(address, size)) misuse("cuMemFree under queued work");
   const uint64_t step = size < (1 << 20) ? 512 : state().granularity;
   state().devices[static_cast<size_t>(device)].used -= (size + step - 1) / step * step;
-  ::munmap(pointer(address), size);
+  if (state().placing.gone != nullptr) {
+    state().placing.gone(state().placing.context, address);
+  } else {
+    ::munmap(pointer(address), size);
+  }
   state().allocations.erase(found);
   return 0;
 }
@@ -293,7 +301,10 @@ Result cuMemUnmap(Address address, size_t size) {
 void fake_reset(int devices, uint64_t capacity, uint64_t granularity) {
   const std::lock_guard<std::recursive_mutex> lock(state().mutex);
   State& all = state();
-  for (const auto& [address, allocation] : all.allocations) ::munmap(pointer(address), allocation.first);
+  if (all.placing.place == nullptr) {
+    for (const auto& [address, allocation] : all.allocations) ::munmap(pointer(address), allocation.first);
+  }
+  all.placing = {};
   for (const auto& [address, size] : all.reservations) ::munmap(pointer(address), size);
   for (Event* event : all.events) delete event;
   for (Stream* stream : all.streams) delete stream;
@@ -306,6 +317,11 @@ void fake_reset(int devices, uint64_t capacity, uint64_t granularity) {
   all.granularity = granularity;
   all.devices.assign(static_cast<size_t>(devices), Device{.capacity = capacity});
   thread() = {};
+}
+
+void fake_place_segments(uint64_t (*place)(void*, uint64_t), void (*gone)(void*, uint64_t), void* context) {
+  const std::lock_guard<std::recursive_mutex> lock(state().mutex);
+  state().placing = {place, gone, context};
 }
 
 void fake_set_foreign(int device, uint64_t bytes) {

@@ -88,6 +88,11 @@ struct State {
   std::map<Address, uint64_t> reservations;
   std::map<Address, Mapping> mappings;
   std::map<Address, std::pair<uint64_t, int>> allocations;  // size, device
+  struct Placing {
+    uint64_t (*place)(void* context, uint64_t size) = nullptr;
+    void (*gone)(void* context, uint64_t address) = nullptr;
+    void* context = nullptr;
+  } placing;
   std::set<Event*> events;
   std::set<Stream*> streams;
   std::vector<Graph> graphs;

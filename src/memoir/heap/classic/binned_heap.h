@@ -41,10 +41,13 @@ struct BinnedOptions {
   static constexpr auto fields() {
     using Options = BinnedOptions;
     return std::tuple{
-        OptionField{"cap", &Options::cap, "bytes: most that is taken from the device at once; 0 is no cap"},
-        OptionField{"largest", &Options::largest, "bytes: larger requests are exact, and freed at once"},
-        OptionField{"least_delay", &Options::least_delay, "seconds between two ticks while usage changes"},
-        OptionField{"most_delay", &Options::most_delay, "seconds between two ticks at most"}};
+        OptionField{"cap", &Options::cap, Unit::kBytes,
+                    "most that is taken from the device at once; 0 is no cap"},
+        OptionField{"largest", &Options::largest, Unit::kBytes,
+                    "larger requests are exact, and freed at once"},
+        OptionField{"least_delay", &Options::least_delay, Unit::kSeconds,
+                    "seconds between two ticks while usage changes"},
+        OptionField{"most_delay", &Options::most_delay, Unit::kSeconds, "seconds between two ticks at most"}};
   }
 };
 

@@ -33,8 +33,9 @@ struct RmmOptions {
   static constexpr auto fields() {
     using Options = RmmOptions;
     return std::tuple{
-        OptionField{"initial", &Options::initial, "bytes: taken from the device at the start"},
-        OptionField{"maximum", &Options::maximum, "bytes: most that the pool grows to; 0 is no maximum"}};
+        OptionField{"initial", &Options::initial, Unit::kBytes, "taken from the device at the start"},
+        OptionField{"maximum", &Options::maximum, Unit::kBytes,
+                    "most that the pool grows to; 0 is no maximum"}};
   }
 };
 

@@ -50,17 +50,20 @@ struct SplitOptions {
 
   static constexpr auto fields() {
     using Options = SplitOptions;
-    return std::tuple{
-        OptionField{"cap", &Options::cap, "bytes: most that is taken from the device at once; 0 is no cap"},
-        OptionField{"small", &Options::small, "bytes: largest of the small class, a multiple of 128 KiB"},
-        OptionField{"large", &Options::large, "bytes: largest of the large class, a multiple of 1 MiB"},
-        OptionField{"huge_overhead", &Options::huge_overhead,
-                    "bytes: most that a huge block may exceed its request"},
-        OptionField{"any_huge_overhead", &Options::any_huge_overhead,
-                    "the original's fault: huge_overhead is not kept"},
-        OptionField{"short_ids", &Options::short_ids,
-                    "the original's fault: ids of 25 bits, and an end when one returns"},
-        OptionField{"first_id", &Options::first_id, "id of the first block: near 2^25 the fault shows soon"}};
+    return std::tuple{OptionField{"cap", &Options::cap, Unit::kBytes,
+                                  "most that is taken from the device at once; 0 is no cap"},
+                      OptionField{"small", &Options::small, Unit::kBytes,
+                                  "largest of the small class, a multiple of 128 KiB"},
+                      OptionField{"large", &Options::large, Unit::kBytes,
+                                  "largest of the large class, a multiple of 1 MiB"},
+                      OptionField{"huge_overhead", &Options::huge_overhead, Unit::kBytes,
+                                  "most that a huge block may exceed its request"},
+                      OptionField{"any_huge_overhead", &Options::any_huge_overhead, Unit::kFlag,
+                                  "the original's fault: huge_overhead is not kept"},
+                      OptionField{"short_ids", &Options::short_ids, Unit::kFlag,
+                                  "the original's fault: ids of 25 bits, and an end when one returns"},
+                      OptionField{"first_id", &Options::first_id, Unit::kCount,
+                                  "id of the first block: near 2^25 the fault shows soon"}};
   }
 };
 

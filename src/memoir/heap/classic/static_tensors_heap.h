@@ -34,10 +34,10 @@ struct StaticTensorsOptions {
   static constexpr auto fields() {
     using Options = StaticTensorsOptions;
     return std::tuple{
-        OptionField{"pool", &Options::pool, "bytes: secured at the start; 0 is the whole arena"},
-        OptionField{"buffers", &Options::buffers, "count: most objects live at once"},
-        OptionField{"alignment", &Options::alignment,
-                    "bytes: of every object, a power of two; 256 on a device"}};
+        OptionField{"pool", &Options::pool, Unit::kBytes, "secured at the start; 0 is the whole arena"},
+        OptionField{"buffers", &Options::buffers, Unit::kCount, "most objects live at once"},
+        OptionField{"alignment", &Options::alignment, Unit::kBytes,
+                    "of every object, a power of two; 256 on a device"}};
   }
 };
 

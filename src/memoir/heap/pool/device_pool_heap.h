@@ -60,20 +60,20 @@ struct DevicePoolOptions {
 
   static constexpr auto fields() {
     return std::tuple{
-        OptionField{"alignment", &DevicePoolOptions::alignment,
-                    "bytes: objects begin and end at multiples of it"},
-        OptionField{"slack", &DevicePoolOptions::slack,
+        OptionField{"alignment", &DevicePoolOptions::alignment, Unit::kBytes,
+                    "objects begin and end at multiples of it"},
+        OptionField{"slack", &DevicePoolOptions::slack, Unit::kShare,
                     "share of the peak live bytes by which the pool grows before it moves idle memory"},
-        OptionField{"small", &DevicePoolOptions::small,
-                    "bytes: objects below take the end of a free block, others its begin"},
-        OptionField{"patience", &DevicePoolOptions::patience,
+        OptionField{"small", &DevicePoolOptions::small, Unit::kBytes,
+                    "objects below take the end of a free block, others its begin"},
+        OptionField{"patience", &DevicePoolOptions::patience, Unit::kCount,
                     "moves of idle memory for requests of one size; then the pool grows for them"},
-        OptionField{"excess", &DevicePoolOptions::excess,
+        OptionField{"excess", &DevicePoolOptions::excess, Unit::kShare,
                     "share of the peak live bytes beyond which idle memory is moved, patience or not"},
-        OptionField{"wait_first", &DevicePoolOptions::wait_first,
+        OptionField{"wait_first", &DevicePoolOptions::wait_first, Unit::kFlag,
                     "make a stream wait for another's free memory rather than grow"},
-        OptionField{"plain_step", &DevicePoolOptions::plain_step,
-                    "bytes: the least segment of plain memory"}};
+        OptionField{"plain_step", &DevicePoolOptions::plain_step, Unit::kBytes,
+                    "the least segment of plain memory"}};
   }
 };
 

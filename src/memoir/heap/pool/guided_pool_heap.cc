@@ -40,13 +40,13 @@ GuidedPoolHeap::Aside GuidedPoolHeap::how() const noexcept {
 }
 
 Offset GuidedPoolHeap::allocate(const Request& request) noexcept {
-  if (layout_ == nullptr || request.plain || request.size == 0) return pool_.allocate(request);
+  if (layout_ == nullptr || request.plain || request.size == 0) return online_.allocate(request);
   const std::uint32_t index = cursor_->match(request);
   if (index == PlanCursor::kNone) {
     ++counters_.unmatched;
   } else if (const Offset planned = layout_->entries()[index].offset; planned == kNoOffset) {
     ++counters_.escaping;
-    return pool_.allocate(request);
+    return online_.allocate(request);
   } else {
     const bool lost = pool_.treats_aside() == Aside::kYield;  // what is left of the plan would only scatter
     const Offset offset = lost ? kNoOffset : pool_.allocate_at(pool_.aside().begin + planned, request);
@@ -55,7 +55,7 @@ Offset GuidedPoolHeap::allocate(const Request& request) noexcept {
     if (!lost) ++counters_.occupied;
   }
   pool_.treat_aside(how());
-  return pool_.allocate(request);
+  return online_.allocate(request);
 }
 
 }  // namespace memoir

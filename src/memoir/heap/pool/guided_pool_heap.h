@@ -31,7 +31,11 @@ class GuidedPoolHeap final : public Heap {
   /// As DevicePoolHeap; follows nothing yet.
   explicit GuidedPoolHeap(Arena& arena, const DevicePoolOptions& options = {}, StreamOrder* order = nullptr,
                           Segments* plain = nullptr) noexcept
-      : pool_(arena, options, order, plain) {}
+      : own_(std::in_place, arena, options, order, plain), pool_(*own_), online_(*own_) {}
+  /// Over the pool of another heap, `online`, which serves what the plan does not; both are kept alive by the caller.
+  GuidedPoolHeap(DevicePoolHeap& pool, Heap& online) noexcept : pool_(pool), online_(online) {}
+  GuidedPoolHeap(const GuidedPoolHeap&) = delete;
+  GuidedPoolHeap& operator=(const GuidedPoolHeap&) = delete;
 
   bool ok() const noexcept { return pool_.ok(); }
 
@@ -41,22 +45,28 @@ class GuidedPoolHeap final : public Heap {
   bool follow(const PlannedLayout* layout) noexcept;
   /// Back to the start of the recording. Objects that are still live stay live, and their places taken.
   void begin_pass() noexcept;
+  /// True when nothing of the plan is left to come.
+  bool at_end() const noexcept { return layout_ != nullptr && cursor_->at_end(); }
+  /// True when too much of this pass departed for the plan to be of any use.
+  bool is_lost() const noexcept { return layout_ != nullptr && pool_.treats_aside() == Aside::kYield; }
 
   const Counters& counters() const noexcept { return counters_; }
   const DevicePoolHeap& pool() const noexcept { return pool_; }
 
   Offset allocate(const Request& request) noexcept override;
-  bool free(Offset offset) noexcept override { return pool_.free(offset); }
-  Size size_of(Offset offset) const noexcept override { return pool_.size_of(offset); }
-  void trim() noexcept override { pool_.trim(); }
-  Size live() const noexcept override { return pool_.live(); }
+  bool free(Offset offset) noexcept override { return online_.free(offset); }
+  Size size_of(Offset offset) const noexcept override { return online_.size_of(offset); }
+  void trim() noexcept override { online_.trim(); }
+  Size live() const noexcept override { return online_.live(); }
 
  private:
   using Aside = DevicePoolHeap::Aside;
 
   Aside how() const noexcept;
 
-  DevicePoolHeap pool_;
+  std::optional<DevicePoolHeap> own_;  // unless it is another's
+  DevicePoolHeap& pool_;
+  Heap& online_;
   const PlannedLayout* layout_ = nullptr;
   std::optional<PlanCursor> cursor_;
   std::uint32_t passes_ = 0;  // that followed it to their end

@@ -41,29 +41,29 @@ struct PyTorchOptions {
 
   static constexpr auto fields() {
     return std::tuple{
-        OptionField{"max_split_size", &PyTorchOptions::max_split_size,
-                    "bytes: free blocks of this size or more are kept whole, for requests as large"},
-        OptionField{"max_non_split_rounding", &PyTorchOptions::max_non_split_rounding,
-                    "bytes: a block kept whole serves requests that leave less than this of it unused"},
-        OptionField{"large_segment_size", &PyTorchOptions::large_segment_size,
-                    "bytes: the segment taken for requests of 1 to 10 MiB; expandable: the unit of mapping"},
-        OptionField{
-            "roundup_power2_divisions", &PyTorchOptions::roundup_power2_divisions,
-            "count: sizes are rounded up to so many steps between powers of two; 0 or 1: to 512 bytes"},
+        OptionField{"max_split_size", &PyTorchOptions::max_split_size, Unit::kBytes,
+                    "free blocks of this size or more are kept whole, for requests as large"},
+        OptionField{"max_non_split_rounding", &PyTorchOptions::max_non_split_rounding, Unit::kBytes,
+                    "a block kept whole serves requests that leave less than this of it unused"},
+        OptionField{"large_segment_size", &PyTorchOptions::large_segment_size, Unit::kBytes,
+                    "the segment taken for requests of 1 to 10 MiB; expandable: the unit of mapping"},
+        OptionField{"roundup_power2_divisions", &PyTorchOptions::roundup_power2_divisions, Unit::kCount,
+                    "sizes are rounded up to so many steps between powers of two; 0 or 1: to 512 bytes"},
         OptionField{"garbage_collection_threshold", &PyTorchOptions::garbage_collection_threshold,
+                    Unit::kShare,
                     "share of the allowed memory above which old segments are given back; 0: never"},
-        OptionField{"per_process_memory_fraction", &PyTorchOptions::per_process_memory_fraction,
+        OptionField{"per_process_memory_fraction", &PyTorchOptions::per_process_memory_fraction, Unit::kShare,
                     "share of device_memory that may be taken; 1: all that the device gives"},
         OptionField{
-            "device_memory", &PyTorchOptions::device_memory,
+            "device_memory", &PyTorchOptions::device_memory, Unit::kBytes,
             "bytes of the device: what the fraction is of, and an expandable area's addresses; 0: unknown"},
         OptionField{
-            "search_after_sync", &PyTorchOptions::search_after_sync,
+            "search_after_sync", &PyTorchOptions::search_after_sync, Unit::kFlag,
             "searches again once pending frees have arrived, which PyTorch does not (its issue 189504)"},
         OptionField{
-            "ties_by_record", &PyTorchOptions::ties_by_record,
+            "ties_by_record", &PyTorchOptions::ties_by_record, Unit::kFlag,
             "among blocks of one size takes that whose record is the oldest, as torch 2.12; else the lowest"},
-        OptionField{"keep_under_mempool", &PyTorchOptions::keep_under_mempool,
+        OptionField{"keep_under_mempool", &PyTorchOptions::keep_under_mempool, Unit::kFlag,
                     "gives nothing back while any private pool is allocated to, as up to torch 2.12"},
     };
   }

@@ -18,7 +18,7 @@ namespace {
 
 struct Slot {
   std::mutex mutex;  // guards the making of runtimes, and all below but them
-  std::optional<DevicePolicy> policy;
+  std::optional<Policy> policy;
   DeviceRuntimeOptions options;
   std::vector<std::pair<DeviceRuntime::LowMemoryCallback, void*>> callbacks;
   double fractions[kDevices];
@@ -124,7 +124,7 @@ const char* memoir_cuda_problem() { return cuda::driver() != nullptr ? nullptr :
 const char* memoir_cuda_open(int number, const char* policy, std::uint64_t cap, std::uint64_t history) {
   if (number < 0 || number >= kSlots) return "there is no such slot";
   try {
-    DevicePolicy chosen = device_policy(policy);
+    Policy chosen = choose_policy(policy, Substrate::kDevice);
     Slot& slot = g_slots[number];
     const std::lock_guard lock(slot.mutex);
     if (slot.policy) return keep("memoir's allocator is in use already, with policy " + slot.policy->text);
@@ -223,11 +223,11 @@ char* memoir_cuda_policies() {
   std::string text;
   JsonWriter json(text);
   json.begin_array();
-  for (const DevicePolicyInfo& info : device_policies()) {
+  for (const PolicyInfo& info : policies(Substrate::kDevice)) {
     json.next_line().begin_object().key("name").value(info.name).key("what").value(info.what);
     json.key("settings").begin_array();
     for (const SettingInfo& setting : info.settings) {
-      json.begin_object().key("name").value(setting.name).key("kind").value(setting.kind);
+      json.begin_object().key("name").value(setting.name).key("unit").value(setting.unit);
       json.key("initial").value(setting.initial).key("help").value(setting.help).end_object();
     }
     json.end_array().end_object();

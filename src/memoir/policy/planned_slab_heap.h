@@ -1,23 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The offline row of a simulation: the whole workload is planned beforehand, one segment of the plan's size
-// is taken, and every object lies where its plan says. Nothing that runs online can know as much; it shows
-// what was possible.
+// The offline row of a simulation: the whole program is planned beforehand, one segment of the plan's size is taken,
+// and every object lies where its plan says. Nothing that runs online can know as much; it shows what was possible.
 #pragma once
 
 #include <optional>
 
 #include "memoir/heap/planned/planned_heap.h"
 #include "memoir/heap/segments.h"
-#include "memoir/simulate/workload.h"
 
 namespace memoir {
 
-class PlannedSlab final : public Heap {
+class PlannedSlabHeap final : public Heap {
  public:
-  /// Plans the workload and takes the segment; under a cap that is too small it takes all of the cap, and
-  /// refuses what its plan puts above.
-  PlannedSlab(const Workload& workload, Segments& segments, Size cap);
+  /// Takes the segment for `plan`; where only `left` bytes are left it takes those, and refuses what its plan puts above.
+  PlannedSlabHeap(const RecordedPlan& plan, Segments& segments, Size left) noexcept;
 
   bool ok() const noexcept { return heap_.has_value() && heap_->ok(); }
 
@@ -27,7 +24,7 @@ class PlannedSlab final : public Heap {
   Size live() const noexcept override { return heap_->live(); }
 
  private:
-  std::optional<PlannedLayout> layout_;
+  PlannedLayout layout_;
   std::optional<PlannedHeap> heap_;
   Size size_ = 0;  // bytes of the segment
 };

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memoir/simulate/simulated_parts.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "memoir/base/error.h"
+#include "memoir/policy/pool_plan.h"
+
+namespace memoir {
+
+RecordedPlan plan_workload(const Workload& workload, Size alignment) {
+  Problem problem = workload.problem();
+  std::vector<StreamId> streams;
+  for (const Workload::Object& object : workload.objects()) streams.push_back(object.stream);
+  const Plan plan = plan_for_pool(problem, streams, alignment);
+  RecordedPlan recorded;
+  recorded.arena_size = plan.arena_size;
+  recorded.load = workload.peak_live();
+  recorded.sequence.reserve(problem.size());
+  for (std::size_t i = 0; i < problem.size(); ++i) {
+    recorded.sequence.push_back({workload.objects()[i].site, problem[i].size, problem[i].alignment,
+                                 problem[i].lifetime, plan.offsets[i]});
+  }
+  return recorded;
+}
+
+SimulatedParts::SimulatedParts(SimulatedHeap& owner, std::uint32_t pool, const RecordedStart* start)
+    : owner_(owner),
+      pool_(pool),
+      workload_(owner.by_pool_.empty() ? owner.workload_ : owner.by_pool_[pool]),
+      start_(start) {
+  const FinalizerSettings& settings = owner.policy_.finalizers;
+  if (settings.delay == 0) return;
+  finalizers_ =
+      std::make_unique<FinalizerModel>(FinalizerOptions{.delay = settings.delay, .young = settings.young});
+}
+
+/// Room for whatever holes a heap leaves: many times the most bytes live.
+Size SimulatedParts::room() const noexcept {
+  return 16 * std::min(std::max(workload_.peak_live(), 4 * kMiB), Size{1} << 48);
+}
+
+/// With a recorded start the addresses behind an area are more than any hole in it.
+Size SimulatedParts::likely_device_memory() const {
+  Size likely = room() / 4;
+  if (start_ != nullptr) {
+    for (const RecordedArea& area : start_->areas) likely = std::max(likely, 2 * area.span);
+  }
+  return likely;
+}
+
+/// And some to spare.
+size_t SimulatedParts::expandable_areas() const {
+  size_t areas = 2 * workload_.streams() + 2;
+  if (owner_.workload_.pools() > 1) {
+    std::set<std::pair<std::uint32_t, StreamId>> users;
+    for (const Workload::Object& object : owner_.workload_.objects())
+      users.emplace(object.pool, object.stream);
+    areas += 2 * users.size();
+  }
+  return start_ == nullptr ? areas : areas + start_->areas.size();
+}
+
+Arena& SimulatedParts::arena(Size capacity) {
+  const MappedOptions& mapped = owner_.policy_.mapped;
+  const Size granule = mapped.granule == 0 ? 2 * kMiB : mapped.granule;
+  if (!is_power_of_two(granule) || granule < 512 || granule > kGiB)
+    throw Error("granule=" + bytes_setting(granule) + ": it must be a power of two from 512 bytes to 1 GiB");
+  if (mapped.piece != 0 && !is_power_of_two(mapped.piece))
+    throw Error("piece=" + bytes_setting(mapped.piece) + ": it must be a power of two");
+  if (mapped.addresses != 0 && owner_.cap_ != kNoCap)  // the cap is the device's memory
+    capacity = std::clamp<Size>(mapped.addresses, 1, 1024) * owner_.cap_;
+  mapped_ = std::make_unique<MappedMemory>(
+      std::max(capacity == 0 ? room() : capacity, granule),
+      MappedMemoryOptions{.granule = granule, .piece = mapped.piece, .keeps = keeps()}, owner_.memory_,
+      &owner_.clock_);
+  if (!mapped_->ok()) throw Error("no memory for the simulated arena's bookkeeping; try a larger granule");
+  if (start_ == nullptr) return *mapped_;
+  recorded_arena_ = std::make_unique<RecordedArena>(*mapped_);
+  return *recorded_arena_;
+}
+
+Segments& SimulatedParts::segments() {
+  for (const auto& place : owner_.places_) {
+    if (place->pool == pool_ && !mapped_) segments_ = place->parts->segments_;
+  }
+  has_own_segments_ = segments_ == nullptr;
+  if (has_own_segments_) {
+    segments_ = std::make_shared<SimSegments>(
+        owner_.memory_,
+        SimSegmentsOptions{
+            .shift = mapped_ ? mapped_->capacity() : 0, .keeps = keeps(), .clock = &owner_.clock_});
+  }
+  if (!segments_->ok()) throw Error("no memory for the simulated device's bookkeeping");
+  if (start_ == nullptr) return *segments_;
+  recorded_segments_ = std::make_unique<RecordedSegments>(*segments_, workload_);
+  return *recorded_segments_;
+}
+
+void SimulatedParts::add_pools(PyTorchPools& heap) const {
+  for (PoolId pool = 1; pool < owner_.workload_.pools(); ++pool) {
+    if (!heap.add_pool_use(pool)) throw Error("no memory for the bookkeeping of private pools");
+  }
+}
+
+void SimulatedParts::prepare(PyTorchHeap& heap) {
+  add_pools(heap);
+  if (recorded_segments_) recorded_segments_->restore(heap, *start_);
+}
+
+void SimulatedParts::prepare(ExpandableHeap& heap) {
+  add_pools(heap);
+  if (recorded_arena_) recorded_arena_->restore(heap, *start_);
+}
+
+Size SimulatedParts::reserved() const noexcept {
+  return (segments_ && has_own_segments_ ? segments_->held() : 0) + (mapped_ ? mapped_->committed() : 0);
+}
+
+DeviceCalls SimulatedParts::calls() const noexcept {
+  DeviceCalls calls = segments_ && has_own_segments_ ? segments_->calls() : DeviceCalls{};
+  if (!mapped_) return calls;
+  calls.commits += mapped_->arena().commits();
+  calls.decommits += mapped_->arena().decommits();
+  calls.refusals += mapped_->arena().refusals();
+  calls.mapped += mapped_->mapped();
+  calls.unmapped += mapped_->unmapped();
+  return calls;
+}
+
+RecordedDevice* SimulatedParts::recorded() noexcept {
+  if (recorded_segments_) return recorded_segments_.get();
+  return recorded_arena_.get();
+}
+
+}  // namespace memoir

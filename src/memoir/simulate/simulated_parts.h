@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a policy is made of in a simulation: memory that is only counted, the clock of streams, a model of finalizers, and
+// the workload, which is known beforehand.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "memoir/heap/pytorch/pytorch_heap.h"
+#include "memoir/policy/parts.h"
+#include "memoir/simulate/finalizer_model.h"
+#include "memoir/simulate/mapped_memory.h"
+#include "memoir/simulate/recorded_device.h"
+#include "memoir/simulate/sim_segments.h"
+#include "memoir/simulate/simulated_heap.h"
+
+namespace memoir {
+
+/// The whole workload planned, for objects that begin at multiples of `alignment`. Throws Error where planners do.
+RecordedPlan plan_workload(const Workload& workload, Size alignment);
+
+class SimulatedParts final : public Parts {
+ public:
+  /// Heaps of several streams take their segments from one place, as from a device.
+  /// For one pool of `owner`'s workload; `start`: to go on from, or nullptr. All are kept alive by the caller.
+  SimulatedParts(SimulatedHeap& owner, std::uint32_t pool, const RecordedStart* start);
+
+  Arena& arena(Size capacity) override;
+  Segments& segments() override;
+  Size device_memory() const override { return owner_.cap_ == kNoCap ? 0 : owner_.cap_; }
+  Size likely_device_memory() const override;
+  Size left() const override { return owner_.memory_.left(); }
+  StreamOrder* order() override { return &owner_.clock_; }
+  Collector* collector() override { return finalizers_.get(); }
+  PhaseTable* phases() override { return owner_.with_phases_ && pool_ == 0 ? &owner_.phases_ : nullptr; }
+  bool keeps() const override { return pool_ != 0; }
+  bool is_alone() const override { return owner_.is_alone_; }
+  size_t expandable_areas() const override;
+  Size most_objects() const override { return workload_.most_live(); }
+  RecordedPlan plan(Size alignment) const override { return plan_workload(workload_, alignment); }
+  void prepare(PyTorchHeap& heap) override;
+  void prepare(ExpandableHeap& heap) override;
+
+  Size reserved() const noexcept;
+  DeviceCalls calls() const noexcept;
+  RecordedDevice* recorded() noexcept;
+  /// The model that its collector is, for a heap that is put behind it; nullptr when there is none.
+  std::unique_ptr<FinalizerModel> take_finalizers() noexcept { return std::move(finalizers_); }
+
+ private:
+  Size room() const noexcept;
+  void add_pools(PyTorchPools& heap) const;
+
+  SimulatedHeap& owner_;
+  const std::uint32_t pool_;
+  const Workload& workload_;  // of the pool
+  const RecordedStart* start_;
+  std::shared_ptr<SimSegments> segments_;
+  bool has_own_segments_ = true;
+  std::unique_ptr<MappedMemory> mapped_;
+  std::unique_ptr<RecordedSegments> recorded_segments_;
+  std::unique_ptr<RecordedArena> recorded_arena_;
+  std::unique_ptr<FinalizerModel> finalizers_;
+};
+
+}  // namespace memoir
