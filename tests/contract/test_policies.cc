@@ -18,7 +18,7 @@
 #include "doctest/doctest.h"
 #include "memoir/base/error.h"
 #include "memoir/plan/files/plan_file.h"
-#include "memoir/simulate/simulated_parts.h"
+#include "memoir/simulate/plan_run.h"
 #include "support/gpu_trace_events.h"
 #include "trace/temporary.h"
 
@@ -53,7 +53,7 @@ class Story {
     event.object = object;
     add(event);
   }
-  Workload workload() const { return Workload(events_); }
+  const std::vector<Event>& events() const { return events_; }
 
  private:
   void add(Event event) {
@@ -69,7 +69,7 @@ Size random_size(std::mt19937_64& random) {
 }
 
 /// Several streams, phases in which more and less lives, and private pools.
-Workload random_program(unsigned seed, int steps, StreamId streams, std::uint32_t pools) {
+std::vector<Event> random_program(unsigned seed, int steps, StreamId streams, std::uint32_t pools) {
   std::mt19937_64 random(seed);
   Story story;
   std::vector<ObjectId> live;
@@ -88,11 +88,11 @@ Workload random_program(unsigned seed, int steps, StreamId streams, std::uint32_
       live.pop_back();
     }
   }
-  return story.workload();
+  return story.events();
 }
 
 /// The same round again and again, and then another.
-Workload loop_program(unsigned seed, int rounds, int round_steps, StreamId streams) {
+std::vector<Event> loop_program(unsigned seed, int rounds, int round_steps, StreamId streams) {
   Story story;
   ObjectId next = 1;
   for (int round = 0; round < rounds; ++round) {
@@ -111,14 +111,14 @@ Workload loop_program(unsigned seed, int rounds, int round_steps, StreamId strea
     }
     for (const ObjectId object : live) story.free(object);
   }
-  return story.workload();
+  return story.events();
 }
 
-Workload recorded_program(const std::string& name) {
+std::vector<Event> recorded_program(const std::string& name) {
   std::vector<Event> events =
       gpu_trace::events_of(gpu_trace::read(MEMOIR_TEST_DATA "/gpu/" + name + ".trace"));
   for (Event& event : events) event.alignment_log2 = kAlignmentLog2;
-  return Workload(events);
+  return events;
 }
 
 /// Values to try for a setting: some are impossible, which both shall say.
@@ -161,8 +161,8 @@ std::vector<std::string> texts_of(const PolicyInfo& info) {
 /// A guided device has to be told its plan.
 class PlanOf {
  public:
-  explicit PlanOf(const Workload& workload) {
-    const std::string bytes = write_plan(plan_workload(workload, 512));
+  explicit PlanOf(const std::vector<Event>& events) {
+    const std::string bytes = write_plan(plan_run(events, 0, 512));
     write_file(path_, std::as_bytes(std::span(bytes)));
   }
   std::string text(const std::string& policy, const PolicyInfo& info) const {
@@ -175,8 +175,8 @@ class PlanOf {
 };
 
 struct Program {
-  Program(std::string its_name, Workload its_workload)
-      : name(std::move(its_name)), workload(std::move(its_workload)), plan(workload) {}
+  Program(std::string its_name, const std::vector<Event>& events)
+      : name(std::move(its_name)), workload(events), plan(events) {}
   std::string name;
   Workload workload;
   PlanOf plan;

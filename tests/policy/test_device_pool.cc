@@ -7,7 +7,7 @@
 #include "doctest/doctest.h"
 #include "memoir/arena/sim_arena.h"
 #include "memoir/policy/guided_run_heap.h"
-#include "memoir/simulate/simulated_parts.h"
+#include "memoir/simulate/plan_run.h"
 #include "policy/device_loop.h"
 
 namespace memoir {

@@ -20,7 +20,8 @@ struct DeviceContext {
   CudaDevice& device;
   DeviceStreams& streams;
   Collector* collector = nullptr;
-  bool keeps = false;  // its memory will not move, because a captured graph uses it
+  std::uint32_t pool = 0;  // 0: ordinary memory; private pools in the order of their first use
+  bool keeps = false;      // its memory will not move, because a captured graph uses it
 };
 
 class DeviceHeap final : private Parts {
@@ -69,6 +70,9 @@ class DeviceHeap final : private Parts {
   size_t expandable_areas() const override { return 2 * kStreams; }
   Size most_objects() const override { return kMostObjects; }
   RecordedPlan plan(Size alignment) const override;
+  RecordedPlan part_of(const ProgramPlan& plan) const override {
+    return recorded_for(plan, static_cast<std::uint16_t>(context_.device.ordinal()), context_.pool);
+  }
 
   static constexpr Size kAddresses = 8;  // times the device's memory
   static constexpr size_t kStreams = 16;

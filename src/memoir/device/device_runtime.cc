@@ -131,12 +131,21 @@ std::uint32_t DeviceRuntime::find_pool(DevicePoolId id, StreamId stream) {
     }
   }
   const bool keeps = id != DevicePoolId{};
-  auto made = std::make_unique<DeviceHeap>(policy_, DeviceContext{device_, streams_, this, keeps});
+  auto made =
+      std::make_unique<DeviceHeap>(policy_, DeviceContext{device_, streams_, this, number_of(id), keeps});
   if (keeps) made->keep(true);
   due_ = std::min(due_, made->heap().tick(now()));
   if (unused == pools_.size()) pools_.emplace_back();
   pools_[unused] = {id, stream, std::move(made)};
   return static_cast<std::uint32_t>(unused);
+}
+
+std::uint32_t DeviceRuntime::number_of(DevicePoolId id) {
+  if (id == DevicePoolId{}) return 0;
+  const auto found = std::find(private_pools_.begin(), private_pools_.end(), id);
+  const auto number = static_cast<std::uint32_t>(found - private_pools_.begin()) + 1;
+  if (found == private_pools_.end()) private_pools_.push_back(id);
+  return number;
 }
 
 void* DeviceRuntime::try_allocate(Size size, StreamId stream, SiteId site, DevicePoolId id) {

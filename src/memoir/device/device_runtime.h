@@ -127,6 +127,7 @@ class DeviceRuntime final : private Collector, private DeviceWatch {
   DevicePoolId pool_of(StreamId stream);
   void forget_failed_captures() noexcept;
   std::uint32_t find_pool(DevicePoolId id, StreamId stream);
+  std::uint32_t number_of(DevicePoolId id);
   void* try_allocate(Size size, StreamId stream, SiteId site, DevicePoolId id);
   void* climb_or_refuse(std::unique_lock<std::mutex>& lock, Size size, StreamId stream, SiteId site,
                         DevicePoolId id, std::string& refusal);
@@ -154,6 +155,7 @@ class DeviceRuntime final : private Collector, private DeviceWatch {
   const DeviceRuntimeOptions options_;
   std::vector<Pool> pools_;
   std::vector<Graph> graphs_;
+  std::vector<DevicePoolId> private_pools_;  // in the order of their first use
   std::vector<Route> routes_;
   MetadataArray<Object> objects_;  // [0] stands for none
   MetadataArray<Index> unused_;

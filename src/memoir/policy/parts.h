@@ -24,7 +24,7 @@
 #include "memoir/heap/phases.h"
 #include "memoir/heap/segments.h"
 #include "memoir/heap/stream_order.h"
-#include "memoir/plan/recorded_plan.h"
+#include "memoir/plan/program_plan.h"
 #include "memoir/policy/learning_pool.h"
 
 namespace memoir {
@@ -109,6 +109,8 @@ class Parts {
   /// A plan of the program for objects at multiples of `alignment`, where the program is known beforehand; else throws
   /// Error, which says how to give one.
   virtual RecordedPlan plan(Size alignment) const = 0;
+  /// What a plan of the whole program has for this heap: its device's and its pool's part.
+  virtual RecordedPlan part_of(const ProgramPlan& plan) const = 0;
 
   /// The heap was made. A simulation adds the private pools of its program, and the state of a recording that it is to go
   /// on from.

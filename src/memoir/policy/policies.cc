@@ -34,7 +34,7 @@ PolicyHeap make_memoir(Parts& parts, const LearningOptions& options) {
 
 struct GuidedOptions : DevicePoolOptions {
   std::string plan = {};
-  std::shared_ptr<const RecordedPlan> read = nullptr;  // of that file
+  std::shared_ptr<const ProgramPlan> read = nullptr;  // of that file
 
   static constexpr auto fields() {
     return std::tuple_cat(DevicePoolOptions::fields(),
@@ -43,15 +43,18 @@ struct GuidedOptions : DevicePoolOptions {
                                                  "plan of the very trace"}});
   }
   void prepare() {
-    if (!plan.empty()) read = std::make_shared<const RecordedPlan>(open_plan(plan));
+    if (!plan.empty()) read = std::make_shared<const ProgramPlan>(open_plan(plan));
   }
 };
 
-/// A plan from a file is one of the ordinary memory: what a captured graph keeps follows none.
 PolicyHeap make_guided(Parts& parts, const GuidedOptions& options) {
-  const RecordedPlan plan = options.read == nullptr ? parts.plan(options.alignment)
-                            : parts.keeps()         ? RecordedPlan{}
-                                                    : *options.read;
+  const RecordedPlan plan =
+      options.read == nullptr ? parts.plan(options.alignment) : parts.part_of(*options.read);
+  for (const PlannedAllocation& allocation : plan.sequence) {
+    if (!allocation.planned() || allocation.offset % options.alignment == 0) continue;
+    throw Error(options.plan + ": its offsets are not multiples of the pool's alignment, " +
+                bytes_setting(options.alignment) + "; make it with memoir plan --guided");
+  }
   Arena& arena = parts.arena();
   auto heap =
       make_heap<GuidedRunHeap>(plan, arena, options, parts.order(), &parts.segments(), !parts.keeps());

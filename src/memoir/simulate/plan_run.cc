@@ -6,10 +6,25 @@
 #include <vector>
 
 #include "memoir/base/error.h"
-#include "memoir/simulate/guided_run.h"
-#include "memoir/simulate/workload.h"
+#include "memoir/policy/pool_plan.h"
 
 namespace memoir {
+
+RecordedPlan plan_workload(const Workload& workload, Size alignment) {
+  Problem problem = workload.problem();
+  std::vector<StreamId> streams;
+  for (const Workload::Object& object : workload.objects()) streams.push_back(object.stream);
+  const Plan plan = plan_for_pool(problem, streams, alignment);
+  RecordedPlan recorded;
+  recorded.arena_size = plan.arena_size;
+  recorded.load = workload.peak_live();
+  recorded.sequence.reserve(problem.size());
+  for (std::size_t i = 0; i < problem.size(); ++i) {
+    recorded.sequence.push_back({workload.objects()[i].site, problem[i].size, problem[i].alignment,
+                                 problem[i].lifetime, plan.offsets[i]});
+  }
+  return recorded;
+}
 
 ProgramPlan plan_run(std::span<const Event> events, std::uint16_t device, Size alignment) {
   if (!is_power_of_two(alignment) || alignment > kGiB)

@@ -7,9 +7,14 @@
 #include <span>
 
 #include "memoir/plan/program_plan.h"
+#include "memoir/simulate/workload.h"
 #include "memoir/trace/trace.h"
 
 namespace memoir {
+
+/// The whole workload in one arena, for objects that begin at multiples of `alignment`, a power of two. Few bytes
+/// pass from one stream to another (policy/pool_plan.h). Throws Error where planners do.
+RecordedPlan plan_workload(const Workload& workload, Size alignment);
 
 /// Every object of that device that has bytes, those that outlive the trace too: they live to its end. Ticks
 /// count the allocations and frees of these. Each private pool has a memory of its own behind that of the

@@ -11,14 +11,12 @@
 #include "memoir/policy/parts.h"
 #include "memoir/simulate/finalizer_model.h"
 #include "memoir/simulate/mapped_memory.h"
+#include "memoir/simulate/plan_run.h"
 #include "memoir/simulate/recorded_device.h"
 #include "memoir/simulate/sim_segments.h"
 #include "memoir/simulate/simulated_heap.h"
 
 namespace memoir {
-
-/// The whole workload planned, for objects that begin at multiples of `alignment`. Throws Error where planners do.
-RecordedPlan plan_workload(const Workload& workload, Size alignment);
 
 class SimulatedParts final : public Parts {
  public:
@@ -39,6 +37,9 @@ class SimulatedParts final : public Parts {
   size_t expandable_areas() const override;
   Size most_objects() const override { return workload_.most_live(); }
   RecordedPlan plan(Size alignment) const override { return plan_workload(workload_, alignment); }
+  RecordedPlan part_of(const ProgramPlan& plan) const override {
+    return recorded_for(plan, owner_.workload_.device(), pool_);
+  }
   void prepare(PyTorchHeap& heap) override;
   void prepare(ExpandableHeap& heap) override;
 

@@ -18,7 +18,7 @@ namespace {
 
 }  // namespace
 
-Workload::Workload(std::span<const Event> events, std::uint16_t device) {
+Workload::Workload(std::span<const Event> events, std::uint16_t device) : device_(device) {
   if (events.size() >= Size{1} << 31) throw Error("a trace of 2^31 events or more is not simulated");
   const Lives lives(events);
   constexpr std::uint32_t kNone = ~std::uint32_t{0};

@@ -61,6 +61,7 @@ class Workload {
   /// allocations.
   explicit Workload(std::span<const Event> events, std::uint16_t device = 0);
 
+  std::uint16_t device() const noexcept { return device_; }  // of the trace
   std::span<const Object> objects() const noexcept { return objects_; }
   std::span<const Step> steps() const noexcept { return steps_; }
   /// Allocations and frees.
@@ -98,6 +99,7 @@ class Workload {
   void add(const Object& object, Tick time, std::uint32_t event);
   void end(std::uint32_t object, Tick time, std::uint32_t event);
 
+  std::uint16_t device_ = 0;
   std::vector<Object> objects_;
   std::vector<Step> steps_;
   std::vector<Offset> addresses_;  // by object, up to the last that has one
