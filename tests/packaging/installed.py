@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Wheels, and virtual environments to install them into."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,16 +20,16 @@ class Environment:
 
     def __init__(self, folder: Path):
         base = Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}")
-        subprocess.run([base, "-m", "venv", folder], check=True)
+        subprocess.run([base, "-m", "venv", "--without-pip", folder], check=True)
         self.folder = folder
         self.python = folder / "bin" / "python"
 
-    def run(self, program: str, *arguments: str | Path, code: int = 0, **variables: str) -> str:
+    def run(self, program: str, *arguments: str | Path, code: int = 0) -> str:
         """What a program of the environment prints, errors included. It is started away from the checkout."""
         done = subprocess.run(
             [self.folder / "bin" / program, *map(str, arguments)],
             cwd=self.folder,
-            env={"PATH": str(self.folder / "bin"), "HOME": str(self.folder), **variables},
+            env={"PATH": str(self.folder / "bin"), "HOME": str(self.folder)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -39,17 +38,15 @@ class Environment:
         assert done.returncode == code, done.stdout
         return done.stdout
 
-    def _pip(self, *arguments: str | Path) -> subprocess.CompletedProcess[bytes]:
-        # In the caller's own environment, which says where the package index and the cache are.
-        command = [self.python, "-m", "pip", "--disable-pip-version-check", *arguments]
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        return subprocess.run(
-            [str(part) for part in command], env=environment, capture_output=True, timeout=3600
-        )
+    def _install(self, *arguments: str | Path) -> subprocess.CompletedProcess[bytes]:
+        # uv, whose cache spares copies of gigabytes; in the caller's own environment, which says where the index is.
+        uv = Path(sys.executable).with_name("uv")
+        command = [uv, "pip", "install", "-q", "--python", self.python, *arguments]
+        return subprocess.run([str(part) for part in command], capture_output=True, timeout=3600)
 
     def can_install(self, package: str) -> bool:
-        return self._pip("install", "--dry-run", "--no-deps", "-q", package).returncode == 0
+        return self._install("--dry-run", "--no-deps", package).returncode == 0
 
     def install(self, *what: str | Path) -> None:
-        done = self._pip("install", "-q", *what)
-        assert done.returncode == 0, (done.stdout + done.stderr).decode()
+        done = self._install(*what)
+        assert done.returncode == 0, done.stderr.decode()

@@ -27,7 +27,7 @@ CONTENT = [
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    for module in ("scikit_build_core", "nanobind", "auditwheel"):
+    for module in ("scikit_build_core", "nanobind", "auditwheel", "uv"):
         if importlib.util.find_spec(module) is None:
             pytest.skip(f"{module} is not here (make dev brings it)")
     return build_wheel(tmp_path_factory.mktemp("wheel"), "--installed-torch")

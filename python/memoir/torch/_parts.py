@@ -15,11 +15,10 @@ import importlib.machinery
 import importlib.util
 import sys
 from pathlib import Path
-from types import ModuleType
 
-import memoir
 from memoir import _core
 
+NAME = "memoir._torch"
 BUILD = "in a checkout of memoir, pip install --no-deps ."
 REST = "The rest of memoir works without it."
 FOLDER = Path(_core.__file__).parent / "torch" / "_built"
@@ -50,20 +49,18 @@ def find(version: str) -> Path:
     )
 
 
-def load(version: str) -> ModuleType:
+def load(version: str) -> None:
     """Imports the part for a torch of this version, which has been imported already, as memoir._torch."""
-    path = find(version)
-    spec = importlib.util.spec_from_file_location("memoir._torch", path)
+    if NAME in sys.modules:
+        return
+    spec = importlib.util.spec_from_file_location(NAME, find(version))
     assert spec is not None and spec.loader is not None
     try:
         module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module
         spec.loader.exec_module(module)
     except ImportError as error:
-        sys.modules.pop(spec.name, None)
         raise ImportError(does_not_load(version, error)) from error
-    memoir._torch = module
-    return module
+    sys.modules[NAME] = module  # from here on `from memoir import _torch` finds it
 
 
 def does_not_load(version: str, error: Exception) -> str:
