@@ -7,7 +7,6 @@ import csv
 import io
 import json
 import math
-import os
 import re
 import shlex
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from memoir._core import Error
+from memoir.base.files import write_output
 from memoir.bench import journal
 from memoir.bench.grid import Block, Cell, Metric, block_of, cell_of
 from memoir.bench.journal import Record
@@ -128,14 +128,8 @@ class Result:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Writes another file and renames it, so that no reader ever finds half a file."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise Error(f"{path}: {error.strerror}") from None
+    """Puts a file in the place of what is there, so that no reader ever finds half of it."""
+    write_output(path, content.encode() if isinstance(content, str) else content, force=True)
 
 
 def read(paths: Sequence[Path]) -> Result:

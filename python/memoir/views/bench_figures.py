@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from memoir._core import Error
 from memoir.bench import analysis, statistics
 from memoir.bench.analysis import Analysis
 from memoir.bench.grid import Cell, cell_of
 from memoir.bench.journal import Record
 from memoir.bench.results import Result
 from memoir.views.bench_tables import label
+from memoir.views.figures import import_matplotlib
 
 # Okabe & Ito's colours: told apart by colour-blind readers too
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
@@ -242,7 +242,7 @@ def live_and_resident(result: Result) -> Any:
 
 def to_bytes(figure: Any, kind: str) -> bytes:
     """A figure as SVG (text stays text) or PNG; the same figure gives the same bytes."""
-    matplotlib = _matplotlib()
+    matplotlib = import_matplotlib()
     out = io.BytesIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "memoir"}):
         figure.savefig(out, format=kind, dpi=110, metadata={"Date": None} if kind == "svg" else {})
@@ -277,21 +277,13 @@ def _facets(
 
 
 def _grid(rows: int, columns: int, share_y: bool = False, size: tuple[float, float] | None = None) -> Any:
-    matplotlib = _matplotlib()
+    matplotlib = import_matplotlib()
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context({"font.size": 8, "axes.spines.top": False, "axes.spines.right": False}):
         figure = Figure(figsize=size or (1.2 + 2.4 * columns, 0.6 + 1.9 * rows), layout="constrained")
         grid = figure.subplots(rows, columns, squeeze=False, sharey="row" if share_y else False)
     return figure, grid
-
-
-def _matplotlib() -> Any:
-    try:
-        import matplotlib
-    except ImportError:
-        raise Error("pictures need matplotlib: pip install matplotlib") from None
-    return matplotlib
 
 
 def _points(axes: Any, at: float, values: statistics.Numbers) -> None:
