@@ -913,11 +913,13 @@ class CapSearch:
     @property
     def trials(self) -> list[tuple[int, bool]]: ...
 
-def policies() -> list[tuple[str, str, list[tuple[str, str, str, str]]]]:
-    """(name, what it is, [(setting, kind, default, help)]) of every policy."""
+def policies(substrate: str = 'simulation') -> list[tuple[str, str, list[tuple[str, str, str, str]]]]:
+    """
+    (name, what it is, [(setting, unit, default, help)]) of every policy that a 'simulation', 'host' or 'device' has.
+    """
 
-def check_policy(policy: str) -> None:
-    """Raises Error when there is no such policy or setting."""
+def check_policy(policy: str, substrate: str = 'simulation') -> None:
+    """Raises Error when there is no such policy or setting there."""
 
 def torch_settings(policy: str) -> str:
     """
