@@ -11,7 +11,7 @@ PACKAGES := "$(TORCH)" torchvision transformers numpy click rich matplotlib high
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help dev demo test lint wheel clean
+.PHONY: help dev demo test lint wheel soak clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,13 +29,20 @@ test: dev ## run every test
 	@OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 lint: dev ## check the style of Python and C++, and the types of the package
-	@$(BIN)/ruff check python tests bench examples && $(BIN)/ruff format --check python tests bench examples
+	@$(BIN)/ruff check python tests bench examples fuzz .ci && $(BIN)/ruff format --check python tests bench examples fuzz .ci
 	@find src python tests bench fuzz examples -name '*.h' -o -name '*.cc' -o -name '*.cpp' -o -name '*.c' | \
 		xargs $(BIN)/clang-format --dry-run --Werror
 	@$(BIN)/mypy
 
 wheel: dev ## build the wheel for this Python, with PyTorch 2.11 to 2.13, into dist/
 	@$(BIN)/python .ci/wheel.py
+
+soak: dev ## the long run against docs/results/soak.md's goals; goes on where it stopped (SOAK="--seconds 600")
+	@$(BIN)/cmake --preset release -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja > build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
+	@$(BIN)/cmake --build --preset release --target soak_heaps soak_kill
+	@$(BIN)/cmake --preset address -DMEMOIR_FUZZ=ON -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja > build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
+	@$(BIN)/cmake --build --preset address --target fuzzers
+	@nice -n 19 $(BIN)/python tests/soak/soak.py $(SOAK)
 
 clean: ## remove what the other targets made
 	rm -rf build dist $(VENV) out
