@@ -9,6 +9,7 @@ than its budget is named, and passes: clocks fail nothing.
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import re
 import resource
@@ -27,10 +28,18 @@ LOGS = ROOT / "build" / "gates"
 LIMIT = 25 * 60  # seconds: all budgets of the default gates together
 CLANG_PACKAGES = ("clang", "libclang-rt-14-dev")
 
-# What runners say last: ctest, pytest, ruff, mypy, fuzz/run.py, bench/smoke.py.
+# What runners say last.
 SUMMARY = re.compile(
-    r"^(\d+% tests passed.*|Total Test time.*|(=+ )?\d+ (passed|failed|skipped).* in [\d.]+s.*|All checks passed!"
-    r"|\d+ files? already formatted|Success: no issues.*|Found \d+ errors? .*|\d+ of \d+ (fuzzers|mutants) .*|\d+ ok, \d+ skipped, \d+ failed .*)$"
+    "|".join(
+        (
+            r"\d+% tests passed.*|Total Test time.*",  # ctest
+            r"(=+ )?\d+ (passed|failed|skipped).* in [\d.]+s.*",  # pytest
+            r"All checks passed!|\d+ files? already formatted",  # ruff
+            r"Success: no issues.*|Found \d+ errors? .*",  # mypy
+            r"\d+ of \d+ (fuzzers|mutants) .*",  # fuzz/run.py, tests/mutants.py
+            r"\d+ ok, \d+ skipped, \d+ failed .*",  # bench/smoke.py
+        )
+    )
 )
 
 
@@ -58,6 +67,7 @@ def preset(
         yield [str(BIN / "ctest"), "--preset", name]
 
 
+@functools.cache
 def has_clang() -> bool:
     """Whether clang++ is here with libFuzzer and the sanitizers' runtime."""
     if shutil.which("clang++") is None:
@@ -84,6 +94,7 @@ def need_clang() -> None:
             subprocess.run([*command, *packages], env=environment, capture_output=True, timeout=180)
         except subprocess.TimeoutExpired:
             break
+        has_clang.cache_clear()
         if has_clang():
             return
     raise Missing(f"no clang++ with libFuzzer here, and `{wanted}` failed")
@@ -203,7 +214,7 @@ def stream(command: list[str], log: Path) -> tuple[int, list[str]]:
             sys.stdout.write(line)
             sys.stdout.flush()
             file.write(line)
-            if SUMMARY.match(line.strip()):
+            if SUMMARY.fullmatch(line.strip()):
                 said.append(line.strip())
     return process.wait(), said
 

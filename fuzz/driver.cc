@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Runs a fuzzer without libFuzzer: every file named (or every file in a folder named) as it is, then mutations of them
-// until `--rounds N` or `--seconds N` (of the clock) are over, whichever comes first; without both, none. The mutations
-// follow from `--seed N` alone (1 unless given). `--dictionary FILE` names words to put in, one "..." a line, as
-// libFuzzer has them. A crash or a sanitizer report is the failure; there is nothing to assert here. The input that does
-// it is written to ./crash-SEED-ROUND; the same fuzzer with that file as its only argument runs it again.
+// Runs a fuzzer without libFuzzer: every file named (or every file in a folder named) as it is, then
+// mutations of them until `--rounds N` or `--seconds N` (of the clock) are over, whichever comes first;
+// without both, none. The mutations follow from `--seed N` alone (1 unless given). `--dictionary FILE` names
+// words to put in, one "..." a line, as libFuzzer has them. A crash or a sanitizer report is the failure;
+// there is nothing to assert here. The input that does it is written to ./crash-SEED-ROUND; the same fuzzer
+// with that file as its only argument runs it again.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -97,7 +98,8 @@ void mutate(Bytes& bytes, std::mt19937_64& random, const std::vector<Bytes>& see
   if (bytes.size() > kLargest) bytes.resize(kLargest);
 }
 
-/// The words of a dictionary: what stands between the first and the last quote of each line, with \xNN, \\ and \".
+/// The words of a dictionary: what stands between the first and the last quote of each line; a backslash
+/// stands before a quote, before another one, or before xNN.
 std::vector<Bytes> read_dictionary(const char* path) {
   std::vector<Bytes> words;
   std::ifstream file(path);

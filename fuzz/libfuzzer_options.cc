@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Gives libFuzzer the options of driver.cc, so that a caller need not know which of the two a fuzzer was linked with:
+// Gives libFuzzer the options of driver.cc, so that a caller need not know which of the two a fuzzer was
+// linked with:
 //
 //   --seconds N  -max_total_time=N        --dictionary F  -dict=F
 //   --rounds N   -runs=N                  --seed N        -seed=N + 1 (0 would mean a random one)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any text as a policy, as people and services write it: refused with an Error that says something, or simulated on a
-// small workload, whose every object then has its bytes.
+// Any text as a policy, as people and services write it: refused with an Error that says something, or
+// simulated on a small workload, whose every object then has its bytes.
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
@@ -9,6 +9,7 @@
 #include "memoir/base/error.h"
 #include "memoir/simulate/simulation.h"
 #include "memoir/trace/trace.h"
+#include "memoir/trace/trace_writer.h"
 
 using namespace memoir;
 
@@ -25,7 +26,8 @@ Workload small_workload() {
   for (int turn = 0; turn < 2; ++turn) {
     const ObjectId first = object + 1;
     for (const Size size : {Size{512}, 3 * kMiB, Size{100'000}, 21 * kMiB, Size{1}}) {
-      writer.allocate(++object, 7 + size, size, 256, 0, 0, object % 2);
+      ++object;
+      writer.allocate(object, 7 + size, size, 256, 0, 0, object % 2);
     }
     for (ObjectId freed = first; freed <= object; ++freed) writer.free(freed, 0, 0, freed % 2);
   }

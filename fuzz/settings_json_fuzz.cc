@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any text as the JSON of an allocator's settings (a trace from a stranger may hold it): refused, and then nothing is
-// written; or written as a pickle that the reader takes, whose own JSON comes back the same.
+// Any text as the JSON of an allocator's settings (a trace from a stranger may hold it): refused, and then
+// nothing is written; or written as a pickle that the reader takes, whose own JSON comes back the same.
 #include <cstdlib>
 #include <optional>
 #include <span>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is live in an arena, in the order of addresses: an array that is searched in halves and moved up and down. For
-// the thousand objects of a walk that takes some fifty nanoseconds, and it is exact to the byte.
+// What is live in an arena, in the order of addresses: an array that is searched in halves and moved up and
+// down. For the thousand objects of a walk that takes some fifty nanoseconds, and it is exact to the byte.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,8 @@ class LiveRanges {
     const size_t at = find(offset);
     return at < size() && objects_[at].range.begin == offset;
   }
-  /// False, and nothing is inserted, when it overlaps one that is live. Ranges are not empty and end below 2^64.
+  /// False, and nothing is inserted, when it overlaps one that is live. Ranges are not empty and end below
+  /// 2^64.
   bool insert(Range range, std::uint8_t pattern) {
     const size_t at = find(range.begin);
     if (at < size() && objects_[at].range.begin < range.end()) return false;

@@ -13,7 +13,8 @@ namespace {
 
 constexpr Size kPage = 4 * kKiB;
 
-/// Calls `body(at, size)` for the pieces of an object that bear its pattern: both ends and a word of every page.
+/// Calls `body(at, size)` for the pieces of an object that bear its pattern: both ends and a word of every
+/// page.
 template <class Body>
 void for_each_mark(Range range, Body body) {
   const Size word = std::min<Size>(8, range.size);
@@ -28,7 +29,8 @@ class SoakWalker {
       : random_(seed), arena_(arena), heap_(make(arena_)), options_(options) {
     most_live_ = 16u << random_() % 7;
     phase_ = 64 << random_() % 6;
-    // Those that secure their memory begin a pass when they are trimmed; for others it is a device's or system's calls.
+    // Those that secure their memory begin a pass when they are trimmed; for others it is a device's or
+    // system's calls.
     trim_every_ = (options.traits.secures ? 64 : 1024) << random_() % 7;
     live_.reserve(most_live_ + 1);
   }
@@ -148,7 +150,8 @@ class SoakWalker {
     if (!heap_->free(0)) fail("the whole arena is not taken back");
   }
 
-  /// Whether a gap between the live objects holds the request, which a heap may round up to its alignment and grain.
+  /// Whether a gap between the live objects holds the request, which a heap may round up to its alignment and
+  /// grain.
   bool has_room(const Request& request) const {
     const Size capacity = arena_.capacity();
     if (request.size > capacity || request.alignment > capacity) return false;

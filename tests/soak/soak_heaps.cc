@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Random walks of every heap on every arena, as many operations on each pair: `soak_heaps --operations N --first-seed S`
-// makes N operations in all and prints one line of JSON. A failure names the heap, the arena and the seed, with which
-// `--only HEAP,ARENA --first-seed SEED --operations N` walks the same way again. Exit status 1 after a failure.
+// Random walks of every heap on every arena, as many operations on each pair: `soak_heaps --operations N
+// --first-seed S` makes N operations in all and prints one line of JSON. A failure names the heap, the arena
+// and the seed, with which `--only HEAP,ARENA --first-seed SEED --operations N` walks the same way again.
+// Exit status 1 after a failure.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -25,7 +26,8 @@ double seconds_of_cpu() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-/// The suite's arenas, but for a device that maps 64 KiB at a time: a call for each page would take nearly all the time.
+/// The suite's arenas, but for a device that maps 64 KiB at a time: a call for each page would take nearly
+/// all the time.
 std::vector<ArenaKind> soaked_arenas() {
   std::vector<ArenaKind> kinds = arenas();
   for (ArenaKind& kind : kinds) {

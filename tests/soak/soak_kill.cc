@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Kills programs that record, at random moments, and reads what they leave: `soak_kill --kills N --seed S --folder F`.
-// A program records with two threads and says after each call how many events it has recorded. Its file must be
-// readable, hold every event of which it said so, and at most one more of each thread. A program that was killed before
-// it had a file must not have said anything. Prints one line of JSON; exit status 1 after a failure, and the file stays.
+// Kills programs that record, at random moments, and reads what they leave: `soak_kill --kills N --seed S
+// --folder F`. A program records with two threads and says after each call how many events it has recorded.
+// Its file must be readable, hold every event of which it said so, and at most one more of each thread. A
+// program that was killed before it had a file must not have said anything. Prints one line of JSON; exit
+// status 1 after a failure, and the file stays.
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -64,7 +65,8 @@ void record(Recorder& recorder, Progress& progress, int thread, std::uint64_t se
   std::abort();
 }
 
-/// Kills the child after some time or some events, as the draw has it. Returns how many it said it had recorded.
+/// Kills the child after some time or some events, as the draw has it. Returns how many it said it had
+/// recorded.
 std::uint64_t kill_somewhen(pid_t child, const Progress& progress, std::mt19937_64& random) {
   const std::uint64_t events = random() % 4 == 0 ? ~std::uint64_t{0} : std::uint64_t{1} << random() % 18;
   for (int naps = static_cast<int>(random() % 400); naps > 0 && progress.recorded < events; --naps)

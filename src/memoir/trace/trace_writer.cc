@@ -34,7 +34,8 @@ std::uint64_t clock_now(clockid_t clock) noexcept {
   return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(time.tv_nsec);
 }
 
-/// Whether a file may grow to `size`: going past the limit sends SIGXFSZ, whose default is to end the program.
+/// Whether a file may grow to `size`: going past the limit sends SIGXFSZ, whose default is to end the
+/// program.
 bool may_grow_to(Size size) noexcept {
   rlimit limit;
   return ::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || size <= limit.rlim_cur;
@@ -144,9 +145,9 @@ void TraceWriter::Impl::begin(int to_file) noexcept {
   open = true;
 }
 
-/// Begins in a file that gets its name when its header is there: whoever is killed, at any moment, leaves no file or one
-/// that can be read. False, with nothing changed, where there are no such files; true otherwise, `open` or with `error`
-/// set.
+/// Begins in a file that gets its name when its header is there: whoever is killed, at any moment, leaves no
+/// file or one that can be read. False, with nothing changed, where there are no such files; true otherwise,
+/// `open` or with `error` set.
 bool TraceWriter::Impl::begin_nameless(const char* path) noexcept {
   const int nameless = open_nameless(path);
   if (nameless < 0) return false;

@@ -8,8 +8,9 @@
 // kill the program with SIGBUS). A record becomes visible to readers by its first word, which holds its kind,
 // stored last; so after a SIGKILL the file is readable up to its last complete record. The file gets its name
 // when its header is there (O_TMPFILE; where a file system has no such files, the header is the first thing
-// written). After fork() the child's copy of a writer into a file records nothing (two processes would overwrite each other's records);
-// a writer into memory goes on in both. Not thread-safe: the recorder that owns it has the lock.
+// written). After fork() the child's copy of a writer into a file records nothing (two processes would
+// overwrite each other's records); a writer into memory goes on in both. Not thread-safe: the recorder that
+// owns it has the lock.
 #pragma once
 
 #include <span>
@@ -55,8 +56,9 @@ class TraceWriter {
   /// A request for `asked` bytes that failed while `free` were free on the device.
   bool out_of_memory(Size asked, Size free, std::uint16_t device = 0, StreamId stream = 0,
                      SiteId site = kNoSite, std::uint32_t pool = 0) noexcept;
-  /// A private pool, by its number from 1 on, and the two numbers that PyTorch knows it by, which no other pool has
-  /// ((0, 0) is the default pool's). Pools are defined in order, each before it is named; 0 needs no definition.
+  /// A private pool, by its number from 1 on, and the two numbers that PyTorch knows it by, which no other
+  /// pool has ((0, 0) is the default pool's). Pools are defined in order, each before it is named; 0 needs no
+  /// definition.
   bool define_pool(std::uint32_t pool, std::uint64_t first, std::uint64_t second) noexcept;
   bool pass_begin(std::uint64_t pass, std::uint32_t thread) noexcept;
   bool pass_end(std::uint64_t pass, std::uint32_t thread) noexcept;
