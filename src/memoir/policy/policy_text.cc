@@ -18,6 +18,8 @@ std::string listed(std::span<const std::string> names) {
 }  // namespace
 
 PolicyText read_policy_text(std::string_view text) {
+  // An error's text would end there, before it says what is wrong.
+  if (text.find('\0') != text.npos) throw Error("a policy is text, and this one has a zero byte in it");
   const size_t end = text.find_first_of(",:");
   PolicyText parsed{std::string(text.substr(0, end)), {}, end != text.npos && text[end] == ':'};
   if (end == text.npos) return parsed;
