@@ -32,13 +32,20 @@ from pathlib import Path
 
 from memoir.bench.results import write_whole
 
+from memoir import _core
+
 ROOT = Path(__file__).resolve().parents[1]
 PYTORCH = {  # name -> PYTORCH_ALLOC_CONF
     "default": "",
     "expandable_segments": "expandable_segments:True",
     "cudaMallocAsync": "backend:cudaMallocAsync",
 }
-POOLS = ["memoir", "pytorch", "expandable", "split", "binned", "rmm", "span", "direct"]
+# All but those that follow a plan, which nobody has yet.
+POOLS = [
+    name
+    for name, _, settings in _core.policies("device")
+    if all(setting[0] != "plan" for setting in settings)
+]
 LOOPS = [("varying", None), ("varying", 1.10), ("varying", 1.02), ("repeating", None)]  # lengths, cap
 PIECES = ["2MiB", "8MiB", "32MiB", "128MiB"]
 

@@ -913,7 +913,7 @@ class CapSearch:
     @property
     def trials(self) -> list[tuple[int, bool]]: ...
 
-def policies(substrate: str = 'simulation') -> list[tuple[str, str, list[tuple[str, str, str, str]]]]:
+def policies(substrate: str = "simulation") -> list[tuple[str, str, list[tuple[str, str, str, str]]]]:
     """
     (name, what it is, [(setting, unit, default, help)]) of every policy that a 'simulation', 'host' or 'device' has.
     """

@@ -24,6 +24,8 @@
 #include "memoir/heap/pool/guided_pool_heap.h"
 #include "memoir/heap/pytorch/expandable_heap.h"
 #include "memoir/heap/pytorch/pytorch_heap.h"
+#include "memoir/policy/guided_run_heap.h"
+#include "memoir/policy/high_water_heap.h"
 #include "memoir/policy/learning_pool.h"
 #include "support/arena_segments.h"
 #include "support/fake_cuda/fake.h"
@@ -158,6 +160,9 @@ inline std::vector<Subject> subjects() {
       {"GuidedPoolHeap",
        [](Arena& arena, const RecordedPlan& plan) { return std::make_unique<FollowsInAPool>(arena, plan); },
        {.serves_all = false, .fills = false, .joins = false}},
+      {"GuidedRunHeap",
+       [](Arena& arena, const RecordedPlan& plan) { return std::make_unique<GuidedRunHeap>(plan, arena); },
+       {.serves_all = false, .fills = false, .joins = false}},
       {"DirectHeap",
        [](Arena& arena, const RecordedPlan&) { return std::make_unique<OverSegments<DirectHeap>>(arena); },
        {.serves_all = false, .strictest = DirectHeap::kAlignment}},
@@ -166,6 +171,11 @@ inline std::vector<Subject> subjects() {
          return std::make_unique<StaticTensorsHeap>(arena, StaticTensorsOptions{.buffers = 100'000});
        },
        {.strictest = 64, .grain = 64, .gives_back = false, .secures = true}},
+      {"HighWaterHeap",
+       [](Arena& arena, const RecordedPlan&) {
+         return std::make_unique<HighWaterHeap>(arena, StaticTensorsOptions{.buffers = 100'000});
+       },
+       {.strictest = 64, .grain = 64, .gives_back = false}},
       {"BinnedHeap",
        [](Arena& arena, const RecordedPlan&) { return std::make_unique<OverSegments<BinnedHeap>>(arena); },
        {.serves_all = false, .strictest = BinnedHeap::kAlignment}},

@@ -30,7 +30,10 @@ from collections.abc import Iterator
 
 import torch
 
+from memoir import _core
+
 MiB = 2**20
+KEEPS = ("rmm", "static_tensors")  # policies that never give anything back
 
 
 def start(policy: str, **options) -> None:
@@ -111,7 +114,7 @@ def accounting(policy: str) -> dict:
     del x
     torch.cuda.empty_cache()
     assert stats()["allocated_bytes.all.current"] < MiB
-    if policy != "rmm":  # which never gives anything back
+    if policy not in KEEPS:
         assert before - torch.cuda.mem_get_info()[0] < 256 * MiB  # the context grows with kernels
     import memoir.torch
 
@@ -133,7 +136,7 @@ def out_of_memory(policy: str) -> dict:
     assert "out of memory on device 0" in text and "600.00 MiB asked for" in text, text
     assert "No layout could have held it" in text and "320.00 MiB in 8" in text, text
     kept.clear()
-    if policy != "rmm":
+    if policy not in KEEPS:
         assert holds(torch.zeros(400 * MiB, dtype=torch.uint8, device="cuda"), 0)
     assert stats()["reserved_bytes.all.peak"] <= 512 * MiB
     return {"text": text}
@@ -215,7 +218,7 @@ def graphs(policy: str) -> dict:
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
     after = stats()["reserved_bytes.all.current"]
-    assert policy == "rmm" or after < before
+    assert policy in KEEPS or after < before
     return {"with_graphs": before, "after": after}
 
 
@@ -291,7 +294,7 @@ def program(policy: str) -> dict:
     assert torch.cuda.memory_allocated() == 0 and torch.cuda.max_memory_allocated() == 8 * MiB
     assert torch.accelerator.max_memory_allocated() == 8 * MiB
     torch.accelerator.empty_cache()
-    assert policy == "rmm" or torch.cuda.memory_reserved() == torch.accelerator.memory_reserved() < 8 * MiB
+    assert policy in KEEPS or torch.cuda.memory_reserved() == torch.accelerator.memory_reserved() < 8 * MiB
     torch.cuda.reset_peak_memory_stats()
     torch.cuda.reset_accumulated_memory_stats()
     assert torch.cuda.max_memory_allocated() == torch.cuda.memory_stats()["allocation.all.allocated"] == 0
@@ -341,7 +344,12 @@ EVERY = (
     program,
     graphed_training,
 )
-POLICIES = ("memoir", "pytorch", "expandable", "split", "binned", "rmm", "span")
+# Of the policies that a device has, those that need no plan and do not call the device for every tensor.
+POLICIES = tuple(
+    name
+    for name, _, settings in _core.policies("device")
+    if name != "direct" and all(setting[0] != "plan" for setting in settings)
+)
 CASES = [
     *((one.__name__, policy) for policy in POLICIES for one in EVERY),
     ("mempool", "direct"),

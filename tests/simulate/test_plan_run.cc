@@ -4,7 +4,6 @@
 #include "doctest/doctest.h"
 #include "memoir/base/error.h"
 #include "memoir/plan/files/plan_file.h"
-#include "memoir/simulate/guided_run.h"
 #include "memoir/simulate/workload.h"
 #include "simulate/events.h"
 #include "support/gpu_trace_events.h"

@@ -14,7 +14,7 @@ import memoir
 def test_the_policies_are_listed_with_their_settings():
     pools = memoir.torch.pools()
     assert {"memoir", "pytorch", "expandable", "split", "binned", "rmm", "direct"} <= set(pools)
-    assert pools["memoir"]["settings"]["slack"]["kind"] == "fraction"
+    assert pools["memoir"]["settings"]["slack"]["unit"] == "share"
     assert "piece" in pools["expandable"]["settings"]
     assert all(one["what"] for one in pools.values())
 
@@ -53,7 +53,7 @@ print(error(lambda: memoir.torch.use_pool("split")))
 assert fake.fake_misuse_count() == 0, fake.fake_misuse(0)
 """)
     lines = out.splitlines()
-    assert "there is no device policy 'mermoir'; did you mean 'memoir'?" in lines[0]
+    assert "there is no policy 'mermoir'; did you mean 'memoir'?" in lines[0]
     assert "has no setting 'slak'; did you mean 'slack'?" in lines[1]
     assert "slack=much" in lines[2]
     assert lines[3] == "memoir.torch.use_pool must be called before the first use of CUDA in the process"

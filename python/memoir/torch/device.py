@@ -3,15 +3,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import os
+import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from memoir import Error
+from memoir import Error, _core
 from memoir.torch import _library, pytorch_statistics
+from memoir.traces.files import is_trace, only_device, open_trace, read_begin
 
 # PyTorch's names of the hooks, and ours
 HOOKS = {
@@ -46,6 +51,7 @@ def use_pool(
     history: int = 0,
     sites: bool = False,
     collect: bool = False,
+    plan: str | os.PathLike[str] | None = None,
     **settings: Any,
 ) -> None:
     """From now on, all GPU memory of this process comes from a pool of memoir's instead of PyTorch's allocator.
@@ -59,6 +65,9 @@ def use_pool(
     sites: notes the operators that each allocation was made in, for snapshots and out-of-memory errors; costs about
     0.4 us per operator.
     collect: runs Python's garbage collector when there is no memory, before giving up.
+    plan: for the policy "guided": what an earlier run of the same program did, as a plan file (`memoir plan --guided`) or
+    as what one is made of: a trace, or a snapshot with the history of that whole run. Where this run differs, the pool
+    goes on as "memoir" does.
 
     torch.cuda.memory_stats() and what is made of it (memory_allocated, max_memory_reserved, memory_summary, ...) go on
     working, with memoir's numbers; so do torch.cuda.memory_snapshot() and torch.cuda.memory._dump_snapshot().
@@ -66,7 +75,6 @@ def use_pool(
     Raises memoir.Error when there is no CUDA driver, when CUDA was used already, and for a policy or setting that there
     is not. Out of memory is a torch.OutOfMemoryError, which says who holds what.
     """
-    text = _policy_text(policy, settings)
     _check_numbers(cap, history)
     if torch.cuda.is_initialized():
         raise Error("memoir.torch.use_pool must be called before the first use of CUDA in the process")
@@ -76,7 +84,8 @@ def use_pool(
         )
 
     _library.check_driver()
-    _library.open_slot(0, text, cap, history)
+    with _plan_file(plan) as file:
+        _library.open_slot(0, _policy_text(policy, settings, file), cap, history)
     allocator = _pluggable("memoir_cuda_alloc", "memoir_cuda_free")
     for hook, function in HOOKS.items():
         getattr(allocator.allocator(), hook)(_library.address(function))
@@ -139,10 +148,25 @@ def _check_numbers(cap: int | None, history: int) -> None:
         raise ValueError("cap is a number of bytes, and history one of entries")
 
 
-def _policy_text(policy: str, settings: dict[str, Any]) -> str:
+@contextlib.contextmanager
+def _plan_file(source: str | os.PathLike[str] | None) -> Iterator[str | None]:
+    """The plan file that `source` is, or one that is made of it and removed afterwards: memoir reads it at once."""
+    if source is None or not is_trace(read_begin(os.fspath(source))):
+        yield None if source is None else os.fspath(source)
+        return
+    trace = open_trace(os.fspath(source))
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "run.plan"
+        file.write_bytes(_core.plan_run(trace, only_device(trace, None)).to_bytes())
+        yield str(file)
+
+
+def _policy_text(policy: str, settings: dict[str, Any], plan: str | None = None) -> str:
     """ "memoir,slack=0.02": what the settings of a policy look like everywhere in memoir."""
     words = [
         f"{name}={str(value).lower() if isinstance(value, bool) else value}"
         for name, value in settings.items()
     ]
+    if plan is not None:
+        words.append(f"plan=[{plan}]")
     return ",".join([policy, *words])

@@ -65,6 +65,11 @@ PyTorchOptions take_pytorch_settings(PolicyText& text) {
   });
   options.expandable_segments |= text.name == "expandable";
   take_settings(options, text.settings, text.name);
+  if (options.max_split_size < options.large_segment_size) {
+    throw Error("policy '" + text.name + "', max_split_size=" + bytes_setting(options.max_split_size) +
+                ": it must be at least " + bytes_setting(options.large_segment_size) +
+                ", the size of a large segment");
+  }
   return options;
 }
 
