@@ -67,6 +67,24 @@ TEST_CASE("a reused address is another object, and every site comes with its cha
   CHECK(allocations[3].site == kNoSite);
 }
 
+TEST_CASE("an object whose record was dropped is not known, nor is its free") {
+  Recorder recorder;
+  recorder.allocated(address(64), Size{1} << 57, 64, nullptr);  // no reader would believe it
+  CHECK_FALSE(recorder.freed(address(64)));
+  recorder.allocated(address(64), 100, 64, nullptr);
+  recorder.allocated(address(128), Size{1} << 57, 64, nullptr);
+  CHECK_FALSE(recorder.freed(address(128)));
+  CHECK(recorder.freed(address(64)));
+  const Trace trace = Trace::from_bytes(recorder.writer().bytes());
+  size_t allocations = 0, frees = 0;
+  for (const Event& event : trace.events()) {
+    allocations += event.kind == EventKind::kAllocate;
+    frees += event.kind == EventKind::kFree;
+  }
+  CHECK(allocations == 1);
+  CHECK(frees == 1);
+}
+
 TEST_CASE("scopes nest deeper than the stack keeps") {
   Recorder recorder;
   ScopeStack scopes;
