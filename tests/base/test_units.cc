@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "doctest/doctest.h"
 #include "memoir/base/metadata.h"
+#include "memoir/base/metadata_queue.h"
 #include "memoir/base/site.h"
 #include "memoir/base/units.h"
 
@@ -36,6 +37,22 @@ TEST_CASE("a metadata array grows and keeps its values") {
   CHECK(values.size() == 100000);
   MetadataArray<int> moved = std::move(values);
   CHECK(moved.back() == 99999);
+}
+
+TEST_CASE("a queue in metadata memory gives back in order, whatever its length") {
+  MetadataQueue<std::uint64_t> queue;
+  std::uint64_t pushed = 0, popped = 0;
+  for (const std::uint64_t length : {1u, 3000u, 2u, 700u, 0u}) {
+    for (int round = 0; round < 5000; ++round) {
+      while (pushed - popped <= length) REQUIRE(queue.push_back(pushed++));
+      REQUIRE(queue.size() == pushed - popped);
+      while (pushed - popped > length) {
+        REQUIRE(queue.front() == popped++);
+        queue.pop_front();
+      }
+    }
+  }
+  CHECK(queue.empty());
 }
 
 }  // namespace memoir

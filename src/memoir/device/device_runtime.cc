@@ -242,7 +242,11 @@ void DeviceRuntime::wait_for_users(Index index) {
       deferred_.push_back(index);
       return;
     }
-    waiting_[stream].push_back({event, index});
+    if (!waiting_[stream].push_back({event, index})) {  // no metadata memory: perhaps later
+      streams_.put(event);
+      deferred_.push_back(index);
+      return;
+    }
     ++waiting_count_;
     ++object.events;
     if (bit != kManyStreams) object.users &= ~(std::uint64_t{1} << bit);
@@ -262,7 +266,7 @@ void DeviceRuntime::settle_deferred() {
 bool DeviceRuntime::poll() noexcept {
   const std::uint64_t before = stats_.active_objects.current;
   settle_deferred();
-  for (std::deque<Waiting>& queue : waiting_) {
+  for (MetadataQueue<Waiting>& queue : waiting_) {
     while (!queue.empty() && streams_.is_reached(queue.front().event)) {
       const Waiting reached = queue.front();
       queue.pop_front();
@@ -277,7 +281,7 @@ bool DeviceRuntime::poll() noexcept {
 
 void DeviceRuntime::wait_for_pending() noexcept {
   settle_deferred();
-  for (std::deque<Waiting>& queue : waiting_) {
+  for (MetadataQueue<Waiting>& queue : waiting_) {
     if (!queue.empty()) streams_.synchronize(queue.back().event);  // those before it are reached as well
   }
   poll();

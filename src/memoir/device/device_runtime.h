@@ -18,13 +18,13 @@
 // Behind PyTorch, where malloc is somebody else's: new and std containers are used off the fast path.
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "memoir/base/metadata_queue.h"
 #include "memoir/device/device_heap.h"
 #include "memoir/device/device_view.h"
 #include "memoir/heap/index/offset_table.h"
@@ -160,7 +160,7 @@ class DeviceRuntime final : private Collector, private DeviceWatch {
   MetadataArray<Object> objects_;  // [0] stands for none
   MetadataArray<Index> unused_;
   OffsetTable by_address_;
-  std::vector<std::deque<Waiting>> waiting_;  // per stream, in the order of their events
+  std::vector<MetadataQueue<Waiting>> waiting_;  // per stream, in the order of their events
   size_t waiting_count_ = 0;
   std::vector<Index> deferred_;  // frees put off until no graph is captured
   std::vector<std::pair<LowMemoryCallback, void*>> callbacks_;
