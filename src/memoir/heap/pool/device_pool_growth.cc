@@ -23,126 +23,61 @@ Range outside(Range range, Range other) noexcept {
 Offset DevicePoolHeap::allocate_slowly(const Request& request, Size size, std::uint16_t slot) noexcept {
   if (size < request.size || size > arena_->capacity()) return kNoOffset;
   const bool waits = options_.wait_first;
-  forget_recent();
+  row_.forget_recent();
   if (request.alignment <= options_.alignment) {
-    const Index index = bins_of(slot, Zone::kCommon).find(blocks_.data(), size, units(size));
-    if (index != 0) return take_part(index, size, request.size, slot);
-    if (aside_.size != 0 && treat_aside_ <= Aside::kShare) {
-      const Index aside = bins_of(slot, Zone::kAside).find(blocks_.data(), size, units(size));
-      if (aside != 0) return take_part(aside, size, request.size, slot);
+    const Index index = row_.find(slot, Zone::kCommon, size);
+    if (index != 0) return begin_life(row_.take_part(index, size, request.size, slot));
+    if (aside_.shares()) {
+      const Index aside = row_.find(slot, Zone::kAside, size);
+      if (aside != 0) return begin_life(row_.take_part(aside, size, request.size, slot));
     }
     const Offset found = take_from_other(request, size, slot, Zone::kCommon, waits);
     if (found != kNoOffset) return found;
   }
   const Offset found = try_windows(request, size, slot, waits);
   // A full device: rather a wait than a refusal; and no wait when the streams cannot be ordered.
-  return found == kNoOffset && order_ != nullptr && streams_.size() > 1
+  return found == kNoOffset && order_ != nullptr && row_.slots() > 1
              ? try_windows(request, size, slot, !waits)
              : found;
 }
 
 Offset DevicePoolHeap::try_windows(const Request& request, Size size, std::uint16_t slot,
                                    bool waits) noexcept {
-  const bool yields = aside_.size != 0 && treat_aside_ == Aside::kYield;
-  Window window;
-  find_window(window, size, request.alignment, slot, waits, Zone::kCommon);
-  if (yields) find_window(window, size, request.alignment, slot, waits, Zone::kAside);
+  const PoolWindows::Wish wish{size, std::max(request.alignment, options_.alignment), slot, waits};
+  Window window = windows_.find(wish, Zone::kCommon);
+  if (aside_.yields()) window = windows_.find(wish, Zone::kAside, window);
   if (window.first != 0) {
     const Offset served = serve(window, request, size, slot);
     if (served != kNoOffset) return served;
   }
-  if (aside_.size == 0 || yields) return kNoOffset;
-  Window aside;  // a full device: what is set aside is better used than refused
-  find_window(aside, size, request.alignment, slot, waits, Zone::kAside);
+  if (!aside_.is_set() || aside_.yields()) return kNoOffset;
+  // A full device: what is set aside is better used than refused.
+  const Window aside = windows_.find(wish, Zone::kAside);
   return aside.first != 0 ? serve(aside, request, size, slot) : kNoOffset;
 }
 
 /// A committed block that another stream freed: one that is ordered already, else the one freed first.
 Offset DevicePoolHeap::take_from_other(const Request& request, Size size, std::uint16_t slot, Zone zone,
                                        bool waits) noexcept {
-  if (order_ == nullptr && streams_.size() == 1) return kNoOffset;
+  if (order_ == nullptr && row_.slots() == 1) return kNoOffset;
   Index best = 0;
   bool best_is_ordered = false;
-  for (std::uint16_t other = 0; other < streams_.size(); ++other) {
+  for (std::uint16_t other = 0; other < row_.slots(); ++other) {
     if (other == slot) continue;
-    const Index index = bins_of(other, zone).find(blocks_.data(), size, units(size));
+    const Index index = row_.find(other, zone, size);
     if (index == 0) continue;
-    const bool ordered = is_ordered(blocks_[index], slot);
+    const bool ordered = windows_.is_ordered(row_[index], slot);
     if (!ordered && (!waits || order_ == nullptr)) continue;
     if (best != 0 &&
-        (ordered != best_is_ordered ? best_is_ordered : blocks_[index].moment >= blocks_[best].moment)) {
+        (ordered != best_is_ordered ? best_is_ordered : row_[index].moment >= row_[best].moment)) {
       continue;
     }
     best = index;
     best_is_ordered = ordered;
   }
-  if (best == 0 || !order(blocks_[best], slot)) return kNoOffset;
-  counters_.cross += blocks_[best].moment != 0;
-  return take_part(best, size, request.size, slot);
-}
-
-// --- a place for it: a window over free blocks and holes in a row ---
-
-/// Bytes of granules that the block lacks for this range.
-Size DevicePoolHeap::need_of(const Block& block, Range range) const noexcept {
-  if (block.state != State::kHole) return 0;
-  const Size granule = arena_->granule();
-  const Offset begin = std::max(block.range.begin, align_down(range.begin, granule));
-  const Offset end = std::min(block.range.end(), align_up(range.end(), granule));
-  return begin < end ? end - begin : 0;
-}
-
-/// The window that needs the fewest granules, then the fewest waits, then lies lowest. Those that begin where
-/// a block begins and those that end where one ends are all that matter.
-void DevicePoolHeap::find_window(Window& best, Size size, Size alignment, std::uint16_t slot, bool waits,
-                                 Zone zone) const noexcept {
-  alignment = std::max(alignment, options_.alignment);
-  Offset chain = 0;  // where the row of free blocks and holes began
-  Index before = 0;  // its first block
-  for (Index index = head_; index != 0; index = blocks_[index].after) {
-    const Block& block = blocks_[index];
-    if (block.state == State::kLive || block.zone != zone) {
-      before = 0;
-      continue;
-    }
-    if (before == 0) {
-      before = index;
-      chain = block.range.begin;
-    }
-    if (block.range.begin <= ~Size{0} - alignment) {
-      const Offset begin = align_up(block.range.begin, alignment);
-      if (begin < block.range.end()) weigh(best, begin, index, size, slot, waits);
-    }
-    if (block.range.end() - chain < size) continue;
-    const Offset begin = align_down(block.range.end() - size, alignment);
-    if (begin < chain) continue;
-    Index first = index;
-    while (blocks_[first].range.begin > begin) first = blocks_[first].before;
-    weigh(best, begin, first, size, slot, waits);
-  }
-}
-
-void DevicePoolHeap::weigh(Window& best, Offset begin, Index first, Size size, std::uint16_t slot,
-                           bool waits) const noexcept {
-  Window window{begin, first, 0, 0};
-  if (size > arena_->capacity() - begin) return;
-  const Range range{begin, size};
-  for (Index index = first;; index = blocks_[index].after) {
-    const Block& block = blocks_[index];
-    if (index == 0 || block.state == State::kLive || block.zone != blocks_[first].zone) return;
-    window.need += need_of(block, range);
-    if (window.need > best.need) return;
-    if (!is_ordered(block, slot)) {
-      if (!waits || order_ == nullptr) return;
-      ++window.waits;
-    }
-    if (block.range.end() >= range.end()) break;
-  }
-  if (window.need == best.need &&
-      (window.waits > best.waits || (window.waits == best.waits && begin >= best.begin))) {
-    return;
-  }
-  best = window;
+  if (best == 0 || !order(row_[best], slot)) return kNoOffset;
+  counters_.cross += row_[best].moment != 0;
+  return begin_life(row_.take_part(best, size, request.size, slot));
 }
 
 Offset DevicePoolHeap::serve(const Window& window, const Request& request, Size size,
@@ -151,29 +86,24 @@ Offset DevicePoolHeap::serve(const Window& window, const Request& request, Size 
   Index first = window.first;
   if (!order_all(first, range, slot)) return kNoOffset;
   if (window.need != 0 && !commit_all(first, range, window.need)) return kNoOffset;
-  return take_window(first, range, request.size, slot);
+  return begin_life(row_.take_window(first, range, arena_->granule(), request.size, slot));
 }
 
 // --- streams ---
 
-bool DevicePoolHeap::is_ordered(const Block& block, std::uint16_t slot) const noexcept {
-  if (block.slot == slot || block.moment == 0) return true;
-  return order_ != nullptr && order_->is_ordered(streams_[block.slot], block.moment, streams_[slot]);
-}
-
 bool DevicePoolHeap::order(const Block& block, std::uint16_t slot) noexcept {
-  if (is_ordered(block, slot)) return true;
-  if (order_ == nullptr || !order_->order(streams_[block.slot], block.moment, streams_[slot])) return false;
+  if (windows_.is_ordered(block, slot)) return true;
+  if (order_ == nullptr || !order_->order(row_.stream_of(block.slot), block.moment, row_.stream_of(slot)))
+    return false;
   ++counters_.waits;
   return true;
 }
 
 bool DevicePoolHeap::order_all(Index first, Range range, std::uint16_t slot) noexcept {
   bool cross = false;
-  for (Index index = first; index != 0 && blocks_[index].range.begin < range.end();
-       index = blocks_[index].after) {
-    if (!order(blocks_[index], slot)) return false;
-    cross |= blocks_[index].slot != slot && blocks_[index].moment != 0;
+  for (Index index = first; index != 0 && row_[index].range.begin < range.end(); index = row_[index].after) {
+    if (!order(row_[index], slot)) return false;
+    cross |= row_[index].slot != slot && row_[index].moment != 0;
   }
   counters_.cross += cross;
   return true;
@@ -200,19 +130,17 @@ bool DevicePoolHeap::commit_all(Index& first, Range range, Size need) noexcept {
   bool moved = false;
   const auto move = [&](Size bytes) {
     const Size got = move_away(bytes, keep);
-    first = block_at(range.begin);
+    first = row_.block_at(range.begin);
     if (got == 0) return false;
     counters_.moves += !moved;
     moved = true;
     return true;
   };
   Size target = share(options_.slack);
-  bool fills = false;
-  if (aside_.size != 0 && treat_aside_ != Aside::kYield) {
-    const bool is_aside = range.overlaps(aside_);
-    const Size both = align_up(aside_.size + held_ - held_aside_ + (is_aside ? 0 : range.size), granule);
-    fills = is_aside && treat_aside_ != Aside::kKeep;
-    target = std::max(target, treat_aside_ == Aside::kShare ? std::min(both, share(kShareOfPeak)) : both);
+  const bool fills = aside_.fills(range);
+  if (aside_.is_set() && !aside_.yields()) {
+    const Size both = align_up(aside_.needed_with(held_, range), granule);
+    target = std::max(target, aside_.shares() ? std::min(both, share(kShareOfPeak)) : both);
   }
   const Size most = std::max(target, share(options_.excess));
   if (committed > target && (held > peak_held_ || fills || may_move(range.size))) {
@@ -228,7 +156,7 @@ bool DevicePoolHeap::commit_all(Index& first, Range range, Size need) noexcept {
 
 /// Counts the moves for requests of this size; false when they have been enough.
 bool DevicePoolHeap::may_move(Size size) noexcept {
-  std::uint8_t& moves = moves_[(units(size) * 0x9e3779b97f4a7c15ull) >> (64 - kMoveBits)];
+  std::uint8_t& moves = moves_[(size / options_.alignment * 0x9e3779b97f4a7c15ull) >> (64 - kMoveBits)];
   if (moves >= options_.patience) return false;
   moves = static_cast<std::uint8_t>(std::min<Size>(moves + 1u, 254));
   return true;
@@ -236,16 +164,15 @@ bool DevicePoolHeap::may_move(Size size) noexcept {
 
 bool DevicePoolHeap::commit_holes(Index first, Range range) noexcept {
   const Size granule = arena_->granule();
-  for (Index index = first; index != 0 && blocks_[index].range.begin < range.end();
-       index = blocks_[index].after) {
-    const Block& block = blocks_[index];
-    if (const Size need = need_of(block, range); need != 0) {
+  for (Index index = first; index != 0 && row_[index].range.begin < range.end(); index = row_[index].after) {
+    const Block& block = row_[index];
+    if (const Size need = windows_.need_of(block, range); need != 0) {
       const Offset begin = std::max(block.range.begin, align_down(range.begin, granule));
       if (!arena_->commit({begin, need})) {
-        for (Index undo = first; undo != index; undo = blocks_[undo].after) {
-          const Size done = need_of(blocks_[undo], range);
+        for (Index undo = first; undo != index; undo = row_[undo].after) {
+          const Size done = windows_.need_of(row_[undo], range);
           if (done == 0) continue;
-          arena_->decommit({std::max(blocks_[undo].range.begin, align_down(range.begin, granule)), done});
+          arena_->decommit({std::max(row_[undo].range.begin, align_down(range.begin, granule)), done});
           ++counters_.decommits;
         }
         return false;
@@ -266,13 +193,13 @@ Range DevicePoolHeap::idle(const Block& block) const noexcept {
 
 /// As move_away() finds them: neighbours of different streams count as one block where those can be ordered.
 Size DevicePoolHeap::idle_bytes() noexcept {
-  forget_recent();
+  row_.forget_recent();
   const bool joins = options_.wait_first && order_ != nullptr;
   Size bytes = 0;
   Block row;  // free blocks that lie side by side
   row.state = State::kLive;
-  for (Index index = head_; index != 0; index = blocks_[index].after) {
-    const Block& block = blocks_[index];
+  for (Index index = row_.head(); index != 0; index = row_[index].after) {
+    const Block& block = row_[index];
     if (block.state == State::kFree && row.state == State::kFree && block.zone == row.zone &&
         (joins || block.slot == row.slot)) {
       row.range.size += block.range.size;
@@ -294,24 +221,18 @@ Size DevicePoolHeap::move_away(Size bytes, Range keep) noexcept {
 /// Joins free neighbours whatever streams they are of, as far as those can be ordered. True when there were
 /// any.
 bool DevicePoolHeap::join_across() noexcept {
-  if (order_ == nullptr || streams_.size() == 1) return false;
+  if (order_ == nullptr || row_.slots() == 1) return false;
   bool any = false;
-  for (Index index = head_; index != 0;) {
-    const Index after = blocks_[index].after;
-    const Block& left = blocks_[index];
-    const Block& right = blocks_[after];
+  for (Index index = row_.head(); index != 0;) {
+    const Index after = row_[index].after;
+    const Block& left = row_[index];
+    const Block& right = row_[after];
     if (after == 0 || left.state != State::kFree || right.state != State::kFree || left.zone != right.zone ||
         !order(left, right.slot)) {
       index = after;
       continue;
     }
-    take_from_bin(index);
-    take_from_bin(after);
-    const std::uint16_t slot = right.slot;
-    join_after(index);
-    blocks_[index].slot = slot;
-    blocks_[index].moment = order_->now();  // what is queued on it by now comes after both
-    put_in_bin(index);
+    row_.join_free(index, order_->now());  // what is queued on it by now comes after both
     any = true;
   }
   return any;
@@ -320,12 +241,12 @@ bool DevicePoolHeap::join_across() noexcept {
 /// Few pieces: the smallest that is enough, else the largest and so on.
 Size DevicePoolHeap::move_pieces(Size bytes, Range keep) noexcept {
   Size done = 0;
-  while (done < bytes && reserve_records(8)) {
+  while (done < bytes && row_.reserve_records(8)) {
     const Size wanted = bytes - done;
     Index best = 0;
     Size size = 0;
-    for (Index index = head_; index != 0; index = blocks_[index].after) {
-      const Range found = outside(idle(blocks_[index]), keep);
+    for (Index index = row_.head(); index != 0; index = row_[index].after) {
+      const Range found = outside(idle(row_[index]), keep);
       if (found.size == 0) continue;
       if (best == 0 || (size < wanted ? found.size > size : found.size >= wanted && found.size < size)) {
         best = index;
@@ -333,7 +254,7 @@ Size DevicePoolHeap::move_pieces(Size bytes, Range keep) noexcept {
       }
     }
     if (best == 0) break;
-    const Range found = outside(idle(blocks_[best]), keep);
+    const Range found = outside(idle(row_[best]), keep);
     const Size taken = std::min(wanted, found.size);
     make_hole(best, {found.end() - taken, taken});
     counters_.moved += taken;
@@ -344,27 +265,17 @@ Size DevicePoolHeap::move_pieces(Size bytes, Range keep) noexcept {
 
 /// Decommits granules of a free block; gives back the hole.
 DevicePoolHeap::Index DevicePoolHeap::make_hole(Index index, Range range) noexcept {
-  take_from_bin(index);
-  Index left = 0, right = 0;
-  if (blocks_[index].range.begin < range.begin) {
-    left = index;
-    index = cut(index, range.begin);
-  }
-  if (range.end() < blocks_[index].range.end()) right = cut(index, range.end());
   arena_->decommit(range);
   ++counters_.decommits;
-  blocks_[index].state = State::kHole;
-  if (left != 0) put_in_bin(left);
-  if (right != 0) put_in_bin(right);
-  return settle(index);
+  return row_.make_hole(index, range);
 }
 
 // --- plain memory ---
 
 Offset DevicePoolHeap::allocate_plain(const Request& request, Size size, std::uint16_t slot) noexcept {
   if (plain_ == nullptr || request.alignment > options_.alignment) return kNoOffset;
-  const Index found = bins_of(slot, Zone::kPlain).find(blocks_.data(), size, units(size));
-  if (found != 0) return take_part(found, size, request.size, slot);
+  const Index found = row_.find(slot, Zone::kPlain, size);
+  if (found != 0) return begin_life(row_.take_part(found, size, request.size, slot));
   const Offset other = take_from_other(request, size, slot, Zone::kPlain, options_.wait_first);
   if (other != kNoOffset) return other;
   Size length = std::max(size, align_up(options_.plain_step, options_.alignment));
@@ -375,28 +286,18 @@ Offset DevicePoolHeap::allocate_plain(const Request& request, Size size, std::ui
   }
   if (begin == kNoOffset && length != size) begin = plain_->take(length = size);
   if (begin == kNoOffset) return kNoOffset;
-  const Index index = take_record();
-  Block& block = blocks_[index];
-  block = {};
-  block.range = {begin, length};
-  block.slot = slot;
-  block.zone = Zone::kPlain;
-  put_in_bin(index);
-  return take_part(index, size, request.size, slot);
+  return begin_life(row_.take_part(row_.add_plain({begin, length}, slot), size, request.size, slot));
 }
 
 void DevicePoolHeap::give_back_plain() noexcept {
   // Every record once: plain blocks are few, and in no row of their own.
-  for (Index index = 1; index < blocks_.size(); ++index) {
-    Block& block = blocks_[index];
+  for (Index index = 1; index < row_.records(); ++index) {
+    const Block& block = row_[index];
     if (block.zone != Zone::kPlain || block.state != State::kFree || block.before != 0 || block.after != 0)
       continue;
     if (block.range.size == 0) continue;  // a record that was given up
-    take_from_bin(index);
     plain_->give_back(block.range);
-    block = {};
-    block.after = unused_;
-    unused_ = index;
+    row_.drop_plain(index);
   }
 }
 

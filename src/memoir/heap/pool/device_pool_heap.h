@@ -29,9 +29,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <bit>
-#include <cstring>
 #include <span>
 #include <tuple>
 
@@ -39,11 +36,10 @@
 #include "memoir/base/metadata.h"
 #include "memoir/base/option.h"
 #include "memoir/heap/heap.h"
-#include "memoir/heap/index/free_bins.h"
-#include "memoir/heap/index/offset_chains.h"
-#include "memoir/heap/index/offset_table.h"
-#include "memoir/heap/index/start_set.h"
+#include "memoir/heap/pool/aside_range.h"
 #include "memoir/heap/pool/loop_detector.h"
+#include "memoir/heap/pool/pool_row.h"
+#include "memoir/heap/pool/pool_windows.h"
 #include "memoir/heap/segments.h"
 #include "memoir/heap/stream_order.h"
 
@@ -96,9 +92,11 @@ class DevicePoolHeap final : public Heap {
   /// this heap.
   explicit DevicePoolHeap(Arena& arena, const DevicePoolOptions& options = {}, StreamOrder* order = nullptr,
                           Segments* plain = nullptr) noexcept;
+  DevicePoolHeap(const DevicePoolHeap&) = delete;
+  DevicePoolHeap& operator=(const DevicePoolHeap&) = delete;
 
   /// False when there was no metadata memory, or the options cannot be; then every request gets kNoOffset.
-  bool ok() const noexcept { return head_ != 0; }
+  bool ok() const noexcept { return capacity_ != 0; }
 
   Offset allocate(const Request& request) noexcept override;
   bool free(Offset offset) noexcept override;
@@ -138,128 +136,45 @@ class DevicePoolHeap final : public Heap {
   /// Sets `size` bytes of addresses aside, which allocate() leaves alone; false when no hole is as large.
   /// Ends the range that was set aside before: what lives there stays, and the rest is anybody's again.
   bool set_aside(Size size) noexcept;
-  /// What becomes of memory there.
-  enum class Aside : std::uint8_t {
-    kYield,  // it serves every request, as if nothing were set aside
-    kShare,  // it stays as long as the pool holds little more than it ever needed; its free blocks serve too
-    kFill,   // it stays, and what is idle elsewhere is moved there
-    kKeep    // it stays, and others grow as far as the device has memory
-  };
-  void treat_aside(Aside how) noexcept { treat_aside_ = how; }
-  Aside treats_aside() const noexcept { return treat_aside_; }
+  using Aside = AsideRange::Treatment;
+  void treat_aside(Aside how) noexcept { aside_.treat(how); }
+  Aside treats_aside() const noexcept { return aside_.treatment(); }
   /// What is set aside; of size 0 when nothing is.
-  Range aside() const noexcept { return aside_; }
+  Range aside() const noexcept { return aside_.range(); }
   /// Serves the request at exactly this offset of the range that is set aside, or gives kNoOffset: something
   /// lives there, a stream cannot be ordered, or there is no memory.
   Offset allocate_at(Offset offset, const Request& request) noexcept;
 
  private:
-  using Index = std::uint32_t;                                       // of a block; 0 is none
-  enum class State : std::uint8_t { kLive, kFree, kHole, kRecent };  // recent: free, but in no bin
-  enum class Zone : std::uint8_t { kCommon, kAside, kPlain };
-  static constexpr size_t kZones = 3;
+  using Index = PoolRow::Index;
+  using Block = PoolRow::Block;
+  using State = PoolRow::State;
+  using Zone = PoolRow::Zone;
+  using Window = PoolWindows::Window;
   static constexpr int kMoveBits = 12;
-  static constexpr int kRecentBits = 5;
-  struct Use {               // free blocks join when all of it is the same
-    std::uint16_t slot = 0;  // of the stream that uses it or used it last: index into streams_
-    State state = State::kFree;
-    Zone zone = Zone::kCommon;
 
-    /// All of it in one load or store: a processor waits when what it loads was stored in parts just before.
-    std::uint32_t bits() const noexcept { return std::bit_cast<std::uint32_t>(*this); }
-    void set(Use use) noexcept {
-      const std::uint32_t bits = use.bits();
-      std::memcpy(static_cast<void*>(this), &bits, sizeof bits);
-    }
-  };
-  struct alignas(64) Block : BinLinks, Use {  // one line of the cache; `next` of a live one: in live_blocks_
-    Range range;
-    Size asked = 0;    // bytes that the live object asked for
-    Tick moment = 0;   // when it was freed; 0: no work may be queued that uses it
-    Index before = 0;  // neighbours by address
-    Index after = 0;
-    std::uint32_t number = 0;  // of the request, for detector_
-  };
-  struct Window {
-    Offset begin = 0;
-    Index first = 0;  // the block that `begin` lies in
-    Size need = ~Size{0};
-    std::uint32_t waits = 0;
-  };
-
-  static constexpr std::uint16_t kNoSlot = ~std::uint16_t{0};
-  std::uint16_t slot_of(StreamId stream) noexcept {
-    const std::uint16_t slot = slots_[stream % slots_.size()];
-    return streams_[slot] == stream ? slot : find_slot(stream);
-  }
-  std::uint16_t find_slot(StreamId stream) noexcept;
-  FreeBins& bins_of(std::uint16_t slot, Zone zone) noexcept {
-    return bins_[slot * kZones + static_cast<size_t>(zone)];
-  }
-  Size units(Size size) const noexcept { return size >> shift_; }
-
-  Index& recent_of(Size size, std::uint16_t slot) noexcept {
-    return recent_[((units(size) + slot) * 0x9e3779b97f4a7c15ull) >> (64 - kRecentBits)];
-  }
-
-  // Blocks in a row (device_pool_blocks.cc).
-  bool reserve_records(size_t count) noexcept { return blocks_.size() + count <= room_ || make_room(count); }
-  bool make_room(size_t count) noexcept;
-  Index take_record() noexcept {  // reserve_records() was asked
-    const Index index = unused_;
-    if (index == 0) [[unlikely]]
-      return new_record();
-    unused_ = blocks_[index].after;
-    return index;
-  }
-  Index new_record() noexcept;
-  Index cut(Index index, Offset at) noexcept;
-  void join_after(Index index) noexcept;
-  bool can_join(Index left, Index right) const noexcept;
-  void put_in_bin(Index index) noexcept;
-  void take_from_bin(Index index) noexcept;
-  Index settle(Index index) noexcept;
-  Index settle_free(Index index) noexcept;
-  Index settle_hole(Index index) noexcept;
-  Index settle_unused(Index index) noexcept;
-  void drop_record(Index index) noexcept;
-  void forget_start(Offset begin) noexcept;
-  void note_start(Offset begin, Index index) noexcept;
-  Index block_at(Offset offset) const noexcept;
-  void forget_recent() noexcept;
-  void begin_life(Index index, Size asked, std::uint16_t slot, Zone zone) noexcept {
-    Block& block = blocks_[index];
-    block.set({slot, State::kLive, zone});
-    block.asked = asked;
-    block.number = 0;
-    live_blocks_.insert(blocks_.data(), index);
-    if (detector_ != nullptr && zone != Zone::kPlain) {
-      block.number = detector_->note_allocate(asked, streams_[slot], live_,
+  /// The request's block is live from now on: its offset.
+  Offset begin_life(Index index) noexcept {
+    Block& block = row_[index];
+    if (detector_ != nullptr && block.zone != Zone::kPlain) {
+      block.number = detector_->note_allocate(block.asked, row_.stream_of(block.slot), live_,
                                               static_cast<std::uint32_t>(counters_.repeated));
     }
-    live_ += asked;
-    if (zone == Zone::kPlain) return;
+    live_ += block.asked;
+    if (block.zone == Zone::kPlain) return block.range.begin;
     held_ += block.range.size;
-    if (zone == Zone::kAside) held_aside_ += block.range.size;
+    if (block.zone == Zone::kAside) aside_.took(block.range.size);
     peak_held_ = std::max(peak_held_, held_);
+    return block.range.begin;
   }
-  Offset give_part(FreeBins& bins, Index index, Size size, Size asked, std::uint16_t slot,
-                   Zone zone) noexcept;
-  Offset take_part(Index index, Size size, Size asked, std::uint16_t slot) noexcept;
-  Offset take_window(Index first, Range range, Size asked, std::uint16_t slot) noexcept;
+  void end_life(Block& block) noexcept;
 
   // When no committed block of the stream does (device_pool_growth.cc).
   Offset allocate_slowly(const Request& request, Size size, std::uint16_t slot) noexcept;
   Offset take_from_other(const Request& request, Size size, std::uint16_t slot, Zone zone,
                          bool waits) noexcept;
   Offset try_windows(const Request& request, Size size, std::uint16_t slot, bool waits) noexcept;
-  void find_window(Window& best, Size size, Size alignment, std::uint16_t slot, bool waits,
-                   Zone zone) const noexcept;
-  void weigh(Window& best, Offset begin, Index first, Size size, std::uint16_t slot,
-             bool waits) const noexcept;
   Offset serve(const Window& window, const Request& request, Size size, std::uint16_t slot) noexcept;
-  Size need_of(const Block& block, Range range) const noexcept;
-  bool is_ordered(const Block& block, std::uint16_t slot) const noexcept;
   bool order(const Block& block, std::uint16_t slot) noexcept;
   bool order_all(Index first, Range range, std::uint16_t slot) noexcept;
   bool commit_all(Index& first, Range range, Size need) noexcept;
@@ -278,22 +193,10 @@ class DevicePoolHeap final : public Heap {
   Segments* plain_;
   LoopDetector* detector_ = nullptr;
   DevicePoolOptions options_;
-  int shift_ = 0;                         // log2 of the alignment
-  std::array<std::uint16_t, 8> slots_{};  // of the last requests, by stream
-  MetadataArray<Block> blocks_;           // [0] stands for none: neither free nor a hole, of no size
-  size_t room_ = 0;                       // blocks_ may have so many records without a look at other tables
-  MetadataArray<FreeBins> bins_;          // per slot and zone
-  MetadataArray<StreamId> streams_;       // per slot, in order of appearance
-  OffsetChains live_blocks_;
-  std::array<Index, size_t{1} << kRecentBits> recent_{};  // freed last, not joined yet, by size and stream
-  StartSet starts_;  // of blocks in the arena, in units; kept, as is by_start_, once something was set aside
-  OffsetTable by_start_;  // every block of the arena
-  Size capacity_ = 0;     // bytes of the arena, in whole granules
-  Index head_ = 0;        // the block at offset 0
-  Index unused_ = 0;      // records of joined blocks, linked by `after`
-  Range aside_;
-  Aside treat_aside_ = Aside::kYield;
-  Size held_aside_ = 0;                // bytes that live blocks hold there
+  PoolRow row_;
+  PoolWindows windows_;
+  AsideRange aside_;
+  Size capacity_ = 0;                  // bytes of the arena, in whole granules; 0: not ok()
   MetadataArray<std::uint8_t> moves_;  // for requests of one size, by its hash
   Size live_ = 0;
   Size held_ = 0;       // bytes that live blocks hold in the arena

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memoir/heap/pool/pool_row.h"
+
+namespace memoir {
+
+namespace {
+constexpr size_t kMostStreams = 256;  // each costs 24 KiB of bins; requests of others are refused
+}
+
+bool PoolRow::begin(Size capacity) noexcept {
+  if (!blocks_.push_back({}) || !reserve_records(8)) return false;
+  blocks_[0].state = State::kLive;
+  if (find_slot(0) == kNoSlot) return false;
+  capacity_ = capacity;
+  head_ = take_record();
+  blocks_[head_].range = {0, capacity};
+  blocks_[head_].state = State::kHole;
+  return true;
+}
+
+std::uint16_t PoolRow::find_slot(StreamId stream) noexcept {
+  for (size_t slot = 0; slot < streams_.size(); ++slot) {
+    if (streams_[slot] == stream) return slots_[stream % slots_.size()] = static_cast<std::uint16_t>(slot);
+  }
+  if (streams_.size() == kMostStreams || !bins_.reserve(bins_.size() + kZones) ||
+      !streams_.push_back(stream)) {
+    return kNoSlot;
+  }
+  for (size_t zone = 0; zone < kZones; ++zone) bins_.push_back({});
+  return slots_[stream % slots_.size()] = static_cast<std::uint16_t>(streams_.size() - 1);
+}
+
+// --- records ---
+
+bool PoolRow::make_room(size_t count) noexcept {
+  // Records that were given up are reused first, but each request takes few: room for all of them is simplest.
+  if (starts_.in_use() && !by_start_.reserve(by_start_.size() + count)) return false;
+  if (blocks_.capacity() - blocks_.size() < count &&
+      !blocks_.reserve(std::max<size_t>(2 * blocks_.size(), 1024)))
+    return false;
+  if (!live_.reserve(blocks_.data(), blocks_.capacity())) return false;
+  room_ = starts_.in_use() ? 0 : blocks_.capacity();
+  return true;
+}
+
+PoolRow::Index PoolRow::new_record() noexcept {
+  blocks_.push_back({});
+  return static_cast<Index>(blocks_.size() - 1);
+}
+
+void PoolRow::note_start(Offset begin, Index index) noexcept {
+  starts_.insert(units(begin));
+  by_start_.insert(begin, index);
+}
+
+void PoolRow::forget_start(Offset begin) noexcept {
+  starts_.erase(units(begin));
+  by_start_.take(begin);
+}
+
+bool PoolRow::keep_starts() noexcept {
+  if (starts_.in_use()) return true;
+  if (!by_start_.reserve(blocks_.size() + 4) || !starts_.reset(units(capacity_) + 1)) return false;
+  room_ = 0;
+  for (Index index = head_; index != 0; index = blocks_[index].after) {
+    note_start(blocks_[index].range.begin, index);
+  }
+  return true;
+}
+
+PoolRow::Index PoolRow::block_at(Offset offset) const noexcept {
+  if (starts_.in_use()) return by_start_.find(starts_.at_or_before(units(offset)) << shift_);
+  Index index = head_;
+  while (blocks_[index].range.end() <= offset) index = blocks_[index].after;
+  return index;
+}
+
+// --- cut and joined ---
+
+PoolRow::Index PoolRow::cut(Index index, Offset at) noexcept {
+  const Index rest = take_record();
+  Block& first = blocks_[index];
+  Block& second = blocks_[rest];
+  second = first;
+  second.range = {at, first.range.end() - at};
+  first.range.size = at - first.range.begin;
+  second.before = index;
+  first.after = rest;
+  if (second.after != 0) blocks_[second.after].before = rest;
+  if (keeps_start_of(first.zone)) note_start(at, rest);
+  return rest;
+}
+
+/// The block swallows the one after it; neither is in a bin.
+void PoolRow::join_after(Index index) noexcept {
+  Block& left = blocks_[index];
+  const Index gone = left.after;
+  Block& right = blocks_[gone];
+  if (keeps_start_of(left.zone)) forget_start(right.range.begin);
+  left.range.size += right.range.size;
+  if (left.moment < right.moment) {
+    left.moment = right.moment;
+    left.slot = right.slot;
+  }
+  left.after = right.after;
+  if (left.after != 0) blocks_[left.after].before = index;
+  drop_record(gone);
+}
+
+bool PoolRow::can_join(Index left, Index right) const noexcept {
+  const Block &a = blocks_[left], &b = blocks_[right];
+  if (a.state != b.state || a.zone != b.zone) return false;
+  // What no stream has used goes with what one has; but not the addresses that nobody has used yet with the few
+  // that somebody has.
+  if (a.state == State::kFree) return a.slot == b.slot || a.moment == 0 || b.moment == 0;
+  return a.state == State::kHole && (a.moment == 0 ? b.moment == 0 : b.moment != 0 && a.slot == b.slot);
+}
+
+void PoolRow::put_in_bin(Index index) noexcept {
+  const Block& block = blocks_[index];
+  bins_[bin_of(block.slot, block.zone)].insert(blocks_.data(), index, units(block.range.size));
+}
+
+void PoolRow::take_from_bin(Index index) noexcept {
+  const Block& block = blocks_[index];
+  bins_[bin_of(block.slot, block.zone)].erase(blocks_.data(), index);
+}
+
+PoolRow::Index PoolRow::settle(Index index) noexcept {
+  return blocks_[index].state == State::kFree ? settle_free(index) : settle_hole(index);
+}
+
+PoolRow::Index PoolRow::settle_hole(Index index) noexcept {
+  const Index after = blocks_[index].after, before = blocks_[index].before;
+  const bool joins_before = can_join(before, index);
+  if (can_join(index, after)) join_after(index);
+  if (!joins_before) return index;
+  join_after(before);
+  return before;
+}
+
+/// Of a free block, which is in no bin, with what no stream has used: rare, so it may look twice.
+PoolRow::Index PoolRow::settle_unused(Index index) noexcept {
+  if (const Index after = blocks_[index].after; can_join(index, after)) {
+    take_from_bin(after);
+    join_after(index);
+  }
+  if (const Index before = blocks_[index].before; can_join(before, index)) {
+    take_from_bin(before);
+    join_after(before);
+    index = before;
+  }
+  put_in_bin(index);
+  return index;
+}
+
+void PoolRow::forget_recent() noexcept {
+  for (Index& recent : recent_) {
+    if (recent == 0) continue;
+    blocks_[recent].state = State::kFree;
+    settle(recent);
+    recent = 0;
+  }
+}
+
+PoolRow::Index PoolRow::make_hole(Index index, Range range) noexcept {
+  take_from_bin(index);
+  Index left = 0, right = 0;
+  if (blocks_[index].range.begin < range.begin) {
+    left = index;
+    index = cut(index, range.begin);
+  }
+  if (range.end() < blocks_[index].range.end()) right = cut(index, range.end());
+  blocks_[index].state = State::kHole;
+  if (left != 0) put_in_bin(left);
+  if (right != 0) put_in_bin(right);
+  return settle(index);
+}
+
+void PoolRow::join_free(Index index, Tick moment) noexcept {
+  const Index after = blocks_[index].after;
+  take_from_bin(index);
+  take_from_bin(after);
+  const std::uint16_t slot = blocks_[after].slot;
+  join_after(index);
+  blocks_[index].slot = slot;
+  blocks_[index].moment = moment;
+  put_in_bin(index);
+}
+
+// --- given out ---
+
+PoolRow::Index PoolRow::take_part(Index index, Size size, Size asked, std::uint16_t slot) noexcept {
+  const Use use = blocks_[index];
+  return take(bins_[bin_of(use.slot, use.zone)], index, size, asked, slot, use.zone);
+}
+
+PoolRow::Index PoolRow::take_window(Index first, Range range, Size granule, Size asked,
+                                    std::uint16_t slot) noexcept {
+  Index at = first;
+  for (Index index = first; index != 0 && blocks_[index].range.begin < range.end();
+       index = blocks_[index].after) {
+    if (blocks_[index].state == State::kFree) {
+      take_from_bin(index);
+    } else {
+      const Offset begin = std::max(blocks_[index].range.begin, align_down(range.begin, granule));
+      const Offset end = std::min(blocks_[index].range.end(), align_up(range.end(), granule));
+      if (begin > blocks_[index].range.begin) {
+        const bool is_first = index == at;
+        index = cut(index, begin);
+        if (is_first) at = index;
+      }
+      if (end < blocks_[index].range.end()) cut(index, end);
+      blocks_[index].state = State::kFree;
+    }
+  }
+  Index left = 0, right = 0;
+  if (blocks_[at].range.begin < range.begin) {
+    left = at;
+    at = cut(at, range.begin);
+  }
+  Index last = at;
+  while (blocks_[last].range.end() < range.end()) last = blocks_[last].after;
+  if (blocks_[last].range.end() > range.end())
+    right = cut(last, range.end());  // before it forgets its stream
+  while (blocks_[at].range.end() < range.end()) join_after(at);
+  begin_life(at, asked, slot, blocks_[at].zone);
+  if (left != 0) settle(left);
+  if (right != 0) settle(right);
+  return at;
+}
+
+// --- zones ---
+
+void PoolRow::end_aside() noexcept {
+  for (Index index = head_; index != 0; index = blocks_[index].after) {
+    Block& block = blocks_[index];
+    if (block.zone != Zone::kAside) continue;
+    if (block.state == State::kFree) take_from_bin(index);
+    block.zone = Zone::kCommon;
+    if (block.state != State::kLive) index = settle(index);
+  }
+}
+
+void PoolRow::set_aside(Index hole, Size size) noexcept {
+  if (blocks_[hole].range.size > size) cut(hole, blocks_[hole].range.begin + size);
+  blocks_[hole].zone = Zone::kAside;
+}
+
+PoolRow::Index PoolRow::add_plain(Range range, std::uint16_t slot) noexcept {
+  const Index index = take_record();
+  Block& block = blocks_[index];
+  block = {};
+  block.range = range;
+  block.slot = slot;
+  block.zone = Zone::kPlain;
+  put_in_bin(index);
+  return index;
+}
+
+void PoolRow::drop_plain(Index index) noexcept {
+  take_from_bin(index);
+  blocks_[index] = {};
+  drop_record(index);
+}
+
+}  // namespace memoir

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memoir/heap/pool/pool_row.h"
+
+#include <map>
+#include <random>
+
+#include "doctest/doctest.h"
+
+namespace memoir {
+
+namespace {
+
+using Index = PoolRow::Index;
+using State = PoolRow::State;
+using Zone = PoolRow::Zone;
+
+constexpr Size kAlignment = 512, kSmall = 4096, kGranule = 16 * kKiB, kCapacity = 64 * kGranule;
+
+// The row as it must be at any time: neighbours meet, nothing lies beside its like, all bytes are there.
+void check_row(const PoolRow& row, bool joined) {
+  Offset end = 0;
+  Index before = 0;
+  for (Index index = row.head(); index != 0; before = index, index = row[index].after) {
+    const PoolRow::Block& block = row[index];
+    REQUIRE(block.range.begin == end);
+    REQUIRE(block.range.size > 0);
+    REQUIRE(block.range.size % kAlignment == 0);
+    REQUIRE(block.before == before);
+    REQUIRE(row.block_at(block.range.begin) == index);
+    REQUIRE(row.block_at(block.range.end() - 1) == index);
+    if (joined && block.state == State::kFree) REQUIRE(row[before].bits() != block.bits());
+    end = block.range.end();
+  }
+  REQUIRE(end == kCapacity);
+}
+
+// Makes all of the row one free block of stream 0, which nobody has used.
+void open_all(PoolRow& row) {
+  REQUIRE(row.begin(kCapacity));
+  REQUIRE(row.reserve_records(8));
+  const Index all = row.take_window(row.head(), {0, kCapacity}, kGranule, kCapacity, row.slot_of(0));
+  REQUIRE(row.take_live(0) == all);
+  row.put_back(all);
+  REQUIRE(row.find(row.slot_of(0), Zone::kCommon, kCapacity) == all);
+}
+
+void give_back(PoolRow& row, Index index, Tick moment) {
+  REQUIRE(row.take_live(row[index].range.begin) == index);
+  row[index].moment = moment;
+  row.put_back(index);
+}
+
+}  // namespace
+
+TEST_CASE("large objects take the begin of a free block, small ones its end") {
+  PoolRow row(kAlignment, kSmall);
+  open_all(row);
+  const std::uint16_t slot = row.slot_of(0);
+  REQUIRE(row.reserve_records(8));
+  const Index large = row.take_part(row.find(slot, Zone::kCommon, kSmall), kSmall, kSmall - 7, slot);
+  CHECK(row[large].range.begin == 0);
+  CHECK(row[large].asked == kSmall - 7);
+  const Index small = row.take_part(row.find(slot, Zone::kCommon, kAlignment), kAlignment, 1, slot);
+  CHECK(row[small].range.end() == kCapacity);
+  CHECK(row.find_live(0) == large);
+  CHECK(row.find_live(kAlignment) == 0);
+  CHECK(row.find(slot, Zone::kCommon, kCapacity) == 0);
+  check_row(row, true);
+  give_back(row, large, 1);
+  give_back(row, small, 1);
+  CHECK(row[small].state == State::kRecent);
+  CHECK(row.take_recent(kAlignment, 2, slot) == small);
+  give_back(row, small, 1);
+  row.forget_recent();
+  check_row(row, true);
+  CHECK(row[row.head()].range.size == kCapacity);
+}
+
+TEST_CASE("what different streams freed stays apart until it is joined, and is the later one's then") {
+  PoolRow row(kAlignment, kSmall);
+  open_all(row);
+  REQUIRE(row.reserve_records(16));
+  const std::uint16_t first = row.slot_of(0), second = row.slot_of(7);
+  CHECK(first != second);
+  CHECK(row.stream_of(second) == 7);
+  CHECK(row.slots() == 2);
+  const Index left = row.take_part(row.find(first, Zone::kCommon, kSmall), kSmall, kSmall, first);
+  const Index right = row.take_part(row.find(first, Zone::kCommon, kSmall), kSmall, kSmall, second);
+  give_back(row, left, 3);
+  give_back(row, right, 4);
+  check_row(row, true);
+  CHECK(row[left].range.size == kSmall);
+  CHECK(row.find(second, Zone::kCommon, kSmall) != 0);
+  row.join_free(left, 5);
+  CHECK(row[left].slot == second);
+  CHECK(row[left].moment == 5);
+  CHECK(row[left].range.size >= 2 * kSmall);
+  check_row(row, true);
+}
+
+TEST_CASE("a hole is made in the middle of a free block, and a window opens it again") {
+  PoolRow row(kAlignment, kSmall);
+  open_all(row);
+  const std::uint16_t slot = row.slot_of(0);
+  REQUIRE(row.keep_starts());
+  REQUIRE(row.reserve_records(16));
+  const Index hole = row.make_hole(row.head(), {kGranule, kGranule});
+  CHECK(row[hole].state == State::kHole);
+  check_row(row, true);
+  const Index object = row.take_window(row.head(), {kGranule / 2, kGranule}, kGranule, 99, slot);
+  CHECK(row[object].range == Range{kGranule / 2, kGranule});
+  CHECK(row.find_live(kGranule / 2) == object);
+  CHECK(row.block_at(kGranule) == object);
+  check_row(row, true);
+  give_back(row, object, 1);
+  check_row(row, true);
+  CHECK(row[row.head()].range.size == kCapacity);  // what a window opened is committed to its granule's end
+}
+
+TEST_CASE("random walks of a row, beside a map") {
+  for (const bool keeps_starts : {false, true}) {
+    CAPTURE(keeps_starts);
+    PoolRow row(kAlignment, kSmall);
+    open_all(row);
+    if (keeps_starts) REQUIRE(row.keep_starts());
+    std::map<Offset, Size> live;
+    std::mt19937_64 random(1);
+    for (int i = 0; i < 5000; ++i) {
+      REQUIRE(row.reserve_records(8));
+      const std::uint16_t slot = row.slot_of(random() % 3);
+      if (random() % 2 == 0 || live.empty()) {
+        const Size asked = 1 + random() % (random() % 2 == 0 ? 2 * kAlignment : 4 * kSmall);
+        const Size size = align_up(asked, kAlignment);
+        Index index = size < kSmall ? row.take_recent(size, asked, slot) : 0;
+        if (index == 0) {
+          Index found = 0;
+          for (std::uint16_t of = 0; of < row.slots() && found == 0; ++of)
+            found = row.find(of, Zone::kCommon, size);
+          if (found == 0) continue;
+          REQUIRE(row[found].range.size >= size);
+          index = row.take_part(found, size, asked, slot);
+        }
+        const Range range = row[index].range;
+        REQUIRE(range.size == size);
+        const auto next = live.lower_bound(range.begin);
+        REQUIRE((next == live.end() || range.end() <= next->first));
+        REQUIRE((next == live.begin() || std::prev(next)->first + std::prev(next)->second <= range.begin));
+        live[range.begin] = size;
+      } else {
+        auto one = live.lower_bound(random() % kCapacity);
+        if (one == live.end()) one = live.begin();
+        const Index index = row.take_live(one->first);
+        REQUIRE(index != 0);
+        REQUIRE(row[index].range == Range{one->first, one->second});
+        row[index].moment = static_cast<Tick>(i + 1);
+        row.put_back(index);
+        live.erase(one);
+      }
+      if (i % 50 == 0) {
+        row.forget_recent();
+        check_row(row, true);
+      }
+    }
+  }
+}
+
+}  // namespace memoir
