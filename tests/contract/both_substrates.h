@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One program under one policy, in a simulation and on a device at once, step by step: what the README says of the two is
-// what is asked here.
+// One program under one policy, in a simulation and on a device at once, step by step: what the README says
+// of the two is what is asked here.
 //
 //   step       allocate 3 on stream 1     ->  SimulatedHeap::allocate     reserved, calls, waits
 //                                         ->  DeviceRuntime::allocate     the same?
 //
-// The device is the tests' fake driver. Two things a real one decides for itself, and a trace does not tell; here they are
-// as a simulation has them:
+// The device is the tests' fake driver. Two things a real one decides for itself, and a trace does not tell;
+// here they are as a simulation has them:
 //   * where plain memory lies: best fit looks at addresses, so the fake driver chooses as SimSegments does;
 //   * how far its queues have come: they run only when the host waits for the device.
 #pragma once

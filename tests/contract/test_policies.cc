@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The same allocator on a trace and on the device: every policy that both have, with its defaults and with each of its
-// settings changed, over programs of several streams and pools. The list is policy/policies.h's, so that a new policy is
-// here by itself.
+// The same allocator on a trace and on the device: every policy that both have, with its defaults and with
+// each of its settings changed, over programs of several streams and pools. The list is policy/policies.h's,
+// so that a new policy is here by itself.
 //
 // Left out, because a simulation stands in for something there that a device has:
-//   finalizer_delay, finalizer_young   the model of a program's collector; on a device the program has its own
+//   finalizer_delay, finalizer_young  the model of a program's collector; on a device the program has its own
 //   granule below the device's         a device cannot, and says so
 //   device_memory below the program's  PyTorch's areas run out of addresses, of which a device has more
 //   addresses, per_process_memory_fraction without a cap: a simulation does not know the device's size

@@ -21,8 +21,8 @@ constexpr Size kGranule = 2 * kMiB;
 
 struct Tried {
   const char* name;
-  /// Bytes that an empty pool may keep: what different streams freed within one granule does not join; RMM's pool keeps
-  /// everything.
+  /// Bytes that an empty pool may keep: what different streams freed within one granule does not join; RMM's
+  /// pool keeps everything.
   Size kept = 0;
   bool exact = true;  // a request for what the cap leaves is served
 };

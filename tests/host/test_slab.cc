@@ -142,8 +142,8 @@ TEST_CASE("a slab refuses a plan that it is too small for, and serves the next")
 }
 
 TEST_CASE("a slab that was being made while all were retired goes with its pass") {
-  // Its pages take milliseconds to touch. Whether the other thread came in between is seen, not asked for: rounds
-  // go on until it did.
+  // Its pages take milliseconds to touch. Whether the other thread came in between is seen, not asked for:
+  // rounds go on until it did.
   const auto layout = layout_of({{.site = 1, .size = 4096, .alignment = 64, .offset = 0}}, 64 * kMiB);
   SlabPool pool({.max_slabs = 1});
   bool came_between = false;

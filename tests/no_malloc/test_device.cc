@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The device runtime under every policy that a device has, over the tests' own driver (which may call malloc: trap.h).
+// The device runtime under every policy that a device has, over the tests' own driver (which may call malloc:
+// trap.h).
 #include <random>
 #include <vector>
 

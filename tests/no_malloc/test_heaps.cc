@@ -88,8 +88,8 @@ TEST_CASE("no arena calls malloc") {
 }
 
 TEST_CASE("the pool that learns: to plan calls malloc, to follow a plan does not") {
-  // Rounds that repeat, until it follows: the one thing that the trap must not see is planning, which happens in
-  // between, in allocate().
+  // Rounds that repeat, until it follows: the one thing that the trap must not see is planning, which happens
+  // in between, in allocate().
   SimArena arena(8 * 64 * kMiB);
   LearningPool pool(arena);
   std::vector<Offset> round;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What programs on a CPU go through: slabs, separate memory, static tensors, the recorder and the trace writer.
+// What programs on a CPU go through: slabs, separate memory, static tensors, the recorder and the trace
+// writer.
 #include <unistd.h>
 
 #include <cstdlib>

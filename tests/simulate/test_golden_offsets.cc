@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A refactoring changes no offset: every policy on the recorded traces and every planner on the problems gives, to the
-// bit, what tests/data/golden_offsets.txt holds. A change that means to place otherwise rewrites the file and says so:
+// A refactoring changes no offset: every policy on the recorded traces and every planner on the problems
+// gives, to the bit, what tests/data/golden_offsets.txt holds. A change that means to place otherwise
+// rewrites the file and says so:
 //
 //   MEMOIR_REWRITE_GOLDENS=1 build/release/tests/test_simulate -tc="*bit for bit*"
 #include <cstdio>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Private pools (CUDA graphs, MemPools): in workloads, in PyTorch's heaps beside a checker that knows whose every segment
-// is, and under every policy of the simulator.
+// Private pools (CUDA graphs, MemPools): in workloads, in PyTorch's heaps beside a checker that knows whose
+// every segment is, and under every policy of the simulator.
 #include <map>
 #include <random>
 #include <vector>
@@ -71,7 +71,8 @@ Story random_story(unsigned seed, int steps) {
   return story;
 }
 
-/// Whose memory everything is: what the device gives during a pool's request is that pool's until it goes back.
+/// Whose memory everything is: what the device gives during a pool's request is that pool's until it goes
+/// back.
 class Owners {
  public:
   std::uint32_t asking = 0;  // the pool
@@ -194,7 +195,8 @@ void walk(PyTorchPools& heap, Owners& owners, Size cap, unsigned seed, bool give
     REQUIRE(reserved == heap.reserved());
     REQUIRE(of_private == heap.private_reserved());
   }
-  // All of them are used to the end; PyTorch gives back their oversize blocks all the same, for a request to the pool.
+  // All of them are used to the end; PyTorch gives back their oversize blocks all the same, for a request to
+  // the pool.
   if (!gives_oversize) CHECK(owners.given_back == 0);
   CHECK((refused > 0) == (cap != kNoCap));
   for (const int count : placed) CHECK(count > 100);
@@ -297,7 +299,8 @@ TEST_CASE("all pools share the device") {
     CHECK(little.peak_reserved <= cap);
   }
 
-  // 60 MiB are cached by the default pool when a graph wants 60 MiB: on a GPU the runtime trims, and so it does here.
+  // 60 MiB are cached by the default pool when a graph wants 60 MiB: on a GPU the runtime trims, and so it
+  // does here.
   const Workload full =
       Story().begin().allocate(1, 60 * kMiB, 0).free(1).allocate(2, 60 * kMiB, 1).workload();
   for (const char* const policy : {"memoir", "span", "split"}) {

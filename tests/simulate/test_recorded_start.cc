@@ -213,8 +213,8 @@ class NotedArena final : public Arena {
   SimArena arena_{8 * 10 * kGiB, {.granule = 2 * kMiB}};
 };
 
-/// A program on two streams that empties the cache now and then, on `heap`; offset + base is the recorded address.
-/// What its objects and calls do is written to `trace`.
+/// A program on two streams that empties the cache now and then, on `heap`; offset + base is the recorded
+/// address. What its objects and calls do is written to `trace`.
 void run_program(Heap& heap, GpuTrace& trace, StreamId& stream, Offset base, unsigned seed) {
   std::mt19937_64 random(seed);
   struct Live {
@@ -440,7 +440,8 @@ TEST_CASE("recordings that cannot have been get an error that names the event") 
 }
 
 TEST_CASE("a device that put segments where the simulation still has some is not followed") {
-  // The recorded allocator gave a segment back that ours keeps (an object of another size is in it), and got it again.
+  // The recorded allocator gave a segment back that ours keeps (an object of another size is in it), and got
+  // it again.
   const Range first{kBase, 20 * kMiB};
   const Workload workload = Recording()
                                 .segment(EventKind::kSegmentAllocate, first)

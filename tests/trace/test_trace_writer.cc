@@ -138,8 +138,8 @@ TEST_CASE("a writer grows through many steps, in a file and in memory") {
 
 TEST_CASE("long texts are cut, and impossible records dropped") {
   TraceWriter writer;
-  const std::string long_name =
-      std::string(4095, 'x') + "\u00e9";  // its last character lies across the limit
+  // its last character lies across the limit
+  const std::string long_name = std::string(4095, 'x') + "\u00e9";
   CHECK(writer.define_site(1, kNoSite, long_name));
   CHECK(writer.define_site(2, 1, ""));
   CHECK_FALSE(writer.define_site(kNoSite, 1, "no"));

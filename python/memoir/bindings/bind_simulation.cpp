@@ -180,13 +180,15 @@ void bind_simulation(nb::module_& module) {
         return list;
       },
       "substrate"_a = "simulation",
-      "(name, what it is, [(setting, unit, default, help)]) of every policy that a 'simulation', 'host' or 'device' has.");
+      "(name, what it is, [(setting, unit, default, help)]) of every policy that a "
+      "'simulation', 'host' or 'device' has.");
   module.def(
       "check_policy",
       [](std::string_view policy, const std::string& substrate) {
         choose_policy(policy, substrate_named(substrate));
       },
-      "policy"_a, "substrate"_a = "simulation", "Raises Error when there is no such policy or setting there.");
+      "policy"_a, "substrate"_a = "simulation",
+      "Raises Error when there is no such policy or setting there.");
   module.def(
       "torch_settings", &torch_settings, "policy"_a,
       "The text for PYTORCH_CUDA_ALLOC_CONF of a policy of PyTorch; '' for its defaults and for others.");

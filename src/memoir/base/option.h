@@ -8,7 +8,7 @@
 //     bool strict = false;
 //     static constexpr auto fields() {
 //       using Options = PoolOptions;
-//       return std::tuple{OptionField{"largest", &Options::largest, Unit::kBytes, "requests above go elsewhere"},
+//       return std::tuple{OptionField{"largest", &Options::largest, Unit::kBytes, "larger go elsewhere"},
 //                         OptionField{"strict", &Options::strict, Unit::kFlag, "refuse instead of growing"}};
 //     }
 //   };

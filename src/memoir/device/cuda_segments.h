@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Segments as the device hands them out (cuMemAlloc): plain memory, which other processes can be given a handle of and
-// NICs can register, unlike memory that is mapped into reserved addresses. An offset is the device's own address, shifted
-// where a heap has an arena as well.
+// Segments as the device hands them out (cuMemAlloc): plain memory, which other processes can be given a
+// handle of and NICs can register, unlike memory that is mapped into reserved addresses. An offset is the
+// device's own address, shifted where a heap has an arena as well.
 //
-// Before a segment goes back the device is waited for; where that cannot be, and while the segments are kept, it stays
-// in a store, from where a later request of the same size gets it.
+// Before a segment goes back the device is waited for; where that cannot be, and while the segments are kept,
+// it stays in a store, from where a later request of the same size gets it.
 #pragma once
 
 #include "memoir/arena/cuda_device.h"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One heap of a GPU with the memory that it stands on: an arena of mapped memory, or segments of plain memory, or both. A
-// device has one for its ordinary memory, and one for every pool of a captured graph. Not thread-safe.
+// One heap of a GPU with the memory that it stands on: an arena of mapped memory, or segments of plain
+// memory, or both. A device has one for its ordinary memory, and one for every pool of a captured graph. Not
+// thread-safe.
 //
 //   offset   0 .......... arena's capacity | arena's capacity + device address of a segment ....
 #pragma once

@@ -69,8 +69,8 @@ void* DeviceRuntime::climb_or_refuse(std::unique_lock<std::mutex>& lock, Size si
 void* DeviceRuntime::climb(std::unique_lock<std::mutex>& lock, Size size, StreamId stream, SiteId site,
                            DevicePoolId id, std::string& tried) {
   const bool climbs_itself = policy_.traits.pytorch;
-  const DeviceHeap* const own =
-      climbs_itself ? pools_[find_pool(id, kAnyStream)].pool.get() : nullptr;  // has trimmed itself
+  // has trimmed itself
+  const DeviceHeap* const own = climbs_itself ? pools_[find_pool(id, kAnyStream)].pool.get() : nullptr;
   void* pointer = nullptr;
   // A heap that was refused is the same as before unless a rung changed something.
   const auto search = [&](const char* rung, bool is_worth_it) {
@@ -112,8 +112,8 @@ DevicePoolId DeviceRuntime::pool_of(StreamId stream) {
   return {};
 }
 
-/// PyTorch before 2.13 does not end the pool of a capture that failed, whose filter is the failed graph's and goes with
-/// it.
+/// PyTorch before 2.13 does not end the pool of a capture that failed, whose filter is the failed graph's and
+/// goes with it.
 void DeviceRuntime::forget_failed_captures() noexcept {
   std::erase_if(routes_, [this](const Route& route) {
     return route.captured != DeviceStreams::kNoStream && !streams_.is_capturing(route.captured);
@@ -401,7 +401,8 @@ void DeviceRuntime::drop_unused_pools() noexcept {
   for (Pool& pool : pools_) {
     if (pool.pool == nullptr || pool.id == DevicePoolId{} || pool.pool->heap().live() != 0) continue;
     const Graph* const graph = find_graph(pool.id);
-    // Not while something is captured: the device cannot be waited for then. The next release or free comes by again.
+    // Not while something is captured: the device cannot be waited for then. The next release or free comes
+    // by again.
     if ((graph == nullptr || graph->uses == 0) && streams_.wait()) pool.pool.reset();
   }
   std::erase_if(graphs_, [this](const Graph& graph) {

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The owner of one GPU's heaps: what stands between a program's allocations and a policy. Thread-safe, by one lock.
+// The owner of one GPU's heaps: what stands between a program's allocations and a policy. Thread-safe, by one
+// lock.
 //
 //   allocate   poll the events of pending frees -> the pool (the graph's, while one is captured) -> its heap
 //              nothing there: the ladder, which searches again after every rung
 //                 1 events of pending frees    2 callbacks (without the lock)    3 trim every pool
 //                 4 wait for pending frees     5 wait for the whole device       6 trim every pool
-//              and then an error that says who holds what. PyTorch's policies climb a ladder of their own inside the heap;
-//              they are asked again only when a rung gave something back
+//              and then an error that says who holds what. PyTorch's policies climb a ladder of their own
+//              inside the heap; they are asked again only when a rung gave something back
 //   free       used by its own stream only: to the heap at once; the heap keeps streams apart
 //              used by others (record_stream): to the heap when an event of each of them is reached
 //
-// While a graph is captured no event may be recorded on its streams and nothing may be waited for: such frees are put
-// off until its end, and rungs 5 and 6 leave mapped memory where it is. What a captured graph uses lives in a pool of its
-// own, which keeps its memory, and which nobody else is given any of, until the graph releases it.
+// While a graph is captured no event may be recorded on its streams and nothing may be waited for: such frees
+// are put off until its end, and rungs 5 and 6 leave mapped memory where it is. What a captured graph uses
+// lives in a pool of its own, which keeps its memory, and which nobody else is given any of, until the graph
+// releases it.
 //
 // Behind PyTorch, where malloc is somebody else's: new and std containers are used off the fast path.
 #pragma once
@@ -35,8 +37,8 @@ struct DeviceRuntimeOptions {
   Size cap = ~Size{0};  // bytes: the most that is taken from the device, whatever set_fraction() says later
   size_t history = 0;   // entries of the history that are kept
   SiteNames site_names = {};  // for texts; called without the lock of the runtime
-  /// Nanoseconds, never going back; asked under the lock, for policies that do something on their own now and then.
-  /// nullptr: the system's steady clock.
+  /// Nanoseconds, never going back; asked under the lock, for policies that do something on their own now and
+  /// then. nullptr: the system's steady clock.
   std::function<Tick()> clock = nullptr;
 };
 
@@ -55,31 +57,35 @@ class DeviceRuntime final : private Collector, private DeviceWatch {
   DeviceRuntime(const DeviceRuntime&) = delete;
   DeviceRuntime& operator=(const DeviceRuntime&) = delete;
 
-  /// `size` bytes for work that is queued on `stream` from now on; nullptr for 0 bytes, and when there are none:
-  /// `refusal` then says who holds what.
+  /// `size` bytes for work that is queued on `stream` from now on; nullptr for 0 bytes, and when there are
+  /// none: `refusal` then says who holds what.
   void* allocate(Size size, cuda::Stream stream, SiteId site, std::string& refusal);
   /// Ends the object there. False when there is none: nothing happened.
   bool free(void* pointer);
-  /// `stream` uses the object as well: its memory is not given to others before what is queued there at its free is done.
-  /// Addresses that are not memoir's are ignored.
+  /// `stream` uses the object as well: its memory is not given to others before what is queued there at its
+  /// free is done. Addresses that are not memoir's are ignored.
   void record_stream(void* pointer, cuda::Stream stream);
 
   /// Gives back to the device what is not live, as far as streams allow.
   void empty_cache();
   /// The cap as a part of the device's memory, at most the options'.
   void set_fraction(double fraction);
-  /// The allocation of the device that the object lies in, as others need it to share it; `size` gets its bytes.
+  /// The allocation of the device that the object lies in, as others need it to share it; `size` gets its
+  /// bytes.
   void* base_of(void* pointer, size_t* size);
 
-  /// From now on allocations on streams that the filter is true for come from this pool; it is called under the lock.
+  /// From now on allocations on streams that the filter is true for come from this pool; it is called under
+  /// the lock.
   void begin_pool(DevicePoolId id, StreamFilter filter);
   void end_pool(DevicePoolId id);
-  /// One begin_pool() less is in need of the pool's memory; with the last one it goes back as its objects die.
+  /// One begin_pool() less is in need of the pool's memory; with the last one it goes back as its objects
+  /// die.
   void release_pool(DevicePoolId id);
 
   void on_low_memory(LowMemoryCallback callback, void* context);
 
-  /// From now on the device of this number may use mapped memory too, if it reaches it: copies between the two need that.
+  /// From now on the device of this number may use mapped memory too, if it reaches it: copies between the
+  /// two need that.
   void share_with(int ordinal);
 
   DeviceView view(DeviceDetail detail = DeviceDetail::kObjects) const;

@@ -26,8 +26,8 @@ class Segments {
 
   static constexpr Size kStep = 512;       // bytes
   static constexpr Size kPage = 2 * kMiB;  // bytes
-  /// What a CUDA device charges for one: below 1 MiB the driver packs them in steps of 512 bytes, from there on it gives whole
-  /// pages of 2 MiB.
+  /// What a CUDA device charges for one: below 1 MiB the driver packs them in steps of 512 bytes, from there
+  /// on it gives whole pages of 2 MiB.
   static constexpr Size cost(Size size) noexcept { return align_up(size, size < kMiB ? kStep : kPage); }
 };
 

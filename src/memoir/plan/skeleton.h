@@ -24,11 +24,11 @@
 namespace memoir {
 
 struct Skeleton {
-  std::vector<std::uint32_t>
-      order;  // the planned buffers from the lowest to the highest: each after those below it
-  std::vector<std::uint32_t>
-      first;  // one per buffer, and one more: buffer b lies on below[first[b]] and the following,
-              // up to below[first[b + 1]]
+  // the planned buffers from the lowest to the highest: each after those below it
+  std::vector<std::uint32_t> order;
+  // one per buffer, and one more: buffer b lies on below[first[b]] and the following, up to below[first[b +
+  // 1]]
+  std::vector<std::uint32_t> first;
   std::vector<std::uint32_t> below;  // buffers; of each b ascending
 
   /// Those directly below that buffer.

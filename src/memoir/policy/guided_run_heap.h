@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The guided pool as a policy: it follows the plan of an earlier run of the same program from its first request on, and
-// is the pool that learns wherever, and from when on, the run differs.
+// The guided pool as a policy: it follows the plan of an earlier run of the same program from its first
+// request on, and is the pool that learns wherever, and from when on, the run differs.
 //
 //   the plan       a  b  c  d  e ... z | again, when the program goes on
-//   this run       a  b  x  d  e ... z        x: from the pool online, in the memory that the plan leaves idle
+//   this run       a  b  x  d  e ... z       x: from the pool online, in the memory that the plan leaves idle
 //   another run    q  r  s  t  u ...          lost: the plan is given up, and loops are looked for
 //
 // A plan is a hint: a place that is taken is not handed out, so a run that differs is looser, never wrong.
@@ -17,8 +17,8 @@ namespace memoir {
 
 class GuidedRunHeap final : public Heap {
  public:
-  /// As LearningPool. `plan` is one for objects at multiples of options.alignment; an empty one is none. `learns`: when
-  /// the plan is given up it looks for loops.
+  /// As LearningPool. `plan` is one for objects at multiples of options.alignment; an empty one is none.
+  /// `learns`: when the plan is given up it looks for loops.
   GuidedRunHeap(const RecordedPlan& plan, Arena& arena, const DevicePoolOptions& options = {},
                 StreamOrder* order = nullptr, Segments* plain = nullptr, bool learns = true) noexcept;
   GuidedRunHeap(const GuidedRunHeap&) = delete;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Static tensors whose pool nobody has sized: it begins with nothing, and has memory up to the highest byte that was ever
-// used. What it reserves at its end is the pool that the program needs.
+// Static tensors whose pool nobody has sized: it begins with nothing, and has memory up to the highest byte
+// that was ever used. What it reserves at its end is the pool that the program needs.
 #pragma once
 
 #include <algorithm>

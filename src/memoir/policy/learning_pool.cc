@@ -14,8 +14,8 @@ namespace {
 constexpr std::uint64_t kTolerated = 50;  // one request of a round in so many may depart from the plan,
 constexpr std::uint64_t kFew = 32;        // and these in any case
 constexpr Size kFewGranules = 6;          // of a small program, all that excess allows may be less
-constexpr double kSecondShare =
-    2.5;  // times excess: where no plan keeps to that, one that costs a little more
+// times excess: where no plan keeps to that, one that costs a little more
+constexpr double kSecondShare = 2.5;
 constexpr std::uint64_t kEndOfRound = 8;       // the last of so many parts
 constexpr std::uint64_t kToleratedCalls = 4;   // of a round, after the first that follows a plan
 constexpr std::uint32_t kMostPatience = 1024;  // rounds
@@ -138,8 +138,8 @@ void LearningPool::begin_round() noexcept {
   planned_->begin_pass();
 }
 
-/// The slab becomes what lives in it. Where that cannot be now (no memory for it, a stream that is captured) it stays, and
-/// is followed on.
+/// The slab becomes what lives in it. Where that cannot be now (no memory for it, a stream that is captured)
+/// it stays, and is followed on.
 void LearningPool::give_up() noexcept try {
   std::vector<DevicePoolHeap::Part> parts;
   planned_->for_each_live([&](const PlannedLayout::Entry& entry) {
@@ -194,8 +194,8 @@ void LearningPool::postpone() noexcept {
   patience_ = std::min(2 * patience_, kMostPatience);
 }
 
-/// What passes from one round to the next has a place for the whole round, if there is a moment at which so little lives
-/// that the slab can be made; else it is left to the online pool.
+/// What passes from one round to the next has a place for the whole round, if there is a moment at which so
+/// little lives that the slab can be made; else it is left to the online pool.
 std::optional<LearningPool::PendingPlan> LearningPool::plan_loop() const {
   const LoopRound round(detector_);
   const std::uint32_t cut = round.cut();

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// memoir's device pool, which learns: it is the online pool (heap/pool/device_pool_heap.h), and when it sees that a program
-// repeats itself (heap/pool/loop_detector.h) and still calls the device, it plans one round and follows the plan.
+// memoir's device pool, which learns: it is the online pool (heap/pool/device_pool_heap.h), and when it sees
+// that a program repeats itself (heap/pool/loop_detector.h) and still calls the device, it plans one round
+// and follows the plan.
 //
 //   rounds of the loop   | 1        | 2        | 3                4 ...
-//   the pool             | online   | online   | a slab in its own memory, laid out by the plan: no device calls,
-//                                              ^ no searches; what the plan does not know goes to the online pool
+//   the pool             | online   | online   | a slab in its own memory, laid out by the plan: no device
+//                                              ^ calls, no searches; what the plan does not know goes online
 //
-// Round 2 is like round 1, so at its end every lifetime is known, those of objects that pass from one round to the next
-// as well. The slab is an object of the online pool, which moves idle memory there. It is made at a moment when so little
-// lives that pool and slab together stay within the bounds of the online pool; where too much passes from round to round
-// for that, what passes is not planned.
+// Round 2 is like round 1, so at its end every lifetime is known, those of objects that pass from one round
+// to the next as well. The slab is an object of the online pool, which moves idle memory there. It is made at
+// a moment when so little lives that pool and slab together stay within the bounds of the online pool; where
+// too much passes from round to round for that, what passes is not planned.
 //
-// When the program departs from the plan (another phase begins, a shape changes), or memory is short, or somebody asks for it
-// (trim), the slab becomes the objects that live in it, each where it is, and the rest of its bytes is free again: the
-// online pool goes on as if there had never been a plan. Loops that keep departing are waited for longer each time.
+// When the program departs from the plan (another phase begins, a shape changes), or memory is short, or
+// somebody asks for it (trim), the slab becomes the objects that live in it, each where it is, and the rest
+// of its bytes is free again: the online pool goes on as if there had never been a plan. Loops that keep
+// departing are waited for longer each time.
 //
 // Planning takes memory from malloc and some milliseconds for each thousand objects of a round, once.
 #pragma once

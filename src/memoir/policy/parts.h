@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a policy is made of, whatever it runs on. A simulation and a device each implement Parts; the list of policies
-// (policies.h) has one recipe for each policy over them, so that both run the same heap, made in the same way.
+// What a policy is made of, whatever it runs on. A simulation and a device each implement Parts; the list of
+// policies (policies.h) has one recipe for each policy over them, so that both run the same heap, made in the
+// same way.
 //
 //   "span,granule=4MiB"  ->  recipe  ->  SpanHeap over parts.arena()      a simulation: an arena that counts
-//                                                                       a device: addresses with memory mapped in
+//                                                                       a device: addresses with memory
+//                                                                       mapped in
 //
-// Parts are made for one heap, and outlive it. Functions throw Error where a substrate cannot: memory for bookkeeping is
-// short, the device maps no memory, a setting is impossible there. Not thread-safe.
+// Parts are made for one heap, and outlive it. Functions throw Error where a substrate cannot: memory for
+// bookkeeping is short, the device maps no memory, a setting is impossible there. Not thread-safe.
 #pragma once
 
 #include <functional>
@@ -78,10 +80,11 @@ class Parts {
 
   // --- memory ---
 
-  /// Addresses whose memory is mapped by the granule, at least `capacity` bytes of them; 0: many times what can be live.
-  /// Called at most once.
+  /// Addresses whose memory is mapped by the granule, at least `capacity` bytes of them; 0: many times what
+  /// can be live. Called at most once.
   virtual Arena& arena(Size capacity = 0) = 0;
-  /// Plain memory, at offsets beyond the arena's where there is one: to be called after arena(), at most once.
+  /// Plain memory, at offsets beyond the arena's where there is one: to be called after arena(), at most
+  /// once.
   virtual Segments& segments() = 0;
   /// Bytes of memory that the device has; 0 when nobody says (a simulation without a cap).
   virtual Size device_memory() const = 0;
@@ -102,18 +105,19 @@ class Parts {
   virtual bool keeps() const = 0;
   /// True for the only heap of its pool, false for that of one of several streams.
   virtual bool is_alone() const = 0;
-  /// Pools and streams that PyTorch's expandable segments may need addresses for, small and large ones counted apart.
+  /// Pools and streams that PyTorch's expandable segments may need addresses for, small and large ones
+  /// counted apart.
   virtual size_t expandable_areas() const = 0;
   /// The most objects that live at once, as far as is known.
   virtual Size most_objects() const = 0;
-  /// A plan of the program for objects at multiples of `alignment`, where the program is known beforehand; else throws
-  /// Error, which says how to give one.
+  /// A plan of the program for objects at multiples of `alignment`, where the program is known beforehand;
+  /// else throws Error, which says how to give one.
   virtual RecordedPlan plan(Size alignment) const = 0;
   /// What a plan of the whole program has for this heap: its device's and its pool's part.
   virtual RecordedPlan part_of(const ProgramPlan& plan) const = 0;
 
-  /// The heap was made. A simulation adds the private pools of its program, and the state of a recording that it is to go
-  /// on from.
+  /// The heap was made. A simulation adds the private pools of its program, and the state of a recording that
+  /// it is to go on from.
   virtual void prepare(PyTorchHeap&) {}
   virtual void prepare(ExpandableHeap&) {}
 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The offline row of a simulation: the whole program is planned beforehand, one segment of the plan's size is taken,
-// and every object lies where its plan says. Nothing that runs online can know as much; it shows what was possible.
+// The offline row of a simulation: the whole program is planned beforehand, one segment of the plan's size is
+// taken, and every object lies where its plan says. Nothing that runs online can know as much; it shows what
+// was possible.
 #pragma once
 
 #include <optional>
@@ -13,7 +14,8 @@ namespace memoir {
 
 class PlannedSlabHeap final : public Heap {
  public:
-  /// Takes the segment for `plan`; where only `left` bytes are left it takes those, and refuses what its plan puts above.
+  /// Takes the segment for `plan`; where only `left` bytes are left it takes those, and refuses what its plan
+  /// puts above.
   PlannedSlabHeap(const RecordedPlan& plan, Segments& segments, Size left) noexcept;
 
   bool ok() const noexcept { return heap_.has_value() && heap_->ok(); }

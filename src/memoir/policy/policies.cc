@@ -145,8 +145,8 @@ PolicyHeap make_pytorch(Parts& parts, PyTorchOptions options) {
                 ": of what? Set device_memory or a cap");
   }
   if (!options.expandable_segments) return make_pytorch_over<PyTorchHeap>(parts, parts.segments(), options);
-  // For each pool and stream an area of addresses for small objects and one for large ones, 9/8 of the device's memory
-  // long.
+  // For each pool and stream an area of addresses for small objects and one for large ones, 9/8 of the
+  // device's memory long.
   if (options.device_memory == 0) options.device_memory = parts.likely_device_memory();
   const Size device = std::min(options.device_memory, Size{1} << 46);
   const Size area = device + device / 8 + 2 * (std::min(options.large_segment_size, device) + 2 * kMiB);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The allocation policies by name: the one list from which simulations, devices, the command line, the bindings, the docs
-// and the tests take them. A new policy is a heap (two files) and a row in policies.cc.
+// The allocation policies by name: the one list from which simulations, devices, the command line, the
+// bindings, the docs and the tests take them. A new policy is a heap (two files) and a row in policies.cc.
 //
 //   "split,large=16MiB"            ->  choose_policy()  ->  .make(parts): a SplitHeap with these options
 //   "pytorch:max_split_size_mb:128"    the same for a text of PYTORCH_CUDA_ALLOC_CONF
@@ -62,12 +62,12 @@ struct Policy {
   std::function<PolicyHeap(Parts& parts)> make;
 };
 
-/// Throws Error, with near spellings, when `text` ("name" or "name,key=value,...") names no policy, setting or value that
-/// there is, or a policy that the substrate does not have. Reads the files that settings name.
+/// Throws Error, with near spellings, when `text` ("name" or "name,key=value,...") names no policy, setting
+/// or value that there is, or a policy that the substrate does not have. Reads the files that settings name.
 Policy choose_policy(std::string_view text, Substrate substrate);
 
-/// Of the policies of PyTorch, the text for PYTORCH_CUDA_ALLOC_CONF that gives torch these settings ("" for its
-/// defaults, and for every other policy). Throws Error as choose_policy() does.
+/// Of the policies of PyTorch, the text for PYTORCH_CUDA_ALLOC_CONF that gives torch these settings ("" for
+/// its defaults, and for every other policy). Throws Error as choose_policy() does.
 std::string torch_settings(std::string_view text);
 
 }  // namespace memoir

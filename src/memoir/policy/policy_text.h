@@ -3,7 +3,8 @@
 // A policy as people write it, taken apart for the list of policies (policies.h).
 //
 //   "split,large=16MiB"            name, and settings of the heap's own options
-//   "pytorch:max_split_size_mb:64" name, and a text of PYTORCH_CUDA_ALLOC_CONF; the same as "pytorch,conf=[...]"
+//   "pytorch:max_split_size_mb:64" name, and a text of PYTORCH_CUDA_ALLOC_CONF; the same as
+//   "pytorch,conf=[...]"
 //
 // Everything here throws Error for what a person got wrong.
 #pragma once
@@ -24,8 +25,8 @@ struct PolicyText {
   bool has_colon = false;
 };
 
-/// Takes the text apart. Refuses a setting that is set twice; whether the policy and its settings exist, the owner of
-/// the list says.
+/// Takes the text apart. Refuses a setting that is set twice; whether the policy and its settings exist, the
+/// owner of the list says.
 PolicyText read_policy_text(std::string_view text);
 
 /// There is no policy of that name.
@@ -34,8 +35,8 @@ PolicyText read_policy_text(std::string_view text);
 /// After a policy took what it knows out of `text.settings`: refuses what is left.
 void refuse_unknown_settings(const PolicyText& text, std::span<const SettingInfo> known);
 
-/// Takes the settings of PyTorch's allocator out of `text`: its own text, over which memoir's names of them count.
-/// The policy named "expandable" has expandable segments whatever else is set.
+/// Takes the settings of PyTorch's allocator out of `text`: its own text, over which memoir's names of them
+/// count. The policy named "expandable" has expandable segments whatever else is set.
 PyTorchOptions take_pytorch_settings(PolicyText& text);
 std::vector<SettingInfo> pytorch_settings();
 

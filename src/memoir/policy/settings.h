@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Settings of a policy as people write them, `key=value`, put into its options struct by the struct's own table
-// of fields (base/option.h): no option is named a second time here.
+// Settings of a policy as people write them, `key=value`, put into its options struct by the struct's own
+// table of fields (base/option.h): no option is named a second time here.
 //
 //   "largest=20MiB,strict"  ->  {largest, 20MiB} {strict, true}  ->  PoolOptions{20 * kMiB, true}
 //
-// Everything here throws Error for what a person got wrong, with near spellings: call it when a policy is chosen,
-// never inside malloc.
+// Everything here throws Error for what a person got wrong, with near spellings: call it when a policy is
+// chosen, never inside malloc.
 #pragma once
 
 #include <span>
@@ -25,7 +25,8 @@ struct Setting {
   std::string value;
 };
 
-/// "key=value,key=value"; a key alone means true, nothing means no settings. Commas in brackets belong to the value.
+/// "key=value,key=value"; a key alone means true, nothing means no settings. Commas in brackets belong to the
+/// value.
 std::vector<Setting> split_settings(std::string_view text);
 
 /// What one field takes, for help and for the docs.
@@ -36,8 +37,8 @@ struct SettingInfo {
   std::string help;
 };
 
-/// The value of a setting. Bytes are whole numbers, or numbers with KiB, MiB or GiB that come to whole bytes; the
-/// messages begin with `where`.
+/// The value of a setting. Bytes are whole numbers, or numbers with KiB, MiB or GiB that come to whole bytes;
+/// the messages begin with `where`.
 Size parse_bytes(std::string_view text, const std::string& where);
 Size parse_count(std::string_view text, const std::string& where);
 double parse_fraction(std::string_view text, const std::string& where);

@@ -39,8 +39,8 @@ class FinalizerModel final : public Collector {
   /// The heap that it frees in, which is made after it and outlives its use. Before that, nothing dies.
   void attach(Heap& heap) noexcept { heap_ = &heap; }
 
-  /// Instead of heap.free(offset): the object that was allocated at `born` is dead from `now` on. Moments never
-  /// go back.
+  /// Instead of heap.free(offset): the object that was allocated at `born` is dead from `now` on. Moments
+  /// never go back.
   void died(Offset offset, Tick born, Tick now);
   /// Frees what has been dead for `delay` ticks or more at `now`.
   void advance(Tick now) noexcept;

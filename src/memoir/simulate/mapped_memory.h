@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory that a simulated device maps into an arena's addresses, in the pieces in which a real one does (arena/cuda_arena.h):
-// a piece is what one handle of physical memory covers, and goes back when all of its granules were decommitted.
+// Memory that a simulated device maps into an arena's addresses, in the pieces in which a real one does
+// (arena/cuda_arena.h): a piece is what one handle of physical memory covers, and goes back when all of its
+// granules were decommitted.
 //
 //   granules   |  0  |  1  |  2  |  3  |  4  |  5  |     piece = 4 granules
 //   commit [0, 6)   |<------ one ------->|<- two  ->|
@@ -26,7 +27,8 @@ struct MappedMemoryOptions {
 
 class MappedMemory final : public Arena {
  public:
-  /// `memory` is the device's; `clock` is told when the host waits for the device. Both are kept alive by the caller.
+  /// `memory` is the device's; `clock` is told when the host waits for the device. Both are kept alive by the
+  /// caller.
   MappedMemory(Size capacity, const MappedMemoryOptions& options, SimMemory& memory, StreamClock* clock);
 
   bool ok() const noexcept { return arena_.ok() && is_power_of_two(piece_); }

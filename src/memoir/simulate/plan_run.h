@@ -12,8 +12,8 @@
 
 namespace memoir {
 
-/// The whole workload in one arena, for objects that begin at multiples of `alignment`, a power of two. Few bytes
-/// pass from one stream to another (policy/pool_plan.h). Throws Error where planners do.
+/// The whole workload in one arena, for objects that begin at multiples of `alignment`, a power of two. Few
+/// bytes pass from one stream to another (policy/pool_plan.h). Throws Error where planners do.
 RecordedPlan plan_workload(const Workload& workload, Size alignment);
 
 /// Every object of that device that has bytes, those that outlive the trace too: they live to its end. Ticks

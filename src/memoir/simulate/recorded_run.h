@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Follows a recording while a heap that started from its state is simulated: tells the simulated device what the
-// recorded one did, empties the cache where the program did, and compares where objects went.
+// Follows a recording while a heap that started from its state is simulated: tells the simulated device what
+// the recorded one did, empties the cache where the program did, and compares where objects went.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace memoir {
 
-/// A run that started from the recorded state, beside the recording. Addresses of new segments are the recorded
-/// device's, where the heap asks for the same.
+/// A run that started from the recorded state, beside the recording. Addresses of new segments are the
+/// recorded device's, where the heap asks for the same.
 struct Fidelity {
   bool same_settings = false;        // as far as PyTorch has such settings: then all shall agree
   std::uint64_t start_segments = 0;  // or stretches of mapped memory
@@ -23,13 +23,14 @@ struct Fidelity {
   std::uint64_t agreed = 0;   // of these, placed at it
   std::optional<std::uint32_t> first_difference;  // the event of the first that was not
   Size recorded_peak = 0;  // bytes that the recorded allocator had at most, as far as the run came
-  std::uint64_t recorded_calls =
-      0;  // of its device: segments taken and given back, ranges mapped and unmapped
+  // of its device: segments taken and given back, ranges mapped and unmapped
+  std::uint64_t recorded_calls = 0;
 };
 
 class RecordedRun {
  public:
-  /// `simulated` was made with this start, for this policy. Both it and the workload are kept alive by the caller.
+  /// `simulated` was made with this start, for this policy. Both it and the workload are kept alive by the
+  /// caller.
   RecordedRun(const Workload& workload, SimulatedHeap& simulated, const RecordedStart& start,
               std::string_view policy);
 

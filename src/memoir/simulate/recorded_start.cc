@@ -129,7 +129,8 @@ Stretch* Builder::find(Offset address) {
   return &*std::prev(after);
 }
 
-/// Puts the objects into their segments. Whose a segment is, objects know best: some traces do not say it of segments.
+/// Puts the objects into their segments. Whose a segment is, objects know best: some traces do not say it of
+/// segments.
 void Builder::take_objects() {
   const std::span<const Workload::Object> objects = workload_.objects();
   for (const DeviceCall& call : workload_.device_calls().subspan(workload_.start_calls())) {
@@ -251,8 +252,8 @@ void Builder::join_areas(RecordedStart& start) {
   follow_areas(start.areas);
 }
 
-/// Where memory was mapped and unmapped later shows how far an area reaches: below what was mapped at the start, too.
-/// An area without memory is given up; what is mapped then is another's.
+/// Where memory was mapped and unmapped later shows how far an area reaches: below what was mapped at the
+/// start, too. An area without memory is given up; what is mapped then is another's.
 void Builder::follow_areas(std::vector<RecordedArea>& areas) const {
   std::vector<Size> mapped;  // bytes, by area; 0: given up
   for (const RecordedArea& area : areas) {

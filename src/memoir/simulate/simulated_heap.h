@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A policy over a device that is not there: what it stands on counts what a device would have given, and runs out at the
-// cap. The policies are those of policy/policies.h; the heaps, and how they are made, are the same as on a GPU.
+// A policy over a device that is not there: what it stands on counts what a device would have given, and runs
+// out at the cap. The policies are those of policy/policies.h; the heaps, and how they are made, are the same
+// as on a GPU.
 //
-//   make_policy("span", workload)  ->  a SpanHeap for each stream, as device/device_runtime.h has it, over one device
+//   make_policy("span", workload)  ->  a SpanHeap for each stream over one device (device_runtime.h)
 //
 // Throws Error for what a person got wrong; nothing is called inside malloc.
 #pragma once
@@ -30,32 +31,35 @@ inline constexpr Size kNoCap = ~Size{0};
 class SimulatedParts;
 
 /// The heaps of one policy with everything simulated that they stand on. As the runtime of a device has it
-/// (device/device_runtime.h) there is a heap for each private pool, and for each stream when the policy does not see streams:
-/// over the same device, but none gets another's memory, and private pools keep theirs. A heap is made when it is first
-/// asked for. PyTorch's heaps have pools themselves. Not thread-safe.
+/// (device/device_runtime.h) there is a heap for each private pool, and for each stream when the policy does
+/// not see streams: over the same device, but none gets another's memory, and private pools keep theirs. A
+/// heap is made when it is first asked for. PyTorch's heaps have pools themselves. Not thread-safe.
 class SimulatedHeap {
  public:
   ~SimulatedHeap();
   SimulatedHeap(const SimulatedHeap&) = delete;
   SimulatedHeap& operator=(const SimulatedHeap&) = delete;
 
-  /// Of a pool of the workload and a stream. What one gave is freed there. Throws Error when it cannot be made.
+  /// Of a pool of the workload and a stream. What one gave is freed there. Throws Error when it cannot be
+  /// made.
   Heap& heap(std::uint32_t pool = 0, StreamId stream = 0);
   /// The same; nullptr when it cannot be made, and why_refused() says why.
   Heap* find(std::uint32_t pool, StreamId stream);
-  /// As the runtime does it: when the heap has no memory, up the ladder (see make_room()). kNoOffset also when there is
-  /// no heap and none can be made.
+  /// As the runtime does it: when the heap has no memory, up the ladder (see make_room()). kNoOffset also
+  /// when there is no heap and none can be made.
   Offset allocate(const Workload::Object& object);
   /// Ends an object that allocate() gave that offset. False when there is none there.
   bool free(const Workload::Object& object, Offset offset);
   /// Every request is for plain memory.
   bool is_plain() const noexcept { return policy_.traits.plain; }
-  /// What the policy does on its own between requests, when it is due; `now` in nanoseconds, never going back.
+  /// What the policy does on its own between requests, when it is due; `now` in nanoseconds, never going
+  /// back.
   void tick(Tick now) noexcept {
     now_ = now;
     if (now >= due_) tick_all();
   }
-  /// Nobody uses that private pool of PyTorch's any more: it gives back what is unused, and so when it is trimmed.
+  /// Nobody uses that private pool of PyTorch's any more: it gives back what is unused, and so when it is
+  /// trimmed.
   void end_pool(std::uint32_t pool) noexcept;
 
   /// Bytes that the device has handed out: segments held and granules mapped.
@@ -89,8 +93,8 @@ class SimulatedHeap {
   SimulatedHeap(Policy policy, const Workload& workload, Size cap, bool with_phases);
 
   Place& place(std::uint32_t pool, StreamId stream);
-  /// What the runtime does when the device is full: every heap of the default pool gives back what is unused. False for
-  /// PyTorch's, which did so already.
+  /// What the runtime does when the device is full: every heap of the default pool gives back what is unused.
+  /// False for PyTorch's, which did so already.
   bool make_room() noexcept;
   void tick_all() noexcept;
 
@@ -117,10 +121,11 @@ class SimulatedHeap {
 /// Whether the policy can go on from a recorded state: PyTorch's can, from segments of their own kind.
 bool can_start_from(std::string_view text, const RecordedStart& start);
 
-/// The policy that `text` names, under a cap of so many bytes of the device, for this workload (which a planned policy
-/// looks into, and which is kept alive by the caller). `with_phases`: its phase table is filled, which costs it time. With a
-/// `start` that it can start from, it holds the recorded segments and objects already. Throws Error as
-/// choose_policy() does, when there is no memory for its bookkeeping, and for a cap below what the start holds.
+/// The policy that `text` names, under a cap of so many bytes of the device, for this workload (which a
+/// planned policy looks into, and which is kept alive by the caller). `with_phases`: its phase table is
+/// filled, which costs it time. With a `start` that it can start from, it holds the recorded segments and
+/// objects already. Throws Error as choose_policy() does, when there is no memory for its bookkeeping, and
+/// for a cap below what the start holds.
 std::unique_ptr<SimulatedHeap> make_policy(std::string_view text, const Workload& workload, Size cap = kNoCap,
                                            bool with_phases = false, const RecordedStart* start = nullptr);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a policy is made of in a simulation: memory that is only counted, the clock of streams, a model of finalizers, and
-// the workload, which is known beforehand.
+// What a policy is made of in a simulation: memory that is only counted, the clock of streams, a model of
+// finalizers, and the workload, which is known beforehand.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,8 @@ namespace memoir {
 class SimulatedParts final : public Parts {
  public:
   /// Heaps of several streams take their segments from one place, as from a device.
-  /// For one pool of `owner`'s workload; `start`: to go on from, or nullptr. All are kept alive by the caller.
+  /// For one pool of `owner`'s workload; `start`: to go on from, or nullptr. All are kept alive by the
+  /// caller.
   SimulatedParts(SimulatedHeap& owner, std::uint32_t pool, const RecordedStart* start);
 
   Arena& arena(Size capacity) override;

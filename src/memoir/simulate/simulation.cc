@@ -48,8 +48,8 @@ class Timeline {
   size_t left_ = 0;
 };
 
-/// The pass that counts everything, after a recording if there is one. Leaves nothing live in the heap. Gives the step at
-/// which it stopped.
+/// The pass that counts everything, after a recording if there is one. Leaves nothing live in the heap. Gives
+/// the step at which it stopped.
 size_t count(const Workload& workload, SimulatedHeap& simulated, RecordedRun* recorded,
              const SimulationOptions& options, Simulation& result) {
   struct Place {
@@ -147,8 +147,8 @@ size_t count(const Workload& workload, SimulatedHeap& simulated, RecordedRun* re
   return at;
 }
 
-/// Passes over the first `end` steps that only measure: stretches in small groups and operation by operation in turn.
-/// What a stretch needs is brought near first, as it would be to the program that asks.
+/// Passes over the first `end` steps that only measure: stretches in small groups and operation by operation
+/// in turn. What a stretch needs is brought near first, as it would be to the program that asks.
 OperationTimes measure(const Workload& workload, SimulatedHeap& simulated, size_t end) {
   constexpr size_t kStretch = 128;  // operations
   constexpr size_t kGroup = 16;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One policy, one workload, one cap: what would it have taken? The heap is the one that programs run on, over a
-// device that only counts, so the answer is the allocator's own and not a model's.
+// One policy, one workload, one cap: what would it have taken? The heap is the one that programs run on, over
+// a device that only counts, so the answer is the allocator's own and not a model's.
 //
 //   bytes                    reserved  ________________
 //     |                     __________|   gap          |____   what the heap holds beyond what is live
@@ -12,12 +12,14 @@
 //
 //   fragmentation at a moment = (reserved - live) / reserved
 //
-// A workload's private pools (CUDA graphs, MemPools) keep their memory to themselves, and for ever: a trace does not tell
-// when graphs die. From a recorded state, those end that gave memory back and ask for none again.
+// A workload's private pools (CUDA graphs, MemPools) keep their memory to themselves, and for ever: a trace
+// does not tell when graphs die. From a recorded state, those end that gave memory back and ask for none
+// again.
 //
-// Left out: what the device's own calls cost in time, and memory that others hold on it (contexts, libraries). Objects
-// that were live before the recording began are allocated afresh, in the order of the trace; with `recorded`, PyTorch's
-// policies start from the segments that the recorded allocator held then, and its own can be compared with it.
+// Left out: what the device's own calls cost in time, and memory that others hold on it (contexts,
+// libraries). Objects that were live before the recording began are allocated afresh, in the order of the
+// trace; with `recorded`, PyTorch's policies start from the segments that the recorded allocator held then,
+// and its own can be compared with it.
 #pragma once
 
 #include <algorithm>
@@ -40,10 +42,11 @@ struct SimulationOptions {
   std::uint32_t samples = 1000;  // most points of the timeline; 0: none
   bool timed = true;             // measure nanoseconds per operation, in more passes over the same heap
   bool with_phases = false;      // fill the policy's phase table
-  /// The policy that made the recording, as text: recorded_policy() with its settings. Unless "", a policy over
-  /// segments of the same kind starts from the recorded state, as the program had it: what was live at the start is
-  /// placed and not asked for, and counts as no operation. Where the recording gives segments back, it empties its
-  /// cache, too (the program asked for that, or its device was full). Other policies start afresh.
+  /// The policy that made the recording, as text: recorded_policy() with its settings. Unless "", a policy
+  /// over segments of the same kind starts from the recorded state, as the program had it: what was live at
+  /// the start is placed and not asked for, and counts as no operation. Where the recording gives segments
+  /// back, it empties its cache, too (the program asked for that, or its device was full). Other policies
+  /// start afresh.
   std::string recorded = {};
 };
 
@@ -71,8 +74,8 @@ struct OutOfMemory {
   bool any_layout_fits(Size cap) const noexcept { return live <= cap && asked <= cap - live; }
 };
 
-/// Of one operation (an allocation or a free), in nanoseconds, once the heap has seen the trace: device calls of
-/// later passes are simulated and cost nothing.
+/// Of one operation (an allocation or a free), in nanoseconds, once the heap has seen the trace: device calls
+/// of later passes are simulated and cost nothing.
 struct OperationTimes {
   double mean = 0;               // of groups of 16 operations, timed together: the median pass's
   double p50 = 0;                // of all such groups
@@ -91,7 +94,8 @@ struct Simulation {
   Size peak_reserved = 0;  // bytes that the device handed out
   Size peak_committed = 0;
   Size private_reserved = 0;  // bytes that private pools had at the end
-  /// Of the moments when so much was reserved, the one with the most bytes live: its event, and what was live then.
+  /// Of the moments when so much was reserved, the one with the most bytes live: its event, and what was live
+  /// then.
   std::uint32_t peak_reserved_event = 0;
   Size live_at_peak = 0;
   Size rounding_at_peak = 0;         // bytes lost inside the places of live objects then
@@ -110,8 +114,8 @@ struct Simulation {
 };
 
 /// Replays the workload on a fresh heap of that policy. Deterministic but for the times. Throws Error as
-/// make_policy() and recorded_start() do, and for a cap below the largest request, under which nothing could ever
-/// complete.
+/// make_policy() and recorded_start() do, and for a cap below the largest request, under which nothing could
+/// ever complete.
 Simulation simulate(const Workload& workload, std::string_view policy, const SimulationOptions& options = {});
 
 struct CapTrial {
@@ -124,11 +128,11 @@ struct CapSearch {
   std::vector<CapTrial> trials;  // in the order tried
 };
 
-/// The smallest cap that completes, as far as this search sees. Allocators are not monotone in the cap: one may
-/// complete under 10 GiB, fail under 11 and complete under 12. Between the workload's peak (which is tried first: no
-/// cap below can do) and what the policy reserves when it is free to, the caps are bisected down to `resolution` (0:
-/// 1/2048 of the peak, at least 512 bytes); then eight caps below the answer, at distances that double, are tried,
-/// and when one of them completes the search goes on below it. With
+/// The smallest cap that completes, as far as this search sees. Allocators are not monotone in the cap: one
+/// may complete under 10 GiB, fail under 11 and complete under 12. Between the workload's peak (which is
+/// tried first: no cap below can do) and what the policy reserves when it is free to, the caps are bisected
+/// down to `resolution` (0: 1/2048 of the peak, at least 512 bytes); then eight caps below the answer, at
+/// distances that double, are tried, and when one of them completes the search goes on below it. With
 /// `recorded` (see SimulationOptions), no cap is below what the policy starts with.
 CapSearch find_cap(const Workload& workload, std::string_view policy, Size resolution = 0,
                    const std::string& recorded = {});

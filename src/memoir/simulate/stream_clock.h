@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Streams without a device: who is ordered after whom, as vector clocks (Mattern, "Virtual time and global states
-// of distributed systems", 1989), and a log from which a checker that knows nothing of heaps proves that no
-// stream got bytes which another one might still be using.
+// Streams without a device: who is ordered after whom, as vector clocks (Mattern, "Virtual time and global
+// states of distributed systems", 1989), and a log from which a checker that knows nothing of heaps proves
+// that no stream got bytes which another one might still be using.
 //
 //   stream 0   use x, freed at 7 ----- event
 //   stream 1                             \ wait | use the bytes of x           seen(1, 0) >= 7: ordered
@@ -88,8 +88,8 @@ class StreamClock final : public StreamOrder {
   bool in_section_ = false;
   bool is_quiet_ = false;  // the host waited in this section
   std::uint64_t waits_ = 0;
-  std::vector<std::vector<Tick>>
-      seen_;                    // [by][of]: all that was queued on `of` up to this moment is before it
+  // [by][of]: all that was queued on `of` up to this moment is before it
+  std::vector<std::vector<Tick>> seen_;
   std::vector<bool> captured_;  // by stream
   std::vector<StreamEvent> log_;
 };
@@ -100,9 +100,9 @@ struct StreamViolation {
   std::string what;
 };
 
-/// Proves from the log alone that every allocation's bytes are free, and that its stream is ordered after every
-/// earlier use of them by another one; nullopt when that is so. Slow (it looks at all earlier uses) and obviously
-/// right: it keeps its own clocks.
+/// Proves from the log alone that every allocation's bytes are free, and that its stream is ordered after
+/// every earlier use of them by another one; nullopt when that is so. Slow (it looks at all earlier uses) and
+/// obviously right: it keeps its own clocks.
 std::optional<StreamViolation> check_stream_order(std::span<const StreamEvent> log);
 
 }  // namespace memoir

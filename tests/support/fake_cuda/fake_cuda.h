@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A CUDA driver without a GPU, for tests: the driver's functions that memoir calls, over ordinary memory, and this: what
-// a test does in the GPU's place. It is a shared object; memoir loads it where MEMOIR_CUDA_DRIVER names it.
+// A CUDA driver without a GPU, for tests: the driver's functions that memoir calls, over ordinary memory, and
+// this: what a test does in the GPU's place. It is a shared object; memoir loads it where MEMOIR_CUDA_DRIVER
+// names it.
 //
-// Device memory can be read and written by the host. A stream is a queue of kernels, event records and waits that runs
-// only when a test says so, or somebody waits: whatever memoir believes to be done without having asked is caught. Where
-// several streams could go on, a seeded choice decides which does. Misuse (a second unmap, memory taken away under
-// queued work, a kernel that finds other bytes than its stream left, an event of a capture that is asked about ...) is
-// not fatal: it is written down, to be read by fake_misuse().
+// Device memory can be read and written by the host. A stream is a queue of kernels, event records and waits
+// that runs only when a test says so, or somebody waits: whatever memoir believes to be done without having
+// asked is caught. Where several streams could go on, a seeded choice decides which does. Misuse (a second
+// unmap, memory taken away under queued work, a kernel that finds other bytes than its stream left, an event
+// of a capture that is asked about ...) is not fatal: it is written down, to be read by fake_misuse().
 //
 // Thread-safe: one lock. All functions are C, so that Python's tests can call them.
 #pragma once
@@ -19,17 +20,17 @@
 extern "C" {
 #endif
 
-/// Forgets everything: `devices` devices of `capacity` bytes each, mapped in units of `granularity` bytes. What is left
-/// from before is dropped.
+/// Forgets everything: `devices` devices of `capacity` bytes each, mapped in units of `granularity` bytes.
+/// What is left from before is dropped.
 void fake_reset(int devices, uint64_t capacity, uint64_t granularity);
-/// The `after`-th call from now (0: the next) to the driver's function of this name, and `times` from there on, fail with
-/// `result`.
+/// The `after`-th call from now (0: the next) to the driver's function of this name, and `times` from there
+/// on, fail with `result`.
 void fake_fail(const char* function, int after, int times, int result);
 /// Bytes that another process takes on the device (they are not there for memoir).
 void fake_set_foreign(int device, uint64_t bytes);
 
-/// From now on until the reset, plain memory (cuMemAlloc) lies where `place` says, and `gone` is told when it is freed:
-/// addresses without memory behind them, for tests that compare where things go.
+/// From now on until the reset, plain memory (cuMemAlloc) lies where `place` says, and `gone` is told when it
+/// is freed: addresses without memory behind them, for tests that compare where things go.
 void fake_place_segments(uint64_t (*place)(void* context, uint64_t size),
                          void (*gone)(void* context, uint64_t address), void* context);
 
@@ -47,7 +48,8 @@ const char* fake_misuse(int index);
 int fake_accessors(uint64_t address);
 
 void* fake_stream_create(void);
-/// Queues a kernel that writes `value` to every byte, and one that checks that it finds `value` in every byte.
+/// Queues a kernel that writes `value` to every byte, and one that checks that it finds `value` in every
+/// byte.
 void fake_launch_fill(void* stream, uint64_t address, uint64_t size, int value);
 void fake_launch_check(void* stream, uint64_t address, uint64_t size, int value);
 /// An event of the program's own: `to` goes on when `from` has reached this point.

@@ -135,7 +135,8 @@ void record(Event& event, Stream& stream);
 Result wait(Stream& stream, const Event& event);
 /// Queues the operation, or makes it a part of the graph that the stream is captured into.
 void queue(Stream& stream, const Operation& operation);
-/// A call that must not be made while a stream is captured in the global mode: it fails and spoils the capture.
+/// A call that must not be made while a stream is captured in the global mode: it fails and spoils the
+/// capture.
 Result unsafe_during_capture(const char* function);
 /// The capture mode and the current devices of this thread.
 struct Thread {

@@ -20,8 +20,8 @@ class AsideRange {
     kKeep    // it stays, and others grow as far as the device has memory
   };
 
-  /// Ends the range that was set aside before, and sets `size` bytes aside in the row's largest hole; 0 bytes are none.
-  /// False when no hole is as large, or there is no metadata memory.
+  /// Ends the range that was set aside before, and sets `size` bytes aside in the row's largest hole; 0 bytes
+  /// are none. False when no hole is as large, or there is no metadata memory.
   bool set(PoolRow& row, Size size) noexcept;
 
   /// Of size 0 when nothing is set aside.
@@ -49,7 +49,8 @@ class AsideRange {
   /// Live blocks there hold so many bytes more, or fewer.
   void took(Size size) noexcept { held_ += size; }
   void gave(Size size) noexcept { held_ -= size; }
-  /// What the pool needs for the range, all that lives elsewhere and the request; `held` bytes are held by now.
+  /// What the pool needs for the range, all that lives elsewhere and the request; `held` bytes are held by
+  /// now.
   Size needed_with(Size held, Range request) const noexcept;
 
  private:

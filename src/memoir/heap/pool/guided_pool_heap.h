@@ -32,7 +32,8 @@ class GuidedPoolHeap final : public Heap {
   explicit GuidedPoolHeap(Arena& arena, const DevicePoolOptions& options = {}, StreamOrder* order = nullptr,
                           Segments* plain = nullptr) noexcept
       : own_(std::in_place, arena, options, order, plain), pool_(*own_), online_(*own_) {}
-  /// Over the pool of another heap, `online`, which serves what the plan does not; both are kept alive by the caller.
+  /// Over the pool of another heap, `online`, which serves what the plan does not; both are kept alive by the
+  /// caller.
   GuidedPoolHeap(DevicePoolHeap& pool, Heap& online) noexcept : pool_(pool), online_(online) {}
   GuidedPoolHeap(const GuidedPoolHeap&) = delete;
   GuidedPoolHeap& operator=(const GuidedPoolHeap&) = delete;

@@ -33,7 +33,8 @@ std::uint16_t PoolRow::find_slot(StreamId stream) noexcept {
 // --- records ---
 
 bool PoolRow::make_room(size_t count) noexcept {
-  // Records that were given up are reused first, but each request takes few: room for all of them is simplest.
+  // Records that were given up are reused first, but each request takes few: room for all of them is
+  // simplest.
   if (starts_.in_use() && !by_start_.reserve(by_start_.size() + count)) return false;
   if (blocks_.capacity() - blocks_.size() < count &&
       !blocks_.reserve(std::max<size_t>(2 * blocks_.size(), 1024)))
@@ -110,8 +111,8 @@ void PoolRow::join_after(Index index) noexcept {
 bool PoolRow::can_join(Index left, Index right) const noexcept {
   const Block &a = blocks_[left], &b = blocks_[right];
   if (a.state != b.state || a.zone != b.zone) return false;
-  // What no stream has used goes with what one has; but not the addresses that nobody has used yet with the few
-  // that somebody has.
+  // What no stream has used goes with what one has; but not the addresses that nobody has used yet with the
+  // few that somebody has.
   if (a.state == State::kFree) return a.slot == b.slot || a.moment == 0 || b.moment == 0;
   return a.state == State::kHole && (a.moment == 0 ? b.moment == 0 : b.moment != 0 && a.slot == b.slot);
 }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The blocks of a device pool in a row, by address: cut, joined, and found by size, by stream or by offset. It moves no
-// memory and asks no stream: what is committed is the heap's business (device_pool_heap.h), where there is room across
-// blocks is pool_windows.h's.
+// The blocks of a device pool in a row, by address: cut, joined, and found by size, by stream or by offset.
+// It moves no memory and asks no stream: what is committed is the heap's business (device_pool_heap.h), where
+// there is room across blocks is pool_windows.h's.
 //
 //   | live | free, slot 0 | free, slot 1 | recent | hole ...       slot: of the stream that used it last
 //            in a bin       in a bin       in none   in none        recent: freed, but kept for its like
 //
-// Free neighbours join at once when all of their Use is the same; holes, when no stream or the same one used them.
-// Blocks of different zones never join. Plain blocks lie beyond the row, each segment in a row of its own.
+// Free neighbours join at once when all of their Use is the same; holes, when no stream or the same one used
+// them. Blocks of different zones never join. Plain blocks lie beyond the row, each segment in a row of its
+// own.
 //
 // Functions that take a record need reserve_records() before. Not thread-safe.
 #pragma once
@@ -101,15 +102,15 @@ class PoolRow {
   }
   /// A block of exactly this size that the slot freed last, live now; or 0.
   Index take_recent(Size size, Size asked, std::uint16_t slot) noexcept;
-  /// Gives out a part of a free block: large objects get its begin, small ones its end, so that each kind finds its like
-  /// beside it and small ones do not cut what large ones leave. The block that is live now.
+  /// Gives out a part of a free block: large objects get its begin, small ones its end, so that each kind
+  /// finds its like beside it and small ones do not cut what large ones leave. The block that is live now.
   Index take_part(Index index, Size size, Size asked, std::uint16_t slot) noexcept;
   /// The same for a block that find() gave for this slot and zone: for the fast path.
   Index take_found(Index index, Size size, Size asked, std::uint16_t slot, Zone zone) noexcept {
     return take(bins_[bin_of(slot, zone)], index, size, asked, slot, zone);
   }
-  /// Gives out a range that lies in a row of free blocks and holes of one zone, beginning in `first`. What it touches of
-  /// the holes, in whole granules, is committed already. The block that is live now.
+  /// Gives out a range that lies in a row of free blocks and holes of one zone, beginning in `first`. What it
+  /// touches of the holes, in whole granules, is committed already. The block that is live now.
   Index take_window(Index first, Range range, Size granule, Size asked, std::uint16_t slot) noexcept;
   /// Takes back what take_live() gave, with its moment set.
   void put_back(Index index) noexcept;
@@ -128,7 +129,8 @@ class PoolRow {
     block.number = 0;
     live_.insert(blocks_.data(), index);
   }
-  /// Joins a free block or a hole, which is in no bin, with its neighbours, and puts what comes of it in its bin.
+  /// Joins a free block or a hole, which is in no bin, with its neighbours, and puts what comes of it in its
+  /// bin.
   Index settle(Index index) noexcept;
   /// A part of a free block becomes a hole; gives back the hole.
   Index make_hole(Index index, Range range) noexcept;
@@ -259,7 +261,8 @@ inline PoolRow::Index PoolRow::take_recent(Size size, Size asked, std::uint16_t 
   return index;
 }
 
-/// As few lists as can be are touched: a neighbour that grows stays in its own, if that is still the right one.
+/// As few lists as can be are touched: a neighbour that grows stays in its own, if that is still the right
+/// one.
 [[gnu::always_inline]] inline PoolRow::Index PoolRow::settle_free(Index index) noexcept {
   Block* const blocks = blocks_.data();
   Block& block = blocks[index];

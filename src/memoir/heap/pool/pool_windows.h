@@ -2,8 +2,8 @@
 //
 // Where a request fits across free blocks and holes that lie in a row, and what that costs:
 //
-//   | live | free | hole      | free | live |       a window of the request's size anywhere between the two live ones;
-//          |    request      |                      its need: bytes of granules of the hole; its waits: streams' blocks
+//   | live | free | hole      | free | live |   a window of the request's size anywhere between the live ones
+//          |    request      |                  need: granules of the hole; waits: blocks of other streams
 //
 // It looks at every block of the row once. It changes nothing.
 #pragma once
@@ -30,8 +30,8 @@ class PoolWindows {
     bool waits = false;  // the stream may be made to wait for others
   };
 
-  /// Windows begin within `arena`'s capacity; what has no memory is counted in its granules. Without `order` no stream
-  /// waits. The caller keeps all of them alive.
+  /// Windows begin within `arena`'s capacity; what has no memory is counted in its granules. Without `order`
+  /// no stream waits. The caller keeps all of them alive.
   PoolWindows(const PoolRow& row, const Arena& arena, StreamOrder* order) noexcept
       : row_(&row), arena_(&arena), order_(order) {}
 

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Code and comments share one width. clang-format keeps the code's and leaves comments alone, so that pictures survive."""
+
+import re
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("src", "tests", "fuzz", "bench", "examples", "python")
+SUFFIXES = (".h", ".cc", ".cpp", ".c")
+
+
+def test_no_line_of_c_or_cpp_is_wider_than_the_formatter_allows():
+    width = int(re.search(r"^ColumnLimit: (\d+)$", (ROOT / ".clang-format").read_text(), re.M)[1])
+    files = subprocess.run(
+        ["git", "ls-files", "-z", "--", *FOLDERS], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    sources = [name for name in files.stdout.split("\0") if name.endswith(SUFFIXES)]
+    assert len(sources) > 100
+    wide = [
+        f"{name}:{number}: {len(line)} columns, {width} are allowed"
+        for name in sources
+        if (ROOT / name).is_file()
+        for number, line in enumerate((ROOT / name).read_text().splitlines(), 1)
+        if len(line) > width and "://" not in line and 'R"(' not in line  # cannot be broken
+    ]
+    assert not wide, "\n".join(wide)
