@@ -33,11 +33,13 @@ Offset DevicePoolHeap::allocate(const Request& request) noexcept {
   if (request.alignment <= options_.alignment) [[likely]] {
     if (size < options_.small) {
       const Index recent = row_.take_recent(size, request.size, slot);
-      if (recent != 0) return begin_life(recent);
+      if (recent != 0) return begin_life(recent, request.size, slot, Zone::kCommon);
     }
     const Index index = row_.find(slot, Zone::kCommon, size);
-    if (index != 0) [[likely]]
-      return begin_life(row_.take_found(index, size, request.size, slot, Zone::kCommon));
+    if (index != 0) [[likely]] {
+      const Index found = row_.take_found(index, size, request.size, slot, Zone::kCommon);
+      return begin_life(found, request.size, slot, Zone::kCommon);
+    }
   }
   return allocate_slowly(request, size, slot);
 }

@@ -153,19 +153,23 @@ class DevicePoolHeap final : public Heap {
   using Window = PoolWindows::Window;
   static constexpr int kMoveBits = 12;
 
-  /// The request's block is live from now on: its offset.
-  Offset begin_life(Index index) noexcept {
+  /// The block is live from now on: its offset. The rest is told, since the fast path has it at hand.
+  Offset begin_life(Index index, Size asked, std::uint16_t slot, Zone zone) noexcept {
     Block& block = row_[index];
-    if (detector_ != nullptr && block.zone != Zone::kPlain) {
-      block.number = detector_->note_allocate(block.asked, row_.stream_of(block.slot), live_,
+    if (detector_ != nullptr && zone != Zone::kPlain) {
+      block.number = detector_->note_allocate(asked, row_.stream_of(slot), live_,
                                               static_cast<std::uint32_t>(counters_.repeated));
     }
-    live_ += block.asked;
-    if (block.zone == Zone::kPlain) return block.range.begin;
+    live_ += asked;
+    if (zone == Zone::kPlain) return block.range.begin;
     held_ += block.range.size;
-    if (block.zone == Zone::kAside) aside_.took(block.range.size);
+    if (zone == Zone::kAside) aside_.took(block.range.size);
     peak_held_ = std::max(peak_held_, held_);
     return block.range.begin;
+  }
+  Offset begin_life(Index index) noexcept {
+    const Block& block = row_[index];
+    return begin_life(index, block.asked, block.slot, block.zone);
   }
   void end_life(Block& block) noexcept;
 
