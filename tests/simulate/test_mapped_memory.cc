@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Simulated mapped memory and segments do what the device's do: arena/cuda_arena.h and device/cuda_segments.h.
+// Simulated mapped memory and segments do what the device's do: arena/cuda_arena.h and
+// device/cuda_segments.h.
 #include "memoir/simulate/mapped_memory.h"
 
 #include "doctest/doctest.h"
