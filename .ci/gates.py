@@ -167,7 +167,12 @@ def mutants() -> Iterator[list[str]]:
 GATES = (
     Gate("test", "`make test`: every C++ and Python test", 480, test),
     Gate("lint", "`make lint`: ruff, clang-format, mypy", 50, lint),
-    Gate("address", "C++ tests under the address and undefined-behaviour sanitizers; a warning is an error", 330, address),
+    Gate(
+        "address",
+        "C++ tests under the address and undefined-behaviour sanitizers; a warning is an error",
+        330,
+        address,
+    ),
     Gate("thread", "C++ tests with threads under the thread sanitizer; a warning is an error", 100, thread),
     Gate("clang", "clang builds the core and the fuzzers, warnings as errors", 160, clang),
     Gate("fuzz", "60 s of each fuzzer, two at a time", 250, fuzz(60)),
