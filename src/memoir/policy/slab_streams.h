@@ -3,7 +3,7 @@
 // A slab that several streams use: before one of them gets bytes that another used last, it has to wait for
 // that.
 //
-//   segments of the layout   | 0  | 1  | 2  | 3 ...
+//   cells of the layout      | 0  | 1  | 2  | 3 ...
 //   used by the plan's       | s0 | s0 | both    | s1     only objects that touch what both use are looked at
 //   last use                           | s1, moment 7
 //
@@ -50,8 +50,8 @@ class SlabStreams {
   StreamOrder* order_;
   StreamId owner_;
   std::vector<StreamId> others_;  // streams of the plan that are not the owner
-  std::vector<bool> shared_;      // per entry: touches segments that others use too; empty when none does
-  std::vector<Use> uses_;         // per segment; empty when none is shared
+  std::vector<bool> shared_;      // per entry: touches cells that others use too; empty when none does
+  std::vector<Use> uses_;         // per cell; empty when none is shared
 };
 
 }  // namespace memoir

@@ -27,7 +27,7 @@ bool each_word(std::uint32_t begin, std::uint32_t end, Visit visit) noexcept {
 }  // namespace
 
 PlannedHeap::PlannedHeap(const PlannedLayout& layout) noexcept : layout_(&layout), cursor_(layout) {
-  ok_ = cursor_.ok() && segment_live_.assign((layout.segments() + 63) / 64, 0) &&
+  ok_ = cursor_.ok() && cell_live_.assign((layout.cells() + 63) / 64, 0) &&
         object_at_.assign(layout.starts(), PlannedLayout::kNone);
 }
 
@@ -85,14 +85,13 @@ Size PlannedHeap::size_of(Offset offset) const noexcept {
 }
 
 bool PlannedHeap::range_is_free(const Entry& entry) const noexcept {
-  return each_word(entry.first_segment, entry.end_segment, [this](std::uint32_t word, std::uint64_t mask) {
-    return (segment_live_[word] & mask) == 0;
-  });
+  return each_word(entry.first_cell, entry.end_cell,
+                   [this](std::uint32_t word, std::uint64_t mask) { return (cell_live_[word] & mask) == 0; });
 }
 
 void PlannedHeap::flip_range(const Entry& entry) noexcept {
-  each_word(entry.first_segment, entry.end_segment, [this](std::uint32_t word, std::uint64_t mask) {
-    segment_live_[word] ^= mask;
+  each_word(entry.first_cell, entry.end_cell, [this](std::uint32_t word, std::uint64_t mask) {
+    cell_live_[word] ^= mask;
     return true;
   });
 }

@@ -75,8 +75,8 @@ class PlannedHeap final : public Heap {
 
   const PlannedLayout* layout_;
   PlanCursor cursor_;
-  MetadataArray<std::uint64_t> segment_live_;  // a bit per segment
-  MetadataArray<std::uint32_t> object_at_;     // per start: the entry live there, or kNone
+  MetadataArray<std::uint64_t> cell_live_;  // a bit per cell
+  MetadataArray<std::uint32_t> object_at_;  // per start: the entry live there, or kNone
   bool ok_ = false;
   std::uint32_t last_ = 0;
   Size live_ = 0;

@@ -42,11 +42,11 @@ bool PlannedLayout::build(const RecordedPlan& plan) noexcept {
     Entry& entry = entries_[i];
     by_site_.push_back(i);
     if (entry.offset == kNoOffset) continue;
-    entry.first_segment = index_in(cuts.begin(), cuts_end, entry.offset);
-    entry.end_segment = index_in(cuts.begin(), cuts_end, entry.offset + entry.size);
+    entry.first_cell = index_in(cuts.begin(), cuts_end, entry.offset);
+    entry.end_cell = index_in(cuts.begin(), cuts_end, entry.offset + entry.size);
     entry.start = index_in(start_offsets_.begin(), start_offsets_.end(), entry.offset);
   }
-  segments_ = static_cast<size_t>(cuts_end - cuts.begin());
+  cells_ = static_cast<size_t>(cuts_end - cuts.begin());
   std::sort(by_site_.begin(), by_site_.end(), [this](std::uint32_t a, std::uint32_t b) {
     const Entry &x = entries_[a], &y = entries_[b];
     return x.site != y.site ? x.site < y.site : x.size != y.size ? x.size < y.size : a < b;

@@ -4,14 +4,14 @@
 // follows it.
 //
 // The one question that must be cheap and exact is "is this planned range free now?". The begins and ends of
-// all planned ranges cut the arena into segments; each range is a run of whole segments, so a bit per segment
-// answers it:
+// all planned ranges cut the arena into cells; each range is a run of whole cells, so a bit per cell answers
+// it:
 //
 //   offset  0        64       128            256
-//           |   a    |        |              |       a = segments [0, 1)
-//           |        b        |              |       b = segments [0, 2)
-//                    |           c           |       c = segments [1, 3)
-//   segment     0        1           2               live bits 0b001: a is live, so b is not free and c is
+//           |   a    |        |              |       a = cells [0, 1)
+//           |        b        |              |       b = cells [0, 2)
+//                    |           c           |       c = cells [1, 3)
+//   cell    0        1           2               live bits 0b001: a is live, so b is not free and c is
 #pragma once
 
 #include <span>
@@ -29,9 +29,9 @@ class PlannedLayout {
     SiteId site = kNoSite;
     Offset offset = kNoOffset;
     std::uint32_t alignment_log2 = 0;
-    std::uint32_t start = 0;          // which of the starts() this range begins at
-    std::uint32_t first_segment = 0;  // its range is segments [first_segment, end_segment)
-    std::uint32_t end_segment = 0;
+    std::uint32_t start = 0;       // which of the starts() this range begins at
+    std::uint32_t first_cell = 0;  // its range is cells [first_cell, end_cell)
+    std::uint32_t end_cell = 0;
   };
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
@@ -42,7 +42,7 @@ class PlannedLayout {
   bool ok() const noexcept { return ok_; }
   std::span<const Entry> entries() const noexcept { return {entries_.data(), entries_.size()}; }
   Size arena_size() const noexcept { return arena_size_; }
-  size_t segments() const noexcept { return segments_; }
+  size_t cells() const noexcept { return cells_; }
   size_t starts() const noexcept { return start_offsets_.size(); }
 
   /// The start at exactly this offset, or kNone.
@@ -70,7 +70,7 @@ class PlannedLayout {
   // open addressing: offset -> index of start_offsets_; at most half full
   MetadataArray<std::uint32_t> lookup_;
   int lookup_shift_ = 63;
-  size_t segments_ = 0;
+  size_t cells_ = 0;
   Size arena_size_ = 0;
   bool ok_ = false;
 };
