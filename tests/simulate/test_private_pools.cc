@@ -12,7 +12,7 @@
 #include "memoir/heap/pytorch/expandable_heap.h"
 #include "memoir/heap/pytorch/pytorch_heap.h"
 #include "memoir/simulate/private_pool.h"
-#include "memoir/simulate/recorded_start.h"
+#include "memoir/simulate/restored_state.h"
 #include "memoir/simulate/simulation.h"
 
 namespace memoir {
@@ -328,7 +328,7 @@ TEST_CASE("a recorded state has its pools") {
     Story odd;
     odd.segment(take, kBase, 20 * kMiB, 0).allocate(1, 512, 5);
     CHECK_THROWS_WITH_AS(
-        recorded_start(odd.workload(), "pytorch"),
+        restored_state(odd.workload(), "pytorch"),
         doctest::Contains("event 1: object 1 of 512 bytes at 0x7f0000000000 lies in a segment of "
                           "another pool"),
         Error);
@@ -348,7 +348,7 @@ TEST_CASE("a recorded state has its pools") {
     const auto map = EventKind::kSegmentMap;
     mapped.segment(map, kBase, 20 * kMiB, 0).segment(map, kBase + 20 * kMiB, 20 * kMiB, 5);
     mapped.allocate(1, 2 * kMiB, 0).allocate(2, 2 * kMiB, 5, kBase + 20 * kMiB);
-    const RecordedStart start = recorded_start(mapped.workload(), "expandable");
+    const RestoredState start = restored_state(mapped.workload(), "expandable");
     REQUIRE(start.areas.size() == 2);
     CHECK(start.areas[0].pool == 0);
     CHECK(start.areas[1].pool == 1);

@@ -208,7 +208,7 @@ void bind_simulation(nb::module_& module) {
       "What made the recording: 'pytorch', or 'expandable'. Raises Error when the trace does not tell.");
   module.def(
       "check_recorded_start",
-      [](const Workload& workload, const std::string& recorded) { recorded_start(workload, recorded); },
+      [](const Workload& workload, const std::string& recorded) { restored_state(workload, recorded); },
       "workload"_a, "recorded"_a, Run(),
       "Raises Error, naming the event, when no allocator can have been in the recorded state.");
 }

@@ -119,16 +119,16 @@ Size SimulatedHeap::private_reserved() const noexcept {
   return sum;
 }
 
-RecordedDevice* SimulatedHeap::recorded() noexcept { return places_.front()->parts->recorded(); }
+RestoredDevice* SimulatedHeap::restored() noexcept { return places_.front()->parts->restored(); }
 
-bool can_start_from(std::string_view text, const RecordedStart& start) {
+bool can_start_from(std::string_view text, const RestoredState& start) {
   if (!choose_policy(text, Substrate::kSimulation).traits.pytorch) return false;
   PolicyText parsed = read_policy_text(text);
   return take_pytorch_settings(parsed).expandable_segments == start.expandable;
 }
 
 std::unique_ptr<SimulatedHeap> make_policy(std::string_view text, const Workload& workload, Size cap,
-                                           bool with_phases, const RecordedStart* start) {
+                                           bool with_phases, const RestoredState* start) {
   std::unique_ptr<SimulatedHeap> made(
       new SimulatedHeap(choose_policy(text, Substrate::kSimulation), workload, cap, with_phases));
   if (start != nullptr && can_start_from(text, *start)) {
@@ -142,7 +142,7 @@ std::unique_ptr<SimulatedHeap> make_policy(std::string_view text, const Workload
   SimulatedHeap::Place& first = made->place(0, 0);  // what cannot be shows at once
   made->start_ = nullptr;
   made->start_calls_ = first.parts->calls();
-  if (made->recorded() == nullptr) made->start_calls_ = {};
+  if (made->restored() == nullptr) made->start_calls_ = {};
   if (first.made.pytorch == nullptr || workload.pools() == 1) return made;
   made->pytorch_ = first.made.pytorch;
   for (PoolId pool = 1; pool < workload.pools(); ++pool) {

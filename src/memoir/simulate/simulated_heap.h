@@ -19,7 +19,7 @@
 #include "memoir/heap/phases.h"
 #include "memoir/heap/pytorch/pytorch_pools.h"
 #include "memoir/policy/policies.h"
-#include "memoir/simulate/recorded_device.h"
+#include "memoir/simulate/restored_device.h"
 #include "memoir/simulate/sim_segments.h"
 #include "memoir/simulate/stream_clock.h"
 #include "memoir/simulate/workload.h"
@@ -68,10 +68,10 @@ class SimulatedHeap {
   Size private_reserved() const noexcept;
   /// Of these, bytes with memory behind them that the heap may use.
   Size committed() const noexcept { return reserved(); }
-  /// Since it was made; those of a recorded start are not of them.
+  /// Since it was made; those of a restored state are not of them.
   DeviceCalls calls() const noexcept;
   /// The device that tells recorded addresses, when the heap started from a recorded state; else nullptr.
-  RecordedDevice* recorded() noexcept;
+  RestoredDevice* restored() noexcept;
   /// nullptr when it was made without, or its policy has no phases.
   const PhaseTable* phases() const noexcept { return with_phases_ ? &phases_ : nullptr; }
   /// The heap's own reason for the request that was refused last, or "".
@@ -82,7 +82,7 @@ class SimulatedHeap {
  private:
   friend class SimulatedParts;
   friend std::unique_ptr<SimulatedHeap> make_policy(std::string_view text, const Workload& workload, Size cap,
-                                                    bool with_phases, const RecordedStart* start);
+                                                    bool with_phases, const RestoredState* start);
   /// The heap of one pool and stream. What it stands on goes last.
   struct Place {
     std::uint32_t pool = 0;
@@ -102,7 +102,7 @@ class SimulatedHeap {
   const Workload& workload_;
   const Size cap_;
   const bool with_phases_;
-  const RecordedStart* start_ = nullptr;  // only while the first heap is made
+  const RestoredState* start_ = nullptr;  // only while the first heap is made
   std::vector<Workload> by_pool_;         // where there are private pools
   bool is_alone_ = true;                  // one heap serves the whole workload
   SimMemory memory_;                      // of the device
@@ -119,7 +119,7 @@ class SimulatedHeap {
 };
 
 /// Whether the policy can go on from a recorded state: PyTorch's can, from segments of their own kind.
-bool can_start_from(std::string_view text, const RecordedStart& start);
+bool can_start_from(std::string_view text, const RestoredState& start);
 
 /// The policy that `text` names, under a cap of so many bytes of the device, for this workload (which a
 /// planned policy looks into, and which is kept alive by the caller). `with_phases`: its phase table is
@@ -127,6 +127,6 @@ bool can_start_from(std::string_view text, const RecordedStart& start);
 /// objects already. Throws Error as choose_policy() does, when there is no memory for its bookkeeping, and
 /// for a cap below what the start holds.
 std::unique_ptr<SimulatedHeap> make_policy(std::string_view text, const Workload& workload, Size cap = kNoCap,
-                                           bool with_phases = false, const RecordedStart* start = nullptr);
+                                           bool with_phases = false, const RestoredState* start = nullptr);
 
 }  // namespace memoir

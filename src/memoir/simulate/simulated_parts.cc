@@ -9,7 +9,7 @@
 
 namespace memoir {
 
-SimulatedParts::SimulatedParts(SimulatedHeap& owner, std::uint32_t pool, const RecordedStart* start)
+SimulatedParts::SimulatedParts(SimulatedHeap& owner, std::uint32_t pool, const RestoredState* start)
     : owner_(owner),
       pool_(pool),
       workload_(owner.by_pool_.empty() ? owner.workload_ : owner.by_pool_[pool]),
@@ -25,11 +25,11 @@ Size SimulatedParts::room() const noexcept {
   return 16 * std::min(std::max(workload_.peak_live(), 4 * kMiB), Size{1} << 48);
 }
 
-/// With a recorded start the addresses behind an area are more than any hole in it.
+/// With a restored state the addresses behind an area are more than any hole in it.
 Size SimulatedParts::likely_device_memory() const {
   Size likely = room() / 4;
   if (start_ != nullptr) {
-    for (const RecordedArea& area : start_->areas) likely = std::max(likely, 2 * area.span);
+    for (const RestoredArea& area : start_->areas) likely = std::max(likely, 2 * area.span);
   }
   return likely;
 }
@@ -61,8 +61,8 @@ Arena& SimulatedParts::arena(Size capacity) {
       &owner_.clock_);
   if (!mapped_->ok()) throw Error("no memory for the simulated arena's bookkeeping; try a larger granule");
   if (start_ == nullptr) return *mapped_;
-  recorded_arena_ = std::make_unique<RecordedArena>(*mapped_);
-  return *recorded_arena_;
+  restored_arena_ = std::make_unique<RestoredArena>(*mapped_);
+  return *restored_arena_;
 }
 
 Segments& SimulatedParts::segments() {
@@ -78,8 +78,8 @@ Segments& SimulatedParts::segments() {
   }
   if (!segments_->ok()) throw Error("no memory for the simulated device's bookkeeping");
   if (start_ == nullptr) return *segments_;
-  recorded_segments_ = std::make_unique<RecordedSegments>(*segments_, workload_);
-  return *recorded_segments_;
+  restored_segments_ = std::make_unique<RestoredSegments>(*segments_, workload_);
+  return *restored_segments_;
 }
 
 void SimulatedParts::add_pools(PyTorchPools& heap) const {
@@ -90,12 +90,12 @@ void SimulatedParts::add_pools(PyTorchPools& heap) const {
 
 void SimulatedParts::prepare(PyTorchHeap& heap) {
   add_pools(heap);
-  if (recorded_segments_) recorded_segments_->restore(heap, *start_);
+  if (restored_segments_) restored_segments_->restore(heap, *start_);
 }
 
 void SimulatedParts::prepare(ExpandableHeap& heap) {
   add_pools(heap);
-  if (recorded_arena_) recorded_arena_->restore(heap, *start_);
+  if (restored_arena_) restored_arena_->restore(heap, *start_);
 }
 
 Size SimulatedParts::reserved() const noexcept {
@@ -113,9 +113,9 @@ DeviceCalls SimulatedParts::calls() const noexcept {
   return calls;
 }
 
-RecordedDevice* SimulatedParts::recorded() noexcept {
-  if (recorded_segments_) return recorded_segments_.get();
-  return recorded_arena_.get();
+RestoredDevice* SimulatedParts::restored() noexcept {
+  if (restored_segments_) return restored_segments_.get();
+  return restored_arena_.get();
 }
 
 }  // namespace memoir

@@ -12,7 +12,7 @@
 #include "memoir/simulate/finalizer_model.h"
 #include "memoir/simulate/mapped_memory.h"
 #include "memoir/simulate/plan_run.h"
-#include "memoir/simulate/recorded_device.h"
+#include "memoir/simulate/restored_device.h"
 #include "memoir/simulate/sim_segments.h"
 #include "memoir/simulate/simulated_heap.h"
 
@@ -23,7 +23,7 @@ class SimulatedParts final : public Parts {
   /// Heaps of several streams take their segments from one place, as from a device.
   /// For one pool of `owner`'s workload; `start`: to go on from, or nullptr. All are kept alive by the
   /// caller.
-  SimulatedParts(SimulatedHeap& owner, std::uint32_t pool, const RecordedStart* start);
+  SimulatedParts(SimulatedHeap& owner, std::uint32_t pool, const RestoredState* start);
 
   Arena& arena(Size capacity) override;
   Segments& segments() override;
@@ -46,7 +46,7 @@ class SimulatedParts final : public Parts {
 
   Size reserved() const noexcept;
   DeviceCalls calls() const noexcept;
-  RecordedDevice* recorded() noexcept;
+  RestoredDevice* restored() noexcept;
   /// The model that its collector is, for a heap that is put behind it; nullptr when there is none.
   std::unique_ptr<FinalizerModel> take_finalizers() noexcept { return std::move(finalizers_); }
 
@@ -57,12 +57,12 @@ class SimulatedParts final : public Parts {
   SimulatedHeap& owner_;
   const std::uint32_t pool_;
   const Workload& workload_;  // of the pool
-  const RecordedStart* start_;
+  const RestoredState* start_;
   std::shared_ptr<SimSegments> segments_;
   bool has_own_segments_ = true;
   std::unique_ptr<MappedMemory> mapped_;
-  std::unique_ptr<RecordedSegments> recorded_segments_;
-  std::unique_ptr<RecordedArena> recorded_arena_;
+  std::unique_ptr<RestoredSegments> restored_segments_;
+  std::unique_ptr<RestoredArena> restored_arena_;
   std::unique_ptr<FinalizerModel> finalizers_;
 };
 

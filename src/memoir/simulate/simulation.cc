@@ -50,7 +50,7 @@ class Timeline {
 
 /// The pass that counts everything, after a recording if there is one. Leaves nothing live in the heap. Gives
 /// the step at which it stopped.
-size_t count(const Workload& workload, SimulatedHeap& simulated, RecordedRun* recorded,
+size_t count(const Workload& workload, SimulatedHeap& simulated, RestoredRun* restored,
              const SimulationOptions& options, Simulation& result) {
   struct Place {
     Offset offset = kNoOffset;
@@ -88,21 +88,21 @@ size_t count(const Workload& workload, SimulatedHeap& simulated, RecordedRun* re
     timeline.add(step, live, reserved);
     return reserved;
   };
-  if (recorded != nullptr) {
+  if (restored != nullptr) {
     for (; at < workload.start_steps(); ++at) {
       const std::uint32_t object = workload.steps()[at].object;
-      live_from(object, recorded->start_offset(object));
+      live_from(object, restored->start_offset(object));
     }
     look(at == 0 ? Workload::Step{} : workload.steps()[at - 1]);
   }
   for (; at < workload.steps().size(); ++at) {
     const Workload::Step& step = workload.steps()[at];
     simulated.tick(step.time);
-    if (recorded != nullptr) recorded->before(at);
+    if (restored != nullptr) restored->before(at);
     if (step.kind == Kind::kAllocate) {
       const Workload::Object& object = workload.objects()[step.object];
       const Offset offset = simulated.allocate(object);
-      if (recorded != nullptr) recorded->placed(step, offset);
+      if (restored != nullptr) restored->placed(step, offset);
       if (offset == kNoOffset) {
         ++result.failed;
         if (!result.oom) {
@@ -139,7 +139,7 @@ size_t count(const Workload& workload, SimulatedHeap& simulated, RecordedRun* re
     result.fragmentation_mean = fragmentation / static_cast<double>(result.operations);
   result.completed = result.failed == 0;
   result.calls = simulated.calls();
-  if (recorded != nullptr) result.fidelity = recorded->fidelity();
+  if (restored != nullptr) result.fidelity = restored->fidelity();
   result.private_reserved = simulated.private_reserved();
   for (std::uint32_t object = 0; object < places.size(); ++object) {
     if (places[object].offset != kNoOffset) heap_of(object).free(places[object].offset);
@@ -233,13 +233,13 @@ Simulation simulate(const Workload& workload, std::string_view policy, const Sim
   Simulation result;
   result.policy = policy;
   result.cap = options.cap;
-  std::optional<RecordedStart> start;
-  if (!options.recorded.empty()) start = recorded_start(workload, options.recorded);
+  std::optional<RestoredState> start;
+  if (!options.recorded.empty()) start = restored_state(workload, options.recorded);
   std::unique_ptr<SimulatedHeap> simulated =
       make_policy(policy, workload, options.cap, options.with_phases, start ? &*start : nullptr);
-  std::optional<RecordedRun> recorded;
-  if (simulated->recorded() != nullptr) recorded.emplace(workload, *simulated, *start, policy);
-  const size_t end = count(workload, *simulated, recorded ? &*recorded : nullptr, options, result);
+  std::optional<RestoredRun> restored;
+  if (simulated->restored() != nullptr) restored.emplace(workload, *simulated, *start, policy);
+  const size_t end = count(workload, *simulated, restored ? &*restored : nullptr, options, result);
   if (const PhaseTable* table = simulated->phases())
     result.phases.assign(table->phases().begin(), table->phases().end());
   if (options.timed) {
@@ -260,7 +260,7 @@ CapSearch find_cap(const Workload& workload, std::string_view policy, Size resol
   search.resolution = resolution != 0 ? resolution : std::max<Size>(512, std::bit_floor(peak / 2048));
   if (peak == 0) return search;
   if (!recorded.empty()) {
-    const RecordedStart start = recorded_start(workload, recorded);
+    const RestoredState start = restored_state(workload, recorded);
     if (can_start_from(policy, start)) peak = std::max(peak, start.held);
   }
   const auto completes = [&](Size cap) {

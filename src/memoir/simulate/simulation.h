@@ -30,7 +30,7 @@
 #include <vector>
 
 #include "memoir/heap/phases.h"
-#include "memoir/simulate/recorded_run.h"
+#include "memoir/simulate/restored_run.h"
 #include "memoir/simulate/simulated_heap.h"
 #include "memoir/simulate/workload.h"
 
@@ -114,7 +114,7 @@ struct Simulation {
 };
 
 /// Replays the workload on a fresh heap of that policy. Deterministic but for the times. Throws Error as
-/// make_policy() and recorded_start() do, and for a cap below the largest request, under which nothing could
+/// make_policy() and restored_state() do, and for a cap below the largest request, under which nothing could
 /// ever complete.
 Simulation simulate(const Workload& workload, std::string_view policy, const SimulationOptions& options = {});
 

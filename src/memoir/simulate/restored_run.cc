@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "memoir/simulate/recorded_run.h"
+#include "memoir/simulate/restored_run.h"
 
 #include <algorithm>
 
 namespace memoir {
 
-RecordedRun::RecordedRun(const Workload& workload, SimulatedHeap& simulated, const RecordedStart& start,
+RestoredRun::RestoredRun(const Workload& workload, SimulatedHeap& simulated, const RestoredState& start,
                          std::string_view policy)
     : workload_(workload), simulated_(simulated), next_(workload.start_calls()), reserved_(start.held) {
   ends_.resize(workload.pools());
@@ -17,11 +17,11 @@ RecordedRun::RecordedRun(const Workload& workload, SimulatedHeap& simulated, con
   fidelity_.start_reserved = fidelity_.recorded_peak = start.held;
 }
 
-Offset RecordedRun::start_offset(std::uint32_t object) const noexcept {
-  return simulated_.recorded()->offset_of(workload_.recorded_address(object));
+Offset RestoredRun::start_offset(std::uint32_t object) const noexcept {
+  return simulated_.restored()->offset_of(workload_.recorded_address(object));
 }
 
-void RecordedRun::before(size_t step) noexcept {
+void RestoredRun::before(size_t step) noexcept {
   const std::span<const Workload::DeviceCall> calls = workload_.device_calls();
   const size_t first = next_;
   bool gave_back = false;
@@ -42,14 +42,14 @@ void RecordedRun::before(size_t step) noexcept {
   fidelity_.recorded_calls += next_ - first;
   // A trace does not say that the program emptied the cache, only what came of it.
   if (gave_back) simulated_.heap().trim();
-  simulated_.recorded()->expect(calls.subspan(first, next_ - first));
+  simulated_.restored()->expect(calls.subspan(first, next_ - first));
 }
 
-void RecordedRun::placed(const Workload::Step& step, Offset offset) noexcept {
+void RestoredRun::placed(const Workload::Step& step, Offset offset) noexcept {
   const Offset recorded = workload_.recorded_address(step.object);
   if (recorded == kNoOffset) return;
   ++fidelity_.objects;
-  if (offset != kNoOffset && simulated_.recorded()->address_of(offset) == recorded) {
+  if (offset != kNoOffset && simulated_.restored()->address_of(offset) == recorded) {
     ++fidelity_.agreed;
   } else if (!fidelity_.first_difference) {
     fidelity_.first_difference = step.event;

@@ -20,13 +20,13 @@
 #include "memoir/heap/pytorch/expandable_heap.h"
 #include "memoir/heap/pytorch/pytorch_heap.h"
 #include "memoir/heap/segments.h"
-#include "memoir/simulate/recorded_start.h"
+#include "memoir/simulate/restored_state.h"
 
 namespace memoir {
 
-class RecordedDevice {
+class RestoredDevice {
  public:
-  virtual ~RecordedDevice() = default;
+  virtual ~RestoredDevice() = default;
   /// What the recorded device did for the next request; looked at until the next call.
   void expect(std::span<const Workload::DeviceCall> calls) noexcept { expected_ = calls; }
   /// The recorded address that an offset of the heap stands for; kNoOffset when it stands for none.
@@ -39,15 +39,15 @@ class RecordedDevice {
 };
 
 /// Over plain segments: offsets are recorded addresses.
-class RecordedSegments final : public Segments, public RecordedDevice {
+class RestoredSegments final : public Segments, public RestoredDevice {
  public:
   /// `segments` is the device beneath, kept alive by the caller.
-  RecordedSegments(Segments& segments, const Workload& workload);
+  RestoredSegments(Segments& segments, const Workload& workload);
 
   /// Makes the heap, which is fresh but for its private pools (of the workload's numbers) and takes its
   /// segments from here, hold what was recorded. Throws Error when there
   /// is no memory for its bookkeeping, or too little on the device.
-  void restore(PyTorchHeap& heap, const RecordedStart& start);
+  void restore(PyTorchHeap& heap, const RestoredState& start);
 
   Offset take(Size size) noexcept override;
   void give_back(Range segment) noexcept override;
@@ -66,13 +66,13 @@ class RecordedSegments final : public Segments, public RecordedDevice {
 
 /// Over mapped memory: an area of the heap stands for the recorded one into which the first memory was mapped
 /// then.
-class RecordedArena final : public Arena, public RecordedDevice {
+class RestoredArena final : public Arena, public RestoredDevice {
  public:
   /// `arena` is the device beneath, kept alive by the caller.
-  explicit RecordedArena(Arena& arena) noexcept : arena_(&arena) {}
+  explicit RestoredArena(Arena& arena) noexcept : arena_(&arena) {}
 
-  /// As RecordedSegments::restore(); to be called before anything else is asked of the heap.
-  void restore(ExpandableHeap& heap, const RecordedStart& start);
+  /// As RestoredSegments::restore(); to be called before anything else is asked of the heap.
+  void restore(ExpandableHeap& heap, const RestoredState& start);
 
   Size capacity() const noexcept override { return arena_->capacity(); }
   Size granule() const noexcept override { return arena_->granule(); }

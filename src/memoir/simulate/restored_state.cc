@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "memoir/simulate/recorded_start.h"
+#include "memoir/simulate/restored_state.h"
 
 #include <algorithm>
 #include <map>
@@ -50,14 +50,14 @@ class Builder {
         most_split_(options.max_split_size),
         large_unit_(options.large_segment_size) {}
 
-  void run(RecordedStart& start);
+  void run(RestoredState& start);
 
  private:
   void take_segments(bool expandable);
   void take_objects();
   void watch_gaps();
-  void join_areas(RecordedStart& start);
-  void follow_areas(std::vector<RecordedArea>& areas) const;
+  void join_areas(RestoredState& start);
+  void follow_areas(std::vector<RestoredArea>& areas) const;
   void lay_out(const Stretch& stretch, bool cuts_all, std::vector<RestoredObject>& to) const;
   Stretch* find(Offset address);
   std::uint32_t event_of(size_t object) const {
@@ -225,7 +225,7 @@ void Builder::lay_out(const Stretch& stretch, bool cuts_all, std::vector<Restore
 }
 
 /// All mapped memory of one pool, stream and kind is one area's: another is opened only when one is full.
-void Builder::join_areas(RecordedStart& start) {
+void Builder::join_areas(RestoredState& start) {
   std::map<std::tuple<std::uint32_t, StreamId, bool>, size_t> known;
   for (const Stretch& stretch : stretches_) {
     const bool small = is_small(stretch);
@@ -236,7 +236,7 @@ void Builder::join_areas(RecordedStart& start) {
     }
     const auto [entry, fresh] = known.try_emplace({stretch.pool, stretch.stream, small}, start.areas.size());
     if (fresh) start.areas.push_back({stretch.range.begin, 0, stretch.stream, stretch.pool, small, {}, {}});
-    RecordedArea& area = start.areas[entry->second];
+    RestoredArea& area = start.areas[entry->second];
     area.span = stretch.range.end() - area.base;
     if (area.span > kLongestArea)
       fail(stretch.event, "the memory mapped at " + hex(stretch.range.begin) +
@@ -254,9 +254,9 @@ void Builder::join_areas(RecordedStart& start) {
 
 /// Where memory was mapped and unmapped later shows how far an area reaches: below what was mapped at the
 /// start, too. An area without memory is given up; what is mapped then is another's.
-void Builder::follow_areas(std::vector<RecordedArea>& areas) const {
+void Builder::follow_areas(std::vector<RestoredArea>& areas) const {
   std::vector<Size> mapped;  // bytes, by area; 0: given up
-  for (const RecordedArea& area : areas) {
+  for (const RestoredArea& area : areas) {
     Size sum = 0;
     for (const Range& range : area.memory) sum += range.size;
     mapped.push_back(sum);
@@ -266,7 +266,7 @@ void Builder::follow_areas(std::vector<RecordedArea>& areas) const {
     if (call.gives()) {  // for the allocation that follows
       if (workload_.steps()[call.step].kind != Workload::Kind::kAllocate) continue;
       const size_t object = workload_.steps()[call.step].object;
-      const auto is_its = [&](const RecordedArea& area) {
+      const auto is_its = [&](const RestoredArea& area) {
         const Workload::Object& it = workload_.objects()[object];
         return area.stream == it.stream && area.pool == it.pool && area.small == is_small(object);
       };
@@ -288,7 +288,7 @@ void Builder::follow_areas(std::vector<RecordedArea>& areas) const {
   }
 }
 
-void Builder::run(RecordedStart& start) {
+void Builder::run(RestoredState& start) {
   take_segments(start.expandable);
   take_objects();
   watch_gaps();
@@ -329,10 +329,10 @@ std::string recorded_policy(const Workload& workload) {
   return is_mapped(calls.front().kind) ? "expandable" : "pytorch";
 }
 
-RecordedStart recorded_start(const Workload& workload, std::string_view policy) {
+RestoredState restored_state(const Workload& workload, std::string_view policy) {
   PolicyText text = read_policy_text(policy);
   const std::string kind = recorded_policy(workload);
-  RecordedStart start;
+  RestoredState start;
   start.settings = torch_settings(policy);  // refuses what is no policy
   if (text.name != "pytorch" && text.name != "expandable")
     throw Error("'" + std::string(policy) +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "memoir/simulate/recorded_device.h"
+#include "memoir/simulate/restored_device.h"
 
 #include <algorithm>
 #include <string>
@@ -11,21 +11,21 @@ namespace memoir {
 
 namespace {
 
-[[noreturn]] void fail(const RecordedArea& area) {
+[[noreturn]] void fail(const RestoredArea& area) {
   throw Error("no memory for the bookkeeping of the recorded segments, or for the one at " + hex(area.base) +
               " on the simulated device");
 }
 
 }  // namespace
 
-RecordedSegments::RecordedSegments(Segments& segments, const Workload& workload) : segments_(&segments) {
+RestoredSegments::RestoredSegments(Segments& segments, const Workload& workload) : segments_(&segments) {
   for (const Workload::DeviceCall& call : workload.device_calls())
     fresh_ = std::max(fresh_, call.range.end());
   fresh_ = align_up(fresh_, kGiB);
 }
 
-void RecordedSegments::restore(PyTorchHeap& heap, const RecordedStart& start) {
-  for (const RecordedArea& area : start.areas) {
+void RestoredSegments::restore(PyTorchHeap& heap, const RestoredState& start) {
+  for (const RestoredArea& area : start.areas) {
     const Offset beneath = segments_->take(area.span);
     if (beneath == kNoOffset) fail(area);
     held_[area.base] = {beneath, area.span};
@@ -35,7 +35,7 @@ void RecordedSegments::restore(PyTorchHeap& heap, const RecordedStart& start) {
 
 /// Where the recorded device put a segment of this size for the same request; kNoOffset when it did not, or
 /// when the simulation still has something there.
-Offset RecordedSegments::expected_address(Size size) const noexcept {
+Offset RestoredSegments::expected_address(Size size) const noexcept {
   for (const Workload::DeviceCall& call : expected_) {
     if (call.kind != EventKind::kSegmentAllocate || call.range.size != size) continue;
     if (call.range.begin % PyTorchRounding::kSmallestBlock != 0) continue;  // no device gives such
@@ -47,7 +47,7 @@ Offset RecordedSegments::expected_address(Size size) const noexcept {
   return kNoOffset;
 }
 
-Offset RecordedSegments::take(Size size) noexcept {
+Offset RestoredSegments::take(Size size) noexcept {
   const Offset beneath = segments_->take(size);
   if (beneath == kNoOffset) return kNoOffset;
   const Offset expected = expected_address(size);
@@ -56,17 +56,17 @@ Offset RecordedSegments::take(Size size) noexcept {
   return address;
 }
 
-void RecordedSegments::give_back(Range segment) noexcept {
+void RestoredSegments::give_back(Range segment) noexcept {
   const auto found = held_.find(segment.begin);
   segments_->give_back(found->second);
   held_.erase(found);
 }
 
-void RecordedArena::restore(ExpandableHeap& heap, const RecordedStart& start) {
+void RestoredArena::restore(ExpandableHeap& heap, const RestoredState& start) {
   stride_ = heap.stride();
   std::vector<Range> memory;
   std::vector<RestoredObject> objects;
-  for (const RecordedArea& area : start.areas) {
+  for (const RestoredArea& area : start.areas) {
     memory = area.memory;
     objects = area.objects;
     for (Range& range : memory) range.begin -= area.base;
@@ -83,7 +83,7 @@ void RecordedArena::restore(ExpandableHeap& heap, const RecordedStart& start) {
   }
 }
 
-bool RecordedArena::commit(Range range) noexcept {
+bool RestoredArena::commit(Range range) noexcept {
   if (!arena_->commit(range)) return false;
   const size_t index = index_of(range.begin);
   if (index >= areas_.size()) areas_.resize(index + 1);
@@ -98,18 +98,18 @@ bool RecordedArena::commit(Range range) noexcept {
   return true;
 }
 
-void RecordedArena::decommit(Range range) noexcept {
+void RestoredArena::decommit(Range range) noexcept {
   arena_->decommit(range);
   areas_[index_of(range.begin)].mapped -= range.size;
 }
 
-Offset RecordedArena::address_of(Offset offset) const noexcept {
+Offset RestoredArena::address_of(Offset offset) const noexcept {
   const size_t index = index_of(offset);
   if (index >= areas_.size() || areas_[index].base == kNoOffset) return kNoOffset;
   return areas_[index].base + (offset - index * stride_);
 }
 
-Offset RecordedArena::offset_of(Offset address) const noexcept {
+Offset RestoredArena::offset_of(Offset address) const noexcept {
   const auto found = offsets_.find(address);
   return found == offsets_.end() ? kNoOffset : found->second;
 }

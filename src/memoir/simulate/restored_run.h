@@ -27,11 +27,11 @@ struct Fidelity {
   std::uint64_t recorded_calls = 0;
 };
 
-class RecordedRun {
+class RestoredRun {
  public:
   /// `simulated` was made with this start, for this policy. Both it and the workload are kept alive by the
   /// caller.
-  RecordedRun(const Workload& workload, SimulatedHeap& simulated, const RecordedStart& start,
+  RestoredRun(const Workload& workload, SimulatedHeap& simulated, const RestoredState& start,
               std::string_view policy);
 
   /// Where the heap has an object that was live at the start.

@@ -12,7 +12,7 @@
 // end at once.
 //
 // Not told by a trace, and so not modelled: which private pools (CUDA graphs, MemPool) nobody uses any more,
-// so all are taken for used (until recorded_run.h sees one give memory back and ask for none again); the
+// so all are taken for used (until restored_run.h sees one give memory back and ask for none again); the
 // order in which free blocks were freed, which only `ties_by_record` looks at; how old they are, for
 // garbage_collection_threshold; frees that still waited for another stream.
 #pragma once
@@ -29,7 +29,7 @@ namespace memoir {
 
 /// Addresses that the recorded allocator had as one: a segment, or the area that one pool's and stream's
 /// expandable memory of one kind lies in.
-struct RecordedArea {
+struct RestoredArea {
   Offset base = 0;            // the lowest address that is known to be of it
   Size span = 0;              // bytes from there to the end of the highest memory ever in it
   StreamId stream = 0;        // of the workload
@@ -39,10 +39,10 @@ struct RecordedArea {
   std::vector<RestoredObject> objects;  // at addresses, ascending
 };
 
-struct RecordedStart {
+struct RestoredState {
   std::string settings;  // of the recorded allocator: what torch_settings() makes of the policy
   bool expandable = false;
-  std::vector<RecordedArea> areas;  // in ascending order of address
+  std::vector<RestoredArea> areas;  // in ascending order of address
   Size held = 0;                    // bytes that it had from the device
   std::uint64_t segments = 0;       // or stretches of mapped memory
   std::uint64_t objects = 0;        // live, not empty
@@ -55,6 +55,6 @@ std::string recorded_policy(const Workload& workload);
 /// The state from which `policy` went on: recorded_policy(), with the settings that the recording was made
 /// with. Throws Error, naming the events, for what PyTorch's allocator cannot have held: segments that
 /// overlap, objects that do or that lie in none or in another pool's, sizes beyond a device's addresses.
-RecordedStart recorded_start(const Workload& workload, std::string_view policy);
+RestoredState restored_state(const Workload& workload, std::string_view policy);
 
 }  // namespace memoir

@@ -155,7 +155,7 @@ Simulation simulate_from(const Workload& workload, const std::string& recorded, 
 
 std::string message_of(const Recording& recording, const std::string& policy = "pytorch") {
   try {
-    recorded_start(recording.workload(), policy);
+    restored_state(recording.workload(), policy);
   } catch (const Error& error) {
     return error.what();
   }
