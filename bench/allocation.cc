@@ -25,7 +25,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "memoir/host/slab_pool.h"
+#include "memoir/host/slab_set.h"
 #include "memoir/plan/files/from_trace.h"
 #include "memoir/plan/simple/planners.h"
 #include "memoir/shim/torch/allocator.h"
@@ -101,7 +101,7 @@ int measure(const Trace& trace, const std::string& mode, long passes) {
   const RecordedPass pass = read_pass(trace.events());
   const auto layout =
       std::make_shared<const PlannedLayout>(record_plan(pass, plan_quickly(pass.problem), "quick"));
-  SlabPool pool({});
+  SlabSet slabs({});
   if (mode != "plain") torch_shim::install();
   c10::Allocator* const allocator = c10::GetCPUAllocator();
 
@@ -121,7 +121,7 @@ int measure(const Trace& trace, const std::string& mode, long passes) {
   for (long i = -2; i < passes; ++i) {
     Slab* slab = nullptr;
     if (mode != "plain") {
-      slab = pool.acquire(layout);
+      slab = slabs.acquire(layout);
       if (slab == nullptr) return 1;
       torch_shim::begin_planned(*slab, mode == "scoped");
     }
@@ -157,7 +157,7 @@ int measure(const Trace& trace, const std::string& mode, long passes) {
     for (auto& pointer : live) pointer.clear();  // those that escape their pass
     if (slab != nullptr) {
       planned = torch_shim::end_planned().counters.planned;
-      pool.give_back(slab);
+      slabs.give_back(slab);
     }
   }
   report("allocate", allocation);

@@ -49,8 +49,8 @@ MUTANTS = [
         "a slab refuses a plan*",
     ),
     Mutant(
-        "slab pool: a slab made while all were retired is not",
-        "host/slab_pool.cc",
+        "slab set: a slab made while all were retired is not",
+        "host/slab_set.cc",
         "    slab->retire();  // all was retired meanwhile",
         "    // all was retired meanwhile",
         "test_host",

@@ -7,7 +7,7 @@
 
 #include "doctest/doctest.h"
 #include "memoir/host/address_space.h"
-#include "memoir/host/slab_pool.h"
+#include "memoir/host/slab_set.h"
 
 namespace memoir {
 
@@ -39,8 +39,8 @@ TEST_CASE("a slab's pointers are known by their address, until it is gone") {
   int on_the_stack = 0;
   CHECK_FALSE(space.contains(&on_the_stack));
   CHECK_FALSE(space.contains(nullptr));
-  SlabPool pool({});
-  Slab* const slab = pool.acquire(two_buffers());
+  SlabSet slabs({});
+  Slab* const slab = slabs.acquire(two_buffers());
   REQUIRE(slab != nullptr);
   void* const pointer = slab->allocate({4096, 64, 1});
   REQUIRE(pointer != nullptr);
@@ -49,14 +49,14 @@ TEST_CASE("a slab's pointers are known by their address, until it is gone") {
   CHECK(slab->contains(pointer));
   std::memset(pointer, 1, 4096);
   slab->free_held(pointer);
-  pool.give_back(slab);
-  pool.retire_all();
+  slabs.give_back(slab);
+  slabs.retire_all();
   CHECK(space.owner_of(pointer) == nullptr);
 }
 
 TEST_CASE("what another thread frees is free again for the holder, without a new pass") {
-  SlabPool pool({});
-  Slab* const slab = pool.acquire(two_buffers());
+  SlabSet slabs({});
+  Slab* const slab = slabs.acquire(two_buffers());
   REQUIRE(slab != nullptr);
   void* const first = slab->allocate({4096, 64, 1});
   std::thread([&] { give_memory_back(first); }).join();
@@ -65,19 +65,19 @@ TEST_CASE("what another thread frees is free again for the holder, without a new
   CHECK(second == static_cast<std::byte*>(first) + 4096);
   CHECK(slab->heap().live_objects() == 1);  // the box was emptied
   slab->free_held(second);
-  pool.give_back(slab);
+  slabs.give_back(slab);
 }
 
 TEST_CASE("a retired slab lives as long as its pass and its last object") {
-  SlabPool pool({});
-  Slab* const slab = pool.acquire(two_buffers());
+  SlabSet slabs({});
+  Slab* const slab = slabs.acquire(two_buffers());
   REQUIRE(slab != nullptr);
   auto* const kept = static_cast<char*>(slab->allocate({4096, 64, 1}));
-  pool.retire_all();
-  CHECK(pool.held_bytes() == 0);
+  slabs.retire_all();
+  CHECK(slabs.held_bytes() == 0);
   CHECK(slab->allocate({4096, 64, 2}) != nullptr);  // the pass goes on
   give_memory_back(kept + 4096);
-  pool.give_back(slab);
+  slabs.give_back(slab);
   kept[4095] = 7;  // still there
   CHECK(AddressSpace::instance().owner_of(kept) == slab);
   give_memory_back(kept);
@@ -85,41 +85,41 @@ TEST_CASE("a retired slab lives as long as its pass and its last object") {
 }
 
 TEST_CASE("one slab serves plan after plan, grows when it must, and waits for what lives on in it") {
-  SlabPool pool({.max_slabs = 2});
+  SlabSet slabs({.max_slabs = 2});
   const auto small = two_buffers();
   const auto large = layout_of({{.site = 3, .size = 100000, .alignment = 64, .offset = 0}}, 100000);
-  Slab* slab = pool.acquire(small);
-  pool.give_back(slab);
-  slab = pool.acquire(large);
-  CHECK(pool.slabs() == 1);
+  Slab* slab = slabs.acquire(small);
+  slabs.give_back(slab);
+  slab = slabs.acquire(large);
+  CHECK(slabs.size() == 1);
   CHECK(slab->size() >= 100000);
-  pool.give_back(slab);
-  CHECK(pool.acquire(small) == slab);  // large enough for both
+  slabs.give_back(slab);
+  CHECK(slabs.acquire(small) == slab);  // large enough for both
   void* const kept = slab->allocate({4096, 64, 1});
-  pool.give_back(slab);
-  Slab* const other = pool.acquire(large);  // an object of the small plan lives in the first slab
+  slabs.give_back(slab);
+  Slab* const other = slabs.acquire(large);  // an object of the small plan lives in the first slab
   void* const elsewhere = other->allocate({100000, 64, 3});
   CHECK(elsewhere != nullptr);
   CHECK(elsewhere != kept);
-  CHECK(pool.slabs() == 1);
+  CHECK(slabs.size() == 1);
   give_memory_back(kept);
   other->free_held(elsewhere);
-  pool.give_back(other);
+  slabs.give_back(other);
 }
 
-TEST_CASE("the pool keeps its limits") {
-  SlabPool none({.max_slabs = 8, .max_bytes = 8191});
+TEST_CASE("a set of slabs keeps its limits") {
+  SlabSet none({.max_slabs = 8, .max_bytes = 8191});
   CHECK(none.acquire(two_buffers()) == nullptr);
-  SlabPool pool({.max_slabs = 2, .max_bytes = 3 * 8192});
-  Slab* const first = pool.acquire(two_buffers());
-  Slab* const second = pool.acquire(two_buffers());
+  SlabSet slabs({.max_slabs = 2, .max_bytes = 3 * 8192});
+  Slab* const first = slabs.acquire(two_buffers());
+  Slab* const second = slabs.acquire(two_buffers());
   CHECK(first != second);
-  CHECK(pool.acquire(two_buffers()) == nullptr);
-  pool.give_back(first);
-  pool.give_back(second);
+  CHECK(slabs.acquire(two_buffers()) == nullptr);
+  slabs.give_back(first);
+  slabs.give_back(second);
   const auto absurd =
       layout_of({{.site = 3, .size = 64, .alignment = 64, .offset = Size{1} << 50}}, (Size{1} << 50) + 64);
-  CHECK(SlabPool({}).acquire(absurd) == nullptr);
+  CHECK(SlabSet({}).acquire(absurd) == nullptr);
 }
 
 TEST_CASE("a slab refuses a plan that it is too small for, and serves the next") {
@@ -145,24 +145,24 @@ TEST_CASE("a slab that was being made while all were retired goes with its pass"
   // Its pages take milliseconds to touch. Whether the other thread came in between is seen, not asked for:
   // rounds go on until it did.
   const auto layout = layout_of({{.site = 1, .size = 4096, .alignment = 64, .offset = 0}}, 64 * kMiB);
-  SlabPool pool({.max_slabs = 1});
+  SlabSet slabs({.max_slabs = 1});
   bool came_between = false;
   for (int round = 0; round < 50 && !came_between; ++round) {
     std::atomic<bool> is_made = false;
     std::thread other([&] {
-      while (pool.slabs() == 0) std::this_thread::yield();
-      pool.retire_all();
+      while (slabs.size() == 0) std::this_thread::yield();
+      slabs.retire_all();
       came_between = !is_made;
     });
-    Slab* const slab = pool.acquire(layout);
+    Slab* const slab = slabs.acquire(layout);
     is_made = true;
     other.join();
     REQUIRE(slab != nullptr);
-    CHECK(pool.slabs() == 0);
+    CHECK(slabs.size() == 0);
     void* const pointer = slab->allocate({4096, 64, 1});
     REQUIRE(pointer != nullptr);
     slab->free_held(pointer);
-    pool.give_back(slab);
+    slabs.give_back(slab);
     CHECK(AddressSpace::instance().owner_of(pointer) == nullptr);
   }
   WARN(came_between);
@@ -174,7 +174,7 @@ TEST_CASE("threads lease, fill, check, hand over and forget at once") {
   for (Offset i = 0; i < 16; ++i)
     sequence.push_back({.site = 1 + i, .size = 4096, .alignment = 64, .offset = i % 8 * 4096});
   const auto layout = layout_of(sequence, 8 * 4096);
-  SlabPool pool({.max_slabs = 3});
+  SlabSet slabs({.max_slabs = 3});
   std::atomic<std::uint64_t*> handed_over[8] = {};
   std::atomic<std::uint64_t> numbers{1}, served{0};
   std::atomic<bool> wrong{false};
@@ -190,8 +190,8 @@ TEST_CASE("threads lease, fill, check, hand over and forget at once") {
   const auto caller = [&](unsigned seed) {
     std::mt19937_64 random(seed);
     for (int pass = 0; pass < 300; ++pass) {
-      if (seed == 0 && pass % 50 == 49) pool.retire_all();
-      Slab* const slab = pool.acquire(layout);
+      if (seed == 0 && pass % 50 == 49) slabs.retire_all();
+      Slab* const slab = slabs.acquire(layout);
       if (slab == nullptr) continue;
       std::array<std::uint64_t*, 16> live{};
       for (size_t i = 0; i < live.size(); ++i) {
@@ -224,7 +224,7 @@ TEST_CASE("threads lease, fill, check, hand over and forget at once") {
         verify(words);
         slab->free_held(words);
       }
-      pool.give_back(slab);
+      slabs.give_back(slab);
     }
   };
   std::vector<std::thread> threads;

@@ -13,7 +13,7 @@
 #include "doctest/doctest.h"
 #include "memoir/host/recorder.h"
 #include "memoir/host/separate_memory.h"
-#include "memoir/host/slab_pool.h"
+#include "memoir/host/slab_set.h"
 #include "memoir/host/static_tensors.h"
 #include "memoir/trace/trace_writer.h"
 #include "no_malloc/trap.h"
@@ -60,13 +60,13 @@ void write_all_kinds(TraceWriter& writer) {
 }  // namespace
 
 TEST_CASE("no pass in a slab calls malloc, nor what is freed in it from elsewhere") {
-  SlabPool pool({});
+  SlabSet slabs({});
   const auto layout = layout_of_pass();
-  pool.give_back(pool.acquire(layout));  // the first pass makes the slab
+  slabs.give_back(slabs.acquire(layout));  // the first pass makes the slab
   std::vector<void*> objects(kBuffers);
   const trap::NoMalloc here;
   for (int pass = 0; pass < 20; ++pass) {
-    Slab* const slab = pool.acquire(layout);
+    Slab* const slab = slabs.acquire(layout);
     for (int i = 0; i < kBuffers; ++i) {
       const bool extra = pass > 10 && i % 9 == 0;  // the run leaves its recording
       objects[i] = slab->allocate({extra ? Size{100} : Size{4096}, 64, static_cast<SiteId>(1 + i % 5)});
@@ -79,7 +79,7 @@ TEST_CASE("no pass in a slab calls malloc, nor what is freed in it from elsewher
         AddressSpace::instance().owner_of(objects[i])->free_from_elsewhere(objects[i]);
       }
     }
-    pool.give_back(slab);
+    slabs.give_back(slab);
   }
 }
 

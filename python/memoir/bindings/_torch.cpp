@@ -12,7 +12,7 @@
 #include <optional>
 
 #include "memoir/base/error.h"
-#include "memoir/host/slab_pool.h"
+#include "memoir/host/slab_set.h"
 #include "memoir/shim/torch/allocator.h"
 
 namespace nb = nanobind;
@@ -72,30 +72,30 @@ class Recording {
 /// One pass that follows a plan: holds a slab from begin to end.
 class PlannedPass {
  public:
-  PlannedPass(std::shared_ptr<SlabPool> pool, Slab* slab) : pool_(std::move(pool)), slab_(slab) {}
+  PlannedPass(std::shared_ptr<SlabSet> slabs, Slab* slab) : slabs_(std::move(slabs)), slab_(slab) {}
   nb::tuple end() {
     const auto result = torch_shim::end_planned();
-    pool_->give_back(slab_);
+    slabs_->give_back(slab_);
     const auto& counters = result.counters;
     return nb::make_tuple(counters.planned, counters.escaping, counters.unmatched, counters.occupied,
                           result.in_step, result.at_end);
   }
 
  private:
-  std::shared_ptr<SlabPool> pool_;
+  std::shared_ptr<SlabSet> slabs_;
   Slab* slab_;
 };
 
-std::optional<PlannedPass> begin_planned(const std::shared_ptr<SlabPool>& pool, const Layout& layout,
+std::optional<PlannedPass> begin_planned(const std::shared_ptr<SlabSet>& slabs, const Layout& layout,
                                          bool scoped) {
   Slab* slab = nullptr;
   {
     nb::gil_scoped_release release;  // a new slab's pages are touched here
-    slab = pool->acquire(layout.layout);
+    slab = slabs->acquire(layout.layout);
   }
   if (slab == nullptr) return std::nullopt;
   torch_shim::begin_planned(*slab, scoped);
-  return PlannedPass(pool, slab);
+  return PlannedPass(slabs, slab);
 }
 
 }  // namespace
@@ -111,14 +111,14 @@ NB_MODULE(_torch, module) {
       .def(nb::init<const RecordedPlan&>(), nb::arg("plan"))
       .def_prop_ro("arena_size", [](const Layout& self) { return self.layout->arena_size(); });
 
-  nb::class_<SlabPool>(module, "SlabPool")
+  nb::class_<SlabSet>(module, "SlabPool")
       .def(nb::new_([](size_t max_slabs, Size max_bytes, bool poison) {
-             return std::make_shared<SlabPool>(SlabPoolOptions{max_slabs, max_bytes, poison});
+             return std::make_shared<SlabSet>(SlabSetOptions{max_slabs, max_bytes, poison});
            }),
            nb::arg("max_slabs"), nb::arg("max_bytes"), nb::arg("poison"))
-      .def_prop_ro("held_bytes", &SlabPool::held_bytes)
-      .def_prop_ro("slabs", &SlabPool::slabs)
-      .def("retire_all", &SlabPool::retire_all, nb::call_guard<nb::gil_scoped_release>());
+      .def_prop_ro("held_bytes", &SlabSet::held_bytes)
+      .def_prop_ro("slabs", &SlabSet::size)
+      .def("retire_all", &SlabSet::retire_all, nb::call_guard<nb::gil_scoped_release>());
 
   nb::class_<PlannedPass>(module, "PlannedPass")
       .def("end", &PlannedPass::end,

@@ -50,7 +50,7 @@ class Slab final : public AddressOwner {
   /// the last.
   void free_from_elsewhere(void* pointer) noexcept override;
 
-  /// The owner (a SlabPool) gives the slab up; it destroys itself when nobody holds it and nothing in it is
+  /// The owner (a SlabSet) gives the slab up; it destroys itself when nobody holds it and nothing in it is
   /// live.
   void retire() noexcept;
 

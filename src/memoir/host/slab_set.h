@@ -13,18 +13,18 @@
 
 namespace memoir {
 
-struct SlabPoolOptions {
+struct SlabSetOptions {
   size_t max_slabs = 8;       // concurrent passes beyond this run without a slab
   Size max_bytes = ~Size{0};  // over all slabs
   bool poison = false;        // see Slab::create()
 };
 
-class SlabPool {
+class SlabSet {
  public:
-  explicit SlabPool(SlabPoolOptions options) noexcept : options_(options) {}
-  ~SlabPool() { retire_all(); }
-  SlabPool(const SlabPool&) = delete;
-  SlabPool& operator=(const SlabPool&) = delete;
+  explicit SlabSet(SlabSetOptions options) noexcept : options_(options) {}
+  ~SlabSet() { retire_all(); }
+  SlabSet(const SlabSet&) = delete;
+  SlabSet& operator=(const SlabSet&) = delete;
 
   /// A slab leased for one pass over `layout`, or nullptr: run without. Creates or enlarges one when it must,
   /// which takes the time of touching its pages. The caller gives it back.
@@ -35,14 +35,15 @@ class SlabPool {
 
   /// Bytes of the slabs held now.
   Size held_bytes() const noexcept;
-  size_t slabs() const noexcept;
+  /// Slabs held now.
+  size_t size() const noexcept;
 
  private:
   struct Member {
     Slab* slab = nullptr;  // nullptr while it is being created
     Size size = 0;
     bool leased = false;
-    size_t ticket = 0;  // tells two members apart while neither has its slab
+    size_t ticket = 0;  // distinguishes members that have no slab yet
   };
 
   Member* best_idle(const PlannedLayout* layout, Size size) noexcept;
@@ -51,7 +52,7 @@ class SlabPool {
   mutable std::mutex mutex_;
   std::vector<Member> members_;
   size_t tickets_ = 0;
-  SlabPoolOptions options_;
+  SlabSetOptions options_;
 };
 
 }  // namespace memoir

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "memoir/host/slab_pool.h"
+#include "memoir/host/slab_set.h"
 
 #if defined(__GLIBC__)
 #include <malloc.h>
@@ -22,7 +22,7 @@ void return_unused_malloc_memory() noexcept {
 
 }  // namespace
 
-Slab* SlabPool::acquire(const std::shared_ptr<const PlannedLayout>& layout) noexcept {
+Slab* SlabSet::acquire(const std::shared_ptr<const PlannedLayout>& layout) noexcept {
   const Size size = std::max<Size>(layout->arena_size(), 1);
   std::unique_lock lock(mutex_);
   while (Member* const idle = best_idle(layout.get(), size)) {
@@ -65,8 +65,8 @@ Slab* SlabPool::acquire(const std::shared_ptr<const PlannedLayout>& layout) noex
   return slab;
 }
 
-void SlabPool::give_back(Slab* slab) noexcept {
-  // Released under the pool's lock: once the slab counts as idle, another thread may lease it.
+void SlabSet::give_back(Slab* slab) noexcept {
+  // Released under the set's lock: once the slab counts as idle, another thread may lease it.
   const std::lock_guard lock(mutex_);
   for (Member& member : members_) {
     if (member.slab == slab) member.leased = false;
@@ -74,7 +74,7 @@ void SlabPool::give_back(Slab* slab) noexcept {
   slab->release();
 }
 
-SlabPool::Member* SlabPool::best_idle(const PlannedLayout* layout, Size size) noexcept {
+SlabSet::Member* SlabSet::best_idle(const PlannedLayout* layout, Size size) noexcept {
   // The slab that followed this plan last; else the smallest that is large enough; else the largest of the
   // small.
   const auto rank = [&](const Member& member) {
@@ -88,7 +88,7 @@ SlabPool::Member* SlabPool::best_idle(const PlannedLayout* layout, Size size) no
   return best;
 }
 
-void SlabPool::retire_all() noexcept {
+void SlabSet::retire_all() noexcept {
   std::vector<Member> members;
   {
     const std::lock_guard lock(mutex_);
@@ -99,18 +99,18 @@ void SlabPool::retire_all() noexcept {
   }
 }
 
-Size SlabPool::held_bytes() const noexcept {
+Size SlabSet::held_bytes() const noexcept {
   const std::lock_guard lock(mutex_);
   return held_locked();
 }
 
-Size SlabPool::held_locked() const noexcept {
+Size SlabSet::held_locked() const noexcept {
   Size held = 0;
   for (const Member& member : members_) held += member.size;
   return held;
 }
 
-size_t SlabPool::slabs() const noexcept {
+size_t SlabSet::size() const noexcept {
   const std::lock_guard lock(mutex_);
   return members_.size();
 }
