@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "memoir/policy/pool_plan.h"
+#include "memoir/policy/few_waits.h"
 
 namespace memoir {
 
@@ -231,7 +231,7 @@ std::optional<LearningPool::PendingPlan> LearningPool::plan_round(const LoopRoun
     members.push_back(i);
   }
   if (problem.empty() || (passing == 0 && !with_passing)) return std::nullopt;
-  const Plan plan = plan_for_pool(problem, streams, options_.alignment);
+  const Plan plan = plan_with_few_waits(problem, streams, options_.alignment);
   const Size bound = std::max(most_reserved(pool_.peak_held()), arena_.committed());
   // What lives at the cut passes it, or lives for longer than rounds.
   const Size live = detector_.record(pending.first + count).live;

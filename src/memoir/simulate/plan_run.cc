@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "memoir/base/error.h"
-#include "memoir/policy/pool_plan.h"
+#include "memoir/policy/few_waits.h"
 
 namespace memoir {
 
@@ -14,7 +14,7 @@ RecordedPlan plan_workload(const Workload& workload, Size alignment) {
   Problem problem = workload.problem();
   std::vector<StreamId> streams;
   for (const Workload::Object& object : workload.objects()) streams.push_back(object.stream);
-  const Plan plan = plan_for_pool(problem, streams, alignment);
+  const Plan plan = plan_with_few_waits(problem, streams, alignment);
   RecordedPlan recorded;
   recorded.arena_size = plan.arena_size;
   recorded.load = workload.peak_live();

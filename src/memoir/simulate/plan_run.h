@@ -13,13 +13,13 @@
 namespace memoir {
 
 /// The whole workload in one arena, for objects that begin at multiples of `alignment`, a power of two. Few
-/// bytes pass from one stream to another (policy/pool_plan.h). Throws Error where planners do.
+/// bytes pass from one stream to another (policy/few_waits.h). Throws Error where planners do.
 RecordedPlan plan_workload(const Workload& workload, Size alignment);
 
 /// Every object of that device that has bytes, those that outlive the trace too: they live to its end. Ticks
 /// count the allocations and frees of these. Each private pool has a memory of its own behind that of the
 /// default pool. Offsets are multiples of `alignment` (bytes, a power of two), and few bytes pass from one
-/// stream to another (policy/pool_plan.h). Throws Error for an alignment that is none, and where Workload and
+/// stream to another (policy/few_waits.h). Throws Error for an alignment that is none, and where Workload and
 /// planners do.
 ProgramPlan plan_run(std::span<const Event> events, std::uint16_t device, Size alignment);
 

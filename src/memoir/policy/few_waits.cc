@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "memoir/policy/pool_plan.h"
+#include "memoir/policy/few_waits.h"
 
 #include <algorithm>
 #include <map>
@@ -90,7 +90,7 @@ std::optional<Plan> lean(const Problem& problem, const std::vector<Part>& parts,
 
 }  // namespace
 
-Plan plan_for_pool(Problem& problem, std::span<const StreamId> streams, Size alignment) {
+Plan plan_with_few_waits(Problem& problem, std::span<const StreamId> streams, Size alignment) {
   Size strictest = alignment;
   for (Buffer& buffer : problem) {
     buffer.alignment = std::max(buffer.alignment, alignment);
@@ -101,18 +101,18 @@ Plan plan_for_pool(Problem& problem, std::span<const StreamId> streams, Size ali
   if (std::all_of(streams.begin(), streams.end(), [&](StreamId stream) { return stream == streams[0]; }))
     return together;
   const auto parts = plan_parts(problem, streams, alignment);
-  Plan apart{std::vector<Offset>(problem.size()), 0};
+  Plan separate{std::vector<Offset>(problem.size()), 0};
   for (const Part& part : parts) {
-    const Offset begin = align_up(apart.arena_size, strictest);
-    lay(part, begin, apart);
-    apart.arena_size = begin + part.size;
+    const Offset begin = align_up(separate.arena_size, strictest);
+    lay(part, begin, separate);
+    separate.arena_size = begin + part.size;
   }
   const auto with_share = [&](double share) {
     return align_up(static_cast<Size>(static_cast<double>(together.arena_size) * (1 + share)), alignment);
   };
-  if (apart.arena_size <= with_share(kApartShare)) return apart;
+  if (separate.arena_size <= with_share(kShareForWaits)) return separate;
   if (problem.size() > kQuickly) return together;
-  for (const double share : {0.0, kApartShare / 2, kApartShare}) {
+  for (const double share : {0.0, kShareForWaits / 2, kShareForWaits}) {
     if (auto plan = lean(problem, parts, strictest, with_share(share))) return *plan;
   }
   return together;

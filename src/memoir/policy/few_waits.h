@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Plans for a device pool to follow: offsets are multiples of its alignment, and as few bytes as can be pass
-// from one stream to another, since each time the one has to wait for the other.
+// Plans for a device's heap to follow: offsets are multiples of its alignment, and as few bytes as can be
+// pass from one stream to another, since each time the one has to wait for the other.
 //
-//   apart     | s0   s0 | s1 |     no waits; as much memory as the streams' own peaks add up to
+//   separate  | s0   s0 | s1 |     no waits; as much memory as the streams' own peaks add up to
 //   leaning   | s0   s0 s0*s1|     least memory; the largest stream is stacked up from one end, and reaches
 //                                  into the parts of the others only while it is high (s0*): a few waits
 //   together  | s0 s1 s0 s1  |     least memory; many waits
@@ -16,11 +16,11 @@
 namespace memoir {
 
 /// Bytes of the plan by which fewer waits may exceed the least, as a share.
-inline constexpr double kApartShare = 0.01;
+inline constexpr double kShareForWaits = 0.01;
 
 /// A plan of `problem`, whose buffer i is used by streams[i]: the first of the three that takes no more than
 /// it may. Alignments in the problem are raised to `alignment` (a power of two) first. Throws Error where
 /// planners do.
-Plan plan_for_pool(Problem& problem, std::span<const StreamId> streams, Size alignment);
+Plan plan_with_few_waits(Problem& problem, std::span<const StreamId> streams, Size alignment);
 
 }  // namespace memoir

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "doctest/doctest.h"
-#include "memoir/policy/pool_plan.h"
+#include "memoir/policy/few_waits.h"
 #include "policy/device_loop.h"
 
 namespace memoir {
@@ -35,17 +35,17 @@ size_t handovers(const Problem& problem, std::span<const StreamId> streams, cons
 
 }  // namespace
 
-TEST_CASE("streams are kept apart where that is cheap, and lean on each other where it is not") {
-  // Two streams that peak at different times: apart 3, together 2.
+TEST_CASE("streams get memory of their own where that is cheap, and lean on each other where it is not") {
+  // Two streams that peak at different times: separate 3, together 2.
   Problem problem = {{{0, 4}, kMiB}, {{1, 3}, kMiB}, {{5, 8}, kMiB}, {{5, 8}, kMiB}};
   const std::vector<StreamId> streams = {0, 0, 0, 1};
-  Plan plan = plan_for_pool(problem, streams, 512);
+  Plan plan = plan_with_few_waits(problem, streams, 512);
   CHECK_FALSE(check(problem, plan));
   CHECK(plan.arena_size == 2 * kMiB);
 
   Problem same = {{{0, 4}, kMiB}, {{1, 3}, 100}, {{0, 4}, kMiB}, {{1, 3}, kMiB}};  // both peak at once
   const std::vector<StreamId> two = {0, 0, 1, 1};
-  plan = plan_for_pool(same, two, 512);
+  plan = plan_with_few_waits(same, two, 512);
   CHECK_FALSE(check(same, plan));
   CHECK(plan.arena_size == 3 * kMiB + 512);
   CHECK(handovers(same, two, plan) == 0);
@@ -57,7 +57,7 @@ TEST_CASE("on a recorded program of two streams the least memory takes few waits
   Problem problem = workload.problem();
   std::vector<StreamId> streams;
   for (const Workload::Object& object : workload.objects()) streams.push_back(object.stream);
-  const Plan plan = plan_for_pool(problem, streams, 512);
+  const Plan plan = plan_with_few_waits(problem, streams, 512);
   CHECK_FALSE(quick_check(problem, plan));
   const double ratio = static_cast<double>(plan.arena_size) / static_cast<double>(workload.peak_live());
   const size_t waits = handovers(problem, streams, plan);
@@ -77,14 +77,14 @@ TEST_CASE("plans of random problems on several streams are valid, aligned and no
       problem.push_back({{begin, begin + 1 + random() % 40}, 1 + random() % 9000, Size{1} << random() % 12});
       streams.push_back(static_cast<StreamId>(random() % (1 + i % 5)));
     }
-    const Plan plan = plan_for_pool(problem, streams, 512);
+    const Plan plan = plan_with_few_waits(problem, streams, 512);
     CHECK_FALSE(check(problem, plan));
     for (size_t k = 0; k < count; ++k)
       CHECK(plan.offsets[k] % std::max<Size>(512, problem[k].alignment) == 0);
     Problem alone = problem;
     const std::vector<StreamId> one(count, 0);
-    const Size together = plan_for_pool(alone, one, 512).arena_size;
-    CHECK(static_cast<double>(plan.arena_size) <= static_cast<double>(together) * (1 + kApartShare) + 512);
+    const Size together = plan_with_few_waits(alone, one, 512).arena_size;
+    CHECK(static_cast<double>(plan.arena_size) <= static_cast<double>(together) * (1 + kShareForWaits) + 512);
   }
 }
 
