@@ -8,7 +8,7 @@
 //   bench_allocation --smoke TRACE             every mode in turn, three passes; fails unless the slab serves
 //
 // planned: from a slab, in step. scoped: from a slab, matching by operator; the scopes of each allocation's
-// chain are entered and left through at::RecordFunction around it, timed apart. plain: PyTorch's own
+// chain are entered and left through at::RecordFunction around it, timed separately. plain: PyTorch's own
 // allocator over malloc.
 #include <ATen/record_function.h>
 #include <c10/core/CPUAllocator.h>

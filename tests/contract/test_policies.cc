@@ -30,7 +30,7 @@ namespace {
 
 constexpr std::uint8_t kAlignmentLog2 = 8;  // what the runtime asks for
 
-/// Events of a made-up program, a millisecond apart.
+/// Events of a made-up program, one each millisecond.
 class Story {
  public:
   void allocate(ObjectId object, Size size, StreamId stream, std::uint32_t pool) {

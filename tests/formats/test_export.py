@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exports: read back, opened by PyTorch's own tools, and taken apart by readers written for the test."""
+"""Exports: read back, opened by PyTorch's own tools, and parsed by readers written for the test."""
 
 from __future__ import annotations
 

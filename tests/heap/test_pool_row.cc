@@ -76,7 +76,7 @@ TEST_CASE("large objects take the begin of a free block, small ones its end") {
   CHECK(row[row.head()].range.size == kCapacity);
 }
 
-TEST_CASE("what different streams freed stays apart until it is joined, and is the later one's then") {
+TEST_CASE("what different streams freed stays separate until it is joined, and is the later one's then") {
   PoolRow row(kAlignment, kSmall);
   open_all(row);
   REQUIRE(row.reserve_records(16));

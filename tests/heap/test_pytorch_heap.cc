@@ -101,7 +101,7 @@ TEST_CASE("sizes become multiples of 512 bytes, or steps between powers of two")
   CHECK(PyTorchRounding({.large_segment_size = 40 * kMiB}).segment_size(2 * kMiB) == 40 * kMiB);
 }
 
-TEST_CASE("small and large objects live apart, and so do streams") {
+TEST_CASE("small and large objects live in separate segments, and so do streams") {
   ScriptedSegments segments;
   PyTorchHeap heap(segments);
   const Offset small = heap.allocate({1000, 1});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Events of a made-up trace, one nanosecond apart.
+// Events of a made-up trace, one each nanosecond.
 #pragma once
 
 #include <vector>

@@ -242,7 +242,7 @@ TEST_CASE("in PyTorch's heaps no block changes its pool, and no private one goes
   }
 }
 
-TEST_CASE("a workload tells the pools apart") {
+TEST_CASE("a workload distinguishes the pools") {
   const Workload workload = random_story(1, 3000).workload();
   REQUIRE(workload.pools() == 3);
   const std::vector<Workload> parts = workload.by_pool();
@@ -266,14 +266,14 @@ TEST_CASE("a workload tells the pools apart") {
 }
 
 TEST_CASE("what is free in one pool serves no other, whatever the policy") {
-  const Workload apart =
+  const Workload separate =
       Story().begin().allocate(1, 40 * kMiB, 0).free(1).allocate(2, 40 * kMiB, 3).free(2).workload();
   const Workload alike =
       Story().begin().allocate(1, 40 * kMiB, 0).free(1).allocate(2, 40 * kMiB, 0).free(2).workload();
   for (const PolicyInfo& policy : policies(Substrate::kSimulation)) {
     CAPTURE(policy.name);
     const Simulation one = simulate(alike, policy.name, {.timed = false});
-    const Simulation two = simulate(apart, policy.name, {.timed = false});
+    const Simulation two = simulate(separate, policy.name, {.timed = false});
     const bool gives_back = policy.name == "direct";  // at every free
     CHECK(one.private_reserved == 0);
     CHECK(two.private_reserved >= 40 * kMiB);  // although nothing is live

@@ -429,7 +429,7 @@ TEST_CASE("recordings that cannot have been get an error that names the event") 
                            .allocate(7, 3 * kMiB, kBase)
                            .allocate(8, 1000, kBase + 4 * kMiB),
                        "expandable"),
-            "keeps those of up to 1 MiB apart"));
+            "separates those of up to 1 MiB"));
   CHECK(has(message_of(Recording().segment(kMap, {kMiB, 20 * kMiB}).segment(kMap, {kBase, 20 * kMiB}),
                        "expandable"),
             "over 2^42 bytes above"));

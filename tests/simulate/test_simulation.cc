@@ -52,7 +52,7 @@ TEST_CASE("a workload is the allocations and frees of one trace, in small number
   CHECK(load(workload.problem()) == 1500);
 }
 
-TEST_CASE("devices are apart, and streams get small numbers, whatever theirs are") {
+TEST_CASE("devices are separate, and streams get small numbers, whatever theirs are") {
   run::Events events;
   for (ObjectId i = 0; i < 6; ++i) {
     Event event;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Memory for an allocator's own bookkeeping. It comes from mmap, never from malloc (which may be us), and is
-// kept apart from the bytes that are handed out, so a heap works the same on host memory, on a device and on
+// separate from the bytes that are handed out, so a heap works the same on host memory, on a device and on
 // no memory at all.
 #pragma once
 

@@ -9,7 +9,7 @@
 //                 4 wait for pending frees     5 wait for the whole device       6 trim every pool
 //              and then an error that says who holds what. PyTorch's policies climb a ladder of their own
 //              inside the heap; they are asked again only when a rung gave something back
-//   free       used by its own stream only: to the heap at once; the heap keeps streams apart
+//   free       used by its own stream only: to the heap at once; the heap keeps streams separate
 //              used by others (record_stream): to the heap when an event of each of them is reached
 //
 // While a graph is captured no event may be recorded on its streams and nothing may be waited for: such frees

@@ -106,7 +106,7 @@ class Parts {
   /// True for the only heap of its pool, false for that of one of several streams.
   virtual bool is_alone() const = 0;
   /// Pools and streams that PyTorch's expandable segments may need addresses for, small and large ones
-  /// counted apart.
+  /// counted separately.
   virtual size_t expandable_areas() const = 0;
   /// The most objects that live at once, as far as is known.
   virtual Size most_objects() const = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A policy as people write it, taken apart for the list of policies (policies.h).
+// A policy as people write it, parsed for the list of policies (policies.h).
 //
 //   "split,large=16MiB"            name, and settings of the heap's own options
 //   "pytorch:max_split_size_mb:64" name, and a text of PYTORCH_CUDA_ALLOC_CONF; the same as
@@ -25,7 +25,7 @@ struct PolicyText {
   bool has_colon = false;
 };
 
-/// Takes the text apart. Refuses a setting that is set twice; whether the policy and its settings exist, the
+/// Parses the text. Refuses a setting that is set twice; whether the policy and its settings exist, the
 /// owner of the list says.
 PolicyText read_policy_text(std::string_view text);
 

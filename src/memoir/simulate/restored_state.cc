@@ -232,7 +232,7 @@ void Builder::join_areas(RestoredState& start) {
     for (const size_t object : stretch.objects) {
       if (is_small(object) != small)
         fail(event_of(object), name(object) + " shares mapped memory with " + name(stretch.shown) +
-                                   ", though PyTorch keeps those of up to 1 MiB apart from larger ones");
+                                   ", though PyTorch separates those of up to 1 MiB from larger ones");
     }
     const auto [entry, fresh] = known.try_emplace({stretch.pool, stretch.stream, small}, start.areas.size());
     if (fresh) start.areas.push_back({stretch.range.begin, 0, stretch.stream, stretch.pool, small, {}, {}});

@@ -124,7 +124,7 @@ struct CapTrial {
 };
 struct CapSearch {
   Size cap = 0;                  // the smallest that completed; 0 when none did
-  Size resolution = 0;           // bytes: caps between are not told apart
+  Size resolution = 0;           // bytes: caps between are not distinguished
   std::vector<CapTrial> trials;  // in the order tried
 };
 

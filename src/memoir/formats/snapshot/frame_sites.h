@@ -40,7 +40,7 @@ class FrameSites {
   Size written_ = 0;  // bytes of text
 };
 
-/// A frame's text, taken apart again: file, line, function. What has no ":line " is a function alone.
+/// A frame's text, parsed again: file, line, function. What has no ":line " is a function alone.
 struct FrameText {
   std::string_view filename = "??";
   std::uint32_t line = 0;

@@ -41,7 +41,7 @@ constexpr std::uint32_t kEventName = 2, kAnnotationString = 29;
 constexpr std::uint32_t kId = 1, kText = 2;
 }  // namespace interned
 
-// Tracks are told apart by their uuid: what they show in the top bits, the device, then the lane or stream.
+// A track is known by its uuid: what it shows in the top bits, the device, then the lane or stream.
 enum class TrackKind : std::uint64_t {
   kDevice = 1,
   kLive,

@@ -7,7 +7,8 @@
 //   Record                     any struct with `left`, `right`, `priority`, all std::uint32_t; [0] is none
 //   key_of(const Record&)      what orders them: no two records of one tree have the same key
 //
-// The functions take the records and the root apart: a heap has several trees in one array. Not thread-safe.
+// The functions take the records and the root as two arguments: a heap has several trees in one array. Not
+// thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -126,9 +126,9 @@ class DevicePoolHeap final : public Heap {
     Range range;
     StreamId stream = 0;  // that uses it
   };
-  /// The object at this offset becomes several: ascending, apart, of sizes above 0, their begins multiples of
-  /// the alignment. The rest of its bytes is free from now on, after all that is queued on its stream. False
-  /// when there is no metadata memory, or no such object: nothing changed.
+  /// The object at this offset becomes several: ascending, none overlapping, of sizes above 0, their begins
+  /// multiples of the alignment. The rest of its bytes is free from now on, after all that is queued on its
+  /// stream. False when there is no metadata memory, or no such object: nothing changed.
   bool break_up(Offset offset, std::span<const Part> parts) noexcept;
 
   /// --- for a heap that knows where things will go (heap/pool/guided_pool_heap.h) ---

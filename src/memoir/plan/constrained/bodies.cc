@@ -29,7 +29,7 @@ std::vector<Range> merged(std::vector<Range> ranges) {
   return out;
 }
 
-/// Whole pieces that touch or overlap become one. Those of members that may share in place stay apart,
+/// Whole pieces that touch or overlap become one. Those of members that may share in place stay separate,
 /// because only that member may.
 void add_pieces(Bodies& out, std::uint32_t b, const std::vector<bool>& shares) {
   const ConstrainedProblem& problem = *out.problem;

@@ -55,11 +55,11 @@ Size union_of(std::vector<Range> windows) {
 /// The needed bytes of one body over time, where several of its pieces may be live at once.
 void add_demands(const Bodies& bodies, const Body& body, std::vector<Demand>& out) {
   const std::uint32_t first = body.first_piece, last = body.last_piece;
-  bool apart = true;
+  bool one_by_one = true;
   for (std::uint32_t p = first; p + 1 < last; ++p) {
-    apart &= bodies.pieces[p].lifetime.end <= bodies.pieces[p + 1].lifetime.begin;
+    one_by_one &= bodies.pieces[p].lifetime.end <= bodies.pieces[p + 1].lifetime.begin;
   }
-  if (apart) {
+  if (one_by_one) {
     for (std::uint32_t p = first; p < last; ++p)
       out.push_back({bodies.pieces[p].lifetime, static_cast<std::int64_t>(bodies.pieces[p].size)});
     return;

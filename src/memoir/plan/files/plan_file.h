@@ -93,7 +93,7 @@ std::string write_plan(const ProgramPlan& plan);
 
 /// Throws Error, naming the file and the record: not a plan file, another version, truncated or too long,
 /// altered (checksum), a section that is needed and not known, sizes that cannot be, an offset outside its
-/// memory or misaligned, live allocations that overlap, a skeleton that does not hold them apart.
+/// memory or misaligned, live allocations that overlap, a skeleton that does not separate them.
 ProgramPlan read_plan(std::string_view bytes, const std::string& name);
 ProgramPlan open_plan(const std::string& path);
 

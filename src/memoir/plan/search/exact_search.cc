@@ -232,7 +232,7 @@ bool ExactSearch::find_candidates(Frame& node) {
   return true;
 }
 
-// Places buffer i of the node. False: a section cannot hold the rest. `cut`: the rest may fall apart in time.
+// Places buffer i of the node. False: a section cannot hold the rest. `cut`: the rest may split in time.
 bool ExactSearch::take(Frame& node, std::uint32_t i, Units at, bool& cut) {
   node.buffer = i;
   node.at = at;
