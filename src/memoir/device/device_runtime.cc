@@ -70,7 +70,7 @@ void* DeviceRuntime::climb(std::unique_lock<std::mutex>& lock, Size size, Stream
                            DevicePoolId id, std::string& tried) {
   const bool climbs_itself = policy_.traits.pytorch;
   // has trimmed itself
-  const DeviceHeap* const own = climbs_itself ? pools_[find_pool(id, kAnyStream)].pool.get() : nullptr;
+  const DeviceHeap* const own = climbs_itself ? pools_[find_pool(id, kAnyStream)].heap.get() : nullptr;
   void* pointer = nullptr;
   // A heap that was refused is the same as before unless a rung changed something.
   const auto search = [&](const char* rung, bool is_worth_it) {
@@ -124,7 +124,7 @@ void DeviceRuntime::forget_failed_captures() noexcept {
 std::uint32_t DeviceRuntime::find_pool(DevicePoolId id, StreamId stream) {
   size_t unused = pools_.size();
   for (size_t i = 0; i < pools_.size(); ++i) {
-    if (pools_[i].pool == nullptr) {
+    if (pools_[i].heap == nullptr) {
       unused = i;
     } else if (pools_[i].stream == stream && pools_[i].id == id) {
       return static_cast<std::uint32_t>(i);
@@ -152,7 +152,7 @@ void* DeviceRuntime::try_allocate(Size size, StreamId stream, SiteId site, Devic
   const std::uint32_t pool = find_pool(id, policy_.traits.sees_streams ? kAnyStream : stream);
   const Index index = take_record();
   if (index == 0) return nullptr;
-  DeviceHeap& it = *pools_[pool].pool;
+  DeviceHeap& it = *pools_[pool].heap;
   const Offset offset = it.heap().allocate(
       {.size = size, .alignment = kAlignment, .site = site, .stream = stream, .plain = policy_.traits.plain});
   if (offset == kNoOffset) {
@@ -210,14 +210,14 @@ bool DeviceRuntime::free(void* pointer) {
 void DeviceRuntime::finish(Index index) noexcept {
   const Object object = objects_[index];
   Pool& pool = pools_[object.pool];
-  const bool freed = pool.pool->heap().free(pool.pool->offset(object.address));
+  const bool freed = pool.heap->heap().free(pool.heap->offset(object.address));
   MEMOIR_CHECK(freed, "an object of the runtime is one of its heap");
   by_address_.take(object.address);
   unused_.push_back(index);
   stats_.active_objects.take(1);
   stats_.active_bytes.take(object.size);
   note(DeviceAction::kFreeCompleted, object.address, object.size, object.stream, object.site);
-  if (pool.id != DevicePoolId{} && pool.pool->heap().live() == 0) drop_unused_pools();
+  if (pool.id != DevicePoolId{} && pool.heap->heap().live() == 0) drop_unused_pools();
 }
 
 void DeviceRuntime::record_stream(void* pointer, cuda::Stream handle) {
@@ -305,15 +305,15 @@ void DeviceRuntime::tick() noexcept {
   if (now < due_) return;
   due_ = Heap::kNever;
   for (const Pool& pool : pools_) {
-    if (pool.pool != nullptr) due_ = std::min(due_, pool.pool->heap().tick(now));
+    if (pool.heap != nullptr) due_ = std::min(due_, pool.heap->heap().tick(now));
   }
 }
 
 void DeviceRuntime::trim_all(const DeviceHeap* except) noexcept {
   for (Pool& pool : pools_) {
-    if (pool.pool == nullptr || pool.pool.get() == except) continue;
+    if (pool.heap == nullptr || pool.heap.get() == except) continue;
     const Graph* const graph = find_graph(pool.id);
-    if (graph == nullptr || graph->uses == 0) pool.pool->trim();
+    if (graph == nullptr || graph->uses == 0) pool.heap->trim();
   }
 }
 
@@ -335,7 +335,7 @@ void DeviceRuntime::share_with(int ordinal) {
   const std::lock_guard lock(mutex_);
   if (!device_.admit(ordinal)) return;
   for (Pool& pool : pools_) {
-    if (pool.pool != nullptr) pool.pool->share_mapped();
+    if (pool.heap != nullptr) pool.heap->share_mapped();
   }
 }
 
@@ -345,10 +345,10 @@ void* DeviceRuntime::base_of(void* pointer, size_t* size) {
   if (index == 0) return pointer;
   const Object& object = objects_[index];
   Range base{object.address, object.size};
-  const DeviceHeap& pool = *pools_[object.pool].pool;
-  if (const CudaSegments* const segments = pool.plain()) {
-    const Range segment = segments->segment_of(pool.offset(object.address));
-    if (segment.size != 0) base = {pool.address(segment.begin), segment.size};
+  const DeviceHeap& heap = *pools_[object.pool].heap;
+  if (const CudaSegments* const segments = heap.plain()) {
+    const Range segment = segments->segment_of(heap.offset(object.address));
+    if (segment.size != 0) base = {heap.address(segment.begin), segment.size};
   }
   if (size != nullptr) *size = base.size;
   return reinterpret_cast<void*>(base.begin);
@@ -367,7 +367,7 @@ void DeviceRuntime::begin_pool(DevicePoolId id, StreamFilter filter) {
   if (graph == nullptr) graph = &graphs_.emplace_back(Graph{id});
   if (graph->uses++ == 0) {
     for (Pool& pool : pools_) {
-      if (pool.pool != nullptr && pool.id == id) pool.pool->keep(true);
+      if (pool.heap != nullptr && pool.id == id) pool.heap->keep(true);
     }
   }
   routes_.push_back({id, std::move(filter)});
@@ -390,24 +390,24 @@ void DeviceRuntime::release_pool(DevicePoolId id) {
   Graph* const graph = find_graph(id);
   if (graph == nullptr || graph->uses == 0 || --graph->uses > 0) return;
   for (Pool& pool : pools_) {
-    if (pool.pool == nullptr || pool.id != id) continue;
-    pool.pool->keep(false);
-    pool.pool->trim();
+    if (pool.heap == nullptr || pool.id != id) continue;
+    pool.heap->keep(false);
+    pool.heap->trim();
   }
   drop_unused_pools();
 }
 
 void DeviceRuntime::drop_unused_pools() noexcept {
   for (Pool& pool : pools_) {
-    if (pool.pool == nullptr || pool.id == DevicePoolId{} || pool.pool->heap().live() != 0) continue;
+    if (pool.heap == nullptr || pool.id == DevicePoolId{} || pool.heap->heap().live() != 0) continue;
     const Graph* const graph = find_graph(pool.id);
     // Not while something is captured: the device cannot be waited for then. The next release or free comes
     // by again.
-    if ((graph == nullptr || graph->uses == 0) && streams_.wait()) pool.pool.reset();
+    if ((graph == nullptr || graph->uses == 0) && streams_.wait()) pool.heap.reset();
   }
   std::erase_if(graphs_, [this](const Graph& graph) {
     return graph.uses == 0 && std::none_of(pools_.begin(), pools_.end(), [&](const Pool& pool) {
-             return pool.pool != nullptr && pool.id == graph.id;
+             return pool.heap != nullptr && pool.id == graph.id;
            });
   });
 }

@@ -110,7 +110,7 @@ class DeviceRuntime final : private Collector, private DeviceWatch {
   struct Pool {
     DevicePoolId id;
     StreamId stream = kAnyStream;
-    std::unique_ptr<DeviceHeap> pool;  // nullptr: the place is unused
+    std::unique_ptr<DeviceHeap> heap;  // nullptr: the place is unused
   };
   struct Graph {
     DevicePoolId id;

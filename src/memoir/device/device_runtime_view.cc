@@ -28,8 +28,8 @@ DeviceView DeviceRuntime::view_locked(DeviceDetail detail) const {
                   .segments = {},
                   .history = {}};
   for (const Pool& pool : pools_) {
-    if (pool.pool == nullptr) continue;
-    const LearningPool::Counters counters = pool.pool->plans();
+    if (pool.heap == nullptr) continue;
+    const LearningPool::Counters counters = pool.heap->plans();
     view.loops.plans += counters.plans;
     view.loops.planned += counters.planned;
     view.loops.departed += counters.departed;
@@ -53,13 +53,13 @@ void DeviceRuntime::list_objects(DeviceView& view) const {
     if (by_address_.find(object.address) != index) continue;
     const Pool& pool = pools_[object.pool];
     view.objects.push_back({object.address, object.size,
-                            pool.pool->heap().size_of(pool.pool->offset(object.address)),
+                            pool.heap->heap().size_of(pool.heap->offset(object.address)),
                             streams_.handle(object.stream), object.site, pool.id, object.pending});
   }
   for (const Pool& pool : pools_) {
-    if (pool.pool == nullptr) continue;
+    if (pool.heap == nullptr) continue;
     const cuda::Stream stream = pool.stream == kAnyStream ? nullptr : streams_.handle(pool.stream);
-    if (const CudaArena* const arena = pool.pool->mapped()) {
+    if (const CudaArena* const arena = pool.heap->mapped()) {
       arena->for_each_piece([&](Range piece) {
         const cuda::Address address = arena->base() + piece.begin;
         if (!view.segments.empty() && view.segments.back().mapped &&
@@ -70,9 +70,9 @@ void DeviceRuntime::list_objects(DeviceView& view) const {
         }
       });
     }
-    if (const CudaSegments* const segments = pool.pool->plain()) {
+    if (const CudaSegments* const segments = pool.heap->plain()) {
       segments->for_each_segment([&](Range range) {
-        view.segments.push_back({pool.pool->address(range.begin), range.size, false, pool.id, stream});
+        view.segments.push_back({pool.heap->address(range.begin), range.size, false, pool.id, stream});
       });
     }
   }
