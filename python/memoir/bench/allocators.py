@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib.metadata
 import os
 import re
 import struct
@@ -13,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from memoir import malloc
 from memoir._core import Error
 from memoir.bench.journal import Record
 
@@ -64,7 +67,8 @@ KNOWN = {
     ),
 }
 SYSTEM = "system"
-NAMES = (SYSTEM, *KNOWN)
+OWN = "memoir"  # comes with this package
+NAMES = (SYSTEM, OWN, *KNOWN)
 
 _NAME = re.compile(r"[a-z][A-Za-z0-9_.+-]*")
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
@@ -89,6 +93,10 @@ class Allocator:
 @functools.cache
 def find(name: str) -> Path | None:
     """The library of a known allocator, or None when this machine has none."""
+    if name == OWN:
+        with contextlib.suppress(Error):
+            return malloc.library()
+        return None
     known = KNOWN[name]
     folders = _library_folders()
     for pattern in known.libraries:
@@ -114,6 +122,8 @@ def version(name: str, library: Path | None) -> str:
     """A version for people to read, asked of the library itself if it can tell; else its file's name."""
     if library is None:
         return f"glibc {(os.confstr('CS_GNU_LIBC_VERSION') or '').split()[-1]}" if _glibc() else "C library"
+    if library.name == "libmemoir_malloc.so":
+        return f"memoir {importlib.metadata.version('memoir')}"
     for known_name, known in KNOWN.items():
         if known.version is None or not _serves(library, known):
             continue
@@ -173,6 +183,8 @@ def _named(name: str, what: str, renamed: bool) -> Allocator:
         raise Error(f"allocator name {name!r}: use small letters, digits and _ . + -")
     if what == SYSTEM:
         return Allocator(name)
+    if what == OWN:
+        return Allocator(name, malloc.library())
     if what in KNOWN:
         library = find(what)
         if library is None:

@@ -16,6 +16,7 @@ VERBS = {
     "plan": "Give every buffer of a trace or a CSV problem its offset.",
     "import": "Make a trace of a PyTorch memory snapshot.",
     "export": "Write a trace for PyTorch's memory viewer, Chrome or Perfetto.",
+    "run": "Run a program with memoir's malloc.",
     "simulate": "The same allocators on a trace alone: what-if, caps, no hardware needed.",
     "show": "Tables and pictures of a trace or a plan.",
     "bench": "Allocators against each other, with intervals.",

@@ -26,7 +26,7 @@ def command(as_json: bool) -> None:
                 "library": None if library is None else str(library),
                 "version": None
                 if library is None
-                else allocators.version(name, None if known is None else library),
+                else allocators.version(name, None if name == allocators.SYSTEM else library),
                 "package": known.package if known and library is None else None,
             }
         )

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A thread that gives memory back and restores huge pages, so that the program's own threads need not, and so that an
+// idle program does too. It starts when the heap outgrows `background_from`, blocks every signal, sleeps for good when
+// nothing changes, and starts again in a forked child.
+#pragma once
+
+#include <atomic>
+
+#include "memoir/base/units.h"
+
+namespace memoir::host_malloc {
+
+/// What the background does between two sleeps.
+class Upkeep {
+ public:
+  /// One round. `everything`: gives back all that can be, at once.
+  void run(bool everything) noexcept;
+  /// Whether the last round did or saw anything that makes another one worth its time.
+  bool busy() const noexcept { return busy_; }
+
+  struct Figures {
+    Size given_back = 0;  // bytes of pages, ever
+    Size collapsed = 0;   // regions made huge pages again, ever
+    Size live = 0;        // bytes of used blocks when spans were last looked at
+    Size rounds = 0;
+  };
+  Figures figures() const noexcept { return figures_; }
+
+ private:
+  static constexpr unsigned kWindow = 8;  // rounds
+
+  void look_at_heaps(bool everything) noexcept;
+  Size look_at_spans(bool everything) noexcept;
+  void strip_candidates() noexcept;
+  void give_back_slots(bool everything) noexcept;
+  void restore_huge_pages() noexcept;
+  bool give_back(Offset offset, Size size, bool breaks_huge) noexcept;
+
+  unsigned round_ = 0;
+  Size free_resident_[kWindow] = {};  // of the last rounds: what the least of them had was not needed
+  Size used_[kWindow] = {};
+  bool growing_ = false;
+  bool busy_ = false;
+  Size last_allocated_ = 0;
+  Figures figures_;
+};
+
+inline constinit std::atomic<bool> background_wanted{false};  // false: asleep for good, or never started
+/// Starts the background, or wakes it. Cheap when it is awake. The caller holds no lock.
+void wake_background_slowly() noexcept;
+inline void wake_background() noexcept {
+  if (!background_wanted.load(std::memory_order_relaxed)) wake_background_slowly();
+}
+
+/// One round on the calling thread, giving back all that can be. True when something was given back.
+bool run_upkeep_now() noexcept;
+Upkeep::Figures upkeep_figures() noexcept;
+
+/// Locks everything and keeps all threads out of their lists, and the reverse. For fork.
+void prepare_fork() noexcept;
+void after_fork(bool child) noexcept;
+
+/// The figures that `stats` prints, as text; returns the length.
+size_t write_statistics(char* out, size_t room) noexcept;
+
+}  // namespace memoir::host_malloc

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memoir/host/malloc/central.h"
+
+#include <sched.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "memoir/host/malloc/pause.h"
+
+namespace memoir::host_malloc {
+
+bool Central::set_up() noexcept {
+  std::uint32_t fresh = kFresh;
+  if (state_.compare_exchange_strong(fresh, kSettingUp, std::memory_order_acquire)) {
+    options = read_malloc_options();
+    prepare_pauses();
+    const bool done = choose_addresses();
+    state_.store(done ? kReady : kBroken, std::memory_order_release);
+    return done;
+  }
+  while (state_.load(std::memory_order_acquire) == kSettingUp) ::sched_yield();
+  return state_.load(std::memory_order_acquire) == kReady;
+}
+
+bool Central::grow() noexcept {
+  // Large steps keep the system's list of mappings short; where it refuses one, a small one may do.
+  for (const Size step : {32 * kMiB, LifetimeHeap::kRegion}) {
+    if (!commit_addresses(committed_, step)) continue;
+    if (!heap.add_regions(step / LifetimeHeap::kRegion)) return false;
+    committed_ += step;
+    return true;
+  }
+  return false;
+}
+
+Span* Central::new_span(size_t slots, LifetimeClass lifetime, bool& zero) noexcept {
+  const Size size = slots * size_classes::kSlot;
+  LifetimeHeap::Placement placed;
+  {
+    const LockGuard guard(lock);
+    const bool huge = options.huge && held() >= options.background_from;
+    placed = heap.allocate(size, lifetime, huge);
+    if (!placed && grow()) placed = heap.allocate(size, lifetime, huge);
+    if (!placed) return nullptr;
+    used_.store(heap.figures().used, std::memory_order_relaxed);
+    if (placed.new_region && huge)
+      ::madvise(address_of(align_down(placed.offset, LifetimeHeap::kRegion)), LifetimeHeap::kRegion,
+                MADV_HUGEPAGE);
+  }
+  const size_t first = placed.offset / size_classes::kSlot;
+  for (size_t i = 0; i < slots; ++i) *back_at(first + i) = static_cast<std::uint8_t>(i);
+  zero = placed.zero;
+  return span_at(first);
+}
+
+void Central::end_span(Span* span) noexcept {
+  const size_t slot = slot_of(span);
+  span->state.store(SpanState::kNone, std::memory_order_relaxed);
+  span->owner.store(kNobody, std::memory_order_relaxed);
+  const LockGuard guard(lock);
+  heap.free({slot * size_classes::kSlot, span->slots * size_classes::kSlot});
+  used_.store(heap.figures().used, std::memory_order_relaxed);
+}
+
+bool Central::grown() noexcept {
+  const Size now = held();
+  if (options.split && now >= options.split_from && !sampler.active())
+    sampler.start({options.tau, options.sample});
+  return options.background && now >= options.background_from;
+}
+
+}  // namespace memoir::host_malloc

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What all threads share: the heap of spans with its lock, the large blocks, the learner. Nothing of it runs on the
+// fast path.
+//
+// Locks are taken in this order: the registry of heaps, a thread's heap, the samples' heap, the central lock; the locks of
+// large blocks and of the sampler are taken last and alone.
+#pragma once
+
+#include <atomic>
+
+#include "memoir/heap/lifetime/lifetime_heap.h"
+#include "memoir/host/malloc/address_map.h"
+#include "memoir/host/malloc/large_blocks.h"
+#include "memoir/host/malloc/lock.h"
+#include "memoir/host/malloc/malloc_options.h"
+#include "memoir/host/malloc/sampler.h"
+
+namespace memoir::host_malloc {
+
+/// An object that is there before constructors run and after destructors ran.
+template <class T>
+union Forever {
+  constexpr Forever() noexcept : value() {}
+  ~Forever() {}
+  T value;
+};
+
+class Central {
+ public:
+  /// Reads the settings and chooses addresses, once. Any thread, any time.
+  bool ready() noexcept { return state_.load(std::memory_order_acquire) == kReady || set_up(); }
+
+  /// A span whose slots point back to its record; the other fields are the caller's. nullptr: no memory.
+  Span* new_span(size_t slots, LifetimeClass lifetime, bool& zero) noexcept;
+  void end_span(Span* span) noexcept;
+
+  /// Bytes that the heap holds for objects: its spans and large blocks.
+  Size held() const noexcept { return used_.load(std::memory_order_relaxed) + large.live() + large.cached(); }
+  /// Counts allocated bytes on behalf of a thread.
+  void add_allocated(Size bytes) noexcept { allocated_.fetch_add(bytes, std::memory_order_relaxed); }
+  Size allocated() const noexcept { return allocated_.load(std::memory_order_relaxed); }
+
+  /// What outgrew its limit starts: the learner at once; returns whether the background thread is wanted now.
+  bool grown() noexcept;
+
+  Lock lock;
+  LifetimeHeap heap;  // under `lock`
+  LargeBlocks large;
+  Sampler sampler;
+  MallocOptions options;  // constant once ready
+
+ private:
+  enum : std::uint32_t { kFresh, kSettingUp, kReady, kBroken };
+  bool set_up() noexcept;
+  bool grow() noexcept;
+
+  std::atomic<std::uint32_t> state_{kFresh};
+  std::atomic<Size> used_{0}, allocated_{0};
+  Size committed_ = 0;
+};
+
+inline constinit Forever<Central> central_storage;
+inline Central& central() noexcept { return central_storage.value; }
+
+}  // namespace memoir::host_malloc

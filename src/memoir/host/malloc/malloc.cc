@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memoir/host/malloc/malloc.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "memoir/host/malloc/background.h"
+
+extern "C" __attribute__((weak)) void* __libc_stack_end;
+
+namespace memoir::host_malloc {
+
+thread_local constinit ThreadHeap* this_heap __attribute__((tls_model("initial-exec"))) = &no_heap;
+
+namespace {
+
+using size_classes::kSlot;
+using size_classes::kTables;
+constexpr Size kLargestSpan = 512 * kKiB;  // above, a block is a mapping of its own
+constexpr Size kLargestSpanAlignment = kSlot;
+
+thread_local constinit bool ended __attribute__((tls_model("initial-exec"))) = false;
+std::atomic<bool> key_made{false};
+Lock key_lock;
+pthread_key_t key_of_ends;
+
+/// Runs when the thread ends; what it allocates after this is served by the common heap.
+void end_thread(void*) noexcept {
+  ThreadHeap* const heap = this_heap;
+  ended = true;
+  this_heap = &no_heap;
+  if (heap == &no_heap) return;
+  {
+    const LockGuard guard(heap->lock());
+    heap->token.store(kNoToken, std::memory_order_release);
+    heap->give_back();
+  }
+  registry().put_back(heap);
+}
+
+/// Where this thread's stack begins, about: the same for all threads that run the same code.
+std::uintptr_t stack_base() noexcept {
+  if (::getpid() == ::gettid() && &__libc_stack_end != nullptr)
+    return reinterpret_cast<std::uintptr_t>(__libc_stack_end);
+  return reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());  // lies at the end of a thread's stack
+}
+
+ThreadHeap* attach() noexcept {
+  if (ended || !central().ready()) return nullptr;
+  if (!key_made.load(std::memory_order_acquire)) {
+    const LockGuard guard(key_lock);
+    if (!key_made.load(std::memory_order_relaxed)) {
+      if (pthread_key_create(&key_of_ends, end_thread) != 0) return nullptr;
+      key_made.store(true, std::memory_order_release);
+    }
+  }
+  ThreadHeap* const heap = registry().take();
+  if (heap == nullptr) return nullptr;
+  heap->stack_base = stack_base();
+  {
+    const LockGuard guard(heap->lock());
+    heap->token.store(heap->id(), std::memory_order_release);
+  }
+  this_heap = heap;
+  pthread_setspecific(key_of_ends, heap);  // may call calloc: the heap is in place
+  return heap;
+}
+
+[[noreturn]] void wild(const void* block, const char* why) noexcept {
+  char line[128];
+  const int length = std::snprintf(line, sizeof line, "memoir: free(%p): %s\n", block, why);
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line, static_cast<size_t>(length));
+  std::abort();
+}
+
+/// A sampled block lies apart, so that its free is seen.
+void* allocate_sample(size_t size_class, ContextKey key) noexcept {
+  void* block = nullptr;
+  {
+    const LockGuard guard(sample_heap.lock());
+    block = sample_heap.allocate(0, size_class, nullptr);
+  }
+  if (block != nullptr) central().sampler.born(block, key, central().allocated(), central().held());
+  return block;
+}
+
+void free_sample(Span* span, void* block) noexcept {
+  central().sampler.freed(block, central().allocated(), central().held());
+  const LockGuard guard(sample_heap.lock());
+  sample_heap.free(span, block);
+}
+
+void* allocate_single(Size size, ContextKey key, bool* zero) noexcept {
+  const size_t slots = align_up(size, kSlot) / kSlot;
+  const auto lifetime = static_cast<LifetimeClass>(central().sampler.row_of(key));
+  Span* const span = central().new_span(slots, lifetime, *zero);
+  if (span == nullptr) return nullptr;
+  span->used.store(1, std::memory_order_relaxed);
+  span->slots = static_cast<std::uint8_t>(slots);
+  span->row = static_cast<std::uint8_t>(lifetime);
+  span->gone = 0;
+  span->stripped.store(false, std::memory_order_relaxed);
+  span->state.store(SpanState::kSingle, std::memory_order_relaxed);
+  span->owner.store(kCentral, std::memory_order_release);
+  void* const block = start_of(span);
+  ThreadHeap* const heap = this_heap;
+  central().add_allocated(slots * kSlot);
+  if (heap == &no_heap) return block;
+  bool due = false;
+  {
+    const Inside inside(heap);
+    due = heap->count_down(slots * kSlot);
+  }
+  if (due) {
+    span->stripped.store(true, std::memory_order_relaxed);  // of a single block: it is a sample
+    central().sampler.born(block, key, central().allocated(), central().held());
+  }
+  return block;
+}
+
+}  // namespace
+
+void* allocate_slowly(ThreadHeap* heap, Size size, ContextKey key) noexcept {
+  if (size > size_classes::kLargest) {
+    bool zero = false;
+    return allocate_large(size, 16, key, &zero);
+  }
+  const size_t size_class = size_classes::class_of(size);
+  if (heap == &no_heap) {
+    heap = attach();
+    if (heap == nullptr) {
+      if (!central().ready()) return nullptr;
+      const LockGuard guard(common_heap.lock());
+      return common_heap.allocate(0, size_class, nullptr);
+    }
+  }
+  bool sample_due = false;
+  void* block = nullptr;
+  {
+    const Inside inside(heap);
+    block = heap->allocate(central().sampler.row_of(key), size_class, &sample_due);
+  }
+  if (sample_due) block = allocate_sample(size_class, key);
+  if (central().grown()) wake_background();
+  return block;
+}
+
+void* allocate_large(Size size, Size alignment, ContextKey key, bool* zero) noexcept {
+  if (!central().ready()) return nullptr;
+  if (this_heap == &no_heap) attach();
+  void* block = nullptr;
+  if (size <= kLargestSpan && alignment <= kLargestSpanAlignment) block = allocate_single(size, key, zero);
+  if (block == nullptr) {
+    const LargeBlocks::Block large = central().large.allocate(size, alignment, central().options.huge);
+    block = large.address;
+    *zero = large.zero;
+    if (block != nullptr) central().add_allocated(size);
+  }
+  if (central().grown()) wake_background();
+  return block;
+}
+
+void notified(ThreadHeap* heap, Span* span) noexcept {
+  const Inside inside(heap);
+  heap->notified(span);
+}
+
+void free_slowly(ThreadHeap* heap, void* block) noexcept {
+  if (block == nullptr) return;
+  const Offset offset = offset_of(block);
+  if (offset >= kArenaCapacity) {
+    if (!central().large.free(block, central().options.cache))
+      wild(block, "not a block of this heap, or freed already");
+    return;
+  }
+  Span* const span = span_of(offset);
+  switch (const HeapId owner = span->owner.load(std::memory_order_relaxed)) {
+    case kNobody:
+      wild(block, "not a block of this heap, or freed already");
+    case kCentral:
+      if (block != start_of(span)) wild(block, "inside a block, not at its start");
+      if (span->stripped.load(std::memory_order_relaxed))
+        central().sampler.freed(block, central().allocated(), central().held());
+      return central().end_span(span);
+    case kSampleHeap:
+      return free_sample(span, block);
+    case kCommonHeap: {
+      const LockGuard guard(common_heap.lock());
+      return common_heap.free(span, block);
+    }
+    default:
+      if (heap != &no_heap) {
+        heap->busy.store(1, std::memory_order_relaxed);
+        std::atomic_signal_fence(std::memory_order_seq_cst);
+        const HeapId token = heap->token.load(std::memory_order_acquire);
+        if (token != kNoToken && token != owner) {
+          heap->hold_remote(span, block);
+          heap->busy.store(0, std::memory_order_release);
+          return;
+        }
+        heap->busy.store(0, std::memory_order_release);
+      }
+      ThreadHeap::push_remote(span, block, block, 1);  // paused, or without a heap
+  }
+}
+
+Size size_of(void* block) noexcept {
+  const Offset offset = offset_of(block);
+  if (block == nullptr) return 0;
+  return offset < kArenaCapacity ? span_of(offset)->block_size() : central().large.size_of(block);
+}
+
+void* allocate_zeroed(Size size, const void* return_address) noexcept {
+  if (size <= size_classes::kLargest) {
+    void* const block = allocate(size, return_address);
+    return block == nullptr ? nullptr : std::memset(block, 0, size);
+  }
+  bool zero = false;
+  void* const block = allocate_large(size, 16, key_here(this_heap, return_address), &zero);
+  return block == nullptr || zero ? block : std::memset(block, 0, size);
+}
+
+void* allocate_aligned(Size size, Size alignment, const void* return_address) noexcept {
+  if (alignment <= 16) return allocate(size, return_address);
+  if (alignment <= kSlot && size <= size_classes::kLargest) {
+    // Blocks of a class lie at multiples of its size: one whose size is a multiple of the alignment will do.
+    for (size_t i = size_classes::class_of(std::max(size, alignment)); i < kClasses; ++i) {
+      if (kTables.size[i] % alignment == 0) return allocate(kTables.size[i], return_address);
+    }
+  }
+  bool zero = false;
+  const Size bytes = std::max(size, size_classes::kLargest + 1);
+  return allocate_large(bytes, alignment, key_here(this_heap, return_address), &zero);
+}
+
+void* reallocate(void* block, Size size, const void* return_address) noexcept {
+  const Offset offset = offset_of(block);
+  const Size old = size_of(block);
+  if (old == 0) wild(block, "realloc of what is not a block of this heap, or freed already");
+  if (offset < kArenaCapacity) {
+    if (size <= old && (size >= old / 2 || old <= 64)) return block;
+  } else if (size > kLargestSpan) {
+    if (size <= old && size >= old - old / 8) return block;
+    if (void* const moved = central().large.resize(block, size); moved != nullptr) return moved;
+  }
+  void* const fresh = allocate(size, return_address);
+  if (fresh == nullptr) return size <= old ? block : nullptr;
+  std::memcpy(fresh, block, std::min(size, old));
+  free(block);
+  return fresh;
+}
+
+bool trim() noexcept {
+  if (ThreadHeap* const heap = this_heap; heap != &no_heap) {
+    const Inside inside(heap);
+    heap->give_back();
+  }
+  return run_upkeep_now();
+}
+
+namespace {
+
+// Early among the handlers of the process: those of others, which may call malloc, run before ours prepares.
+__attribute__((constructor(101))) void handle_forks() noexcept {
+  pthread_atfork([]() { prepare_fork(); }, [] { after_fork(false); }, [] { after_fork(true); });
+}
+
+}  // namespace
+
+}  // namespace memoir::host_malloc

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// memoir's malloc, without the names of the C library: shim/malloc gives it those. Every function is safe on any thread
+// and at any time, from before constructors run until after destructors ran. None throws; none sets errno.
+//
+// The fast paths are here, to be compiled into each entry point, so that the return address is the program's.
+#pragma once
+
+#include "memoir/host/malloc/thread_heap.h"
+
+#if defined(__GNUC__)
+#define MEMOIR_ALWAYS_INLINE inline __attribute__((always_inline))
+#endif
+
+namespace memoir::host_malloc {
+
+/// The calling thread's heap. Eight bytes of static TLS: a library that is loaded late finds room for them.
+extern thread_local constinit ThreadHeap* this_heap __attribute__((tls_model("initial-exec")));
+
+inline constexpr Size kLargestRequest = Size{1} << 62;  // callers refuse more than PTRDIFF_MAX
+
+/// A block of `size` bytes at a multiple of 16; `return_address` says who asked. nullptr: no memory.
+void* allocate_slowly(ThreadHeap* heap, Size size, ContextKey key) noexcept;
+/// A block above the classes' largest, or at a large alignment. `zero`: set when its bytes are known to be zero.
+void* allocate_large(Size size, Size alignment, ContextKey key, bool* zero) noexcept;
+void free_slowly(ThreadHeap* heap, void* block) noexcept;
+
+MEMOIR_ALWAYS_INLINE std::uintptr_t stack_pointer() noexcept {
+#if defined(__x86_64__)
+  std::uintptr_t pointer;
+  asm("mov %%rsp, %0" : "=r"(pointer));
+  return pointer;
+#else
+  return reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+#endif
+}
+
+MEMOIR_ALWAYS_INLINE ContextKey key_here(const ThreadHeap* heap, const void* return_address) noexcept {
+  return ContextTable::key_of(reinterpret_cast<std::uintptr_t>(return_address),
+                              heap->stack_base - stack_pointer());
+}
+
+MEMOIR_ALWAYS_INLINE void* allocate(Size size, const void* return_address) noexcept {
+  ThreadHeap* const heap = this_heap;
+  const ContextKey key = key_here(heap, return_address);
+  if (size <= size_classes::kLargest) [[likely]] {
+    const size_t size_class = size_classes::class_of(size);
+    heap->busy.store(1, std::memory_order_relaxed);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    Span* const span =
+        heap->direct[central().sampler.row_of(key)][size_class].load(std::memory_order_acquire);
+    void* const block = span->free.load(std::memory_order_relaxed);
+    if (block != nullptr) [[likely]] {
+      span->free.store(link_of(block), std::memory_order_relaxed);
+      span->used.store(static_cast<std::uint16_t>(span->used.load(std::memory_order_relaxed) + 1),
+                       std::memory_order_relaxed);
+      heap->busy.store(0, std::memory_order_release);
+      return block;
+    }
+    heap->busy.store(0, std::memory_order_release);
+  }
+  return allocate_slowly(heap, size, key);
+}
+
+void notified(ThreadHeap* heap, Span* span) noexcept;
+
+MEMOIR_ALWAYS_INLINE void free(void* block) noexcept {
+  const Offset offset = offset_of(block);
+  ThreadHeap* const heap = this_heap;
+  if (offset < kArenaCapacity) [[likely]] {
+    Span* const span = span_of(offset);
+    heap->busy.store(1, std::memory_order_relaxed);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (span->owner.load(std::memory_order_relaxed) == heap->token.load(std::memory_order_acquire))
+        [[likely]] {
+      link_of(block) = span->local_free;
+      span->local_free = block;
+      const auto used = static_cast<std::uint16_t>(span->used.load(std::memory_order_relaxed) - 1);
+      span->used.store(used, std::memory_order_relaxed);
+      const bool tell = used == span->notify;
+      heap->busy.store(0, std::memory_order_release);
+      if (tell) [[unlikely]]
+        notified(heap, span);
+      return;
+    }
+    heap->busy.store(0, std::memory_order_release);
+  }
+  free_slowly(heap, block);
+}
+
+/// Bytes that the block holds; 0 for what is no block.
+Size size_of(void* block) noexcept;
+void* allocate_zeroed(Size size, const void* return_address) noexcept;
+/// At a multiple of `alignment`, a power of two.
+void* allocate_aligned(Size size, Size alignment, const void* return_address) noexcept;
+/// The contents move to a block of the new size if the old one does not fit. nullptr: the old one stands.
+void* reallocate(void* block, Size size, const void* return_address) noexcept;
+
+/// Gives back all memory without objects that can be. True when there was some.
+bool trim() noexcept;
+
+}  // namespace memoir::host_malloc

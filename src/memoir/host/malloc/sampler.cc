@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memoir/host/malloc/sampler.h"
+
+#include <bit>
+
+#include "memoir/base/site.h"
+
+namespace memoir::host_malloc {
+
+bool Sampler::start(const LearnerOptions& options) noexcept {
+  const LockGuard guard(lock_);
+  if (active()) return true;
+  if (!places_.assign(kPlaces, Place{}) || !learner_.start(options)) return false;
+  every_.store(learner_.sample_every(), std::memory_order_relaxed);
+  active_.store(true, std::memory_order_release);
+  return true;
+}
+
+Sampler::Place* Sampler::set_of(const void* block) noexcept {
+  return &places_[memoir::detail::mix(reinterpret_cast<std::uintptr_t>(block)) % (kPlaces / kWays) * kWays];
+}
+
+void Sampler::born(const void* block, ContextKey key, Size clock, Size held) noexcept {
+  const LockGuard guard(lock_);
+  learner_.advance(clock, held);
+  every_.store(learner_.sample_every(), std::memory_order_relaxed);
+  Place* const set = set_of(block);
+  for (size_t way = 0; way < kWays; ++way) {
+    Place& place = set[way];
+    if (place.block != nullptr && learner_.open(place.sample, place.born_at)) continue;
+    const LifetimeLearner::Sample sample = learner_.born(key);
+    if (sample != LifetimeLearner::kNoSample) place = {block, learner_.clock(), sample};
+    return;
+  }
+}
+
+void Sampler::freed(const void* block, Size clock, Size held) noexcept {
+  const LockGuard guard(lock_);
+  learner_.advance(clock, held);
+  Place* const set = set_of(block);
+  for (size_t way = 0; way < kWays; ++way) {
+    if (set[way].block != block) continue;
+    learner_.freed(set[way].sample, set[way].born_at);
+    set[way].block = nullptr;
+  }
+}
+
+void Sampler::advance(Size clock, Size held) noexcept {
+  const LockGuard guard(lock_);
+  learner_.advance(clock, held);
+}
+
+Size Sampler::interval(std::uint64_t random) const noexcept {
+  // -log2(u) for u in (0, 1]: the leading zeros are its whole part, the bits after the first one its fraction, nearly.
+  const int zeros = std::countl_zero(random | 1);
+  const double mantissa = static_cast<double>((random << zeros) >> 11) * 0x1p-53;  // [1/2, 1)
+  const double minus_log2 = zeros + 2 * (1 - mantissa);
+  constexpr double kLn2 = 0.6931471805599453;
+  return static_cast<Size>(minus_log2 * kLn2 * static_cast<double>(every_.load(std::memory_order_relaxed)));
+}
+
+LifetimeLearner::Counts Sampler::counts() noexcept {
+  const LockGuard guard(lock_);
+  return learner_.counts();
+}
+
+size_t Sampler::long_contexts() noexcept {
+  const LockGuard guard(lock_);
+  return learner_.table().long_contexts();
+}
+
+bool Sampler::split() noexcept {
+  const LockGuard guard(lock_);
+  return learner_.table().split();
+}
+
+}  // namespace memoir::host_malloc

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a thread allocates from without a lock: for each row (lifetime class) and size class one current span, and a list
+// of others that have free blocks. A heap outlives its thread: the next thread that starts takes it over with all its
+// spans.
+//
+//   allocate   direct[row][class] -> its `free` list -> a block          the fast path, host/malloc/malloc.h
+//   slow path  local_free, remote frees, pages that come back, blocks not yet linked; then the next available span, then
+//              a new one. Every so many allocations pass here, so that sampling costs the fast path nothing.
+//
+// The heaps with the first ids belong to no thread, and are used under their lock: one for threads without a heap (before
+// their first call, after their end), one for sampled blocks.
+#pragma once
+
+#include <atomic>
+
+#include "memoir/host/malloc/central.h"
+#include "memoir/host/malloc/lock.h"
+#include "memoir/host/malloc/span.h"
+
+namespace memoir::host_malloc {
+
+inline constexpr size_t kRows = kLifetimeClasses;
+inline constexpr size_t kClasses = size_classes::kCount;
+
+inline constexpr HeapId kCommonHeap = 1, kSampleHeap = 2;
+inline constexpr HeapId kCentral = 3;  // owns the spans of one block
+inline constexpr HeapId kFirstThreadHeap = 4, kMostHeaps = 1 << 16;
+inline constexpr HeapId kNoToken = ~HeapId{0};  // equals no owner
+
+/// A span without blocks: allocating from it leads to the slow path.
+inline constinit Span no_span{};
+
+/// A place in a thread's array of current spans.
+struct SpanPlace : std::atomic<Span*> {
+  constexpr SpanPlace() noexcept : atomic(&no_span) {}
+};
+
+class alignas(64) ThreadHeap {
+ public:
+  constexpr explicit ThreadHeap(HeapId id, HeapId token) noexcept : token(token), id_(id) {}
+
+  // --- the fast path's ---
+  std::atomic<std::uint32_t> busy{0};
+  std::atomic<HeapId> token;      // the owner of spans that the thread may free into, or kNoToken
+  std::uintptr_t stack_base = 0;  // where the thread's stack began, about
+  SpanPlace direct[kRows][kClasses];
+
+  HeapId id() const noexcept { return id_; }
+  Lock& lock() noexcept { return lock_; }
+
+  // --- inside (see Inside), or with the lock held where no thread has the heap or it is paused ---
+  /// A block of that class, or nullptr. With `sample_due`: set when the thread's next sample is due, and then no block
+  /// is taken.
+  void* allocate(size_t row, size_t size_class, bool* sample_due) noexcept;
+  /// The free that brought `used` to `notify`.
+  void notified(Span* span) noexcept;
+  /// A free into a heap that belongs to no thread.
+  void free(Span* span, void* block) noexcept;
+  /// Takes in what other threads freed into queued spans.
+  void drain_queue() noexcept;
+  /// Takes in what others freed into this span; it may end.
+  void collect(Span* span) noexcept;
+  /// Ends the span if it has no used blocks and is in the list; `keep_one`: unless it is the last of its list.
+  bool end_if_empty(Span* span, bool keep_one) noexcept;
+  /// Gives every empty span back, and what it holds for others. Without a thread, or with it paused.
+  void give_back() noexcept;
+  /// Of a span in no current place: takes the blocks on pages without used blocks out of the lists and returns those
+  /// pages, as a mask. They are not brought back before stripped() says that the system has them.
+  std::uint64_t strip(Span* span) noexcept;
+  void stripped(Span* span, std::uint64_t pages, bool gone) noexcept;
+
+  /// Bytes until the next sample are counted down by what the slow path hands out.
+  bool count_down(Size bytes) noexcept;
+
+  /// Keeps the thread out of its lists until resume(); needs the lock. False (and nothing changed) when the thread stays
+  /// inside for long. divert() and wait_outside() are its halves, for many heaps with one barrier between.
+  bool pause() noexcept;
+  void resume() noexcept;
+  void divert() noexcept;
+  bool wait_outside() noexcept;
+
+  // --- any thread, no lock ---
+  /// Blocks first..last, linked, of a span that this heap owns, freed by another thread.
+  static void push_remote(Span* span, void* first, void* last, std::uint64_t count) noexcept;
+
+  // --- the thread itself, inside busy ---
+  /// Holds a block of another heap's span back, to push several at once.
+  void hold_remote(Span* span, void* block) noexcept;
+
+  std::atomic<std::uint32_t> slow_calls{0};  // how the background sees that a thread is at work
+  bool queue_waits() const noexcept { return queue_.load(std::memory_order_relaxed) != 0; }
+  bool idle = false;  // no thread has it; under the registry's lock
+  bool quiet = true;  // at the last fork, nobody was inside
+  ThreadHeap* next_idle = nullptr;
+
+ private:
+  struct Held {
+    Span* span = nullptr;
+    void* first = nullptr;
+    void* last = nullptr;
+    std::uint64_t count = 0;
+  };
+  static constexpr size_t kHeldSpans = 8;
+  static constexpr std::uint64_t kHeldBlocks = 32, kHeldBytes = 8 * kKiB;
+  static constexpr std::uint16_t kNeverNotify = 0xffff;
+  static constexpr std::uint32_t kNil = ~std::uint32_t{0};
+
+  SpanPlace& current(size_t row, size_t size_class) noexcept {
+    return paused_ ? kept_[row][size_class] : direct[row][size_class];
+  }
+  bool refill(Span* span) noexcept;
+  bool link_more(Span* span) noexcept;
+  bool bring_page_back(Span* span) noexcept;
+  Span* next_span(size_t row, size_t size_class) noexcept;
+  void set_full(Span* span) noexcept;
+  void set_available(Span* span) noexcept;
+  void unlink(Span* span) noexcept;
+  void flush(Held& held) noexcept;
+
+  HeapId id_;
+  Lock lock_;
+  bool paused_ = false;
+  HeapId kept_token_ = kNoToken;
+  std::atomic<std::uint32_t> queue_{0};  // slot + 1 of the first span in it
+  Held held_[kHeldSpans] = {};
+  std::uint32_t available_[kRows][kClasses] = {};  // slot + 1 of the first span of the list
+  Size until_sample_ = 0;
+  std::uint64_t random_ = 0;
+  SpanPlace kept_[kRows][kClasses];
+};
+
+/// The owner, inside its heap: the background waits until it is outside. Costs two plain stores, as a lock would not.
+class Inside {
+ public:
+  explicit Inside(ThreadHeap* heap) noexcept : heap_(heap) {
+    for (;;) {
+      heap_->busy.store(1, std::memory_order_relaxed);
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+      if (heap_->token.load(std::memory_order_acquire) != kNoToken) return;
+      heap_->busy.store(0, std::memory_order_release);
+      const LockGuard wait(heap_->lock());  // until it is no longer paused
+    }
+  }
+  ~Inside() { heap_->busy.store(0, std::memory_order_release); }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+
+ private:
+  ThreadHeap* heap_;
+};
+
+/// All heaps that ever were, by id; those of dead threads wait in it.
+class HeapRegistry {
+ public:
+  /// A heap for the calling thread, or nullptr when there are no more.
+  ThreadHeap* take() noexcept;
+  void put_back(ThreadHeap* heap) noexcept;
+  ThreadHeap* find(HeapId id) const noexcept { return heaps_[id].load(std::memory_order_acquire); }
+  /// Ids below it may have a heap.
+  HeapId end() const noexcept { return end_.load(std::memory_order_acquire); }
+  Lock& lock() noexcept { return lock_; }
+
+ private:
+  Lock lock_;
+  std::atomic<ThreadHeap*> heaps_[kMostHeaps] = {};
+  std::atomic<HeapId> end_{kFirstThreadHeap};
+  ThreadHeap* idle_ = nullptr;
+};
+
+inline constinit Forever<HeapRegistry> registry_storage;
+inline HeapRegistry& registry() noexcept { return registry_storage.value; }
+
+inline constinit ThreadHeap no_heap{kNobody, kNoToken};  // of threads without one
+inline constinit ThreadHeap common_heap{kCommonHeap, kNoToken};
+inline constinit ThreadHeap sample_heap{kSampleHeap, kNoToken};
+
+}  // namespace memoir::host_malloc

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memoir/predict/lifetime_learner.h"
+
+#include <algorithm>
+
+namespace memoir {
+
+namespace {
+constexpr double kDecay = 1 - 1.0 / 4096;  // of the counts, per decided sample
+constexpr double kEnoughLong = 8;          // long samples before a split is considered
+}  // namespace
+
+bool LifetimeLearner::start(const LearnerOptions& options) noexcept {
+  options_ = options;
+  return ring_.assign(kMostSamples, Record{});
+}
+
+Size LifetimeLearner::horizon() const noexcept { return static_cast<Size>(options_.tau * most_held_); }
+
+Size LifetimeLearner::sample_every() const noexcept {
+  return std::max(options_.sample_every, horizon() / (kMostSamples / 2));
+}
+
+void LifetimeLearner::advance(Size clock, Size held) noexcept {
+  if (clock > clock_ && most_held_ > 0) {
+    // Halves in four horizons without the heap growing again.
+    const double horizons = static_cast<double>(clock - clock_) / (options_.tau * most_held_);
+    most_held_ /= 1 + std::min(horizons, 64.0) / 4;
+  }
+  clock_ = std::max(clock_, clock);
+  held_ = held;
+  most_held_ = std::max(most_held_, static_cast<double>(held));
+  const Size horizon_now = horizon();
+  while (first_ < next_) {
+    Record& record = ring_[first_ % kMostSamples];
+    if (record.open && clock_ - record.born_at < horizon_now) break;
+    if (record.open) decide(record, true);
+    ++first_;
+  }
+}
+
+LifetimeLearner::Sample LifetimeLearner::born(ContextKey key) noexcept {
+  if (ring_.empty() || next_ - first_ >= kMostSamples) return kNoSample;
+  const Sample sample = static_cast<Sample>(next_++ % kMostSamples);
+  ring_[sample] = {clock_, key, table_.learned(key), true};
+  return sample;
+}
+
+void LifetimeLearner::freed(Sample sample, Size born_at) noexcept {
+  if (sample >= kMostSamples) return;
+  Record& record = ring_[sample];
+  if (record.open && record.born_at == born_at) decide(record, clock_ - born_at >= horizon());
+}
+
+void LifetimeLearner::decide(Record& record, bool outlived) noexcept {
+  record.open = false;
+  const bool called_long = record.predicted == LifetimeClass::kLong;
+  ++samples_;
+  long_samples_ += outlived;
+  right_ += outlived == called_long;
+  weight_ = weight_ * kDecay + 1;
+  long_ = long_ * kDecay + outlived;
+  called_long_ = called_long_ * kDecay + called_long;
+  both_ = both_ * kDecay + (outlived && called_long);
+  table_.observe(record.key, outlived);
+  consider_split();
+}
+
+void LifetimeLearner::consider_split() noexcept {
+  const Counts now = counts();
+  if (long_ < kEnoughLong) return;
+  // A class that tells nothing is right as often as long samples are. To begin, it must do half as well again; to stop,
+  // less than a fifth better: in between, nothing changes.
+  const double lift = now.long_share > 0 ? now.precision / now.long_share : 0;
+  const double wanted = table_.split() ? 1.2 : 1.5;
+  const bool one_kind = now.long_share > 0.95;  // hardly anything dies: nothing to keep apart
+  const bool pays = !one_kind && now.recall >= (table_.split() ? 0.2 : 0.3) &&
+                    (lift >= wanted || now.precision >= 0.9) && now.precision >= 0.3;
+  if (pays != table_.split()) table_.set_split(pays);
+}
+
+LifetimeLearner::Counts LifetimeLearner::counts() const noexcept {
+  return {samples_,
+          long_samples_,
+          right_,
+          called_long_ > 0 ? both_ / called_long_ : 0,
+          long_ > 0 ? both_ / long_ : 0,
+          weight_ > 0 ? long_ / weight_ : 0};
+}
+
+}  // namespace memoir

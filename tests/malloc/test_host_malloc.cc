@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The malloc as functions, not as the process's own: so that sanitizers see it.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <random>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "doctest/doctest.h"
+#include "memoir/host/malloc/background.h"
+#include "memoir/host/malloc/malloc.h"
+
+namespace memoir::host_malloc {
+
+namespace {
+
+struct Object {
+  unsigned char* block = nullptr;
+  Size size = 0;
+  unsigned char mark = 0;
+};
+
+Size random_size(std::mt19937& random) {
+  const unsigned kind = random() % 1000;
+  if (kind < 900) return random() % 512;
+  if (kind < 990) return random() % (40 * kKiB);
+  if (kind < 998) return random() % kMiB;
+  return random() % (3 * kMiB);
+}
+
+Object make(std::mt19937& random, const void* caller) {
+  Object object{nullptr, random_size(random), static_cast<unsigned char>(random())};
+  const unsigned kind = random() % 16;
+  if (kind == 0) {
+    const Size alignment = Size{1} << random() % 17;
+    object.block = static_cast<unsigned char*>(allocate_aligned(object.size, alignment, caller));
+    REQUIRE(reinterpret_cast<std::uintptr_t>(object.block) % alignment == 0);
+  } else if (kind == 1) {
+    object.block = static_cast<unsigned char*>(allocate_zeroed(object.size, caller));
+    for (Size i = 0; i < object.size; ++i) REQUIRE(object.block[i] == 0);
+  } else {
+    object.block = static_cast<unsigned char*>(allocate(object.size, caller));
+  }
+  REQUIRE(object.block != nullptr);
+  REQUIRE(reinterpret_cast<std::uintptr_t>(object.block) % 16 == 0);
+  REQUIRE(size_of(object.block) >= object.size);
+  std::memset(object.block, object.mark, object.size);
+  return object;
+}
+
+void check(const Object& object) {
+  for (Size i = 0; i < object.size; ++i) {
+    if (object.block[i] != object.mark) FAIL("contents changed at byte " << i << " of " << object.size);
+  }
+}
+
+void change_size(Object& object, std::mt19937& random, const void* caller) {
+  const Size size = random_size(random) + 1;
+  auto* const moved = static_cast<unsigned char*>(reallocate(object.block, size, caller));
+  REQUIRE(moved != nullptr);
+  object.block = moved;
+  object.size = std::min(object.size, size);
+  check(object);
+  object.size = size;
+  std::memset(moved, object.mark, size);
+}
+
+}  // namespace
+
+TEST_CASE("blocks do not overlap, hold what was written, and come at their alignments") {
+  std::mt19937 random(1);
+  std::vector<Object> live;
+  for (int step = 0; step < 60000; ++step) {
+    if (live.size() > 2000 || (!live.empty() && random() % 3 == 0)) {
+      const size_t at = random() % live.size();
+      check(live[at]);
+      if (random() % 4 == 0) {
+        change_size(live[at], random, &live);
+        continue;
+      }
+      free(live[at].block);
+      live[at] = live.back();
+      live.pop_back();
+    } else {
+      live.push_back(make(random, reinterpret_cast<void*>(0x1000 + random() % 64)));
+    }
+  }
+  for (const Object& object : live) {
+    check(object);
+    free(object.block);
+  }
+}
+
+TEST_CASE("threads hand objects to each other, and die") {
+  std::mutex mutex;
+  std::vector<Object> shared;
+  std::atomic<int> failures{0};
+  const auto work = [&](unsigned seed, int steps) {
+    std::mt19937 random(seed);
+    std::vector<Object> own;
+    for (int step = 0; step < steps; ++step) {
+      const unsigned action = random() % 8;
+      if (action < 4 || own.empty()) {
+        own.push_back(make(random, &shared));
+      } else if (action < 6) {
+        const size_t at = random() % own.size();
+        check(own[at]);
+        free(own[at].block);
+        own[at] = own.back();
+        own.pop_back();
+      } else {
+        const std::lock_guard lock(mutex);
+        if (shared.size() < 500 || action == 6) {
+          shared.push_back(own.back());
+          own.pop_back();
+        } else {
+          std::swap(shared[random() % shared.size()], own.back());
+        }
+        if (shared.size() > 1000) {
+          own.insert(own.end(), shared.end() - 500, shared.end());
+          shared.resize(shared.size() - 500);
+        }
+      }
+    }
+    const std::lock_guard lock(mutex);  // the rest outlives the thread
+    shared.insert(shared.end(), own.begin(), own.end());
+  };
+  for (unsigned round = 0; round < 6; ++round) {
+    std::vector<std::thread> threads;
+    for (unsigned i = 0; i < 4; ++i) threads.emplace_back(work, round * 10 + i, 4000);
+    for (int i = 0; i < 20; ++i) run_upkeep_now();  // while they are at work
+    for (std::thread& thread : threads) thread.join();
+  }
+  for (const Object& object : shared) {
+    check(object);
+    free(object.block);
+  }
+  run_upkeep_now();
+  CHECK(failures == 0);
+}
+
+TEST_CASE("pages inside spans are given back and come back, contents unharmed") {
+  std::mt19937 random(5);
+  std::vector<Object> live;
+  for (int i = 0; i < 30000; ++i) {
+    const Size size = 200 + random() % 3000;
+    live.push_back(
+        {static_cast<unsigned char*>(allocate(size, &live)), size, static_cast<unsigned char>(random())});
+    std::memset(live.back().block, live.back().mark, size);
+  }
+  for (int cycle = 0; cycle < 3; ++cycle) {
+    for (size_t i = live.size(); i-- > 3000;) {
+      std::swap(live[i], live[random() % (i + 1)]);
+      check(live[i]);
+      free(live[i].block);
+      live.pop_back();
+    }
+    CHECK(trim());
+    LifetimeHeap::Figures figures;
+    {
+      const LockGuard guard(central().lock);
+      figures = central().heap.figures();
+      CHECK(central().heap.consistent());
+    }
+    CHECK(figures.gone_in_spans > 0);
+    CHECK(figures.resident < 40 * kMiB);
+    for (const Object& object : live) check(object);
+    while (live.size() < 30000) {
+      const Size size = 200 + random() % 3000;
+      live.push_back(
+          {static_cast<unsigned char*>(allocate(size, &live)), size, static_cast<unsigned char>(random())});
+      std::memset(live.back().block, live.back().mark, size);
+    }
+  }
+  for (const Object& object : live) {
+    check(object);
+    free(object.block);
+  }
+}
+
+TEST_CASE("remote frees make a whole span free again") {
+  std::vector<void*> blocks;
+  for (int i = 0; i < 20000; ++i) blocks.push_back(allocate(1000, &blocks));
+  const Size before = central().held();
+  std::thread([&] {
+    for (void* block : blocks) free(block);
+  }).join();
+  for (int i = 0; i < 4000; ++i)
+    free(allocate(1000 + i % 8 * 128, &blocks));  // the owner's slow path takes them in
+  trim();
+  CHECK(central().held() + 15 * kMiB < before);
+}
+
+#if !defined(__SANITIZE_THREAD__)
+TEST_CASE("forked children allocate, whatever other threads are doing") {
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < 3; ++i) {
+    threads.emplace_back([&, i] {
+      std::mt19937 random(i);
+      std::vector<void*> own;
+      while (!stop) {
+        own.push_back(allocate(random() % 4000, &stop));
+        if (own.size() > 500) {
+          for (size_t k = 0; k < 400; ++k) free(own[k]);
+          own.erase(own.begin(), own.begin() + 400);
+        }
+      }
+      for (void* block : own) free(block);
+    });
+  }
+  for (int i = 0; i < 20; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      std::mt19937 random(i);
+      for (int k = 0; k < 2000; ++k) free(allocate(random() % 40000, &stop));
+      void* kept = nullptr;
+      std::thread([&] { kept = allocate(100, &stop); }).join();
+      free(kept);
+      _exit(trim() || kept != nullptr ? 7 : 8);
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    REQUIRE(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 7);
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+}
+#endif
+
+TEST_CASE("heaps of threads that ended are used again") {
+  std::thread([] { free(allocate(10, nullptr)); }).join();
+  const HeapId before = registry().end();
+  for (int i = 0; i < 200; ++i) std::thread([] { free(allocate(10, nullptr)); }).join();
+  CHECK(registry().end() == before);
+}
+
+TEST_CASE("large blocks move with their contents, and no more than the budget is kept") {
+  auto* block = static_cast<unsigned char*>(allocate(2 * kMiB, nullptr));
+  for (Size i = 0; i < 2 * kMiB; ++i) block[i] = static_cast<unsigned char>(i * 7);
+  block = static_cast<unsigned char*>(reallocate(block, 40 * kMiB, nullptr));
+  for (Size i = 0; i < 2 * kMiB; i += 97) REQUIRE(block[i] == static_cast<unsigned char>(i * 7));
+  block = static_cast<unsigned char*>(reallocate(block, kMiB, nullptr));
+  for (Size i = 0; i < kMiB; i += 97) REQUIRE(block[i] == static_cast<unsigned char>(i * 7));
+  free(block);
+  std::vector<void*> many;
+  for (int i = 0; i < 40; ++i) many.push_back(allocate(8 * kMiB + i * kMiB / 2, nullptr));
+  for (void* one : many) free(one);
+  CHECK(central().large.cached() <= central().options.cache);
+  CHECK(size_of(many[0]) == 0);
+  trim();
+  CHECK(central().large.cached() == 0);
+}
+
+}  // namespace memoir::host_malloc

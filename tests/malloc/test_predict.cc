@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <deque>
+#include <random>
+
+#include "doctest/doctest.h"
+#include "memoir/predict/lifetime_learner.h"
+
+namespace memoir {
+
+namespace {
+
+constexpr Size kHeld = 64 * kMiB;
+
+/// A program of `contexts` contexts that allocates `total` bytes in samples; whether an object of a context lives long is
+/// for `lives_long` to say. Short-lived objects die after an eighth of the heap, long-lived after ten heaps.
+template <class LivesLong>
+void run(LifetimeLearner& learner, Size total, ContextKey contexts, LivesLong lives_long) {
+  struct Open {
+    Size dies;
+    LifetimeLearner::Sample sample;
+    Size born;
+  };
+  std::mt19937 random(3);
+  std::deque<Open> open;
+  Size clock = learner.clock();
+  for (const Size end = clock + total; clock < end;) {
+    clock += learner.sample_every();
+    learner.advance(clock, kHeld);
+    std::erase_if(open, [&](const Open& one) {
+      if (one.dies > clock) return false;
+      learner.freed(one.sample, one.born);
+      return true;
+    });
+    const ContextKey key = random() % contexts;
+    const auto sample = learner.born(key);
+    if (sample == LifetimeLearner::kNoSample) continue;
+    open.push_back({clock + (lives_long(key) ? 10 * kHeld : kHeld / 8), sample, clock});
+  }
+}
+
+}  // namespace
+
+TEST_CASE("contexts: a class changes with hysteresis") {
+  ContextTable table;
+  CHECK(table.observe(5, true));
+  CHECK(table.learned(5) == LifetimeClass::kLong);
+  CHECK(table.row_of(5) == 0);  // splitting is off
+  table.set_split(true);
+  CHECK(table.row_of(5) == 1);
+  CHECK_FALSE(table.observe(5, false));  // half of them: stays
+  CHECK(table.observe(5, false));
+  CHECK(table.row_of(5) == 0);
+  CHECK(table.long_contexts() == 0);
+}
+
+TEST_CASE("contexts: keys depend on the caller and on the height of the stack") {
+  CHECK(ContextTable::key_of(0x401000, 128) != ContextTable::key_of(0x401005, 128));
+  CHECK(ContextTable::key_of(0x401000, 128) != ContextTable::key_of(0x401000, 144));
+  CHECK(ContextTable::key_of(~std::uintptr_t{0}, ~std::uintptr_t{0}) < ContextTable::kEntries);
+}
+
+TEST_CASE("learning: contexts that live long are told from those that do not, and the heap splits") {
+  LifetimeLearner learner;
+  REQUIRE(learner.start({}));
+  run(learner, 20 * kHeld, 64, [](ContextKey key) { return key % 16 == 0; });
+  for (ContextKey key = 0; key < 64; ++key)
+    CHECK((learner.table().learned(key) == LifetimeClass::kLong) == (key % 16 == 0));
+  CHECK(learner.table().split());
+  CHECK(learner.counts().precision > 0.9);
+}
+
+TEST_CASE("no regret: lifetimes that contexts do not tell keep the heap in one class") {
+  LifetimeLearner learner;
+  REQUIRE(learner.start({}));
+  std::mt19937 random(11);
+  run(learner, 30 * kHeld, 64, [&](ContextKey) { return random() % 3 == 0; });
+  CHECK_FALSE(learner.table().split());
+}
+
+TEST_CASE("no regret: a program that frees nothing stays in one class") {
+  LifetimeLearner learner;
+  REQUIRE(learner.start({}));
+  run(learner, 20 * kHeld, 64, [](ContextKey) { return true; });
+  CHECK_FALSE(learner.table().split());
+}
+
+TEST_CASE("learning: a context that changes its ways is learned again") {
+  LifetimeLearner learner;
+  REQUIRE(learner.start({}));
+  run(learner, 12 * kHeld, 16, [](ContextKey key) { return key < 4; });
+  CHECK(learner.table().learned(1) == LifetimeClass::kLong);
+  run(learner, 40 * kHeld, 16, [](ContextKey key) { return key >= 12; });
+  CHECK(learner.table().learned(1) == LifetimeClass::kShort);
+  CHECK(learner.table().learned(13) == LifetimeClass::kLong);
+}
+
+TEST_CASE("learning: survival of the horizon decides, at that moment") {
+  LifetimeLearner learner;
+  REQUIRE(learner.start({.tau = 2, .sample_every = kMiB}));
+  learner.advance(0, kHeld);
+  const auto sample = learner.born(9);
+  learner.advance(kHeld, kHeld);
+  CHECK(learner.open(sample, 0));
+  learner.advance(2 * kHeld, kHeld);
+  CHECK_FALSE(learner.open(sample, 0));
+  CHECK(learner.counts().long_samples == 1);
+  learner.freed(sample, 0);  // of no more interest
+  CHECK(learner.counts().samples == 1);
+}
+
+TEST_CASE("learning: memory is bounded; what finds no room is not sampled") {
+  LifetimeLearner learner;
+  REQUIRE(learner.start({.tau = 3, .sample_every = 1}));
+  learner.advance(0, kHeld);
+  size_t taken = 0;
+  for (int i = 0; i < 10000; ++i) taken += learner.born(i % 64) != LifetimeLearner::kNoSample;
+  CHECK(taken == LifetimeLearner::kMostSamples);
+}
+
+}  // namespace memoir
