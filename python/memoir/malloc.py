@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """memoir's malloc, for any program: where its library is, what it can be told, and a program's environment with it.
 
-    import subprocess, memoir.malloc
-    subprocess.run(["./server"], env=memoir.malloc.environment({"tau": "2"}))
+import subprocess, memoir.malloc
+subprocess.run(["./server"], env=memoir.malloc.environment({"tau": "2"}))
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ TEST_CASE("classes lie in regions of their own, and the emptied ones go back who
   CHECK(heap.consistent());
 }
 
-TEST_CASE("a class without room borrows memory that is there before a region gets some") {
+TEST_CASE("a class without room borrows memory that is there before the heap grows") {
   LifetimeHeap heap;
   REQUIRE(heap.add_regions(4));
   std::vector<Offset> spans;
@@ -109,7 +109,14 @@ TEST_CASE("a class without room borrows memory that is there before a region get
   CHECK(heap.figures().borrowed == 1);
   // Slots whose pages are gone are not borrowed: they cost as much as a new region's.
   give_back_all(heap);
+  const auto grown = heap.allocate(kSlot, kShort, false);
+  CHECK(grown.new_region);
+  // Nor is anything while there is an empty region that had memory once.
+  heap.free({grown.offset, kSlot});
+  give_back_all(heap);
+  heap.free({spans[1], kSlot});
   CHECK(heap.allocate(kSlot, kShort, false).new_region);
+  CHECK(heap.figures().borrowed == 1);
 }
 
 TEST_CASE("the fullest region with room is taken") {

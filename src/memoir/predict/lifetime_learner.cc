@@ -6,7 +6,7 @@
 namespace memoir {
 
 namespace {
-constexpr double kDecay = 1 - 1.0 / 4096;  // of the counts, per decided sample
+constexpr double kDecay = 1 - 1.0 / 2048;  // of the counts, per decided sample
 constexpr double kEnoughLong = 8;          // long samples before a split is considered
 }  // namespace
 
@@ -42,7 +42,7 @@ void LifetimeLearner::advance(Size clock, Size held) noexcept {
 LifetimeLearner::Sample LifetimeLearner::born(ContextKey key) noexcept {
   if (ring_.empty() || next_ - first_ >= kMostSamples) return kNoSample;
   const Sample sample = static_cast<Sample>(next_++ % kMostSamples);
-  ring_[sample] = {clock_, key, table_.learned(key), true};
+  ring_[sample] = {clock_, key, true};
   return sample;
 }
 
@@ -54,7 +54,8 @@ void LifetimeLearner::freed(Sample sample, Size born_at) noexcept {
 
 void LifetimeLearner::decide(Record& record, bool outlived) noexcept {
   record.open = false;
-  const bool called_long = record.predicted == LifetimeClass::kLong;
+  const bool called_long =
+      table_.learned(record.key) == LifetimeClass::kLong;  // before it learns from this one
   ++samples_;
   long_samples_ += outlived;
   right_ += outlived == called_long;

@@ -57,7 +57,7 @@ class LifetimeLearner {
   ContextTable& table() noexcept { return table_; }
 
   struct Counts {
-    Size samples = 0, long_samples = 0, right = 0;     // decided; right: as predicted at birth
+    Size samples = 0, long_samples = 0, right = 0;     // decided; right: as learned before
     double precision = 0, recall = 0, long_share = 0;  // decayed
   };
   Counts counts() const noexcept;
@@ -66,7 +66,6 @@ class LifetimeLearner {
   struct Record {
     Size born_at;
     ContextKey key;
-    LifetimeClass predicted;
     bool open;
   };
 

@@ -33,15 +33,20 @@ LifetimeHeap::Placement LifetimeHeap::allocate(Size size, LifetimeClass lifetime
     regions_[empty].lifetime = lifetime;
     return place(empty, slots, 0);
   }
-  const auto other = lifetime == LifetimeClass::kShort ? LifetimeClass::kLong : LifetimeClass::kShort;
-  if (const Placement borrowed = place_in(other, slots, true)) {
-    ++figures_.borrowed;
-    return borrowed;
-  }
+  // A region that had memory before costs no more than the heap has cost already. One that never had makes it larger:
+  // first the other class's free slots are borrowed.
   const RegionIndex fresh = lists_[kEmptyGone];
+  if (fresh == kNil || !regions_[fresh].had_memory) {
+    const auto other = lifetime == LifetimeClass::kShort ? LifetimeClass::kLong : LifetimeClass::kShort;
+    if (const Placement borrowed = place_in(other, slots, true)) {
+      ++figures_.borrowed;
+      return borrowed;
+    }
+  }
   if (fresh == kNil) return {};
   Region& region = regions_[fresh];
   region.lifetime = lifetime;
+  region.had_memory = true;
   if (huge) {
     // The first touch brings the whole page.
     count(region, -1);

@@ -7,7 +7,7 @@
 //
 // A region holds spans of one lifetime class, so that the regions of short-lived objects empty as a whole when load
 // falls. Spans go into the fullest region of their class that has room: the emptiest get a chance to drain. A class
-// without room takes an empty region; before a region that has no memory gets some, it borrows free slots, with
+// without room takes an empty region; before a region that never had memory gets some, it borrows free slots, with
 // memory under them, from a region of the other class.
 //
 //   page    resident, or gone (given back; reads as zero)
@@ -111,6 +111,7 @@ class LifetimeHeap {
     std::uint16_t longest = kSlots;  // no run of free slots is longer
     LifetimeClass lifetime = LifetimeClass::kShort;
     std::uint8_t list = kNoList;
+    bool had_memory = false;   // was taken once
     bool huge = false;         // asks for huge pages
     bool collapsing = false;   // nothing is given back meanwhile
     std::uint8_t refused = 0;  // collapses that the system refused lately

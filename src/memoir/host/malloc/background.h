@@ -39,8 +39,10 @@ class Upkeep {
 
   unsigned round_ = 0;
   Size free_resident_[kWindow] = {};  // of the last rounds: what the least of them had was not needed
-  Size used_[kWindow] = {};
+  Size wanted_[kWindow] = {};         // bytes with memory in spans, of the last rounds
+  double most_live_ = 0;              // decayed maximum of figures_.live
   bool growing_ = false;
+  bool near_peak_ = false;
   bool busy_ = false;
   Size last_allocated_ = 0;
   Figures figures_;

@@ -47,10 +47,11 @@ MEMOIR_ALWAYS_INLINE void* allocate(Size size, const void* return_address) noexc
     const size_t size_class = size_classes::class_of(size);
     heap->busy.store(1, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
+    const bool mine = heap->token.load(std::memory_order_acquire) != kNoToken;
     Span* const span =
-        heap->direct[central().sampler.row_of(key)][size_class].load(std::memory_order_acquire);
+        heap->direct[central().sampler.row_of(key)][size_class].load(std::memory_order_relaxed);
     void* const block = span->free.load(std::memory_order_relaxed);
-    if (block != nullptr) [[likely]] {
+    if (mine && block != nullptr) [[likely]] {
       span->free.store(link_of(block), std::memory_order_relaxed);
       span->used.store(static_cast<std::uint16_t>(span->used.load(std::memory_order_relaxed) + 1),
                        std::memory_order_relaxed);

@@ -2,9 +2,9 @@
 //
 // How another thread gets to work on a thread's free lists, at no cost to that thread but two plain stores a call:
 //
-//   the owner     busy = 1; looks at `token` and `direct`; touches its lists; busy = 0     (its slow path too)
-//   the other     takes the heap's lock; points `direct` and `token` to nowhere; a barrier on every processor
-//                 (membarrier); waits until busy is 0: the owner is outside, and its next call finds nothing, takes
+//   the owner     busy = 1; looks at `token`; touches its lists; busy = 0     (its slow path too)
+//   the other     takes the heap's lock; takes the token away; a barrier on every processor
+//                 (membarrier); waits until busy is 0: the owner is outside, and its next call finds no token, takes
 //                 the slow path, and waits for the lock
 #pragma once
 

@@ -31,7 +31,7 @@ std::uint64_t remote_limit(const Span* span) noexcept { return std::max(1, span-
 
 void* ThreadHeap::allocate(size_t row, size_t size_class, bool* sample_due) noexcept {
   slow_calls.store(slow_calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  SpanPlace& place = current(row, size_class);
+  SpanPlace& place = direct[row][size_class];
   Span* span = place.load(std::memory_order_relaxed);
   while (span == &no_span || (span->free.load(std::memory_order_relaxed) == nullptr && !refill(span))) {
     if (span != &no_span) set_full(span);
@@ -274,7 +274,7 @@ void ThreadHeap::give_back() noexcept {
   drain_queue();
   for (size_t row = 0; row < kRows; ++row) {
     for (size_t size_class = 0; size_class < kClasses; ++size_class) {
-      SpanPlace& place = current(row, size_class);
+      SpanPlace& place = direct[row][size_class];
       if (Span* const span = place.load(std::memory_order_relaxed); span != &no_span && span != nullptr) {
         place.store(&no_span, std::memory_order_release);
         span->state.store(SpanState::kFull, std::memory_order_relaxed);
@@ -298,15 +298,8 @@ void ThreadHeap::give_back() noexcept {
 // -------------------------------------------------------------------------------------------------------- pauses
 
 void ThreadHeap::divert() noexcept {
-  for (size_t row = 0; row < kRows; ++row) {
-    for (size_t i = 0; i < kClasses; ++i) {
-      kept_[row][i].store(direct[row][i].load(std::memory_order_relaxed), std::memory_order_relaxed);
-      direct[row][i].store(&no_span, std::memory_order_relaxed);
-    }
-  }
   kept_token_ = token.load(std::memory_order_relaxed);
   token.store(kNoToken, std::memory_order_relaxed);
-  paused_ = true;
 }
 
 bool ThreadHeap::wait_outside() noexcept {
@@ -325,14 +318,7 @@ bool ThreadHeap::pause() noexcept {
   return false;
 }
 
-void ThreadHeap::resume() noexcept {
-  paused_ = false;
-  for (size_t row = 0; row < kRows; ++row) {
-    for (size_t i = 0; i < kClasses; ++i)
-      direct[row][i].store(kept_[row][i].load(std::memory_order_relaxed), std::memory_order_release);
-  }
-  token.store(kept_token_, std::memory_order_release);
-}
+void ThreadHeap::resume() noexcept { token.store(kept_token_, std::memory_order_release); }
 
 // ------------------------------------------------------------------------------------------------------ registry
 

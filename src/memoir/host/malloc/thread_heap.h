@@ -42,7 +42,7 @@ class alignas(64) ThreadHeap {
 
   // --- the fast path's ---
   std::atomic<std::uint32_t> busy{0};
-  std::atomic<HeapId> token;      // the owner of spans that the thread may free into, or kNoToken
+  std::atomic<HeapId> token;      // the heap's id, or kNoToken: the thread must not touch its lists
   std::uintptr_t stack_base = 0;  // where the thread's stack began, about
   SpanPlace direct[kRows][kClasses];
 
@@ -106,9 +106,6 @@ class alignas(64) ThreadHeap {
   static constexpr std::uint16_t kNeverNotify = 0xffff;
   static constexpr std::uint32_t kNil = ~std::uint32_t{0};
 
-  SpanPlace& current(size_t row, size_t size_class) noexcept {
-    return paused_ ? kept_[row][size_class] : direct[row][size_class];
-  }
   bool refill(Span* span) noexcept;
   bool link_more(Span* span) noexcept;
   bool bring_page_back(Span* span) noexcept;
@@ -120,14 +117,12 @@ class alignas(64) ThreadHeap {
 
   HeapId id_;
   Lock lock_;
-  bool paused_ = false;
   HeapId kept_token_ = kNoToken;
   std::atomic<std::uint32_t> queue_{0};  // slot + 1 of the first span in it
   Held held_[kHeldSpans] = {};
   std::uint32_t available_[kRows][kClasses] = {};  // slot + 1 of the first span of the list
   Size until_sample_ = 0;
   std::uint64_t random_ = 0;
-  SpanPlace kept_[kRows][kClasses];
 };
 
 /// The owner, inside its heap: the background waits until it is outside. Costs two plain stores, as a lock would not.

@@ -19,6 +19,8 @@ namespace {
 using size_classes::kSlot;
 using size_classes::kTables;
 constexpr Size kPage = LifetimeHeap::kPage, kRegion = LifetimeHeap::kRegion;
+constexpr double kMemory = 0.998;  // of the highest load, per look: it fades by half in a minute
+constexpr double kNearPeak = 0.85;
 constexpr size_t kBatch = 64;  // spans that are worked on while their owner is kept out
 constexpr size_t kMostCandidates = 65536;
 
@@ -69,14 +71,17 @@ void Upkeep::run(bool everything) noexcept {
     const LockGuard guard(all.lock);
     now = all.heap.figures();
   }
-  // Demand is forecast from the last rounds: a heap that grows by more than 1/64 a window is filling up.
-  const Size before = used_[(round_ + 1) % kWindow];
-  growing_ = now.used > before + before / 64;
+  // Demand is forecast from the last rounds: a heap whose spans have 1/64 more memory than a window ago is filling up. Pages
+  // that come back inside spans count as much as new spans.
+  const Size before = wanted_[(round_ + 1) % kWindow];
+  growing_ = now.used - now.gone_in_spans > before + before / 64;
   if (all.options.release) {
     look_at_heaps(everything);
     // Looking at every span costs a cache line each: every other round is enough.
-    if (everything || (!growing_ && round_ % 2 == 0)) {
+    if (everything || round_ % 2 == 0) {
       figures_.live = look_at_spans(everything);
+      most_live_ = std::max(most_live_ * kMemory, static_cast<double>(figures_.live));
+      near_peak_ = static_cast<double>(figures_.live) > kNearPeak * most_live_;
       strip_candidates();
     }
     give_back_slots(everything);
@@ -89,7 +94,7 @@ void Upkeep::run(bool everything) noexcept {
     now = all.heap.figures();
   }
   round_ = (round_ + 1) % kWindow;
-  used_[round_] = now.used;
+  wanted_[round_] = now.used - now.gone_in_spans;
   free_resident_[round_] = now.free_resident;
   errno = kept;
 }
@@ -115,6 +120,7 @@ void Upkeep::look_at_heaps(bool everything) noexcept {
 
 Size Upkeep::look_at_spans(bool everything) noexcept {
   Central& all = central();
+  const bool high = near_peak_ || growing_;
   Size live = 0;
   size_t regions = 0;
   {
@@ -130,7 +136,7 @@ Size Upkeep::look_at_spans(bool everything) noexcept {
     for (size_t slot = first; slot < first + LifetimeHeap::kSlots;) {
       Span* const span = span_at(slot);
       const HeapId owner = span->owner.load(std::memory_order_acquire);
-      if (!all.heap.slot_used(slot) || *back_at(slot) != 0 || owner == kNobody) {
+      if (owner == kNobody) {  // no span begins here
         ++slot;
         continue;
       }
@@ -151,7 +157,9 @@ Size Upkeep::look_at_spans(bool everything) noexcept {
         span->stripped.store(false, std::memory_order_relaxed);
         continue;
       }
-      if (!everything && !empty && was_stripped && used + std::max(1, seen / 8) > seen) continue;
+      // It was looked at: again when an eighth more has gone, or now and then when anything has.
+      const bool little = used + std::max(1, seen / 8) > seen && (used == seen || round_ != 0);
+      if (!everything && !empty && was_stripped && little) continue;
       if (span->state.load(std::memory_order_relaxed) == SpanState::kCurrent && !everything) continue;
       if (owner < kFirstThreadHeap && !empty) continue;
       const double share = empty ? 1 : expected_free_pages(span);
@@ -160,9 +168,11 @@ Size Upkeep::look_at_spans(bool everything) noexcept {
       if (candidates().size() < kMostCandidates)
         candidates().push_back({owner, static_cast<std::uint32_t>(slot_of(span)), 0});
     }
-    // A dense region keeps its huge page: less than an eighth of it is not worth breaking it up for.
-    const double free = static_cast<double>(kRegion / kPage) * 0.125;
-    if (!everything && all.heap.resident_share(region) > 0.999 && pages < free) candidates().resize_down(had);
+    // A dense region keeps its huge page: less than an eighth of it is not worth breaking it up for. While load is high the
+    // next objects will want the holes: up to half of it is then not worth it, huge page or not.
+    const double free = static_cast<double>(kRegion / kPage) * (high ? 0.5 : 0.125);
+    if (!everything && (high || all.heap.resident_share(region) > 0.999) && pages < free)
+      candidates().resize_down(had);
   }
   return live;
 }
@@ -234,7 +244,10 @@ void Upkeep::give_back_slots(bool everything) noexcept {
     size_t count = 0;
     {
       const LockGuard guard(all.lock);
-      count = all.heap.take_releases(releases, kBatch, unused - done, everything ? 1.1 : 0.9);
+      count = all.heap.take_releases(releases, kBatch, unused - done,
+                                     everything               ? 1.1
+                                     : near_peak_ || growing_ ? 0.5
+                                                              : 0.9);
     }
     for (size_t i = 0; i < count; ++i) {
       const bool gone = give_back(releases[i].range.begin, releases[i].range.size, releases[i].breaks_huge);
@@ -249,10 +262,11 @@ void Upkeep::give_back_slots(bool everything) noexcept {
 void Upkeep::restore_huge_pages() noexcept {
   Central& all = central();
   if (all.held() < all.options.background_from) return;
-  // A heap that fills up will want what was given back: its regions become huge pages ahead of that. One that does not
-  // gets them only where hardly a page is gone.
-  const double most_gone = growing_ ? 0.5 : 0.06;
-  const double least_used = growing_ ? 0.5 : 0.9;
+  // While load is high or rises, what was given back will be wanted: regions become huge pages ahead of that. Else only those
+  // where hardly a page is gone.
+  const bool high = near_peak_ || growing_;
+  const double most_gone = high ? 0.5 : 0.06;
+  const double least_used = high ? 0.5 : 0.9;
   for (int done = 0; done < 256; ++done) {
     Offset region = kNoOffset;
     {
@@ -268,8 +282,8 @@ void Upkeep::restore_huge_pages() noexcept {
     // Pages that spans think gone are there again: spans that were looked at must be again.
     const size_t first = region / kSlot;
     for (size_t slot = first; collapsed && slot < first + LifetimeHeap::kSlots; ++slot) {
-      if (*back_at(slot) == 0 && all.heap.slot_used(slot) &&
-          span_at(slot)->owner.load(std::memory_order_relaxed) != kCentral)
+      if (const HeapId owner = span_at(slot)->owner.load(std::memory_order_acquire);
+          owner != kNobody && owner != kCentral)
         span_at(slot)->stripped.store(false, std::memory_order_relaxed);
     }
   }
