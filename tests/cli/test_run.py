@@ -38,10 +38,10 @@ def test_print_is_a_path_that_can_be_preloaded():
 
 def test_settings_are_listed_and_reach_the_program():
     listed = run("--settings").stdout
-    assert "tau=3" in listed and "split=true" in listed
+    assert "tau=2" in listed and "split=true" in listed
     show = "import os; print(os.environ['MEMOIR_MALLOC'])"
-    done = run("--set", "stats", "--set", "tau=2,split=0", "--", sys.executable, "-c", show)
-    assert done.stdout == "stats=true,tau=2,split=0\n"
+    done = run("--set", "stats", "--set", "tau=4,split=0", "--", sys.executable, "-c", show)
+    assert done.stdout == "stats=true,tau=4,split=0\n"
     assert "memoir: malloc: held" in done.stderr
 
 

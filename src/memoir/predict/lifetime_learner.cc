@@ -70,13 +70,14 @@ void LifetimeLearner::decide(Record& record, bool outlived) noexcept {
 void LifetimeLearner::consider_split() noexcept {
   const Counts now = counts();
   if (long_ < kEnoughLong) return;
-  // A class that tells nothing is right as often as long samples are. To begin, it must do half as well again; to stop,
-  // less than a fifth better: in between, nothing changes.
-  const double lift = now.long_share > 0 ? now.precision / now.long_share : 0;
-  const double wanted = table_.split() ? 1.2 : 1.5;
+  // A class that tells nothing is right as often as samples are long-lived. To begin, it must do half as well again; to stop,
+  // less than a fifth better: in between, nothing changes. How many of the long-lived it finds matters little: some objects of
+  // short-lived contexts live long by chance, and nothing tells them apart.
+  const bool split = table_.split();
   const bool one_kind = now.long_share > 0.95;  // hardly anything dies: nothing to keep apart
-  const bool pays = !one_kind && now.recall >= (table_.split() ? 0.2 : 0.3) &&
-                    (lift >= wanted || now.precision >= 0.9) && now.precision >= 0.3;
+  const bool enough = now.recall >= (split ? 0.02 : 0.05) && now.precision >= 0.3;
+  const double lift = now.long_share > 0 ? now.precision / now.long_share : 0;
+  const bool pays = !one_kind && enough && (lift >= (split ? 1.2 : 1.5) || now.precision >= 0.9);
   if (pays != table_.split()) table_.set_split(pays);
 }
 

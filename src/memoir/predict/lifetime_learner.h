@@ -22,7 +22,7 @@
 namespace memoir {
 
 struct LearnerOptions {
-  double tau = 3;                  // the horizon, as a multiple of the decayed maximum of the heap
+  double tau = 2;                  // the horizon, as a multiple of the decayed maximum of the heap
   Size sample_every = 128 * kKiB;  // bytes allocated between samples, on average, at least
 };
 

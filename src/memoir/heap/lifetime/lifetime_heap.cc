@@ -34,9 +34,12 @@ LifetimeHeap::Placement LifetimeHeap::allocate(Size size, LifetimeClass lifetime
     return place(empty, slots, 0);
   }
   // A region that had memory before costs no more than the heap has cost already. One that never had makes it larger:
-  // first the other class's free slots are borrowed.
+  // first the other class's free slots are borrowed. Short-lived spans will be gone soon; long-lived ones keep a region of
+  // short-lived spans from becoming empty, so they go there only when much of the heap lies idle.
   const RegionIndex fresh = lists_[kEmptyGone];
-  if (fresh == kNil || !regions_[fresh].had_memory) {
+  const bool grows = fresh == kNil || !regions_[fresh].had_memory;
+  const bool much_idle = figures_.free_resident > figures_.used / 8;
+  if (grows && (lifetime == LifetimeClass::kShort || much_idle || fresh == kNil)) {
     const auto other = lifetime == LifetimeClass::kShort ? LifetimeClass::kLong : LifetimeClass::kShort;
     if (const Placement borrowed = place_in(other, slots, true)) {
       ++figures_.borrowed;

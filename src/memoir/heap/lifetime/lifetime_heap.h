@@ -7,7 +7,7 @@
 //
 // A region holds spans of one lifetime class, so that the regions of short-lived objects empty as a whole when load
 // falls. Spans go into the fullest region of their class that has room: the emptiest get a chance to drain. A class
-// without room takes an empty region; before a region that never had memory gets some, it borrows free slots, with
+// without room takes an empty region; before a region that never had memory gets some, it may borrow free slots, with
 // memory under them, from a region of the other class.
 //
 //   page    resident, or gone (given back; reads as zero)

@@ -12,7 +12,7 @@ namespace memoir::host_malloc {
 
 struct MallocOptions {
   bool split = true;
-  double tau = 3;
+  double tau = 2;
   Size sample = 128 * kKiB;
   Size split_from = 16 * kMiB;
   bool background = true;
