@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Small programs that do little but allocate, in the manner of those that allocators are commonly compared by, written for
-// this comparison: `malloc_programs NAME [SCALE]`. Each prints a checksum that no allocator may change. bench/malloc.py
-// runs them.
+// Small programs that do little but allocate, in the manner of those that allocators are commonly compared
+// by, written for this comparison: `malloc_programs NAME [SCALE]`. Each prints a checksum that no allocator
+// may change. bench/malloc.py runs them.
 #include <pthread.h>
 
 #include <algorithm>
@@ -50,8 +50,8 @@ void on_threads(int count, Work work) {
   for (auto& thread : threads) thread.join();
 }
 
-// Numbers of a few digits, each in a block of its own, multiplied and reduced: a factoriser's pattern of tiny blocks that
-// live for an operation.
+// Numbers of a few digits, each in a block of its own, multiplied and reduced: a factoriser's pattern of tiny
+// blocks that live for an operation.
 struct Number {
   std::uint16_t length;
   std::uint16_t digit[1];
@@ -153,8 +153,8 @@ void simple(int threads, int scale) {
   });
 }
 
-// A server's workers: each replaces random blocks of its own table, and hands the table to the next worker, who is a new
-// thread.
+// A server's workers: each replaces random blocks of its own table, and hands the table to the next worker,
+// who is a new thread.
 void server(int scale) {
   constexpr std::size_t kBlocks = 2000;
   std::vector<std::vector<void*>> tables(kThreads, std::vector<void*>(kBlocks));

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from memoir import _core
 from memoir._core import Error
 
 VARIABLE = "MEMOIR_MALLOC"
@@ -31,9 +32,10 @@ class Setting:
 
 def library() -> Path:
     """libmemoir_malloc.so, to be preloaded or linked. Raises memoir.Error when it was not built."""
-    from memoir.bench import machine
-
-    return machine.tool("libmemoir_malloc.so")
+    path = Path(_core.__file__).parent / "bin" / "libmemoir_malloc.so"
+    if not path.exists():
+        raise Error(f"{path.name} is missing beside the package's compiled core: build it again (make dev)")
+    return path
 
 
 @functools.cache

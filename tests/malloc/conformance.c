@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a malloc owes its callers, one case a name: `conformance NAME`. Ends with 0, or says which line failed.
+ * What a malloc owes its callers, one case a name: `conformance NAME`. Ends with 0, or says which line
+ * failed.
  * Compiled without knowledge of malloc, so that nothing is optimised away.
  */
 #define _GNU_SOURCE
@@ -37,7 +38,8 @@ void* __libc_memalign(size_t, size_t);
 void __libc_free(void*);
 
 static volatile size_t too_much[] = {SIZE_MAX, SIZE_MAX - 100, (size_t)PTRDIFF_MAX + 1, PTRDIFF_MAX};
-#define FOR_TOO_MUCH(n) for (size_t i_ = 0, n; i_ < sizeof too_much / sizeof *too_much && (n = too_much[i_], 1); ++i_)
+#define LENGTH(array) (sizeof(array) / sizeof *(array))
+#define FOR_TOO_MUCH(n) for (size_t i_ = 0, n; i_ < LENGTH(too_much) && (n = too_much[i_], 1); ++i_)
 
 static void malloc_(void) {
   void* last = NULL;
@@ -102,7 +104,8 @@ static void realloc_(void) {
   CHECK(block != NULL);
   size_t held = 10;
   memset(block, 1, held);
-  static const size_t sizes[] = {5, 100, 99, 5000, 40000, 39000, 600000, 5 << 20, 6 << 20, 3 << 20, 700000, 100000, 300, 1};
+  static const size_t sizes[] = {5,       100,     99,      5000,   40000,  39000, 600000,
+                                 5 << 20, 6 << 20, 3 << 20, 700000, 100000, 300,   1};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
     errno = 77;
     unsigned char* moved = realloc(block, sizes[i]);

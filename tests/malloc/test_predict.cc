@@ -11,8 +11,9 @@ namespace {
 
 constexpr Size kHeld = 64 * kMiB;
 
-/// A program of `contexts` contexts that allocates `total` bytes in samples; whether an object of a context lives long is
-/// for `lives_long` to say. Short-lived objects die after an eighth of the heap, long-lived after ten heaps.
+/// A program of `contexts` contexts that allocates `total` bytes in samples; whether an object of a context
+/// lives long is for `lives_long` to say. Short-lived objects die after an eighth of the heap, long-lived
+/// after ten heaps.
 template <class LivesLong>
 void run(LifetimeLearner& learner, Size total, ContextKey contexts, LivesLong lives_long) {
   struct Open {

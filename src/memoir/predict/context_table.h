@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is known of each allocation context: a hash of the return address and the height of the stack picks one of
-// 16,384 entries. Two contexts that share an entry share its class; that costs memory, never correctness.
+// What is known of each allocation context: a hash of the return address and the height of the stack picks
+// one of 16,384 entries. Two contexts that share an entry share its class; that costs memory, never
+// correctness.
 //
-//   allocation -> key_of(return address, height) -> class_of(key)            one byte, read on every allocation
+//   allocation -> key_of(return address, height) -> row_of(key)           one byte, read on every allocation
 //   sample     -> observe(key, outlived?) -> an average of the last outcomes -> the class, with hysteresis
 //
-// The bytes that allocations read are apart from the averages: while splitting is off they are all kShort, and the
-// learner goes on unseen. Reading a class is safe on any thread; everything else needs the learner's lock.
+// The bytes that allocations read are apart from the averages: while splitting is off they are all kShort,
+// and the learner goes on unseen. Reading a class is safe on any thread; everything else needs the learner's
+// lock.
 #pragma once
 
 #include <array>
@@ -25,7 +27,8 @@ class ContextTable {
   static constexpr size_t kEntries = size_t{1} << kBits;
 
   static ContextKey key_of(std::uintptr_t return_address, std::uintptr_t height) noexcept {
-    // Multiplying is as fast as a CRC instruction and needs none; the upper bits depend on all the lower ones.
+    // Multiplying is as fast as a CRC instruction and needs none; the upper bits depend on all the lower
+    // ones.
     const std::uint64_t mixed =
         (static_cast<std::uint64_t>(return_address) ^ (std::uint64_t{height} << 20)) * 0x9e3779b97f4a7c15ull;
     return static_cast<ContextKey>(mixed >> (64 - kBits));

@@ -70,9 +70,10 @@ void LifetimeLearner::decide(Record& record, bool outlived) noexcept {
 void LifetimeLearner::consider_split() noexcept {
   const Counts now = counts();
   if (long_ < kEnoughLong) return;
-  // A class that tells nothing is right as often as samples are long-lived. To begin, it must do half as well again; to stop,
-  // less than a fifth better: in between, nothing changes. How many of the long-lived it finds matters little: some objects of
-  // short-lived contexts live long by chance, and nothing tells them apart.
+  // A class that tells nothing is right as often as samples are long-lived. To begin, it must do half as well
+  // again; to stop, less than a fifth better: in between, nothing changes. How many of the long-lived it
+  // finds matters little: some objects of short-lived contexts live long by chance, and nothing tells them
+  // apart.
   const bool split = table_.split();
   const bool one_kind = now.long_share > 0.95;  // hardly anything dies: nothing to keep apart
   const bool enough = now.recall >= (split ? 0.02 : 0.05) && now.precision >= 0.3;

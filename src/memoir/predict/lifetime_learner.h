@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Learns, while a program runs, which contexts' objects outlive the rest. Its clock is the bytes that the program
-// has allocated. A sampled object is long-lived when it is still there once `tau` times the heap has been allocated
-// since its birth, and that moment decides, not its death: no outcome is left open (exact censoring).
+// Learns, while a program runs, which contexts' objects outlive the rest. Its clock is the bytes that the
+// program has allocated. A sampled object is long-lived when it is still there once `tau` times the heap has
+// been allocated since its birth, and that moment decides, not its death: no outcome is left open (exact
+// censoring).
 //
 //   clock     0 ......... born ......... born + horizon ..........
 //   freed here:            short         |
 //   alive here:                          long, and forgotten: its free is of no more interest
 //
-// Whether two classes are expected to pay is measured too: of the samples, how many of those that a context's class
-// called long were long (precision), and how many of the long ones it called long (recall). Random lifetimes have a
-// precision equal to the share of long samples, and then the heap stays in one class.
+// Whether two classes are expected to pay is measured too: of the samples, how many of those that a context's
+// class called long were long (precision), and how many of the long ones it called long (recall). Random
+// lifetimes have a precision equal to the share of long samples, and then the heap stays in one class.
 //
 // Not thread-safe: the owner locks. Its memory is its own; it never calls malloc.
 #pragma once

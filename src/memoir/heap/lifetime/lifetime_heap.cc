@@ -33,9 +33,10 @@ LifetimeHeap::Placement LifetimeHeap::allocate(Size size, LifetimeClass lifetime
     regions_[empty].lifetime = lifetime;
     return place(empty, slots, 0);
   }
-  // A region that had memory before costs no more than the heap has cost already. One that never had makes it larger:
-  // first the other class's free slots are borrowed. Short-lived spans will be gone soon; long-lived ones keep a region of
-  // short-lived spans from becoming empty, so they go there only when much of the heap lies idle.
+  // A region that had memory before costs no more than the heap has cost already. One that never had makes it
+  // larger: first the other class's free slots are borrowed. Short-lived spans will be gone soon; long-lived
+  // ones keep a region of short-lived spans from becoming empty, so they go there only when much of the heap
+  // lies idle.
   const RegionIndex fresh = lists_[kEmptyGone];
   const bool grows = fresh == kNil || !regions_[fresh].had_memory;
   const bool much_idle = figures_.free_resident > figures_.used / 8;

@@ -5,17 +5,17 @@
 //   arena    | region 0 | region 1 | region 2 | ...       a region is 2 MiB, the size of a huge page
 //   region   | 256 slots of 8 KiB |                       spans are runs of slots inside one region
 //
-// A region holds spans of one lifetime class, so that the regions of short-lived objects empty as a whole when load
-// falls. Spans go into the fullest region of their class that has room: the emptiest get a chance to drain. A class
-// without room takes an empty region; before a region that never had memory gets some, it may borrow free slots, with
-// memory under them, from a region of the other class.
+// A region holds spans of one lifetime class, so that the regions of short-lived objects empty as a whole
+// when load falls. Spans go into the fullest region of their class that has room: the emptiest get a chance
+// to drain. A class without room takes an empty region; before a region that never had memory gets some, it
+// may borrow free slots, with memory under them, from a region of the other class.
 //
 //   page    resident, or gone (given back; reads as zero)
 //   slot    used (in a span), free, or held (its pages are being given back: nobody gets it meanwhile)
-//   gone is a subset of no class: a page inside a used span may be gone too, when no object of the span touches it
+//   A page inside a used span may be gone too, when no object of the span touches it.
 //
-// Like every heap it speaks in offsets, never touches the memory that it manages, is single-threaded and calls no
-// malloc. The owner carries out what it decides: it gives pages back and asks for huge pages.
+// Like every heap it speaks in offsets, never touches the memory that it manages, is single-threaded and
+// calls no malloc. The owner carries out what it decides: it gives pages back and asks for huge pages.
 #pragma once
 
 #include <array>
@@ -61,18 +61,19 @@ class LifetimeHeap {
     Range range;
     bool breaks_huge = false;  // its region asked for huge pages and must not from now on
   };
-  /// Free slots with memory, from the emptiest regions first, at least `bytes` of them where there are as many and
-  /// `room` suffices. Regions fuller than `fullest` (a fraction) keep theirs. Nobody gets the slots until
-  /// released() says how it went. Returns how many ranges were written.
+  /// Free slots with memory, from the emptiest regions first, at least `bytes` of them where there are as
+  /// many and `room` suffices. Regions fuller than `fullest` (a fraction) keep theirs. Nobody gets the slots
+  /// until released() says how it went. Returns how many ranges were written.
   size_t take_releases(Release* out, size_t room, Size bytes, double fullest) noexcept;
   void released(Range range, bool gone) noexcept;
 
-  /// A region that should become a huge page again: nearly all its slots are used, and at most `most_gone` of its
-  /// pages (a fraction) are gone. kNoOffset when there is none. Nothing of it is given back until collapsed().
+  /// A region that should become a huge page again: nearly all its slots are used, and at most `most_gone` of
+  /// its pages (a fraction) are gone. kNoOffset when there is none. Nothing of it is given back until
+  /// collapsed().
   Offset take_collapse(double fullest_first_above, double most_gone) noexcept;
   void collapsed(Offset region, bool done) noexcept;
-  /// A region that may not keep huge pages any more, since pages inside its spans are given back. True when it had
-  /// asked for them.
+  /// A region that may not keep huge pages any more, since pages inside its spans are given back. True when
+  /// it had asked for them.
   bool break_huge(Offset region) noexcept;
 
   size_t regions() const noexcept { return regions_.size(); }

@@ -5,8 +5,8 @@
 //   1..256      steps of 16                       16 classes
 //   257..32768  eight steps per doubling          56 classes: a request is rounded up by less than 1/8
 //
-// A span is a run of 8 KiB slots, chosen such that what is left at its end is below 1/16 and that it holds enough
-// blocks for the slow path to be rare. Powers of two up to 8 KiB lie at multiples of themselves.
+// A span is a run of 8 KiB slots, chosen such that what is left at its end is below 1/16 and that it holds
+// enough blocks for the slow path to be rare. Powers of two up to 8 KiB lie at multiples of themselves.
 #pragma once
 
 #include <array>

@@ -29,7 +29,8 @@ bool make_usable(std::uintptr_t address, Size size) noexcept {
   return false;
 }
 
-/// Where the kernel would not give us all addresses, its random bytes pick a place far from what it maps itself.
+/// Where the kernel would not give us all addresses, its random bytes pick a place far from what it maps
+/// itself.
 std::uintptr_t random_base(int attempt) noexcept {
   std::uint64_t seed = 0;
   if (const auto* bytes = reinterpret_cast<const void*>(::getauxval(AT_RANDOM)))

@@ -5,8 +5,8 @@
 //   | spans: 64 bytes a slot | back: 1 byte a slot | arena, 256 GiB of addresses |
 //                                                  ^ base, a multiple of 2 MiB, chosen by the kernel
 //
-// Addresses are reserved at once where the system allows it, and else (an address-space limit, strict overcommit) taken
-// piece by piece as the arena grows; either way nothing costs memory before it is touched.
+// Addresses are reserved at once where the system allows it, and else (an address-space limit, strict
+// overcommit) taken piece by piece as the arena grows; either way nothing costs memory before it is touched.
 #pragma once
 
 #include <atomic>
@@ -18,8 +18,8 @@ namespace memoir::host_malloc {
 
 inline constexpr Size kArenaCapacity = 256 * kGiB;
 inline constexpr Size kArenaSlots = kArenaCapacity / size_classes::kSlot;
-// A block, its record and its byte are touched together. Were they apart by powers of two alone, some processors' caches
-// would take their lines for each other: malloc and free of one block took twice as long.
+// A block, its record and its byte are touched together. Were they apart by powers of two alone, some
+// processors' caches would take their lines for each other: malloc and free of one block took twice as long.
 inline constexpr Size kBackBytes = kArenaSlots + 0x6d * 4 * kKiB;
 inline constexpr Size kSpanBytes = kArenaSlots * sizeof(Span) + 0x12 * 4 * kKiB;
 
@@ -49,8 +49,8 @@ inline Span* span_of(Offset offset) noexcept {
 
 /// Chooses the base. False when there are no addresses at all. The caller locks.
 bool choose_addresses() noexcept;
-/// Makes the arena's bytes [from, from + size) and their records usable; both are multiples of 2 MiB. False when the
-/// system refuses. The caller locks.
+/// Makes the arena's bytes [from, from + size) and their records usable; both are multiples of 2 MiB. False
+/// when the system refuses. The caller locks.
 bool commit_addresses(Offset from, Size size) noexcept;
 
 }  // namespace memoir::host_malloc

@@ -83,7 +83,8 @@ Upkeep::Figures upkeep_figures() noexcept {
   return upkeep_storage.value.figures();
 }
 
-// ---------------------------------------------------------------------------------------------------------- fork
+// ----------------------------------------------------------------------------------------------------------
+// fork
 
 namespace {
 
@@ -103,8 +104,8 @@ void prepare_fork() noexcept {
     heap.lock().lock();
     if (&heap != this_heap) heap.divert();
   });
-  // The child gets lists that nobody is in the middle of changing. A thread that stays inside for long (it was
-  // preempted there) may leave a list the child cannot use: its heap is not taken over.
+  // The child gets lists that nobody is in the middle of changing. A thread that stays inside for long (it
+  // was preempted there) may leave a list the child cannot use: its heap is not taken over.
   if (pauses_possible()) barrier_on_every_thread();
   for_each_heap([](ThreadHeap& heap) {
     if (&heap != this_heap) heap.quiet = pauses_possible() && heap.wait_outside();

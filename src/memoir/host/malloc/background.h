@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A thread that gives memory back and restores huge pages, so that the program's own threads need not, and so that an
-// idle program does too. It starts when the heap outgrows `background_from`, blocks every signal, sleeps for good when
-// nothing changes, and starts again in a forked child.
+// A thread that gives memory back and restores huge pages, so that the program's own threads need not, and so
+// that an idle program does too. It starts when the heap outgrows `background_from`, blocks every signal,
+// sleeps for good when nothing changes, and starts again in a forked child.
 #pragma once
 
 #include <atomic>

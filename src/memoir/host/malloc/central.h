@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What all threads share: the heap of spans with its lock, the large blocks, the learner. Nothing of it runs on the
-// fast path.
+// What all threads share: the heap of spans with its lock, the large blocks, the learner. Nothing of it runs
+// on the fast path.
 //
-// Locks are taken in this order: the registry of heaps, a thread's heap, the samples' heap, the central lock; the locks of
-// large blocks and of the sampler are taken last and alone.
+// Locks are taken in this order: the registry of heaps, a thread's heap, the samples' heap, the central lock;
+// the locks of large blocks and of the sampler are taken last and alone.
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Blocks above half a MiB: each is a mapping of its own. Freed ones are kept for a while, within a budget, since the
-// pages of a new mapping cost far more than the mapping itself.
+// Blocks above half a MiB: each is a mapping of its own. Freed ones are kept for a while, within a budget,
+// since the pages of a new mapping cost far more than the mapping itself.
 #pragma once
 
 #include "memoir/base/metadata.h"
@@ -22,7 +22,8 @@ class LargeBlocks {
   bool free(void* address, Size cache_budget) noexcept;
   /// Bytes of a live block, 0 for an address that is none.
   Size size_of(void* address) noexcept;
-  /// The same contents at a block of the new size, moved by the system where it must be; nullptr: nothing changed.
+  /// The same contents at a block of the new size, moved by the system where it must be; nullptr: nothing
+  /// changed.
   void* resize(void* address, Size size) noexcept;
 
   /// Unmaps what was freed `age` purges ago or earlier. Call it at a steady pace.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// memoir's malloc, without the names of the C library: shim/malloc gives it those. Every function is safe on any thread
-// and at any time, from before constructors run until after destructors ran. None throws; none sets errno.
+// memoir's malloc, without the names of the C library: shim/malloc gives it those. Every function is safe on
+// any thread and at any time, from before constructors run until after destructors ran. None throws; none
+// sets errno.
 //
 // The fast paths are here, to be compiled into each entry point, so that the return address is the program's.
 #pragma once
@@ -21,7 +22,8 @@ inline constexpr Size kLargestRequest = Size{1} << 62;  // callers refuse more t
 
 /// A block of `size` bytes at a multiple of 16; `return_address` says who asked. nullptr: no memory.
 void* allocate_slowly(ThreadHeap* heap, Size size, ContextKey key) noexcept;
-/// A block above the classes' largest, or at a large alignment. `zero`: set when its bytes are known to be zero.
+/// A block above the classes' largest, or at a large alignment. `zero`: set when its bytes are known to be
+/// zero.
 void* allocate_large(Size size, Size alignment, ContextKey key, bool* zero) noexcept;
 void free_slowly(ThreadHeap* heap, void* block) noexcept;
 

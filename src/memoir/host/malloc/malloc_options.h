@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The settings of memoir's malloc, MEMOIR_MALLOC="key=value,...". Read once, before the first block is handed out, by a
-// reader that neither throws nor calls malloc; what it cannot read it reports in one line and leaves as it was.
+// The settings of memoir's malloc, MEMOIR_MALLOC="key=value,...". Read once, before the first block is handed
+// out, by a reader that neither throws nor calls malloc; what it cannot read it reports in one line and
+// leaves as it was.
 #pragma once
 
 #include <tuple>
@@ -50,7 +51,8 @@ struct MallocOptions {
 
 /// Reads the environment's MEMOIR_MALLOC. Complaints go to standard error.
 MallocOptions read_malloc_options() noexcept;
-/// A line for each setting, "name\tkind\tinitial value\thelp\n", into `out`; returns the length without the final zero.
+/// A line for each setting, "name\tkind\tinitial value\thelp\n", into `out`; returns the length without the
+/// final zero.
 size_t describe_malloc_options(char* out, size_t room) noexcept;
 
 }  // namespace memoir::host_malloc

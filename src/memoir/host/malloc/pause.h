@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How another thread gets to work on a thread's free lists, at no cost to that thread but two plain stores a call:
+// How another thread gets to work on a thread's free lists, at no cost to that thread but two plain stores a
+// call:
 //
-//   the owner     busy = 1; looks at `token`; touches its lists; busy = 0     (its slow path too)
-//   the other     takes the heap's lock; takes the token away; a barrier on every processor
-//                 (membarrier); waits until busy is 0: the owner is outside, and its next call finds no token, takes
-//                 the slow path, and waits for the lock
+//   the owner   busy = 1; looks at `token`; touches its lists; busy = 0         (its slow path too)
+//   the other   takes the heap's lock; takes the token away; a barrier on every processor (membarrier);
+//               waits until busy is 0: the owner is outside, and its next call finds no token, takes the
+//               slow path, and waits for the lock
 #pragma once
 
 namespace memoir::host_malloc {

@@ -51,7 +51,8 @@ void Sampler::advance(Size clock, Size held) noexcept {
 }
 
 Size Sampler::interval(std::uint64_t random) const noexcept {
-  // -log2(u) for u in (0, 1]: the leading zeros are its whole part, the bits after the first one its fraction, nearly.
+  // -log2(u) for u in (0, 1]: the leading zeros are its whole part, the bits after the first one its
+  // fraction, nearly.
   const int zeros = std::countl_zero(random | 1);
   const double mantissa = static_cast<double>((random << zeros) >> 11) * 0x1p-53;  // [1/2, 1)
   const double minus_log2 = zeros + 2 * (1 - mantissa);

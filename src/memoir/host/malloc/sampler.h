@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The learner with a lock, and which live blocks are its samples. A sampled block lies in a span of the samples' own
-// heap, where every free takes the slow path and asks here.
+// The learner with a lock, and which live blocks are its samples. A sampled block lies in a span of the
+// samples' own heap, where every free takes the slow path and asks here.
 #pragma once
 
 #include <atomic>

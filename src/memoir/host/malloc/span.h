@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The record of a span: 64 bytes for each slot of the arena, valid where a span begins. A byte per slot says how many
-// slots back its span begins, so that a free finds its record with one look at each.
+// The record of a span: 64 bytes for each slot of the arena, valid where a span begins. A byte per slot says
+// how many slots back its span begins, so that a free finds its record with one look at each.
 //
 //   free        what the owner's next allocations take, linked through the blocks' first words
 //   local_free  what the owner has freed since; becomes `free` when that is empty, in the slow path
 //   remote      what other threads have freed: a stack that only its owner empties
 //
 //   used = blocks handed out and not yet in free or local_free (a block in `remote` counts as used)
-//   blocks of a span: used | linked in free or local_free | in remote | on gone pages | not yet linked (>= linked)
+//   blocks of a span: used | in free or local_free | in remote | on gone pages | not yet linked (>= linked)
 #pragma once
 
 #include <atomic>
@@ -60,8 +60,8 @@ static_assert(sizeof(Span) == 64 && alignof(Span) == 64);
 
 inline void*& link_of(void* block) noexcept { return *static_cast<void**>(block); }
 
-/// The packed head of a span's remote frees: where the first block lies, how many there are, whether the owner's queue
-/// has the span.
+/// The packed head of a span's remote frees: where the first block lies, how many there are, whether the
+/// owner's queue has the span.
 struct RemoteList {
   std::uint64_t word;
 

@@ -27,7 +27,8 @@ std::uint64_t remote_limit(const Span* span) noexcept { return std::max(1, span-
 
 }  // namespace
 
-// ---------------------------------------------------------------------------------------------------- allocation
+// ----------------------------------------------------------------------------------------------------
+// allocation
 
 void* ThreadHeap::allocate(size_t row, size_t size_class, bool* sample_due) noexcept {
   slow_calls.store(slow_calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -154,7 +155,8 @@ Span* ThreadHeap::next_span(size_t row, size_t size_class) noexcept {
   return span;
 }
 
-// --------------------------------------------------------------------------------------------- states of a span
+// --------------------------------------------------------------------------------------------- states of a
+// span
 
 void ThreadHeap::set_full(Span* span) noexcept {
   span->state.store(SpanState::kFull, std::memory_order_relaxed);
@@ -218,7 +220,8 @@ void ThreadHeap::collect(Span* span) noexcept {
   if (state_of(span) == SpanState::kFull && used_of(span) <= span->notify) set_available(span);
 }
 
-// ---------------------------------------------------------------------------------------- frees of other threads
+// ---------------------------------------------------------------------------------------- frees of other
+// threads
 
 void ThreadHeap::push_remote(Span* span, void* first, void* last, std::uint64_t count) noexcept {
   const std::uint64_t limit = remote_limit(span);
@@ -295,7 +298,8 @@ void ThreadHeap::give_back() noexcept {
   }
 }
 
-// -------------------------------------------------------------------------------------------------------- pauses
+// --------------------------------------------------------------------------------------------------------
+// pauses
 
 void ThreadHeap::divert() noexcept {
   kept_token_ = token.load(std::memory_order_relaxed);
@@ -320,7 +324,8 @@ bool ThreadHeap::pause() noexcept {
 
 void ThreadHeap::resume() noexcept { token.store(kept_token_, std::memory_order_release); }
 
-// ------------------------------------------------------------------------------------------------------ registry
+// ------------------------------------------------------------------------------------------------------
+// registry
 
 ThreadHeap* HeapRegistry::take() noexcept {
   const LockGuard guard(lock_);

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a thread allocates from without a lock: for each row (lifetime class) and size class one current span, and a list
-// of others that have free blocks. A heap outlives its thread: the next thread that starts takes it over with all its
-// spans.
+// What a thread allocates from without a lock: for each row (lifetime class) and size class one current span,
+// and a list of others that have free blocks. A heap outlives its thread: the next thread that starts takes
+// it over with all its spans.
 //
 //   allocate   direct[row][class] -> its `free` list -> a block          the fast path, host/malloc/malloc.h
-//   slow path  local_free, remote frees, pages that come back, blocks not yet linked; then the next available span, then
-//              a new one. Every so many allocations pass here, so that sampling costs the fast path nothing.
+//   slow path  local_free, remote frees, pages that come back, blocks not yet linked; then the next
+//              available span, then a new one. Every so many allocations pass here, so that sampling costs the fast path
+//              nothing.
 //
-// The heaps with the first ids belong to no thread, and are used under their lock: one for threads without a heap (before
-// their first call, after their end), one for sampled blocks.
+// The heaps with the first ids belong to no thread, and are used under their lock: one for threads without a
+// heap (before their first call, after their end), one for sampled blocks.
 #pragma once
 
 #include <atomic>
@@ -50,8 +51,8 @@ class alignas(64) ThreadHeap {
   Lock& lock() noexcept { return lock_; }
 
   // --- inside (see Inside), or with the lock held where no thread has the heap or it is paused ---
-  /// A block of that class, or nullptr. With `sample_due`: set when the thread's next sample is due, and then no block
-  /// is taken.
+  /// A block of that class, or nullptr. With `sample_due`: set when the thread's next sample is due, and then
+  /// no block is taken.
   void* allocate(size_t row, size_t size_class, bool* sample_due) noexcept;
   /// The free that brought `used` to `notify`.
   void notified(Span* span) noexcept;
@@ -61,20 +62,23 @@ class alignas(64) ThreadHeap {
   void drain_queue() noexcept;
   /// Takes in what others freed into this span; it may end.
   void collect(Span* span) noexcept;
-  /// Ends the span if it has no used blocks and is in the list; `keep_one`: unless it is the last of its list.
+  /// Ends the span if it has no used blocks and is in the list; `keep_one`: unless it is the last of its
+  /// list.
   bool end_if_empty(Span* span, bool keep_one) noexcept;
   /// Gives every empty span back, and what it holds for others. Without a thread, or with it paused.
   void give_back() noexcept;
-  /// Of a span in no current place: takes the blocks on pages without used blocks out of the lists and returns those
-  /// pages, as a mask. They are not brought back before stripped() says that the system has them.
+  /// Of a span in no current place: takes the blocks on pages without used blocks out of the lists and
+  /// returns those pages, as a mask. They are not brought back before stripped() says that the system has
+  /// them.
   std::uint64_t strip(Span* span) noexcept;
   void stripped(Span* span, std::uint64_t pages, bool gone) noexcept;
 
   /// Bytes until the next sample are counted down by what the slow path hands out.
   bool count_down(Size bytes) noexcept;
 
-  /// Keeps the thread out of its lists until resume(); needs the lock. False (and nothing changed) when the thread stays
-  /// inside for long. divert() and wait_outside() are its halves, for many heaps with one barrier between.
+  /// Keeps the thread out of its lists until resume(); needs the lock. False (and nothing changed) when the
+  /// thread stays inside for long. divert() and wait_outside() are its halves, for many heaps with one
+  /// barrier between.
   bool pause() noexcept;
   void resume() noexcept;
   void divert() noexcept;
@@ -125,7 +129,8 @@ class alignas(64) ThreadHeap {
   std::uint64_t random_ = 0;
 };
 
-/// The owner, inside its heap: the background waits until it is outside. Costs two plain stores, as a lock would not.
+/// The owner, inside its heap: the background waits until it is outside. Costs two plain stores, as a lock
+/// would not.
 class Inside {
  public:
   explicit Inside(ThreadHeap* heap) noexcept : heap_(heap) {

@@ -71,8 +71,8 @@ void Upkeep::run(bool everything) noexcept {
     const LockGuard guard(all.lock);
     now = all.heap.figures();
   }
-  // Demand is forecast from the last rounds: a heap whose spans have 1/64 more memory than a window ago is filling up. Pages
-  // that come back inside spans count as much as new spans.
+  // Demand is forecast from the last rounds: a heap whose spans have 1/64 more memory than a window ago is
+  // filling up. Pages that come back inside spans count as much as new spans.
   const Size before = wanted_[(round_ + 1) % kWindow];
   growing_ = now.used - now.gone_in_spans > before + before / 64;
   if (all.options.release) {
@@ -168,8 +168,9 @@ Size Upkeep::look_at_spans(bool everything) noexcept {
       if (candidates().size() < kMostCandidates)
         candidates().push_back({owner, static_cast<std::uint32_t>(slot_of(span)), 0});
     }
-    // A dense region keeps its huge page: less than an eighth of it is not worth breaking it up for. While load is high the
-    // next objects will want the holes: up to half of it is then not worth it, huge page or not.
+    // A dense region keeps its huge page: less than an eighth of it is not worth breaking it up for. While
+    // load is high the next objects will want the holes: up to half of it is then not worth it, huge page or
+    // not.
     const double free = static_cast<double>(kRegion / kPage) * (high ? 0.5 : 0.125);
     if (!everything && (high || all.heap.resident_share(region) > 0.999) && pages < free)
       candidates().resize_down(had);
@@ -262,8 +263,8 @@ void Upkeep::give_back_slots(bool everything) noexcept {
 void Upkeep::restore_huge_pages() noexcept {
   Central& all = central();
   if (all.held() < all.options.background_from) return;
-  // While load is high or rises, what was given back will be wanted: regions become huge pages ahead of that. Else only those
-  // where hardly a page is gone.
+  // While load is high or rises, what was given back will be wanted: regions become huge pages ahead of that.
+  // Else only those where hardly a page is gone.
   const bool high = near_peak_ || growing_;
   const double most_gone = high ? 0.5 : 0.06;
   const double least_used = high ? 0.5 : 0.9;

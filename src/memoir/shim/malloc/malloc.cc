@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The C library's names for host/malloc/malloc.h. What the C library's own malloc does about errno, zero sizes and
-// overflow is done here, and nothing else.
+// The C library's names for host/malloc/malloc.h. What the C library's own malloc does about errno, zero
+// sizes and overflow is done here, and nothing else.
 #include <errno.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every form of operator new and delete. libstdc++'s own would call malloc, and every allocation of a C++ program would
-// have one return address: theirs. Nothing of libstdc++ is linked: C programs are to load without it.
+// Every form of operator new and delete. libstdc++'s own would call malloc, and every allocation of a C++
+// program would have one return address: theirs. Nothing of libstdc++ is linked: C programs are to load
+// without it.
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -24,7 +25,8 @@ __attribute__((weak)) void _ZSt17__throw_bad_allocv();            // std::__thro
 
 namespace {
 
-/// Asks the program's handler for memory until there is some or the handler gives up, by throwing or by not being there.
+/// Asks the program's handler for memory until there is some or the handler gives up, by throwing or by not
+/// being there.
 __attribute__((noinline, cold)) void* try_again(size_t size, size_t alignment, const void* caller,
                                                 bool throws) {
   for (;;) {
@@ -40,8 +42,8 @@ __attribute__((noinline, cold)) void* try_again(size_t size, size_t alignment, c
   }
 }
 
-/// For the forms that return null. The program's handler may throw, which only libstdc++ can catch: its own form of new does,
-/// around ours that throws.
+/// For the forms that return null. The program's handler may throw, which only libstdc++ can catch: its own
+/// form of new does, around ours that throws.
 template <class Form, class... Arguments>
 __attribute__((noinline, cold)) void* try_again_quietly(const char* form, size_t size, size_t alignment,
                                                         const void* caller, Arguments... arguments) {
@@ -115,7 +117,8 @@ MEMOIR_NEW void operator delete[](void* block, std::align_val_t, const std::noth
   heap::free(block);
 }
 
-// Clang's and tcmalloc's hint of how hot a block will be, as its own forms of new. They are freed by the plain forms.
+// Clang's and tcmalloc's hint of how hot a block will be, as its own forms of new. They are freed by the
+// plain forms.
 enum class __hot_cold_t : uint8_t {};
 
 MEMOIR_NEW void* operator new(size_t size, __hot_cold_t) {
