@@ -22,10 +22,10 @@ VARIABLE = "MEMOIR_MALLOC"
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of the malloc: its kind is "switch", "number" or "bytes"."""
+    """One setting of the malloc: its unit is "flag", "share" or "bytes"."""
 
     name: str
-    kind: str
+    unit: str
     initial: str
     help: str
 

@@ -24,7 +24,7 @@ def _list_settings(context: click.Context, _parameter: click.Parameter, wanted: 
     if not wanted or context.resilient_parsing:
         return
     for one in malloc.settings().values():
-        click.echo(f"{one.name + '=' + one.initial:<24}{one.kind:<8}{one.help}")
+        click.echo(f"{one.name + '=' + one.initial:<24}{one.unit:<8}{one.help}")
     context.exit()
 
 

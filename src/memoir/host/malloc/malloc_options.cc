@@ -5,7 +5,6 @@
 
 #include <cstdio>
 #include <string_view>
-#include <type_traits>
 
 extern char** environ;
 
@@ -136,15 +135,13 @@ size_t describe_malloc_options(char* out, size_t room) noexcept {
   static const MallocOptions initial;
   size_t length = 0;
   for_each_setting([&](const auto& field) {
-    using Value = std::remove_cvref_t<decltype(initial.*field.member)>;
     char value[32];
     print_value(value, sizeof value, initial.*field.member);
-    const char* const kind = std::is_same_v<Value, bool>     ? "switch"
-                             : std::is_same_v<Value, double> ? "number"
-                                                             : "bytes";
-    const int written = std::snprintf(out + length, room - length, "%.*s\t%s\t%s\t%.*s\n",
-                                      static_cast<int>(field.name.size()), field.name.data(), kind, value,
-                                      static_cast<int>(field.help.size()), field.help.data());
+    const std::string_view unit = unit_name(field.unit);
+    const int written =
+        std::snprintf(out + length, room - length, "%.*s\t%.*s\t%s\t%.*s\n",
+                      static_cast<int>(field.name.size()), field.name.data(), static_cast<int>(unit.size()),
+                      unit.data(), value, static_cast<int>(field.help.size()), field.help.data());
     if (written > 0 && length + static_cast<size_t>(written) < room) length += static_cast<size_t>(written);
   });
   return length;

@@ -26,32 +26,35 @@ struct MallocOptions {
   bool help = false;
 
   static constexpr auto fields() {
+    using Options = MallocOptions;
     return std::tuple{
-        OptionField{"split", &MallocOptions::split,
+        OptionField{"split", &Options::split, Unit::kFlag,
                     "keep short-lived and long-lived objects in regions of their own"},
-        OptionField{"tau", &MallocOptions::tau,
+        OptionField{"tau", &Options::tau, Unit::kShare,
                     "an object is long-lived when it outlives the allocation of this many times the heap"},
-        OptionField{"sample", &MallocOptions::sample,
-                    "bytes allocated between two samples of lifetimes, at least"},
-        OptionField{"split_from", &MallocOptions::split_from, "bytes: smaller heaps are in one class"},
-        OptionField{"background", &MallocOptions::background,
+        OptionField{"sample", &Options::sample, Unit::kBytes,
+                    "allocated between two samples of lifetimes, at least"},
+        OptionField{"split_from", &Options::split_from, Unit::kBytes, "smaller heaps are in one class"},
+        OptionField{"background", &Options::background, Unit::kFlag,
                     "a thread that gives memory back and restores huge pages"},
-        OptionField{"background_from", &MallocOptions::background_from,
-                    "bytes: smaller heaps have no such thread"},
-        OptionField{"release", &MallocOptions::release, "give pages without objects back to the system"},
-        OptionField{"slack", &MallocOptions::slack,
-                    "share of the heap that is kept ready for demand, never given back"},
-        OptionField{"huge", &MallocOptions::huge, "ask for huge pages where the heap is dense"},
-        OptionField{"cache", &MallocOptions::cache, "bytes of freed blocks above 512KiB kept ready, at most"},
-        OptionField{"stats", &MallocOptions::stats, "print figures to standard error at exit"},
-        OptionField{"help", &MallocOptions::help, "print these settings to standard error"},
+        OptionField{"background_from", &Options::background_from, Unit::kBytes,
+                    "smaller heaps have no such thread"},
+        OptionField{"release", &Options::release, Unit::kFlag,
+                    "give pages without objects back to the system"},
+        OptionField{"slack", &Options::slack, Unit::kShare,
+                    "of the heap that is kept ready for demand, never given back"},
+        OptionField{"huge", &Options::huge, Unit::kFlag, "ask for huge pages where the heap is dense"},
+        OptionField{"cache", &Options::cache, Unit::kBytes,
+                    "of freed blocks above 512KiB kept ready, at most"},
+        OptionField{"stats", &Options::stats, Unit::kFlag, "print figures to standard error at exit"},
+        OptionField{"help", &Options::help, Unit::kFlag, "print these settings to standard error"},
     };
   }
 };
 
 /// Reads the environment's MEMOIR_MALLOC. Complaints go to standard error.
 MallocOptions read_malloc_options() noexcept;
-/// A line for each setting, "name\tkind\tinitial value\thelp\n", into `out`; returns the length without the
+/// A line for each setting, "name\tunit\tinitial value\thelp\n", into `out`; returns the length without the
 /// final zero.
 size_t describe_malloc_options(char* out, size_t room) noexcept;
 

@@ -218,7 +218,7 @@ MEMOIR_EXPORT int malloc_info(int options, FILE* stream) {
              : 0;
 }
 
-/// The settings, one line each: name, kind, initial value and help, with tabs between. The text stays.
+/// The settings, one line each: name, unit, initial value and help, with tabs between. The text stays.
 MEMOIR_EXPORT const char* memoir_malloc_settings() {
   static char text[4096];
   heap::describe_malloc_options(text, sizeof text);
