@@ -25,6 +25,7 @@ void* run_background(void*) noexcept {
   for (unsigned idle = 0;;) {
     const std::uint32_t seen = wakes.load(std::memory_order_acquire);
     sleep_on(&wakes, seen, idle < kIdleRounds ? kRound : 0);
+    if (wakes.load(std::memory_order_relaxed) != seen) idle = 0;
     const LockGuard guard(upkeep_lock);
     upkeep_storage.value.run(false);
     if (upkeep_storage.value.busy()) {

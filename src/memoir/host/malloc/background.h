@@ -44,6 +44,7 @@ class Upkeep {
   bool growing_ = false;
   bool near_peak_ = false;
   bool busy_ = false;
+  unsigned looks_ = 0;  // at the spans since anything was allocated
   Size last_allocated_ = 0;
   Figures figures_;
 };

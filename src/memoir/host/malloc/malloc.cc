@@ -166,8 +166,11 @@ void* allocate_large(Size size, Size alignment, ContextKey key, bool* zero) noex
 }
 
 void notified(ThreadHeap* heap, Span* span) noexcept {
-  const Inside inside(heap);
-  heap->notified(span);
+  {
+    const Inside inside(heap);
+    heap->notified(span);
+  }
+  if (central().grown()) wake_background();  // a program that only frees gives memory back too
 }
 
 void free_slowly(ThreadHeap* heap, void* block) noexcept {

@@ -5,9 +5,9 @@
 // it over with all its spans.
 //
 //   allocate   direct[row][class] -> its `free` list -> a block          the fast path, host/malloc/malloc.h
-//   slow path  local_free, remote frees, pages that come back, blocks not yet linked; then the next available
-//              span, then a new one. Every so many allocations pass here, so that sampling costs the fast path
-//              nothing.
+//   slow path  local_free, remote frees, pages that come back, blocks not yet linked; then the next
+//              available span, then a new one. Every so many allocations pass here: sampling costs the
+//              fast path nothing.
 //
 // The heaps with the first ids belong to no thread, and are used under their lock: one for threads without a
 // heap (before their first call, after their end), one for sampled blocks.

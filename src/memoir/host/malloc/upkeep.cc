@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -62,14 +63,18 @@ void Upkeep::run(bool everything) noexcept {
   busy_ = everything;
   Central& all = central();
   const Size allocated = all.allocated();
-  if (allocated != last_allocated_) busy_ = true;
+  if (allocated != last_allocated_) looks_ = 0;
   last_allocated_ = allocated;
+  // A span is seen at one look and worked on at the next: after the last allocation there are three more.
+  if (looks_ < 3) busy_ = true;
   if (all.sampler.active()) all.sampler.advance(allocated, all.held());
 
   LifetimeHeap::Figures now;
+  size_t regions = 0;
   {
     const LockGuard guard(all.lock);
     now = all.heap.figures();
+    regions = all.heap.regions();
   }
   // Demand is forecast from the last rounds: a heap whose spans have 1/64 more memory than a window ago is
   // filling up. Pages that come back inside spans count as much as new spans.
@@ -77,8 +82,10 @@ void Upkeep::run(bool everything) noexcept {
   growing_ = now.used - now.gone_in_spans > before + before / 64;
   if (all.options.release) {
     look_at_heaps(everything);
-    // Looking at every span costs a cache line each: every other round is enough.
-    if (everything || round_ % 2 == 0) {
+    // Looking at every span costs a cache line each, 100 microseconds for a heap of 256 MiB: larger heaps are
+    // looked at less often.
+    if (everything || figures_.rounds % (2 + regions / 512) == 0) {
+      ++looks_;
       figures_.live = look_at_spans(everything);
       most_live_ = std::max(most_live_ * kMemory, static_cast<double>(figures_.live));
       near_peak_ = static_cast<double>(figures_.live) > kNearPeak * most_live_;
@@ -222,10 +229,10 @@ void Upkeep::strip_candidates() noexcept {
           rest = first + count == 64 ? 0 : rest >> (first + count) << (first + count);
         }
       }
-      while (!each([&](Candidate& one, Span* span) {
+      const auto finish = [&](Candidate& one, Span* span) {
         if (one.pages != 0) heap->stripped(span, one.pages, true);
-      })) {
-      }
+      };
+      while (!each(finish)) ::usleep(1000);  // the owner was interrupted inside
     }
     begin = end;
   }
@@ -266,7 +273,7 @@ void Upkeep::restore_huge_pages() noexcept {
   // While load is high or rises, what was given back will be wanted: regions become huge pages ahead of that.
   // Else only those where hardly a page is gone.
   const bool high = near_peak_ || growing_;
-  const double most_gone = high ? 0.5 : 0.06;
+  const double most_gone = high ? 0.35 : 0.06;
   const double least_used = high ? 0.5 : 0.9;
   for (int done = 0; done < 256; ++done) {
     Offset region = kNoOffset;
