@@ -23,6 +23,7 @@ from pathlib import Path
 from memoir.bench import allocators
 from memoir.bench.experiment import Experiment, Options, run_all
 from memoir.bench.grid import Grid, Program
+from memoir.bench.recording import Recording
 from memoir.bench.results import Result
 
 from memoir import malloc
@@ -77,7 +78,9 @@ def build(folder: Path) -> Path:
     return program
 
 
-def speed(chosen: str, program: Path, replicates: int, scale: int, names: list[str]) -> Result:
+def speed(
+    chosen: str, program: Path, replicates: int, scale: int, names: list[str], folder: Path | None
+) -> Result:
     """Rows of every program under every allocator, interleaved."""
     grid = Grid(
         programs=tuple(Program(name, (str(program), name, str(scale))) for name in names),
@@ -89,9 +92,10 @@ def speed(chosen: str, program: Path, replicates: int, scale: int, names: list[s
         extra_placeholders=(),
     )
     experiment = Experiment(grid, Options(replicates=replicates, warmup=1))
-    experiment.check(lambda line: print(line, file=sys.stderr))
-    rows = run_all(experiment, None, narrow_enough=lambda rows: False)
-    return Result(experiment.header(), rows, experiment.notes)
+    experiment.check(lambda line: None)
+    with Recording.begin(experiment.header(), folder, notes=experiment.notes) as recording:
+        run_all(experiment, recording)
+    return recording.result
 
 
 def memory(chosen: str, count: int, cycles: int, wait: float) -> list[dict]:
@@ -146,6 +150,7 @@ def main() -> None:
             options.replicates,
             options.scale,
             options.programs.split(","),
+            options.output,
         )
     from memoir.cli import _bench_report
 

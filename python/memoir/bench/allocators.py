@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.metadata
 import os
 import re
 import struct
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memoir import malloc
-from memoir._core import Error
+from memoir._core import Error, __version__
 from memoir.bench.journal import Record
 
 
@@ -123,7 +122,7 @@ def version(name: str, library: Path | None) -> str:
     if library is None:
         return f"glibc {(os.confstr('CS_GNU_LIBC_VERSION') or '').split()[-1]}" if _glibc() else "C library"
     if library.name == "libmemoir_malloc.so":
-        return f"memoir {importlib.metadata.version('memoir')}"
+        return f"memoir {__version__}"
     for known_name, known in KNOWN.items():
         if known.version is None or not _serves(library, known):
             continue
