@@ -18,12 +18,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHECK(condition)                                                                  \
-  do {                                                                                    \
-    if (!(condition)) {                                                                   \
+#define CHECK(condition)                                                                      \
+  do {                                                                                        \
+    if (!(condition)) {                                                                       \
       fprintf(stderr, "line %d: %s does not hold (errno %d)\n", __LINE__, #condition, errno); \
-      exit(1);                                                                            \
-    }                                                                                     \
+      exit(1);                                                                                \
+    }                                                                                         \
   } while (0)
 #define ALIGNED(block, to) ((uintptr_t)(block) % (to) == 0)
 
