@@ -57,6 +57,22 @@ MUTANTS = [
         "a slab that was being made*",
     ),
     Mutant(
+        "torch shim: what a plan does not serve is recorded as another thread's",
+        "shim/torch/allocator.cc",
+        "  if (pass.slab != nullptr) return;  // what its plan",
+        "  // what its plan",
+        "test_shim_torch",
+        "a thread that follows a plan*",
+    ),
+    Mutant(
+        "torch shim: the profiler is not told of memory apart",
+        "shim/torch/allocator.cc",
+        "        if (c10::memoryProfilingEnabled()) c10::profiledCPUMemoryReporter().New(pointer, size);\n        tell",
+        "        tell",
+        "test_shim_torch",
+        "the memory profiler*",
+    ),
+    Mutant(
         "address space: a row of windows goes on at the wrap",
         "host/address_space.cc",
         "window = run = 0;",

@@ -69,6 +69,7 @@ void tell_allocated(const void* pointer, Size size) {
     pass.recorder->allocated(pointer, size, kAlignment, &pass.scopes);
     return;
   }
+  if (pass.slab != nullptr) return;  // what its plan does not serve is no other thread's to plan
   const std::shared_lock lock(g_recorders_mutex);
   if (g_recorders.size() == 1) g_recorders[0]->allocated(pointer, size, kAlignment, nullptr);
 }
@@ -130,6 +131,7 @@ class Allocator final : public c10::Allocator {
   c10::DataPtr forward(size_t size) {
     if (t_pass.large_apart && size >= SeparateMemory::kLeast) [[unlikely]] {
       if (void* const pointer = SeparateMemory::instance().allocate(size)) {
+        if (c10::memoryProfilingEnabled()) c10::profiledCPUMemoryReporter().New(pointer, size);
         tell_allocated(pointer, size);
         return {pointer, pointer, &deallocate, c10::Device(c10::DeviceType::CPU)};
       }
