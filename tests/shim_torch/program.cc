@@ -91,7 +91,7 @@ Layout record(const std::function<void()>& body, bool large_apart) {
   return std::make_shared<const PlannedLayout>(record_plan(pass, plan, planner));
 }
 
-bool follow(SlabPool& pool, const Layout& layout, bool scoped, const std::function<void()>& body,
+bool follow(SlabSet& pool, const Layout& layout, bool scoped, const std::function<void()>& body,
             torch_shim::PassResult& result) {
   Slab* const slab = pool.acquire(layout);
   if (slab == nullptr) {
@@ -100,7 +100,7 @@ bool follow(SlabPool& pool, const Layout& layout, bool scoped, const std::functi
   }
   torch_shim::begin_planned(*slab, scoped);
   struct End {
-    SlabPool& pool;
+    SlabSet& pool;
     Slab* slab;
     torch_shim::PassResult& result;
     ~End() {

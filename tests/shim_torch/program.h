@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "memoir/host/slab_pool.h"
+#include "memoir/host/slab_set.h"
 #include "memoir/shim/torch/allocator.h"
 #include "support/fake_c10/fake_c10.h"
 
@@ -61,7 +61,7 @@ Layout record(const std::function<void()>& body, bool large_apart = false);
 
 /// Runs `body` as one pass that follows `layout` in a slab of the pool. False when there is no slab; `body`
 /// then runs without. An exception ends the pass and is passed on; `result` is set in any case.
-bool follow(SlabPool& pool, const Layout& layout, bool scoped, const std::function<void()>& body,
+bool follow(SlabSet& pool, const Layout& layout, bool scoped, const std::function<void()>& body,
             torch_shim::PassResult& result);
 
 /// A small network: `layers` times a convolution with a workspace and an activation, a tensor of 0 bytes, and

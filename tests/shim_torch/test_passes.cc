@@ -35,7 +35,7 @@ TEST_CASE("a recorded pass is followed in step, again and again") {
   Tensor result;
   const auto layout = record([&] { result = network(12); });
   REQUIRE(layout->ok());
-  SlabPool pool({});
+  SlabSet pool({});
   std::vector<Tensor> kept;
   for (int pass = 0; pass < 50; ++pass) {
     torch_shim::PassResult outcome;
@@ -47,14 +47,14 @@ TEST_CASE("a recorded pass is followed in step, again and again") {
     CHECK(outcome.counters.unmatched + outcome.counters.occupied == 0);
     CHECK_FALSE(kept.back().in_memoirs_memory());
   }
-  CHECK(pool.slabs() == 1);
+  CHECK(pool.size() == 1);
   for (const Tensor& tensor : kept) CHECK(tensor.holds_its_bytes());
 }
 
 TEST_CASE("a pass that differs finds its way back by operators, and its bytes are its own") {
   const Checked checked;
   const auto layout = record([] { network(12); });
-  SlabPool pool({});
+  SlabSet pool({});
   torch_shim::PassResult outcome;
   for (const bool scoped : {true, false}) {
     for (int extra = 0; extra < 12; ++extra) {
@@ -91,7 +91,7 @@ TEST_CASE("the first difference may come inside of operators, which end after it
     const Tensor third(512);
   };
   const auto layout = record([&] { body(false); });
-  SlabPool pool({});
+  SlabSet pool({});
   torch_shim::PassResult outcome;
   REQUIRE(follow(
       pool, layout, false, [&] { body(true); }, outcome));
@@ -123,7 +123,7 @@ TEST_CASE("tensors that are kept against the plan stay whole, and their ranges a
     }
   };
   const auto layout = record([&] { body(nullptr); });
-  SlabPool pool({});
+  SlabSet pool({});
   torch_shim::PassResult outcome;
   std::vector<Tensor> kept;
   REQUIRE(follow(
@@ -155,7 +155,7 @@ TEST_CASE("freed bytes of a slab are poisoned when the pool says so") {
     if (look != nullptr) look(bytes);
   };
   const auto layout = record([&] { body(nullptr); });
-  SlabPool pool({.poison = true});
+  SlabSet pool({.poison = true});
   torch_shim::PassResult outcome;
   const auto look = [](const unsigned char* bytes) {
     REQUIRE(AddressSpace::instance().contains(bytes));
@@ -182,7 +182,7 @@ TEST_CASE("an exception ends a pass wherever it comes from") {
   CHECK_THROWS_WITH(record([&] { body(true); }), "of the program");
   CHECK_FALSE(torch_shim::in_pass());
   const auto layout = record([&] { body(false); });
-  SlabPool pool({});
+  SlabSet pool({});
   for (const bool scoped : {true, false}) {
     torch_shim::PassResult outcome;
     CHECK_THROWS_WITH(follow(
@@ -199,7 +199,7 @@ TEST_CASE("an exception ends a pass wherever it comes from") {
 
 TEST_CASE("a forgotten pool's memory goes with its last tensor") {
   const Checked checked;
-  auto pool = std::make_unique<SlabPool>(SlabPoolOptions{.max_slabs = 2});
+  auto pool = std::make_unique<SlabSet>(SlabSetOptions{.max_slabs = 2});
   const auto body = [](std::vector<Tensor>* keep) {
     const Op op("op");
     Tensor first(1000), second(2000);
@@ -237,7 +237,7 @@ TEST_CASE("a forgotten pool's memory goes with its last tensor") {
 TEST_CASE("a pool without a slab to give lets the program run on PyTorch's allocator") {
   const Checked checked;
   const auto layout = record([] { network(4); });
-  SlabPool pool({.max_slabs = 0});
+  SlabSet pool({.max_slabs = 0});
   torch_shim::PassResult outcome;
   CHECK_FALSE(follow(
       pool, layout, true, [&] { CHECK_FALSE(network(4).in_memoirs_memory()); }, outcome));

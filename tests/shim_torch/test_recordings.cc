@@ -39,7 +39,7 @@ TEST_CASE("large objects of a recorded pass have pages of their own, and outlive
   const void* const address = kept.data();
   std::thread([&] { kept.reset(); }).join();
   CHECK(AddressSpace::instance().owner_of(address) == nullptr);
-  SlabPool pool({});
+  SlabSet pool({});
   torch_shim::PassResult outcome;
   REQUIRE(follow(pool, layout, true, body, outcome));
   CHECK(repeated(outcome));
@@ -62,7 +62,7 @@ TEST_CASE("the memory profiler sees every byte come and go") {
     body();
     kept.reset();  // so that it is planned
   });
-  SlabPool pool({});
+  SlabSet pool({});
   fake_c10::profile_memory(true);
   torch_shim::PassResult outcome;
   REQUIRE(follow(pool, layout, true, body, outcome));
@@ -116,7 +116,7 @@ TEST_CASE("a thread that follows a plan is in no other thread's recording") {
   const Checked checked;
   Tensor kept;
   const auto layout = record([&] { kept = Tensor(100); });  // it escapes: PyTorch's allocator serves it
-  SlabPool pool({});
+  SlabSet pool({});
   Recorder recorder;
   torch_shim::begin_recording(recorder, false);
   std::thread([&] {
@@ -133,7 +133,7 @@ TEST_CASE("a thread that follows a plan is in no other thread's recording") {
 TEST_CASE("callbacks that a thread inherits do nothing there, and not to its own pass either") {
   const Checked checked;
   const auto layout = record([] { network(3); });
-  SlabPool pool({.max_slabs = 2});
+  SlabSet pool({.max_slabs = 2});
   torch_shim::PassResult outcome, inner;
   fake_c10::Callbacks inherited;
   const auto body = [&] {

@@ -39,7 +39,7 @@ TEST_CASE("threads follow, differ, fail, keep, hand over, record and forget at o
   Tensor kept;
   const auto layout = record([&] { kept = network(6); });
   kept.reset();
-  SlabPool pool({.max_slabs = 3, .poison = true});
+  SlabSet pool({.max_slabs = 3, .poison = true});
   HandOver others;
   std::atomic<std::uint64_t> planned{0}, repeated{0}, failed{0};
 
@@ -98,7 +98,7 @@ TEST_CASE("planned tensors are freed by other threads while their pass goes on")
     }
   };
   const auto layout = record([&] { body(nullptr); });
-  SlabPool pool({.max_slabs = 2});
+  SlabSet pool({.max_slabs = 2});
   HandOver others;
   std::atomic<bool> done = false;
   std::thread freeing([&] {
@@ -138,7 +138,7 @@ TEST_CASE("a pool is forgotten while its slabs are in use and its tensors on oth
   HandOver others;
   const auto caller = [&](size_t seed) {
     for (size_t round = 0; round < 20; ++round) {
-      SlabPool pool({.max_slabs = 1});
+      SlabSet pool({.max_slabs = 1});
       torch_shim::PassResult outcome;
       follow(
           pool, layout, round % 2 == 0, [&] { body(&others, seed + round); }, outcome);
