@@ -37,7 +37,7 @@ def test_known_allocators_are_found_or_the_package_is_named(name):
 @pytest.mark.parametrize(
     "text, words",
     [
-        ("sistem", "unknown allocator 'sistem': use system, jemalloc"),
+        ("sistem", "unknown allocator 'sistem': use system, memoir, jemalloc"),
         ("system,jemaloc", "unknown allocator 'jemaloc'"),
         ("x=/nowhere/libx.so", "allocator x: no file /nowhere/libx.so"),
         ("system,system", "allocator system is named twice"),
