@@ -132,6 +132,7 @@ def main() -> None:
     malloc.library()
     if options.smoke:
         options.replicates, options.scale = 2, 1
+        options.allocators, options.programs = "system,memoir", "simple,stress,large"
     if options.memory:
         print(
             f"{'allocator':<12}{'cycle':>6}{'live':>9}{'full':>9}{'huge %':>8}{'settled':>9}{'/ live':>8}   MiB"
