@@ -102,8 +102,8 @@ def parts() -> list[Part]:
             Part(
                 "mutants",
                 "mutants, each killed by a test",
-                6,
-                6,
+                8,
+                8,
                 lambda units, number: [sys.executable, str(mutants)],
                 lambda text: int(re.search(r"(\d+) of \d+ mutants killed", text)[1]),
             )

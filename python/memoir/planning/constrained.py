@@ -85,7 +85,7 @@ def _by_plain(problem: _core.ConstrainedProblem, planner: str, effort: Effort) -
         placed = _core.Plan(placed.offsets[body_of.astype(np.int64)], placed.arena_size)
     arenas = np.zeros(len(placed), np.uint64)
     if (violation := _core.check_constrained(problem, placed.offsets, arenas)) is not None:
-        raise AssertionError(f"{planner} made a plan that is none: buffers {violation}")
+        raise AssertionError(f"{planner} made an invalid plan: buffers {violation}")
     return dataclasses.replace(
         result,
         **_measures(problem, placed, arenas),

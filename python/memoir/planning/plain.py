@@ -19,7 +19,7 @@ def plan_plain(problem: Problem, planner: str, effort: Effort) -> PlanResult:
     seconds = time.perf_counter() - began
     violation = check(problem, outcome.plan)
     if violation is not None:  # a bug of ours, never to be handed out
-        raise AssertionError(f"{planner} made a plan that is none: buffers {violation}")
+        raise AssertionError(f"{planner} made an invalid plan: buffers {violation}")
     arena_size = outcome.plan.arena_size
     lower_bound = max(aligned_load(problem), outcome.lower_bound)
     capacity = effort.capacity
