@@ -43,6 +43,14 @@ enum class EventKind : std::uint8_t {
   kPool = 14,  // before anything names it
 };
 
+/// Which function served an allocation.
+enum class Family : std::uint8_t {
+  kTensor = 0,  // PyTorch's allocators, and whatever importers bring: an object of a program's own kind
+  kMalloc = 1,  // malloc, calloc, realloc, memalign, ...
+  kNew = 2,     // operator new
+  kOther = 3,   // other allocators (of Python's objects, of a library)
+};
+
 struct Event {
   EventKind kind = EventKind::kNone;
   std::uint8_t alignment_log2 = 0;  // kAllocate: the alignment is 1 << alignment_log2 bytes
