@@ -75,10 +75,10 @@ TEST_CASE("devices are separate, and streams get small numbers, whatever theirs 
 TEST_CASE("a workload refuses events that cannot follow each other, by their record") {
   run::Events twice, freed_twice;
   twice.allocate(1, 5).free(1).allocate(1, 5);
-  CHECK_THROWS_WITH_AS(Workload(twice.all()), doctest::Contains("record 2: object 1 is allocated twice"),
+  CHECK_THROWS_WITH_AS(Workload(twice.all()), doctest::Contains("event 2: object 1 is allocated twice"),
                        Error);
   freed_twice.allocate(1, 5).free(1).free(1);
-  CHECK_THROWS_WITH_AS(Workload(freed_twice.all()), doctest::Contains("record 2: object 1 is freed twice"),
+  CHECK_THROWS_WITH_AS(Workload(freed_twice.all()), doctest::Contains("event 2: object 1 is freed twice"),
                        Error);
 }
 

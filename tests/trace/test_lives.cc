@@ -42,22 +42,20 @@ TEST_CASE("a free that is asked for first") {
   CHECK(Lives(events)[0] == Life{.begin = 0, .end = 2, .is_free_requested = true});
 }
 
-TEST_CASE("events that cannot be are named by their record") {
+TEST_CASE("events that cannot be are named by their number") {
   const auto refused = [](std::vector<Event> events, const char* error) {
     CHECK_THROWS_WITH_AS(Lives{events}, error, Error);
   };
-  Event site = event(kSite);
-  site.object = 96;  // two records of text follow in the file, though not in the span
-  refused({site, event(kFree, 1)}, "record 3: object 1 is freed but was never allocated");
-  refused({event(kAddress, 1)}, "record 0: object 1 gets an address but was never allocated");
-  refused({event(kFreeRequested, 1)}, "record 0: object 1 is let go of but was never allocated");
-  refused({event(kAllocate, 1), event(kFree, 1), event(kFree, 1)}, "record 2: object 1 is freed twice");
+  refused({event(kSite), event(kFree, 1)}, "event 1: object 1 is freed but was never allocated");
+  refused({event(kAddress, 1)}, "event 0: object 1 gets an address but was never allocated");
+  refused({event(kFreeRequested, 1)}, "event 0: object 1 is let go of but was never allocated");
+  refused({event(kAllocate, 1), event(kFree, 1), event(kFree, 1)}, "event 2: object 1 is freed twice");
   refused({event(kAllocate, 1), event(kFree, 1), event(kAddress, 1)},
-          "record 2: object 1 gets an address after its free");
+          "event 2: object 1 gets an address after its free");
   refused({event(kAllocate, 1), event(kFree, 1), event(kFreeRequested, 1)},
-          "record 2: object 1 is let go of after its free");
+          "event 2: object 1 is let go of after its free");
   refused({event(kAllocate, 1), event(kFree, 1), event(kAllocate, 1)},
-          "record 2: object 1 is allocated twice; object ids are never reused");
+          "event 2: object 1 is allocated twice; object ids are never reused");
 }
 
 TEST_CASE("against a map, on random events") {

@@ -14,7 +14,9 @@
 #include "memoir/base/error.h"
 #include "memoir/base/site.h"
 #include "memoir/trace/format.h"
+#include "memoir/trace/old_format.h"
 #include "memoir/trace/trace_writer.h"
+#include "trace/old_trace.h"
 #include "trace/temporary.h"
 
 namespace memoir {
@@ -26,16 +28,16 @@ namespace {
 
 // Records 0-1 a meta, 2-3 a site, 4 to 8 events.
 Bytes small_trace() {
-  TraceWriter writer;
-  writer.meta("model", "tiny");
-  writer.define_site(11, kNoSite, "aten::conv2d");
-  writer.pass_begin(0, 0);
-  writer.allocate(1, 11, 4096, 64, 0);
-  writer.allocate(2, 11, 512, 64, 0);
-  writer.free(1, 0);
-  writer.pass_end(0, 0);
-  writer.close();
-  return {writer.bytes().begin(), writer.bytes().end()};
+  OldTrace trace;
+  trace.meta("model", "tiny");
+  trace.define_site(11, kNoSite, "aten::conv2d");
+  trace.pass_begin(0);
+  trace.allocate(1, 11, 4096, 64);
+  trace.allocate(2, 11, 512, 64);
+  trace.free(1);
+  trace.pass_end(0);
+  trace.close();
+  return trace.bytes();
 }
 
 /// Why these bytes are refused; empty when they are not.
@@ -49,22 +51,22 @@ std::string refusal(const Bytes& bytes) {
 }
 
 /// The small trace with one record changed, its checksum made right again.
-Bytes forged(size_t record, const std::function<void(Event&)>& change) {
+Bytes forged(size_t record, const std::function<void(OldRecord&)>& change) {
   Bytes bytes = small_trace();
   std::byte* const at = bytes.data() + sizeof(Header) + record * kRecordSize;
-  Event event;
+  OldRecord event;
   std::memcpy(&event, at, sizeof event);
   change(event);
-  const std::uint64_t texts = text_records(event);
+  const std::uint64_t texts = old_text_records(event, 2);
   const bool fits = texts <= (bytes.size() - sizeof(Header)) / kRecordSize - record - 1;
   if (fits) event.check = checksum(event, at + kRecordSize, texts);
   std::memcpy(at, &event, sizeof event);
   return bytes;
 }
 
-Bytes with_header(const std::function<void(Header&)>& change) {
+Bytes with_header(const std::function<void(OldHeader&)>& change) {
   Bytes bytes = small_trace();
-  Header header;
+  OldHeader header;
   std::memcpy(&header, bytes.data(), sizeof header);
   change(header);
   std::memcpy(bytes.data(), &header, sizeof header);
@@ -123,7 +125,7 @@ TEST_CASE("no flipped bit goes unseen in a closed trace") {
 }
 
 TEST_CASE("a record that was torn by a crash ends the trace; one in the middle is damage") {
-  Bytes bytes = with_header([](Header& header) { header.flags = 0, header.records = 0; });
+  Bytes bytes = with_header([](OldHeader& header) { header.flags = 0, header.records = 0; });
   bytes.resize(bytes.size() + 4096);  // the room of a recording that runs
   CHECK_FALSE(Trace::from_bytes(bytes).complete());
   CHECK(Trace::from_bytes(bytes).lost_bytes() == 0);
@@ -145,47 +147,48 @@ TEST_CASE("headers of others") {
   CHECK(contains(refusal(Bytes(200, std::byte{'a'})), "not a memoir trace: it is a text file"));
   CHECK(
       contains(refusal(Bytes(3, std::byte{0x7f})), "not a memoir trace: it begins with the bytes 7f 7f 7f"));
-  CHECK(contains(refusal(with_header([](Header& header) { header.version = 3; })),
-                 "trace format version 3, but this memoir reads versions 1 to 2"));
-  CHECK(contains(refusal(with_header([](Header& header) { header.endianness = 0x04030201; })), "big-endian"));
-  CHECK(contains(refusal(with_header([](Header& header) { header.record_size = 64; })),
+  CHECK(contains(refusal(with_header([](OldHeader& header) { header.version = 4; })),
+                 "trace format version 4, but this memoir reads versions 1 to 3"));
+  CHECK(contains(refusal(with_header([](OldHeader& header) { header.endianness = 0x04030201; })),
+                 "big-endian"));
+  CHECK(contains(refusal(with_header([](OldHeader& header) { header.record_size = 64; })),
                  "the header is damaged"));
-  CHECK(
-      contains(refusal(with_header([](Header& header) { header.records = ~std::uint64_t{0}; })), "damaged"));
-  CHECK(contains(refusal(with_header([](Header& header) { header.records = 8; })),
+  CHECK(contains(refusal(with_header([](OldHeader& header) { header.records = ~std::uint64_t{0}; })),
+                 "damaged"));
+  CHECK(contains(refusal(with_header([](OldHeader& header) { header.records = 8; })),
                  "record 8 (byte 448): the file goes on"));
 }
 
 TEST_CASE("records that cannot be, though their checksums are right") {
-  const auto allocate = [](Event& event) {
+  const auto allocate = [](OldRecord& event) {
     event = {.kind = EventKind::kAllocate, .object = 9, .time = event.time};
   };
-  CHECK(refusal(forged(5, [](Event&) {})).empty());
-  const auto why = [&](size_t record, const std::function<void(Event&)>& change) {
+  CHECK(refusal(forged(5, [](OldRecord&) {})).empty());
+  const auto why = [&](size_t record, const std::function<void(OldRecord&)>& change) {
     const std::string text = refusal(forged(record, change));
     CHECK(contains(text, "x.trace: record " + std::to_string(record) + " (byte "));
     return text;
   };
-  CHECK(contains(why(5, [](Event& e) { e.size = ~Size{0}; }),
+  CHECK(contains(why(5, [](OldRecord& e) { e.size = ~Size{0}; }),
                  "object 1 has 18446744073709551615 bytes, over 2^56"));
-  CHECK(contains(why(5, [](Event& e) { e.size = kMaxSize + 1; }), "over 2^56"));
-  CHECK(contains(why(6, [](Event& e) { e.size = kMaxSize; }), "live objects add up to more than 2^56"));
-  CHECK(contains(why(5, [](Event& e) { e.alignment_log2 = 64; }), "aligned to 2^64"));
-  CHECK(contains(why(6, [](Event& e) { e.object = 1; }), "object 1 is allocated a second time"));
-  CHECK(contains(why(7, [](Event& e) { e.object = 7; }), "object 7 is freed but was never allocated"));
-  CHECK(contains(why(8, [](Event& e) { e.kind = EventKind::kFree, e.object = 1; }),
+  CHECK(contains(why(5, [](OldRecord& e) { e.size = kMaxSize + 1; }), "over 2^56"));
+  CHECK(contains(why(6, [](OldRecord& e) { e.size = kMaxSize; }), "live objects add up to more than 2^56"));
+  CHECK(contains(why(5, [](OldRecord& e) { e.alignment_log2 = 64; }), "aligned to 2^64"));
+  CHECK(contains(why(6, [](OldRecord& e) { e.object = 1; }), "object 1 is allocated a second time"));
+  CHECK(contains(why(7, [](OldRecord& e) { e.object = 7; }), "object 7 is freed but was never allocated"));
+  CHECK(contains(why(8, [](OldRecord& e) { e.kind = EventKind::kFree, e.object = 1; }),
                  "object 1 is freed a second time"));
-  CHECK(contains(why(8, [](Event& e) { e.object = 3; }), "pass 3 ends but is not running"));
-  CHECK(contains(why(7, [](Event& e) { e.kind = EventKind::kPassBegin, e.object = 0; }),
+  CHECK(contains(why(8, [](OldRecord& e) { e.object = 3; }), "pass 3 ends but is not running"));
+  CHECK(contains(why(7, [](OldRecord& e) { e.kind = EventKind::kPassBegin, e.object = 0; }),
                  "pass 0 begins a second"));
-  CHECK(contains(why(5, [](Event& e) { e.kind = static_cast<EventKind>(15); }), "unknown kind 15"));
-  CHECK(contains(why(8, [](Event& e) { e.time = 0; }), "its time, 0 ns"));
-  CHECK(contains(why(8, [](Event& e) { e.time = ~Tick{0}; }), "its time"));
-  CHECK(contains(why(2, [](Event& e) { e.site = kNoSite; }), "site 0"));
-  CHECK(contains(why(2, [](Event& e) { e.object = 49 * 48; }), "goes past the end"));
-  CHECK(contains(why(2, [](Event& e) { e.object = ~Size{0}; }), "goes past the end"));
-  CHECK(contains(why(0, [](Event& e) { e.object = 3; }), "not key=value"));  // "mod"
-  CHECK(contains(why(2, [](Event& e) { e.kind = EventKind::kNone; }), "the record is empty"));
+  CHECK(contains(why(5, [](OldRecord& e) { e.kind = static_cast<EventKind>(15); }), "unknown kind 15"));
+  CHECK(contains(why(8, [](OldRecord& e) { e.time = 0; }), "its time, 0 ns"));
+  CHECK(contains(why(8, [](OldRecord& e) { e.time = ~Tick{0}; }), "its time"));
+  CHECK(contains(why(2, [](OldRecord& e) { e.site = kNoSite; }), "site 0"));
+  CHECK(contains(why(2, [](OldRecord& e) { e.object = 49 * 48; }), "goes past the end"));
+  CHECK(contains(why(2, [](OldRecord& e) { e.object = ~Size{0}; }), "goes past the end"));
+  CHECK(contains(why(0, [](OldRecord& e) { e.object = 3; }), "not key=value"));  // "mod"
+  CHECK(contains(why(2, [](OldRecord& e) { e.kind = EventKind::kNone; }), "the record is empty"));
   CHECK(refusal(forged(4, allocate)).empty() == false);  // the pass that ends never began
 }
 
@@ -200,13 +203,12 @@ TEST_CASE("sites: a circle, two meanings, a chain without end") {
                    writer.define_site(2, 1, "b");
                  }),
                  "runs in a circle"));
-  CHECK(contains(
-      why([](TraceWriter& writer) {
-        writer.define_site(1, 2, "a");
-        writer.define_site(1, 2, "a");
-        writer.define_site(1, 2, "b");
-      }),
-      "record 4 (byte 256): site 0000000000000001 is defined twice, as \"a\" in record 0 and as \"b\""));
+  CHECK(contains(why([](TraceWriter& writer) {
+                   writer.define_site(1, 2, "a");
+                   writer.define_site(1, 2, "a");
+                   writer.define_site(1, 2, "b");
+                 }),
+                 "site 0000000000000001 is defined twice, as \"a\" and as \"b\""));
   const auto chain = [&](SiteId frames) {
     return why([&](TraceWriter& writer) {
       for (SiteId site = 1; site <= frames; ++site) writer.define_site(site, site - 1, "f");
@@ -246,10 +248,10 @@ TEST_CASE("a file of format version 2, recorded long ago, is still read") {
 
 TEST_CASE("a version 1 that does not keep to its own rules") {
   const Bytes golden = read_file(MEMOIR_TEST_DATA "/small.v1.trace");
-  const auto why = [&](size_t record, const std::function<void(Event&)>& change) {
+  const auto why = [&](size_t record, const std::function<void(OldRecord&)>& change) {
     Bytes bytes = golden;
     std::byte* const at = bytes.data() + sizeof(Header) + record * kRecordSize;
-    Event event;
+    OldRecord event;
     std::memcpy(&event, at, sizeof event);
     change(event);
     const bool fits = event.device <= (golden.size() - sizeof(Header)) / kRecordSize - record - 1;
@@ -257,21 +259,21 @@ TEST_CASE("a version 1 that does not keep to its own rules") {
     std::memcpy(at, &event, sizeof event);
     return refusal(bytes);
   };
-  const auto in_version_1 = [](const Event& event) { return event.device; };  // records of text
+  const auto in_version_1 = [](const OldRecord& event) { return event.device; };  // records of text
   size_t text = 0, allocation = 0;
   for (size_t at = 0; at < (golden.size() - sizeof(Header)) / kRecordSize;) {
-    Event event;
+    OldRecord event;
     std::memcpy(&event, golden.data() + sizeof(Header) + at * kRecordSize, sizeof event);
     if (event.kind == EventKind::kMeta) text = at;
     if (event.kind == EventKind::kAllocate) allocation = at;
     at += 1 + in_version_1(event);
   }
-  CHECK(why(text, [](Event&) {}).empty());
-  CHECK(contains(why(text, [](Event& e) { e.stream = 50; }), "50 bytes of text in 1 records"));
-  CHECK(contains(why(allocation, [](Event& e) { e.stream = 1; }), "1 bytes of text in 0 records"));
-  CHECK(contains(why(text, [](Event& e) { e.device = 900; }), "goes past the end"));
-  CHECK(
-      contains(why(allocation, [](Event& e) { e.kind = EventKind::kSegmentMap; }), "version 1 knows 1 to 6"));
+  CHECK(why(text, [](OldRecord&) {}).empty());
+  CHECK(contains(why(text, [](OldRecord& e) { e.stream = 50; }), "50 bytes of text in 1 records"));
+  CHECK(contains(why(allocation, [](OldRecord& e) { e.stream = 1; }), "1 bytes of text in 0 records"));
+  CHECK(contains(why(text, [](OldRecord& e) { e.device = 900; }), "goes past the end"));
+  CHECK(contains(why(allocation, [](OldRecord& e) { e.kind = EventKind::kSegmentMap; }),
+                 "version 1 knows 1 to 6"));
 }
 
 TEST_CASE("what is said of devices is checked") {
@@ -325,9 +327,9 @@ TEST_CASE("private pools are defined before something is of them, in order, each
           w.address(1, 4096, 2, 0, 2), w.out_of_memory(1, 1, 0, 0, 0, 1), w.segment(kMap, 64, 8);
         }).empty());
   CHECK(contains(why([](W& w) { w.address(1, 4096, 2, 0, 1); }),
-                 "record 1 (byte 112): it is of pool 1, which no record before it defines"));
+                 "it is of pool 1, which no record before it defines"));
   CHECK(contains(why([](W& w) { w.define_pool(1, 0, 7), w.segment(kMap, 64, 8, 0, 0, 0, 2); }),
-                 "record 2 (byte 160): it is of pool 2, which"));
+                 "it is of pool 2, which"));
   CHECK(contains(why([](W& w) { w.out_of_memory(1, 1, 0, 0, 0, ~0u), w.define_pool(1, 0, 7); }),
                  "it is of pool 4294967295"));
   CHECK(contains(why([](W& w) { w.define_pool(2, 0, 7); }), "it defines pool 2, though the next is pool 1"));
@@ -335,35 +337,35 @@ TEST_CASE("private pools are defined before something is of them, in order, each
   CHECK(contains(why([](W& w) { w.define_pool(1, 0, 7), w.define_pool(2, 0, 7); }),
                  "pool 2 is (0, 7), as another one is"));
   CHECK(contains(
-      refusal(forged(4, [](Event& e) { e = {.kind = EventKind::kPool, .thread = 1, .time = e.time}; })),
+      refusal(forged(4, [](OldRecord& e) { e = {.kind = EventKind::kPool, .thread = 1, .time = e.time}; })),
       "pool 1 is (0, 0), as another one is"));
   CHECK(contains(
       refusal(forged(4,
-                     [](Event& e) {
+                     [](OldRecord& e) {
                        e = {.kind = EventKind::kPool, .device = 3, .thread = 1, .object = 1, .time = e.time};
                      })),
       "it names device 3 and stream 0"));
 }
 
 TEST_CASE("records of devices that cannot be, though their checksums are right") {
-  const auto why = [](size_t record, const std::function<void(Event&)>& change) {
+  const auto why = [](size_t record, const std::function<void(OldRecord&)>& change) {
     return refusal(forged(record, change));
   };
   const auto segment = [](Offset address, Size size) {
-    return [=](Event& event) {
+    return [=](OldRecord& event) {
       event = {.kind = EventKind::kSegmentMap, .object = address, .size = size, .time = event.time};
     };
   };
-  CHECK(contains(why(4, [](Event& e) { e.device = 1; }), "it names device 1 and stream 0"));
-  CHECK(contains(why(8, [](Event& e) { e.stream = 7; }), "it names device 0 and stream 7"));
+  CHECK(contains(why(4, [](OldRecord& e) { e.device = 1; }), "it names device 1 and stream 0"));
+  CHECK(contains(why(8, [](OldRecord& e) { e.stream = 7; }), "it names device 0 and stream 7"));
   CHECK(contains(why(4, segment(4096, 0)), "the segment of 0 bytes at 4096 on device 0 is empty"));
   CHECK(contains(why(4, segment(4096, kMaxSize + 1)), "over 2^56"));
   CHECK(contains(why(4, segment(~Offset{0}, 2)), "ends beyond 2^63"));
   CHECK(contains(
-      why(4, [](Event& e) { e = {.kind = EventKind::kOutOfMemory, .size = ~Size{0}, .time = e.time}; }),
+      why(4, [](OldRecord& e) { e = {.kind = EventKind::kOutOfMemory, .size = ~Size{0}, .time = e.time}; }),
       "asks for 18446744073709551615 bytes"));
   CHECK(contains(
-      why(4, [](Event& e) { e = {.kind = EventKind::kOutOfMemory, .object = ~Size{0}, .time = e.time}; }),
+      why(4, [](OldRecord& e) { e = {.kind = EventKind::kOutOfMemory, .object = ~Size{0}, .time = e.time}; }),
       "bytes are free on device 0, over 2^56"));
 }
 

@@ -99,7 +99,7 @@ TEST_CASE("what a writer writes is read back, from a file and from memory") {
   REQUIRE(memory.ok());
   for (TraceWriter* writer : {&file, &memory}) {
     record_a_pass(*writer);
-    CHECK(writer->records() == 11);
+    CHECK(writer->records() == 8);
     CHECK_FALSE(Trace::from_bytes(writer->bytes()).complete());
     check_a_pass(Trace::from_bytes(writer->bytes()));
     writer->close();
@@ -113,7 +113,7 @@ TEST_CASE("what a writer writes is read back, from a file and from memory") {
   check_a_pass(from_file);
   CHECK(from_file.complete());
   CHECK(from_file.lost_bytes() == 0);
-  CHECK(read_file(folder / "a.trace").size() == 64 + 11 * 48);
+  CHECK(read_file(folder / "a.trace").size() < 64 + 48 + 200);
   CHECK(Trace::from_bytes(memory.bytes()).complete());
   CHECK(file.bytes().empty());
 }
@@ -184,7 +184,7 @@ TEST_CASE("devices, streams, segments, and times of somebody else") {
   CHECK(writer.segment(EventKind::kSegmentMap, 0x9000, 1, 3, 8, 12, 1));
   writer.close();
   const Trace trace = Trace::from_bytes(writer.bytes());
-  CHECK(trace.version() == 2);
+  CHECK(trace.version() == 3);
   CHECK(trace.start() == 1'000);
   CHECK(trace.dropped() == 7);
   const Event expected[] = {
@@ -229,10 +229,8 @@ TEST_CASE("devices, streams, segments, and times of somebody else") {
        .stream = 8}};
   REQUIRE(trace.events().size() == std::size(expected));
   for (size_t i = 0; i < std::size(expected); ++i) {
-    Event event = trace.events()[i];
-    event.check = 0;
     CAPTURE(i);
-    CHECK(event == expected[i]);
+    CHECK(trace.events()[i] == expected[i]);
   }
 }
 
@@ -276,7 +274,7 @@ TEST_CASE("the file of a process that was killed is read up to its last record")
   ::close(ready[1]);
   const Trace trace = Trace::open(path);
   CHECK_FALSE(trace.complete());
-  CHECK(trace.lost_bytes() <= 48);
+  CHECK(trace.lost_bytes() == 0);
   REQUIRE(trace.events().size() >= 99'990);
   CHECK(trace.site_name(1) == "aten::empty");
   const Event& last = trace.events().back();
@@ -299,7 +297,7 @@ TEST_CASE("a limit on file sizes ends the recording, not the program") {
   const Trace trace = Trace::open(path);
   CHECK(trace.complete());
   CHECK(trace.dropped() == 10);
-  CHECK(trace.events().size() > (1'500'000 - 4096 - 64) / 48 - 1);
+  CHECK(trace.events().size() > 100'000);
 }
 
 TEST_CASE("a full disk ends the recording, not the program") {

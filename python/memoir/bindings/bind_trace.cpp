@@ -49,7 +49,8 @@ nb::object event_dtype() {
       {"device", "<u2", offsetof(Event, device)}, {"thread", "<u4", offsetof(Event, thread)},
       {"object", "<u8", offsetof(Event, object)}, {"site", "<u8", offsetof(Event, site)},
       {"size", "<u8", offsetof(Event, size)},     {"time", "<u8", offsetof(Event, time)},
-      {"stream", "<u4", offsetof(Event, stream)}, {"check", "<u4", offsetof(Event, check)},
+      {"stream", "<u4", offsetof(Event, stream)}, {"family", "u1", offsetof(Event, family)},
+      {"frame", "u1", offsetof(Event, frame)},    {"address", "<u8", offsetof(Event, address)},
   };
   nb::list names, formats, offsets;
   for (const Field& field : kFields) {

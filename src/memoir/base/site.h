@@ -30,10 +30,16 @@ inline constexpr std::uint64_t hash_name(std::string_view name) noexcept {
   return detail::mix(hash);
 }
 
-/// The site reached from `parent` (kNoSite at the bottom) through a frame of that name. Never kNoSite.
-inline constexpr SiteId child_site(SiteId parent, std::string_view name) noexcept {
-  const SiteId site = detail::mix(parent * 0x9e3779b97f4a7c15ull + hash_name(name));
+/// The site reached from `parent` (kNoSite at the bottom) through a frame whose name has that hash. Never
+/// kNoSite.
+inline constexpr SiteId child_site_of_hash(SiteId parent, std::uint64_t hash) noexcept {
+  const SiteId site = detail::mix(parent * 0x9e3779b97f4a7c15ull + hash);
   return site == kNoSite ? 1 : site;
+}
+
+/// The same through a frame of that name.
+inline constexpr SiteId child_site(SiteId parent, std::string_view name) noexcept {
+  return child_site_of_hash(parent, hash_name(name));
 }
 
 }  // namespace memoir

@@ -19,6 +19,7 @@
 #include <string_view>
 
 #include "memoir/trace/block_format.h"
+#include "memoir/trace/process_record.h"
 
 namespace memoir {
 
@@ -69,18 +70,32 @@ class BlockEncoder {
   /// next block may begin there; else it begins where this one's memory ends.
   Size seal(bool shrink = false) noexcept {
     using namespace trace_format;
-    header_->events = events_;
-    header_->raw = header_->used;
     Size size = bytes();
     while (size % kBlockAlignment != 0 && at_ < end_) {
       *at_++ = std::byte{0};
       ++size;
     }
-    if (shrink) header_->room = static_cast<std::uint32_t>(size - sizeof(BlockHeader));
-    header_->flags |= kSealed;
-    header_->check = block_checksum(*header_, payload_);
+    BlockHeader sealed = *header_;
+    sealed.raw = sealed.used;
+    sealed.events = events_;
+    if (shrink) sealed.room = static_cast<std::uint32_t>(size - sizeof(BlockHeader));
+    sealed.flags |= kSealed;
+    header_->raw = sealed.raw;
+    header_->events = sealed.events;
+    header_->room = sealed.room;
+    header_->check = block_checksum(sealed, payload_);
+    __atomic_store_n(&header_->flags, sealed.flags,
+                     __ATOMIC_RELEASE);  // last: then a reader looks at the checksum
     header_ = nullptr;
     return size;
+  }
+  /// The block's memory was moved there, bytes and all.
+  void move(std::byte* block) noexcept {
+    const std::ptrdiff_t by = block - reinterpret_cast<std::byte*>(header_);
+    header_ = reinterpret_cast<trace_format::BlockHeader*>(block);
+    payload_ += by;
+    at_ += by;
+    end_ += by;
   }
   /// Forgets the block without touching it (a forked child's copy of its parent's).
   void abandon() noexcept { header_ = nullptr; }
@@ -189,12 +204,8 @@ class BlockEncoder {
   bool define_native_frame(std::uint32_t id, std::uint32_t module, std::uint64_t offset) noexcept;
   bool define_python_frame(std::uint32_t id, std::uint32_t function, std::uint32_t file,
                            std::uint32_t line) noexcept;
-  enum class Named : std::uint8_t {
-    kOperator = 1,    // a scope of PyTorch's: its name alone makes the site id
-    kModulePath = 2,  // of an nn.Module: "layers.3.attn"
-    kCut = 3,         // frames are missing here; the name says why and how many
-    kOther = 4,       // of another runtime
-  };
+  /// Of an operator, module path, cut or other frame. An operator's name alone makes its site id.
+  using Named = FrameKind;
   bool define_named_frame(std::uint32_t id, Named kind, std::uint32_t name) noexcept;
   /// Nodes `first`, `first` + 1, ...: the stack of `parent` (0: the bottom) with frames[0] above it, that with
   /// frames[1] above it, and so on inwards. parent < first.
@@ -211,29 +222,14 @@ class BlockEncoder {
   bool thread_begins(std::uint64_t tick, std::uint32_t thread, std::uint64_t system_id,
                      std::uint32_t name) noexcept;
   bool thread_ends(std::uint64_t tick, std::uint32_t thread) noexcept;
-  enum class Loss : std::uint8_t {
-    kNoRoom = 1,       // no memory or disk for a block
-    kInterrupted = 2,  // a signal handler allocated inside the recorder
-    kTooDeep = 3,      // frames, not events: stacks beyond the limit
-    kUnreadable = 4,   // frames, not events: no unwind information
-    kOther = 5,
-  };
+  using Loss = trace_format::Loss;
   /// `count` events (or frames) since the lane's last such record.
   bool lost(std::uint64_t tick, Loss why, std::uint64_t count) noexcept;
   /// A number that a recorder knows, by its name: "malloc.arena", "malloc.free", "resident", ...
   bool counter(std::uint64_t tick, std::uint32_t name, std::uint64_t value) noexcept;
 
-  enum class Moment : std::uint8_t { kStart = 1, kRegular = 2, kPeak = 3, kEnd = 4 };
-  enum class Region : std::uint8_t {
-    kHeap = 1,         // [heap], brk
-    kAnonymous = 2,    // private, without a name
-    kThreadStack = 3,  // of threads
-    kMainStack = 4,
-    kFile = 5,      // files and libraries; the name is the path
-    kShared = 6,    // shared memory without a file
-    kRecorder = 7,  // the recorder's own
-    kOther = 8,
-  };
+  using Moment = ProcessRecord::Moment;
+  using Region = ProcessRecord::Region;
   struct Mappings {
     Region region;
     std::uint32_t name;  // a string, 0: none

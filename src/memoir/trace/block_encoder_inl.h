@@ -55,9 +55,9 @@ inline bool BlockEncoder::record(const Event& event, std::span<const std::string
     to = put_varint(to, event.device);
     to = put_varint(to, event.stream);
   }
-  if (event.alignment_log2 != last.alignment_log2) {
+  if (class_byte(event) != class_byte(last)) {
     has |= kHasClass;
-    *to++ = class_byte(Family::kTensor, event.alignment_log2);
+    *to++ = class_byte(event);
   }
   *fields = std::byte{has};
   last = event;

@@ -90,6 +90,15 @@ inline constexpr std::uint8_t kHasThread = 0x20;
 inline constexpr std::uint8_t kHasDevice = 0x40;  // device and stream
 inline constexpr std::uint8_t kHasClass = 0x80;   // family and alignment
 
+/// Why events or frames are missing.
+enum class Loss : std::uint8_t {
+  kNoRoom = 1,       // no memory or disk for a block
+  kInterrupted = 2,  // a signal handler allocated inside the recorder
+  kTooDeep = 3,      // frames, not events: stacks beyond the limit
+  kUnreadable = 4,   // frames, not events: no unwind information
+  kOther = 5,
+};
+
 /// Small numbers for small distances of either sign: 0, -1, 1, -2, ... become 0, 1, 2, 3, ...
 inline constexpr std::uint64_t zigzag(std::uint64_t difference) noexcept {
   return (difference << 1) ^ (0 - (difference >> 63));
@@ -151,6 +160,12 @@ inline ObjectId next_object(const LastRecords& last, EventKind kind) noexcept {
 
 inline constexpr std::byte class_byte(Family family, unsigned alignment_log2) noexcept {
   return static_cast<std::byte>(static_cast<unsigned>(family) << 6 | alignment_log2);
+}
+
+/// The same of a record; of a site, what its frame is.
+inline constexpr std::byte class_byte(const Event& event) noexcept {
+  return event.kind == EventKind::kSite ? static_cast<std::byte>(event.frame)
+                                        : class_byte(event.family, event.alignment_log2);
 }
 
 /// `text` cut to at most `size` bytes, not inside a UTF-8 sequence.

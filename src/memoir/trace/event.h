@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a trace is made of: records of one size. docs/formats.md is the specification; this is its C++ side.
+// What a trace is made of, as readers give it. docs/formats.md is the specification of the bytes.
 //
 //   allocate    object 7, site s, 4096 bytes, thread 0   object ids are never reused; an address identifies
 //   free        object 7, thread 2                         nothing, since addresses are
@@ -16,7 +16,7 @@
 //   out_of_memory    asked, free                         a request that failed
 //   pool             1, PyTorch's (0, 2)                a private pool, which segments and addresses may name
 //
-// Text is 48 bytes a record, raw: the continuation of the site or meta before it.
+// Recordings of native programs (version 3) tell addresses with their allocations, and stacks as sites.
 #pragma once
 
 #include <cstdint>
@@ -51,6 +51,20 @@ enum class Family : std::uint8_t {
   kOther = 3,   // other allocators (of Python's objects, of a library)
 };
 
+/// Which allocations a reader wants.
+enum class Only : std::uint8_t { kBoth, kTensors, kMallocs };
+
+/// What a frame of a stack is.
+enum class FrameKind : std::uint8_t {
+  kNone = 0,
+  kOperator = 1,    // a scope of PyTorch's; what every site of versions 1 and 2 is
+  kModulePath = 2,  // of an nn.Module: "layers.3.attn"
+  kCut = 3,         // frames are missing here; the name says why and how many
+  kOther = 4,       // of another runtime
+  kNative = 5,      // a return address, as its module and the distance from its base
+  kPython = 6,      // a function, its file and line
+};
+
 struct Event {
   EventKind kind = EventKind::kNone;
   std::uint8_t alignment_log2 = 0;  // kAllocate: the alignment is 1 << alignment_log2 bytes
@@ -62,12 +76,17 @@ struct Event {
   Size size = 0;  // bytes as asked; kSegment*: bytes; kSite: the parent's SiteId; kAddress: the address;
                   // kPool: PyTorch's second number of it
   Tick time = 0;  // nanoseconds since the recording began
-  StreamId stream = 0;      // where `device` is
-  std::uint32_t check = 0;  // checksum over the other 44 bytes (and the text): a torn record is not read
+  StreamId stream = 0;                 // where `device` is
+  Family family = Family::kTensor;     // kAllocate
+  FrameKind frame = FrameKind::kNone;  // kSite
+  Offset address = 0;  // kAllocate: where the recorded allocator had put it, if the file says so at once;
+                       // 0: see kAddress
 
   bool operator==(const Event&) const = default;
 };
-static_assert(sizeof(Event) == 48);
+static_assert(sizeof(Event) == 56);
+
+inline constexpr std::uint8_t kLastKind = static_cast<std::uint8_t>(EventKind::kPool);
 
 inline constexpr bool has_text(const Event& event) noexcept {
   return event.kind == EventKind::kSite || event.kind == EventKind::kMeta;
@@ -86,10 +105,5 @@ inline constexpr bool names_pool(EventKind kind) noexcept {
 /// The pool that it names, or (kPool) defines: 1, 2, ... are private ones (CUDA graphs, MemPools) in the
 /// order of their records, 0 is the default pool. These kinds have no thread.
 inline constexpr std::uint32_t pool_of(const Event& event) noexcept { return event.thread; }
-
-/// How many raw records of text follow this one in its file.
-inline constexpr std::uint64_t text_records(const Event& event) noexcept {
-  return has_text(event) ? event.object / sizeof(Event) + (event.object % sizeof(Event) != 0) : 0;
-}
 
 }  // namespace memoir

@@ -9,11 +9,6 @@ using namespace trace_format;
 
 namespace {
 
-// An object's tag: its device, and what was said of it.
-constexpr std::uint32_t kDevice = 0xffff;
-constexpr std::uint32_t kHasAddress = 0x10000;
-constexpr std::uint32_t kRequested = 0x20000;
-
 std::string name(const Event& event) { return "object " + std::to_string(event.object); }
 std::string pass_name(const Event& event) { return "pass " + std::to_string(event.object); }
 
@@ -24,7 +19,7 @@ std::string segment_name(const Event& event) {
 
 }  // namespace
 
-std::string EventChecker::refusal(const Event& event) {
+std::string EventChecker::refusal(const Event& event, const MetadataArray<Event>& before) {
   if (event.time > kMaxTime || event.time < last_time_) {
     return "its time, " + std::to_string(event.time) + " ns, is before the record before it (" +
            std::to_string(last_time_) + " ns) or beyond 2^62";
@@ -35,11 +30,11 @@ std::string EventChecker::refusal(const Event& event) {
   }
   switch (event.kind) {
     case EventKind::kAllocate:
-      return allocate(event);
+      return allocate(event, before);
     case EventKind::kFree:
     case EventKind::kFreeRequested:
     case EventKind::kAddress:
-      return of_object(event);
+      return of_object(event, before);
     case EventKind::kSegmentAllocate:
     case EventKind::kSegmentFree:
     case EventKind::kSegmentMap:
@@ -63,8 +58,8 @@ std::string EventChecker::refusal(const Event& event) {
     case EventKind::kMeta:
       break;
     default:
-      return "unknown kind " + std::to_string(static_cast<unsigned>(event.kind)) + "; version " +
-             std::to_string(kVersion) + " knows 1 to 14: the file is damaged, or of a newer memoir";
+      return "unknown kind " + std::to_string(static_cast<unsigned>(event.kind)) +
+             ", of 1 to 14: the file is damaged, or of a newer memoir";
   }
   if (event.device != 0 || event.stream != 0) {
     return "it names device " + std::to_string(event.device) + " and stream " + std::to_string(event.stream) +
@@ -73,46 +68,57 @@ std::string EventChecker::refusal(const Event& event) {
   return {};
 }
 
-std::string EventChecker::allocate(const Event& event) {
+void EventChecker::mark(std::uint32_t event, Mark which) {
+  marks_[event / 2] = static_cast<std::uint8_t>(marks_[event / 2] | which << (event % 2 * 4));
+}
+
+std::string EventChecker::allocate(const Event& event, const MetadataArray<Event>& before) {
   if (event.size > kMaxSize) return name(event) + " has " + std::to_string(event.size) + " bytes, over 2^56";
   if (event.alignment_log2 > kMaxSizeLog2) {
     return name(event) + " is aligned to 2^" + std::to_string(event.alignment_log2) + " bytes, over 2^56";
   }
-  ObjectTable::Entry& entry = objects_.find(event.object);
-  if (entry.state != ObjectTable::State::kUnknown) return name(event) + " is allocated a second time";
+  if (event.address > kMaxAddress - event.size) return name(event) + " ends beyond 2^63";
+  const auto id_of = [&](std::uint32_t number) { return before[number].object; };
+  if (objects_.find(event.object, id_of) != ObjectIndex::kNone) {
+    return name(event) + " is allocated a second time";
+  }
+  if (before.size() >= ObjectIndex::kNone) return "a trace of 2^32 events or more is not read";
   live_ += event.size;
   if (live_ > kMaxSize) return "the live objects add up to more than 2^56 bytes";
-  entry = {event.object, ObjectTable::State::kLive, event.device, event.size};
-  objects_.added();
+  objects_.add(event.object, static_cast<std::uint32_t>(before.size()), id_of);
+  marks_.resize(before.size() / 2 + 1);
   return {};
 }
 
 /// What is said of one object that lives: its address, that it was let go of, that it is free.
-std::string EventChecker::of_object(const Event& event) {
-  ObjectTable::Entry& entry = objects_.find(event.object);
+std::string EventChecker::of_object(const Event& event, const MetadataArray<Event>& before) {
   const bool is_address = event.kind == EventKind::kAddress;
   const char* const does = is_address ? " gets an address" : " is freed";
-  if (entry.state == ObjectTable::State::kUnknown) return name(event) + does + " but was never allocated";
-  if (entry.state == ObjectTable::State::kFreed) {
+  const std::uint32_t made =
+      objects_.find(event.object, [&](std::uint32_t number) { return before[number].object; });
+  if (made == ObjectIndex::kNone) return name(event) + does + " but was never allocated";
+  const std::uint8_t known = marks(made);
+  if ((known & kFreed) != 0) {
     return name(event) + (is_address ? " gets an address after its free" : " is freed a second time");
   }
-  if (event.device != (entry.tag & kDevice)) {
+  const Event& allocation = before[made];
+  if (event.device != allocation.device) {
     return name(event) + does + " on device " + std::to_string(event.device) + " but lives on device " +
-           std::to_string(entry.tag & kDevice);
+           std::to_string(allocation.device);
   }
   if (event.kind == EventKind::kFree) {
-    entry.state = ObjectTable::State::kFreed;
-    live_ -= entry.value;
+    mark(made, kFreed);
+    live_ -= allocation.size;
     return {};
   }
-  const std::uint32_t flag = is_address ? kHasAddress : kRequested;
-  if ((entry.tag & flag) != 0) {
+  const Mark which = is_address ? kHasAddress : kRequested;
+  if ((known & which) != 0) {
     return name(event) + (is_address ? " gets an address a second time" : " is let go of a second time");
   }
-  if (is_address && event.size > kMaxAddress - entry.value) {
+  if (is_address && event.size > kMaxAddress - allocation.size) {
     return name(event) + " lies at address " + std::to_string(event.size) + ", so that it ends beyond 2^63";
   }
-  entry.tag |= flag;
+  mark(made, which);
   return {};
 }
 

@@ -9,16 +9,19 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
+#include "memoir/base/metadata.h"
 #include "memoir/trace/event.h"
-#include "memoir/trace/object_table.h"
+#include "memoir/trace/object_index.h"
 
 namespace memoir {
 
 class EventChecker {
  public:
-  /// Why this record cannot follow those before it; empty when it can. Not to be asked again after a refusal.
-  std::string refusal(const Event& event);
+  /// Why this record cannot follow `before`, which it took and which the caller keeps; empty when it can, and
+  /// then it is to be put behind them. Not to be asked again after a refusal.
+  std::string refusal(const Event& event, const MetadataArray<Event>& before);
 
  private:
   struct Device {
@@ -27,14 +30,19 @@ class EventChecker {
     Size mapped = 0;
   };
 
-  std::string allocate(const Event& event);
-  std::string of_object(const Event& event);
+  enum Mark : std::uint8_t { kFreed = 1, kHasAddress = 2, kRequested = 4 };
+
+  std::string allocate(const Event& event, const MetadataArray<Event>& before);
+  std::string of_object(const Event& event, const MetadataArray<Event>& before);
+  std::uint8_t marks(std::uint32_t event) const { return marks_[event / 2] >> (event % 2 * 4) & 15; }
+  void mark(std::uint32_t event, Mark which);
   std::string segment(const Event& event);
   std::string out_of_memory(const Event& event);
   std::string pool(const Event& event);
 
-  ObjectTable objects_;                             // value: bytes; tag: the device and what is known
-  std::unordered_map<std::uint64_t, bool> passes_;  // true while it runs
+  ObjectIndex objects_;                                        // the event that allocates it
+  std::vector<std::uint8_t> marks_;                            // of that event, four bits each
+  std::unordered_map<std::uint64_t, bool, KeyedHash> passes_;  // true while it runs
   std::unordered_map<std::uint16_t, Device> devices_;
   std::set<std::pair<std::uint64_t, std::uint64_t>> pools_;  // private ones, by PyTorch's numbers
   Size live_ = 0;

@@ -1,36 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bytes of a trace file, format version 2; docs/formats.md is the specification, this is its C++ side.
-//
-//   0        64       112      160                     64 + 48 * records
-//   | header | record | record | ...                   | zeros, while the recording runs |
-//
+// The file header of a trace, format version 3, and the bounds that hold for all versions; docs/formats.md is
+// the specification, this is its C++ side. Behind the header come blocks (block_format.h).
 #pragma once
 
 #include <bit>
-#include <cstring>
+#include <cstdint>
 
-#include "memoir/trace/event.h"
+#include "memoir/base/units.h"
 
 namespace memoir::trace_format {
 
 inline constexpr char kMagic[8] = {'\x89', 'm', 'e', 'm',
                                    'o',    'i', 'r', 'T'};  // not ASCII: no text file starts so
-inline constexpr std::uint32_t kVersion = 2;
+inline constexpr std::uint32_t kVersion = 3;
 inline constexpr std::uint32_t kOldestVersion = 1;  // that is still read
 inline constexpr std::uint32_t kEndianness = 0x01020304;
-inline constexpr std::uint32_t kComplete = 1;        // flags: the writer closed the file
-inline constexpr std::uint32_t kClockMonotonic = 1;  // clock: CLOCK_MONOTONIC, in nanoseconds
-inline constexpr std::uint32_t kClockImported = 2;   // clock: that of whoever recorded, in nanoseconds
+inline constexpr std::uint32_t kComplete = 1;        // flags: the recording ended by itself
+inline constexpr std::uint32_t kClockMonotonic = 1;  // clock: CLOCK_MONOTONIC
+inline constexpr std::uint32_t kClockImported = 2;   // clock: that of whoever recorded
 
-inline constexpr Size kRecordSize = sizeof(Event);
-inline constexpr Size kMaxSiteText = 4 * kKiB;  // bytes of one frame's name
-inline constexpr Size kMaxMetaText = kMiB;      // bytes of "key=value"
+inline constexpr std::uint32_t kNanosecondTick = 1;
+inline constexpr std::uint32_t kMillisecondTick = 1'000'000;
+inline constexpr std::uint32_t kLongestTick = 1'000'000'000;
+
+inline constexpr Size kMaxSiteText = 4 * kKiB;   // bytes of one frame's name
+inline constexpr Size kMaxMetaText = kMiB;       // bytes of "key=value"
+inline constexpr std::size_t kMaxFrames = 4096;  // of one stack: Python's own limit is 1,000
 /// The largest object, and the most bytes live at once: no machine maps more for one process (five-level page
 /// tables).
 inline constexpr unsigned kMaxSizeLog2 = 56;
 inline constexpr Size kMaxSize = Size{1} << kMaxSizeLog2;
-inline constexpr Tick kMaxTime = Tick{1} << 62;
+inline constexpr Tick kMaxTime = Tick{1} << 62;  // nanoseconds
 /// Where the addresses of a device end, and the most that an out_of_memory may have asked for.
 inline constexpr Size kMaxAddress = Size{1} << 63;
 
@@ -39,45 +40,22 @@ struct Header {
   std::uint32_t version;
   std::uint32_t endianness;
   std::uint32_t header_size;
-  std::uint32_t record_size;
+  std::uint32_t tick;  // nanoseconds of one: a power of ten
   std::uint32_t flags;
   std::uint32_t clock;
-  std::uint64_t start;    // nanoseconds since 1970-01-01 UTC, at time 0 of the events
-  std::uint64_t records;  // records of 48 bytes, text included; 0 until the writer closes the file
-  std::uint64_t dropped;  // records that found no room; kept up to date while recording
-  std::uint64_t reserved;
+  std::uint64_t start;    // nanoseconds since 1970-01-01 UTC, at tick 0
+  std::uint64_t end;      // bytes of the file when it is complete; 0 before
+  std::uint64_t dropped;  // events that found no room; kept up to date while recording
+  std::uint64_t flushed;  // tick: every event before it is in the file; 0: each is, at once
 };
 static_assert(sizeof(Header) == 64);
 static_assert(std::endian::native == std::endian::little, "a big-endian writer would need byte swaps");
 
-/// Version 1 had no devices: it kept how long a text is, in bytes and in records, in what are now `stream`
-/// and `device`. Its record as one of today, which has the same bytes but for a text. Check the two before.
-inline Event from_version_1(Event event) noexcept {
-  if (has_text(event)) event.object = event.stream;
-  event.device = 0;
-  event.stream = 0;
-  return event;
-}
-
-/// One multiply and one fold per eight bytes: enough against torn and flipped bytes, not against a forger.
-inline std::uint64_t check_words(std::uint64_t hash, const void* data, Size words) noexcept {
-  const auto* bytes = static_cast<const std::byte*>(data);
-  for (Size i = 0; i < words; ++i) {
-    std::uint64_t word;
-    std::memcpy(&word, bytes + 8 * i, 8);
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
-    hash ^= hash >> 32;
-  }
-  return hash;
-}
-
-/// The checksum of a record (whatever its own `check` holds) and of the text records that follow it.
-inline std::uint32_t checksum(const Event& event, const void* text, std::uint64_t text_records) noexcept {
-  std::uint64_t hash = check_words(0, &event, 5);
-  const std::uint64_t last = event.stream;
-  hash = check_words(hash, &last, 1);
-  if (text_records != 0) hash = check_words(hash, text, text_records * kRecordSize / 8);
-  return static_cast<std::uint32_t>(hash);
+/// Whether a header may say so: 1, 10, 100, ... nanoseconds. A flipped bit makes another number.
+inline constexpr bool is_tick(std::uint32_t nanoseconds) noexcept {
+  std::uint32_t power = 1;
+  while (power < nanoseconds && power < kLongestTick) power *= 10;
+  return power == nanoseconds;
 }
 
 }  // namespace memoir::trace_format

@@ -32,7 +32,7 @@ struct Life {
 
 class Lives {
  public:
-  /// Throws Error, naming the record, for an object that is allocated twice, or freed, let go of or given an
+  /// Throws Error, naming the event, for an object that is allocated twice, or freed, let go of or given an
   /// address when it is not live (a Trace has no such); and for 2^32 events or more. The events are kept
   /// alive by the caller.
   explicit Lives(std::span<const Event> events);
@@ -66,8 +66,7 @@ struct Pass {
 /// In the order in which they begin. Ends without a begin are passed over.
 std::vector<Pass> passes_of(std::span<const Event> events);
 
-/// "record 12: object 7", for errors about an event: its place in the file, where the text of sites and metas
-/// counts.
-std::string name_record(std::span<const Event> events, std::size_t event);
+/// "event 12: object 7", for errors about an event.
+std::string name_event(std::span<const Event> events, std::size_t event);
 
 }  // namespace memoir

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The objects of a trace, with one number each: a flat hash table, since a check of a million events should
-// take some tens of milliseconds.
+// take some tens of milliseconds. Keyed: nobody can choose objects that collide.
 #pragma once
 
 #include <vector>
 
-#include "memoir/base/site.h"
+#include "memoir/base/keyed_hash.h"
 #include "memoir/base/units.h"
 
 namespace memoir {
@@ -25,7 +25,7 @@ class ObjectTable {
 
   /// The entry of this object, kUnknown when it was not seen: fill it in, and call added(). Valid until then.
   Entry& find(ObjectId object) noexcept {
-    size_t at = detail::mix(object) & (entries_.size() - 1);
+    size_t at = keyed_hash(object, key_) & (entries_.size() - 1);
     while (entries_[at].state != State::kUnknown && entries_[at].object != object)
       at = (at + 1) & (entries_.size() - 1);
     return entries_[at];
@@ -40,6 +40,7 @@ class ObjectTable {
   }
 
  private:
+  std::uint64_t key_ = hash_key();
   std::vector<Entry> entries_;  // a power of two of them, at most half taken
   size_t count_ = 0;
 };

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A trace read back: read once, checked once, then a span of events. A file from a stranger is not trusted:
-// every size is bounded, and a bad record gets an Error that names it and its byte. Immutable, so any number
-// of threads may read one.
-//
-// The file is read, not mapped: one that is cut while we look (a recording that ends) would kill us with
-// SIGBUS.
+// every size is bounded, its cost is in proportion to its size, and what cannot be gets an Error that names the
+// block or record and its byte. Immutable, so any number of threads may read one; but for one that follows a
+// file, in poll().
 #pragma once
 
 #include <memory>
@@ -16,6 +14,8 @@
 #include <vector>
 
 #include "memoir/trace/event.h"
+#include "memoir/trace/process_record.h"
+#include "memoir/trace/stack_frame.h"
 
 namespace memoir {
 
@@ -29,33 +29,49 @@ class Trace {
   /// and ends at most once, later; no chain of sites has a loop or more than 4,096 frames; what is said of an
   /// object is said while it lives, of the device that it lives on; a segment is freed as it was allocated,
   /// no more is unmapped from a device than is mapped, and its segments never exceed 2^56 bytes.
-  static Trace open(const std::string& path);
+  ///
+  /// `only`: without the tensors, or without the mallocs, of a recording that has both.
+  static Trace open(const std::string& path, Only only = Only::kBoth);
   /// The same over bytes in memory (a TraceWriter's bytes()), which are copied. `name` is for the messages.
-  static Trace from_bytes(std::span<const std::byte> bytes, const std::string& name = "<memory>");
+  static Trace from_bytes(std::span<const std::byte> bytes, const std::string& name = "<memory>",
+                          Only only = Only::kBoth);
+
+  /// A trace that is still written: what it holds now. poll() gives more. Throws as open().
+  static Trace follow(const std::string& path, Only only = Only::kBoth);
+  /// Reads what a followed file has gained: at most what its writer has not flushed yet, half a second, is
+  /// missing. How many events are new; spans and views of before end. A malloc may turn out to serve a tensor,
+  /// which changes its event. Throws Error when the file was damaged or cut. 0 for a trace of open().
+  std::size_t poll();
 
   /// Every record but text, in order of writing; kSite and kMeta too. Those of an older file as they would be
-  /// written today, but for `check`.
+  /// written today.
   std::span<const Event> events() const noexcept;
   /// Of the file's format.
   std::uint32_t version() const noexcept;
-  /// True when the writer closed it and nothing was cut off since; false after a crash or a kill: then the
-  /// events are those up to the last complete one.
+  /// True when the recording ended by itself and nothing was cut off since; false after a crash or a kill: then
+  /// the events are those up to the last complete one.
   bool complete() const noexcept;
-  /// Bytes of records known to be lost after the last complete one: written there but torn, or cut off a
-  /// closed file.
+  /// Bytes known to be lost: written but torn, or cut off a closed file.
   Size lost_bytes() const noexcept;
-  /// Records that the writer could not write: its disk was full, or they were impossible.
+  /// Events that the writer could not write: its disk was full, or they were impossible.
   std::uint64_t dropped() const noexcept;
+  /// What else is missing, as far as the file tells.
+  const Losses& losses() const noexcept;
   /// Nanoseconds since 1970-01-01 UTC at time 0 of the events.
   std::uint64_t start() const noexcept;
+  /// Threads, modules, mappings and counters of a recorded process; empty where the file has none.
+  const ProcessRecord& process() const noexcept;
 
   /// The name of one frame, and the whole chain "outer > inner", of a site; empty when the trace does not
   /// define it.
   std::string_view site_name(SiteId site) const noexcept;
+  FrameKind site_kind(SiteId site) const noexcept;  // kNone when the trace does not define it
   /// The site that this one was reached from, kNoSite at the bottom; nullopt when the trace does not define
   /// `site`.
   std::optional<SiteId> site_parent(SiteId site) const noexcept;
   std::string site_chain(SiteId site) const;
+  /// The same chain, outermost first, with what is known of each frame; inlined functions are frames too.
+  std::vector<StackFrame> site_frames(SiteId site) const;
   /// The value of a meta record (the last one of that key), or empty.
   std::string_view meta(std::string_view key) const noexcept;
   std::vector<std::string_view> meta_keys() const;

@@ -16,6 +16,7 @@
 #include <initializer_list>
 
 #include "memoir/base/metadata.h"
+#include "memoir/trace/block_encoder.h"
 #include "memoir/trace/format.h"
 
 namespace memoir {
@@ -24,9 +25,11 @@ using namespace trace_format;
 
 namespace {
 
-constexpr Size kFirstStep = kMiB;  // 21,844 records
+constexpr Size kFirstStep = kMiB;
 constexpr Size kLargestStep = 64 * kMiB;
 constexpr Size kSmallestStep = 4 * kKiB;
+constexpr Size kBlock = 64 * kKiB;  // of one block, where there is so much room
+constexpr Size kMostFields = 64;    // bytes of a record without its text
 
 std::uint64_t clock_now(clockid_t clock) noexcept {
   timespec time;
@@ -85,64 +88,50 @@ Header fresh_header() noexcept {
   fresh.version = kVersion;
   fresh.endianness = kEndianness;
   fresh.header_size = sizeof(Header);
-  fresh.record_size = kRecordSize;
+  fresh.tick = kNanosecondTick;
   fresh.clock = kClockMonotonic;
   fresh.start = clock_now(CLOCK_REALTIME);
   return fresh;
 }
 
-/// `name` cut to at most `size` bytes, not inside a UTF-8 sequence.
-std::string_view cut(std::string_view name, Size size) noexcept {
-  if (name.size() <= size) return name;
-  while (size > 0 && (static_cast<unsigned char>(name[size]) & 0xc0) == 0x80) --size;
-  return name.substr(0, size);
-}
-
-/// Makes a record visible: all but its first word, which holds the kind, and then that word.
-void publish(std::byte* to, const Event& event) noexcept {
-  std::uint64_t first;
-  std::memcpy(&first, &event, sizeof first);
-  std::memcpy(to + sizeof first, reinterpret_cast<const std::byte*>(&event) + sizeof first,
-              sizeof event - sizeof first);
-  __atomic_store_n(reinterpret_cast<std::uint64_t*>(to), first, __ATOMIC_RELEASE);
-}
-
 }  // namespace
 
-// In a page of its own. For a file the page is wiped in a forked child, so that there `open` is false and
-// nothing is written: zero is the state of a writer that has ended.
+// In pages of its own. For a file they are wiped in a forked child, so that there `open` is false and nothing is
+// written: zero is the state of a writer that has ended.
 struct TraceWriter::Impl {
   bool open;  // records are taken
   bool in_memory;
   int file;
   int error;
-  std::byte* base;         // header, then records; nullptr when there is no mapping
-  Size mapped;             // bytes at base
-  std::uint64_t records;   // complete
-  std::uint64_t capacity;  // records that fit into `mapped`
+  std::byte* base;        // header, then blocks; nullptr when there is no mapping
+  Size mapped;            // bytes at base
+  Size block;             // where the open block begins
+  std::uint32_t blocks;   // begun
+  std::uint64_t records;  // complete
   std::uint64_t dropped;
   std::uint64_t start;  // CLOCK_MONOTONIC at time 0
   bool imported;        // records bear `time`, not the clock's
   Tick time;            // of the last record
+  BlockEncoder encoder;
 
-  Size used() const noexcept { return sizeof(Header) + records * kRecordSize; }
+  Size used() const noexcept { return encoder.is_open() ? align_up(block + encoder.bytes(), 8) : block; }
   Header& header() noexcept { return *reinterpret_cast<Header*>(base); }
   void begin(int to_file) noexcept;
   bool begin_nameless(const char* path) noexcept;
-  bool grow(std::uint64_t more) noexcept;
-  std::byte* room_for(std::uint64_t count) noexcept;
+  bool grow(Size least) noexcept;
+  bool begin_block(Size room) noexcept;
   Tick now() noexcept { return imported ? time : time = clock_now(CLOCK_MONOTONIC) - start; }
   bool drop() noexcept;
-  bool write(Event& event) noexcept;
-  bool write(Event& event, std::initializer_list<std::string_view> parts) noexcept;
+  bool write(Event& event, std::initializer_list<std::string_view> parts = {}) noexcept;
 };
 
 void TraceWriter::Impl::begin(int to_file) noexcept {
   file = to_file;
-  if (!grow(1)) return;
+  if (!grow(sizeof(Header) + BlockEncoder::kLeastBlock)) return;
   header() = fresh_header();
+  block = sizeof(Header);
   start = clock_now(CLOCK_MONOTONIC);
-  open = true;
+  open = begin_block(0);
 }
 
 /// Begins in a file that gets its name when its header is there: whoever is killed, at any moment, leaves no
@@ -158,16 +147,16 @@ bool TraceWriter::Impl::begin_nameless(const char* path) noexcept {
   ::close(nameless);
   if (base != nullptr) ::munmap(base, mapped);
   base = nullptr;
-  mapped = capacity = 0;
+  mapped = 0;
   if (named == EEXIST) error = EEXIST;
   return error != 0;  // any other failure is of the way to give names (there is no /proc)
 }
 
-/// Makes room for `more` records. The steps double, so that a short recording takes little disk and a long
-/// one few steps; on a nearly full disk they halve, so that it takes what there is. False, with `error` set,
-/// at the end.
-bool TraceWriter::Impl::grow(std::uint64_t more) noexcept {
-  const Size least = align_up(used() + more * kRecordSize, kSmallestStep);
+/// Makes room for `least` bytes in all. The steps double, so that a short recording takes little disk and a
+/// long one few steps; on a nearly full disk they halve, so that it takes what there is. False, with `error`
+/// set, at the end.
+bool TraceWriter::Impl::grow(Size least) noexcept {
+  least = align_up(least, kSmallestStep);
   Size step = std::clamp(mapped, kFirstStep, kLargestStep);
   Size size = std::max(mapped + step, least);
   while (!in_memory && (error = allocate_blocks(file, mapped, size)) != 0) {
@@ -184,21 +173,21 @@ bool TraceWriter::Impl::grow(std::uint64_t more) noexcept {
   }
   base = static_cast<std::byte*>(mapping);
   mapped = size;
-  capacity = (size - sizeof(Header)) / kRecordSize;
+  if (encoder.is_open()) encoder.move(base + block);
   return true;
 }
 
-/// Where the next `count` records go, or nullptr: the recording has ended.
-inline std::byte* TraceWriter::Impl::room_for(std::uint64_t count) noexcept {
-  if (!open) [[unlikely]]
-    return nullptr;
-  if (capacity - records < count) [[unlikely]] {
-    if (!grow(count)) {
-      open = false;
-      return nullptr;
-    }
-  }
-  return base + used();
+/// Ends the open block and begins one with at least so much room for operations. False, with nothing changed,
+/// when there is none.
+bool TraceWriter::Impl::begin_block(Size room) noexcept {
+  const Size next = used();
+  const Size least = std::max(align_up(sizeof(BlockHeader) + room, 8), BlockEncoder::kLeastBlock);
+  if (mapped - next < least && !grow(next + least)) return false;
+  if (encoder.is_open()) encoder.seal(true);
+  block = next;
+  encoder.begin(base + block, std::min(std::max(kBlock, least), mapped - block),
+                {.sequence = blocks++, .tick = time});
+  return true;
 }
 
 bool TraceWriter::Impl::drop() noexcept {
@@ -207,30 +196,22 @@ bool TraceWriter::Impl::drop() noexcept {
   return false;
 }
 
-inline bool TraceWriter::Impl::write(Event& event) noexcept {
-  std::byte* to = room_for(1);
-  if (to == nullptr) [[unlikely]]
+inline bool TraceWriter::Impl::write(Event& event, std::initializer_list<std::string_view> parts) noexcept {
+  if (!open) [[unlikely]]
     return drop();
+  if (parts.size() != 0) {
+    event.object = 0;
+    for (const std::string_view part : parts) event.object += part.size();
+  }
   event.time = now();
-  event.check = checksum(event, nullptr, 0);
-  publish(to, event);
+  const std::span<const std::string_view> texts(parts.begin(), parts.size());
+  while (!encoder.record(event, texts)) [[unlikely]] {
+      if (!begin_block(kMostFields + (has_text(event) ? event.object : 0))) {
+        open = false;
+        return drop();
+      }
+    }
   ++records;
-  return true;
-}
-
-bool TraceWriter::Impl::write(Event& event, std::initializer_list<std::string_view> parts) noexcept {
-  Size size = 0;
-  for (const std::string_view part : parts) size += part.size();
-  event.object = size;
-  const std::uint64_t texts = text_records(event);
-  std::byte* const to = room_for(1 + texts);
-  if (to == nullptr) return drop();
-  char* text = reinterpret_cast<char*>(to + kRecordSize);  // the room is zero: padding needs no write
-  for (const std::string_view part : parts) text = std::copy_n(part.data(), part.size(), text);
-  event.time = now();
-  event.check = checksum(event, to + kRecordSize, texts);
-  publish(to, event);
-  records += 1 + texts;
   return true;
 }
 
@@ -380,11 +361,11 @@ bool TraceWriter::pass_end(std::uint64_t pass, std::uint32_t thread) noexcept {
   return impl_->write(event);
 }
 
-bool TraceWriter::define_site(SiteId site, SiteId parent, std::string_view name) noexcept {
+bool TraceWriter::define_site(SiteId site, SiteId parent, std::string_view name, FrameKind kind) noexcept {
   if (impl_ == nullptr) return false;
-  if (site == kNoSite || site == parent) return impl_->drop();
-  Event event{.kind = EventKind::kSite, .site = site, .size = parent};
-  return impl_->write(event, {cut(name, kMaxSiteText)});
+  if (site == kNoSite || site == parent || kind == FrameKind::kNone) return impl_->drop();
+  Event event{.kind = EventKind::kSite, .site = site, .size = parent, .frame = kind};
+  return impl_->write(event, {cut_text(name, kMaxSiteText)});
 }
 
 bool TraceWriter::meta(std::string_view key, std::string_view value) noexcept {
@@ -401,7 +382,12 @@ void TraceWriter::close() noexcept {
   Impl& w = *impl_;
   w.open = false;
   if (w.base == nullptr) return;
-  w.header().records = w.records;
+  if (w.encoder.is_open()) {
+    const Size end = w.used();
+    w.encoder.seal(true);
+    w.block = end;
+  }
+  w.header().end = w.used();
   __atomic_store_n(&w.header().flags, kComplete, __ATOMIC_RELEASE);
   if (w.in_memory) return;
   ::munmap(w.base, w.mapped);

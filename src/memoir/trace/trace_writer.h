@@ -5,11 +5,11 @@
 // program that is recorded.
 //
 // The file is mapped and grown in steps with its blocks really allocated (a sparse file on a full disk would
-// kill the program with SIGBUS). A record becomes visible to readers by its first word, which holds its kind,
-// stored last; so after a SIGKILL the file is readable up to its last complete record. The file gets its name
+// kill the program with SIGBUS). An event becomes visible to readers by the count in its block's header, which
+// is stored last; so after a SIGKILL the file is readable up to its last complete event. The file gets its name
 // when its header is there (O_TMPFILE; where a file system has no such files, the header is the first thing
 // written). After fork() the child's copy of a writer into a file records nothing (two processes would
-// overwrite each other's records); a writer into memory goes on in both. Not thread-safe: the recorder that
+// overwrite each other's events); a writer into memory goes on in both. Not thread-safe: the recorder that
 // owns it has the lock.
 #pragma once
 
@@ -37,7 +37,7 @@ class TraceWriter {
 
   /// All return false when the record was dropped: after the recording ended, or because no reader would
   /// believe it (an allocation beyond 2^56 bytes, an alignment that is no power of two). The free of an
-  /// allocation that was dropped must not be recorded. `check` and `time` are filled in by the writer.
+  /// allocation that was dropped must not be recorded. The time is filled in by the writer.
   bool allocate(ObjectId object, SiteId site, Size size, Size alignment, std::uint32_t thread,
                 std::uint16_t device = 0, StreamId stream = 0) noexcept;
   /// `device` is the object's; `stream` the one that may have the memory from now on.
@@ -63,7 +63,8 @@ class TraceWriter {
   bool pass_begin(std::uint64_t pass, std::uint32_t thread) noexcept;
   bool pass_end(std::uint64_t pass, std::uint32_t thread) noexcept;
   /// Defines a site; write it once, before or after its first use. Names longer than 4,096 bytes are cut.
-  bool define_site(SiteId site, SiteId parent, std::string_view name) noexcept;
+  bool define_site(SiteId site, SiteId parent, std::string_view name,
+                   FrameKind kind = FrameKind::kOperator) noexcept;
   /// "key=value" about the recording as a whole, up to 1 MiB. A key is not empty and holds no '='.
   bool meta(std::string_view key, std::string_view value) noexcept;
 
@@ -73,10 +74,10 @@ class TraceWriter {
   /// that would go back, or beyond 2^62.
   bool set_time(Tick time) noexcept;
 
-  std::uint64_t records() const noexcept;  // complete records written, text included
+  std::uint64_t records() const noexcept;  // written, those of sites and metas included
   std::uint64_t dropped() const noexcept;
 
-  /// The trace so far as the bytes of a file: header and complete records. Valid until the next call that
+  /// The trace so far as the bytes of a file: header and complete events. Valid until the next call that
   /// writes. Empty once a file is closed; a closed trace in memory keeps its bytes.
   std::span<const std::byte> bytes() const noexcept;
 

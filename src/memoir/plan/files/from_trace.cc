@@ -57,7 +57,7 @@ RecordedPass read_pass(std::span<const Event> events, std::optional<std::uint64_
       continue;
     }
     if (event.alignment_log2 > 62) {
-      throw Error(name_record(events, life.begin) + " has the alignment 2^" +
+      throw Error(name_event(events, life.begin) + " has the alignment 2^" +
                   std::to_string(event.alignment_log2) + ", more than any memory has");
     }
     const Lifetime lifetime{life.begin - window.begin, life.end < window.end ? life.end - window.begin : end};

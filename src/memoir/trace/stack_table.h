@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a file defines once and its events refer to: strings, modules, frames, stacks (nodes: a frame above a
+// parent node), symbols. They come in any order; resolve() makes sites of the nodes.
+//
+// The id of a native frame's site is made of the module's build id (or, without one, its file's name) and the
+// frame's offset, so a site has the same id in every run of the same build. Symbols change names, never ids.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "memoir/trace/block_decoder.h"
+#include "memoir/trace/process_record.h"
+#include "memoir/trace/site_table.h"
+#include "memoir/trace/stack_frame.h"
+
+namespace memoir {
+
+class StackTable {
+ public:
+  /// Takes a definition. `most`: the bytes that hold all definitions, so that no dense id is above it. Throws
+  /// Error for what cannot be.
+  void define(const BlockDecoder::Item& item, Tick time, std::uint64_t most);
+  /// Makes sites of the nodes that were defined since the last call.
+  void resolve(SiteTable& sites);
+
+  /// The site of a node; kNoSite for 0 and for one that nobody defined.
+  SiteId site(std::uint32_t node) const noexcept {
+    return node < nodes_.size() ? nodes_[node].site : kNoSite;
+  }
+  std::string_view string(std::uint64_t id) const noexcept;
+  std::vector<ProcessRecord::Module> modules() const;
+  /// Appends the frame with what is inlined into it, outermost first.
+  void append_frames(std::uint32_t frame, std::vector<StackFrame>& to) const;
+
+ private:
+  struct Module {
+    ProcessRecord::Module module;
+    std::uint32_t path = 0;  // a string
+  };
+  struct Frame {
+    FrameKind kind = FrameKind::kNone;  // kNone: not defined
+    std::uint32_t name = 0;             // a string; kNative: the module
+    std::uint32_t file = 0;             // kPython: a string
+    std::uint64_t at = 0;               // kPython: the line; kNative: the offset
+    std::uint64_t hash = 0;             // of its name in site ids; 0 while it is not resolved
+  };
+  struct Node {
+    std::uint32_t parent = 0;
+    std::uint32_t frame = 0;  // 0: not defined
+    SiteId site = kNoSite;
+  };
+  struct Line {
+    std::uint32_t function = 0, file = 0, line = 0;
+  };
+
+  template <class T>
+  T& at(std::vector<T>& of, std::uint64_t id, std::uint64_t most, const char* what);
+  void define_module(const BlockDecoder::Item& item, Tick time);
+  void define_stack(const BlockDecoder::Item& item, std::uint64_t most);
+  std::string_view module_path(std::uint32_t module) const noexcept;
+  const std::vector<Line>* lines_of(const Frame& frame) const;
+  std::string name_of(const Frame& frame) const;
+  std::string stable_name_of(const Frame& frame) const;
+
+  std::deque<std::string> texts_;
+  std::vector<std::string_view> strings_;  // by id
+  std::unordered_map<std::uint64_t, Module, KeyedHash> modules_;
+  std::vector<Frame> frames_;
+  std::deque<std::string> names_;  // of frames
+  std::vector<Node> nodes_;
+  using Lines = std::unordered_map<std::uint64_t, std::vector<Line>, KeyedHash>;  // by offset
+  std::unordered_map<std::uint64_t, Lines, KeyedHash> symbols_;                   // by module
+  std::size_t resolved_frames_ = 0;
+  std::size_t resolved_nodes_ = 0;
+  bool has_new_symbols_ = false;
+};
+
+}  // namespace memoir
