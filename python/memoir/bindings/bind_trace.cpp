@@ -9,10 +9,12 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "bind.h"
 #include "memoir/base/error.h"
 #include "memoir/base/site.h"
+#include "memoir/trace/finish_trace.h"
 #include "memoir/trace/trace.h"
 #include "memoir/trace/trace_writer.h"
 
@@ -73,6 +75,137 @@ nb::object events_of(nb::handle_t<Trace> self) {
   return nb::cast(raw).attr("view")(event_dtype());
 }
 
+nb::dict losses_of(const Trace& trace) {
+  const Losses& losses = trace.losses();
+  nb::dict result;
+  result["torn_bytes"] = losses.bytes;
+  result["cut_bytes"] = losses.cut_bytes;
+  result["blocks"] = losses.blocks;
+  result["no_room"] = losses.no_room;
+  result["interrupted"] = losses.interrupted;
+  result["other"] = losses.other;
+  result["deep_frames"] = losses.deep_frames;
+  result["unread_frames"] = losses.unread_frames;
+  result["unknown_frees"] = losses.unknown_frees;
+  result["missed_frees"] = losses.missed_frees;
+  result["unknown_unmaps"] = losses.unknown_unmaps;
+  return result;
+}
+
+nb::object maybe(const std::optional<Tick>& time) { return time ? nb::cast(*time) : nb::none(); }
+
+const char* name_of(ProcessRecord::Moment moment) {
+  constexpr const char* kNames[] = {"regular", "start", "regular", "peak", "end"};
+  return kNames[static_cast<unsigned>(moment) % 5];
+}
+
+const char* name_of(ProcessRecord::Region region) {
+  constexpr const char* kNames[] = {"other",      "heap", "anonymous", "thread stack",
+                                    "main stack", "file", "shared",    "recorder"};
+  return kNames[static_cast<unsigned>(region) % 8];
+}
+
+nb::list threads_of(const Trace& trace) {
+  nb::list rows;
+  for (const ProcessRecord::Thread& thread : trace.process().threads) {
+    nb::dict row;
+    row["thread"] = thread.number;
+    row["system_id"] = thread.system_id;
+    row["name"] = to_str(thread.name);
+    row["begin_ns"] = thread.begin;
+    row["end_ns"] = maybe(thread.end);
+    rows.append(row);
+  }
+  return rows;
+}
+
+nb::list modules_of(const Trace& trace) {
+  nb::list rows;
+  for (const ProcessRecord::Module& module : trace.process().modules) {
+    nb::list ranges;
+    for (const ProcessRecord::Module::Range& range : module.ranges) {
+      nb::dict one;
+      one["begin"] = range.begin;
+      one["size"] = range.size;
+      one["file_offset"] = range.file_offset;
+      one["protection"] = range.protection;
+      ranges.append(one);
+    }
+    nb::dict row;
+    row["id"] = module.id;
+    row["path"] = to_str(module.path);
+    row["build_id"] = to_str(module.build_id);
+    row["base"] = module.base;
+    row["ranges"] = ranges;
+    row["loaded_ns"] = module.loaded;
+    row["unloaded_ns"] = maybe(module.unloaded);
+    rows.append(row);
+  }
+  return rows;
+}
+
+nb::list mappings_of(const Trace& trace) {
+  nb::list rows;
+  for (const ProcessRecord::Mappings& mappings : trace.process().mappings) {
+    nb::list groups;
+    for (const ProcessRecord::Mappings::Group& group : mappings.groups) {
+      nb::dict one;
+      one["region"] = name_of(group.region);
+      one["name"] = to_str(group.name);
+      one["count"] = group.count;
+      one["mapped"] = group.mapped;
+      one["resident"] = group.resident;
+      one["dirty"] = group.dirty;
+      one["swapped"] = group.swapped;
+      groups.append(one);
+    }
+    nb::dict row;
+    row["time_ns"] = mappings.time;
+    row["moment"] = name_of(mappings.moment);
+    row["resident"] = mappings.resident;
+    row["groups"] = groups;
+    rows.append(row);
+  }
+  return rows;
+}
+
+nb::list counters_of(const Trace& trace) {
+  nb::list rows;
+  for (const ProcessRecord::Counter& counter : trace.process().counters) {
+    nb::dict row;
+    row["time_ns"] = counter.time;
+    row["name"] = to_str(counter.name);
+    row["value"] = counter.value;
+    rows.append(row);
+  }
+  return rows;
+}
+
+nb::object end_of(const Trace& trace) {
+  if (!trace.process().end) return nb::none();
+  nb::dict row;
+  row["time_ns"] = trace.process().end->time;
+  row["by_exec"] = trace.process().end->by_exec;
+  row["status"] = trace.process().end->status;
+  return row;
+}
+
+nb::list frames_of(const Trace& trace, SiteId site) {
+  nb::list rows;
+  for (const StackFrame& frame : trace.site_frames(site)) {
+    nb::dict row;
+    row["kind"] = nb::cast(frame.kind);
+    row["function"] = to_str(frame.function);
+    row["file"] = to_str(frame.file);
+    row["line"] = frame.line;
+    row["module"] = to_str(frame.module);
+    row["offset"] = frame.offset;
+    row["is_inlined"] = frame.is_inlined;
+    rows.append(row);
+  }
+  return rows;
+}
+
 std::unique_ptr<TraceWriter> open_writer(nb::object path) {
   if (path.is_none()) return std::make_unique<TraceWriter>();
   const std::string name = to_path(path);
@@ -100,17 +233,41 @@ void bind_trace(nb::module_& module) {
       .value("kFreeRequested", EventKind::kFreeRequested)
       .value("kOutOfMemory", EventKind::kOutOfMemory)
       .value("kPool", EventKind::kPool);
+  nb::enum_<Family>(module, "Family", nb::is_arithmetic(), "Which function served an allocation.")
+      .value("kTensor", Family::kTensor)
+      .value("kMalloc", Family::kMalloc)
+      .value("kNew", Family::kNew)
+      .value("kOther", Family::kOther);
+  nb::enum_<FrameKind>(module, "FrameKind", nb::is_arithmetic(), "What a frame of a stack is.")
+      .value("kNone", FrameKind::kNone)
+      .value("kOperator", FrameKind::kOperator)
+      .value("kModulePath", FrameKind::kModulePath)
+      .value("kCut", FrameKind::kCut)
+      .value("kOther", FrameKind::kOther)
+      .value("kNative", FrameKind::kNative)
+      .value("kPython", FrameKind::kPython);
+  nb::enum_<Only>(module, "Only", "Which allocations of a trace are wanted.")
+      .value("kBoth", Only::kBoth)
+      .value("kTensors", Only::kTensors)
+      .value("kMallocs", Only::kMallocs);
 
   nb::class_<Trace>(module, "Trace", "A recording read back: checked once, then an array of events.")
       .def_static(
-          "open", [](nb::object path) { return Trace::open(to_path(path)); }, "path"_a,
-          "Reads and checks a trace file. Raises Error, which names the record, when it is none.")
+          "open", [](nb::object path, Only only) { return Trace::open(to_path(path), only); }, "path"_a,
+          "only"_a = Only::kBoth,
+          "Reads and checks a trace file. Raises Error, which names the place, when it is none.")
+      .def_static(
+          "follow", [](nb::object path, Only only) { return Trace::follow(to_path(path), only); }, "path"_a,
+          "only"_a = Only::kBoth, "A trace that is still written: what it holds now. poll() gives more.")
+      .def("poll", &Trace::poll,
+           "Reads what a followed file has gained; how many events are new. `events` is another array then.")
       .def_static(
           "from_bytes",
-          [](nb::bytes bytes, const std::string& name) {
-            return Trace::from_bytes({static_cast<const std::byte*>(bytes.data()), bytes.size()}, name);
+          [](nb::bytes bytes, const std::string& name, Only only) {
+            return Trace::from_bytes({static_cast<const std::byte*>(bytes.data()), bytes.size()}, name, only);
           },
-          "bytes"_a, "name"_a = "<memory>", "The same over what TraceWriter.bytes() gave.")
+          "bytes"_a, "name"_a = "<memory>", "only"_a = Only::kBoth,
+          "The same over what TraceWriter.bytes() gave.")
       .def_prop_ro(
           "events", &events_of,
           "Every record but text, in order: a read-only numpy array with the fields of the format (times in "
@@ -118,12 +275,23 @@ void bind_trace(nb::module_& module) {
       .def_prop_ro("version", &Trace::version, "Of the file's format. Its events are those of today's.")
       .def_prop_ro("complete", &Trace::complete, "The writer closed it, and nothing was cut off since.")
       .def_prop_ro("lost_bytes", &Trace::lost_bytes,
-                   "Bytes of records known to be lost after the last complete one.")
-      .def_prop_ro("dropped", &Trace::dropped, "Records that the writer could not write.")
+                   "Bytes known to be lost: written but torn, or cut off a closed file.")
+      .def_prop_ro("dropped", &Trace::dropped, "Events that the writer could not write.")
+      .def_prop_ro("losses", &losses_of, "What else is missing, as far as the file tells: counts by name.")
+      .def_prop_ro("threads", &threads_of, "Threads of a recorded process; times in nanoseconds.")
+      .def_prop_ro("modules", &modules_of, "The program and the libraries that it loaded.")
+      .def_prop_ro("mappings", &mappings_of,
+                   "Summaries of the process's mappings at some moments; sizes in bytes.")
+      .def_prop_ro("counters", &counters_of, "Numbers that the recorder took at some moments.")
+      .def_prop_ro("end", &end_of, "How the program ended; None when the file does not say.")
       .def_prop_ro("start", &Trace::start, "Nanoseconds since 1970-01-01 UTC at time 0 of the events.")
       .def(
           "site_name", [](const Trace& trace, SiteId site) { return to_str(trace.site_name(site)); },
           "site"_a, "The name of the site's innermost frame, or ''.")
+      .def("site_kind", &Trace::site_kind, "site"_a, "What the site's innermost frame is.")
+      .def("site_frames", &frames_of, "site"_a,
+           "The site's chain, outermost first, with what is known of each frame: kind, function, file, line, "
+           "module, offset, is_inlined.")
       .def("site_parent", &Trace::site_parent, "site"_a,
            "The site it was reached from, 0 at the bottom; None if unknown.")
       .def(
@@ -169,7 +337,8 @@ void bind_trace(nb::module_& module) {
            "From now on records bear this time, in nanoseconds, and no clock is read.")
       .def("pass_begin", &TraceWriter::pass_begin, "number"_a, "thread"_a = 0)
       .def("pass_end", &TraceWriter::pass_end, "number"_a, "thread"_a = 0)
-      .def("define_site", &TraceWriter::define_site, "site"_a, "parent"_a, "name"_a)
+      .def("define_site", &TraceWriter::define_site, "site"_a, "parent"_a, "name"_a,
+           "kind"_a = FrameKind::kOperator)
       .def("meta", &TraceWriter::meta, "key"_a, "value"_a)
       .def(
           "bytes",
@@ -182,6 +351,15 @@ void bind_trace(nb::module_& module) {
       .def("__enter__", [](nb::object self) { return self; })
       .def("__exit__", [](TraceWriter& writer, nb::args) { writer.close(); });
 
+  module.def(
+      "finish_trace",
+      [](nb::object path, std::optional<std::uint32_t> status, bool compress) {
+        const FinishedTrace done = finish_trace(to_path(path), {.status = status, .compress = compress});
+        return nb::make_tuple(done.before, done.after);
+      },
+      "path"_a, "status"_a.none() = nb::none(), "compress"_a = true,
+      "Seals and compresses the trace of a program that has ended; with its exit `status` when it ended by "
+      "itself. Gives the file's bytes before and after.");
   module.def("child_site", &child_site, "parent"_a, "name"_a,
              "The id of the site reached from `parent` (0 at the bottom) through a frame of that name.");
 }

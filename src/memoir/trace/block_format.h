@@ -19,9 +19,11 @@
 
 namespace memoir::trace_format {
 
-inline constexpr std::uint32_t kBlockMagic = 0x4b4c426d;            // "mBLK"
-inline constexpr std::uint8_t kRaw = 0;                             // encoding
-inline constexpr std::uint8_t kDeflate = 1;                         // zlib's stream
+inline constexpr std::uint32_t kBlockMagic = 0x4b4c426d;  // "mBLK"
+inline constexpr std::uint8_t kRaw = 0;                   // encoding
+inline constexpr std::uint8_t kDeflate = 1;               // zlib's stream
+/// Operations compress by about 2; more than this is what somebody made up to fill a reader's memory.
+inline constexpr Size kMostCompression = 16;
 inline constexpr std::uint8_t kSealed = 1;                          // flags: `check` holds, nothing is added
 inline constexpr std::uint8_t kDefines = 2;                         // flags: it holds definitions
 inline constexpr std::uint32_t kMostRoom = std::uint32_t{4} << 20;  // bytes of one block's operations
@@ -68,6 +70,12 @@ enum class Operation : std::uint8_t {
   kAllocate = 0x80,  // to 0xbf, with flags
   kFree = 0xc0,      // to 0xff, with flags
 };
+
+/// Whether it is none that becomes an event.
+inline constexpr bool is_definition(Operation operation) noexcept {
+  return (operation >= Operation::kString && operation < Operation::kMap) ||
+         operation == Operation::kProgramEnd;
+}
 
 // Flags of kAllocate and kFree, by address.
 inline constexpr std::uint8_t kByDelta = 0x10;   // the address by its distance, not by its slot

@@ -16,8 +16,6 @@ namespace {
 
 /// How much room a writer may have claimed without beginning a block in it.
 constexpr Size kMostGap = 4 * kMiB;
-/// Operations compress by about 2; more than this is what somebody made up, to fill our memory.
-constexpr Size kMostCompression = 16;
 
 }  // namespace
 
@@ -95,6 +93,7 @@ void BlockIndex::look() {
       blocks_.push_back(block);
     }
     next = begin + block.header.room;
+    has_gap |= (block.header.flags & kSealed) == 0;  // its room may still shrink
     if (!has_gap) first_gap_ = next;
   }
 }

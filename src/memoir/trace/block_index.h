@@ -60,7 +60,7 @@ class BlockIndex {
   Size end_ = 0;  // of what belongs to the file
   std::vector<Block> blocks_;
   std::unordered_set<std::uint64_t, KeyedHash> known_;  // where blocks begin behind first_gap_
-  Size first_gap_ = sizeof(trace_format::Header);       // up to here blocks stand without a gap
+  Size first_gap_ = sizeof(trace_format::Header);       // up to here sealed blocks stand without a gap
   Size raw_bytes_ = 0;
   Size lost_bytes_ = 0;
 };

@@ -53,12 +53,18 @@ ByteSource::~ByteSource() {
   if (file_ >= 0) ::close(file_);
 }
 
-bool ByteSource::look_again() {
-  if (file_ < 0) return true;
+void ByteSource::look_again() {
+  if (file_ < 0) return;
   struct stat status;
   if (::fstat(file_, &status) != 0) throw Error(name_ + ": cannot read: " + std::strerror(errno));
-  const Size before = std::exchange(size_, static_cast<Size>(status.st_size));
-  return size_ >= before;
+  size_ = static_cast<Size>(status.st_size);
+}
+
+bool ByteSource::is_replaced() const noexcept {
+  if (file_ < 0) return false;
+  struct stat opened, named;
+  if (::fstat(file_, &opened) != 0 || ::stat(name_.c_str(), &named) != 0) return true;
+  return opened.st_dev != named.st_dev || opened.st_ino != named.st_ino;
 }
 
 Size ByteSource::read(Size from, std::span<std::byte> to) const {

@@ -28,8 +28,10 @@ class ByteSource {
   const std::string& name() const noexcept { return name_; }
   /// Bytes there are; of a file, when it was opened or last looked at.
   Size size() const noexcept { return size_; }
-  /// Looks again at a file's size. False when it has shrunk.
-  bool look_again();
+  /// Looks again at a file's size: it grows, and is cut to its end.
+  void look_again();
+  /// Whether another file has its name now: the one that was opened gains nothing more.
+  bool is_replaced() const noexcept;
   /// Up to to.size() bytes from `from` on: how many there were. Throws Error when a file cannot be read.
   Size read(Size from, std::span<std::byte> to) const;
   /// The end of the last byte from `from` on that is not 0; `from` when there is none. Holes are not read.

@@ -20,14 +20,18 @@ bool EventBuilder::waits_for(const BlockDecoder::Item& item) noexcept {
          live_.find(item.address) == nullptr;
 }
 
-void EventBuilder::take(const BlockDecoder::Item& item, std::uint32_t thread, Tick time, LaneState& lane) {
-  time_ = std::max(time_, time);
+void EventBuilder::take(const BlockDecoder::Item& item, std::uint32_t thread, Tick time, LaneState& lane,
+                        bool is_forced) {
+  if (time > time_) {
+    if (!covered_.empty() || !early_.empty()) end_tick();
+    time_ = time;
+  }
   switch (item.operation) {
     case Operation::kAllocate:
-      allocate(item, thread, lane);
+      allocate(item, thread, lane, is_forced);
       break;
     case Operation::kFree:
-      free(item, thread);
+      free(item, thread, is_forced);
       break;
     case Operation::kRecord:
       record(item);
@@ -41,6 +45,23 @@ void EventBuilder::take(const BlockDecoder::Item& item, std::uint32_t thread, Ti
   }
 }
 
+void EventBuilder::end_tick() {
+  for (const auto& [address, events] : covered_) {
+    const auto early = early_.find(address);
+    for (const std::uint32_t event : events) {
+      if (early != early_.end() && early->second > 0) {
+        --early->second;
+      } else {
+        ++data_.losses.missed_frees;
+      }
+      add_free(event, data_.events[event].thread, kNoSite);
+    }
+  }
+  covered_.clear();
+  for (const auto& [address, frees] : early_) data_.losses.unknown_frees += frees;
+  early_.clear();
+}
+
 void EventBuilder::name_objects(bool by_address) {
   const Naming naming = by_address ? Naming::kByAddress : Naming::kById;
   if (naming_ != Naming::kNone && naming_ != naming) {
@@ -49,7 +70,8 @@ void EventBuilder::name_objects(bool by_address) {
   naming_ = naming;
 }
 
-void EventBuilder::allocate(const BlockDecoder::Item& item, std::uint32_t thread, LaneState& lane) {
+void EventBuilder::allocate(const BlockDecoder::Item& item, std::uint32_t thread, LaneState& lane,
+                            bool is_forced) {
   name_objects(true);
   const bool is_tensor = item.family == Family::kTensor;
   std::uint32_t stack = item.stack;
@@ -75,7 +97,10 @@ void EventBuilder::allocate(const BlockDecoder::Item& item, std::uint32_t thread
       *place = {place->event(), LiveAddresses::kAbsorbed};
       return;
     }
-    if (lives) {
+    if (lives && is_forced) {
+      covered_[item.address].push_back(place->event());
+      live_.erase(place);
+    } else if (lives) {
       ++data_.losses.missed_frees;
       end(place, thread, kNoSite);
     } else {
@@ -97,25 +122,47 @@ void EventBuilder::allocate(const BlockDecoder::Item& item, std::uint32_t thread
              .family = item.family,
              .address = item.address});
   live_.insert({static_cast<std::uint32_t>(data_.events.size() - 1), LiveAddresses::kPlain});
+  if (early_.empty()) return;
+  if (const auto early = early_.find(item.address); early != early_.end()) {
+    if (--early->second == 0) early_.erase(early);
+    end(live_.find(item.address), thread, kNoSite);
+  }
 }
 
 /// The free of what lives there, which is then no longer known.
 void EventBuilder::end(LiveAddresses::Place* place, std::uint32_t thread, SiteId site) {
-  const Event& allocation = data_.events[place->event()];
-  live_bytes_ -= allocation.size;
-  const ObjectId object = allocation.object;
+  const std::uint32_t event = place->event();
+  const std::uint64_t address = data_.events[event].address;
   live_.erase(place);
+  add_free(event, thread, site);
+  if (covered_.empty()) return;
+  if (const auto covered = covered_.find(address); covered != covered_.end()) {
+    live_.insert({covered->second.back(), LiveAddresses::kPlain});
+    covered->second.pop_back();
+    if (covered->second.empty()) covered_.erase(covered);
+  }
+}
+
+void EventBuilder::add_free(std::uint32_t allocation, std::uint32_t thread, SiteId site) {
+  const Event& event = data_.events[allocation];
+  live_bytes_ -= event.size;
+  const ObjectId object = event.object;
   data_.add({.kind = EventKind::kFree, .thread = thread, .object = object, .site = site, .time = time_});
 }
 
-void EventBuilder::free(const BlockDecoder::Item& item, std::uint32_t thread) {
+void EventBuilder::free(const BlockDecoder::Item& item, std::uint32_t thread, bool is_forced) {
   if ((item.flags & kUndone) != 0) return;
   const bool of_tensor = (item.flags & kOfTensor) != 0;
   if (only_ == Only::kMallocs && of_tensor) return;
   LiveAddresses::Place* const place = live_.find(item.address);
   if (place == nullptr) {
     // Where only tensors are wanted, most frees are of other objects.
-    if (only_ != Only::kTensors || of_tensor) ++data_.losses.unknown_frees;
+    if (only_ == Only::kTensors && !of_tensor) return;
+    if (is_forced) {
+      ++early_[item.address];
+    } else {
+      ++data_.losses.unknown_frees;
+    }
     return;
   }
   const SiteId site = data_.stacks.site(item.stack);
@@ -124,7 +171,7 @@ void EventBuilder::free(const BlockDecoder::Item& item, std::uint32_t thread) {
   } else if (of_tensor && place->state() == LiveAddresses::kAbsorbed) {
     const LiveAddresses::Place husk(place->event(), LiveAddresses::kHusk);
     end(place, thread, site);
-    live_.insert(husk);
+    if (live_.find(item.address) == nullptr) live_.insert(husk);
   } else {
     end(place, thread, site);
   }

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "memoir/trace/block_decoder.h"
 #include "memoir/trace/event_checker.h"
@@ -28,14 +30,18 @@ class EventBuilder {
   bool waits_for(const BlockDecoder::Item& item) noexcept;
   /// Appends the events of an operation. What contradicts those before it is counted as lost. Throws Error for
   /// what cannot be; without the name of its block.
-  void take(const BlockDecoder::Item& item, std::uint32_t thread, Tick time, LaneState& lane);
+  /// `is_forced`: it waits for another lane's operation, which does not come within its tick.
+  void take(const BlockDecoder::Item& item, std::uint32_t thread, Tick time, LaneState& lane, bool is_forced);
+  /// Nothing more comes of the tick before: what was put off to its end is counted as missing.
+  void end_tick();
 
  private:
-  void allocate(const BlockDecoder::Item& item, std::uint32_t thread, LaneState& lane);
-  void free(const BlockDecoder::Item& item, std::uint32_t thread);
+  void allocate(const BlockDecoder::Item& item, std::uint32_t thread, LaneState& lane, bool is_forced);
+  void free(const BlockDecoder::Item& item, std::uint32_t thread, bool is_forced);
   void record(const BlockDecoder::Item& item);
   void segment(const BlockDecoder::Item& item);
   void end(LiveAddresses::Place* place, std::uint32_t thread, SiteId site);
+  void add_free(std::uint32_t allocation, std::uint32_t thread, SiteId site);
   void name_objects(bool by_address);
 
   enum class Naming : std::uint8_t { kNone, kById, kByAddress };
@@ -49,6 +55,12 @@ class EventBuilder {
   Size live_bytes_ = 0;    // of those
   Size mapped_bytes_ = 0;  // by kMap
   Tick time_ = 0;          // of the last event
+
+  // Within one tick lanes may be read in an order that cannot have been, since nothing but the addresses tells
+  // them apart. It is put right as far as counts go: an object at an address that lives takes its place, and
+  // gives it back at its free; a free that comes too early ends the next object there.
+  std::unordered_map<std::uint64_t, std::vector<std::uint32_t>, KeyedHash> covered_;  // events, by address
+  std::unordered_map<std::uint64_t, std::uint64_t, KeyedHash> early_;                 // frees, by address
 };
 
 }  // namespace memoir

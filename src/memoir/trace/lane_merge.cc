@@ -28,6 +28,7 @@ struct LaneMerge::Lane {
   struct Open {
     std::vector<std::byte> payload;
     BlockDecoder decoder;
+    bool is_final = false;  // the payload is that of a sealed block
     Size bytes() const noexcept { return sizeof(Open) + payload.capacity(); }
   };
 
@@ -100,6 +101,7 @@ bool LaneMerge::open_block(Lane& lane) {
       continue;
     }
     open->decoder = BlockDecoder(block.header);
+    open->is_final = block.is_sealed();
     lane.sequence = block.header.sequence + 1;
     lane.thread = block.header.thread;
     lane.open_bytes = open->bytes();
@@ -125,30 +127,28 @@ bool LaneMerge::fetch(Lane& lane) {
     if (lane.open == nullptr && !open_block(lane)) return false;
     Lane::Open& open = *lane.open;
     BlockIndex::Block& block = index_.blocks()[lane.blocks.front()];
-    const bool is_sealed = block.is_sealed();
     try {
       lane.has_item = open.decoder.next(open.payload, lane.item);
     } catch (const Error& error) {
-      if (is_sealed) data_.fail(index_.name(block) + ": " + error.what());
+      if (open.is_final) data_.fail(index_.name(block) + ": " + error.what());
       data_.losses.bytes += open.payload.size() - open.decoder.position();  // torn, or cut
       close_block(lane);
       continue;
     }
     if (lane.has_item) break;
-    if (!is_sealed && lane.blocks.size() == 1) {  // it may go on
-      const Size before = open.payload.size();
-      if (!index_.load(block, open.payload)) {
-        ++data_.losses.blocks;
-        close_block(lane);
-        continue;
-      }
-      if (open.payload.size() <= before) return false;
+    if (open.is_final) {
+      close_block(lane);
       continue;
     }
-    if (!is_sealed) {  // whatever it gained before the next one was begun
-      const Size before = open.payload.size();
-      if (index_.load(block, open.payload) && open.payload.size() > before) continue;
+    const Size before = open.payload.size();  // more may have been written meanwhile
+    if (!index_.load(block, open.payload)) {
+      ++data_.losses.blocks;
+      close_block(lane);
+      continue;
     }
+    open.is_final = block.is_sealed();
+    if (open.is_final || open.payload.size() > before) continue;
+    if (lane.blocks.size() == 1) return false;  // it may go on later
     close_block(lane);
   }
   lane.tick = std::max(lane.tick, lane.item.tick);
@@ -163,7 +163,7 @@ Tick LaneMerge::time_of(std::uint64_t tick) const {
 
 void LaneMerge::take(Lane& lane) {
   try {
-    builder_.take(lane.item, lane.thread, time_of(lane.item.tick), lane.state);
+    builder_.take(lane.item, lane.thread, time_of(lane.item.tick), lane.state, lane.is_forced);
   } catch (const Error& error) {
     const BlockIndex::Block& block = index_.blocks()[lane.blocks.front()];
     data_.fail(index_.name(block) + ", at byte " + std::to_string(lane.open->decoder.position()) +
@@ -211,7 +211,7 @@ void LaneMerge::run(std::uint64_t until) {
       force_one();
       continue;
     }
-    if (turns_.empty()) return;
+    if (turns_.empty()) break;
     const Turn turn = turns_.top();
     turns_.pop();
     Lane& lane = *lanes_[turn.lane];
@@ -227,20 +227,21 @@ void LaneMerge::run(std::uint64_t until) {
           break;
         }
       }
-      lane.is_forced = false;
       take(lane);
+      lane.is_forced = false;
       if (!waiting_.empty()) wake(lane.item);
     }
     if (lane.has_item && lane.item.tick >= until && !lane.is_parked) {
       if (turns_.empty() || turns_.top().tick >= until) {
         if (parked_.empty()) {
           queue(turn.lane);
-          return;
+          return;  // the tick may go on
         }
       }
     }
     if (lane.has_item) queue(turn.lane);
   }
+  if (until == kEverything) builder_.end_tick();
 }
 
 }  // namespace memoir

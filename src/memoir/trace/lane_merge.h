@@ -22,6 +22,8 @@ class LaneMerge {
   LaneMerge(BlockIndex& index, TraceData& data, Only only);
   ~LaneMerge();
 
+  static constexpr std::uint64_t kEverything = ~std::uint64_t{0};
+
   /// Blocks that the index found since the last call are to be read.
   void add_blocks();
   /// Reads what happened before `until` (ticks), as far as it is there. Throws Error, naming the block.

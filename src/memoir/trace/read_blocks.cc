@@ -27,7 +27,7 @@ Tick BlockReader::time_of(std::uint64_t tick) const {
 }
 
 void BlockReader::read(bool follow) {
-  if (!source_.look_again()) data_.fail("the file was cut while it was read");
+  source_.look_again();
   index_.look();
   const Header& header = index_.header();
   data_.version = kVersion;
@@ -37,7 +37,7 @@ void BlockReader::read(bool follow) {
   data_.stacks.resolve(data_.sites);
   merge_.add_blocks();
   const bool all = !follow || data_.complete || header.flushed == 0;
-  merge_.run(all ? ~std::uint64_t{0} : header.flushed);
+  merge_.run(all ? LaneMerge::kEverything : header.flushed);
   data_.check_sites();
   data_.dropped = header.dropped + data_.losses.events();
   data_.losses.cut_bytes = index_.lost_bytes();

@@ -106,7 +106,18 @@ Trace Trace::follow(const std::string& path, Only only) {
 
 std::size_t Trace::poll() {
   const std::size_t before = impl_->data.events.size();
-  if (impl_->reader != nullptr) impl_->reader->read(true);
+  if (impl_->reader == nullptr) return 0;
+  if (!impl_->source.is_replaced()) {
+    impl_->reader->read(true);
+  } else {  // the recording ended, and was rewritten: what was not read yet is in the old file
+    impl_->reader->read(false);
+    impl_->reader.reset();
+    Header header{};
+    if (ByteSource::open(impl_->data.name).read(0, std::as_writable_bytes(std::span(&header, 1))) ==
+        sizeof header) {
+      impl_->data.complete = (header.flags & kComplete) != 0;
+    }
+  }
   return impl_->data.events.size() - before;
 }
 
