@@ -37,7 +37,8 @@ bool ask_lock_free(Address pc, Loaded& loaded) noexcept {
   loaded.bias = found.dlfo_link_map->l_addr;
   loaded.path = found.dlfo_link_map->l_name == nullptr ? "" : found.dlfo_link_map->l_name;
   const auto* const elf = reinterpret_cast<const ElfW(Ehdr)*>(loaded.begin);
-  // The first segment of every usual file holds its header; a link map of the loader's always has program headers there.
+  // The first segment of every usual file holds its header; a link map of the loader's always has program
+  // headers there.
   if (memcmp(elf->e_ident, ELFMAG, SELFMAG) == 0 && elf->e_phentsize == sizeof(ElfW(Phdr)) &&
       elf->e_phoff < 4096) {
     loaded.headers = reinterpret_cast<const ElfW(Phdr)*>(loaded.begin + elf->e_phoff);

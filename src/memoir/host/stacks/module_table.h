@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The modules (program, libraries) that stacks went through, in the order of their discovery. A module is found by the
-// first address of it that somebody asks for, without the loader's lock where the C library allows (glibc 2.35 on). One
-// that was unloaded is marked gone and never looked up again.
+// The modules (program, libraries) that stacks went through, in the order of their discovery. A module is
+// found by the first address of it that somebody asks for, without the loader's lock where the C library
+// allows (glibc 2.35 on). One that was unloaded is marked gone and never looked up again.
 #pragma once
 
 #include <atomic>

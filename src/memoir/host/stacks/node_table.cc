@@ -50,7 +50,8 @@ NodeTable::Found NodeTable::intern_slowly(NodeId caller, Frame frame) noexcept {
       }
     }
     if (seen != first) continue;
-    // Its owner fills it within a few instructions. Where it was stopped between the two, we take another slot.
+    // Its owner fills it within a few instructions. Where it was stopped between the two, we take another
+    // slot.
     for (unsigned spin = 0; spin < 100; ++spin) {
       const std::uint64_t second = slot.second.load(std::memory_order_acquire);
       if (second == 0) {

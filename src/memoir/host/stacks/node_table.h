@@ -5,8 +5,8 @@
 //   slot   first: frame << 16 | caller's low 16 bits      taken by compare-and-swap from 0
 //          second: caller's high 16 bits << 32 | node     0 until its owner has filled it
 //
-// Its memory is bounded: a table that is three quarters full is emptied, and frames get new numbers. A number is never
-// given twice, so those that somebody still holds stay true.
+// Its memory is bounded: a table that is three quarters full is emptied, and frames get new numbers. A number
+// is never given twice, so those that somebody still holds stay true.
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rules by code address, for all threads, without locks: two places for an address, the older one gives way. An entry
-// torn by two writers is not taken for one: its first word is the address, mixed with the rule in the second.
+// Rules by code address, for all threads, without locks: two places for an address, the older one gives way.
+// An entry torn by two writers is not taken for one: its first word is the address, mixed with the rule in
+// the second.
 #pragma once
 
 #include <atomic>

@@ -22,6 +22,11 @@ bool StackTables::look_for_unloaded() noexcept {
   return true;
 }
 
+void StackTables::forget_nodes() noexcept {
+  nodes_.forget();
+  epoch_.fetch_add(1, std::memory_order_acq_rel);
+}
+
 void StackTables::after_fork() noexcept {
   modules_.unlock_after_fork();
   nodes_.clear();

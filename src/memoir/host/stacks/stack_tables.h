@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the walkers of all threads share: modules, rules of code addresses, the tree of stacks. Thread-safe but for
-// start() and after_fork().
+// What the walkers of all threads share: modules, rules of code addresses, the tree of stacks. Thread-safe
+// but for start() and after_fork().
 #pragma once
 
 #include <atomic>
@@ -31,6 +31,8 @@ class StackTables {
   std::uint32_t epoch() const noexcept { return epoch_.load(std::memory_order_acquire); }
   /// A module may have been unloaded. True when one was: its rules and all nodes are forgotten.
   bool look_for_unloaded() noexcept;
+  /// All nodes get new numbers, since what the old ones mean was not written.
+  void forget_nodes() noexcept;
   /// In the child: nothing of the parent's numbers counts.
   void after_fork() noexcept;
 

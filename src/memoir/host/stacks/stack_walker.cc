@@ -197,8 +197,8 @@ NodeId StackWalker::walk(const Entry& entry) noexcept {
   }
 }
 
-/// new_[last..first], from the outermost of them inwards, become the frames from `outer` on. `met`: the outermost has its
-/// node already.
+/// new_[last..first], from the outermost of them inwards, become the frames from `outer` on. `met`: the
+/// outermost has its node already.
 void StackWalker::place(unsigned outer, unsigned first, unsigned last, bool met) noexcept {
   deep_ = false;
   for (unsigned i = last; i-- > first;) {
@@ -333,8 +333,8 @@ class StackWalker::CheckedMemory {
   Address from_ = 0, copied_from_ = 0, copied_ = 0;
 };
 
-/// As walk(), for a stack that is not the thread's own or that a signal interrupted. Nothing of it is kept: the memory
-/// may be gone at the next event.
+/// As walk(), for a stack that is not the thread's own or that a signal interrupted. Nothing of it is kept:
+/// the memory may be gone at the next event.
 NodeId StackWalker::walk_carefully(const Entry& entry) noexcept {
   constexpr unsigned kRoom = kMost - 2;
   depth_ = dependency_count_ = 0;

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The exact stack of each allocation of one thread, cheaply: the walker remembers the stack that it found last, as the
-// places in memory where its return addresses stand.
+// The exact stack of each allocation of one thread, cheaply: the walker remembers the stack that it found
+// last, as the places in memory where its return addresses stand.
 //
 //   outermost                                         innermost, of the last event
 //   slots_   0x7ffe..f8  0x7ffe..b8  0x7ffe..58  0x7ffe..18
 //   returns_ __libc_sta  main+0x2f   parse+0x81  node+0x12
 //
-// From the new event's frame it goes outwards by the unwind tables' rules until it meets a slot of the last stack with
-// the same return address. If all slots further out hold what they held, then the rest of the stack is the same: the
-// place of each slot follows from the return addresses (and values of rbp) further in, which are the same. So a stack
-// that recurs costs one comparison a frame, a new one a rule for each frame that differs, and none is guessed.
+// From the new event's frame it goes outwards by the unwind tables' rules until it meets a slot of the last
+// stack with the same return address. If all slots further out hold what they held, then the rest of the
+// stack is the same: the place of each slot follows from the return addresses (and values of rbp) further in,
+// which are the same. So a stack that recurs costs one comparison a frame, a new one a rule for each frame
+// that differs, and none is guessed.
 //
-// Not thread-safe; never throws, allocates or locks. It reads the stack between the event's frame and the stack's end
-// alone. On another stack than the thread's (coroutines, signal stacks) it reads through the kernel, which checks.
+// Not thread-safe; never throws, allocates or locks. It reads the stack between the event's frame and the
+// stack's end alone. On another stack than the thread's (coroutines, signal stacks) it reads through the
+// kernel, which checks.
 #pragma once
 
 #include <cstdint>
@@ -78,8 +80,8 @@ class StackWalker {
     bool reads_rbp;  // the step outwards from here used rbp
     bool restores;   // the step outwards from here read the caller's rbp from the stack
   };
-  /// A word that is no return address and must not have changed: the frames outside of `valid` were found by it, in the
-  /// step outwards from `reader`.
+  /// A word that is no return address and must not have changed: the frames outside of `valid` were found by
+  /// it, in the step outwards from `reader`.
   struct Dependency {
     Address slot, value;
     unsigned valid, reader;

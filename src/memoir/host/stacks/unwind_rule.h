@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How to get from one frame to its caller, for one code address: what a compiler's unwind table (.eh_frame) says
-// of that address, boiled down to eight bytes. x86-64 only.
+// How to get from one frame to its caller, for one code address: what a compiler's unwind table (.eh_frame)
+// says of that address, boiled down to eight bytes. x86-64 only.
 //
 //        CFA = where rsp pointed before the call      CFA - 8: the return address
 //

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads a module's .eh_frame, as it is mapped in this process: from a code address to its UnwindRule. Called inside
-// malloc: no allocation, no lock, no exception. The tables are those of the running program: they are believed to be
-// mapped, and every read stays within the module that they belong to.
+// Reads a module's .eh_frame, as it is mapped in this process: from a code address to its UnwindRule. Called
+// inside malloc: no allocation, no lock, no exception. The tables are those of the running program: they are
+// believed to be mapped, and every read stays within the module that they belong to.
 #pragma once
 
 #include "memoir/host/stacks/unwind_rule.h"
@@ -16,8 +16,8 @@ struct UnwindModule {
   Address table_begin = 0, table_end = 0;  // the segment that the header, and the tables with it, lie in
 };
 
-/// The rule at `pc`, an address of an instruction (for a caller: its return address less one). kUnknown when the
-/// table does not cover it.
+/// The rule at `pc`, an address of an instruction (for a caller: its return address less one). kUnknown when
+/// the table does not cover it.
 UnwindRule read_rule(const UnwindModule& module, Address pc) noexcept;
 
 }  // namespace memoir::stacks

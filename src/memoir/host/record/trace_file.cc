@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memoir/host/record/trace_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace memoir::record {
+
+namespace {
+
+constexpr std::uint32_t kVersion = 3, kEndianness = 0x01020304, kClockMonotonic = 1;
+// readers look no further than 4 MiB for the next block
+constexpr Size kFirstStep = 256 * kKiB, kStep = 2 * kMiB;
+
+/// A number in decimal; the end of what was written.
+char* put_number(char* to, std::uint64_t value) noexcept {
+  char digits[20];
+  unsigned count = 0;
+  do digits[count++] = static_cast<char>('0' + value % 10);
+  while ((value /= 10) != 0);
+  while (count > 0) *to++ = digits[--count];
+  return to;
+}
+
+/// A descriptor out of the way of those that programs count on, closed by exec.
+int moved_up(int file) noexcept {
+  constexpr int kLeast = 700;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return file;
+  const int least = limit.rlim_cur > kLeast + 8 ? kLeast : static_cast<int>(limit.rlim_cur / 2);
+  const int high = ::fcntl(file, F_DUPFD_CLOEXEC, least);
+  if (high < 0) return file;
+  ::close(file);
+  return high;
+}
+
+int create_nameless(const char* path) noexcept {
+  char folder[1024];
+  const char* const slash = strrchr(path, '/');
+  if (slash == nullptr) return ::open(".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+  const auto length = static_cast<std::size_t>(slash - path) + 1;
+  if (length >= sizeof folder) return -1;
+  memcpy(folder, path, length);
+  folder[length] = '\0';
+  return ::open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+}
+
+bool give_name(int file, const char* path) noexcept {
+  char own[40] = "/proc/self/fd/";
+  *put_number(own + 14, static_cast<unsigned>(file)) = '\0';
+  return ::linkat(AT_FDCWD, own, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0;
+}
+
+}  // namespace
+
+bool TraceFile::create(const char* path, std::uint64_t start, std::uint32_t tick) noexcept {
+  if (strlen(path) >= sizeof path_) {
+    errno = ENAMETOOLONG;
+    return false;
+  }
+  int file = create_nameless(path);
+  const bool named = file < 0;
+  if (named) file = ::open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file < 0) return false;
+  file = moved_up(file);
+  const auto give_up = [&] {
+    const int why = errno;
+    if (header_ != nullptr) ::munmap(header_, kPage);
+    header_ = nullptr;
+    ::close(file);
+    if (named && why != EEXIST) ::unlink(path);
+    errno = why;
+    return false;
+  };
+  struct stat status {};
+  if (::fstat(file, &status) != 0) return give_up();
+  device_ = status.st_dev;
+  inode_ = status.st_ino;
+  allocated_ = 0;
+  if (!grow(file, kPage)) {
+    if (errno == 0) errno = ENOSPC;
+    return give_up();
+  }
+  void* const mapped = ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (mapped == MAP_FAILED) return give_up();
+  header_ = static_cast<FileHeader*>(mapped);
+  FileHeader fresh{};
+  memcpy(fresh.magic, "\x89memoirT", 8);
+  fresh.version = kVersion;
+  fresh.endianness = kEndianness;
+  fresh.header_size = sizeof fresh;
+  fresh.tick = tick;
+  fresh.clock = kClockMonotonic;
+  fresh.start = start;
+  memcpy(header_, &fresh, sizeof fresh);
+  if (!named && !give_name(file, path)) return give_up();
+  memcpy(path_, path, strlen(path) + 1);
+  claimed_ = kPage;
+  file_ = file;
+  return true;
+}
+
+void TraceFile::abandon() noexcept {
+  if (header_ != nullptr) ::munmap(header_, kPage);
+  if (descriptor() >= 0) ::close(file_);
+  header_ = nullptr;
+  file_ = -1;
+  claimed_ = allocated_ = 0;
+  locked_.store(false, std::memory_order_relaxed);
+}
+
+/// The file, if the program has not closed it meanwhile; else opened again. -1 when it cannot be.
+int TraceFile::descriptor() noexcept {
+  struct stat status {};
+  const auto ours = [&](int file) {
+    return file >= 0 && ::fstat(file, &status) == 0 && status.st_dev == device_ && status.st_ino == inode_;
+  };
+  if (ours(file_)) return file_;
+  file_ = -1;
+  if (path_[0] == '\0') return -1;
+  const int again = ::open(path_, O_RDWR | O_CLOEXEC);
+  if (again < 0) return -1;
+  if (!ours(again)) {
+    ::close(again);
+    return -1;
+  }
+  return file_ = moved_up(again);
+}
+
+/// Allocates at least up to `least` bytes of the file. False with errno.
+bool TraceFile::grow(int file, Size least) noexcept {
+  const Size step = allocated_ < 8 * kStep ? kFirstStep : kStep;
+  Size wanted = align_up(least, step);
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+    // One byte more, and the kernel would send SIGXFSZ to the program.
+    const Size most = limit.rlim_cur & ~(kPage - 1);
+    if (wanted > most) wanted = most;
+    if (wanted < least) {
+      errno = EFBIG;
+      return false;
+    }
+  }
+  const auto from = static_cast<off_t>(allocated_), size = static_cast<off_t>(wanted - allocated_);
+  int failed;
+  do failed = ::fallocate(file, 0, from, size) == 0 ? 0 : errno;
+  while (failed == EINTR);
+  if (failed == EOPNOTSUPP || failed == ENOSYS) {
+    // Such a file system allocates what is written.
+    static const char zeros[kPage] = {};
+    failed = 0;
+    for (Size at = allocated_; at < wanted && failed == 0; at += kPage)
+      if (::pwrite(file, zeros, kPage, static_cast<off_t>(at)) != static_cast<ssize_t>(kPage))
+        failed = errno == 0 ? ENOSPC : errno;
+  }
+  if (failed != 0 && wanted > least) {  // the last room that there is
+    const auto rest = static_cast<off_t>(least - allocated_);
+    failed = rest == 0 || ::fallocate(file, 0, from, rest) == 0 ? 0 : errno;
+    wanted = least;
+  }
+  errno = failed;
+  if (failed == 0) allocated_ = wanted;
+  return failed == 0;
+}
+
+std::byte* TraceFile::claim(Size size) noexcept {
+  if (header_ == nullptr) return nullptr;
+  const int kept = errno;
+  for (unsigned tries = 0; locked_.exchange(true, std::memory_order_acquire);) {
+    if (++tries > 100'000) return nullptr;  // who holds it was stopped there: this event is lost, no more
+    if (tries % 64 == 0) ::sched_yield();
+    else __builtin_ia32_pause();
+  }
+  std::byte* block = nullptr;
+  const int file = descriptor();
+  if (file >= 0 && (claimed_ + size <= allocated_ || grow(file, claimed_ + size))) {
+    void* const mapped =
+        ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, static_cast<off_t>(claimed_));
+    if (mapped != MAP_FAILED) {
+      claimed_ += size;
+      block = static_cast<std::byte*>(mapped);
+    }
+  }
+  locked_.store(false, std::memory_order_release);
+#ifdef MADV_POPULATE_WRITE
+  if (block != nullptr) ::madvise(block, size, MADV_POPULATE_WRITE);
+#endif
+  errno = kept;
+  return block;
+}
+
+void TraceFile::unmap(std::byte* block, Size size) noexcept {
+  if (block != nullptr) ::munmap(block, size);
+}
+
+}  // namespace memoir::record

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The malloc family, as the program calls it. Each function looks at the mode and jumps on: to the real one,
+// or to a version of itself for the observer of that mode, whose return address is then the program's.
+#include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "memoir/shim/record/control.h"
+#include "memoir/shim/record/everything.h"
+#include "memoir/shim/record/real.h"
+#include "memoir/shim/record/sampled.h"
+
+#pragma GCC diagnostic ignored "-Wmissing-attributes"
+
+namespace memoir::record {
+
+namespace {
+
+unsigned log2_of(size_t alignment) noexcept {
+  return alignment <= 1 ? 0 : 63u - static_cast<unsigned>(__builtin_clzl(alignment));
+}
+
+/// The calls, observed. Not inlined: their frame is the one that the program called.
+template <class Observer>
+struct Observed {
+  __attribute__((noinline)) static void* malloc(size_t size) {
+    const auto entry = MEMOIR_ENTRY;
+    void* const block = real.malloc(size);
+    if (block != nullptr) [[likely]]
+      Observer::allocated(block, size, 4, Family::kMalloc, entry);
+    return block;
+  }
+  __attribute__((noinline)) static void free(void* block) {
+    const auto entry = MEMOIR_ENTRY;
+    if (block == nullptr) return;
+    if (is_early(block)) [[unlikely]]
+      return;
+    Observer::freed(block);
+    real.free(block);
+    if (is_loader(*reinterpret_cast<void* const*>(entry.slot))) [[unlikely]]
+      recorder.modules_changed(thread_state.record);
+  }
+  __attribute__((noinline)) static void* calloc(size_t count, size_t size) {
+    const auto entry = MEMOIR_ENTRY;
+    void* const block = real.calloc(count, size);
+    if (block != nullptr) [[likely]]
+      Observer::allocated(block, count * size, 4, Family::kMalloc, entry);
+    return block;
+  }
+  __attribute__((noinline)) static void* realloc(void* block, size_t size) {
+    const auto entry = MEMOIR_ENTRY;
+    if (block == nullptr) {
+      void* const fresh = real.realloc(nullptr, size);
+      if (fresh != nullptr) Observer::allocated(fresh, size, 4, Family::kMalloc, entry);
+      return fresh;
+    }
+    if (is_early(block)) [[unlikely]] {
+      void* const moved = leave_early(block, size);
+      if (moved != nullptr) Observer::allocated(moved, size, 4, Family::kMalloc, entry);
+      return moved;
+    }
+    if (size == 0) {  // frees, and may give a block of no bytes
+      Observer::freed(block);
+      void* const moved = real.realloc(block, 0);
+      if (moved != nullptr) Observer::allocated(moved, 0, 4, Family::kMalloc, entry);
+      return moved;
+    }
+    return Observer::reallocated(block, size, entry);
+  }
+  __attribute__((noinline)) static void* memalign(size_t alignment, size_t size) {
+    const auto entry = MEMOIR_ENTRY;
+    void* const block = real.memalign(alignment, size);
+    if (block != nullptr) Observer::allocated(block, size, log2_of(alignment), Family::kMalloc, entry);
+    return block;
+  }
+  __attribute__((noinline)) static void* aligned_alloc(size_t alignment, size_t size) {
+    const auto entry = MEMOIR_ENTRY;
+    void* const block = real.aligned_alloc(alignment, size);
+    if (block != nullptr) Observer::allocated(block, size, log2_of(alignment), Family::kMalloc, entry);
+    return block;
+  }
+  __attribute__((noinline)) static int posix_memalign(void** result, size_t alignment, size_t size) {
+    const auto entry = MEMOIR_ENTRY;
+    const int failed = real.posix_memalign(result, alignment, size);
+    if (failed == 0 && *result != nullptr)
+      Observer::allocated(*result, size, log2_of(alignment), Family::kMalloc, entry);
+    return failed;
+  }
+  __attribute__((noinline)) static void* valloc(size_t size) {
+    const auto entry = MEMOIR_ENTRY;
+    void* const block = real.valloc(size);
+    if (block != nullptr) Observer::allocated(block, size, 12, Family::kMalloc, entry);
+    return block;
+  }
+  __attribute__((noinline)) static void* pvalloc(size_t size) {
+    const auto entry = MEMOIR_ENTRY;
+    void* const block = real.pvalloc(size);
+    if (block != nullptr) Observer::allocated(block, size, 12, Family::kMalloc, entry);
+    return block;
+  }
+};
+
+/// As the real ones, and for blocks of the time before they were known.
+void free_plainly(void* block) noexcept {
+  if (block != nullptr && !is_early(block)) real.free(block);
+}
+void* realloc_plainly(void* block, size_t size) noexcept {
+  return block != nullptr && is_early(block) && real.realloc != nullptr ? leave_early(block, size)
+                                                                        : real.realloc(block, size);
+}
+
+}  // namespace
+
+}  // namespace memoir::record
+
+using namespace memoir::record;
+
+// In kUnset a call tries to settle; where it is too early for that, it goes straight on.
+#define MEMOIR_DISPATCH(plain, observed, ...)                                       \
+  Mode now = mode();                                                                \
+  if (now == Mode::kUnset) [[unlikely]] {                                           \
+    settle();                                                                       \
+    now = mode();                                                                   \
+  }                                                                                 \
+  if (now == Mode::kEverything) return Observed<Everything>::observed(__VA_ARGS__); \
+  if (now == Mode::kSampled) return Observed<Sampled>::observed(__VA_ARGS__);       \
+  return plain(__VA_ARGS__)
+
+MEMOIR_EXPORT void* malloc(size_t size) { MEMOIR_DISPATCH(real.malloc, malloc, size); }
+MEMOIR_EXPORT void free(void* block) { MEMOIR_DISPATCH(free_plainly, free, block); }
+MEMOIR_EXPORT void* calloc(size_t count, size_t size) { MEMOIR_DISPATCH(real.calloc, calloc, count, size); }
+MEMOIR_EXPORT void* realloc(void* block, size_t size) {
+  MEMOIR_DISPATCH(realloc_plainly, realloc, block, size);
+}
+MEMOIR_EXPORT void* reallocarray(void* block, size_t count, size_t size) {
+  size_t bytes;
+  if (__builtin_mul_overflow(count, size, &bytes)) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  MEMOIR_DISPATCH(realloc_plainly, realloc, block, bytes);
+}
+MEMOIR_EXPORT void* memalign(size_t alignment, size_t size) {
+  MEMOIR_DISPATCH(real.memalign, memalign, alignment, size);
+}
+MEMOIR_EXPORT void* aligned_alloc(size_t alignment, size_t size) {
+  MEMOIR_DISPATCH(real.aligned_alloc, aligned_alloc, alignment, size);
+}
+MEMOIR_EXPORT int posix_memalign(void** result, size_t alignment, size_t size) {
+  MEMOIR_DISPATCH(real.posix_memalign, posix_memalign, result, alignment, size);
+}
+MEMOIR_EXPORT void* valloc(size_t size) { MEMOIR_DISPATCH(real.valloc, valloc, size); }
+MEMOIR_EXPORT void* pvalloc(size_t size) { MEMOIR_DISPATCH(real.pvalloc, pvalloc, size); }
+MEMOIR_EXPORT void cfree(void* block) { MEMOIR_DISPATCH(free_plainly, free, block); }
+MEMOIR_EXPORT size_t malloc_usable_size(void* block) {
+  if (block != nullptr && is_early(block)) [[unlikely]]
+    return 0;
+  return real.malloc_usable_size(block);
+}
