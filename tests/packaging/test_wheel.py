@@ -20,7 +20,7 @@ CONTENT = [
     r"memoir/py\.typed",
     r"memoir/_core\.[\w-]+\.so",
     r"memoir/torch/_built/\d\.\d+/(_torch\.[\w-]+|libmemoir_cuda)\.so",
-    r"memoir/bin/(memoir-launch|libmemoir_(proof|malloc)\.so|bench-\w+)",
+    r"memoir/bin/(memoir-launch|libmemoir_(proof|malloc|record)\.so|bench-\w+)",
     r"memoir_alloc-[\d.]+\.dist-info/(METADATA|RECORD|WHEEL|entry_points\.txt|licenses/LICENSE)",
 ]
 

@@ -1,66 +1,148 @@
 # SPDX-License-Identifier: Apache-2.0
-"""memoir record: run a Python program and record every allocation that PyTorch makes in it."""
+"""memoir record: run a program and record every allocation of it."""
 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import click
 
 import memoir
-from memoir import Error
+from memoir import Error, native
+from memoir.cli._program import run_program
 
 
 @click.command(name="record", context_settings={"ignore_unknown_options": True})
 @click.option("-o", "--output", default="memoir.trace", show_default=True, help="The trace file to write.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the trace file.")
+@click.option(
+    "--only",
+    type=click.Choice(["tensors", "malloc"]),
+    help="Of a Python program: PyTorch's tensors alone, or what malloc serves alone.  [default: both]",
+)
+@click.option(
+    "--check-stacks",
+    is_flag=True,
+    help="Compare every stack with a full unwind, which is slow, and say how many differ.",
+)
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
-def command(output: str, force: bool, program: tuple[str, ...]) -> None:
+def command(output: str, force: bool, only: str | None, check_stacks: bool, program: tuple[str, ...]) -> None:
     """Run PROGRAM and record its allocations into a trace.
 
     \b
+      memoir record -o x.trace -- ./server --port 8000
       memoir record -o x.trace -- python serve.py
 
-    Recorded is what goes through PyTorch's CPU allocator from the moment the program imports torch: on the importing
-    thread with the operators it was made under, on others without. Each outermost call of an nn.Module is one pass. The
-    program's exit code is passed on; after a crash or a kill the trace holds what was recorded until then.
+    Of any program that is dynamically linked: every allocation and free of the malloc family and operator new, with its
+    stack, of all threads. Processes that it starts have traces of their own, x.<pid>.trace, which x.index lists.
+
+    Of a Python program that imports torch: PyTorch's CPU tensors from that moment, with the operators they were made
+    under; each outermost call of an nn.Module is one pass. They are x.trace, and what malloc serves is x.malloc.trace.
+
+    The program's exit status is passed on; signals to this command reach the program. After a crash or a kill the trace
+    holds what was recorded until then.
     """
+    from memoir.bench import proof
+
     path = Path(output).absolute()
     if not path.parent.is_dir():
         raise Error(f"{output}: its folder does not exist")
-    if path.exists() and not force:
-        raise Error(f"{output}: exists already; -f overwrites it")
-    path.unlink(missing_ok=True)
-    environment = dict(os.environ, MEMOIR_RECORD=str(path))
-    injected = Path(memoir.__file__).parent / "torch" / "injected"
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(injected), os.environ.get("PYTHONPATH")]))
-    try:
-        process = subprocess.Popen(program, env=environment)
-    except OSError as error:
-        raise Error(f"{program[0]}: cannot be run: {error.strerror}") from None
-    while True:
-        try:
-            code = process.wait()
-            break
-        except KeyboardInterrupt:  # the program got it too, and decides
-            continue
-    if not path.exists():
-        click.echo(
-            "memoir: nothing was recorded: the program did not import torch in its first process", err=True
-        )
-    else:
-        from memoir._core import Trace
+    tensors, malloc = path, path
+    executable = _resolve(program[0])
+    python = native.is_python(executable)
+    if python:
+        malloc = path.with_name(f"{path.stem}.malloc{path.suffix}") if only is None else path
+    for file in dict.fromkeys((tensors, malloc)):
+        if file.exists() and not force:
+            raise Error(f"{os.path.relpath(file)}: exists already; -f overwrites it")
+    native.check_folder(path)
+    with_malloc = not (python and only == "tensors")
+    if with_malloc:
+        proof.check_executable(executable)
+        native.check_program(executable)
+    for file in _of_earlier_runs(tensors, malloc):
+        file.unlink(missing_ok=True)
 
-        trace = Trace.open(str(path))
+    environment = dict(os.environ)
+    if python and only != "malloc":
+        environment["MEMOIR_RECORD"] = str(tensors)
+        injected = Path(memoir.__file__).parent / "torch" / "injected"
+        environment["PYTHONPATH"] = os.pathsep.join(
+            filter(None, [str(injected), os.environ.get("PYTHONPATH")])
+        )
+    if not with_malloc:
+        status = run_program(program, environment)
+    else:
+        with tempfile.TemporaryDirectory(prefix="memoir-record-") as folder, native.Clock() as clock:
+            checks = str(Path(folder) / "checks") if check_stacks else None
+            environment = native.environment(malloc, clock.path, checks, environment)
+            status = run_program(program, environment)
+            if checks:
+                _say_checks(Path(checks))
+        if malloc != tensors and malloc.exists() and not tensors.exists():
+            index = malloc.with_suffix(".index")
+            if index.exists():
+                index.rename(tensors.with_suffix(".index"))
+            malloc = malloc.rename(tensors)  # it did not import torch
+    _say_results(tensors, malloc)
+    sys.exit(status)
+
+
+def _resolve(program: str) -> Path:
+    from memoir.bench.launch import resolve
+
+    try:
+        return resolve(program)
+    except Error as error:
+        raise Error(f"{program}: cannot be run: {error}") from None
+
+
+def _of_earlier_runs(*traces: Path) -> list[Path]:
+    """What -f takes away: the traces, and those of the children of an earlier run, by its index."""
+    files = list(traces)
+    for trace in traces:
+        index = trace.with_suffix(".index")
+        if index.exists():
+            files += [trace.with_name(line.split("\t")[0]) for line in index.read_text().splitlines()]
+            files.append(index)
+    return files
+
+
+def _say_checks(checks: Path) -> None:
+    rows = [line.split() for line in checks.read_text().splitlines()] if checks.exists() else []
+    stacks, different, cut = (sum(int(row[i]) for row in rows) for i in (1, 2, 3))
+    click.echo(
+        f"memoir: {stacks:,} stacks compared with a full unwind: {different:,} different, {cut:,} cut",
+        err=True,
+    )
+
+
+def _say_results(tensors: Path, malloc: Path) -> None:
+    from memoir._core import Trace
+
+    written = [file for file in dict.fromkeys((tensors, malloc)) if file.exists()]
+    if not written:
+        click.echo("memoir: nothing was recorded: the program did not start, or removed the trace", err=True)
+        return
+    for file in written:
+        try:
+            trace = Trace.open(str(file))
+        except Error:
+            click.echo(f"memoir: {file.stat().st_size:,} bytes in {os.path.relpath(file)}", err=True)
+            continue
         lost = (
             ""
             if trace.complete
             else "; the program ended before the trace was closed: it holds what came before"
         )
+        name = os.path.relpath(file)
         click.echo(
-            f"memoir: {len(trace.events):,} events in {output}{lost}; next: memoir show {output}", err=True
+            f"memoir: {len(trace.events):,} events in {name}{lost}; next: memoir show {name}", err=True
         )
-    sys.exit(128 - code if code < 0 else code)
+    index = malloc.with_suffix(".index")
+    if index.exists():
+        count = len(index.read_text().splitlines())
+        click.echo(f"memoir: {count:,} more processes, listed in {os.path.relpath(index)}", err=True)

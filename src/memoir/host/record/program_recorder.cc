@@ -306,6 +306,7 @@ void ProgramRecorder::program_ends(ThreadRecord& thread, bool by_exec, unsigned 
   const Busy busy(thread);
   const std::uint64_t tick = now(thread);
   put(thread, [&](BlockEncoder& encoder) { return encoder.program_ends(tick, by_exec, status); });
+  file_.trim();
 }
 
 void ProgramRecorder::modules_changed(ThreadRecord* thread) noexcept {
@@ -337,6 +338,9 @@ void ProgramRecorder::after_fork() noexcept {
   defining_modules_.store(false, std::memory_order_relaxed);
   list_locked_.store(false, std::memory_order_relaxed);
   lost_definitions_.store(false, std::memory_order_relaxed);
+  checked_.store(0, std::memory_order_relaxed);
+  different_.store(0, std::memory_order_relaxed);
+  cut_.store(0, std::memory_order_relaxed);
   free_ = nullptr;
   for (ThreadRecord* thread = all_; thread != nullptr; thread = thread->next) {
     thread->encoder.abandon();

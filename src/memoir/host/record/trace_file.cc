@@ -195,6 +195,13 @@ std::byte* TraceFile::claim(Size size) noexcept {
   return block;
 }
 
+void TraceFile::trim() noexcept {
+  if (header_ == nullptr || locked_.exchange(true, std::memory_order_acquire)) return;
+  const int file = descriptor();
+  if (file >= 0 && ::ftruncate(file, static_cast<off_t>(claimed_)) == 0) allocated_ = claimed_;
+  locked_.store(false, std::memory_order_release);
+}
+
 void TraceFile::unmap(std::byte* block, Size size) noexcept {
   if (block != nullptr) ::munmap(block, size);
 }

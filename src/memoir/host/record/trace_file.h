@@ -52,6 +52,8 @@ class TraceFile {
   std::byte* claim(Size size) noexcept;
   static void unmap(std::byte* block, Size size) noexcept;
 
+  /// Cuts off what is allocated and not claimed: at an end that may be none.
+  void trim() noexcept;
   void count_dropped(std::uint64_t count) noexcept {
     if (header_ != nullptr) __atomic_fetch_add(&header_->dropped, count, __ATOMIC_RELAXED);
   }

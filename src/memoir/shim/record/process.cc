@@ -44,6 +44,19 @@ std::string_view read_command(char* to, std::size_t room) noexcept {
 
 }  // namespace
 
+/// Adds a line to the list of the other processes' traces: x.index next to x.trace. Each is written at once.
+void Process::list_trace(const char* first, int stem, const char* own) const noexcept {
+  char text[kMostPath + 100];
+  snprintf(text, sizeof text, "%.*s.index", stem, first);
+  const int file = ::open(text, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (file < 0) return;
+  const char* const slash = strrchr(own, '/');
+  const int length = snprintf(text, sizeof text, "%s\t%d\t%d\t%s\n", slash == nullptr ? own : slash + 1, pid,
+                              static_cast<int>(::getppid()), forked ? "fork" : "exec");
+  [[maybe_unused]] const auto written = ::write(file, text, static_cast<std::size_t>(length));
+  ::close(file);
+}
+
 bool Process::begin_trace(const char* path) noexcept {
   char own[kMostPath + 32];
   const std::size_t length = strlen(path);
@@ -53,7 +66,10 @@ bool Process::begin_trace(const char* path) noexcept {
   const auto stem = static_cast<int>(named ? length - suffix : length);
   memcpy(own, path, length + 1);
   for (unsigned number = 0;; ++number) {
-    if (!(number == 0 && forked) && recorder.start(own, clock)) break;
+    if (!(number == 0 && forked) && recorder.start(own, clock)) {
+      if (number != 0) list_trace(path, stem, own);
+      break;
+    }
     if (!(number == 0 && forked) && (errno != EEXIST || number > 1000)) {
       char text[120];
       snprintf(text, sizeof text, "cannot write a trace (%s), not recording: ", strerrordesc_np(errno));

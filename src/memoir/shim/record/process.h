@@ -34,6 +34,7 @@ struct Process {
   /// Creates the trace of this process image: `path`, or x.<pid>.trace, or x.<pid>.2.trace, ... whichever is
   /// free.
   bool begin_trace(const char* path) noexcept;
+  void list_trace(const char* first, int stem, const char* own) const noexcept;
   void find_own_modules() noexcept;
   /// Whether this is the process that records, and not a child that still shares its memory (vfork).
   bool is_own() const noexcept;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What else the program calls that a recording has to know of: the ends of programs, libraries that go, memory that it
-// maps by itself.
+// What else the program calls that a recording has to know of: the ends of programs, libraries that go,
+// memory that it maps by itself.
 #include <alloca.h>
 #include <errno.h>
 #include <stdarg.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The functions behind ours: those that the program would have called without us, be they the C library's or another
-// malloc's. Before they are known, and while they are looked up (which may allocate), a small fixed memory serves.
+// The functions behind ours: those that the program would have called without us, be they the C library's or
+// another malloc's. Before they are known, and while they are looked up (which may allocate), a small fixed
+// memory serves.
 #pragma once
 
 #include <stddef.h>

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the program of a verb that stays beside it: the program's exit status is ours, and signals to us reach it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from memoir import Error
+
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+_FROM_KERNEL = 0x80  # SI_KERNEL: a terminal's, which sends it to the program too
+
+
+def run_program(program: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Runs the program to its end. Returns its exit status, or 128 + the signal that ended it.
+
+    SIGTERM, SIGHUP, SIGINT, SIGUSR1 and SIGUSR2 that somebody sends to this process are sent on to the program; those of
+    a terminal reach it by themselves. Raises memoir.Error when it cannot be run.
+    """
+    waited = {*_FORWARDED, signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
+    # A child whose parent ignores SIGCHLD vanishes without a status.
+    child_handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        try:
+            process = subprocess.Popen(
+                program, env=environment, preexec_fn=lambda: _restore(before), close_fds=False
+            )
+        except OSError as error:
+            raise Error(f"{program[0]}: cannot be run: {error.strerror}") from None
+        while (code := process.poll()) is None:
+            received = signal.sigtimedwait(waited, 1)
+            if received is None or received.si_signo == signal.SIGCHLD or received.si_code == _FROM_KERNEL:
+                continue
+            if process.poll() is None:
+                os.kill(process.pid, received.si_signo)
+    finally:
+        signal.signal(signal.SIGCHLD, child_handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return 128 - code if code < 0 else code
+
+
+def _restore(mask: set[int] | set[signal.Signals]) -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
