@@ -92,7 +92,7 @@ bool Process::begin_trace(const char* path) noexcept {
   recorder.meta(*thread, "command", read_command(text, sizeof text));
   // A malloc in the program itself is found before any that is preloaded: its calls do not come here.
   void* const served = dlsym(RTLD_DEFAULT, "malloc");
-  if (served != nullptr && served != reinterpret_cast<void*>(&::malloc)) {
+  if (served != nullptr && !range_of(&fork_page).holds(served)) {
     recorder.meta(*thread, "malloc", "the program's own");
     say("this program brings a malloc of its own, whose calls cannot be recorded: ", own);
   }
