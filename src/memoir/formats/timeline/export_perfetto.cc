@@ -8,7 +8,7 @@
 
 #include "memoir/base/utf8.h"
 #include "memoir/formats/timeline/export_timeline.h"
-#include "memoir/formats/timeline/proto_writer.h"
+#include "memoir/formats/proto_writer.h"
 #include "memoir/formats/timeline/timeline.h"
 
 namespace memoir {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The wire format of protocol buffers (protobuf.dev, "Encoding"): as much of it as a trace takes.
+// The wire format of protocol buffers (protobuf.dev, "Encoding"): as much of it as exports take.
 #pragma once
 
 #include <cstdint>

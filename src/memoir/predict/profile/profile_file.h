@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// .lifetimes files. docs/formats-lifetimes.md specifies them.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "memoir/predict/profile/lifetime_profile.h"
+
+namespace memoir {
+
+namespace lifetimes_format {
+
+inline constexpr std::uint64_t kMagic = 0x4c72696f6d656d89;  // 0x89, "memoirL"
+inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kByteOrder = 0x01020304;
+
+struct Header {
+  std::uint64_t magic = kMagic;
+  std::uint32_t version = kVersion;
+  std::uint32_t byte_order = kByteOrder;
+  std::uint32_t header_size = 64;
+  std::uint32_t sections = 0;
+  std::uint64_t file_size = 0;
+  std::uint64_t reserved[3] = {};
+  std::uint64_t checksum = 0;
+};
+static_assert(sizeof(Header) == 64);
+
+enum SectionKind : std::uint32_t {
+  kText = 1,
+  kModules,
+  kFrames,
+  kStacks,
+  kContexts,
+  kCells,
+  kRuns,
+  kPairs,
+  kPoints,
+  kTotals
+};
+inline constexpr std::uint32_t kSections = 10;
+inline constexpr std::uint32_t kOptional = 1;  // a reader that does not know the kind may pass over it
+
+struct Section {
+  std::uint32_t kind = 0;
+  std::uint32_t flags = 0;
+  std::uint64_t begin = 0;
+  std::uint64_t size = 0;
+  std::uint64_t count = 0;
+};
+static_assert(sizeof(Section) == 32);
+
+/// Of a whole file, the checksum's own word taken as 0.
+std::uint64_t checksum(std::string_view bytes) noexcept;
+
+}  // namespace lifetimes_format
+
+/// The whole file, with runs, pairs and text as the profile has them.
+std::string write_lifetimes(const LifetimeProfile& profile);
+/// Throws Error, which says what is wrong and where, for anything that the format does not allow. Takes memory
+/// in proportion to `bytes`. `name` is for messages.
+LifetimeProfile read_lifetimes(std::string_view bytes, const std::string& name);
+
+}  // namespace memoir
