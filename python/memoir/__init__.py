@@ -8,7 +8,7 @@ from typing import Any
 
 from memoir._core import Error, __version__
 
-__all__ = ["Arena", "Error", "PlanResult", "Problem", "__version__", "plan", "simulate"]
+__all__ = ["Arena", "Error", "Lifetimes", "PlanResult", "Problem", "__version__", "plan", "simulate"]
 
 
 def __getattr__(name: str) -> Any:  # on first use: numpy and the planners
@@ -20,6 +20,10 @@ def __getattr__(name: str) -> Any:  # on first use: numpy and the planners
         from memoir import planning
 
         return getattr(planning, name)
+    if name == "Lifetimes":
+        from memoir import lifetimes
+
+        return lifetimes.Lifetimes
     if name == "simulate":
         from memoir import simulation
 

@@ -943,6 +943,56 @@ def check_recorded_start(workload: Workload, recorded: str) -> None:
     Raises Error, naming the event, when no allocator can have been in the recorded state.
     """
 
+class LifetimeProfile:
+    """
+    What a .lifetimes file holds, as arrays of records. memoir.Lifetimes gives them names and types.
+    """
+
+    @staticmethod
+    def from_bytes(bytes: bytes, name: str = '<memory>') -> LifetimeProfile:
+        """Checks the bytes of a file. Raises Error when they are none."""
+
+    @staticmethod
+    def from_image(path: str, offset: int, program: str, now: int = 0) -> LifetimeProfile:
+        """
+        From what a sampled program keeps in `path` from byte `offset` on. `now`: CLOCK_MONOTONIC in nanoseconds at the end of the run; 0: at the last sample.
+        """
+
+    @staticmethod
+    def merge(profiles: list[LifetimeProfile], names: list[str]) -> LifetimeProfile:
+        """
+        All of them as one, whatever their order. `names` are for the message of the Error that a run which is in two of them raises.
+        """
+
+    def with_names(self, names: dict[int, str]) -> LifetimeProfile:
+        """
+        A copy in which frames have names: by number; inlined functions first, one a line.
+        """
+
+    def records(self, section: str) -> NDArray[numpy.uint8]:
+        """
+        The records of a section, as bytes. A view; it keeps the profile alive.
+        """
+
+    def word(self, begin: int, size: int) -> str:
+        """A path, name or program, by what a record says of it."""
+
+    def to_bytes(self) -> bytes:
+        """The bytes of a file."""
+
+    def export(self, format: str) -> bytes:
+        """For 'pprof' (its protobuf, not compressed) or flame graphs ('folded')."""
+
+def lifetime_buckets() -> NDArray[numpy.uint64]:
+    """
+    Where each bucket of a lifetime profile's histograms begins, in ms or bytes.
+    """
+
+def sample_weight(size: int, every: int) -> float:
+    """
+    How many objects a sample of `size` bytes stands for, one in `every` bytes sampled.
+    """
+
 class ImportReport:
     """What an import did, inferred, and left out."""
 

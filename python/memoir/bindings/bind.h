@@ -11,6 +11,7 @@ void bind_search(nanobind::module_& module);
 void bind_constraints(nanobind::module_& module);
 void bind_host(nanobind::module_& module);
 void bind_simulation(nanobind::module_& module);
+void bind_lifetimes(nanobind::module_& module);
 void bind_formats(nanobind::module_& module);
 
 }  // namespace memoir

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`memoir export`: a trace for the viewers that people have."""
+"""`memoir export`: a trace or a lifetime profile for the viewers that people have."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import shlex
 from pathlib import Path
 
 import click
 
-from memoir._core import Trace, export_trace
-from memoir.base.files import finished_output
+from memoir._core import Error, Trace, export_trace
+from memoir.base.files import finished_output, write_output
 from memoir.cli._arguments import check_output
+from memoir.traces.files import read_begin
 
 # format -> the suffixes that it may have (the first is the default's), and how it is looked at
 FORMATS = {
@@ -24,14 +26,22 @@ FORMATS = {
 }
 
 
+# The same of a lifetime profile.
+LIFETIME_FORMATS = {
+    "pprof": ((".pb.gz", ".gz", ".pb"), "pprof -top -sample_index=deallocated_space {}"),
+    "folded": ((".folded", ".txt"), "drop {} on speedscope.app, or flamegraph.pl {} > flames.svg"),
+}
+
+
 @click.command()
 @click.argument("trace", type=click.Path(dir_okay=False))
 @click.option(
     "--to",
     "target_format",
-    type=click.Choice(list(FORMATS)),
+    type=click.Choice([*FORMATS, *LIFETIME_FORMATS]),
     required=True,
-    help="PyTorch's memory snapshot, Chrome's trace events (JSON), or Perfetto's own format.",
+    help="Of a trace: PyTorch's memory snapshot, Chrome's trace events (JSON), or Perfetto's own format. Of a lifetime "
+    "profile: pprof's protobuf, or folded stacks for flame graphs.",
 )
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False), help="The file; else TRACE with the format's suffix."
@@ -41,11 +51,20 @@ FORMATS = {
 def command(trace: str, target_format: str, output: str | None, as_json: bool, force: bool) -> None:
     """Write TRACE in the format of another tool.
 
-    Addresses are the recorded ones; where a trace has none, its objects are laid out by the plain heap.
+    Addresses are the recorded ones; where a trace has none, its objects are laid out by the plain heap. TRACE may be a
+    lifetime profile, with the formats of those.
     """
-    suffixes, look = FORMATS[target_format]
+    is_profile = read_begin(trace).startswith(b"\x89memoirL")
+    formats = LIFETIME_FORMATS if is_profile else FORMATS
+    if target_format not in formats:
+        kind = "a lifetime profile" if is_profile else "a trace"
+        raise Error(f"{trace}: {kind} is exported to {' or '.join(formats)}, not to {target_format}")
+    suffixes, look = formats[target_format]
     target = Path(output) if output is not None else Path(trace).with_suffix(suffixes[0])
     check_output(target, suffixes, force)
+    if is_profile:
+        _export_profile(trace, target_format, target, force=force, as_json=as_json, look=look)
+        return
     source = Trace.open(trace)
     with finished_output(target, force) as unfinished:
         report = export_trace(source, target_format, str(unfinished))
@@ -66,6 +85,27 @@ def command(trace: str, target_format: str, output: str | None, as_json: bool, f
         )
     else:
         click.echo(f"{report.events:,} {counted}")
+    click.echo(f"wrote {target}", err=True)
+    if not as_json:
+        quoted = shlex.quote(str(target))
+        click.echo(f"\nnext: {look.format(quoted, quoted)}")
+
+
+def _export_profile(
+    path: str, target_format: str, target: Path, *, force: bool, as_json: bool, look: str
+) -> None:
+    from memoir.lifetimes import Lifetimes
+
+    lifetimes = Lifetimes.open(path)
+    content = lifetimes.profile.export(target_format)
+    write_output(target, gzip.compress(content, mtime=0) if target.suffix == ".gz" else content, force)
+    if as_json:
+        counts = {"contexts": len(lifetimes), "samples": lifetimes.totals["samples"]}
+        click.echo(
+            json.dumps({"trace": path, "format": target_format, "output": str(target), **counts}, indent=2)
+        )
+    else:
+        click.echo(f"{len(lifetimes):,} contexts")
     click.echo(f"wrote {target}", err=True)
     if not as_json:
         quoted = shlex.quote(str(target))

@@ -19,8 +19,8 @@ struct CodeMapping {
   std::uint32_t id_size = 0;  // of the build id; 0: it has none
 };
 
-/// Calls visit(context, mapping) for each mapping of a file (or the vdso) that may run. False when the process may not
-/// read what it has mapped. No malloc, no locks; about 20 us and 8 KiB of stack.
+/// Calls visit(context, mapping) for each mapping of a file (or the vdso) that may run. False when the
+/// process may not read what it has mapped. No malloc, no locks; about 20 us and 8 KiB of stack.
 bool visit_code(bool (*visit)(void* context, const CodeMapping& mapping) noexcept, void* context) noexcept;
 
 }  // namespace memoir::host_control

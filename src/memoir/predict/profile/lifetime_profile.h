@@ -46,7 +46,8 @@ struct LifetimeProfile {
     std::uint32_t reserved = 0;
     unsigned char id[kMostIdSize] = {};
   };
-  /// A return address, as its module has it in its own address space. kNoModule: nobody knows whose; offset 0.
+  /// A return address, as its module has it in its own address space. kNoModule: nobody knows whose; then
+  /// the offset is 0.
   struct Frame {
     std::uint64_t offset = 0;
     std::uint32_t module = kNoModule;
@@ -158,8 +159,9 @@ static_assert(sizeof(LifetimeProfile::Context) == 320 && sizeof(LifetimeProfile:
 static_assert(sizeof(LifetimeProfile::Run) == 104 && sizeof(LifetimeProfile::Pair) == 72);
 static_assert(sizeof(LifetimeProfile::Point) == 32 && sizeof(LifetimeProfile::Totals) == 56);
 
-/// Which runs a merged profile keeps in full: those of least priority. -ln(u) / samples, with u from the run's
-/// random id: a run with more samples is kept more often, whatever it is merged with (Efraimidis and Spirakis 2006).
+/// Which runs a merged profile keeps in full: those of least priority. -ln(u) / samples, with u from the
+/// run's random id: a run with more samples is kept more often, whatever it is merged with (Efraimidis and
+/// Spirakis 2006).
 double run_priority(const LifetimeProfile::Run& run) noexcept;
 
 }  // namespace memoir

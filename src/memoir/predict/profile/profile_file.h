@@ -59,8 +59,8 @@ std::uint64_t checksum(std::string_view bytes) noexcept;
 
 /// The whole file, with runs, pairs and text as the profile has them.
 std::string write_lifetimes(const LifetimeProfile& profile);
-/// Throws Error, which says what is wrong and where, for anything that the format does not allow. Takes memory
-/// in proportion to `bytes`. `name` is for messages.
+/// Throws Error, which says what is wrong and where, for anything that the format does not allow. Takes
+/// memory in proportion to `bytes`. `name` is for messages.
 LifetimeProfile read_lifetimes(std::string_view bytes, const std::string& name);
 
 }  // namespace memoir

@@ -106,8 +106,9 @@ constexpr Size region_begin(unsigned region) noexcept {
 }
 inline constexpr Size kSize = region_begin(kRegions);
 
-/// The run as a profile. `bytes` begin with the header and end wherever the file ended; `now`: CLOCK_MONOTONIC in
-/// nanoseconds when the run ended, 0 when only the program knows. Throws Error when they are no image.
+/// The run as a profile. `bytes` begin with the header and end wherever the file ended; `now`:
+/// CLOCK_MONOTONIC in nanoseconds when the run ended, 0 when only the program knows. Throws Error when they
+/// are no image.
 LifetimeProfile read_image(std::string_view bytes, const std::string& program, const std::string& name,
                            std::uint64_t now);
 
