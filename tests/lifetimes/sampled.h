@@ -35,7 +35,7 @@ class Sampled {
   void allocate(SamplerThread& thread, std::uintptr_t address, Size size, std::vector<std::uintptr_t> stack) {
     if (!Sampler::due(thread, size)) return;
     stack_ = std::move(stack);
-    sampler->allocated(thread, reinterpret_cast<void*>(address), size);
+    sampler->allocated(thread, reinterpret_cast<void*>(address), size, &stack_);
   }
   void free(SamplerThread& thread, std::uintptr_t address) {
     void* const block = reinterpret_cast<void*>(address);
@@ -53,11 +53,12 @@ class Sampled {
     self.left_ -= end - begin;
     return true;
   }
-  static size_t capture(std::uintptr_t* frames, size_t most, bool* cut) noexcept {
-    const size_t count = std::min(stack_.size(), most);
-    *cut = count < stack_.size();
-    std::copy_n(stack_.begin(), count, frames);
-    return count;
+  static void capture(const void* entry, SampledStack& stack) noexcept {
+    const auto& frames = *static_cast<const std::vector<std::uintptr_t>*>(entry);
+    stack.count = std::min(frames.size(), SampledStack::kMost);
+    stack.cut = stack.count < frames.size();
+    stack.height = 8 * frames.size();
+    std::copy_n(frames.begin(), stack.count, stack.frames);
   }
 
   static thread_local inline std::vector<std::uintptr_t> stack_;

@@ -16,6 +16,7 @@ VERBS = {
     "plan": "Give every buffer of a trace or a CSV problem its offset.",
     "import": "Make a trace of a PyTorch memory snapshot.",
     "export": "Write a trace or a lifetime profile for the viewers of others.",
+    "attach": "Sample or record a process that runs.",
     "merge": "Lifetime profiles of several runs as one.",
     "run": "Run a program with memoir's malloc.",
     "simulate": "The same allocators on a trace alone: what-if, caps, no hardware needed.",

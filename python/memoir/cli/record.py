@@ -12,12 +12,21 @@ import click
 
 import memoir
 from memoir import Error, native
+from memoir.cli._arguments import Size
 from memoir.cli._program import run_program
 
 
 @click.command(name="record", context_settings={"ignore_unknown_options": True})
-@click.option("-o", "--output", default="memoir.trace", show_default=True, help="The trace file to write.")
-@click.option("-f", "--force", is_flag=True, help="Overwrite the trace file.")
+@click.option(
+    "-o", "--output", help="The file to write.  [default: memoir.trace; with --lifetimes: memoir.lifetimes]"
+)
+@click.option("-f", "--force", is_flag=True, help="Overwrite the file.")
+@click.option(
+    "--lifetimes", is_flag=True, help="Sample how long objects live, by context, at hardly any cost."
+)
+@click.option(
+    "--every", type=Size(), help="With --lifetimes: bytes between samples, on average.  [default: 512KiB]"
+)
 @click.option(
     "--only",
     type=click.Choice(["tensors", "malloc"]),
@@ -29,7 +38,15 @@ from memoir.cli._program import run_program
     help="Compare every stack with a full unwind, which is slow, and say how many differ.",
 )
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
-def command(output: str, force: bool, only: str | None, check_stacks: bool, program: tuple[str, ...]) -> None:
+def command(
+    output: str | None,
+    force: bool,
+    lifetimes: bool,
+    every: int | None,
+    only: str | None,
+    check_stacks: bool,
+    program: tuple[str, ...],
+) -> None:
     """Run PROGRAM and record its allocations into a trace.
 
     \b
@@ -42,11 +59,26 @@ def command(output: str, force: bool, only: str | None, check_stacks: bool, prog
     Of a Python program that imports torch: PyTorch's CPU tensors from that moment, with the operators they were made
     under; each outermost call of an nn.Module is one pass. They are x.trace, and what malloc serves is x.malloc.trace.
 
+    With --lifetimes a few allocations are sampled, by their bytes, and x.lifetimes says how long the objects of each
+    context live: of all processes together. A server may be sampled for days.
+
     The program's exit status is passed on; signals to this command reach the program. After a crash or a kill the trace
     holds what was recorded until then.
     """
     from memoir.bench import proof
 
+    if every is not None and not lifetimes:
+        raise Error("--every says how often --lifetimes samples; add that")
+    if lifetimes:
+        from memoir.cli._record_lifetimes import record_lifetimes
+
+        if only is not None or check_stacks:
+            raise Error("--lifetimes samples: --only and --check-stacks are of traces")
+        executable = _resolve(program[0])
+        proof.check_executable(executable)
+        native.check_program(executable)
+        sys.exit(record_lifetimes(output, every=every, force=force, program=program))
+    output = output or "memoir.trace"
     path = Path(output).absolute()
     if not path.parent.is_dir():
         raise Error(f"{output}: its folder does not exist")

@@ -70,7 +70,8 @@ class _Symbols:
             return ""
         start = int(symbol["name"])
         end = self._strings.find(b"\0", start)
-        return demangle(self._strings[start:end].decode(errors="replace"))
+        name = self._strings[start:end].decode(errors="replace")
+        return demangle(name.partition("@")[0])  # without a version of it
 
 
 def _symbols(path: Path, build_id: str) -> _Symbols | None:
@@ -93,7 +94,7 @@ def _read_symbols(path: Path, build_id: str) -> _Symbols | None:
 def _parse_elf(content: bytes, build_id: str) -> _Symbols | None:
     if content[:6] != b"\x7fELF\x02\x01":
         return None
-    offset, = struct.unpack_from("<Q", content, 40)
+    (offset,) = struct.unpack_from("<Q", content, 40)
     size, number = struct.unpack_from("<HH", content, 58)
     sections = [struct.unpack_from("<IIQQQQIIQQ", content, offset + i * size) for i in range(number)]
     found = _build_id(content, sections)

@@ -45,7 +45,7 @@ class ControlPage:
 
     @property
     def ready(self) -> bool:
-        return self.magic == MAGIC and self.version == VERSION
+        return bool(self.magic == MAGIC and self.version == VERSION)
 
 
 def is_alive(process: int) -> bool:

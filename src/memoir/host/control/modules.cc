@@ -63,7 +63,7 @@ Line parse(std::string_view text) noexcept {
     text.remove_prefix(blank);
   }
   const size_t path = text.find_first_not_of(' ');
-  if (path != text.npos) line.path = text.substr(path);
+  if (path != text.npos) line.path = {text.data() + path, text.size() - path};
   return line;
 }
 
@@ -131,7 +131,7 @@ bool visit_code(bool (*visit)(void*, const CodeMapping&) noexcept, void* context
       const std::string_view rest(buffer + done, held - done);
       const size_t end = rest.find('\n');
       if (end == rest.npos) break;
-      const Line line = parse(rest.substr(0, end));
+      const Line line = parse({rest.data(), end});
       done += end + 1;
       if (line.path.empty() || (line.path[0] != '/' && line.path != "[vdso]")) continue;
       const std::string_view known(file, file_size);
@@ -139,7 +139,8 @@ bool visit_code(bool (*visit)(void*, const CodeMapping&) noexcept, void* context
         first = line.begin;
         file_size = line.path.size() < sizeof file ? line.path.size() : sizeof file;
         std::memcpy(file, line.path.data(), file_size);
-      } else if (known != line.path.substr(0, sizeof file)) {
+      } else if (known != std::string_view(line.path.data(),
+                                           line.path.size() < sizeof file ? line.path.size() : sizeof file)) {
         first = line.begin - line.offset;  // its begin is not mapped
         file_size = 0;
       }

@@ -167,7 +167,7 @@ std::uint64_t Sampler::clock(SamplerThread& thread) noexcept {
 
 // --- allocations ---
 
-void Sampler::allocated(SamplerThread& thread, const void* block, Size size) noexcept {
+void Sampler::allocated(SamplerThread& thread, const void* block, Size size, const void* entry) noexcept {
   if (!active()) {
     thread.remaining = std::int64_t{1} << 62;
     thread.period = 0;
@@ -199,15 +199,14 @@ void Sampler::allocated(SamplerThread& thread, const void* block, Size size) noe
   pair.allocated_by = thread.number;
   pair.begin_clock = header().allocated.load(std::memory_order_relaxed);
   pair.priority = thread.random();
-  Stack stack;
-  std::uintptr_t addresses[kMostFrames];
-  stack.count = std::min(capture_(addresses, kMostFrames, &stack.cut), kMostFrames);
 
   const Change change(*this);
   if (!active()) return;
   pair.begin = now();
-  for (size_t i = 0; i < stack.count; ++i) stack.frames[i] = addresses[i];
-  capture(stack);
+  SampledStack found;
+  capture_(entry, found);
+  Stack stack;
+  normalize(found, stack);
   const std::uint32_t context = context_of(stack);
   pair.context = context - 1;
   if (context == 0 || !insert_live(block, pair)) {
@@ -217,6 +216,8 @@ void Sampler::allocated(SamplerThread& thread, const void* block, Size size) noe
   P::Context& known = records<sample_image::Context>(sample_image::kContexts)[pair.context].context;
   known.least_size = known.most_size == 0 ? size : std::min(known.least_size, size);
   known.most_size = std::max(known.most_size, size);
+  if (found.height != 0)
+    known.height = known.height == 0 ? found.height : std::min(known.height, found.height);
   header().samples += 1;
   header().live = add_up_to_most(header().live, byte_sampling::weighted_bytes(size, pair.weight));
   note_live(pair.begin, pair.begin_clock);
@@ -232,14 +233,16 @@ void Sampler::thread_ended(SamplerThread& thread) noexcept {
 // --- stacks ---
 
 /// Addresses become numbers of modules and offsets, which mean the same in every run.
-void Sampler::capture(Stack& stack) noexcept {
+void Sampler::normalize(const SampledStack& found, Stack& stack) noexcept {
   if (modules_stale_.exchange(false, std::memory_order_relaxed)) {
     modules_ = 0;
     read_modules();
   }
+  stack.count = std::min(found.count, SampledStack::kMost);
+  stack.cut = found.cut;
   std::uint64_t hash = stack.cut ? 1 : 0;
   for (size_t i = 0; i < stack.count; ++i) {
-    stack.frames[i] = normal(stack.frames[i]);
+    stack.frames[i] = normal(found.frames[i]);
     hash = memoir::detail::mix(hash * 0x9e3779b97f4a7c15ull + stack.frames[i]);
   }
   stack.hash = hash;

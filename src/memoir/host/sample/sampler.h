@@ -38,11 +38,20 @@ struct SamplerOptions {
   std::uint64_t seed = 0;   // of the sample; 0: the system's random numbers
 };
 
+/// A stack as it was found: return addresses, innermost first.
+struct SampledStack {
+  static constexpr size_t kMost = 258;
+
+  std::uintptr_t frames[kMost];
+  size_t count = 0;
+  bool cut = false;  // some are missing
+  Size height = 0;   // bytes of the thread's stack in use at the call; 0: not known
+};
+
 class Sampler {
  public:
-  /// The return addresses of this thread, innermost first, without those of the caller's own frames. Sets
-  /// *cut where some are missing.
-  using Capture = size_t (*)(std::uintptr_t* frames, size_t most, bool* cut) noexcept;
+  /// Finds the stack of an allocation. `entry` is what allocated() was given. Called with the sampler's lock.
+  using Capture = void (*)(const void* entry, SampledStack& stack) noexcept;
   /// Puts memory behind bytes [begin, end) of the image; false: there is none.
   using Take = bool (*)(void* owner, Size begin, Size end) noexcept;
 
@@ -64,7 +73,11 @@ class Sampler {
   }
 
   /// due() said so.
-  void allocated(SamplerThread& thread, const void* block, Size size) noexcept;
+  void allocated(SamplerThread& thread, const void* block, Size size, const void* entry) noexcept;
+  /// due() was asked, but there was no memory for the object.
+  static void not_allocated(SamplerThread& thread, Size size) noexcept {
+    thread.remaining += static_cast<std::int64_t>(size);
+  }
   /// maybe_sampled() said so, and the block is about to be freed.
   void freed(SamplerThread& thread, const void* block) noexcept;
 
@@ -89,13 +102,12 @@ class Sampler {
   using P = LifetimeProfile;
   static constexpr size_t kFilterBits = 1 << 17;
   static constexpr size_t kHeads = 1 << 16;
-  static constexpr size_t kMostFrames = 256;
 
   static size_t filter_bit(std::uintptr_t address) noexcept {
     return (address >> 4) * 0x9e3779b97f4a7c15ull >> (64 - 17);
   }
   struct Stack {
-    sample_image::Frame frames[kMostFrames];
+    sample_image::Frame frames[SampledStack::kMost];
     size_t count = 0;
     bool cut = false;
     std::uint64_t hash = 0;
@@ -113,7 +125,7 @@ class Sampler {
   std::uint64_t clock(SamplerThread& thread) noexcept;
 
   // With the lock held.
-  void capture(Stack& stack) noexcept;
+  void normalize(const SampledStack& found, Stack& stack) noexcept;
   sample_image::Frame normal(std::uintptr_t address) noexcept;
   void read_modules() noexcept;
   bool add_module(std::uint64_t begin, std::uint64_t end, std::uint64_t bias, std::string_view path,

@@ -14,9 +14,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "memoir/host/control/control_page.h"
 #include "memoir/shim/record/oracle.h"
 #include "memoir/shim/record/process.h"
 #include "memoir/shim/record/real.h"
+#include "memoir/shim/record/sampled.h"
 
 extern char** environ;
 
@@ -80,12 +82,66 @@ void thread_ends(void* data) {
 
 void program_exits(int status, void*) { process.ends(static_cast<unsigned>(status) & 0xff, false); }
 
+/// A control page of this process; samples from the begin where that is wanted.
+void open_own_control() noexcept {
+  const bool set_up = process.control[0] != '\0';
+  const bool open = host_control::open_control(set_up ? process.control : nullptr, set_up);
+  if (process.wanted == Mode::kSampled && (!open || start_sampling(process.every) != 0))
+    process.wanted = Mode::kDormant;
+}
+
+/// Somebody asks for something else.
+void answer() noexcept {
+  using host_control::Ask;
+  using host_control::control_page;
+  const std::uint32_t asked = control_page.asked.load(std::memory_order_acquire);
+  int failed = 0;
+  if (mode() == Mode::kSampled) stop_sampling();
+  if (mode() == Mode::kEverything) {
+    if (ThreadRecord* const thread = recorder.attach()) {
+      recorder.program_ends(*thread, false, 0);
+      recorder.detach(*thread);
+    }
+  }
+  Mode next = Mode::kDormant;
+  switch (static_cast<Ask>(control_page.mode.load(std::memory_order_relaxed))) {
+    case Ask::kDormant:
+      break;
+    case Ask::kLifetimes:
+      failed = start_sampling(control_page.every);
+      if (failed == 0) next = Mode::kSampled;
+      break;
+    case Ask::kEverything:
+      // A recorder records once: threads hold on to their parts of it.
+      if (recorder.is_open()) failed = EALREADY;
+      else {
+        control_page.output[sizeof control_page.output - 1] = '\0';
+        process.clock.start(nullptr);
+        copy_text(process.trace, control_page.output);
+        if (process.trace[0] != '\0' && process.begin_trace(process.trace)) next = Mode::kEverything;
+        else failed = EIO;
+      }
+      break;
+  }
+  switch_to(next);
+  host_control::answered.store(asked, std::memory_order_release);
+  control_page.failed.store(static_cast<std::uint32_t>(failed), std::memory_order_relaxed);
+  control_page.answered.store(asked, std::memory_order_release);
+}
+
 /// The first start in this process image.
 void start_process() noexcept {
   Mode wanted = Mode::kDormant;
   copy_text(process.trace, variable("MEMOIR_RECORD_TRACE"));
   copy_text(process.checks, variable("MEMOIR_RECORD_CHECK_STACKS"));
   copy_text(process.clock_path, variable("MEMOIR_RECORD_CLOCK"));
+  copy_text(process.control, variable("MEMOIR_CONTROL"));
+  if (const char* const every = variable("MEMOIR_SAMPLE_EVERY")) {
+    for (const char* digit = every; *digit >= '0' && *digit <= '9' && process.every < (Size{1} << 40);
+         ++digit)
+      process.every = process.every * 10 + static_cast<Size>(*digit - '0');
+    if (process.every != 0) wanted = Mode::kSampled;
+  }
   if (process.trace[0] != '\0') wanted = Mode::kEverything;
   process.find_own_modules();
   have_key = pthread_key_create(&thread_key, thread_ends) == 0;
@@ -97,11 +153,12 @@ void start_process() noexcept {
   if (wanted == Mode::kEverything) {
     process.clock.start(process.clock_path[0] == '\0' ? nullptr : process.clock_path);
     if (process.checks[0] != '\0') recorder.check_stacks(find_oracle());
-    on_exit(program_exits, nullptr);
     if (!process.begin_trace(process.trace)) wanted = Mode::kDormant;
   }
+  on_exit(program_exits, nullptr);
   process.wanted = wanted;
-  switch_to(wanted);
+  open_own_control();
+  switch_to(process.wanted);
 }
 
 void start_child() noexcept {
@@ -113,6 +170,9 @@ void start_child() noexcept {
     thread_state.ended = false;
     if (!process.begin_trace(process.trace)) process.wanted = Mode::kDormant;
   }
+  forget_samples();
+  host_control::leave_control();
+  open_own_control();
   switch_to(process.wanted);
 }
 
@@ -133,6 +193,8 @@ void settle() noexcept {
   if (mode() == Mode::kUnset) {
     if (!process.started) start_process();
     else start_child();
+  } else if (host_control::asked()) {
+    answer();
   }
   settling.store(0, std::memory_order_release);
 }

@@ -21,6 +21,8 @@ struct Everything {
         release_late();
     }
   }
+  static void not_allocated(std::size_t) noexcept {}
+  static void modules_changed() noexcept { recorder.modules_changed(thread_state.record); }
   /// Before the real call. `block` is not null.
   static void freed(void* block) noexcept {
     if (ThreadRecord* const thread = own_record()) [[likely]] {

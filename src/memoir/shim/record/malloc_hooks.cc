@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "memoir/host/control/control_page.h"
 #include "memoir/shim/record/control.h"
 #include "memoir/shim/record/everything.h"
 #include "memoir/shim/record/real.h"
@@ -31,6 +32,7 @@ struct Observed {
     void* const block = real.malloc(size);
     if (block != nullptr) [[likely]]
       Observer::allocated(block, size, 4, Family::kMalloc, entry);
+    else Observer::not_allocated(size);
     return block;
   }
   __attribute__((noinline)) static void free(void* block) {
@@ -41,13 +43,14 @@ struct Observed {
     Observer::freed(block);
     real.free(block);
     if (is_loader(*reinterpret_cast<void* const*>(entry.slot))) [[unlikely]]
-      recorder.modules_changed(thread_state.record);
+      Observer::modules_changed();
   }
   __attribute__((noinline)) static void* calloc(size_t count, size_t size) {
     const auto entry = MEMOIR_ENTRY;
     void* const block = real.calloc(count, size);
     if (block != nullptr) [[likely]]
       Observer::allocated(block, count * size, 4, Family::kMalloc, entry);
+    else Observer::not_allocated(count * size);
     return block;
   }
   __attribute__((noinline)) static void* realloc(void* block, size_t size) {
@@ -118,22 +121,31 @@ void* realloc_plainly(void* block, size_t size) noexcept {
 
 using namespace memoir::record;
 
-// In kUnset a call tries to settle; where it is too early for that, it goes straight on.
-#define MEMOIR_DISPATCH(plain, observed, ...)                                       \
+// Where nothing was decided yet, or somebody asks for something else, a call tries to settle that; where it
+// is too early, it goes straight on. `sampled` says whether an allocation or a free concerns the sampler; it
+// is asked once.
+#define MEMOIR_DISPATCH(sampled, plain, observed, ...)                              \
   Mode now = mode();                                                                \
-  if (now == Mode::kUnset) [[unlikely]] {                                           \
+  if (now == Mode::kUnset || memoir::host_control::asked()) [[unlikely]] {          \
     settle();                                                                       \
     now = mode();                                                                   \
   }                                                                                 \
+  if (now == Mode::kDormant) return plain(__VA_ARGS__);                             \
+  if (now == Mode::kSampled) {                                                      \
+    if (!(sampled)) [[likely]]                                                      \
+      return plain(__VA_ARGS__);                                                    \
+    return Observed<Sampled>::observed(__VA_ARGS__);                                \
+  }                                                                                 \
   if (now == Mode::kEverything) return Observed<Everything>::observed(__VA_ARGS__); \
-  if (now == Mode::kSampled) return Observed<Sampled>::observed(__VA_ARGS__);       \
   return plain(__VA_ARGS__)
 
-MEMOIR_EXPORT void* malloc(size_t size) { MEMOIR_DISPATCH(real.malloc, malloc, size); }
-MEMOIR_EXPORT void free(void* block) { MEMOIR_DISPATCH(free_plainly, free, block); }
-MEMOIR_EXPORT void* calloc(size_t count, size_t size) { MEMOIR_DISPATCH(real.calloc, calloc, count, size); }
+MEMOIR_EXPORT void* malloc(size_t size) { MEMOIR_DISPATCH(Sampled::due(size), real.malloc, malloc, size); }
+MEMOIR_EXPORT void free(void* block) { MEMOIR_DISPATCH(Sampled::maybe(block), free_plainly, free, block); }
+MEMOIR_EXPORT void* calloc(size_t count, size_t size) {
+  MEMOIR_DISPATCH(Sampled::due(count * size), real.calloc, calloc, count, size);
+}
 MEMOIR_EXPORT void* realloc(void* block, size_t size) {
-  MEMOIR_DISPATCH(realloc_plainly, realloc, block, size);
+  MEMOIR_DISPATCH(Sampled::due(size) | Sampled::maybe(block), realloc_plainly, realloc, block, size);
 }
 MEMOIR_EXPORT void* reallocarray(void* block, size_t count, size_t size) {
   size_t bytes;
@@ -141,20 +153,20 @@ MEMOIR_EXPORT void* reallocarray(void* block, size_t count, size_t size) {
     errno = ENOMEM;
     return nullptr;
   }
-  MEMOIR_DISPATCH(realloc_plainly, realloc, block, bytes);
+  MEMOIR_DISPATCH(Sampled::due(bytes) | Sampled::maybe(block), realloc_plainly, realloc, block, bytes);
 }
 MEMOIR_EXPORT void* memalign(size_t alignment, size_t size) {
-  MEMOIR_DISPATCH(real.memalign, memalign, alignment, size);
+  MEMOIR_DISPATCH(Sampled::due(size), real.memalign, memalign, alignment, size);
 }
 MEMOIR_EXPORT void* aligned_alloc(size_t alignment, size_t size) {
-  MEMOIR_DISPATCH(real.aligned_alloc, aligned_alloc, alignment, size);
+  MEMOIR_DISPATCH(Sampled::due(size), real.aligned_alloc, aligned_alloc, alignment, size);
 }
 MEMOIR_EXPORT int posix_memalign(void** result, size_t alignment, size_t size) {
-  MEMOIR_DISPATCH(real.posix_memalign, posix_memalign, result, alignment, size);
+  MEMOIR_DISPATCH(Sampled::due(size), real.posix_memalign, posix_memalign, result, alignment, size);
 }
-MEMOIR_EXPORT void* valloc(size_t size) { MEMOIR_DISPATCH(real.valloc, valloc, size); }
-MEMOIR_EXPORT void* pvalloc(size_t size) { MEMOIR_DISPATCH(real.pvalloc, pvalloc, size); }
-MEMOIR_EXPORT void cfree(void* block) { MEMOIR_DISPATCH(free_plainly, free, block); }
+MEMOIR_EXPORT void* valloc(size_t size) { MEMOIR_DISPATCH(Sampled::due(size), real.valloc, valloc, size); }
+MEMOIR_EXPORT void* pvalloc(size_t size) { MEMOIR_DISPATCH(Sampled::due(size), real.pvalloc, pvalloc, size); }
+MEMOIR_EXPORT void cfree(void* block) { MEMOIR_DISPATCH(Sampled::maybe(block), free_plainly, free, block); }
 MEMOIR_EXPORT size_t malloc_usable_size(void* block) {
   if (block != nullptr && is_early(block)) [[unlikely]]
     return 0;

@@ -9,7 +9,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "memoir/host/control/control_page.h"
 #include "memoir/shim/record/real.h"
+#include "memoir/shim/record/sampled.h"
 
 namespace memoir::record {
 
@@ -112,7 +114,12 @@ void Process::find_own_modules() noexcept {
 bool Process::is_own() const noexcept { return ::syscall(SYS_getpid) == pid; }
 
 void Process::ends(unsigned status, bool by_exec) noexcept {
-  if (mode() != Mode::kEverything || !is_own()) return;
+  if (!is_own()) return;
+  if (mode() == Mode::kSampled) end_sampling();
+  host_control::control_page.ended.store(1, std::memory_order_release);
+  // What was sampled is somebody's to read; a page without anything is nobody's.
+  if (control[0] == '\0') host_control::remove_control();
+  if (mode() != Mode::kEverything) return;
   ThreadRecord* const thread = own_record();
   if (thread != nullptr) recorder.program_ends(*thread, by_exec, status);
   if (thread_state.ended) release_late();

@@ -25,6 +25,8 @@ struct Process {
   char checks[kMostPath] = {};
   char clock_path[kMostPath] = {};
   TickClock clock;
+  char control[kMostPath] = {};  // the folder of control pages that a recording set up; "": the user's own
+  Size every = 0;                // bytes between samples, for kSampled
   Mode wanted = Mode::kDormant;
   int pid = 0;
   bool started = false;

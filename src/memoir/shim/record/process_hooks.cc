@@ -14,6 +14,7 @@
 #include "memoir/shim/record/control.h"
 #include "memoir/shim/record/process.h"
 #include "memoir/shim/record/real.h"
+#include "memoir/shim/record/sampled.h"
 
 #pragma GCC diagnostic ignored "-Wmissing-attributes"
 
@@ -110,6 +111,7 @@ MEMOIR_EXPORT int dlclose(void* handle) {
   const int failed = real.dlclose(handle);
   if (mode() == Mode::kEverything)
     recorder.modules_changed(thread_state.inside == 0 ? own_record() : nullptr);
+  if (mode() == Mode::kSampled) Sampled::modules_changed();
   return failed;
 }
 

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`memoir record --lifetimes`."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import click
+
+from memoir._core import Error
+from memoir.cli._arguments import check_output
+from memoir.cli._program import run_program
+from memoir.lifetimes.names import name_frames
+from memoir.lifetimes.sampling import DEFAULT_EVERY, Collector
+
+
+def record_lifetimes(output: str | None, *, every: int | None, force: bool, program: tuple[str, ...]) -> int:
+    """Runs the program and writes the profile of it and of all that it started. Gives its exit status."""
+    path = Path(output or "memoir.lifetimes")
+    check_output(path, (".lifetimes",), force)
+    if every == 0:
+        raise Error("--every 0: give the bytes between samples, such as 512KiB")
+    with Collector(DEFAULT_EVERY if every is None else every) as collector:
+        status = run_program(program, collector.environment)
+    for problem in collector.unreadable:
+        click.echo(f"memoir: {problem}", err=True)
+    lifetimes = name_frames(collector.lifetimes())
+    totals = lifetimes.totals
+    if not totals["runs"]:
+        click.echo(
+            "memoir: nothing was sampled: the program did not load the recorder (is it static, or setuid?)",
+            err=True,
+        )
+        return status
+    lifetimes.write(path, force=force)
+    running = (
+        f"; {collector.running:,} processes still run, and are sampled until now" if collector.running else ""
+    )
+    click.echo(
+        f"memoir: {totals['samples']:,} samples of {totals['runs']:,} processes in {path}{running}; "
+        f"next: memoir show {shlex.quote(str(path))}",
+        err=True,
+    )
+    return status

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A process that runs with the recorder preloaded: what it does can be switched from outside.
+
+with RunningProcess(pid) as process:
+    profile = process.sample(seconds=300, every=512 * 1024)
+
+The switch is a page of a file that the process maps and that only its user may write. It looks at the page as it
+allocates: there is no debugger, no signal and no thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+import re
+import shlex
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+from memoir import native
+from memoir._core import Error, LifetimeProfile
+from memoir.lifetimes import Lifetimes
+from memoir.lifetimes.sampling import IMAGE_BEGIN, ControlPage
+
+DORMANT, EVERYTHING, LIFETIMES = 0, 1, 2  # what can be asked
+_ASKED, _ANSWERED, _MODE, _FAILED, _ENDED, _EVERY, _OUTPUT = 16, 20, 24, 28, 32, 40, 1072
+_OUTPUT_SIZE = 1024
+_PUNCH_A_HOLE = 3  # fallocate(2): FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
+
+
+class RunningProcess:
+    """Finds the page of a process and keeps others away from it, from `with` to its end. Raises memoir.Error where there
+    is no such process, or it does not have the recorder."""
+
+    def __init__(self, process: int):
+        self.process = process
+        self.path = _find_page(process)
+        self.page = ControlPage(self.path)
+        self.program = self.page.program
+
+    def __enter__(self) -> RunningProcess:
+        self._file = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._file)
+            raise Error(f"process {self.process}: somebody else is attached to it") from None
+        self._map = mmap.mmap(self._file, mmap.PAGESIZE)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._map.close()
+        os.close(self._file)
+
+    # --- what one can ask for ---
+
+    def sample(self, seconds: float, every: int) -> Lifetimes:
+        """Samples lifetimes for that long, or until the process ends or a KeyboardInterrupt comes."""
+        struct.pack_into("<Q", self._map, _EVERY, every)
+        try:
+            self._ask(LIFETIMES, seconds)
+            self._wait(seconds, lambda: self._ended)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            now = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+            self._ask_to_stop()
+        try:
+            return self._read(0 if self._number(_ENDED) else now)
+        finally:
+            self._give_back()
+
+    def record(self, seconds: float, output: Path) -> None:
+        """Records everything into `output` for that long, or until the process ends or a KeyboardInterrupt comes."""
+        name = os.fsencode(output.absolute())
+        if len(name) >= _OUTPUT_SIZE - 32:
+            raise Error(f"{output}: the path is too long")
+        self._map[_OUTPUT : _OUTPUT + len(name) + 1] = name + b"\0"
+        try:
+            self._ask(EVERYTHING, seconds)
+            self._wait(seconds, lambda: self._ended)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            self._ask_to_stop()
+
+    # --- how ---
+
+    def _number(self, place: int) -> int:
+        number: int = struct.unpack_from("<I", self._map, place)[0]
+        return number
+
+    @property
+    def _ended(self) -> bool:
+        return bool(self._number(_ENDED)) or not Path(f"/proc/{self.process}/stat").exists()
+
+    def _put(self, mode: int) -> int:
+        struct.pack_into("<I", self._map, _MODE, mode)
+        asked = self._number(_ASKED) + 1 & 0xFFFFFFFF
+        struct.pack_into("<I", self._map, _ASKED, asked)  # last: the process looks at this
+        return asked
+
+    def _ask(self, mode: int, seconds: float) -> None:
+        asked = self._put(mode)
+        if not self._wait(seconds, lambda: self._number(_ANSWERED) == asked or self._ended):
+            raise Error(
+                f"process {self.process}: it allocated nothing in {seconds:g} s, and so did not see that it is asked"
+            )
+        failed = self._number(_FAILED)
+        if not self._ended and failed:
+            raise Error(f"process {self.process}: {_why(failed)}")
+
+    def _ask_to_stop(self) -> None:
+        asked = self._put(DORMANT)
+        # It need not answer: what waits allocates nothing, and so changes nothing either.
+        self._wait(1, lambda: self._number(_ANSWERED) == asked or self._ended)
+
+    @staticmethod
+    def _wait(seconds: float, done: Callable[[], bool]) -> bool:
+        end = time.monotonic() + seconds
+        while not done():
+            left = end - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(0.01, left))
+        return True
+
+    def _read(self, now: int) -> Lifetimes:
+        profile = LifetimeProfile.from_image(f"/proc/self/fd/{self._file}", IMAGE_BEGIN, self.program, now)
+        return Lifetimes(profile)
+
+    def _give_back(self) -> None:
+        """The memory of the samples. The file keeps its size: the process maps it."""
+        size = os.fstat(self._file).st_size - IMAGE_BEGIN
+        fallocate = ctypes.CDLL(None).fallocate
+        fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+        if size > 0:
+            fallocate(self._file, _PUNCH_A_HOLE, IMAGE_BEGIN, size)
+
+
+def _why(failed: int) -> str:
+    if failed == errno.EALREADY:
+        return "it was recorded once already; each process can be recorded once, and sampled as often as you like"
+    if failed == errno.EIO:
+        return "it cannot write the trace: see what it says on its standard error"
+    return f"it cannot do that: {os.strerror(failed)}"
+
+
+def _find_page(process: int) -> Path:
+    """The file of the process's page, by what it maps."""
+    try:
+        maps = Path(f"/proc/{process}/maps").read_text(errors="surrogateescape")
+    except FileNotFoundError:
+        raise Error(f"there is no process {process}") from None
+    except OSError as error:
+        raise Error(f"process {process}: cannot be looked at: {error.strerror}; be its user") from None
+    pages = re.findall(
+        r"^[0-9a-f]+-[0-9a-f]+ rw-s 00000000 \S+ \d+ +(/.*/\d+(?:\.\d+)?)$", maps, re.MULTILINE
+    )
+    for name in pages:
+        for path in (
+            Path(f"/proc/{process}/root{name}"),
+            Path(name),
+        ):  # its own view of the files, if it has one
+            with contextlib.suppress(OSError, Error):
+                status = path.lstat()
+                if status.st_mode & 0o77 or os.geteuid() not in (status.st_uid, 0):
+                    raise Error(f"process {process}: {name} is not its user's alone, and so not trusted")
+                if ControlPage(path).ready:
+                    return path
+    if native.library().name in maps:
+        raise Error(
+            f"process {process}: it has the recorder, but no control page: its /dev/shm was not writable as it started, "
+            "or it is of another version of memoir"
+        )
+    raise Error(
+        f"process {process}: the recorder is not preloaded, and nothing can be switched on in it. Start it so: "
+        f"LD_PRELOAD={native.library()} {_command_of(process)}"
+    )
+
+
+def _command_of(process: int) -> str:
+    with contextlib.suppress(OSError):
+        words = Path(f"/proc/{process}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+        return shlex.join(word.decode(errors="replace") for word in words)
+    return "./program"

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What can be switched on in a running process from outside: a page of a file that the process maps. Only its
+// user may write the file. There is no thread, no signal and no debugger: the process looks at the page as it
+// allocates.
+//
+//   /dev/shm/memoir-<uid>/<pid>      | ControlPage | ... | sample image, while something is sampled |
+//                                      0                   kImageBegin
+//
+// Whoever asks writes `every` or `output`, then `mode`, then makes `asked` one more; the process acts at its
+// next allocation and copies `asked` to `answered`. One at a time asks: they lock the file.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "memoir/base/units.h"
+
+namespace memoir::host_control {
+
+inline constexpr std::uint64_t kMagic = 0x6f7274636f6d656d;  // "memoctro"
+inline constexpr std::uint32_t kVersion = 1;                 // of the page and of what follows it
+inline constexpr Size kImageBegin = 64 * kKiB;
+
+enum class Ask : std::uint32_t { kDormant = 0, kEverything = 1, kLifetimes = 2 };
+
+struct alignas(4096) ControlPage {
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::uint32_t process;
+  std::atomic<std::uint32_t> asked;
+  std::atomic<std::uint32_t> answered;
+  std::atomic<std::uint32_t> mode;    // what is asked, an Ask
+  std::atomic<std::uint32_t> failed;  // the errno of the answer; 0: done
+  std::atomic<std::uint32_t> ended;   // the program ended, or became another one
+  std::uint32_t reserved;
+  Size every;          // for kLifetimes: bytes between samples
+  char program[1024];  // its executable
+  char output[1024];   // for kEverything: the trace to write
+};
+static_assert(sizeof(ControlPage) == 4096);
+
+/// Lies in the library itself; open_control() maps the file over it.
+extern ControlPage control_page;
+/// The last `asked` that this process acted on.
+extern std::atomic<std::uint32_t> answered;
+
+/// Whether somebody asks for something else than what is done. Two loads; for every allocation.
+inline bool asked() noexcept {
+  return control_page.asked.load(std::memory_order_relaxed) != answered.load(std::memory_order_relaxed);
+}
+
+/// Creates the file and maps it. `folder`: where, or nullptr for the user's own in /dev/shm, which is made.
+/// With `keep` a file of an earlier program of the same process stays, and this one is called <pid>.2, say.
+/// False when that cannot be: nothing can be asked then. For one thread; no malloc.
+bool open_control(const char* folder, bool keep) noexcept;
+/// In a forked child, whose page is its parent's: takes an empty one of its own.
+void leave_control() noexcept;
+/// Removes the file. The mapping stays.
+void remove_control() noexcept;
+
+/// Addresses for the `size` bytes behind kImageBegin, or nullptr; the same at each call.
+void* map_image(Size size) noexcept;
+/// Puts memory behind bytes [begin, end) of the image. False when there is none: a full disk, a limit.
+bool take_image(void*, Size begin, Size end) noexcept;
+
+}  // namespace memoir::host_control

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memoir/shim/record/sampled.h"
+
+#include <errno.h>
+#include <pthread.h>
+
+#include "memoir/host/control/control_page.h"
+#include "memoir/host/stacks/thread_stack.h"
+
+namespace memoir::record {
+
+namespace {
+
+constinit Sampler process_sampler;
+constinit stacks::StackTables tables;
+// Under the sampler's lock. All zero until it starts, as its owners elsewhere map it.
+alignas(stacks::StackWalker) constinit char walker_memory[sizeof(stacks::StackWalker)] = {};
+pthread_key_t key;
+bool have_key = false, have_tables = false;
+
+/// Where the calling thread's stack is; asked once.
+__thread stacks::ThreadStack own_stack __attribute__((tls_model("initial-exec")));
+
+void find_stack(const void* data, SampledStack& stack) noexcept {
+  const auto& entry = *static_cast<const stacks::StackWalker::Entry*>(data);
+  auto& walker = *reinterpret_cast<stacks::StackWalker*>(walker_memory);
+  walker.start(tables, own_stack.begin, own_stack.end);
+  walker.capture(entry);
+  stacks::Frame frames[stacks::StackWalker::kMost + 2];
+  const unsigned count = walker.last_frames(frames);
+  for (unsigned i = 0; i < count && stack.count < SampledStack::kMost; ++i) {
+    if (stacks::kind_of(frames[i]) == stacks::FrameKind::kNative) stack.frames[stack.count++] = frames[i];
+    else stack.cut = stack.cut || stacks::kind_of(frames[i]) == stacks::FrameKind::kCut;
+  }
+  if (entry.slot < own_stack.end && entry.slot >= own_stack.begin) stack.height = own_stack.end - entry.slot;
+}
+
+void thread_ends(void*) {
+  if (mode() == Mode::kSampled) sampler.thread_ended(sampler_thread);
+}
+
+class Inside {
+ public:
+  Inside() noexcept : errno_(errno) { ++thread_state.inside; }
+  ~Inside() {
+    --thread_state.inside;
+    errno = errno_;
+  }
+
+ private:
+  int errno_;
+};
+
+}  // namespace
+
+Sampler& sampler = process_sampler;
+__thread SamplerThread sampler_thread __attribute__((tls_model("initial-exec")));
+
+void Sampled::sample(const void* block, std::size_t size, const Entry& entry) noexcept {
+  if (thread_state.inside != 0) return;
+  const Inside inside;
+  if (sampler_thread.period != sampler.period()) {  // its first one
+    if (own_stack.end == 0) own_stack = stacks::find_thread_stack();
+    if (have_key && !thread_state.ended) pthread_setspecific(key, &sampler_thread);
+  }
+  sampler.allocated(sampler_thread, block, size, &entry);
+}
+
+void* Sampled::reallocated(void* block, std::size_t size, const Entry& entry) noexcept {
+  const bool ask = maybe(block) && thread_state.inside == 0;
+  const Sampler::Taken taken = ask ? sampler.take_out(sampler_thread, block) : Sampler::Taken{};
+  void* const moved = real.realloc(block, size);
+  if (moved == nullptr) {
+    sampler.put_back(sampler_thread, block, taken);
+    not_allocated(size);
+    return nullptr;
+  }
+  sampler.finish(sampler_thread, taken);
+  allocated(moved, size, 4, Family::kMalloc, entry);
+  return moved;
+}
+
+int start_sampling(Size every) noexcept {
+  if (!have_tables) {
+    if (!tables.start()) return ENOMEM;
+    have_tables = true;
+    have_key = pthread_key_create(&key, thread_ends) == 0;
+  }
+  void* const image = host_control::map_image(sample_image::kSize);
+  if (image == nullptr) return ENOMEM;
+  sampler.stop();
+  return sampler.start(image, &host_control::take_image, nullptr, &find_stack, {.every = every}) ? 0 : ENOSPC;
+}
+
+void stop_sampling() noexcept { sampler.stop(); }
+
+void end_sampling() noexcept {
+  sampler.thread_ended(sampler_thread);
+  sampler.stop();
+}
+
+void forget_samples() noexcept {
+  sampler.forget();
+  sampler_thread.period = 0;
+  if (have_tables) tables.after_fork();
+}
+
+/// A library may have been unloaded.
+void Sampled::modules_changed() noexcept {
+  if (have_tables) tables.look_for_unloaded();
+  sampler.modules_changed();
+}
+
+}  // namespace memoir::record
