@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Any bytes as the file of a bench: refused with a memoir.Error that names it, or read as a header and rows that every
-reader can rely on; cutting off a torn line changes nothing of what is read, and a journal goes on behind it.
+reader can rely on; cutting off a torn line changes nothing of what is read, and a journal goes on behind it. One changed
+bit of a journal with checksums is always refused.
 
 python fuzz/bench_journal_fuzz.py [--rounds N] [--seconds N] [--seed N] SEED_FILE_OR_FOLDER...
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import random
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from memoir.bench import journal
@@ -87,9 +89,24 @@ def mutated(seeds: list[bytes], draw: random.Random) -> bytes:
     return bytes(content)
 
 
-def run(content: bytes, name: str) -> None:
+def flipped(seed: bytes, draw: random.Random) -> bytes:
+    """One bit of a journal changed, anywhere but in the newline that ends it: without that the last line is torn."""
+    at = draw.randrange(len(seed) - 1)
+    return seed[:at] + bytes([seed[at] ^ (1 << draw.randrange(8))]) + seed[at + 1 :]
+
+
+def refuses(content: bytes) -> None:
+    """A journal in which every line has a checksum is never read with a bit changed."""
     try:
-        try_to_read(content)
+        journal.read(Bytes(content))
+    except memoir.Error:
+        return
+    raise AssertionError("a changed bit was not noticed")
+
+
+def run(content: bytes, name: str, check: Callable[[bytes], None] = try_to_read) -> None:
+    try:
+        check(content)
     except BaseException:
         Path(name).write_bytes(content)
         print(f"the input is in ./{name}", flush=True)
@@ -112,10 +129,13 @@ def main() -> None:
     draw = random.Random(arguments.seed)
     end = time.monotonic() + arguments.seconds if arguments.seconds else None
     rounds = 0
+    checked = [seed for seed in seeds if b'"checksums":true' in seed and seed.endswith(b"\n")]
     while (end is not None or arguments.rounds) and (rounds < arguments.rounds or not arguments.rounds):
         if end is not None and time.monotonic() >= end:
             break
         run(mutated(seeds, draw), f"crash-{arguments.seed}-{rounds}")
+        if checked:
+            run(flipped(checked[rounds % len(checked)], draw), f"crash-{arguments.seed}-{rounds}", refuses)
         rounds += 1
     print(f"{len(seeds)} seeds, {rounds} mutations, no crash")
 

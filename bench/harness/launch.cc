@@ -5,7 +5,9 @@
 //   memoir-launch --list-counters
 //
 // Options: --timeout SECONDS, --grace SECONDS, --cpus 0,1, --counters a,b, --env NAME=VALUE (may be
-// repeated).
+// repeated), --memory PERIOD (samples of the tree's memory), --witness FOLDER (see witness.h).
+//
+// SIGTERM and SIGINT kill the tree. SIGUSR1 asks the command to end, with SIGTERM, and kills it 10 s later.
 //
 // Writes one line of JSON to FD; standard streams are the command's. Nothing is loaded into the command: the
 // numbers are wait4's and getrusage's. As the reaper of orphans (PR_SET_CHILD_SUBREAPER) it also waits for
@@ -32,13 +34,20 @@
 #include <vector>
 
 #include "counters.h"
+#include "memory.h"
 #include "tree.h"
+#include "witness.h"
 
 namespace {
 
 using memoir::bench::Counter;
+using memoir::bench::MemorySampler;
+using memoir::bench::Witness;
 
 constexpr double kSamplePeriod = 0.05;  // seconds between looks at a tree that may have more than one process
+
+constexpr double kWitnessPeriod = 0.001;  // seconds between looks of the witness
+constexpr double kPatience = 10.0;        // seconds that a command may take to end when it is asked to
 
 struct Options {
   int report = -1;
@@ -47,6 +56,8 @@ struct Options {
   std::vector<int> cpus;
   std::vector<char*> environment;
   std::vector<std::string> counters;
+  double memory = 0.0;  // seconds between samples; 0: none
+  std::string witness;  // the probe's folder; empty: no witness
   char** command = nullptr;
 };
 
@@ -56,6 +67,7 @@ struct Observed {
   double wall = 0.0;
   bool timed_out = false;
   bool interrupted = false;
+  bool asked = false;          // the command was asked to end
   int leftover = 0;            // processes that were killed after the command had ended
   int most_at_once = 1;        // processes seen alive together
   uint64_t tree_resident = 0;  // largest sum of resident bytes seen over more than one process
@@ -107,6 +119,10 @@ Options parse(int count, char** arguments) {
       auto same = [&](const char* entry) { return std::strncmp(entry, value, key) == 0; };
       std::erase_if(options.environment, same);
       options.environment.push_back(value);
+    } else if (name == "--memory") {
+      options.memory = std::atof(value);
+    } else if (name == "--witness") {
+      options.witness = value;
     } else if (name == "--counters") {
       options.counters = split(value);
     } else {
@@ -149,13 +165,14 @@ void kill_descendants() {
 }
 
 // Reaps all that have ended. False when no child is left.
-bool reap(pid_t command, const double* started, Observed& observed) {
+bool reap(pid_t command, const double* started, Observed& observed, Witness* witness) {
   for (;;) {
     int status;
     const double time = now();
-    const pid_t process = waitpid(-1, &status, WNOHANG);
+    const pid_t process = waitpid(-1, &status, witness == nullptr ? WNOHANG : WNOHANG | __WALL);
     if (process == 0) return true;
     if (process < 0) return errno != ECHILD;
+    if (witness != nullptr && witness->on_status(process, status, time)) continue;
     if (process == command) {
       observed.ended = true;
       observed.status = status;
@@ -175,13 +192,14 @@ void sample(Observed& observed) {
   observed.tree_resident = std::max(observed.tree_resident, sum);
 }
 
-Observed watch(pid_t command, const double* started, const Options& options, const sigset_t& signals) {
+Observed watch(pid_t command, const double* started, const Options& options, const sigset_t& signals,
+               MemorySampler& memory, Witness* witness) {
   Observed observed;
   const double forked = now();
   const double deadline = options.timeout > 0.0 ? forked + options.timeout : 1e300;
-  double next_sample = forked + kSamplePeriod, last_call = 1e300;
+  double next_sample = forked + kSamplePeriod, last_call = 1e300, patience = 1e300;
   bool killing = false;
-  while (reap(command, started, observed)) {
+  while (reap(command, started, observed, witness)) {
     const double time = now();
     if (observed.ended && last_call == 1e300) last_call = time + options.grace;
     if (!observed.ended && !killing && time >= deadline) observed.timed_out = killing = true;
@@ -189,22 +207,35 @@ Observed watch(pid_t command, const double* started, const Options& options, con
       observed.leftover = static_cast<int>(memoir::bench::descendants(getpid()).size());
       killing = true;
     }
+    if (!observed.ended && time >= patience) killing = true;
     if (killing) kill_descendants();
+    if (!killing && memory.active() && *started > 0.0 && time >= memory.next()) {
+      memory.sample(getpid(), *started, time);
+    }
+    if (!killing && witness != nullptr) witness->tick(time);
     if (!killing && time >= next_sample) {
       sample(observed);
       next_sample = time + kSamplePeriod;
     }
     double pause = std::min({next_sample, observed.ended ? last_call : deadline}) - now();
+    if (memory.active()) pause = std::min(pause, std::max(memory.next() - now(), 0.001));
+    if (witness != nullptr) pause = std::min(pause, kWitnessPeriod);
     if (killing) pause = 0.002;
     pause = std::clamp(pause, 1e-4, kSamplePeriod);
     const timespec limit{0, static_cast<long>(pause * 1e9)};
     const int signal = sigtimedwait(&signals, nullptr, &limit);
     if (signal == SIGTERM || signal == SIGINT) observed.interrupted = killing = true;
+    if (signal == SIGUSR1 && !observed.asked) {
+      observed.asked = true;
+      patience = now() + kPatience;
+      kill(command, SIGTERM);
+    }
   }
   return observed;
 }
 
-void report(const Options& options, const Observed& observed, const std::vector<Counter>& counters) {
+void report(const Options& options, const Observed& observed, const std::vector<Counter>& counters,
+            const MemorySampler& memory, const Witness* witness) {
   rusage usage;
   getrusage(RUSAGE_CHILDREN, &usage);
   auto seconds = [](const timeval& time) {
@@ -217,12 +248,12 @@ void report(const Options& options, const Observed& observed, const std::vector<
       "{\"wall\": %.9f, \"user\": %.6f, \"system\": %.6f, \"peak_rss\": %llu, \"largest_rss\": %llu, "
       "\"minor_faults\": %ld, \"major_faults\": %ld, \"voluntary_switches\": %ld, "
       "\"involuntary_switches\": %ld, \"processes\": %d, \"leftover\": %d, \"timed_out\": %s, "
-      "\"interrupted\": %s, ",
+      "\"interrupted\": %s, \"asked\": %s, ",
       observed.wall, seconds(usage.ru_utime), seconds(usage.ru_stime),
       static_cast<unsigned long long>(std::max(largest, observed.tree_resident)),
       static_cast<unsigned long long>(largest), usage.ru_minflt, usage.ru_majflt, usage.ru_nvcsw,
       usage.ru_nivcsw, observed.most_at_once, observed.leftover, observed.timed_out ? "true" : "false",
-      observed.interrupted ? "true" : "false");
+      observed.interrupted ? "true" : "false", observed.asked ? "true" : "false");
   if (WIFSIGNALED(observed.status)) {
     std::fprintf(out, "\"exit_code\": null, \"signal\": %d", WTERMSIG(observed.status));
   } else {
@@ -237,7 +268,16 @@ void report(const Options& options, const Observed& observed, const std::vector<
                  value);
     separator = ", ";
   }
-  std::fprintf(out, "}}\n");
+  std::fprintf(out, "}");
+  if (memory.active()) {
+    std::fprintf(out, ", \"memory\": ");
+    memory.report(out);
+  }
+  if (witness != nullptr) {
+    std::fprintf(out, ", \"images\": ");
+    witness->report(out);
+  }
+  std::fprintf(out, "}\n");
   std::fclose(out);
 }
 
@@ -262,7 +302,7 @@ int main(int count, char** arguments) {
   fcntl(options.report, F_SETFD, FD_CLOEXEC);
   sigset_t signals, previous;
   sigemptyset(&signals);
-  for (int signal : {SIGCHLD, SIGTERM, SIGINT}) sigaddset(&signals, signal);
+  for (int signal : {SIGCHLD, SIGTERM, SIGINT, SIGUSR1}) sigaddset(&signals, signal);
   sigprocmask(SIG_BLOCK, &signals, &previous);
   int go[2], failed[2];
   if (pipe2(go, O_CLOEXEC) != 0 || pipe2(failed, O_CLOEXEC) != 0) fail(options.report, "pipe", errno);
@@ -283,10 +323,15 @@ int main(int count, char** arguments) {
   for (const std::string& name : options.counters)
     counters.push_back(memoir::bench::open_counter(name, command));
 
+  Witness observer(options.witness, getpid());
+  Witness* witness = options.witness.empty() ? nullptr : &observer;
+  if (witness != nullptr) witness->seize(command);
+  MemorySampler memory(options.memory);
+
   if (write(go[1], "", 1) != 1) fail(options.report, "start", errno);
-  const Observed observed = watch(command, started, options, signals);
+  const Observed observed = watch(command, started, options, signals, memory, witness);
   int error;
   if (read(failed[0], &error, sizeof error) == sizeof error) fail(options.report, "exec", error);
-  report(options, observed, counters);
+  report(options, observed, counters, memory, witness);
   return 0;
 }

@@ -80,7 +80,7 @@ def test_markdown_tables_are_whole():
     text = bench_tables.markdown(bench_tables.cells(found))
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert text.startswith("### Time") and len(rows) == 2 + 4
-    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {8}
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {7}
     assert "a\\|b" in text
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from memoir.bench import allocators
 from memoir.bench.allocators import Allocator
-from memoir.bench.proof import check_executable, environment_for, prove
+from memoir.bench.executables import check_executable
+from memoir.bench.proof import environment_for, prove
 
 import memoir
 

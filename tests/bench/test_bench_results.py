@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from memoir.bench import analysis, journal, results
+from memoir.bench import analysis, journal, results, scaling
+from memoir.bench.changes import changes
 from memoir.bench.results import Result
 
 import memoir
@@ -172,7 +173,7 @@ def test_the_study_s_own_files_get_the_same_treatment(tmp_path):
     found = analysis.analyse(result)
     assert found.method == "welch_t"
     assert {line.verdict for line in found.lines() if line.cell.allocator == "mimalloc"} == {"faster"}
-    normalised = analysis.serial_normalised(result)
+    normalised = scaling.serial_normalised(result)
     for cell, (points, (ratio, low, high)) in normalised.items():
         if cell.threads == 1:
             assert points.mean() == pytest.approx(1.0)
@@ -180,7 +181,7 @@ def test_the_study_s_own_files_get_the_same_treatment(tmp_path):
             true = 1 + STUDY[cell.allocator][1] * (cell.threads - 1)
             assert low < high and ratio == pytest.approx(true, rel=0.05)
     aggregate, marginal = next(
-        value for cell, value in analysis.throughputs(result).items() if cell.threads == 16 and cell.load == 4
+        value for cell, value in scaling.throughputs(result).items() if cell.threads == 16 and cell.load == 4
     )
     assert aggregate[0] == pytest.approx(16 * marginal[0])
 
@@ -255,9 +256,9 @@ def test_what_is_no_result_is_refused(tmp_path):
 def test_changes_between_two_benches():
     before, after = simulated({"a": 1.0, "b": 1.0}), simulated({"a": 1.2, "b": 1.0}, seed=9)
     verdicts = {
-        (c.cell.allocator, c.cell.threads): c.verdict for c in analysis.changes(before, after, "wall")
+        (c.cell.allocator, c.cell.threads): c.verdict for c in changes(before, after, ["wall"])["wall"]
     }
     assert verdicts[("a", 1)] == verdicts[("a", 2)] == "slower"
     assert verdicts[("b", 1)] in ("no difference shown", "unclear")
-    relative = analysis.changes(before, simulated({"a": 2.0, "b": 2.0}, seed=3), "wall", relative="b")
+    relative = changes(before, simulated({"a": 2.0, "b": 2.0}, seed=3), ["wall"], relative="b")["wall"]
     assert {(c.cell.allocator, c.verdict) for c in relative} == {("a", "no difference shown")}

@@ -16,6 +16,7 @@ from memoir.bench import journal
 from memoir.cli import main
 
 SH = ["sh", "-c", 'cat /dev/null; echo "ops: 5"']  # the shell asks malloc for its words
+LOADED = ["sh", "-c", ": {load}; cat /dev/null"]
 
 
 @pytest.fixture
@@ -108,19 +109,19 @@ def test_bad_input_is_one_line_and_exit_code_2(cli, tmp_path, arguments, words):
 
 
 def test_resume_goes_on_where_it_was_and_refuses_another_grid(cli, tmp_path):
-    cli("bench", "system", "-n", 4, "--load", "1,2", "--warmup", 0, "-o", "x", "--no-pictures", "--", *SH)
+    cli("bench", "system", "-n", 4, "--load", "1,2", "--warmup", 0, "-o", "x", "--no-pictures", "--", *LOADED)
     file = tmp_path / "x" / journal.NAME
     lines = file.read_bytes().splitlines(keepends=True)
-    assert len(lines) == 1 + 8
-    file.write_bytes(b"".join(lines[:4]) + lines[4][:20])  # three runs done, the fourth torn
-    code, _, err = cli("bench", "system", "--load", "1,3", "--resume", "x", "--", *SH)
+    assert len(lines) == 2 + 8  # the header twice: once more with the proofs
+    file.write_bytes(b"".join(lines[:5]) + lines[5][:20])  # three runs done, the fourth torn
+    code, _, err = cli("bench", "system", "--load", "1,3", "--resume", "x", "--", *LOADED)
     assert code == 2 and "that bench has other loads" in err
-    code, _, err = cli("bench", "system", "--load", "1,2", "--resume", "x", "--", "sh", "-c", "true")
+    code, _, err = cli("bench", "system", "--load", "1,2", "--resume", "x", "--", "sh", "-c", ": {load}")
     assert code == 2 and "that bench has other programs" in err
     code, _, err = cli("bench", "--resume", "x", "-n", 5, "--no-pictures")
     assert code == 0, err
     _, rows = journal.read(file)
-    assert file.read_bytes().startswith(b"".join(lines[:4]))
+    assert file.read_bytes().startswith(b"".join(lines[:5]))
     done = [(row["replicate"], row["load"]) for row in rows]
     assert len(done) == 10 and sorted(done) == [(r, load) for r in range(5) for load in (1, 2)]
 
@@ -140,7 +141,7 @@ def test_ctrl_c_keeps_what_is_done(tmp_path):
     )  # fmt: skip
     file = tmp_path / "x" / journal.NAME
     deadline = time.monotonic() + 30
-    while time.monotonic() < deadline and not (file.exists() and file.read_bytes().count(b"\n") > 3):
+    while time.monotonic() < deadline and not (file.exists() and file.read_bytes().count(b"\n") > 5):
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)

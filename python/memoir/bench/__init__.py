@@ -18,10 +18,10 @@ from typing import Any
 
 from memoir._core import Error
 from memoir.bench import allocators as _allocators
-from memoir.bench.analysis import Analysis, analyse, widest
+from memoir.bench.analysis import Analysis, analyse, analyse_all, widest
 from memoir.bench.experiment import Experiment, Options, run_all
 from memoir.bench.grid import Grid, Metric, Program
-from memoir.bench.recording import Recording
+from memoir.bench.recording import Recording, check_output
 from memoir.bench.results import Result, read
 from memoir.bench.suite import programs as _suite
 
@@ -34,6 +34,7 @@ __all__ = [
     "Program",
     "Result",
     "analyse",
+    "analyse_all",
     "read",
     "run",
 ]
@@ -73,10 +74,13 @@ def run(
         extra_placeholders=("port",) if suite else (),
     )
     experiment = Experiment(grid, Options(**options))
-    experiment.check(progress)
     folder = Path(output) if output else None
+    if folder:
+        check_output(folder, force=False)
+    experiment.check(progress)
     with Recording.begin(experiment.header(), folder, notes=experiment.notes) as recording:
         result = recording.result
+        recording.change_header(result.header | {"proofs": experiment.proof_records()})
         run_all(experiment, recording, narrow_enough=lambda width: widest(result) <= width)
     recording.save()
     return result

@@ -1,54 +1,174 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client that drives a measured server from outside its process tree: only the server is accounted."""
+"""A client that drives a measured server from outside its process tree: only the server is accounted.
+
+started --> ready (a command succeeds, or its port answers) --> client --> left in peace --> stopped
+"""
 
 from __future__ import annotations
 
+import os
+import re
+import selectors
+import signal
 import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from memoir.bench.launch import Running
+from memoir.bench.launch import Running, Transcript
+from memoir.bench.memory import PHASE
 
 GRACE = 10.0  # seconds that a server may take to end after its client is content
+PATIENCE = 30.0  # seconds that it may take to be ready
+_TRY = 0.02  # seconds between two looks whether it is
 
 
-class Client:
-    """Runs while a server does. A client that fails, or a server that does not end after it, stops the server."""
+@dataclass
+class Turn:
+    """What came of one client."""
 
-    def __init__(self, command: Sequence[str], server: Running) -> None:
-        self._server = server
-        self._output = tempfile.TemporaryFile(prefix="memoir-client-")  # noqa: SIM115 (closed by wait)
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=self._output, stderr=subprocess.STDOUT
-        )
+    said: Transcript = field(default_factory=Transcript)
+    wall: float = 0.0  # seconds of the client
+    ready: float = 0.0  # seconds from the server's start until it could be used
+    marks: list[tuple[str, float]] = field(
+        default_factory=list
+    )  # phases that the client ended, since that start
+    failure: str | None = None
 
-    def ended(self) -> bool:
-        """True once the client is done; stops the server at once when it failed."""
-        if self._process.poll() is None:
-            return False
-        if self._process.returncode != 0:
-            self._server.stop()
-        return True
 
-    def wait(self) -> str:
-        """Waits for both; returns what the client printed."""
-        try:
-            self._process.wait()
-            deadline = time.monotonic() + GRACE
-            while not (self.ended() and self._process.returncode != 0) and self._server.running():
-                if time.monotonic() > deadline:
-                    self._server.stop()
+@dataclass(frozen=True)
+class Plan:
+    """How a server is used once. Commands are filled in."""
+
+    client: Sequence[str]
+    server: bool = False  # it goes on until it is stopped; False: its client ends it
+    ready: Sequence[str] = ()
+    stop: Sequence[str] = ()
+    port: int | None = None
+    settle: float = 0.0
+    timeout: float | None = None  # of the client
+
+
+def drive(server: Running, plan: Plan) -> Turn:
+    """Waits for the server, runs the client, stops the server. Whatever goes wrong is the turn's failure; then the server
+    is killed. The caller waits for the server itself."""
+    turn, began = Turn(), time.monotonic()
+    try:
+        if plan.server:
+            turn.failure = _await_ready(server, plan)
+        turn.ready = time.monotonic() - began
+        if turn.failure is None:
+            _run_client(server, plan, turn, began)
+        if turn.failure is None and plan.server:
+            time.sleep(plan.settle)
+            turn.failure = _end(server, plan)
+        elif turn.failure is None:
+            _await_end(server)
+    except BaseException:
+        server.stop()
+        raise
+    if turn.failure is not None:
+        server.stop()
+    return turn
+
+
+def _await_ready(server: Running, plan: Plan) -> str | None:
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        if not server.running():
+            return "the server ended before it was ready"
+        if plan.ready:
+            tried = subprocess.run(
+                plan.ready, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+            if tried.returncode == 0:
+                return None
+        elif plan.port is None or _answers(plan.port):
+            return None
+        time.sleep(_TRY)
+    return f"the server was not ready within {PATIENCE:.0f} s"
+
+
+def _answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _run_client(server: Running, plan: Plan, turn: Turn, began: float) -> None:
+    """Its output is read as it comes, so that a line `phase NAME` is timed."""
+    output = tempfile.TemporaryFile(prefix="memoir-client-")  # noqa: SIM115 (the transcript's)
+    turn.said = Transcript(output)
+    started = time.monotonic()
+    client = subprocess.Popen(
+        plan.client,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    assert client.stdout is not None
+    deadline = None if plan.timeout is None else started + plan.timeout
+    line = b""
+    try:
+        with selectors.DefaultSelector() as selector:
+            selector.register(client.stdout, selectors.EVENT_READ)
+            while True:
+                if deadline is not None and time.monotonic() > deadline:
+                    turn.failure = "timeout"
                     break
-                time.sleep(0.005)
-        except BaseException:
-            self._process.kill()
-            self._process.wait()
-            raise
-        with self._output as output:
-            output.seek(0)
-            return output.read().decode(errors="replace")
+                if not selector.select(0.1):
+                    continue
+                piece = os.read(client.stdout.fileno(), 1 << 16)
+                if not piece:
+                    break
+                output.write(piece)
+                line = (line + piece)[-4096:]
+                for match in re.finditer(PHASE, line[: line.rfind(b"\n") + 1].decode(errors="replace")):
+                    turn.marks.append((match.group(1), time.monotonic() - began))
+                line = line[line.rfind(b"\n") + 1 :]
+        if turn.failure is None:
+            client.wait()
+    finally:
+        turn.wall = time.monotonic() - started
+        if client.poll() is None:
+            os.killpg(client.pid, signal.SIGKILL)
+            client.wait()
+        client.stdout.close()
+        output.flush()
+    if turn.failure is None and client.returncode != 0:
+        how = (
+            signal.Signals(-client.returncode).name
+            if client.returncode < 0
+            else f"exit code {client.returncode}"
+        )
+        turn.failure = f"client: {how}"
+    elif turn.failure is None and plan.server and not server.running():
+        turn.failure = "the server ended before its client"
+
+
+def _end(server: Running, plan: Plan) -> str | None:
+    if plan.stop:
+        stopped = subprocess.run(plan.stop, stdin=subprocess.DEVNULL, capture_output=True)
+        if stopped.returncode != 0:
+            return f"--stop ended with exit code {stopped.returncode}"
+        _await_end(server)
+    else:
+        server.ask_to_end()
+    return None
+
+
+def _await_end(server: Running) -> None:
+    deadline = time.monotonic() + GRACE
+    while server.running():
+        if time.monotonic() > deadline:
+            server.stop()
+            return
+        time.sleep(0.005)
 
 
 def free_port() -> int:

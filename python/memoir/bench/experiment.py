@@ -4,19 +4,25 @@
 from __future__ import annotations
 
 import os
+import random
 import re
+import secrets
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from memoir._core import Error
-from memoir.bench import allocators, launch, machine, proof
-from memoir.bench.clients import Client, free_port
-from memoir.bench.grid import Cell, Grid, Program, cell_of, environment, fill
+from memoir.base.quantities import printable
+from memoir.bench import allocators, histogram, launch, machine, memory, proof, trust
+from memoir.bench.clients import Plan, Turn, drive, free_port
+from memoir.bench.executables import check_executable
+from memoir.bench.grid import PERCENTILES, Cell, Grid, Program, cell_of, environment, fill
 from memoir.bench.journal import VERSION, Record
 from memoir.bench.recording import Recording
 
+_NOT_IN_A_ROW = ("said", "memory", "images")
 _SERIES = re.compile(r"^memory ([0-9.]+) ([0-9]+) ([0-9]+)$", re.MULTILINE)
 
 
@@ -26,16 +32,29 @@ class Options:
 
     replicates: int = 10
     warmup: int = 1  # unmeasured runs of every cell before the first replicate
-    seed: int = 1
+    seed: int | None = None  # of every random choice; None: drawn now, and recorded
+    sessions: int = (
+        1  # the whole, so many times, with warm-ups of its own; then sessions are what intervals are of
+    )
+    pause: float = 0.0  # between two sessions
     pin: str | None = None  # None: not pinned; "auto": the first {threads} cores; else a list such as 0,2-3
     timeout: float | None = None
     exit_code: int = 0  # what a run must end with to count
     prepare: str | None = None  # shell command before every run, unmeasured
     until: float | None = None  # half width of the intervals that is narrow enough, as a fraction
     budget: float = 600.0  # with until: no replicate starts after this
+    memory: bool = False  # sample the tree's memory over time
     counters: tuple[str, ...] = ("cycles", "instructions", "dtlb_load_misses", "dtlb_store_misses")
 
     def __post_init__(self) -> None:
+        if self.seed is None:
+            object.__setattr__(self, "seed", secrets.randbelow(1 << 31))
+        if self.sessions < 1:
+            raise Error(f"--sessions {self.sessions}: must be 1 or more")
+        if self.sessions > 1 and self.until is not None:
+            raise Error("--until adds replicates to one session: leave out --sessions, or choose -n")
+        if self.pause < 0:
+            raise Error(f"--pause {self.pause}: must be 0 or more")
         if self.replicates < 1:
             raise Error(f"-n {self.replicates}: must be 1 or more")
         if self.warmup < 0:
@@ -54,21 +73,46 @@ class Experiment:
     grid: Grid
     options: Options = field(default_factory=Options)
     proofs: dict[tuple[str, str, str], proof.Proof] = field(default_factory=dict)
+    ready: bool = False  # check() is done
     notes: list[str] = field(default_factory=list)  # what a reader must know; said once
     _counters: tuple[str, ...] = ()
+    _largest: int | None = None
 
     def header(self) -> Record:
         """The first line of the results: enough to run the rest of it."""
         return new_header(self.grid, vars(self.options) | {"counters": list(self.options.counters)})
 
     def check(self, progress: Callable[[str], None] = lambda line: None) -> None:
-        """Compiles patterns, finds programs, proves every allocator in every program. Raises memoir.Error."""
+        """look(), and proves every allocator in every program. Raises memoir.Error."""
+        self.look()
+        self.prove(progress)
+
+    def look(self) -> None:
+        """Compiles patterns, finds programs, fills in every command: all that takes no run. Raises memoir.Error."""
         for program in self.grid.programs:
             for metric in program.metrics:
-                compile_metric(metric.pattern)
+                if metric.pattern:
+                    compile_metric(metric.pattern)
+        for cell in self.grid.cells():
+            program = self.grid.program(cell.program)
+            fill(program.words, {**cell.values(0), "port": "0"})
+            if self.options.prepare is not None:
+                fill((self.options.prepare,), cell.values(0))
+            for words in (program.client, program.ready, program.stop):
+                if words:
+                    launch.resolve(fill(words, {**cell.values(0), "port": "0"})[0])
+        for executable in dict.fromkeys(self._proof_key(cell)[2] for cell in self.grid.cells()):
+            path = launch.resolve(executable)
+            check_executable(path)
+        if (randomisation := machine.describe()["address_randomisation"]) == "off":
+            self.notes.append(
+                f"address randomisation is {randomisation}: every run has the same layout, which may favour one "
+                "allocator by chance; sysctl kernel.randomize_va_space=2 switches it on"
+            )
+
+    def prove(self, progress: Callable[[str], None] = lambda line: None) -> None:
+        """Runs each allocator once in each program with a probe. Raises memoir.Error."""
         cells = {self._proof_key(cell): cell for cell in reversed(self.grid.cells())}
-        for executable in dict.fromkeys(executable for _, _, executable in cells):
-            launch.resolve(executable)
         available = machine.counters()
         self._counters = tuple(
             name for name in self.options.counters if available.get(name) in ("all", "user")
@@ -82,46 +126,111 @@ class Experiment:
             progress(f"proving {cell.allocator} in {cell.program}")
             self.proofs[key] = self._prove(cell)
             self._look_at(cell, self.proofs[key].measurement, progress)
+        self.ready = True
+
+    def proof_records(self) -> list[Record]:
+        """What reports say of the proofs."""
+        return [
+            {"program": program, "allocator": allocator, **shown.to_dict()}
+            for (program, allocator, _), shown in self.proofs.items()
+        ]
 
     def replicate(
-        self, number: int, done: frozenset[tuple[int, Cell]] = frozenset()
+        self, number: int, done: frozenset[tuple[int, int, Cell]] = frozenset(), session: int = 0
     ) -> Iterator[tuple[int, Cell]]:
-        """(position, cell) of one replicate in its random order, without those that are done."""
-        for position, cell in enumerate(self.grid.order(self.options.seed, number)):
-            if (number, cell) not in done:
+        """(position, cell) of one replicate in its own order, without those that are done."""
+        for position, cell in enumerate(self.grid.order(self.seed, number, session)):
+            if (session, number, cell) not in done:
                 yield position, cell
 
-    def run_cell(self, cell: Cell, replicate: int, position: int = 0) -> Record:
+    @property
+    def seed(self) -> int:
+        return self.options.seed or 0
+
+    def run_cell(self, cell: Cell, replicate: int, position: int = 0, session: int = 0) -> Record:
         """Runs one cell once; returns its record. A failure is a record too."""
-        program = self.grid.program(cell.program)
+        program, values = self.grid.program(cell.program), self._values(cell, replicate)
         self._prepare(cell, replicate)
         started = time.time()
-        running, client = self._start(cell, replicate)
+        variables, padding = self._variables(cell, replicate, session, values)
+        running = launch.Running(
+            fill(program.command, values),
+            environment=variables,
+            timeout=None if program.server else self.options.timeout,
+            cpus=cpus_for(self.options.pin, cell.threads),
+            counters=self._counters,
+            memory=memory.PERIOD if self.options.memory else None,
+        )
         try:
-            said = client.wait() if client else None
+            turn = drive(running, self._plan(program, values)) if program.client else None
         except BaseException:
             running.stop()
             raise
         finally:
             measurement = running.wait()
-        return record(program, cell, replicate, position, started, measurement, said, self.options.exit_code)
+        if turn is not None and program.histogram and turn.failure is None:
+            try:
+                path = Path(fill((program.histogram,), values)[0])
+                found = histogram.percentiles(path, PERCENTILES.values())
+            except Error as error:
+                turn.failure, found = str(error), []
+        else:
+            found = []
+        row = record(program, cell, replicate, position, started, measurement, turn, self.options.exit_code)
+        row["metrics"] |= dict(zip(PERCENTILES, found, strict=False))
+        if self.options.sessions > 1:
+            row["session"] = session
+        measurement.said.close()
+        return row | {"padding": padding}
 
-    def _start(self, cell: Cell, replicate: int) -> tuple[launch.Running, Client | None]:
-        program, values = self.grid.program(cell.program), cell.values(replicate)
-        if program.client:
+    def _values(self, cell: Cell, replicate: int) -> dict[str, str]:
+        values = cell.values(replicate)
+        if self.grid.program(cell.program).client:
             values["port"] = str(free_port())
+        return values
+
+    def _plan(self, program: Program, values: dict[str, str], *more: str) -> Plan:
+        return Plan(
+            client=fill((*program.client, *more), values),
+            server=program.server,
+            ready=fill(program.ready, values),
+            stop=fill(program.stop, values),
+            port=int(values["port"]) if any("{port}" in word for word in program.command) else None,
+            settle=program.settle,
+            timeout=self.options.timeout,
+        )
+
+    def _variables(
+        self, cell: Cell, replicate: int, session: int, values: dict[str, str]
+    ) -> tuple[dict[str, str], int]:
+        """The environment of a run, and its size in bytes as far as it is ours.
+
+        What lies above the stack moves it, and with it the program's time (Mytkowicz et al. 2009). So all runs of a
+        replicate have as many bytes of words and variables, and each replicate draws how many.
+        """
         variables = environment(cell, replicate, self.grid.threads_given)
         shown = self.proofs.get(self._proof_key(cell))
-        preload = shown.preload if shown else ()
-        variables |= proof.environment_for(preload, self.grid.allocator(cell.allocator))
-        running = launch.Running(
-            fill(program.command, values),
-            environment=variables,
-            timeout=self.options.timeout,
-            cpus=cpus_for(self.options.pin, cell.threads),
-            counters=self._counters,
+        variables |= proof.environment_for(
+            shown.preload if shown else (), self.grid.allocator(cell.allocator)
         )
-        return running, Client(fill(program.client, values), running) if program.client else None
+        command = fill(self.grid.program(cell.program).command, values)
+        wanted = self._room() + random.Random(f"{self.seed}:padding:{session}:{replicate}").randrange(4096)
+        return variables | {"MEMOIR_PADDING": "x" * max(0, wanted - size_of(variables, command))}, wanted
+
+    def _room(self) -> int:
+        """Bytes that the words and variables of every cell fit into."""
+        if self._largest is None:
+            sizes = [0]
+            for cell in self.grid.cells():
+                variables = environment(cell, 1 << 20, self.grid.threads_given)
+                variables |= proof.environment_for(("",), self.grid.allocator(cell.allocator))
+                library = self.grid.allocator(cell.allocator).library or allocators.c_library()
+                words = fill(
+                    self.grid.program(cell.program).command, {**cell.values(1 << 20), "port": "65535"}
+                )
+                sizes.append(size_of(variables, words) + len(os.fsencode(library)))
+            self._largest = -(-max(sizes) // 1024) * 1024
+        return self._largest
 
     def _proof_key(self, cell: Cell) -> tuple[str, str, str]:
         """What a proof holds for: an executable of a program under an allocator, whatever its other words."""
@@ -129,43 +238,48 @@ class Experiment:
         return cell.program, cell.allocator, executable
 
     def _prove(self, cell: Cell) -> proof.Proof:
-        program, values = self.grid.program(cell.program), cell.values(0)
-        if program.client:
-            values["port"] = str(free_port())
+        program, values = self.grid.program(cell.program), self._values(cell, 0)
         self._prepare(cell, 0)
         variables = environment(cell, 0, self.grid.threads_given)
         variables |= dict(self.grid.allocator(cell.allocator).environment)
-        client = None
-        if program.client:
-            command = fill((*program.client, "--smoke"), values)
+        smoke = () if program.server else ("--smoke",)  # the suite's own clients know it
+        turns: list[Turn] = []
 
-            def client(running: launch.Running) -> Client:
-                return Client(command, running)
+        def client(running: launch.Running) -> None:
+            turns.append(drive(running, self._plan(program, values, *smoke)))
 
-        return proof.prove(
+        shown = proof.prove(
             self.grid.allocator(cell.allocator),
             fill(program.command, values),
             variables,
-            timeout=self.options.timeout,
+            timeout=None if program.server else self.options.timeout,
             cpus=cpus_for(self.options.pin, cell.threads),
-            client=client,
+            client=client if program.client else None,
         )
+        if turns and turns[-1].failure is not None and program.server:
+            last = turns[-1].said.last_lines() or shown.measurement.tail
+            raise Error(
+                f"{program.name} under {cell.allocator}: {turns[-1].failure}"
+                + (f" (last words: {printable(last[-1])[:200]})" if last else "")
+            )
+        for metric in program.metrics if program.server and turns else ():
+            if metric.pattern and turns[-1].said.last_number(compile_metric(metric.pattern)) is None:
+                _no_match(metric.pattern, "the client", turns[-1].said.last_lines())
+        return shown
 
     def _look_at(self, cell: Cell, measurement: launch.Measurement, progress: Callable[[str], None]) -> None:
         """Judges the proof run: what fails there will likely fail always, and metrics must be printed."""
         how = measurement.failure or f"exit code {measurement.exit_code}"
-        if measurement.failure or measurement.exit_code != self.options.exit_code:
-            last = measurement.tail[-1] if measurement.tail else "it said nothing"
+        ended_well = measurement.asked or measurement.exit_code == self.options.exit_code
+        if measurement.failure or not ended_well:
+            last = printable(measurement.tail[-1]) if measurement.tail else "it said nothing"
             progress(f"note: {cell.program} fails under {cell.allocator} ({how}): {last}")
             return
         for metric in self.grid.program(cell.program).metrics:
             if self.grid.program(cell.program).client:
                 continue  # its client prints them
-            if launch.read_metric(compile_metric(metric.pattern), measurement.output) is None:
-                last = measurement.tail[-1] if measurement.tail else "nothing"
-                raise Error(
-                    f"metric {metric.pattern!r} matches nothing that {cell.program} prints (last: {last!r})"
-                )
+            if measurement.said.last_number(compile_metric(metric.pattern)) is None:
+                _no_match(metric.pattern, cell.program, measurement.tail)
 
     def _prepare(self, cell: Cell, replicate: int) -> None:
         if self.options.prepare is None:
@@ -174,12 +288,25 @@ class Experiment:
         result = subprocess.run(command, shell=True, capture_output=True, text=True)
         if result.returncode != 0:
             last = (result.stderr or result.stdout).strip().splitlines()[-1:] or ["it said nothing"]
-            raise Error(f"--prepare {command!r} ended with exit code {result.returncode}: {last[0]}")
+            raise Error(
+                f"--prepare {command!r} ended with exit code {result.returncode}: {printable(last[0])}"
+            )
+
+
+def size_of(variables: Mapping[str, str], words: list[str]) -> int:
+    """Bytes that the kernel copies above a new program's stack for these."""
+    pairs = sum(len(os.fsencode(name)) + len(os.fsencode(value)) + 2 for name, value in variables.items())
+    return pairs + sum(len(os.fsencode(word)) + 1 for word in words)
+
+
+def _no_match(pattern: str, who: str, lines: list[str]) -> None:
+    last = lines[-1][:200] if lines else "nothing"
+    raise Error(f"metric {pattern!r} matches nothing that {who} prints (last: {last!r})")
 
 
 def new_header(grid: Grid, options: Record) -> Record:
     """What the results of any bench begin with: what is measured, how, and on which machine."""
-    return {
+    header = {
         "memoir_bench": VERSION,
         "grid": grid.to_dict(),
         "options": options,
@@ -188,6 +315,7 @@ def new_header(grid: Grid, options: Record) -> Record:
         "machine": machine.describe(),
         "started": time.time(),
     }
+    return header | {"signature": trust.sign(header)}
 
 
 def from_header(header: Record) -> Experiment:
@@ -210,10 +338,30 @@ def run_all(
     On Ctrl-C what is done stays in the recording, and KeyboardInterrupt goes on up.
     """
     options = experiment.options
-    done = frozenset((row["replicate"], cell_of(row)) for row in recording.result.rows)
-    for warmup in range(options.warmup):
-        for position, cell in experiment.replicate(-1 - warmup):
-            on_run("warm-up", experiment.run_cell(cell, 0, position))
+    done = frozenset((row.get("session", 0), row["replicate"], cell_of(row)) for row in recording.result.rows)
+    for session in range(options.sessions):
+        if session and options.pause:
+            time.sleep(options.pause)
+        cells = experiment.grid.cells()
+        if options.sessions > 1 and all(
+            (session, number, cell) in done for number in range(options.replicates) for cell in cells
+        ):
+            continue
+        for warmup in range(options.warmup):
+            for position, cell in experiment.replicate(-1 - warmup, session=session):
+                on_run("warm-up", experiment.run_cell(cell, 0, position, session))
+        _run_session(experiment, recording, session, done, narrow_enough, on_run)
+
+
+def _run_session(
+    experiment: Experiment,
+    recording: Recording,
+    session: int,
+    done: frozenset[tuple[int, int, Cell]],
+    narrow_enough: Callable[[float], bool] | None,
+    on_run: Callable[[str, Record], None],
+) -> None:
+    options = experiment.options
     began, number = time.monotonic(), 0
     while True:
         if number >= options.replicates:
@@ -225,8 +373,8 @@ def run_all(
                     f"{options.until:.1%} of its ratio"
                 )
                 break
-        for position, cell in experiment.replicate(number, done):
-            row = experiment.run_cell(cell, number, position)
+        for position, cell in experiment.replicate(number, done, session):
+            row = experiment.run_cell(cell, number, position, session)
             recording.add(row)
             on_run("replicate", row)
         recording.sync()
@@ -240,16 +388,19 @@ def record(
     position: int,
     started: float,
     measurement: launch.Measurement,
-    client_said: str | None,
+    turn: Turn | None,
     exit_code: int,
 ) -> Record:
     """One line of the results file."""
-    output = measurement.output if client_said is None else client_said
+    said = measurement.said if turn is None else turn.said
     metrics = {
-        metric.name: launch.read_metric(compile_metric(metric.pattern), output) for metric in program.metrics
+        metric.name: said.last_number(compile_metric(metric.pattern))
+        for metric in program.metrics
+        if metric.pattern
     }
-    status = measurement.failure
-    if status is None and measurement.exit_code != exit_code:
+    status = turn.failure if turn is not None else None
+    status = status or measurement.failure
+    if status is None and measurement.exit_code != exit_code and not measurement.asked:
         status = f"exit code {measurement.exit_code}"
     if status is None and None in metrics.values():
         status = "no metric"
@@ -259,14 +410,22 @@ def record(
         "position": position,
         "started": round(started, 3),
         "status": status or "ok",
-        **{name: value for name, value in vars(measurement).items() if name != "output"},
+        **{name: value for name, value in vars(measurement).items() if name not in _NOT_IN_A_ROW},
         "metrics": metrics,
     }
-    series = [[float(t), int(live), int(resident)] for t, live, resident in _SERIES.findall(output)]
+    if turn is not None:
+        row["ready"] = round(turn.ready, 6)
+        if program.server:
+            row |= {"server_wall": measurement.wall, "wall": turn.wall}
+    if measurement.memory:
+        marks = turn.marks if turn is not None else memory.marks_of(said.tail(1 << 20), measurement.memory)
+        row |= memory.numbers(measurement.memory, marks, bool(turn is not None and program.settle))
+        row["samples"] = memory.thinned(measurement.memory)
+    series = [[float(t), int(live), int(resident)] for t, live, resident in said.matches(_SERIES)]
     if series:
         row["memory"] = series
     if status:
-        row["tail"] = [*measurement.tail, *(client_said or "").splitlines()[-launch.TAIL_LINES :]]
+        row["tail"] = [*measurement.tail, *(turn.said.last_lines() if turn is not None else [])]
     return row
 
 

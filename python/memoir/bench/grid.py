@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from memoir._core import Error
-from memoir.bench import allocators
+from memoir.bench import allocators, expressions
 from memoir.bench.allocators import Allocator
 from memoir.bench.journal import Record
 
@@ -19,14 +19,37 @@ T = TypeVar("T")
 Group = tuple[str, int, int, tuple[tuple[str, str], ...]]  # program, threads, load, parameters
 Block = tuple[int, int]  # session, replicate
 
-_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}|\{=([^{}]+)\}")
 _AXIS = re.compile(r"[a-z_][a-z0-9_]*")
 _OWN = ("threads", "load", "work", "allocator", "replicate")
+# What every row has by itself: a metric of such a name would be two things.
+_TAKEN = frozenset(
+    (
+        "wall",
+        "cpu",
+        "user",
+        "system",
+        "time",
+        "memory",
+        "peak_rss",
+        "largest_rss",
+        "minor_faults",
+        "major_faults",
+    )
+    + ("voluntary_switches", "involuntary_switches", "processes", "leftover", "exit_code", "signal", "status")
+    + ("program", "malloc", "threads", "work", "load", "replicate", "session", "page_faults", "cycles")
+    + ("instructions", "dtlb_load_misses", "dtlb_store_misses", "aggregate_throughput", "marginal_throughput")
+)
+_SERVER = ("server", "ready", "stop", "histogram", "settle")  # fields of a Program that most lack
+_TAKEN_STARTS = ("rss_", "pss_", "huge_", "lazy_", "swap_", "param_")
+PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}  # metrics that a histogram file gives
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A number that the program prints: the last match of the pattern's first group."""
+    """A number that the program prints: the last match of the pattern's first group.
+
+    An empty pattern is of a number that comes from the program's histogram file."""
 
     name: str
     pattern: str
@@ -35,12 +58,25 @@ class Metric:
 
 @dataclass(frozen=True)
 class Program:
-    """One command to measure, as a template. A client, if any, drives it from outside and is not measured."""
+    """One command to measure, as a template. A client, if any, drives it from outside and is not measured.
+
+    server: the command goes on until it is stopped; its time is the client's.
+    """
 
     name: str
     command: tuple[str, ...]
     client: tuple[str, ...] = ()
     metrics: tuple[Metric, ...] = ()
+    server: bool = False
+    ready: tuple[str, ...] = ()  # succeeds once the server can be used; empty: its port is tried
+    stop: tuple[str, ...] = ()  # ends the server; empty: SIGTERM
+    histogram: str = ""  # a file of latencies that the client writes
+    settle: float = 0.0  # seconds that a server is left in peace before it is stopped
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Everything in which placeholders are filled in."""
+        return (*self.command, *self.client, *self.ready, *self.stop, self.histogram)
 
 
 @dataclass(frozen=True)
@@ -112,13 +148,16 @@ class Grid:
             if len(set(values)) != len(values):
                 raise Error(f"axis {name} names a value twice: {','.join(map(str, values))}")
         for name, _ in self.parameters:
+            if [other for other, _ in self.parameters].count(name) > 1:
+                raise Error(f"--param {name} is given twice: write all its values in one, as in {name}=A,B,C")
             if not _AXIS.fullmatch(name):
                 raise Error(f"--param {name}: use small letters, digits and _ for the name")
             if name in _OWN:
                 raise Error(f"--param {name}: this name has a meaning already; choose another")
         for program in self.programs:
             known = {*_OWN, *dict(self.parameters), *self.extra_placeholders}
-            for name in placeholders((*program.command, *program.client)):
+            _check_metrics(program.metrics)
+            for name in placeholders(program.words):
                 if name not in known:
                     raise Error(
                         f"no axis fills {{{name}}} in the command: add --param {name}=A,B, "
@@ -136,9 +175,26 @@ class Grid:
             for allocator in self.allocators
         ]
 
-    def order(self, seed: int, replicate: int) -> list[Cell]:
-        """All cells once, in an order of this replicate's own that depends on nothing but the seed."""
-        return shuffled(self.cells(), f"{seed}:{replicate}")
+    def order(self, seed: int, replicate: int, session: int = 0) -> list[Cell]:
+        """All cells once, in an order that depends on nothing but its arguments.
+
+        Groups come in random order; the allocators of a group follow each other directly, so that what disturbs the
+        machine for longer than a few runs falls on all of them. Their own orders are the rows of a balanced square
+        (Williams 1949): in as many replicates as there are allocators (twice as many, if that number is odd), each
+        stands in each place equally often, and comes after each other one equally often. Which is which, and the order
+        of the rows, is drawn again for each such round.
+        """
+        by_group: dict[Group, list[Cell]] = {}
+        for cell in self.cells():
+            by_group.setdefault(cell.group, []).append(cell)
+        order = []
+        for number, group in shuffled(list(enumerate(by_group.values())), f"{seed}:{session}:{replicate}"):
+            rows = balanced_square(len(group))
+            round_, row = divmod(replicate, len(rows))
+            label = f"{seed}:{session}:{number}:{round_}"
+            members = shuffled(group, f"{label}:members")
+            order += [members[index] for index in shuffled(rows, f"{label}:rows")[row]]
+        return order
 
     def program(self, name: str) -> Program:
         return next(program for program in self.programs if program.name == name)
@@ -155,6 +211,7 @@ class Grid:
                     "command": list(program.command),
                     "client": list(program.client),
                     "metrics": [vars(metric) for metric in program.metrics],
+                    **{name: getattr(program, name) for name in _SERVER if getattr(program, name)},
                 }
                 for program in self.programs
             ],
@@ -176,6 +233,11 @@ class Grid:
                     tuple(program["command"]),
                     tuple(program["client"]),
                     tuple(Metric(**metric) for metric in program["metrics"]),
+                    bool(program.get("server", False)),
+                    tuple(program.get("ready", ())),
+                    tuple(program.get("stop", ())),
+                    str(program.get("histogram", "")),
+                    float(program.get("settle", 0.0)),
                 )
                 for program in entry["programs"]
             ),
@@ -206,19 +268,45 @@ def shuffled(entries: Sequence[T], label: str) -> list[T]:
     return order
 
 
+def balanced_square(size: int) -> list[tuple[int, ...]]:
+    """Rows in which every number stands in every place, and follows every other one, equally often."""
+    first = [0]
+    for step in range(1, size):
+        first.append((first[-1] + (step if step % 2 else -step)) % size)
+    rows = [tuple((number + shift) % size for number in first) for shift in range(size)]
+    return rows if size % 2 == 0 else rows + [row[::-1] for row in rows]
+
+
 def placeholders(command: Sequence[str]) -> list[str]:
-    """The names between braces in a command; doubled braces stand for themselves."""
-    found = [match.group(1) for part in command for match in _PLACEHOLDER.finditer(part)]
-    return [name for name in dict.fromkeys(found) if name]
+    """The names between braces in a command, and in its expressions; doubled braces stand for themselves."""
+    found: list[str] = []
+    for part in command:
+        for match in _PLACEHOLDER.finditer(part):
+            found += [match.group(1)] if match.group(1) else []
+            found += sorted(expressions.names(match.group(2))) if match.group(2) else []
+    return list(dict.fromkeys(found))
 
 
 def fill(command: Sequence[str], values: dict[str, str]) -> list[str]:
-    """The command with every placeholder replaced."""
+    """The command with every placeholder replaced and every expression worked out."""
 
     def replace(match: re.Match[str]) -> str:
-        return values[match.group(1)] if match.group(1) else match.group()[0]
+        if match.group(1):
+            return values[match.group(1)]
+        return expressions.evaluate(match.group(2), values) if match.group(2) else match.group()[0]
 
     return [_PLACEHOLDER.sub(replace, part) for part in command]
+
+
+def _check_metrics(metrics: Sequence[Metric]) -> None:
+    names = [metric.name for metric in metrics]
+    for name in names:
+        if names.count(name) > 1:
+            raise Error(
+                f"two metrics are called {name!r}: give each a name of its own, as in '(?P<ops>[0-9.]+) ops'"
+            )
+        if name.lower() in _TAKEN or name.startswith(_TAKEN_STARTS):
+            raise Error(f"metric {name!r}: every run has a quantity of this name; choose another")
 
 
 def environment(cell: Cell, replicate: int, threads_given: bool) -> dict[str, str]:

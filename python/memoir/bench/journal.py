@@ -8,13 +8,18 @@ The first line is the header (what is measured, how, on which machine). Each fur
     a header   once more, when a resumed bench changes it: the last one counts
 
 A line is written by one write() to a file opened for appending, so a crash leaves whole lines and at most one
-torn tail, which reading ignores and resuming cuts off.
+torn tail, which reading ignores and resuming cuts off. Each line ends with its own checksum, as the member "crc" (CRC-32
+of the bytes before it); a header that says "checksums" is of a journal in which every line has one. Older journals have
+none, and stay readable. Numbers are finite: strict JSON.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
+import re
+import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +30,18 @@ Record = dict[str, Any]  # one JSON object of a results file
 NAME = "runs.jsonl"
 VERSION = 1
 MEMBER = "member"
-_ROW = {"program", "allocator", "threads", "load", "work", "parameters", "replicate", "status", "wall"}
+_ROW: dict[str, type | tuple[type, ...]] = {
+    "program": str,
+    "allocator": str,
+    "threads": int,
+    "load": (int, float),
+    "work": (int, float),
+    "parameters": dict,
+    "replicate": int,
+    "status": str,
+    "wall": (int, float, type(None)),
+}
+_CHECKSUM = re.compile(rb',"crc":"([0-9a-f]{8})"\}$')
 
 
 class Kept(NamedTuple):
@@ -45,7 +61,7 @@ class Journal:
 
     def append(self, *records: Record) -> None:
         """Several records are written together: a crash keeps all of them, or the first ones."""
-        text = "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records).encode()
+        text = b"".join(map(line_of, records))
         if os.write(self._file, text) != len(text):
             raise Error(f"{self.path}: the disk is full; make room, then go on with --resume")
 
@@ -55,6 +71,25 @@ class Journal:
     def close(self) -> None:
         os.fsync(self._file)
         os.close(self._file)
+
+
+def line_of(record: Record) -> bytes:
+    """A record as a line of a journal, with its checksum. What is not finite becomes null."""
+    if _is_header(record):
+        record = {**record, "checksums": True}
+    text = json.dumps(strict(record), separators=(",", ":"), allow_nan=False).encode()[:-1]
+    return text + b',"crc":"%08x"}\n' % zlib.crc32(text)
+
+
+def strict(value: Any) -> Any:
+    """The same with null for every number that JSON has no word for."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: strict(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [strict(entry) for entry in value]
+    return value
 
 
 def read(path: Path) -> tuple[Record, list[Record]]:
@@ -84,17 +119,31 @@ def read_lines(path: Path) -> list[tuple[int, Record]]:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise Error(f"{path}: {error.strerror}") from None
-    lines.pop()  # what follows the last newline: nothing, or a torn line
-    records = []
+    tail = lines.pop()  # what follows the last newline: nothing, or a torn line
+    if re.match(rb'.*,"crc":"[0-9a-f]{8}"\}.', tail, re.DOTALL):
+        raise Error(f"{path}:{len(lines) + 1}: this line is damaged: something follows its checksum")
+    records: list[tuple[int, Record]] = []
+    checked = False
     for number, line in enumerate(lines, start=1):
+        found = _CHECKSUM.search(line)
+        if found:
+            if int(found.group(1), 16) != zlib.crc32(line[: found.start()]):
+                raise Error(f"{path}:{number}: this line is damaged: its checksum is of something else")
+            line = line[: found.start()] + b"}"
         try:
-            record = json.loads(line)
+            record = json.loads(line, parse_constant=lambda name: None)
             if not isinstance(record, dict):
                 raise ValueError
         except (ValueError, RecursionError):  # the latter: brackets in brackets in brackets
             raise Error(
                 f"{path}:{number}: not a record of a bench; is this a file of `memoir bench`?"
             ) from None
+        if number == 1:
+            checked = record.pop("checksums", False) is True
+        else:
+            record.pop("checksums", None)
+        if checked and not found:
+            raise Error(f"{path}:{number}: this line is damaged: it has no checksum, and the others have one")
         records.append((number, record))
     return records
 
@@ -102,8 +151,20 @@ def read_lines(path: Path) -> list[tuple[int, Record]]:
 def check_rows(path: Path, rows: list[Record]) -> None:
     """Raises memoir.Error, naming the run, for a row without what every reader of rows relies on."""
     for number, row in enumerate(rows, start=1):
-        if not isinstance(row, dict) or not row.keys() >= _ROW:
-            raise Error(f"{path}: run {number} has no {', '.join(sorted(_ROW - set(row)))}")
+        if not isinstance(row, dict) or not row.keys() >= _ROW.keys():
+            raise Error(f"{path}: run {number} has no {', '.join(sorted(_ROW.keys() - set(row)))}")
+        for name, kind in _ROW.items():
+            value = row[name]
+            if not isinstance(value, kind) or isinstance(value, bool) or not _fits(value):
+                raise Error(f"{path}: run {number} has {name} {str(value)[:40]!r}, which is no {_KIND[name]}")
+
+
+def _fits(value: object) -> bool:
+    return not isinstance(value, (int, float)) or (0 <= value < 1e18 and math.isfinite(value))
+
+
+_KIND = dict.fromkeys(_ROW, "whole number") | dict.fromkeys(("program", "allocator", "status"), "text")
+_KIND |= {"parameters": "table of parameters", "wall": "time", "load": "number", "work": "number"}
 
 
 def cut_torn_line(path: Path) -> None:

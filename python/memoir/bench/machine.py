@@ -28,6 +28,7 @@ def describe() -> Record:
         "overcommit": _read("/proc/sys/vm/overcommit_memory"),
         "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "perf_event_paranoid": _read("/proc/sys/kernel/perf_event_paranoid"),
+        "address_randomisation": _randomisation(),
         "load_average": round(os.getloadavg()[0], 2),
         "virtual": " hypervisor " in (_read("/proc/cpuinfo") or ""),
     }
@@ -84,6 +85,17 @@ def _chosen(path: str) -> str | None:
     text = _read(path)
     chosen = re.search(r"\[(\w+)\]", text) if text else None
     return chosen.group(1) if chosen else text
+
+
+def _randomisation() -> str | None:
+    """Whether the kernel draws addresses for each process: without it, one layout is measured again and again."""
+    chosen = {"0": "off", "1": "without the heap", "2": "on"}.get(
+        _read("/proc/sys/kernel/randomize_va_space") or ""
+    )
+    personality = _read("/proc/self/personality")
+    if personality and int(personality, 16) & 0x0040000:  # ADDR_NO_RANDOMIZE, as `setarch -R` sets it
+        return "off"
+    return chosen
 
 
 def _processor() -> str:

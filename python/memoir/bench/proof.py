@@ -1,32 +1,64 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proof that an allocator is really in the process before anything is measured.
+"""Proof that an allocator really serves a program's memory, before anything is measured.
 
 A preload can silently do nothing: static programs have no loader to obey it, setuid programs ignore it, a
-wrapper may clear the environment, and a program may bring a malloc of its own. So each allocator is proved
-by a run of the very command with libmemoir_proof.so in front: in every process image it asks the dynamic
-loader whose malloc serves, and counts what the program asks of it. Meanwhile the process tree is watched
-for images that the probe did not reach.
+wrapper may clear the environment, and a program may bring a malloc of its own, hidden or under other names, or a heap
+that is no malloc at all. So each allocator is proved by a run of the very command with libmemoir_proof.so in front. In
+every process image it asks the dynamic loader whose malloc serves, counts the requests, and marks where the blocks are.
+The launcher follows the tree with ptrace, which misses no exec, and compares the marks with the anonymous memory that
+each process holds, while it grows and at its end. What counts is the share of bytes that the allocator served.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import struct
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from memoir._core import Error
+from memoir.base.quantities import bytes_text, printable
 from memoir.bench import allocators, machine
 from memoir.bench.allocators import Allocator
-from memoir.bench.clients import Client
+from memoir.bench.executables import check_executable as check_executable
+from memoir.bench.executables import why_unreachable
+from memoir.bench.journal import Record
 from memoir.bench.launch import Measurement, Running, resolve
 
-_RECORD = struct.Struct("<8sQQQ1024s1024s")  # Record in bench/harness/proof.cc
-_POLL = 0.001  # seconds; a static child that lives shorter than this can escape notice
+_RECORD = struct.Struct("<8sQQQ1024s1024s1024s")  # Record in bench/harness/proof.cc
 _SETTLED = 0.02  # seconds after which a process image has been set up by its loader
+_SMALL = (
+    1 << 20
+)  # unserved bytes that every process may have: the loader's, the libraries', an allocator's tables
+_NONE, _HALF = 0.01, 0.5  # shares below which an allocator is not at work, or not for most of the memory
+
+
+@dataclass(frozen=True)
+class Image:
+    """One program in one process of the tree that was reached."""
+
+    program: str
+    anonymous: int  # bytes, when there were most of them
+    served: int  # of these, in ranges that the allocator handed out; -1: not known
+    tables: int = 0  # of these, what the allocator and the loader take in any program, however small
+    shadow: str = ""  # the object whose malloc the program calls instead, if there is one
+
+    @property
+    def share(self) -> float | None:
+        return self.served / self.wanted if self.wanted and self.served >= 0 else None
+
+    @property
+    def wanted(self) -> int:
+        """The program's own anonymous bytes: without the tables."""
+        return max(self.served, self.anonymous - self.tables)
+
+    @property
+    def unserved(self) -> int:
+        return self.wanted - self.served if self.served >= 0 else 0
 
 
 @dataclass(frozen=True)
@@ -37,31 +69,50 @@ class Proof:
     provider: str  # the library whose malloc served
     calls: int  # requests that the program made of it
     programs: tuple[str, ...]  # the executables that were reached
+    images: tuple[Image, ...]
     measurement: Measurement
+
+    @property
+    def share(self) -> float | None:
+        """Of the anonymous bytes of all processes, what the allocator served."""
+        known = [image for image in self.images if image.share is not None]
+        total = sum(image.wanted for image in known)
+        return sum(image.served for image in known) / total if total else None
+
+    @property
+    def weak(self) -> list[Image]:
+        """Programs most of whose memory came from elsewhere: once each, the largest."""
+        found: dict[str, Image] = {}
+        for image in self.images:
+            weak = image.share is not None and image.share < _HALF and image.unserved > _SMALL
+            if weak and (image.program not in found or found[image.program].wanted < image.wanted):
+                found[image.program] = image
+        return list(found.values())
+
+    def to_dict(self) -> Record:
+        """What a header keeps of it."""
+        return {
+            "provider": self.provider,
+            "requests": self.calls,
+            "share": self.share,
+            "anonymous": sum(image.wanted for image in self.images),
+            "weak": [[image.program, image.share, image.wanted] for image in self.weak],
+        }
 
 
 @dataclass
-class _Image:
-    program: str
-    parent: int  # the process that it was forked from
-    first_seen: float
-    last_seen: float
+class _Seen:
+    """What one run with the probe showed."""
 
-
-def check_executable(path: Path) -> None:
-    """Raises memoir.Error for a file that no preload can reach: static, setuid, or with capabilities."""
-    status = path.stat()
-    reason = None
-    if status.st_mode & 0o4000 and status.st_uid != os.getuid():
-        reason = "it is setuid, and the loader then ignores LD_PRELOAD"
-    elif status.st_mode & 0o2000 and status.st_gid != os.getgid():
-        reason = "it is setgid, and the loader then ignores LD_PRELOAD"
-    elif _capabilities(path):
-        reason = "it has file capabilities, and the loader then ignores LD_PRELOAD"
-    elif _is_static(path):
-        reason = "it is statically linked, so no allocator can be preloaded into it"
-    if reason:
-        raise Error(f"{path}: {reason}; link it dynamically, or copy it without those rights")
+    images: list[Image] = field(default_factory=list)
+    uses: list[tuple[str, str]] = field(
+        default_factory=list
+    )  # (program, library whose malloc is next in line)
+    calls: int = 0
+    missed: list[dict[str, Any]] = field(
+        default_factory=list
+    )  # images without the probe, as the witness saw them
+    measurement: Measurement | None = None
 
 
 def prove(
@@ -70,38 +121,81 @@ def prove(
     environment: Mapping[str, str],
     timeout: float | None = None,
     cpus: Sequence[int] = (),
-    client: Callable[[Running], Client] | None = None,
+    client: Callable[[Running], None] | None = None,
 ) -> Proof:
     """Runs the command once under `allocator`. Raises memoir.Error when something else serves malloc.
 
-    client: makes the client of a command that is a server.
+    client: drives a command that is a server, until that is to end.
     """
     check_executable(resolve(command[0]))
     preloads: list[tuple[str, ...]] = [()] if allocator.library is None else [(str(allocator.library),)]
     if allocator.library is None:
         # a program that links another malloc gets the C library's by having it searched first
         preloads.append((str(allocators.c_library()),))
+    wrong: list[tuple[str, str]] = []
     for preload in preloads:
-        proof, others, missed = _observe(preload, command, environment, timeout, cpus, client)
-        if missed:
-            why = _why_missed(Path(missed[0]))
-            raise Error(f"{allocator.name} is not in {missed[0]}, which the command starts: {why}")
-        if proof is None:
+        seen = _observe(preload, command, environment, timeout, cpus, client)
+        assert seen.measurement is not None
+        if seen.missed:
+            image = seen.missed[0]
+            why = why_unreachable(image, expected_library(allocator))
+            raise Error(
+                f"{allocator.name} is not in {printable(image['program'] or 'a program')}, which the command starts: {why}"
+            )
+        if not seen.uses:
             raise Error(
                 f"{allocator.name}: {command[0]} ended before the loader was done; does it run at all?"
+                + _last_words(seen.measurement)
             )
-        wrong = [(program, provider) for program, provider in others if not serves(provider, allocator)]
-        if not wrong and proof.calls == 0:
-            raise Error(
-                f"{allocator.name} is in the process, but {command[0]} never asks it for memory: "
-                "it allocates nothing, or by itself"
-            )
-        if not wrong:
-            return proof
+        wrong = [(program, provider) for program, provider in seen.uses if not serves(provider, allocator)]
+        if wrong:
+            continue
+        _check_shares(allocator, command[0], seen)
+        return Proof(
+            preload=tuple(preload),
+            provider=seen.uses[-1][1],
+            calls=seen.calls,
+            programs=tuple(dict.fromkeys(program for program, _ in seen.uses)),
+            images=tuple(seen.images),
+            measurement=seen.measurement,
+        )
     raise Error(
         f"{allocator.name} does not serve malloc in {wrong[0][0]}: {wrong[0][1]} does "
         f"(is {expected_library(allocator)} an allocator?)"
     )
+
+
+def _check_shares(allocator: Allocator, program: str, seen: _Seen) -> None:
+    """Raises memoir.Error for a program that takes its memory from elsewhere."""
+    for image in seen.images:
+        if image.share is not None and image.share < _NONE and image.unserved > _SMALL:
+            own = f"it calls the malloc of {image.shadow}" if image.shadow else "it allocates by itself"
+            raise Error(
+                f"{allocator.name} serves {100 * image.share:.1f} % of the {bytes_text(image.wanted)} of anonymous "
+                f"memory of {printable(image.program)}: {own} (a malloc of its own, hidden or under another name, or a "
+                "heap that is no malloc, such as Go's)"
+            )
+    if seen.calls == 0:
+        raise Error(
+            f"{allocator.name} is in the process, but {program} never asks it for memory: "
+            "it allocates nothing, or by itself"
+        )
+
+
+def sentence(name: str, kept: Record) -> str:
+    """One line for a report: who served how many requests and what share of the bytes. kept: Proof.to_dict()."""
+    share = kept.get("share")
+    part = "" if share is None else f", {100 * share:.0f} % of the anonymous bytes"
+    return f"{name} served {kept['requests']:,} requests{part}"
+
+
+def warnings(name: str, kept: Record) -> list[str]:
+    """What a reader must know of a proof."""
+    return [
+        f"{name} serves only {100 * share:.0f} % of the {bytes_text(anonymous)} of anonymous memory of "
+        f"{printable(program)}: what is compared is the rest of it too"
+        for program, share, anonymous in kept.get("weak", [])
+    ]
 
 
 def expected_library(allocator: Allocator) -> Path:
@@ -133,109 +227,79 @@ def _observe(
     environment: Mapping[str, str],
     timeout: float | None,
     cpus: Sequence[int],
-    client: Callable[[Running], Client] | None,
-) -> tuple[Proof | None, list[tuple[str, str]], list[str]]:
-    """The proof, (program, provider) of every image that was reached, and the programs that were not."""
-    probe = str(machine.tool("libmemoir_proof.so"))
+    client: Callable[[Running], None] | None,
+) -> _Seen:
     with tempfile.TemporaryDirectory(prefix="memoir-proof-") as folder:
-        inherited = os.environ.get("LD_PRELOAD", "").replace(":", " ").split()
-        variables = {
-            **environment,
-            "LD_PRELOAD": ":".join([probe, *preload, *inherited]),
-            "MEMOIR_PROOF": folder,
-        }
-        run = Running(command, environment=variables, timeout=timeout, cpus=cpus)
+        run = Running(
+            command,
+            environment=_variables(preload, environment, folder),
+            timeout=timeout,
+            cpus=cpus,
+            witness=folder,
+        )
         try:
-            driver = client(run) if client else None
-            images = _watch(run, driver)
-            if driver:
-                driver.wait()
+            if client:
+                client(run)
         except BaseException:
             run.stop()
             raise
         finally:
             measurement = run.wait()
-        records = [_RECORD.unpack(path.read_bytes()) for path in sorted(Path(folder).iterdir())]
-    reached: dict[tuple[int, str], list[tuple[int, str]]] = {}
-    for magic, process, calls, _, provider, program in records:
-        if magic == b"memproof":
-            reached.setdefault((process, _text(program)), []).append((calls, _text(provider)))
+        records = [
+            _RECORD.unpack(path.read_bytes())
+            for path in sorted(Path(folder).iterdir())
+            if path.suffix != ".map"
+        ]
+    return _judge(records, measurement, _tables(tuple(preload), tuple(environment.items())))
+
+
+def _variables(preload: Sequence[str], environment: Mapping[str, str], folder: str) -> dict[str, str]:
+    probe = str(machine.tool("libmemoir_proof.so"))
+    inherited = os.environ.get("LD_PRELOAD", "").replace(":", " ").split()
+    return {**environment, "LD_PRELOAD": ":".join([probe, *preload, *inherited]), "MEMOIR_PROOF": folder}
+
+
+@functools.lru_cache(maxsize=64)
+def _tables(preload: tuple[str, ...], environment: tuple[tuple[str, str], ...]) -> int:
+    """Anonymous bytes of the smallest program that are not its blocks: an allocator's tables, the loader's, libraries'."""
     launcher = str(machine.tool("memoir-launch").resolve())
-    forks = _forks(images, set(reached))
-    missed = [
-        image.program
-        for (process, program), image in images.items()
-        if (process, program) not in reached
-        and (process, program) not in forks
-        and program != launcher
-        and (image.last_seen - image.first_seen > _SETTLED or _unreachable(program))
-    ]
-    if not reached:
-        return None, [], missed
-    served = [(program, provider) for (_, program), uses in reached.items() for _, provider in uses]
-    proof = Proof(
-        preload=tuple(preload),
-        provider=served[-1][1],
-        calls=sum(calls for uses in reached.values() for calls, _ in uses),
-        programs=tuple(dict.fromkeys(program for program, _ in served)),
-        measurement=measurement,
-    )
-    return proof, served, missed
+    with tempfile.TemporaryDirectory(prefix="memoir-proof-") as folder:
+        variables = _variables(preload, dict(environment), folder)
+        measurement = Running([launcher, "--list-counters"], environment=variables, witness=folder).wait()
+    looks = [image["anonymous"] - max(0, image["served"]) for image in measurement.images]
+    return max(looks, default=0)
 
 
-def _watch(run: Running, driver: Client | None) -> dict[tuple[int, str], _Image]:
-    """Every (process, executable) seen below the launcher until it ends, or until its client is done."""
-    images: dict[tuple[int, str], _Image] = {}
-    while run.running() and not (driver and driver.ended()):
-        now = time.monotonic()
-        for process, parent in _descendants(run.process):
-            try:
-                program = os.readlink(f"/proc/{process}/exe").removesuffix(" (deleted)")
-            except PermissionError:  # it runs with other rights than ours: a setuid program
-                program = f"{_command_name(process)} (process {process})"
-            except OSError:
-                continue  # it has just ended
-            image = images.setdefault((process, program), _Image(program, parent, now, now))
-            image.last_seen = now
-        time.sleep(_POLL)
-    return images
+def _judge(records: Sequence[tuple[Any, ...]], measurement: Measurement, tables: int) -> _Seen:
+    seen = _Seen(measurement=measurement)
+    shadows: dict[tuple[int, str], str] = {}
+    for magic, process, calls, _, provider, program, shadow in records:
+        if magic == b"memproof":
+            shadows[(process, _text(program))] = _text(shadow)
+            seen.uses.append((_text(program), _text(provider)))
+            seen.calls += calls
+    launcher = str(machine.tool("memoir-launch").resolve())
+    reached: list[bool] = []
+    for image in measurement.images:
+        key = image["process"], image["program"]
+        parent = image["parent"]
+        inherits = image["forked"] and parent >= 0 and reached[parent]  # it runs on the malloc of its parent
+        reached.append(key in shadows or inherits)
+        if image["program"] == launcher:
+            continue
+        if reached[-1]:
+            shadow = shadows.get(key, "")
+            seen.images.append(Image(image["program"], image["anonymous"], image["served"], tables, shadow))
+        if not image["forked"]:
+            unreachable = _is_unreachable(image["program"])
+            settled = image["lived"] > _SETTLED or image["anonymous"] > _SMALL
+            settled = settled or image["elsewhere"] or not image["preloaded"]
+            if unreachable or image["secure"] or (not reached[-1] and settled):
+                seen.missed.append(image)
+    return seen
 
 
-def _forks(images: dict[tuple[int, str], _Image], reached: set[tuple[int, str]]) -> set[tuple[int, str]]:
-    """Images that are a reached one's memory in another process: a shell's ( ... ), a server's workers.
-
-    They run on the malloc of the process that they were forked from; the probe says nothing in them, since it
-    speaks when the loader starts it.
-    """
-    forks: set[tuple[int, str]] = set()
-    for (process, program), image in images.items():  # parents come before their children
-        origin = image.parent, program
-        if origin in reached or origin in forks:
-            forks.add((process, program))
-    return forks
-
-
-def _descendants(root: int) -> list[tuple[int, int]]:
-    """Every process below the root, with its parent; parents first."""
-    found = [(root, 0)]
-    for process, _ in found:
-        try:
-            for thread in os.listdir(f"/proc/{process}/task"):
-                children = Path(f"/proc/{process}/task/{thread}/children").read_text().split()
-                found.extend((int(child), process) for child in children)
-        except OSError:
-            continue  # it has just ended
-    return found[1:]
-
-
-def _command_name(process: int) -> str:
-    try:
-        return Path(f"/proc/{process}/comm").read_text().strip()
-    except OSError:
-        return "a program"
-
-
-def _unreachable(program: str) -> bool:
+def _is_unreachable(program: str) -> bool:
     try:
         check_executable(Path(program))
     except (Error, OSError):
@@ -243,44 +307,10 @@ def _unreachable(program: str) -> bool:
     return False
 
 
-def _why_missed(path: Path) -> str:
-    try:
-        check_executable(path)
-    except Error as error:
-        return str(error).partition(": ")[2]
-    except OSError:
-        return "it runs with other rights (setuid), and the loader then ignores LD_PRELOAD"
-    return "something on the way cleared LD_PRELOAD (env -i, sudo, a sandbox)"
+def _last_words(measurement: Measurement) -> str:
+    lines = measurement.tail
+    return f" (its last words: {printable(lines[-1])[:200]})" if lines else ""
 
 
 def _text(field: bytes) -> str:
     return os.fsdecode(field.split(b"\0", 1)[0])
-
-
-def _capabilities(path: Path) -> bool:
-    try:
-        return bool(os.getxattr(path, "security.capability")) and os.getuid() != 0
-    except OSError:
-        return False
-
-
-def _is_static(path: Path) -> bool:
-    """True for an ELF executable that names no loader (PT_INTERP); a script's interpreter is judged."""
-    with path.open("rb") as file:
-        head = file.read(64)
-        if head[:2] == b"#!":
-            words = head[2:].split(b"\n")[0].split()
-            return (
-                bool(words)
-                and Path(os.fsdecode(words[0])).is_file()
-                and _is_static(Path(os.fsdecode(words[0])))
-            )
-        if head[:4] != b"\x7fELF" or len(head) < 64:
-            return False  # not ours to judge: exec will say
-        order = "<" if head[5] == 1 else ">"
-        wide = head[4] == 2
-        offset = struct.unpack_from(order + ("Q" if wide else "I"), head, 32 if wide else 28)[0]
-        size, number = struct.unpack_from(order + "HH", head, 54 if wide else 42)
-        file.seek(offset)
-        table = file.read(size * number)
-    return all(struct.unpack_from(order + "I", table, i * size)[0] != 3 for i in range(number))

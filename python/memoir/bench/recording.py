@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
 from collections import Counter
 from pathlib import Path
 
@@ -10,7 +12,10 @@ from memoir._core import Error
 from memoir.bench import journal
 from memoir.bench.grid import Cell, Group, cell_of
 from memoir.bench.journal import MEMBER, NAME, Journal, Record
+from memoir.bench.lock import Lock
 from memoir.bench.results import Result
+
+KEPT = (NAME, "results.json", "results.csv")  # what makes a folder one of a bench
 
 
 class Recording:
@@ -19,10 +24,12 @@ class Recording:
     Use it as a context manager: the journal is on the disk when the block ends, however it ends.
     """
 
-    def __init__(self, result: Result, folder: Path | None = None) -> None:
+    def __init__(self, result: Result, folder: Path | None = None, lock: Lock | None = None) -> None:
         """Goes on in the folder's journal; begin() and resume() are how to get there."""
         self.result = result
         self.folder = folder
+        self._lock = lock
+        self._new = self._made = self._settled = False  # begun here; in a folder that was not there; has rows
         self._done: Counter[Cell] = Counter()
         self._sessions: dict[Group, int] = {}  # by Cell.group: the number of the next one
         self._count(*result.rows, *result.members)
@@ -34,7 +41,21 @@ class Recording:
     ) -> Recording:
         """A new bench in a folder that holds none, or in memory only. `notes` is kept, not copied."""
         result = Result(header, [], [] if notes is None else notes)
-        recording = cls(result, output_folder(folder, force) if folder else None)
+        if folder is None:
+            recording = cls(result)
+        else:
+            made = not folder.exists()
+            check_output(folder, force)
+            _make(folder)
+            lock = Lock(folder)
+            try:
+                output_folder(folder, force)  # once more, now that nobody else can begin
+            except BaseException:
+                lock.release()
+                raise
+            recording = cls(result, folder, lock)
+            recording._made = made
+        recording._new = True
         recording.change_header(header)
         return recording
 
@@ -44,9 +65,34 @@ class Recording:
         path = folder / NAME
         if not path.is_file():
             raise Error(f"--resume {folder}: no {NAME} in it")
-        header, rows, members = journal.read_all(path)
-        journal.cut_torn_line(path)
-        return cls(Result(header, rows, [] if notes is None else notes, members), folder)
+        lock = Lock(folder)
+        try:
+            header, rows, members = journal.read_all(path)
+            journal.cut_torn_line(path)
+            return cls(Result(header, rows, [] if notes is None else notes, members), folder, lock)
+        except BaseException:
+            lock.release()
+            raise
+
+    def discard(self) -> None:
+        """Gives up a bench that has just begun and measured nothing; what -f set aside is there again."""
+        self.close()
+        if self.folder is None or not self._new or self.result.rows:
+            return
+        (self.folder / NAME).unlink(missing_ok=True)
+        for name in KEPT:
+            if (kept := self.folder / f".{name}.before").exists():
+                kept.replace(self.folder / name)
+        if self._made:
+            with contextlib.suppress(OSError):
+                self.folder.rmdir()
+
+    def settle(self) -> None:
+        """From here on the new bench counts: what -f set aside is given up. The first row does this too."""
+        self._settled = True
+        if self.folder is not None:
+            for name in KEPT:
+                (self.folder / f".{name}.before").unlink(missing_ok=True)
 
     def __enter__(self) -> Recording:
         return self
@@ -63,6 +109,8 @@ class Recording:
     def add(self, *rows: Record) -> None:
         """Rows that belong together are given together: a crash keeps all of them or the first ones."""
         self.result.rows.extend(rows)
+        if not self._settled and rows:
+            self.settle()
         self._count(*rows)
         if self._journal and rows:
             self._journal.append(*rows)
@@ -95,6 +143,9 @@ class Recording:
         if self._journal:
             self._journal.close()
             self._journal = None
+        if self._lock:
+            self._lock.release()
+            self._lock = None
 
     def save(self) -> None:
         """Writes results.json and results.csv into the folder, if there is one."""
@@ -110,20 +161,36 @@ class Recording:
 
 
 def check_output(path: Path, force: bool) -> None:
-    """Raises memoir.Error when a bench is there already, or something that is no folder."""
+    """Raises memoir.Error when a bench is there already, something that is no folder, or nothing can be written."""
     if path.exists() and not path.is_dir():
         raise Error(f"{path} is a file; a bench writes a folder")
     if not force and any((path / name).exists() for name in (NAME, "results.json")):
         raise Error(f"{path} holds a bench already: use --resume {path} to go on, -o for another, or -f")
+    there = path.absolute()
+    while not there.exists():
+        there = there.parent
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise Error(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def output_folder(path: Path, force: bool) -> Path:
-    """Makes the folder of a new bench; with `force` an old bench in it is given up."""
+    """Makes the folder of a new bench; with `force` an old bench in it is set aside (see Recording.settle)."""
     check_output(path, force)
+    _make(path)
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        for name in (NAME, "results.json", "results.csv"):
-            (path / name).unlink(missing_ok=True)
+        for name in KEPT:
+            if (path / name).exists():
+                (path / name).replace(path / f".{name}.before")
     except OSError as error:
         raise Error(f"{path}: {error.strerror}") from None
     return path
+
+
+def _make(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Error(f"{path}: cannot be written: {error.strerror}") from None

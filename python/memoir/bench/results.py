@@ -49,6 +49,11 @@ class Result:
         return bool(self.header.get("interleaved"))
 
     @property
+    def session_means(self) -> bool:
+        """True when whole sessions were repeated (--sessions), so that they are what varies."""
+        return int(self.header.get("options", {}).get("sessions") or 1) > 1
+
+    @property
     def allocators(self) -> list[str]:
         named = [entry["name"] for entry in self.header.get("grid", {}).get("allocators", [])]
         return list(dict.fromkeys([*named, *(row["allocator"] for row in self.rows)]))
@@ -68,6 +73,26 @@ class Result:
         programs = self.header.get("grid", {}).get("programs", [])
         found = [Metric(**metric) for program in programs for metric in program["metrics"]]
         return list({metric.name: metric for metric in found}.values())
+
+    @property
+    def leading_quantity(self) -> str:
+        """What the answer is about: time, or the first number that the clients of servers print."""
+        programs = self.header.get("grid", {}).get("programs", [])
+        if programs and all(program.get("server") for program in programs) and self.metrics:
+            return self.metrics[0].name
+        return "wall"
+
+    @property
+    def seconds_per_replicate(self) -> float | None:
+        """How long one replicate of every cell takes, from when runs were started; None where that is not known."""
+        started: dict[Block, float] = {}
+        for row in self.rows:
+            if "started" in row:
+                block = block_of(row)
+                started[block] = min(row["started"], started.get(block, row["started"]))
+        times = sorted(started.values())
+        gaps = [second - first for first, second in zip(times, times[1:], strict=False)]
+        return float(np.median(gaps)) if gaps else None
 
     def cells(self) -> dict[Cell, list[Record]]:
         """Rows that count, by cell, in the order of their blocks; a cell whose runs all failed has an empty list."""
@@ -123,13 +148,17 @@ class Result:
 
     def save(self, folder: Path) -> None:
         """Writes results.json and results.csv, each whole or not at all."""
-        write_whole(folder / "results.json", json.dumps(self.to_json(), indent=1))
+        write_whole(
+            folder / "results.json", json.dumps(journal.strict(self.to_json()), indent=1, allow_nan=False)
+        )
         write_whole(folder / "results.csv", self.to_csv())
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
     """Puts a file in the place of what is there, so that no reader ever finds half of it."""
-    write_output(path, content.encode() if isinstance(content, str) else content, force=True)
+    write_output(
+        path, content.encode(errors="backslashreplace") if isinstance(content, str) else content, force=True
+    )
 
 
 def read(paths: Sequence[Path]) -> Result:

@@ -19,7 +19,12 @@ Methods
                   Its equal-tailed form was tried and covers only 90 % when a tenth of the runs are spikes.
     percentile    the percentile bootstrap of the d_i (section 13.3), as plotting libraries draw it. At n = 6
                   an interval called 95 % covers about 86 %; offered to repeat old figures, not the default.
-    welch_t       Welch's t on two unpaired groups (Welch 1947): for results not run block by block.
+    welch_t       Welch's t on two unpaired groups (Welch 1947): for results not run block by block. With
+                  paired=False the bootstraps draw from each group by itself too, and paired_t becomes welch_t.
+
+Numbers come in steps (a page, a fault, a hundredth of a second in an old file). Where all of a few differences fall on
+the same step, their spread is 0 although chance alone may have done it; so no standard error is taken to be smaller
+than that of rounding to the step (`step`, in the unit of the measurement).
 """
 
 from __future__ import annotations
@@ -83,33 +88,49 @@ def compare(
     method: str = "paired_t",
     resamples: int = RESAMPLES,
     seed: int = 0,
+    paired: bool = True,
+    step: float = 0.0,
 ) -> Comparison:
     """Compares two sets of positive measurements.
 
     blocks: None pairs by position; one sequence labels both; a pair (baseline's labels, candidate's labels)
     matches equal labels, drops labels that one side lacks, and averages the logarithms of repeated ones.
-    welch_t ignores it.
+    welch_t ignores it, and so does whatever is not paired.
     Raises memoir.Error for empty, unequal, non-positive or non-finite input, or an unknown method.
     """
     first, second = _logs(baseline, "baseline"), _logs(candidate, "candidate")
     if not 0.0 < confidence < 1.0:
         raise Error(f"confidence {confidence} is not between 0 and 1")
-    if method == "welch_t":
-        centre, low, high, p_value = welch_t(first, second, confidence)
+    if method not in METHODS:
+        raise Error(f"unknown method {method!r}: use one of {', '.join(METHODS)}")
+    if method == "welch_t" or not paired:
+        method = "welch_t" if method == "paired_t" else method
+        noise = _rounding(step, first), _rounding(step, second)
         n = min(len(first), len(second))
+        if method == "welch_t":
+            centre, low, high, p_value = welch_t(first, second, confidence, noise)
+        else:
+            centre, low, high, p_value = unpaired_bootstrap(
+                first, second, method, confidence, resamples, seed, noise
+            )
     else:
         differences = _differences(first, second, blocks)
         n = len(differences)
+        least = _rounding(step, first) + _rounding(step, second)
         if method == "paired_t":
-            centre, low, high, p_value = paired_t(differences, confidence)
+            centre, low, high, p_value = paired_t(differences, confidence, least)
         elif method == "bootstrap_t":
-            centre, low, high, p_value = bootstrap_t(differences, confidence, resamples, seed)
-        elif method == "percentile":
-            centre, low, high, p_value = percentile(differences, confidence, resamples, seed)
+            centre, low, high, p_value = bootstrap_t(differences, confidence, resamples, seed, least)
         else:
-            raise Error(f"unknown method {method!r}: use one of {', '.join(METHODS)}")
+            centre, low, high, p_value = percentile(differences, confidence, resamples, seed)
     interval = Interval(_exp(centre), _exp(low), _exp(high))
     return Comparison(interval, float(p_value), n, method, confidence)
+
+
+def one_sided(comparison: Comparison, above: bool) -> float:
+    """p of "the ratio is at most 1" (above), or of "at least 1"."""
+    half = comparison.p_value / 2.0
+    return half if (comparison.interval.ratio > 1.0) == above else 1.0 - half
 
 
 def ratio_interval(
@@ -141,13 +162,17 @@ def warning(method: str, n: int) -> str | None:
     return None
 
 
-def correct_many(p_values: Numbers) -> np.ndarray:
-    """p-values corrected for number (Holm 1979): the chance of any false difference stays under the level."""
+def correct_many(p_values: Numbers, weights: Numbers | None = None) -> np.ndarray:
+    """p-values corrected for number (Holm 1979): the chance of any false difference stays under the level.
+
+    weights: the more, the less is a hypothesis corrected (Holm's weighted form); None: all alike.
+    """
     p = np.asarray(p_values, dtype=float)
-    order = np.argsort(p, kind="stable")
-    scaled = p[order] * np.arange(len(p), 0, -1)
+    w = np.ones_like(p) if weights is None else np.asarray(weights, dtype=float)
+    order = np.argsort(p / w, kind="stable")
+    left = np.cumsum(w[order][::-1])[::-1]  # weight of the hypotheses that are not rejected before this one
     corrected = np.empty_like(p)
-    corrected[order] = np.minimum(np.maximum.accumulate(scaled), 1.0)
+    corrected[order] = np.minimum(np.maximum.accumulate(p[order] / w[order] * left), 1.0)
     return corrected
 
 
@@ -213,24 +238,29 @@ def replicates_needed(interval: Interval, n: int, target: float) -> int:
 # --- the methods, on the last axis of an array of differences: (centre, low, high, p of "the mean is 0") ---
 
 
-def paired_t(differences: np.ndarray, confidence: float = 0.95) -> Estimate:
-    """Student's interval of the mean along the last axis."""
+def paired_t(differences: np.ndarray, confidence: float = 0.95, noise: float = 0.0) -> Estimate:
+    """Student's interval of the mean along the last axis. noise: the least variance of one difference."""
     d = np.asarray(differences, dtype=float)
     n = d.shape[-1]
     centre = d.mean(axis=-1)
     if n < 2:
         return centre, np.full_like(centre, -np.inf), np.full_like(centre, np.inf), np.ones_like(centre)
-    error = _standard_error(d)
+    error = _standard_error(d, noise)
     arm = t_quantile(0.5 + confidence / 2.0, n - 1) * error
     return centre, centre - arm, centre + arm, _t_p_value(centre, error, n - 1)
 
 
-def welch_t(first: np.ndarray, second: np.ndarray, confidence: float = 0.95) -> Estimate:
+def welch_t(
+    first: np.ndarray,
+    second: np.ndarray,
+    confidence: float = 0.95,
+    noise: tuple[float, float] = (0.0, 0.0),
+) -> Estimate:
     """Welch's interval of mean(second) - mean(first); one-dimensional."""
     centre = second.mean() - first.mean()
     if min(len(first), len(second)) < 2:
         return centre, -np.inf, np.inf, 1.0
-    parts = first.var(ddof=1) / len(first), second.var(ddof=1) / len(second)
+    parts = [max(g.var(ddof=1), least) / len(g) for g, least in zip((first, second), noise, strict=True)]
     error = math.sqrt(sum(parts))
     if error == 0.0:
         return centre, centre, centre, float(centre == 0.0)
@@ -240,14 +270,19 @@ def welch_t(first: np.ndarray, second: np.ndarray, confidence: float = 0.95) -> 
 
 
 def bootstrap_t(
-    differences: np.ndarray, confidence: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
+    differences: np.ndarray,
+    confidence: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    noise: float = 0.0,
 ) -> Estimate:
-    """The symmetric studentised bootstrap along the last axis."""
+    """The symmetric studentised bootstrap along the last axis. noise: the least variance of one difference."""
     d = np.asarray(differences, dtype=float)
     if d.shape[-1] < 2:
         return paired_t(d, confidence)
-    centre, error = d.mean(axis=-1), _standard_error(d)
+    centre, error = d.mean(axis=-1), _standard_error(d, noise)
     means, errors = _resampled(d, resamples, seed)
+    errors = np.maximum(errors, math.sqrt(noise / d.shape[-1]))
     with np.errstate(divide="ignore", invalid="ignore"):
         pivots = np.abs(means - centre[..., None]) / errors
         observed = np.where(error > 0.0, np.abs(centre) / error, np.where(centre == 0.0, 0.0, np.inf))
@@ -270,6 +305,37 @@ def percentile(
     side = np.minimum((means <= 0.0).sum(axis=-1), (means >= 0.0).sum(axis=-1))
     p = np.minimum(1.0, 2.0 * (side + 1.0) / (resamples + 1.0))
     return d.mean(axis=-1), _order_statistic(means, tail), _order_statistic(means, 1.0 - tail), p
+
+
+def unpaired_bootstrap(
+    first: np.ndarray,
+    second: np.ndarray,
+    method: str,
+    confidence: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    noise: tuple[float, float] = (0.0, 0.0),
+) -> Estimate:
+    """bootstrap_t or percentile of mean(second) - mean(first), each group drawn from by itself; one-dimensional."""
+    if min(len(first), len(second)) < 2:
+        return welch_t(first, second, confidence)
+    drawn = [_resampled(group, resamples, seed + side) for side, group in enumerate((first, second))]
+    means, centre = drawn[1][0] - drawn[0][0], second.mean() - first.mean()
+    if method == "percentile":
+        ordered, tail = np.sort(means), (1.0 - confidence) / 2.0
+        side = min(int((ordered <= 0.0).sum()), int((ordered >= 0.0).sum()))
+        p = min(1.0, 2.0 * (side + 1.0) / (resamples + 1.0))
+        return centre, _order_statistic(ordered, tail), _order_statistic(ordered, 1.0 - tail), p
+    least = math.sqrt(sum(part / len(group) for part, group in zip(noise, (first, second), strict=True)))
+    error = max(math.sqrt(sum(group.var(ddof=1) / len(group) for group in (first, second))), least)
+    errors = np.maximum(np.hypot(drawn[0][1], drawn[1][1]), least)
+    if error == 0.0:
+        return centre, centre, centre, float(centre == 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        pivots = np.sort(np.nan_to_num(np.abs(means - centre) / errors, nan=0.0, posinf=np.inf))
+    arm = _order_statistic(pivots, confidence) * error
+    p = (float((pivots >= abs(centre) / error).sum()) + 1.0) / (resamples + 1.0)
+    return centre, centre - arm, centre + arm, p
 
 
 # --- inside ---
@@ -312,8 +378,14 @@ def _differences(
     return np.array([means[1][name] - means[0][name] for name in common])
 
 
-def _standard_error(d: np.ndarray) -> np.ndarray:
-    return np.asarray(d.std(axis=-1, ddof=1) / math.sqrt(d.shape[-1]))
+def _standard_error(d: np.ndarray, noise: float = 0.0) -> np.ndarray:
+    return np.asarray(np.sqrt(np.maximum(d.var(axis=-1, ddof=1), noise) / d.shape[-1]))
+
+
+def _rounding(step: float, logs: np.ndarray) -> float:
+    """The variance that rounding to the step gives to a logarithm."""
+    relative: float = step * float(np.exp(-logs.mean()))
+    return relative * relative / 4.0  # half of the values on this step, half on the next
 
 
 def _t_p_value(centre: np.ndarray, error: np.ndarray, freedom: int) -> Any:

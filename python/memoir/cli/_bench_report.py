@@ -4,21 +4,23 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
 import time
 from pathlib import Path
 
 import click
-import rich.box
 from rich.console import Console
-from rich.table import Table as RichTable
 
 from memoir._core import Error
-from memoir.bench import analysis
+from memoir.base.quantities import printable
+from memoir.bench import analysis, answer, disturbance, proof
 from memoir.bench.experiment import Experiment
-from memoir.bench.journal import Record
+from memoir.bench.journal import Record, strict
 from memoir.bench.results import Result, write_whole
-from memoir.views import bench_tables
+from memoir.bench.values import QUANTITIES
+from memoir.views import bench_tables, text_table
 
 _COLOURS = {"faster": "green", "less": "green", "fewer": "green", "slower": "red", "more": "red"}
 
@@ -31,13 +33,14 @@ def say(line: str) -> None:
 class Progress:
     """A bar with estimate and time left on a terminal; a line per replicate elsewhere."""
 
-    def __init__(self, experiment: Experiment, header: Record, done: int, judge: Record) -> None:
-        cells, options = len(experiment.grid.cells()), experiment.options
-        self._cells, self._replicates = cells, options.replicates
-        self._total = cells * (options.warmup + options.replicates) - done
-        self._header, self._judge = header, judge
-        self._rows: list[Record] = []
-        self._done, self._began = 0, time.monotonic()
+    def __init__(self, experiment: Experiment, result: Result, judge: Record) -> None:
+        options = experiment.options
+        self._cells, self._until = len(experiment.grid.cells()), options.until
+        self._sessions, self._warmup, self._replicates = options.sessions, options.warmup, options.replicates
+        self._budget = options.budget
+        self._before = len(result.rows)
+        self._result, self._judge = result, judge
+        self._done, self._new, self._began = 0, 0, time.monotonic()
         self._bar = None
         if sys.stderr.isatty():
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -52,78 +55,117 @@ class Progress:
             self._bar = Bar(*columns, TextColumn("{task.fields[estimate]}"), console=Console(stderr=True))
 
     def __enter__(self) -> Progress:
+        self._began = time.monotonic()
         if self._bar:
             self._bar.start()
-            self._task = self._bar.add_task("warming up", total=self._total, estimate="")
+            self._task = self._bar.add_task("warming up", total=self.total(), estimate="")
         return self
 
     def __exit__(self, *exception: object) -> None:
         if self._bar:
             self._bar.stop()
 
+    def total(self) -> int:
+        """Runs of this process, as far as one knows."""
+        return self._cells * self._sessions * (self._warmup + self._replicates) - self._before
+
     def on_run(self, phase: str, row: Record) -> None:
         self._done += 1
-        if phase == "replicate":
-            self._rows.append(row)
-        ended = phase == "replicate" and len(self._rows) % self._cells == 0
+        self._new += phase == "replicate"
+        ended = phase == "replicate" and (self._before + self._new) % self._cells == 0
+        if ended and self._until is not None:
+            self._replicates = self._needed(row["replicate"] + 1)
         if self._bar:
             number = row["replicate"] + 1 if phase == "replicate" else 0
-            text = f"replicate {number}/{self._replicates}" if number else "warming up"
-            self._bar.update(self._task, advance=1, description=text, total=max(self._total, self._done))
+            text = f"replicate {number}/{self._goal()}" if number else "warming up"
+            self._bar.update(self._task, advance=1, description=text, total=max(self.total(), self._done))
             if ended:
                 self._bar.update(self._task, estimate=self._estimate())
         elif ended:
-            left = (time.monotonic() - self._began) / self._done * max(self._total - self._done, 0)
-            number = f"{row['replicate'] + 1}/{self._replicates}"
+            left = (time.monotonic() - self._began) / self._done * max(self.total() - self._done, 0)
+            number = f"{row['replicate'] + 1}/{self._goal()}"
+            if self._sessions > 1:
+                number = f"{number} of session {row.get('session', 0) + 1}/{self._sessions}"
             say(f"replicate {number} done, about {_time(left)} left  {self._estimate()}")
 
+    def _goal(self) -> str:
+        return f"about {self._replicates}" if self._until is not None else str(self._replicates)
+
+    def _needed(self, have: int) -> int:
+        """How many replicates --until will take, within what the budget allows."""
+        assert self._until is not None
+        spent = time.monotonic() - self._began
+        each = spent / max(self._done / self._cells, 1)
+        affordable = have + max(0, int((self._budget - spent) / each)) if each else have
+        needed = analysis.replicates_needed(self._result, self._until, **self._judge)
+        return max(have, min(needed, affordable))
+
     def _estimate(self) -> str:
-        found = analysis.analyse(Result(self._header, self._rows), **self._judge).overall
+        found = analysis.analyse(self._result, "wall", **self._judge).overall
         parts = []
-        for name, comparison in found.items():
-            half = comparison.interval.half_width
-            parts.append(f"{name} {comparison.interval.ratio:.2f}" + (f"±{half:.0%}" if half < 10 else ""))
+        for name, one in found.items():
+            half = one.interval.half_width
+            parts.append(
+                f"{printable(name)} {one.interval.ratio:.2f}" + (f"±{half:.0%}" if half < 10 else "")
+            )
         return "  ".join(parts)
 
 
 def present(result: Result, judge: Record, folder: Path | None, pictures: bool, as_json: bool) -> None:
-    """Prints the tables (or JSON), and writes everything into the folder."""
-    analyses = {name: analysis.analyse(result, name, **judge) for name in analysis.quantities(result)}
+    """Prints the answer and the tables (or JSON), and writes everything into the folder."""
+    analyses = analysis.analyse_all(result, **judge)
     if "wall" not in analyses:  # nothing succeeded
         analyses["wall"] = analysis.analyse(result, "wall", **judge)
+    answers = answer.sentences(result, analyses)
     warnings = [warning for a in analyses.values() for warning in a.warnings]
-    remarks = list(dict.fromkeys([*result.notes, *warnings]))
+    proofs = result.header.get("proofs", [])
+    warnings += [line for one in proofs for line in proof.warnings(one["allocator"], one)]
+    remarks = [
+        printable(line) for line in dict.fromkeys([*result.notes, *warnings, *disturbance.warnings(result)])
+    ]
     tables = all_tables(result, analyses)
     written: list[str] = []
     if folder is not None:
         result.save(folder)
-        write_whole(folder / "tables.md", "\n".join(map(bench_tables.markdown, tables)))
+        text = "".join(f"{line}\n\n" for line in answers) + "\n".join(map(bench_tables.markdown, tables))
+        write_whole(folder / "tables.md", text)
         written = ["results.json", "results.csv", "tables.md"]
         if pictures:
-            written += _pictures(result, analyses, tables, remarks, folder)
+            written += _pictures(result, analyses, tables, answers, remarks, folder)
     if as_json:
         content = result.to_json()
+        content["memoir"]["answer"] = answers
         content["memoir"]["analysis"] = {name: to_dict(a) for name, a in analyses.items()}
-        click.echo(json.dumps(content, indent=1))
+        click.echo(json.dumps(strict(content), indent=1, allow_nan=False))
     else:
+        for line in answers:
+            click.echo("\n".join(textwrap.wrap(printable(line), _width() or 10_000)))
         for table in tables:
             show(table)
     for remark in remarks:
         say(f"note: {remark}")
     if folder is not None:
-        say(f"wrote {folder}: {', '.join(written)}")
+        name = printable(str(folder))
+        say(f"wrote {name}: {', '.join(written)}")
         page = folder / "report.html"
-        say(f"next: memoir diff {folder} ANOTHER" + (f", or open {page}" if page.exists() else ""))
+        say(f"next: memoir diff {name} ANOTHER" + (f", or open {name}/report.html" if page.exists() else ""))
 
 
 def all_tables(result: Result, analyses: dict[str, analysis.Analysis]) -> list[bench_tables.Table]:
     """Every table that there is data for, the summary last, where a terminal shows it."""
-    shown = {name: a for name, a in analyses.items() if name in ("wall", "cpu", "peak_rss", "minor_faults")}
+    shown = {name: a for name, a in analyses.items() if name in QUANTITIES}
     shown |= {name: a for name, a in analyses.items() if name not in shown}
-    in_full = [a for name, a in shown.items() if name not in ("cpu", "minor_faults")]
+    in_full = [
+        a for name, a in shown.items() if name not in ("cpu", "minor_faults") and not name.endswith("_mean")
+    ]
     tables = [*map(bench_tables.cells, in_full), bench_tables.scaling(result), bench_tables.failures(result)]
+    tables.append(bench_tables.proofs(result))
     if len(result.allocators) > 1:
-        tables += [bench_tables.winners(shown), bench_tables.overall(shown)]
+        tables += [
+            bench_tables.growth(shown["wall"]),
+            bench_tables.winners(shown),
+            bench_tables.overall(shown),
+        ]
     return [table for table in tables if table is not None]
 
 
@@ -141,7 +183,22 @@ def to_dict(a: analysis.Analysis) -> Record:
             )
             found |= ratio | {"p_value": line.comparison.p_value, "corrected_p": line.corrected_p}
         lines.append(found | {"verdict": line.verdict})
-    overall = {name: [_number(x) for x in comparison.interval] for name, comparison in a.overall.items()}
+    overall = {name: [_number(x) for x in one.interval] for name, one in a.overall.items()}
+    verdicts = {
+        name: {"verdict": one.verdict, "corrected_p": one.corrected_p, "same": one.same, "groups": one.groups}
+        for name, one in a.overall.items()
+    }
+    growths = [
+        {
+            "program": one.series[0],
+            "parameters": dict(one.series[1]),
+            "axis": one.axis,
+            "allocator": one.allocator,
+            "ratio": [_number(x) for x in one.comparison.interval],
+            "corrected_p": one.corrected_p,
+        }
+        for one in a.growths
+    ]
     return {
         "baseline": a.baseline,
         "method": a.method,
@@ -149,6 +206,11 @@ def to_dict(a: analysis.Analysis) -> Record:
         "unit": a.unit,
         "cells": lines,
         "overall": overall,
+        "overall_verdicts": verdicts,
+        "best": a.best,
+        "scaling": growths,
+        "claims": a.claims,
+        "margin": a.margin,
     }
 
 
@@ -156,6 +218,7 @@ def _pictures(
     result: Result,
     analyses: dict[str, analysis.Analysis],
     tables: list[bench_tables.Table],
+    answers: list[str],
     remarks: list[str],
     folder: Path,
 ) -> list[str]:
@@ -170,31 +233,30 @@ def _pictures(
     for name, figure in figures.items():
         write_whole(folder / f"{name}.svg", vector[name])
         write_whole(folder / f"{name}.png", bench_figures.to_bytes(figure, "png"))
-    write_whole(folder / "report.html", bench_html.page(result, tables, vector, remarks))
+    write_whole(folder / "report.html", bench_html.page(result, tables, vector, remarks, answers))
     return ["report.html", f"{len(figures)} pictures"]
 
 
 def show(table: bench_tables.Table) -> None:
-    """Prints a table to standard output; where that is no terminal, one row per line whatever its width."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=1000)
-    shown = RichTable(title=table.title, box=rich.box.SIMPLE_HEAD, title_justify="left", title_style="bold")
-    for index, column in enumerate(table.columns):
-        shown.add_column(column, no_wrap=True, justify="left" if index < 2 else "right")
-    for index, row in enumerate(table.rows):
-        if index in table.breaks and index > 0:
-            shown.add_section()
-        shown.add_row(*(f"[{_COLOURS[text]}]{text}[/]" if text in _COLOURS else _plain(text) for text in row))
-    console.print(shown)
-    if table.note:
-        console.print(f"  {table.note}", style="dim", markup=False, highlight=False)
+    """Prints a table to standard output: within a terminal's width with nothing cut; elsewhere one row per line."""
+    terminal = sys.stdout.isatty()
+    click.echo("")
+    for line in text_table.lines(table, _width(), _paint if terminal else lambda text, what: text):
+        click.echo(line)
 
 
-def _plain(text: str) -> str:
-    from rich.markup import escape
+def _width() -> int | None:
+    """Columns of the terminal, 80 at least; None where the output is none."""
+    return max(80, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
 
-    return escape(text)
+
+def _paint(text: str, what: str) -> str:
+    if what in ("title", "group"):
+        return click.style(text, bold=what == "title", dim=what == "group")
+    if what in ("head", "note"):
+        return click.style(text, dim=True)
+    colour = _COLOURS.get(what.split(",")[0])
+    return click.style(text, fg=colour) if colour else text
 
 
 def _number(value: float) -> float | None:

@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import json
-import re
+import shlex
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from memoir._core import Error
+from memoir.base.quantities import printable
 from memoir.bench import (
     Grid,
     Metric,
@@ -22,11 +25,14 @@ from memoir.bench import (
     journal,
     results,
     suite,
+    trust,
 )
 from memoir.bench.experiment import Experiment, compile_metric, from_header, run_all
+from memoir.bench.grid import PERCENTILES, placeholders
 from memoir.bench.journal import Record
 from memoir.bench.recording import Recording, check_output, output_folder
 from memoir.bench.statistics import METHODS
+from memoir.cli import _bench_arguments as arguments
 from memoir.cli._sections import SectionedCommand, section
 
 _SEPARATE = "memoir.bench.command"
@@ -44,7 +50,8 @@ class _Command(SectionedCommand):
         return [*super().collect_usage_pieces(ctx), "[-- COMMAND...]"]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if "--" in args:
+        separated = "--" in args
+        if separated:
             at = args.index("--")
             args, ctx.meta[_SEPARATE] = args[:at], args[at + 1 :]
         spread: list[str] = []
@@ -57,7 +64,25 @@ class _Command(SectionedCommand):
             else:
                 taking = False
                 spread.append(arg)
-        return super().parse_args(ctx, spread)
+        try:
+            return super().parse_args(ctx, list(spread))
+        except click.UsageError:
+            if not separated:
+                self._look_for_command(spread)
+            raise
+
+    def _look_for_command(self, args: list[str]) -> None:
+        """Raises memoir.Error where the words look like a command whose `--` was forgotten."""
+        valued = frozenset(
+            name
+            for option in self.params
+            if isinstance(option, click.Option) and not option.is_flag and option.flag_value is None
+            for name in option.opts
+        )
+        at = arguments.forgotten_separator(args, valued)
+        if at is not None:
+            line = shlex.join(["memoir", "bench", *args[:at], "--", *args[at:]])
+            raise Error(f"the command to measure comes after --: {printable(line)}")
 
 
 @click.command(cls=_Command, options_metavar="[OPTIONS]")
@@ -72,15 +97,26 @@ class _Command(SectionedCommand):
 )
 @running("--smoke", is_flag=True, help="A hundredth of the suite's work: does everything run?")
 @running("--threads", metavar="LIST", help="Thread counts, as {threads} and OMP_NUM_THREADS.  [1]")
-@running(
-    "--load", metavar="LIST", default="1", help="Work per thread, as {load}; {work} is threads x load.  [1]"
-)
+@running("--load", metavar="LIST", help="Work per thread, as {load}; {work} is threads x load.  [1]")
 @running("--param", multiple=True, metavar="NAME=A,B", help="A further axis, as {NAME} and MEMOIR_NAME.")
+@running("--server", metavar="COMMAND", help="A server to measure, with {port}; --client drives it.")
+@running("--client", metavar="COMMAND", help="Puts the server under load; not measured itself.")
+@running("--ready", metavar="COMMAND", help="Succeeds once the server can be used.  [its port answers]")
+@running("--stop", metavar="COMMAND", help="Ends the server.  [SIGTERM]")
+@running(
+    "--settle", metavar="TIME", default="0s", help="Leave the server in peace before it is stopped.  [0s]"
+)
 @repeating("-n", "--replicates", type=int, help="Measured runs of every cell.  [10]")
 @repeating("--warmup", type=int, default=1, show_default=True, help="Unmeasured runs of every cell before.")
+@repeating("--seed", type=int, help="Of every random choice.  [drawn, and recorded]")
 @repeating(
-    "--seed", type=int, default=1, show_default=True, help="Of the random order within each replicate."
+    "--sessions",
+    type=int,
+    default=1,
+    show_default=True,
+    help="The whole, so many times; intervals are of sessions.",
 )
+@repeating("--pause", metavar="TIME", default="0s", help="Between two sessions.  [0s]")
 @repeating(
     "--pin",
     is_flag=False,
@@ -99,7 +135,16 @@ class _Command(SectionedCommand):
     metavar="PATTERN",
     help="A number that the program prints: 'ops: ([0-9.]+)' or '(?P<ops>[0-9.]+) ops'.",
 )
-@judging("--lower", is_flag=True, help="Less of the metric is better.")
+@judging("--lower", is_flag=True, help="Less of every --metric is better.")
+@judging("--lower-metric", multiple=True, metavar="PATTERN", help="A --metric of which less is better.")
+@judging(
+    "--histogram", metavar="FILE", help="Latencies that the client writes, VALUE COUNT: p50, p90, p99, p999."
+)
+@judging(
+    "--memory",
+    is_flag=True,
+    help="Sample memory over time: resident, shared out, huge, lazily freed, swapped.",
+)
 @repeating(
     "--until", metavar="PERCENT", help="Add replicates until every interval is within so much of its ratio."
 )
@@ -113,6 +158,7 @@ class _Command(SectionedCommand):
     help="How intervals are made.",
 )
 @judging("--confidence", metavar="PERCENT", default="95%", show_default=True)
+@judging("--same", metavar="PERCENT", default="2%", show_default=True, help="What still counts as the same.")
 @keeping(
     "-o",
     "--output",
@@ -124,6 +170,7 @@ class _Command(SectionedCommand):
 @keeping(
     "--resume", type=click.Path(path_type=Path), metavar="FOLDER", help="Go on with a bench that was stopped."
 )
+@keeping("--yes", is_flag=True, help="--resume runs what the folder says, whoever made it.")
 @keeping(
     "--from",
     "sources",
@@ -149,39 +196,61 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     from memoir.cli import _bench_report as report
 
     words = ctx.meta.get(_SEPARATE, [])
-    confidence = _percent("--confidence", given["confidence"])
-    judge = {"baseline": given["baseline"], "method": given["method"], "confidence": confidence}
+    judge = {"baseline": given["baseline"], "method": given["method"]}
+    judge["confidence"] = arguments.percent("--confidence", given["confidence"])
+    judge["same"] = arguments.percent("--same", given["same"])
     if given["sources"]:
-        if words or given["allocator_list"] or given["suite_names"] or given["resume"]:
-            raise Error("--from runs nothing: leave out allocators, command, --suite and --resume")
-        result, folder = results.read(given["sources"]), given["output"]
-        if folder is not None:
-            if any(folder.resolve() in (path.resolve(), path.resolve().parent) for path in given["sources"]):
-                raise Error(f"-o {folder} is where --from reads; choose another folder")
-            output_folder(folder, given["force"])
-        report.present(result, judge, folder, given["pictures"], given["as_json"])
+        _read_old(given, words, judge)
         return
     experiment, folder = _set_up(given, words)
     _check_baseline(given["baseline"], experiment)
-    experiment.check(report.say)
+    experiment.look()
     recording = _recording(given, experiment, folder)
     result = recording.result
 
     def narrow(width: float) -> bool:
         return analysis.widest(result, **judge) <= width
 
-    progress = report.Progress(experiment, result.header, len(result.rows), judge)
+    progress = report.Progress(experiment, result, judge)
     stopped = False
     try:
-        with recording, progress:
-            run_all(experiment, recording, narrow, progress.on_run)
+        with recording:
+            _prove(experiment, recording, report.say)
+            with progress:
+                run_all(experiment, recording, narrow, progress.on_run)
     except KeyboardInterrupt:
         stopped = True
     if result.rows:
         report.present(result, judge, folder, given["pictures"], given["as_json"])
     if stopped:
-        report.say(f"stopped; what was done is kept. Go on: memoir bench --resume {folder}")
+        report.say(f"stopped; what was done is kept. Go on: memoir bench --resume {shown(folder)}")
         sys.exit(130)
+    if not any(row["status"] == "ok" for row in result.rows):
+        report.say("memoir: no run succeeded")
+        sys.exit(1)
+
+
+def _read_old(given: Record, words: list[str], judge: Record) -> None:
+    from memoir.cli import _bench_report as report
+
+    if words or given["allocator_list"] or given["suite_names"] or given["resume"] or given["server"]:
+        raise Error("--from runs nothing: leave out allocators, command, --suite, --server and --resume")
+    result, folder = results.read(given["sources"]), given["output"]
+    if folder is not None:
+        if any(folder.resolve() in (path.resolve(), path.resolve().parent) for path in given["sources"]):
+            raise Error(f"-o {folder} is where --from reads; choose another folder")
+        output_folder(folder, given["force"])
+    report.present(result, judge, folder, given["pictures"], given["as_json"])
+
+
+def _prove(experiment: Experiment, recording: Recording, say: Callable[[str], None]) -> None:
+    """Proves the allocators; a bench that cannot begin leaves nothing behind."""
+    try:
+        experiment.prove(lambda line: say(printable(line)))
+    except Error:
+        recording.discard()
+        raise
+    recording.change_header(recording.result.header | {"proofs": experiment.proof_records()})
 
 
 def _recording(given: Record, experiment: Experiment, folder: Path) -> Recording:
@@ -207,36 +276,50 @@ def _set_up(given: Record, words: list[str]) -> tuple[Experiment, Path]:
             raise Error(f"--resume {folder}: {header['made_by']} made this bench; go on with its --resume")
         try:
             experiment = from_header(header)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise Error(f"{folder / journal.NAME}:1: the header is damaged ({error!r})") from None
-        if words or given["allocator_list"] or given["suite_names"]:
+        if words or given["allocator_list"] or given["suite_names"] or given["server"]:
             _check_same(folder, header, _experiment(given, words).header())
         if given["replicates"] is not None:
             experiment.options = Options(**{**vars(experiment.options), "replicates": given["replicates"]})
+        _ask(folder, header, given["yes"])
         return experiment, folder
     experiment = _experiment(given, words)
     check_output(folder, given["force"])
     return experiment, folder
 
 
+def _ask(folder: Path, header: Record, yes: bool) -> None:
+    """Shows what a folder that this user did not make would run, and asks. Raises memoir.Error unless told to go on."""
+    if yes or trust.is_ours(header):
+        return
+    click.echo(
+        f"{shown(folder)} was not made by this user, or its commands were changed. It would run:", err=True
+    )
+    for line in trust.commands(header)[:40]:
+        click.echo(f"  {line}", err=True)
+    if not sys.stdin.isatty():
+        raise Error(f"--resume {shown(folder)}: nobody is here to ask; add --yes to run these commands")
+    if not click.confirm("Run them?", default=False, err=True):
+        raise Error(f"--resume {shown(folder)}: not run")
+
+
 def _experiment(given: Record, words: list[str]) -> Experiment:
     names = given["suite_names"]
-    if names and words:
-        raise Error("--suite brings its own programs: leave out the command")
-    if not names and not words:
-        raise Error("no command to measure: write it after --, or use --suite")
-    if given["smoke"] and not names:
-        raise Error("--smoke is for --suite")
+    _check_what_runs(given, words)
     metrics = tuple(_metric(pattern, not given["lower"]) for pattern in given["metric"])
+    metrics += tuple(_metric(pattern, False) for pattern in given["lower_metric"])
     if names:
         programs = suite.programs(names, given["smoke"])
-        programs = tuple(Program(p.name, p.command, p.client, (*p.metrics, *metrics)) for p in programs)
+        programs = tuple(replace(program, metrics=(*program.metrics, *metrics)) for program in programs)
+    elif given["server"]:
+        programs = (_server(given, metrics),)
     else:
         programs = (Program(Path(words[0]).name, tuple(words), metrics=metrics),)
     threads = given["threads"]
-    servers = names and all(program.client for program in programs)
+    servers = all(program.client for program in programs)
     counts = (
-        _numbers("--threads", threads)
+        arguments.numbers("--threads", threads)
         if threads
         else suite.default_threads()
         if names and not servers
@@ -253,25 +336,88 @@ def _experiment(given: Record, words: list[str]) -> Experiment:
         programs=programs,
         allocators=tuple(allocators.parse(listed)),
         threads=counts,
-        loads=_numbers("--load", given["load"]),
-        parameters=tuple(_axis(text) for text in given["param"]),
+        loads=arguments.numbers("--load", given["load"] or "1"),
+        parameters=tuple(arguments.axis(text) for text in given["param"]),
         threads_given=threads is not None,
-        extra_placeholders=("port",) if names else (),
+        extra_placeholders=("port",) if names or given["server"] else (),
     )
-    until = None if given["until"] is None else _percent("--until", given["until"])
+    _check_placeholders(given, grid)
+    until = None if given["until"] is None else arguments.percent("--until", given["until"])
     default = 6 if until is not None else 10
     options = Options(
         replicates=default if given["replicates"] is None else given["replicates"],
         warmup=given["warmup"],
         seed=given["seed"],
+        sessions=given["sessions"],
+        pause=arguments.seconds("--pause", given["pause"]),
         pin=given["pin"],
-        timeout=None if given["timeout"] is None else _seconds("--timeout", given["timeout"]),
+        timeout=None if given["timeout"] is None else arguments.seconds("--timeout", given["timeout"]),
         exit_code=given["exit_code"],
         prepare=given["prepare"],
         until=until,
-        budget=_seconds("--budget", given["budget"]),
+        budget=arguments.seconds("--budget", given["budget"]),
+        memory=given["memory"],
     )
     return Experiment(grid, options)
+
+
+def _check_what_runs(given: Record, words: list[str]) -> None:
+    names, server = given["suite_names"], given["server"]
+    if names and words:
+        raise Error("--suite brings its own programs: leave out the command")
+    if server and (names or words):
+        raise Error("--server is the command to measure: leave out the other one, and --suite")
+    if not names and not words and not server:
+        raise Error("no command to measure: write it after --, or use --suite or --server")
+    if given["smoke"] and not names:
+        raise Error("--smoke is for --suite")
+    if server and not given["client"]:
+        raise Error("--server needs a --client that puts it under load")
+    for name in ("client", "ready", "stop", "histogram"):
+        if given[name] and not server:
+            raise Error(f"--{name} is for --server")
+
+
+def _server(given: Record, metrics: tuple[Metric, ...]) -> Program:
+    def split(name: str) -> tuple[str, ...]:
+        try:
+            return tuple(shlex.split(given[name] or ""))
+        except ValueError as error:
+            raise Error(f"--{name} {given[name]}: {error}") from None
+
+    command = split("server")
+    if not command or not split("client"):
+        raise Error("--server and --client need a command each")
+    if given["histogram"]:
+        metrics += tuple(Metric(name, "", False) for name in PERCENTILES)
+    settle = arguments.seconds("--settle", given["settle"])
+    return Program(
+        Path(command[0]).name,
+        command,
+        split("client"),
+        metrics,
+        server=True,
+        ready=split("ready"),
+        stop=split("stop"),
+        histogram=given["histogram"] or "",
+        settle=settle,
+    )
+
+
+def _check_placeholders(given: Record, grid: Grid) -> None:
+    """An axis that nothing in the command takes would measure the same thing again and again."""
+    text = " ".join(word for program in grid.programs for word in program.words) + (given["prepare"] or "")
+    axes: dict[str, tuple[str, ...]] = {name: (name,) for name, _ in grid.parameters}
+    if given["load"] is not None and len(grid.loads) > 1:
+        axes["load"] = ("load", "work")
+    for axis, names in axes.items():
+        used = placeholders([text])
+        if not any(name in used or f"MEMOIR_{name.upper()}" in text for name in names):
+            option = "--load" if axis == "load" else f"--param {axis}"
+            raise Error(
+                f"{option}: nothing in the command takes it; write {{{axis}}} where it belongs (a script that reads "
+                f"$MEMOIR_{axis.upper()}: `env MEMOIR_{axis.upper()}={{{axis}}} SCRIPT`)"
+            )
 
 
 def _check_same(folder: Path, before: Record, now: Record) -> None:
@@ -294,33 +440,5 @@ def _metric(pattern: str, higher: bool) -> Metric:
     return Metric(named[0] if named else "metric", pattern, higher)
 
 
-def _numbers(option: str, text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise Error(f"{option} {text}: use whole numbers separated by commas, such as 1,2,4") from None
-
-
-def _axis(text: str) -> tuple[str, tuple[str, ...]]:
-    name, equals, values = text.partition("=")
-    if not equals or not values:
-        raise Error(f"--param {text}: write it as NAME=A,B,C")
-    return name, tuple(values.split(","))
-
-
-def _percent(option: str, text: str) -> float:
-    match = re.fullmatch(r"([0-9.]+)\s*(%?)", text)
-    if match is None or match.group(1).count(".") > 1 or match.group(1) == ".":
-        raise Error(f"{option} {text}: write it as 2% or 0.02")
-    value = float(match.group(1)) / (100 if match.group(2) else 1)
-    if not 0 < value < 1:
-        raise Error(f"{option} {text}: must be between 0% and 100%")
-    return value
-
-
-def _seconds(option: str, text: str) -> float:
-    match = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:([0-9]+\.?[0-9]*)s?)?", text)
-    if not text or not match or not any(match.groups()):
-        raise Error(f"{option} {text}: write it as 90s, 10m or 1h30m")
-    hours, minutes, seconds = (float(part or 0) for part in match.groups())
-    return 3600 * hours + 60 * minutes + seconds
+def shown(path: Path) -> str:
+    return printable(str(path))

@@ -4,14 +4,21 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
 from memoir._core import Error
-from memoir.bench import analysis, results
+from memoir.base.quantities import printable
+from memoir.bench import results
+from memoir.bench.changes import Change, changes
+from memoir.bench.journal import strict
 from memoir.bench.results import Result
+from memoir.bench.values import quantities
+from memoir.cli._bench_arguments import percent
 
 
 @click.command()
@@ -23,10 +30,23 @@ from memoir.bench.results import Result
 @click.option(
     "--quantity", "chosen", multiple=True, metavar="NAME", help="Only these: wall, cpu, peak_rss, ..."
 )
-@click.option("--confidence", type=float, default=0.95, show_default=True)
+@click.option("--confidence", metavar="PERCENT", default="95%", show_default=True)
+@click.option(
+    "--fail-if",
+    "conditions",
+    multiple=True,
+    metavar="CHANGE",
+    help="End with 1 if it is shown: 'slower > 2%', 'peak_rss more > 5%', 'ops lower > 3%'.",
+)
 @click.option("--json", "as_json", is_flag=True, help="As JSON on standard output.")
 def command(
-    before: Path, after: Path, relative: str | None, chosen: tuple[str, ...], confidence: float, as_json: bool
+    before: Path,
+    after: Path,
+    relative: str | None,
+    chosen: tuple[str, ...],
+    confidence: str,
+    conditions: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """What changed from BEFORE to AFTER (folders or files of memoir bench, or a study's CSVs), with
     intervals.
@@ -37,17 +57,20 @@ def command(
     from memoir.cli import _bench_report as report
     from memoir.views import bench_tables
 
-    if not 0 < confidence < 1:
-        raise Error(f"--confidence {confidence}: must be between 0 and 1")
+    level = percent("--confidence", confidence)
+    limits = _limits(conditions)
     first, second = results.read([before]), results.read([after])
-    both = [name for name in analysis.quantities(first) if name in analysis.quantities(second)]
+    both = [name for name in quantities(first) if name in quantities(second)]
     for name in chosen:
         if name not in both:
             raise Error(f"--quantity {name}: not in both files; they share {', '.join(both)}")
     if relative is not None and not all(relative in one.allocators for one in (first, second)):
         raise Error(f"--relative {relative}: not in both files")
-    names = list(chosen) or both
-    found = {name: analysis.changes(first, second, name, relative, confidence) for name in names}
+    for name in limits:
+        if name not in both:
+            raise Error(f"--fail-if: {name} is not in both files; they share {', '.join(both)}")
+    names = list(dict.fromkeys([*chosen, *limits])) if chosen else both
+    found = changes(first, second, names, relative, level, lambda name: limits.get(name, 0.0))
     if not any(found.values()):
         raise Error(
             f"{before} and {after} have no cell in common: other programs, allocators, threads or load"
@@ -55,12 +78,14 @@ def command(
     if as_json:
         click.echo(
             json.dumps(
-                {name: [_to_dict(change) for change in changes] for name, changes in found.items()}, indent=1
+                strict({name: [_to_dict(change) for change in some] for name, some in found.items()}),
+                indent=1,
+                allow_nan=False,
             )
         )
     else:
-        for name, changes in found.items():
-            report.show(bench_tables.difference(name, changes, confidence, relative))
+        for name, some in found.items():
+            report.show(bench_tables.difference(name, some, level, relative))
     for note in _notes(first, second):
         report.say(f"note: {note}")
     report.say(
@@ -68,9 +93,42 @@ def command(
         if after.is_dir()
         else "next: memoir bench --suite"
     )
+    broken = [
+        f"{change.cell.allocator} in {bench_tables.label(change.cell.group)}: {name} "
+        f"{bench_tables.interval(change.comparison.interval)}"
+        for name in limits
+        for change in found[name]
+        if change.exceeds_p <= 1 - level
+    ]
+    for line in broken:
+        report.say(f"memoir: --fail-if holds: {printable(line)}")
+    if broken:
+        sys.exit(1)
 
 
-def _to_dict(change: analysis.Change) -> dict[str, Any]:
+_UP, _DOWN = ("slower", "more", "higher"), ("faster", "less", "fewer", "lower")
+
+
+def _limits(conditions: tuple[str, ...]) -> dict[str, float]:
+    """By quantity, the relative change beyond which a diff fails: 0.02 for 'slower > 2%', -0.05 for 'less > 5%'."""
+    found: dict[str, float] = {}
+    for text in conditions:
+        match = re.fullmatch(r"(?:(\S+)\s+)?([a-z]+)\s*>\s*(.+)", text.strip())
+        if match is None or match.group(2) not in (*_UP, *_DOWN):
+            words = ", ".join((*_UP, *_DOWN))
+            raise Error(
+                f"--fail-if {text!r}: write it as 'slower > 2%' or 'peak_rss more > 5%' (words: {words})"
+            )
+        name, word, limit = match.groups()
+        name = name or "wall"
+        if name in found:
+            raise Error(f"--fail-if {text!r}: there is another condition for {name}")
+        value = percent("--fail-if", limit)
+        found[name] = value if word in _UP else -value
+    return found
+
+
+def _to_dict(change: Change) -> dict[str, Any]:
     cell, interval = change.cell, change.comparison.interval
     return {
         "program": cell.program,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from memoir.bench import analysis, statistics
+from memoir.bench import analysis, scaling, statistics
 from memoir.bench.analysis import Analysis
 from memoir.bench.grid import Cell, cell_of
 from memoir.bench.journal import Record
@@ -61,7 +61,7 @@ def times(result: Result) -> Any:
 
 def serial_by_allocator(result: Result) -> Any:
     """The study's second figure: times over the serial mean of the same allocator and load, by allocator."""
-    names, normalised = result.allocators, analysis.serial_normalised(result)
+    names, normalised = result.allocators, scaling.serial_normalised(result)
 
     def draw(axes: Any, cells: dict[str, list[Record]]) -> None:
         for index, name in enumerate(names):
@@ -83,7 +83,7 @@ def serial_by_allocator(result: Result) -> Any:
 def serial_by_load(result: Result) -> Any:
     """The study's third figure: the same by load, a row per allocator; several programs stand side by
     side."""
-    normalised = analysis.serial_normalised(result)
+    normalised = scaling.serial_normalised(result)
     if not normalised:
         return None
     names = [name for name in result.allocators if any(cell.allocator == name for cell in normalised)]

@@ -20,15 +20,23 @@ th, td { padding: .15em .8em .15em 0; text-align: left; white-space: nowrap; fon
 th { border-bottom: 1px solid #888; font-weight: 600; } tr.first td { border-top: 1px solid #ccc; }
 td.faster, td.less, td.fewer { color: #00664d; } td.slower, td.more { color: #a03000; }
 figure { margin: 1em 0; } figure svg { max-width: 100%; height: auto; }
+p.answer { font-size: 1.1em; font-weight: 600; }
 p.note { color: #555; font-size: .88em; }
 pre { background: #f4f4f4; padding: .6em; overflow-x: auto; }
 """
 
 
-def page(result: Result, tables: Sequence[Table], figures: dict[str, bytes], remarks: Sequence[str]) -> str:
-    """tables in reading order; figures as SVG by name; remarks are the notes and warnings."""
+def page(
+    result: Result,
+    tables: Sequence[Table],
+    figures: dict[str, bytes],
+    remarks: Sequence[str],
+    answers: Sequence[str] = (),
+) -> str:
+    """tables in reading order; figures as SVG by name; remarks are the notes and warnings; answers come first."""
     parts = ["<!doctype html>", '<html lang="en"><head><meta charset="utf-8">', "<title>memoir bench</title>"]
     parts.append(f"<style>{_STYLE}</style></head><body><h1>Allocators against each other</h1>")
+    parts += [f'<p class="answer">{html.escape(line)}</p>' for line in answers]
     for program in result.header.get("grid", {}).get("programs", [])[:12]:
         parts.append(f"<pre>{html.escape(shlex.join(program['command']))}</pre>")
     if "machine" in result.header:

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 
 from memoir.base.quantities import bytes_text, duration_text, printable
 from memoir.bench import analysis, statistics
+from memoir.bench import scaling as scale
 from memoir.bench.analysis import Analysis, Line
+from memoir.bench.changes import Change
 from memoir.bench.grid import Group
 from memoir.bench.journal import Record
 from memoir.bench.results import Result
+from memoir.bench.values import unit_of
 
 _TITLES = {"wall": "Time", "cpu": "CPU time", "peak_rss": "Peak memory", "minor_faults": "Minor faults"}
 
@@ -30,57 +33,108 @@ class Table:
 
 def cells(a: Analysis) -> Table:
     """One quantity of every allocator in every group, against the baseline."""
-    name = _TITLES.get(a.quantity, a.quantity)
-    percent = f"{a.confidence:.0%}".replace("%", " %")
     rows: list[tuple[str, ...]] = []
     breaks: list[int] = []
+    far = 0
     for group, lines in a.groups.items():
         breaks.append(len(rows))
         for index, line in enumerate(lines):
-            failed = f" ({line.failed} failed)" if line.failed else ""
-            row = (
+            far += len(line.outliers)
+            row: tuple[str, ...] = (
                 label(group) if index == 0 else "",
-                line.cell.allocator,
-                f"{line.n}{failed}",
+                printable(line.cell.allocator),
+                f"{line.n} of {line.n + line.failed}" if line.failed else f"{line.n}",
                 quantity(line.mean, a.unit),
                 _ratio(line),
                 line.verdict,
                 str(len(line.outliers)) if line.outliers else "",
             )
             rows.append(row)
-    columns = ("program", "allocator", "n", "mean", f"/ {a.baseline} [{percent}]", "is", "far out")
-    note = ""
+    columns: tuple[str, ...] = ("program", "allocator", "n", "mean")
+    columns += (f"/ {printable(a.baseline)} [{percent(a.confidence)}]", "is", "far")
+    notes = []
+    if far:
+        notes.append("far: runs far from the others; they count")
     if any(line.verdict == analysis.UNCLEAR for line in a.lines()):
-        count = sum(line.comparison is not None for line in a.lines())
-        note = f"{analysis.UNCLEAR}: the interval excludes 1, but not once corrected for {count} comparisons"
-    return Table(name, columns, tuple(rows), tuple(breaks), note)
+        notes.append(
+            f"{analysis.UNCLEAR}: the interval excludes 1, but not once corrected for the {a.claims} claims of this report"
+        )
+    if not far:
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
+    return Table(title(a.quantity), columns, tuple(rows), tuple(breaks), "; ".join(notes))
 
 
 def overall(analyses: dict[str, Analysis]) -> Table:
-    """One row per allocator: the geometric mean of its ratios over all groups, for every quantity."""
-    wall = analyses["wall"]
-    names = list(dict.fromkeys(name for a in analyses.values() for name in a.overall))
-    rows = []
-    for name in names:
-        row = [name, f"{wall.overall_groups.get(name, 0)} of {len(wall.groups)}"]
-        for a in analyses.values():
-            comparison = a.overall.get(name)
-            row.append(interval(comparison.interval) if comparison else "-")
-        rows.append(tuple(row))
-    note = "geometric mean of ratios [low, high] over the groups that an allocator finished"
-    return Table(
-        f"Overall, against {wall.baseline}", ("allocator", "groups", *analyses), tuple(rows), note=note
+    """One row per quantity and allocator: the geometric mean of its ratios over all groups, and the verdict."""
+    rows: list[tuple[str, ...]] = []
+    breaks = []
+    baseline = next(iter(analyses.values())).baseline
+    for a in analyses.values():
+        if not a.overall:
+            continue
+        breaks.append(len(rows))
+        for index, (name, one) in enumerate(a.overall.items()):
+            verdict = (
+                f"same within {percent(a.margin)}"
+                if one.same and one.verdict == analysis.NO_DIFFERENCE
+                else one.verdict
+            )
+            if a.best == name:
+                verdict += ", best"
+            row = (printable(name), f"{one.groups} of {len(a.groups)}", interval(one.interval), verdict)
+            rows.append((title(a.quantity) if index == 0 else "", *row))
+    claims = next(iter(analyses.values())).claims
+    note = (
+        "geometric mean of ratios [low, high] over the groups that both finished; verdicts are corrected for the "
+        f"{claims} claims of this report"
     )
+    won = [title(a.quantity) for a in analyses.values() if a.best == baseline]
+    if won:
+        note += f"; {printable(baseline)} is best in: {', '.join(won)}"
+    columns = ("quantity", "allocator", "groups", f"/ {printable(baseline)}", "is")
+    return Table(f"Overall, against {printable(baseline)}", columns, tuple(rows), tuple(breaks), note)
 
 
 def winners(analyses: dict[str, Analysis]) -> Table:
     """Who beats everyone else in each group; nobody when two cannot be told apart."""
-    columns = ("program", *(a.quantity for a in analyses.values()))
     groups = next(iter(analyses.values())).groups
-    rows = tuple(
-        (label(group), *(a.winners.get(group) or "-" for a in analyses.values())) for group in groups
+    rows = []
+    for group in groups:
+        found = [(title(a.quantity), a.winners.get(group)) for a in analyses.values()]
+        named = ", ".join(f"{name}: {printable(winner)}" for name, winner in found if winner)
+        rows.append((label(group), named or "-"))
+    return Table(
+        "Best beyond doubt", ("program", "best"), tuple(rows), note="- : no allocator differs from all others"
     )
-    return Table("Best beyond its interval", columns, rows, note="- : no allocator differs from all others")
+
+
+def growth(wall: Analysis) -> Table | None:
+    """Who scales better than the baseline, per doubling of threads and of load."""
+    if not wall.growths:
+        return None
+    rows: list[tuple[str, ...]] = []
+    breaks: list[int] = []
+    last = ""
+    for one in wall.growths:
+        program, parameters = one.series
+        name = f"{label((program, None, 1, parameters))}, per doubling of {one.axis}"
+        if name != last:
+            breaks.append(len(rows))
+        verdict = analysis.verdict_of(one.comparison, one.corrected_p, "scales better", "scales worse")
+        rows.append(
+            (
+                name if name != last else "",
+                printable(one.allocator),
+                interval(one.comparison.interval),
+                verdict,
+            )
+        )
+        last = name
+    columns = ("program", "allocator", f"growth / {printable(wall.baseline)}'s", "it")
+    note = (
+        "growth: the factor of time for twice the threads or load, by a line through each block's logarithms"
+    )
+    return Table("Who scales better", columns, tuple(rows), tuple(breaks), note)
 
 
 def scaling(result: Result) -> Table | None:
@@ -88,8 +142,10 @@ def scaling(result: Result) -> Table | None:
     cells = result.cells()
     if len({cell.threads for cell in cells}) < 2:
         return None
-    normalised, throughputs = analysis.serial_normalised(result), analysis.throughputs(result)
-    rows = []
+    normalised, throughputs = scale.serial_normalised(result), scale.throughputs(result)
+    rows: list[tuple[str, ...]] = []
+    breaks: list[int] = []
+    last = ""
     for cell in sorted(cells, key=lambda c: (c.program, c.parameters, c.load, c.allocator, c.threads)):
         if cell not in throughputs:
             continue
@@ -97,19 +153,23 @@ def scaling(result: Result) -> Table | None:
         serial = "-"
         if cell in normalised:
             serial = "1" if cell.threads == 1 else interval(statistics.Interval(*normalised[cell][1]))
-        rows.append(
-            (
-                label((cell.program, None, cell.load, cell.parameters)),
-                cell.allocator,
-                str(cell.threads),
-                serial,
-                f"{aggregate[0]:.4g}",
-                f"{marginal[0]:.4g}",
-            )
+        name = label((cell.program, None, cell.load, cell.parameters))
+        if name != last:
+            breaks.append(len(rows))
+        row = (
+            printable(cell.allocator),
+            str(cell.threads),
+            serial,
+            f"{aggregate[0]:.4g}",
+            f"{marginal[0]:.4g}",
         )
-    columns = ("program", "allocator", "threads", "serial-normalised time", "aggregate /s", "marginal /s")
-    note = "time / mean time of one thread; aggregate = work / time, marginal = load / time"
-    return Table("Scaling", columns, tuple(rows), note=note)
+        rows.append((name if name != last else "", *row))
+        last = name
+    columns = ("program", "allocator", "threads", "serial-normalised", "aggregate /s", "marginal /s")
+    note = (
+        "serial-normalised: time / mean time of one thread; aggregate = work / time, marginal = load / time"
+    )
+    return Table("Scaling", columns, tuple(rows), tuple(breaks), note)
 
 
 def failures(result: Result) -> Table | None:
@@ -121,22 +181,52 @@ def failures(result: Result) -> Table | None:
         key = (row["program"], row["threads"], row["load"], tuple(row["parameters"].items()))
         seen.setdefault((key, row["allocator"], row["status"]), []).append(row)
     rows = tuple(
-        (label(key), name, status, str(len(found)), printable((found[-1].get("tail") or [""])[-1])[:120])
+        (
+            label(key),
+            printable(name),
+            printable(status),
+            str(len(found)),
+            printable((found[-1].get("tail") or [""])[-1])[:200],
+        )
         for (key, name, status), found in seen.items()
     )
-    return Table("Failures", ("program", "allocator", "how", "runs", "last words"), rows)
+    breaks = tuple(range(len(rows)))
+    return Table("Failures", ("program", "allocator", "how", "runs", "last words"), rows, breaks)
 
 
-def difference(
-    name: str, changes: Sequence[analysis.Change], confidence: float, relative: str | None = None
-) -> Table:
+def proofs(result: Result) -> Table | None:
+    """What each allocator was proved to serve, in a run that was not measured."""
+    kept = result.header.get("proofs", [])
+    if not kept:
+        return None
+    rows: list[tuple[str, ...]] = []
+    breaks: list[int] = []
+    last = None
+    for one in kept:
+        if one["program"] != last:
+            breaks.append(len(rows))
+        share = one.get("share")
+        row = (
+            printable(one["allocator"]),
+            f"{one['requests']:,}",
+            "-" if share is None else f"{100 * share:.0f} %",
+            bytes_text(one.get("anonymous", 0)),
+            printable(one["provider"]),
+        )
+        rows.append((printable(one["program"]) if one["program"] != last else "", *row))
+        last = one["program"]
+    columns = ("program", "allocator", "requests", "served", "of", "by")
+    note = "in one run that was not measured: requests, and the share of the program's anonymous bytes that was served"
+    return Table("Proof", columns, tuple(rows), tuple(breaks), note)
+
+
+def difference(name: str, changes: Sequence[Change], confidence: float, relative: str | None = None) -> Table:
     """What changed between two benches in one quantity."""
-    unit = "" if relative else analysis.QUANTITIES.get(name, ("",))[0]
-    percent = f"{confidence:.0%}".replace("%", " %")
+    unit = "" if relative else unit_of(name)
     rows = tuple(
         (
             label(change.cell.group),
-            change.cell.allocator,
+            printable(change.cell.allocator),
             quantity(change.before, unit),
             quantity(change.after, unit),
             interval(change.comparison.interval),
@@ -144,8 +234,10 @@ def difference(
         )
         for change in changes
     )
-    columns = ("program", "allocator", "before", "after", f"after / before [{percent}]", "now")
-    return Table(name + (f" / {relative}" if relative else ""), columns, rows)
+    columns = ("program", "allocator", "before", "after", f"after / before [{percent(confidence)}]", "now")
+    breaks = tuple(i for i in range(len(rows)) if i == 0 or rows[i][0] != rows[i - 1][0])
+    shown = tuple((row[0] if i in breaks else "", *row[1:]) for i, row in enumerate(rows))
+    return Table(title(name) + (f" / {relative}" if relative else ""), columns, shown, breaks)
 
 
 def markdown(table: Table) -> str:
@@ -176,7 +268,16 @@ def label(group: tuple[str, int | None, int, tuple[tuple[str, str], ...]]) -> st
         parts.append(f"{threads} thread" + "s" * (threads != 1))
     if load != 1:
         parts.append(f"load {load}")
-    return ", ".join(parts + [f"{name}={value}" for name, value in parameters])
+    return printable(", ".join(parts + [f"{name}={value}" for name, value in parameters]))
+
+
+def title(quantity: str) -> str:
+    """A quantity's name in a table."""
+    return _TITLES.get(quantity, printable(quantity))
+
+
+def percent(part: float) -> str:
+    return f"{100 * part:.4g} %"
 
 
 def interval(value: statistics.Interval) -> str:

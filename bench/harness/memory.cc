@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memory.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstring>
+
+#include "tree.h"
+
+namespace memoir::bench {
+
+namespace {
+
+constexpr double kShare = 0.01;  // of the time that may go into looking
+constexpr size_t kMost = 4096;   // samples; then every other one goes, and the period doubles
+
+double seconds_of(clockid_t clock) {
+  timespec time;
+  clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+uint64_t field(const char* text, const char* name) {
+  const char* found = std::strstr(text, name);
+  unsigned long long kib = 0;
+  if (found != nullptr) std::sscanf(found + std::strlen(name), "%llu", &kib);
+  return kib << 10;
+}
+
+void add(pid_t process, MemorySample& sample) {
+  char path[64], text[2048];
+  std::snprintf(path, sizeof path, "/proc/%d/smaps_rollup", process);
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return;
+  const ssize_t length = read(file, text, sizeof text - 1);
+  close(file);
+  if (length <= 0) return;
+  text[length] = '\0';
+  sample.resident += field(text, "\nRss:");
+  sample.proportional += field(text, "\nPss:");
+  sample.huge += field(text, "\nAnonHugePages:");
+  sample.lazily_freed += field(text, "\nLazyFree:");
+  sample.swapped += field(text, "\nSwap:");
+}
+
+}  // namespace
+
+void MemorySampler::sample(pid_t root, double started, double now) {
+  // processor time: a sampler that waits for a core holds nobody up
+  const double before = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+  MemorySample sample;
+  sample.time = now - started;
+  for (pid_t process : descendants(root)) add(process, sample);
+  struct stat about;
+  if (fstat(STDOUT_FILENO, &about) == 0 && S_ISREG(about.st_mode)) {
+    sample.printed = static_cast<uint64_t>(about.st_size);
+  }
+  const double cost = seconds_of(CLOCK_THREAD_CPUTIME_ID) - before;
+  next_ = seconds_of(CLOCK_MONOTONIC) + std::max(period_, cost / kShare);
+  if (sample.resident == 0) return;  // between two processes
+  samples_.push_back(sample);
+  if (samples_.size() < kMost) return;
+  for (size_t i = 0; i < kMost / 2; ++i) samples_[i] = samples_[2 * i];
+  samples_.resize(kMost / 2);
+  period_ *= 2.0;
+}
+
+void MemorySampler::report(FILE* out) const {
+  std::fputc('[', out);
+  const char* separator = "";
+  for (const MemorySample& s : samples_) {
+    std::fprintf(out,
+                 "%s[%.4f, %" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64 "]",
+                 separator, s.time, s.resident, s.proportional, s.huge, s.lazily_freed, s.swapped, s.printed);
+    separator = ", ";
+  }
+  std::fputc(']', out);
+}
+
+}  // namespace memoir::bench

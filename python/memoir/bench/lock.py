@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One process at a time in a folder of results."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+
+from memoir._core import Error
+
+NAME = ".lock"
+
+
+class Lock:
+    """Holds a folder until release(), or until this process ends in any way: the kernel keeps the lock, not the file."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises memoir.Error, naming the holder, when another process has the folder."""
+        self._path = folder / NAME
+        self._file = -1
+        while self._file < 0:
+            try:
+                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            except OSError as error:
+                raise Error(f"{folder}: cannot be written: {error.strerror}") from None
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                    holder = os.pread(self._file, 200, 0).decode(errors="replace").strip()
+                    os.close(self._file)
+                    raise Error(
+                        f"{folder} is in use by {holder or 'another process'}: wait for it, or choose another "
+                        "folder with -o"
+                    ) from None
+                # a file system without locks: then nobody can be kept out
+            if not self._is_there():  # whoever had it has just removed it
+                os.close(self._file)
+                self._file = -1
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, f"process {os.getpid()}\n".encode(), 0)
+
+    def _is_there(self) -> bool:
+        try:
+            return os.path.samestat(os.stat(self._path), os.fstat(self._file))
+        except OSError:
+            return False
+
+    def release(self) -> None:
+        if self._file >= 0:
+            self._path.unlink(missing_ok=True)
+            os.close(self._file)
+            self._file = -1

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0
+"""memoir bench where something is wrong: said before anything runs, or survived."""
+
+import fcntl
+import io
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+
+import pytest
+from memoir.bench import journal, trust
+from memoir.bench.lock import Lock
+from test_bench_cli import LOADED, SH, cli  # noqa: F401
+
+RAN = "touch ran; cat /dev/null"
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["--param", "a=1", "--param", "a=2", "--", "sh", "-c", f"{RAN} {{a}}"], "--param a is given twice"),
+        (
+            ["--metric", "a: (.)", "--metric", "b: (.)", "--", "sh", "-c", RAN],
+            "two metrics are called 'metric'",
+        ),
+        (["--metric", "(?P<wall>.)", "--", "sh", "-c", RAN], "metric 'wall': every run has a quantity"),
+        (["--metric", "(?P<rss_peak>.)", "--", "sh", "-c", RAN], "metric 'rss_peak': every run has"),
+        (["--load", "1,2", "--", "sh", "-c", RAN], r"--load: nothing in the command takes it; write {load}"),
+        (["--param", "size=1,2", "--", "sh", "-c", RAN], r"--param size: nothing in the command takes it"),
+        (["-o", "file/x", "--", "sh", "-c", RAN], "file is no folder|Not a directory"),
+        (["-o", "/proc/x", "--", "sh", "-c", RAN], "/proc/x: cannot be written"),
+        (["--sessions", "0", "--", "sh", "-c", RAN], "--sessions 0"),
+        (["--sessions", "2", "--until", "2%", "--", "sh", "-c", RAN], "leave out --sessions"),
+        (["--client", "x", "--", "sh", "-c", RAN], "--client is for --server"),
+        (["--server", "sh -c x"], "--server needs a --client"),
+        (["--", "sh", "-c", f"{RAN}; echo {{=sqrt(threads}}"], r"{=sqrt\(threads}"),
+        (["--", "sh", "-c", f"{RAN}; echo {{=nope*2}}"], r"no axis fills {nope}"),
+        (["--same", "0", "--", "sh", "-c", RAN], "--same 0: must be between"),
+        (["ls", "-l"], r"the command to measure comes after --: memoir bench system -- ls -l"),
+        (["-n", "3", "sh", "-c", RAN], r"comes after --: memoir bench system -n 3 -- sh -c 'touch ran"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_runs(cli, tmp_path, arguments, words):  # noqa: F811
+    (tmp_path / "file").touch()
+    code, out, err = cli("bench", "system", *arguments)
+    assert code == 2 and out == "" and re.search(words, err), err
+    assert err.count("\n") == 1 and not (tmp_path / "ran").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+
+
+def test_all_runs_failed_is_1(cli):  # noqa: F811
+    code, _, err = cli(
+        "bench", "system", "-n", 2, "--warmup", 0, "--no-pictures", "--", "sh", "-c", "cat /dev/null; exit 3"
+    )
+    assert code == 1 and "no run succeeded" in err
+
+
+def test_shares_are_taken_with_and_without_a_percent_sign(cli, tmp_path):  # noqa: F811
+    code, _, err = cli("bench", "system,b=system", "-n", 3, "--warmup", 0, "--no-pictures", "--", *SH)
+    assert code == 0, err
+    for option in ("0.9", "90%", "90 %"):
+        code, out, err = cli("bench", "--from", "memoir-bench", "--confidence", option, "--same", "0.05")
+        assert code == 0 and "[90 %]" in out, err
+        code, out, err = cli("diff", "memoir-bench", "memoir-bench", "--confidence", option)
+        assert code == 0 and "[90 %]" in out, err
+
+
+def test_numbers_that_are_none_do_not_reach_json(cli):  # noqa: F811
+    script = "cat /dev/null; echo ops: 7; echo ops: nan; echo x: inf; echo x: 1e999"
+    code, out, err = cli(
+        "bench", "system", "-n", 2, "--warmup", 0, "--json", "--no-pictures", "--metric", "(?P<ops>x)?ops: (\\S+)",
+        "--", "sh", "-c", script,
+    )  # fmt: skip
+    assert code == 2 and "matches nothing" in err
+    code, out, err = cli(
+        "bench", "system", "-n", 2, "--warmup", 0, "--json", "--no-pictures", "-f", "--metric", "ops: (?P<ops>\\S+)",
+        "--", "sh", "-c", script,
+    )  # fmt: skip
+
+    def refuse(name):
+        raise AssertionError(name)
+
+    content = json.loads(out, parse_constant=refuse)
+    assert code == 0 and {row["metrics"]["ops"] for row in content["memoir"]["rows"]} == {7}
+
+
+def test_names_that_are_not_utf_8_work(tmp_path):
+    name = b"pro\xffgram\x1b[31m"
+    program = os.path.join(os.fsencode(tmp_path), name)
+    with open(program, "wb") as file:
+        file.write(b'#!/bin/sh\ncat /dev/null; echo "last \xff \x1b[2J words"; [ -n "$MEMOIR_PROOF" ]\n')
+    os.chmod(program, 0o755)
+    done = subprocess.run(
+        [sys.executable, "-m", "memoir", "bench", "system", "-n", "2", "--warmup", "0", "-o", b"o\xfe", "--", program],
+        cwd=tmp_path, capture_output=True,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr.decode(errors="replace")
+    assert b"pro\\udcffgram\\x1b[31m" in done.stdout and b"\x1b" not in done.stdout + done.stderr
+    folder = os.path.join(os.fsencode(tmp_path), b"o\xfe")
+    assert {b"results.json", b"results.csv", b"tables.md"} <= set(os.listdir(folder))
+    again = subprocess.run([sys.executable, "-m", "memoir", "bench", "--from", folder], capture_output=True)
+    assert again.returncode == 0, again.stderr
+
+
+def test_two_processes_in_one_folder(cli, tmp_path):  # noqa: F811
+    (tmp_path / "x").mkdir()
+    lock = Lock(tmp_path / "x")
+    code, _, err = cli("bench", "system", "-o", "x", "--", *SH)
+    assert code == 2 and f"x is in use by process {os.getpid()}" in err
+    assert not (tmp_path / "x" / journal.NAME).exists()
+    lock.release()
+    assert cli("bench", "system", "-n", 2, "--warmup", 0, "-o", "x", "--no-pictures", "--", *SH)[0] == 0
+    lock = Lock(tmp_path / "x")
+    code, _, err = cli("bench", "--resume", "x")
+    assert code == 2 and "is in use by" in err
+    lock.release()
+    assert not (tmp_path / "x" / ".lock").exists()
+
+
+def test_a_stranger_s_folder_is_shown_and_asked_about(cli, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    words = ["sh", "-c", "cat /dev/null; : mine"]
+    cli("bench", "system", "-n", 2, "--warmup", 0, "-o", "x", "--no-pictures", "--", *words)
+    assert cli("bench", "--resume", "x", "-n", 3, "--no-pictures")[0] == 0
+    file = tmp_path / "x" / journal.NAME
+    changed = []
+    for line in file.read_bytes().splitlines():
+        record = json.loads(line)
+        record.pop("crc")
+        if "grid" in record:
+            record["grid"]["programs"][0]["command"][2] = "touch stolen"
+        changed.append(journal.line_of(record))
+    file.write_bytes(b"".join(changed))
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    code, _, err = cli("bench", "--resume", "x", "-n", 4)
+    assert code == 2 and "sh -c 'touch stolen'" in err and "add --yes" in err
+    assert not (tmp_path / "stolen").exists()
+    assert trust.is_ours(journal.read(tmp_path / "x" / journal.NAME)[0]) is False
+
+
+def test_a_proof_that_fails_gives_back_what_f_set_aside(cli, tmp_path):  # noqa: F811
+    cli("bench", "system", "-n", 2, "--warmup", 0, "-o", "x", "--no-pictures", "--", *SH)
+    before = (tmp_path / "x" / journal.NAME).read_bytes()
+    code, _, err = cli(
+        "bench", "system", "-f", "-o", "x", "--", "env", "-i", "/bin/sh", "-c", "cat /dev/null"
+    )
+    assert code == 2 and "cleared LD_PRELOAD" in err
+    assert (tmp_path / "x" / journal.NAME).read_bytes() == before
+    assert cli("bench", "system", "-f", "-n", 2, "--warmup", 0, "-o", "x", "--no-pictures", "--", *SH)[0] == 0
+    assert (tmp_path / "x" / journal.NAME).read_bytes() != before
+    assert not [path for path in (tmp_path / "x").iterdir() if path.name.startswith(".")]
+
+
+def test_ctrl_c_in_the_proof_is_130_and_goes_on(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "memoir", "bench", "system", "-n", "2", "--warmup", "0", "--no-pictures",
+         "-o", "x", "--", "sh", "-c", 'cat /dev/null; [ -z "$MEMOIR_PROOF" ] || sleep $(cat slow)'],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    (tmp_path / "slow").write_text("60")
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and not (tmp_path / "x" / journal.NAME).exists():
+        time.sleep(0.05)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130 and "Go on: memoir bench --resume x" in err, err
+    (tmp_path / "slow").write_text("0")
+    again = subprocess.run(
+        [sys.executable, "-m", "memoir", "bench", "--resume", "x", "--no-pictures"],
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert again.returncode == 0, again.stderr
+    assert len(journal.read(tmp_path / "x" / journal.NAME)[1]) == 2
+
+
+def in_a_terminal(arguments, columns, folder):
+    """What a terminal of so many columns is shown."""
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "memoir", *arguments],
+        cwd=folder, stdin=subprocess.DEVNULL, stdout=follower, stderr=subprocess.DEVNULL,
+        env={key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")},
+    )  # fmt: skip
+    os.close(follower)
+    text = b""
+    while select.select([leader], [], [], 60)[0]:
+        try:
+            piece = os.read(leader, 1 << 16)
+        except OSError:
+            break
+        if not piece:
+            break
+        text += piece
+    os.close(leader)
+    assert process.wait() == 0
+    return re.sub(r"\x1b\[[0-9;]*m", "", text.decode()).replace("\r", "")
+
+
+def many_cells(path):
+    header = "malloc,Threads,Work,Load,Replicate,Time,program,peak_rss,minor_faults,user,system\n"
+    rows = []
+    for name, factor in (("system", 1.0), ("jemalloc", 1.1), ("a-tuned-variant-of-mimalloc", 0.9)):
+        for threads in (1, 16):
+            for r in range(8):
+                time_ = factor * threads * (1 + ((7 * r) % 5) / 1000) * (10 if r == 7 else 1)
+                measured = f"{123456789 + r},{1000 + r},{time_},0.1"
+                rows.append(f"{name},{threads},{threads},1,{r},{time_},a-program-with-a-long-name,{measured}")
+    path.write_text(header + "\n".join(rows) + "\n")
+
+
+@pytest.mark.parametrize("columns", [80, 110])
+def test_tables_fit_a_terminal_and_nothing_is_cut(tmp_path, columns):
+    many_cells(tmp_path / "x.csv")
+    text = in_a_terminal(["bench", "--from", "x.csv"], columns, tmp_path)
+    assert max(map(len, text.splitlines())) <= columns
+    assert "…" not in text and "..." not in text
+    for word in ("no difference", "allocator", "mean", "[95 %]", "Overall", "Scaling", "Peak memory"):
+        assert word in text
+    # the same words as where there is no terminal
+    wide = subprocess.run(
+        [sys.executable, "-m", "memoir", "bench", "--from", "x.csv"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    ).stdout
+    numbers = r"\d+\.\d+(?: \[[^\]]*\])?"
+    assert sorted(re.findall(numbers, text)) == sorted(re.findall(numbers, wide))
+
+
+def test_a_program_that_prints_a_lot_does_not_cost_memory(tmp_path):
+    code = """
+import re
+from memoir.bench import Metric
+import memoir.bench
+script = 'cat /dev/null; echo ops: 3; head -c 60000000 /dev/zero | tr "\\\\0" "x" | fold -w 99; echo ops: 4; echo end'
+metrics = [Metric("ops", "ops: ([0-9]+)")]
+result = memoir.bench.run("system", ["sh", "-c", script], replicates=1, warmup=0, metrics=metrics)
+print(result.rows[0]["metrics"], result.rows[0]["status"], re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    words = done.stdout.split()
+    assert words[:3] == ["{'ops':", "4.0}", "ok"]
+    assert int(words[3]) < 110_000  # KiB; the text alone would be 60 MB more, and twice that as a string
+
+
+def test_diff_fails_when_told_to(cli, tmp_path):  # noqa: F811
+    header = "malloc,Threads,Work,Load,Replicate,Time\n"
+    for name, factor in (("a", 1.0), ("b", 1.1)):
+        rows = [f"x,1,1,1,{r},{factor * (1 + r / 1000)}" for r in range(8)]
+        (tmp_path / f"{name}.csv").write_text(header + "\n".join(rows) + "\n")
+    code, out, err = cli("diff", "a.csv", "b.csv", "--fail-if", "slower > 2%")
+    assert code == 1 and "--fail-if holds: x in" in err and "slower" in out
+    assert cli("diff", "a.csv", "b.csv", "--fail-if", "slower > 0.2")[0] == 0
+    assert cli("diff", "b.csv", "a.csv", "--fail-if", "slower > 2%")[0] == 0
+    assert cli("diff", "b.csv", "a.csv", "--fail-if", "faster > 2%")[0] == 1
+    code, _, err = cli("diff", "a.csv", "b.csv", "--fail-if", "worse than ever")
+    assert code == 2 and "write it as 'slower > 2%'" in err
+    assert cli("diff", "a.csv", "b.csv", "--fail-if", "peak_rss more > 2%")[0] == 2
