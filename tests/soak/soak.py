@@ -87,6 +87,17 @@ def parts() -> list[Part]:
         reader("bench_journal_fuzz", "bench journals (in Python: without sanitizers)", 10**7, 200_000),
         reader("policy_text_fuzz", "policy texts", 10**6, 20_000),
         Part(
+            "reports",
+            "reports of equal allocators: at most 5 % of them assert anything (each slice within three deviations)",
+            20_000,
+            500,
+            lambda units, number: [
+                sys.executable, str(ROOT / "tests" / "bench" / "equal_allocators.py"),
+                "--reports", str(units), "--seed", str(number),
+            ],
+            json_done,
+        ),
+        Part(
             "kills",
             "kill -9 of recordings; the file is readable and holds every event recorded before",
             1000,

@@ -11,6 +11,7 @@ from memoir.bench.results import Result
 from memoir.bench.scaling import Growth
 from memoir.bench.student import t_quantile
 
+_FEWEST = 4  # replicates of which the spread is guessed
 _SPREAD = 1.5  # the interval must be this much narrower than the margin before equality shows; a guess, said as "about"
 
 
@@ -107,7 +108,7 @@ def _growth(growth: Growth, main: Analysis) -> str | None:
 def _missing(one: Overall, margin: float) -> int | None:
     """How many more replicates an answer takes, when the spread stays as it is; None: nothing is known of the spread."""
     n, width = one.comparison.n, one.interval.half_width
-    if n < 2 or not math.isfinite(width) or width > 10:
+    if n < _FEWEST or not math.isfinite(width) or width > 10:
         return None
     # the interval that decides is the one of the corrected level
     level = (1.0 - one.comparison.confidence) / one.cost

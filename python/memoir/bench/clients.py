@@ -140,15 +140,11 @@ def _run_client(server: Running, plan: Plan, turn: Turn, began: float) -> None:
             client.wait()
         client.stdout.close()
         output.flush()
-    if turn.failure is None and client.returncode != 0:
-        how = (
-            signal.Signals(-client.returncode).name
-            if client.returncode < 0
-            else f"exit code {client.returncode}"
-        )
-        turn.failure = f"client: {how}"
-    elif turn.failure is None and plan.server and not server.running():
+    if turn.failure is None and plan.server and not server.running():
         turn.failure = "the server ended before its client"
+    elif turn.failure is None and client.returncode != 0:
+        code = client.returncode
+        turn.failure = f"client: {signal.Signals(-code).name if code < 0 else f'exit code {code}'}"
 
 
 def _end(server: Running, plan: Plan) -> str | None:

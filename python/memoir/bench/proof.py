@@ -230,6 +230,8 @@ def _observe(
     client: Callable[[Running], None] | None,
 ) -> _Seen:
     with tempfile.TemporaryDirectory(prefix="memoir-proof-") as folder:
+        if os.getuid() == 0:
+            os.chmod(folder, 0o1777)  # servers give up root's rights before they begin
         run = Running(
             command,
             environment=_variables(preload, environment, folder),
@@ -245,12 +247,17 @@ def _observe(
             raise
         finally:
             measurement = run.wait()
-        records = [
-            _RECORD.unpack(path.read_bytes())
-            for path in sorted(Path(folder).iterdir())
-            if path.suffix != ".map"
-        ]
+        records = _records(Path(folder))
     return _judge(records, measurement, _tables(tuple(preload), tuple(environment.items())))
+
+
+def _records(folder: Path) -> list[tuple[Any, ...]]:
+    found = []
+    for path in sorted(folder.iterdir()):
+        content = b"" if path.suffix == ".map" else path.read_bytes()
+        if len(content) == _RECORD.size:
+            found.append(_RECORD.unpack(content))
+    return found
 
 
 def _variables(preload: Sequence[str], environment: Mapping[str, str], folder: str) -> dict[str, str]:

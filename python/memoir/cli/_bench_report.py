@@ -222,17 +222,17 @@ def _pictures(
     remarks: list[str],
     folder: Path,
 ) -> list[str]:
-    from memoir.views import bench_figures, bench_html
+    from memoir.views import bench_drawing, bench_figures, bench_html
 
     try:
         figures = bench_figures.all_figures(result, analyses["wall"], analyses.get("peak_rss"))
-        vector = {name: bench_figures.to_bytes(figure, "svg") for name, figure in figures.items()}
+        vector = {name: bench_drawing.to_bytes(figure, "svg") for name, figure in figures.items()}
     except Error as error:  # no matplotlib: numbers are still worth having
         say(f"note: {error}")
         return []
     for name, figure in figures.items():
         write_whole(folder / f"{name}.svg", vector[name])
-        write_whole(folder / f"{name}.png", bench_figures.to_bytes(figure, "png"))
+        write_whole(folder / f"{name}.png", bench_drawing.to_bytes(figure, "png"))
     write_whole(folder / "report.html", bench_html.page(result, tables, vector, remarks, answers))
     return ["report.html", f"{len(figures)} pictures"]
 

@@ -22,6 +22,10 @@ td.faster, td.less, td.fewer { color: #00664d; } td.slower, td.more { color: #a0
 figure { margin: 1em 0; } figure svg { max-width: 100%; height: auto; }
 p.answer { font-size: 1.1em; font-weight: 600; }
 p.note { color: #555; font-size: .88em; }
+@media print {
+  body { margin: 0; max-width: none; font-size: 10pt; } .scroll { overflow: visible; }
+  table, figure, pre { break-inside: avoid; } h2 { break-after: avoid; } pre { white-space: pre-wrap; }
+}
 pre { background: #f4f4f4; padding: .6em; overflow-x: auto; }
 """
 
