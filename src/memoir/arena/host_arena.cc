@@ -4,6 +4,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cerrno>
+
 #ifndef MADV_POPULATE_WRITE  // Linux 5.14; older kernels answer EINVAL and the pages are touched by hand
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -19,12 +21,15 @@ Size page_size() noexcept {
   return size;
 }
 
-void prefault(std::byte* begin, Size size) noexcept {
-  if (::madvise(begin, size, MADV_POPULATE_WRITE) == 0) return;
+/// False when there is no memory.
+bool prefault(std::byte* begin, Size size) noexcept {
+  if (::madvise(begin, size, MADV_POPULATE_WRITE) == 0) return true;
+  if (errno == ENOMEM) return false;
   for (Size at = 0; at < size; at += page_size()) {
     auto* const touched = reinterpret_cast<volatile char*>(begin + at);
     *touched = *touched;  // part of the range may hold data already
   }
+  return true;
 }
 
 }  // namespace
@@ -56,8 +61,7 @@ bool open_pages(std::byte* base, Size size, HostArenaOptions options) noexcept {
     const auto first = align_up(begin, kHugePage), last = align_down(begin + size, kHugePage);
     if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
   }
-  if (options.prefault) prefault(base, size);
-  return true;
+  return !options.prefault || prefault(base, size);
 }
 
 bool close_pages(std::byte* base, Size size) noexcept {
@@ -101,6 +105,12 @@ void HostArena::decommit(Range range) noexcept {
   const Range inside = granules_.inside(range);
   if (inside.size == 0) return;
   if (close_pages(base_ + inside.begin, inside.size)) granules_.erase(inside);
+}
+
+void HostArena::discard(Range range) noexcept {
+  const Range inside = granules_.inside(range);
+  if (inside.size == 0) return;
+  if (::madvise(base_ + inside.begin, inside.size, MADV_DONTNEED) == 0) granules_.erase(inside);
 }
 
 }  // namespace memoir

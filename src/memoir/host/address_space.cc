@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memoir/host/address_space.h"
 
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <mutex>
 #include <new>
 
 #include "memoir/arena/host_arena.h"
@@ -8,9 +12,11 @@
 namespace memoir {
 
 namespace {
-constexpr Size kMost = Size{1} << 40,
-               kLeast = Size{1} << 30;  // under a limit on address space, take what there is
-}
+
+constexpr Size kMost = Size{1} << 40, kLeast = AddressSpace::kWindow;
+constexpr Size kShareOfLimit = 16;
+
+}  // namespace
 
 AddressSpace& AddressSpace::instance() noexcept {
   alignas(AddressSpace) static std::byte storage[sizeof(AddressSpace)];
@@ -18,27 +24,42 @@ AddressSpace& AddressSpace::instance() noexcept {
   return *space;
 }
 
-AddressSpace::AddressSpace() noexcept {
-  for (Size size = kMost; size >= kLeast && base_ == nullptr; size /= 4) {
-    base_ = reserve_address_space(size);
-    size_ = base_ == nullptr ? 0 : size;
+Size AddressSpace::share_of_limit() noexcept {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kMost;
+  return std::min(kMost, align_down(static_cast<Size>(limit.rlim_cur) / kShareOfLimit, kWindow));
+}
+
+void AddressSpace::reserve_all() noexcept {
+  Size size = share_of_limit();
+  std::byte* base = nullptr;
+  for (; size >= kLeast; size = align_down(size / 4, kWindow)) {
+    base = reserve_address_space(size);
+    if (base != nullptr) break;
   }
-  if (base_ == nullptr) return;
-  const size_t windows = size_ / kWindow;
+  if (base == nullptr) return;
+  const size_t windows = size / kWindow;
   owners_ =
       static_cast<std::atomic<AddressOwner*>*>(map_metadata(windows * sizeof(std::atomic<AddressOwner*>)));
   sizes_ = static_cast<Size*>(map_metadata(windows * sizeof(Size)));
   if (owners_ == nullptr || sizes_ == nullptr) {
-    release_address_space(base_, size_);
-    base_ = nullptr;
-    size_ = 0;
+    unmap_metadata(owners_, windows * sizeof(std::atomic<AddressOwner*>));
+    unmap_metadata(sizes_, windows * sizeof(Size));
+    release_address_space(base, size);
+    return;  // tried again with the next need
   }
+  base_ = base;
+  windows_ = windows;
+  size_.store(size, std::memory_order_release);
 }
 
 std::byte* AddressSpace::reserve(Size size, AddressOwner* owner) noexcept {
-  if (size == 0 || size > size_) return nullptr;
-  const size_t wanted = (size + kWindow - 1) / kWindow, windows = size_ / kWindow;
+  if (size == 0 || size > kMost) return nullptr;
+  const size_t wanted = (size + kWindow - 1) / kWindow;
   const std::lock_guard lock(mutex_);
+  if (windows_ == 0) reserve_all();
+  const size_t windows = windows_;
+  if (wanted > windows) return nullptr;
   if (next_ + wanted > windows) next_ = 0;
   size_t run = 0;
   // Once round, and the stretch again in which a run may have begun.

@@ -7,15 +7,17 @@
 //    |  window 0  |  window 1  |  window 2  |  ...                        |
 //    |<------ slab A ----->|    |<- slab B ->|                            |
 //
-// An owner takes whole windows in a row. Reserving and releasing lock; owner_of() does not.
+// It is reserved with the first owner's need: 1 TiB, which is no memory, or under a limit on the process's address
+// space a 16th of that limit. An owner takes whole windows in a row. Reserving and releasing lock; owner_of()
+// does not.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
-#include <mutex>
 
 #include "memoir/base/metadata.h"
 #include "memoir/base/units.h"
+#include "memoir/host/fork_mutex.h"
 
 namespace memoir {
 
@@ -36,6 +38,9 @@ class AddressSpace {
   /// The one of the process. Never destroyed: pointers into it may be freed during exit.
   static AddressSpace& instance() noexcept;
 
+  /// Bytes that would be reserved now.
+  static Size share_of_limit() noexcept;
+
   /// Address space for `size` bytes, aligned to 2 MiB, with `owner` as owner_of()'s answer; nullptr when none
   /// is left.
   std::byte* reserve(Size size, AddressOwner* owner) noexcept;
@@ -47,7 +52,8 @@ class AddressSpace {
   }
 
   bool contains(const void* pointer) const noexcept {
-    return static_cast<Size>(static_cast<const std::byte*>(pointer) - base_) < size_;
+    const Size size = size_.load(std::memory_order_acquire);  // 0 until base_ stands
+    return static_cast<Size>(static_cast<const std::byte*>(pointer) - base_) < size;
   }
   /// The owner of a live pointer that contains() is true for.
   AddressOwner* owner_of(const void* pointer) const noexcept {
@@ -56,14 +62,16 @@ class AddressSpace {
   }
 
  private:
-  AddressSpace() noexcept;
+  AddressSpace() = default;
+  void reserve_all() noexcept;  // the caller has the lock
 
   std::byte* base_ = nullptr;
-  Size size_ = 0;
+  std::atomic<Size> size_ = 0;
+  size_t windows_ = 0;
   std::atomic<AddressOwner*>* owners_ = nullptr;  // one per window
   Size* sizes_ = nullptr;                         // per window that begins a reservation: its bytes
   size_t next_ = 0;  // the window after the last reservation: where the search begins
-  std::mutex mutex_;
+  ForkMutex mutex_;
 };
 
 }  // namespace memoir

@@ -2,6 +2,7 @@
 #include "memoir/host/recorder.h"
 
 #include <bit>
+#include <mutex>
 #include <string_view>
 
 namespace memoir {

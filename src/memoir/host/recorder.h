@@ -5,9 +5,9 @@
 #pragma once
 
 #include <atomic>
-#include <mutex>
 
 #include "memoir/base/metadata.h"
+#include "memoir/host/fork_mutex.h"
 #include "memoir/host/scope_stack.h"
 #include "memoir/trace/trace_writer.h"
 
@@ -57,7 +57,7 @@ class Recorder {
   void define_sites(const ScopeStack& scopes) noexcept;
   bool is_new_site(SiteId site) noexcept;
 
-  std::mutex mutex_;
+  ForkMutex mutex_;
   TraceWriter writer_;
   LiveTable live_;
   MetadataArray<SiteId> sites_;  // open addressing, kNoSite is empty

@@ -1,41 +1,59 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A slab: host memory of one fixed size, and the heap that follows a plan in it. One thread at a time holds
-// it, for one pass (the lease), and allocates and frees without a lock; frees by anyone else, at any time,
-// are left in a box that the next holder empties. A slab outlives whoever gave it up for as long as an object
-// in it is live.
+// A slab: host memory, and the heap that follows a plan in it. One thread at a time holds it, for one pass (the
+// lease), and allocates and frees without a lock; frees by anyone else, at any time, are left in a box that the
+// next holder empties. A slab outlives whoever gave it up for as long as an object in it is live, but then keeps
+// only the pages that live objects lie on.
 //
 //            lease()                     release()                 retire()
-//   idle  ------------>  held by a pass  ------------>  idle . . .  ------------>  retired: memory goes back
-//                              |   ^                                               with the last live object
-//                              v   | empties
+//   idle  ------------>  held by a pass  ------------>  idle . . .  ------------>  retired: each page goes back
+//                              |   ^                                               with its last live object, the
+//                              v   | empties                                       addresses with the slab's
 //                        [ frees from elsewhere ]  <--- any thread
+//
+// In the child of a fork() a slab that another thread held is an orphan: nobody knows how far that thread came, so
+// what lies in it stays as it is, for good.
 #pragma once
+
+#include <pthread.h>
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <optional>
+#include <vector>
 
 #include "memoir/arena/host_arena.h"
 #include "memoir/base/check.h"
 #include "memoir/heap/planned/planned_heap.h"
 #include "memoir/host/address_space.h"
+#include "memoir/host/fork_mutex.h"
 
 namespace memoir {
+
+/// What the retired slabs of one owner hold together, for as long as any of them lives.
+struct RetiredBytes {
+  std::atomic<Size> bytes = 0;
+};
 
 class Slab final : public AddressOwner {
  public:
   /// A slab of at least `size` bytes with its pages touched, or nullptr when the machine has no memory to
   /// give. `poison`: an object's bytes become kPoison with its free, so that whoever reads them then shows.
-  static Slab* create(Size size, bool poison = false) noexcept;
+  static Slab* create(Size size, bool poison = false,
+                      std::shared_ptr<RetiredBytes> retired = nullptr) noexcept;
   static constexpr int kPoison = 0xcb;
 
+  /// Makes the caller the holder, without a pass: until release() a retired slab is not destroyed.
+  void hold() noexcept;
+  /// The holder's: at least `size` bytes, in place. False when its address space or the machine's memory does not
+  /// suffice; then it is as before.
+  bool grow(Size size) noexcept;
   /// The holder's: prepares the heap for one pass over `layout`, which is kept alive until the slab follows
   /// another. False when objects of another layout are still live here, or there is no metadata memory.
   bool lease(std::shared_ptr<const PlannedLayout> layout) noexcept;
-  /// The holder's: ends the pass.
-  void release() noexcept;
+  /// The holder's: ends the pass. `kept` receives which entries of the layout are still live; not all of them
+  /// when there is no memory for the list.
+  void release(std::vector<std::uint32_t>* kept = nullptr) noexcept;
 
   /// The holder's: memory for the request, or nullptr: take it elsewhere.
   void* allocate(const Request& request) noexcept {
@@ -57,12 +75,15 @@ class Slab final : public AddressOwner {
   bool contains(const void* pointer) const noexcept { return offset_of(pointer) < arena_.capacity(); }
   const PlannedHeap& heap() const noexcept { return *heap_; }
   const PlannedLayout* layout() const noexcept { return layout_.get(); }
-  Size size() const noexcept { return arena_.capacity(); }
+  /// Bytes that it holds; of a retired slab those of the pages that it still has.
+  Size size() const noexcept { return arena_.committed(); }
   /// Objects live after a look into the box. Only while nobody holds it, or by the holder.
   size_t live_objects() noexcept;
+  /// True in the child of a fork() whose parent had it held by another thread.
+  bool is_orphan() const noexcept { return orphan_.load(std::memory_order_relaxed); }
 
  private:
-  Slab(std::byte* base, Size size, bool poison) noexcept;
+  Slab(std::byte* base, Size capacity, bool poison, std::shared_ptr<RetiredBytes> retired) noexcept;
   ~Slab();
   void destroy() noexcept;
   Offset offset_of(const void* pointer) const noexcept {
@@ -71,19 +92,30 @@ class Slab final : public AddressOwner {
   void free_at(Offset offset) noexcept;
   void empty_box() noexcept;         // locks
   void empty_box_locked() noexcept;  // the caller has the lock
+  void give_back_idle_pages() noexcept;
+  void give_back_pages_of(Range object) noexcept;
+  void count_retired() noexcept;
+  void after_fork() noexcept;
   /// Nobody can reach the slab any more: it is destroyed by who sees this, after unlocking.
-  bool is_finished() const noexcept { return retired_ && !held_ && (!heap_ || heap_->live_objects() == 0); }
+  bool is_finished() const noexcept {
+    return retired_ && !held_ && !is_orphan() && (!heap_ || heap_->live_objects() == 0);
+  }
 
   const bool poison_;
   std::byte* const address_;  // of the reservation that the arena works in
   HostArena arena_;
+  std::shared_ptr<RetiredBytes> retired_bytes_;
   std::shared_ptr<const PlannedLayout> layout_;
   std::optional<PlannedHeap> heap_;
-  std::atomic<size_t> boxed_ = 0;  // entries of box_; read without the lock: is there anything to do?
-  std::mutex mutex_;               // guards all below, and heap_ while nobody holds the slab
-  MetadataArray<Offset> box_;      // room for every object that can be live: a push never allocates
+  std::atomic<size_t> boxed_ = 0;     // entries of box_; read without the lock: is there anything to do?
+  std::atomic<bool> orphan_ = false;  // see is_orphan()
+  ForkMutex mutex_;                   // guards all below, and heap_ while nobody holds the slab
+  MetadataArray<Offset> box_;         // room for every object that can be live: a push never allocates
+  pthread_t holder_ = {};             // while held_
   bool held_ = false;
   bool retired_ = false;
+  MetadataArray<std::uint32_t> objects_on_;  // once retired, per page: live objects that begin or end there
+  Size counted_ = 0;                         // of this slab in retired_bytes_
 };
 
 }  // namespace memoir

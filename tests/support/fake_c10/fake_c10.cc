@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <mutex>
 #include <new>
 
 namespace {
@@ -14,6 +15,8 @@ std::atomic<std::int64_t> g_live_blocks{0};
 std::atomic<at::CallbackHandle> g_handles{at::INVALID_CALLBACK_HANDLE};
 thread_local bool t_profiled = false;
 thread_local fake_c10::Callbacks t_callbacks;
+std::mutex g_callbacks_mutex;
+fake_c10::Callbacks g_callbacks;  // of all threads
 
 void free_block(void* pointer) {
   if (pointer == nullptr) return;
@@ -91,12 +94,27 @@ CallbackHandle addThreadLocalCallback(RecordFunctionCallback callback) {
   return handle;
 }
 
+CallbackHandle addGlobalCallback(RecordFunctionCallback callback) {
+  const CallbackHandle handle = g_handles.fetch_add(1, std::memory_order_relaxed) + 1;
+  const std::lock_guard lock(g_callbacks_mutex);
+  g_callbacks.emplace_back(handle, callback);
+  return handle;
+}
+
 void removeCallback(CallbackHandle handle) {
-  std::erase_if(t_callbacks, [&](const auto& entry) { return entry.first == handle; });
+  const auto is_it = [&](const auto& entry) { return entry.first == handle; };
+  std::erase_if(t_callbacks, is_it);
+  const std::lock_guard lock(g_callbacks_mutex);
+  std::erase_if(g_callbacks, is_it);
 }
 
 RecordFunction::RecordFunction(std::string name, RecordScope scope) : name_(std::move(name)) {
-  for (const auto& [handle, callback] : t_callbacks) {
+  fake_c10::Callbacks all = t_callbacks;
+  {
+    const std::lock_guard lock(g_callbacks_mutex);
+    all.insert(all.end(), g_callbacks.begin(), g_callbacks.end());
+  }
+  for (const auto& [handle, callback] : all) {
     if (!callback.listens_to(scope)) continue;
     begun_.push_back({callback.end(), nullptr});
     begun_.back().context = callback.start()(*this);

@@ -6,12 +6,13 @@
 #include <c10/core/CPUAllocator.h>
 
 #include <mutex>
-#include <shared_mutex>
 #include <vector>
 
 #include "memoir/host/address_space.h"
+#include "memoir/host/fork_mutex.h"
 #include "memoir/host/scope_stack.h"
 #include "memoir/host/separate_memory.h"
+#include "memoir/host/slab_set.h"
 
 namespace memoir::torch_shim {
 
@@ -25,8 +26,10 @@ struct ThreadPass {
   bool large_apart = false;      // while recording: see begin_recording()
   bool scoped = false;           // operator scopes are being listened to
   bool profiled = false;         // PyTorch's memory profiler was on when the pass began
+  RequestLog* log = nullptr;     // while following: is told every request
   at::CallbackHandle callback = at::INVALID_CALLBACK_HANDLE;
   ScopeStack scopes;
+  ScopeStack everywhere_scopes;  // of a recording of all threads
 
   bool active() const noexcept { return slab != nullptr || recorder != nullptr; }
 };
@@ -57,29 +60,65 @@ void stop_listening(ThreadPass& pass) noexcept {
   pass.scoped = false;
 }
 
-// The recordings in progress. A thread that frees may be any, so the list is locked (shared); the counter
-// spares the lock to every free outside of recordings.
-std::atomic<int> g_recordings{0};
-std::shared_mutex g_recorders_mutex;
-std::vector<Recorder*> g_recorders;
+// The recordings in progress. A thread that frees may be any, so the list is locked; the counter spares the lock
+// to every free outside of recordings.
+struct Recordings {
+  ForkMutex mutex{[](void* recordings) noexcept { static_cast<Recordings*>(recordings)->after_fork(); },
+                  this};
+  std::vector<Recorder*> passes;   // each of one thread's pass
+  Recorder* everywhere = nullptr;  // of all threads, in passes or not
 
-void tell_allocated(const void* pointer, Size size) {
+  /// In the child of a fork(): those of other threads never end, and a file is its process's.
+  void after_fork() noexcept;
+};
+std::atomic<int> g_recordings{0};
+
+Recordings& recordings() {
+  static Recordings* const all = new Recordings;  // outlives every free
+  return *all;
+}
+
+void Recordings::after_fork() noexcept {
+  std::erase_if(passes, [](const Recorder* recorder) { return recorder != t_pass.recorder; });
+  everywhere = nullptr;
+  g_recordings.store(static_cast<int>(passes.size()), std::memory_order_relaxed);
+}
+
+/// `planned`: a slab serves it, which no recording of a pass takes for its own.
+void tell_allocated(const void* pointer, Size size, bool planned) {
   ThreadPass& pass = t_pass;
+  const std::lock_guard lock(recordings().mutex);
+  if (recordings().everywhere != nullptr) {
+    recordings().everywhere->allocated(pointer, size, kAlignment, &pass.everywhere_scopes);
+  }
+  if (planned) return;
   if (pass.recorder != nullptr) {
     pass.recorder->allocated(pointer, size, kAlignment, &pass.scopes);
     return;
   }
   if (pass.slab != nullptr) return;  // what its plan does not serve is no other thread's to plan
-  const std::shared_lock lock(g_recorders_mutex);
-  if (g_recorders.size() == 1) g_recorders[0]->allocated(pointer, size, kAlignment, nullptr);
+  const auto& passes = recordings().passes;
+  if (passes.size() == 1) passes[0]->allocated(pointer, size, kAlignment, nullptr);
 }
 
 void tell_freed(const void* pointer) {
-  const std::shared_lock lock(g_recorders_mutex);
-  for (Recorder* recorder : g_recorders) {
+  const std::lock_guard lock(recordings().mutex);
+  if (recordings().everywhere != nullptr) recordings().everywhere->freed(pointer);
+  for (Recorder* recorder : recordings().passes) {
     if (recorder->freed(pointer)) return;
   }
 }
+
+std::unique_ptr<at::ObserverContext> enter_scope_everywhere(const at::RecordFunction& function) {
+  t_pass.everywhere_scopes.enter(function.name());
+  return nullptr;
+}
+
+void leave_scope_everywhere(const at::RecordFunction&, at::ObserverContext*) {
+  t_pass.everywhere_scopes.leave();
+}
+
+at::CallbackHandle g_everywhere_callback = at::INVALID_CALLBACK_HANDLE;
 
 // PyTorch's own allocator and its deleter, and the slabs' address space: set once by install().
 c10::Allocator* g_forward = nullptr;
@@ -111,9 +150,13 @@ class Allocator final : public c10::Allocator {
     ThreadPass& pass = t_pass;
     if (pass.slab != nullptr) {
       const SiteId site = pass.scoped ? pass.scopes.site() : kNoSite;
+      if (pass.log != nullptr) [[unlikely]]
+        pass.log->push_back({size, site});
       if (void* const pointer = pass.slab->allocate({size, kAlignment, site})) [[likely]] {
         if (pass.profiled) [[unlikely]]
           c10::profiledCPUMemoryReporter().New(pointer, size);
+        if (g_recordings.load(std::memory_order_relaxed) != 0) [[unlikely]]
+          tell_allocated(pointer, size, true);
         return {pointer, pointer, &deallocate, c10::Device(c10::DeviceType::CPU)};
       }
       if (!pass.scoped && !pass.slab->heap().in_step()) listen_to_scopes(pass);
@@ -132,17 +175,26 @@ class Allocator final : public c10::Allocator {
     if (t_pass.large_apart && size >= SeparateMemory::kLeast) [[unlikely]] {
       if (void* const pointer = SeparateMemory::instance().allocate(size)) {
         if (c10::memoryProfilingEnabled()) c10::profiledCPUMemoryReporter().New(pointer, size);
-        tell_allocated(pointer, size);
+        tell_allocated(pointer, size, false);
         return {pointer, pointer, &deallocate, c10::Device(c10::DeviceType::CPU)};
       }
     }
-    c10::DataPtr data = g_forward->allocate(size);
+    c10::DataPtr data = take_from_pytorch(size);
     if (data.get_context() != data.get() || !data.compare_exchange_deleter(g_forward_deleter, &deallocate))
       return data;
     if (g_recordings.load(std::memory_order_relaxed) != 0 && data.get() != nullptr) [[unlikely]] {
-      tell_allocated(data.get(), size);
+      tell_allocated(data.get(), size, false);
     }
     return data;
+  }
+  // What slabs hold idle is memory that the program would have had without them.
+  static c10::DataPtr take_from_pytorch(size_t size) {
+    try {
+      return g_forward->allocate(size);
+    } catch (...) {
+      if (!SlabSet::retire_idle_of_all()) throw;
+    }
+    return g_forward->allocate(size);
   }
 };
 
@@ -151,6 +203,7 @@ class Allocator final : public c10::Allocator {
 void install() {
   static std::once_flag once;
   std::call_once(once, [] {
+    recordings();
     g_space = &AddressSpace::instance();
     g_forward = c10::GetCPUAllocator();
     g_forward_deleter = g_forward->raw_deleter();
@@ -165,8 +218,8 @@ void begin_recording(Recorder& recorder, bool large_apart) {
   listen_to_scopes(t_pass);
   t_pass.recorder = &recorder;
   t_pass.large_apart = large_apart;
-  const std::unique_lock lock(g_recorders_mutex);
-  g_recorders.push_back(&recorder);
+  const std::lock_guard lock(recordings().mutex);
+  recordings().passes.push_back(&recorder);
   g_recordings.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -174,19 +227,44 @@ void end_recording() noexcept {
   Recorder* const recorder = std::exchange(t_pass.recorder, nullptr);
   t_pass.large_apart = false;
   stop_listening(t_pass);
-  const std::unique_lock lock(g_recorders_mutex);
-  std::erase(g_recorders, recorder);
-  g_recordings.fetch_sub(1, std::memory_order_relaxed);
+  const std::lock_guard lock(recordings().mutex);
+  if (std::erase(recordings().passes, recorder) != 0) g_recordings.fetch_sub(1, std::memory_order_relaxed);
 }
 
-void begin_planned(Slab& slab, bool scoped) {
+bool begin_recording_everywhere(Recorder& recorder) {
+  const std::lock_guard lock(recordings().mutex);
+  if (recordings().everywhere != nullptr) return false;
+  recordings().everywhere = &recorder;
+  g_recordings.fetch_add(1, std::memory_order_relaxed);
+  if (g_everywhere_callback ==
+      at::INVALID_CALLBACK_HANDLE) {  // else that of the process that this one was forked from
+    g_everywhere_callback =
+        at::addGlobalCallback(at::RecordFunctionCallback(enter_scope_everywhere, leave_scope_everywhere)
+                                  .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION,
+                                           at::RecordScope::TORCHSCRIPT_FUNCTION}));
+  }
+  return true;
+}
+
+void end_recording_everywhere(const Recorder& recorder) noexcept {
+  const std::lock_guard lock(recordings().mutex);
+  if (recordings().everywhere != &recorder) return;  // of another process
+  recordings().everywhere = nullptr;
+  g_recordings.fetch_sub(1, std::memory_order_relaxed);
+  at::removeCallback(g_everywhere_callback);
+  g_everywhere_callback = at::INVALID_CALLBACK_HANDLE;
+}
+
+void begin_planned(Slab& slab, bool scoped, RequestLog* log) {
   if (scoped) listen_to_scopes(t_pass);
+  t_pass.log = log;
   t_pass.profiled = c10::memoryProfilingEnabled();
   t_pass.slab = &slab;
 }
 
 PassResult end_planned() noexcept {
   Slab* const slab = std::exchange(t_pass.slab, nullptr);
+  t_pass.log = nullptr;
   stop_listening(t_pass);
   return {slab->heap().counters(), slab->heap().in_step(), slab->heap().at_end()};
 }

@@ -28,6 +28,19 @@ bool in_pass() noexcept;
 void begin_recording(Recorder& recorder, bool large_apart);
 void end_recording() noexcept;
 
+/// Records what every thread allocates, in passes or not, each under its own number and by its own operators,
+/// until end_recording_everywhere() with the same recorder, which is kept alive until then; false, and nothing
+/// happens, while another one does. It ends in the child of a fork(), which may begin its own.
+bool begin_recording_everywhere(Recorder& recorder);
+void end_recording_everywhere(const Recorder& recorder) noexcept;
+
+/// One request of a pass that follows a plan; without operators its site is kNoSite.
+struct LoggedRequest {
+  Size size = 0;
+  SiteId site = kNoSite;
+};
+using RequestLog = MetadataArray<LoggedRequest>;
+
 struct PassResult {
   PlannedHeap::Counters counters;
   bool in_step = true;  // every allocation was the next one of the recording, and its range was free
@@ -36,8 +49,8 @@ struct PassResult {
 
 /// Follows the slab, which is leased. `scoped`: match by operator from the first allocation on; otherwise by
 /// order and size until the first difference, and by operator from there on (an operator scope costs about
-/// 0.2 us, in step none is needed).
-void begin_planned(Slab& slab, bool scoped);
+/// 0.2 us, in step none is needed). `log`, unless null: is told every request, served or not.
+void begin_planned(Slab& slab, bool scoped, RequestLog* log = nullptr);
 PassResult end_planned() noexcept;
 
 }  // namespace memoir::torch_shim

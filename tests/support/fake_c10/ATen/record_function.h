@@ -47,7 +47,9 @@ using CallbackHandle = std::uint64_t;
 constexpr CallbackHandle INVALID_CALLBACK_HANDLE{0};
 
 CallbackHandle addThreadLocalCallback(RecordFunctionCallback callback);
-/// Of the calling thread; nothing when it has no such callback.
+/// Of all threads.
+CallbackHandle addGlobalCallback(RecordFunctionCallback callback);
+/// Of the calling thread, or of all; nothing when it has no such callback.
 void removeCallback(CallbackHandle handle);
 
 /// An operator that the calling thread is in, from construction to destruction. As PyTorch's, it calls the
