@@ -1,17 +1,13 @@
+from typing import Any
+
 import memoir._core
 
 
 def in_pass() -> bool:
     """True while the calling thread is inside a recorded or planned pass."""
 
-class Layout:
-    def __init__(self, plan: memoir._core.RecordedPlan) -> None: ...
-
-    @property
-    def arena_size(self) -> int: ...
-
 class SlabPool:
-    def __init__(self, max_slabs: int, max_bytes: int, poison: bool) -> None: ...
+    def __init__(self, max_slabs: int, max_bytes: int, poison: bool, patience: float = 0.0) -> None: ...
 
     @property
     def held_bytes(self) -> int: ...
@@ -21,27 +17,37 @@ class SlabPool:
 
     def retire_all(self) -> None: ...
 
-class PlannedPass:
-    def end(self) -> tuple[int, int, int, int, bool, bool]:
+class Memory:
+    """What is remembered of one callable."""
+
+    def __init__(self, max_plans: int, patience: float, slabs: SlabPool, describe: object, say_nothing_repeats: object) -> None: ...
+
+    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """
-        Ends the pass of this thread: (planned, escaping, unmatched, occupied, in_step, at_end).
+        What function(*args, **kwargs) returns or raises, out of planned memory where there is a plan.
         """
 
-def begin_planned(pool: SlabPool, layout: Layout, scoped: bool) -> PlannedPass | None:
-    """
-    Leases a slab and follows the layout on this thread, or None: no slab is to be had.
-    """
+    def give_plan(self, plan: memoir._core.RecordedPlan, words: str) -> None:
+        """Calls that describe() has these words for follow this plan."""
+
+    def forget(self) -> None: ...
+
+    def stats(self) -> dict[str, int]: ...
 
 class Recording:
     def __init__(self, path: str | None = None) -> None: ...
 
     def begin(self, large_apart: bool) -> None: ...
 
+    def begin_everywhere(self) -> bool:
+        """Records all threads; False while another recording does."""
+
     def end(self) -> None: ...
 
-    def pass_begin(self) -> None: ...
+    def pass_begin(self) -> int:
+        """Returns the pass's number."""
 
-    def pass_end(self) -> None: ...
+    def pass_end(self, pass_number: int) -> None: ...
 
     def meta(self, key: str, value: str) -> None: ...
 

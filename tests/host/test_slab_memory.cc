@@ -113,7 +113,8 @@ TEST_CASE("a slab grows in place, and no further than the limit") {
 }
 
 TEST_CASE("whatever is kept, the bytes stay below their limit") {
-  // Passes over three plans in turn, each of which keeps some objects for a random time: a hundred thousand of them.
+  // Passes over three plans in turn, each of which keeps some objects for a random time: a hundred thousand
+  // of them.
   const Layout layouts[] = {row_of(64, 1 * kKiB), row_of(48, 4 * kKiB + 64), row_of(20, 20 * kKiB)};
   constexpr Size kLimit = 2 * kMiB;
   SlabSet slabs({.max_slabs = 3, .max_bytes = kLimit});

@@ -1,39 +1,188 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The PyTorch shim as a Python module; memoir/torch is its only user. Everything that holds addresses (slabs,
-// recorders, the allocator) lives in this one shared object. Importing it puts memoir's allocator in place.
+// recorders, the allocator) lives in this one shared object. The first use puts memoir's allocator in place:
+// what only wants pools for GPUs leaves PyTorch's where it is.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <optional>
 
 #include "memoir/base/error.h"
 #include "memoir/host/slab_set.h"
+#include "memoir/remember/memory.h"
 #include "memoir/shim/torch/allocator.h"
+#include "torch_call_shape.h"
 
 namespace nb = nanobind;
 using namespace memoir;
 
 namespace {
 
-struct Layout {
-  std::shared_ptr<const PlannedLayout> layout;
-
-  explicit Layout(const RecordedPlan& plan) : layout(std::make_shared<const PlannedLayout>(plan)) {
-    if (layout->ok()) return;
-    throw Error("this plan cannot be followed: a range outside its arena, or no memory for its index");
+/// What one callable remembers, and the way that each of its calls takes. Each pass is owned by one object in
+/// C++, with no Python between its begin and the callable's, nor between the callable's end and its own:
+/// whatever a signal handler raises, the pass ends.
+class CallableMemory {
+ public:
+  CallableMemory(size_t max_plans, double patience, std::shared_ptr<SlabSet> slabs, nb::object describe,
+                 nb::object say_nothing_repeats)
+      : memory_(MemoryOptions{max_plans, static_cast<unsigned>(patience * 1000)}, std::move(slabs)),
+        describe_(std::move(describe)),
+        say_nothing_repeats_(std::move(say_nothing_repeats)) {
+    torch_shim::install();
   }
+
+  nb::object call(nb::handle function, nb::tuple args, nb::dict kwargs) {
+    // An outer pass covers this one: one plan for all of it is the better plan.
+    if (torch_shim::in_pass()) return run(function, args, kwargs);
+    static thread_local CallShape
+        shape;  // a nested call that takes one comes before this one's, or is in its pass
+    if (!take_call_shape(args.ptr(), kwargs.ptr(), shape)) {
+      memory_.plain();
+      return run(function, args, kwargs);
+    }
+    Memory::Decision decision = memory_.decide(shape);
+    if (decision.way == Memory::Way::kSlow) [[unlikely]] {
+      const nb::gil_scoped_release release;
+      decision = memory_.decide_slowly(std::move(decision));
+    }
+    if (decision.is_new) [[unlikely]]
+      look_at_new(decision, args, kwargs);
+    switch (decision.way) {
+      case Memory::Way::kFollow:
+        return follow(decision, shape, function, args, kwargs);
+      case Memory::Way::kRecord:
+        return record(decision, function, args, kwargs);
+      default:
+        return run(function, args, kwargs);
+    }
+  }
+
+  void give_plan(const RecordedPlan& plan, std::string words) {
+    given_ = plan;
+    given_words_ = std::move(words);
+  }
+  void forget() {
+    const nb::gil_scoped_release release;
+    memory_.forget();
+  }
+  nb::dict stats() const {
+    const MemoryStats stats = memory_.stats();
+    nb::dict all;
+    all["calls"] = stats.calls;
+    all["recorded_passes"] = stats.recorded_passes;
+    all["plan_hits"] = stats.plan_hits;
+    all["in_step_passes"] = stats.in_step_passes;
+    all["derived_passes"] = stats.derived_passes;
+    all["plain_passes"] = stats.plain_passes;
+    all["planned"] = stats.planned;
+    all["escaping"] = stats.escaping;
+    all["fallen_back"] = stats.unmatched + stats.occupied;
+    all["unmatched"] = stats.unmatched;
+    all["occupied"] = stats.occupied;
+    all["plans"] = stats.plans;
+    all["arena_size"] = stats.arena_size;
+    all["peak_live_bytes"] = stats.peak_live_bytes;
+    return all;
+  }
+
+ private:
+  /// Null, with a Python error set, when the callable raised.
+  static nb::object run_or_null(nb::handle function, const nb::tuple& args, const nb::dict& kwargs) noexcept {
+    return nb::steal(PyObject_Call(function.ptr(), args.ptr(), kwargs.ptr()));
+  }
+  static nb::object checked(nb::object result) {
+    if (!result.is_valid()) nb::raise_python_error();
+    return result;
+  }
+  static nb::object run(nb::handle function, const nb::tuple& args, const nb::dict& kwargs) {
+    return checked(run_or_null(function, args, kwargs));
+  }
+
+  nb::object follow(const Memory::Decision& decision, const CallShape& shape, nb::handle function,
+                    const nb::tuple& args, const nb::dict& kwargs) {
+    Slab* slab = memory_.slabs().acquire_at_once(decision.layout);
+    if (slab == nullptr) [[unlikely]] {
+      const nb::gil_scoped_release release;  // a new slab's pages are touched here
+      slab = memory_.slabs().acquire(decision.layout);
+    }
+    if (slab == nullptr) [[unlikely]] {
+      memory_.plain();
+      return run(function, args, kwargs);
+    }
+    RequestLog log;
+    FollowedPass pass;
+    try {
+      torch_shim::begin_planned(*slab, decision.scoped, decision.logged ? &log : nullptr);
+    } catch (...) {  // no memory to listen to operators with
+      memory_.slabs().give_back(slab);
+      memory_.plain();
+      return run(function, args, kwargs);
+    }
+    nb::object result = run_or_null(function, args, kwargs);
+    const torch_shim::PassResult how = torch_shim::end_planned();
+    memory_.slabs().give_back(slab, &pass.kept);
+    pass.counters = how.counters;
+    pass.repeated = how.in_step && how.at_end;
+    pass.finished = result.is_valid();
+    memory_.followed(decision, shape, pass, log);
+    return checked(std::move(result));
+  }
+
+  nb::object record(const Memory::Decision& decision, nb::handle function, const nb::tuple& args,
+                    const nb::dict& kwargs) {
+    Recorder recorder;
+    try {
+      torch_shim::begin_recording(recorder, decision.large_apart);
+    } catch (...) {
+      memory_.recorded(decision, recorder, true);  // as a recording that failed
+      return run(function, args, kwargs);
+    }
+    recorder.pass_begin(1);
+    nb::object result = run_or_null(function, args, kwargs);
+    recorder.pass_end(1);
+    torch_shim::end_recording();
+    {
+      const nb::gil_scoped_release release;
+      memory_.recorded(decision, recorder, result.is_valid());
+    }
+    return checked(std::move(result));
+  }
+
+  void look_at_new(Memory::Decision& decision, const nb::tuple& args, const nb::dict& kwargs) noexcept {
+    if (given_ && decision.plan != nullptr) {
+      try {
+        if (nb::cast<std::string>(describe_(args, kwargs)) == given_words_)
+          memory_.give_plan(decision, *given_);
+      } catch (...) {  // it cannot be described, so it is not the one
+        PyErr_Clear();
+      }
+    }
+    if (!decision.repeats_nothing) return;
+    try {
+      say_nothing_repeats_(args, kwargs);
+    } catch (...) {  // a warning that was made an error: the call goes on
+      PyErr_Clear();
+    }
+  }
+
+  Memory memory_;
+  nb::object describe_, say_nothing_repeats_;
+  std::optional<RecordedPlan> given_;
+  std::string given_words_;
 };
 
 /// A trace in the making, in memory or in a file: allocations of the thread between begin() and end(), with
-/// passes marked.
+/// passes marked; or, everywhere, of all threads.
 class Recording {
  public:
   explicit Recording(const std::optional<std::string>& path) {
+    torch_shim::install();
     if (path) {
       recorder_.emplace(path->c_str());
       const int error = recorder_->writer().error();
@@ -42,19 +191,26 @@ class Recording {
       recorder_.emplace();
     }
   }
-  ~Recording() {
-    if (recording_) end();
-  }
+  ~Recording() { end(); }
   void begin(bool large_apart) {
     torch_shim::begin_recording(*recorder_, large_apart);
     recording_ = true;
   }
+  bool begin_everywhere() {
+    return recording_ = everywhere_ = torch_shim::begin_recording_everywhere(*recorder_);
+  }
   void end() {
-    torch_shim::end_recording();
+    if (!recording_) return;
+    if (everywhere_) torch_shim::end_recording_everywhere(*recorder_);
+    else torch_shim::end_recording();
     recording_ = false;
   }
-  void pass_begin() { recorder_->pass_begin(++passes_); }
-  void pass_end() { recorder_->pass_end(passes_); }
+  std::uint64_t pass_begin() {
+    const std::uint64_t pass = passes_.fetch_add(1) + 1;
+    recorder_->pass_begin(pass);
+    return pass;
+  }
+  void pass_end(std::uint64_t pass) { recorder_->pass_end(pass); }
   void meta(const std::string& key, const std::string& value) { recorder_->meta(key, value); }
   nb::bytes bytes() {
     const auto bytes = recorder_->writer().bytes();
@@ -65,73 +221,47 @@ class Recording {
 
  private:
   std::optional<Recorder> recorder_;
-  std::uint64_t passes_ = 0;
-  bool recording_ = false;
+  std::atomic<std::uint64_t> passes_ = 0;
+  bool recording_ = false, everywhere_ = false;
 };
-
-/// One pass that follows a plan: holds a slab from begin to end.
-class PlannedPass {
- public:
-  PlannedPass(std::shared_ptr<SlabSet> slabs, Slab* slab) : slabs_(std::move(slabs)), slab_(slab) {}
-  nb::tuple end() {
-    const auto result = torch_shim::end_planned();
-    slabs_->give_back(slab_);
-    const auto& counters = result.counters;
-    return nb::make_tuple(counters.planned, counters.escaping, counters.unmatched, counters.occupied,
-                          result.in_step, result.at_end);
-  }
-
- private:
-  std::shared_ptr<SlabSet> slabs_;
-  Slab* slab_;
-};
-
-std::optional<PlannedPass> begin_planned(const std::shared_ptr<SlabSet>& slabs, const Layout& layout,
-                                         bool scoped) {
-  Slab* slab = nullptr;
-  {
-    nb::gil_scoped_release release;  // a new slab's pages are touched here
-    slab = slabs->acquire(layout.layout);
-  }
-  if (slab == nullptr) return std::nullopt;
-  torch_shim::begin_planned(*slab, scoped);
-  return PlannedPass(slabs, slab);
-}
 
 }  // namespace
 
 NB_MODULE(_torch, module) {
   nb::set_leak_warnings(false);  // what a program still holds as it ends is none of its reader's business
   nb::module_::import_("memoir._core");  // RecordedPlan and Error are known to Python from there
-  torch_shim::install();
+  if (!prepare_call_shapes()) nb::raise_python_error();
   module.def("in_pass", &torch_shim::in_pass,
              "True while the calling thread is inside a recorded or planned pass.");
 
-  nb::class_<Layout>(module, "Layout")
-      .def(nb::init<const RecordedPlan&>(), nb::arg("plan"))
-      .def_prop_ro("arena_size", [](const Layout& self) { return self.layout->arena_size(); });
-
   nb::class_<SlabSet>(module, "SlabPool")
-      .def(nb::new_([](size_t max_slabs, Size max_bytes, bool poison) {
-             return std::make_shared<SlabSet>(SlabSetOptions{max_slabs, max_bytes, poison});
+      .def(nb::new_([](size_t max_slabs, Size max_bytes, bool poison, double patience) {
+             return std::make_shared<SlabSet>(
+                 SlabSetOptions{max_slabs, max_bytes, poison, static_cast<unsigned>(patience * 1000)});
            }),
-           nb::arg("max_slabs"), nb::arg("max_bytes"), nb::arg("poison"))
+           nb::arg("max_slabs"), nb::arg("max_bytes"), nb::arg("poison"), nb::arg("patience") = 0.0)
       .def_prop_ro("held_bytes", &SlabSet::held_bytes)
       .def_prop_ro("slabs", &SlabSet::size)
       .def("retire_all", &SlabSet::retire_all, nb::call_guard<nb::gil_scoped_release>());
 
-  nb::class_<PlannedPass>(module, "PlannedPass")
-      .def("end", &PlannedPass::end,
-           "Ends the pass of this thread: (planned, escaping, unmatched, occupied, in_step, at_end).");
-  module.def("begin_planned", &begin_planned, nb::arg("pool"), nb::arg("layout"), nb::arg("scoped"),
-             "Leases a slab and follows the layout on this thread, or None: no slab is to be had.");
+  nb::class_<CallableMemory>(module, "Memory", "What is remembered of one callable.")
+      .def(nb::init<size_t, double, std::shared_ptr<SlabSet>, nb::object, nb::object>(), nb::arg("max_plans"),
+           nb::arg("patience"), nb::arg("slabs"), nb::arg("describe"), nb::arg("say_nothing_repeats"))
+      .def("call", &CallableMemory::call, nb::arg("function"), nb::arg("args"), nb::arg("kwargs"),
+           "What function(*args, **kwargs) returns or raises, out of planned memory where there is a plan.")
+      .def("give_plan", &CallableMemory::give_plan, nb::arg("plan"), nb::arg("words"),
+           "Calls that describe() has these words for follow this plan.")
+      .def("forget", &CallableMemory::forget)
+      .def("stats", &CallableMemory::stats);
 
   nb::class_<Recording>(module, "Recording")
       .def(nb::init<const std::optional<std::string>&>(), nb::arg("path") = nb::none())
       .def("begin", &Recording::begin, nb::arg("large_apart"))
+      .def("begin_everywhere", &Recording::begin_everywhere,
+           "Records all threads; False while another recording does.")
       .def("end", &Recording::end)
-      .def("pass_begin", &Recording::pass_begin)
-      .def("pass_end", &Recording::pass_end)
+      .def("pass_begin", &Recording::pass_begin, "Returns the pass's number.")
+      .def("pass_end", &Recording::pass_end, nb::arg("pass_number"))
       .def("meta", &Recording::meta, nb::arg("key"), nb::arg("value"))
       .def("bytes", &Recording::bytes)
       .def_prop_ro("dropped", &Recording::dropped)

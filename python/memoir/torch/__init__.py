@@ -4,9 +4,9 @@
     import memoir.torch
     model = memoir.torch.remember(model)
 
-The first call with a new input signature records every allocation of the pass; then its memory is planned, and later
-calls run out of one preallocated slab. A pass that departs from its recording is served by PyTorch's own allocator
-where it does: looser, never wrong.
+The first calls record every allocation of their passes; then their memory is planned, and later calls run out of one
+preallocated slab, those with shapes never seen before too. A pass that departs from its recording is served by
+PyTorch's own allocator where it does: looser, never wrong.
 
     memoir.torch.use_pool("memoir", cap=40 * 2**30)
 
@@ -28,11 +28,12 @@ _parts.load(_pytorch.__version__)
 
 from memoir.torch.device import on_low_memory, pool, pools, use_pool  # noqa: E402
 from memoir.torch.device_statistics import reset_peak_stats, snapshot  # noqa: E402
-from memoir.torch.memory import Stats  # noqa: E402
+from memoir.torch.memory import Share, Stats  # noqa: E402
 from memoir.torch.recording import graph_allocations, record  # noqa: E402
 from memoir.torch.remembered import forget, remember, stats  # noqa: E402
 
 __all__ = [
+    "Share",
     "Stats",
     "forget",
     "graph_allocations",

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import atexit
+import multiprocessing.util
 import os
 import sys
 import threading
@@ -55,9 +56,9 @@ def record(
         recording.begin(large_apart=False)
         try:
             for _ in range(passes):
-                recording.pass_begin()
+                number = recording.pass_begin()
                 result = function(*args, **kwargs)
-                recording.pass_end()
+                recording.pass_end(number)
         finally:
             recording.end()
         if recording.dropped:
@@ -71,52 +72,82 @@ def record(
 
 
 def record_program(path: str) -> None:
-    """Records the calling thread from here to the end of the process, each outermost module call as a pass: what
-    `memoir record` starts in the program that it runs. Never raises: a program must not fail for being recorded."""
-    try:
-        recording = _torch.Recording(path)
-    except Error as error:
-        print(f"memoir: {error}; not recording", file=sys.stderr)
+    """Records every thread from here to the end of the process, each outermost module call as a pass: what `memoir
+    record` starts in the program that it runs. A process that is forked from it is recorded into a trace of its own,
+    x.<pid>.trace. Never raises: a program must not fail for being recorded."""
+    program = _RecordedProgram(Path(path))
+    program.begin(program.path)
+    if program.recording is None:
         return
-    describe_recording(recording, " ".join(sys.argv[:1]), "the whole program")
-    recording.begin(large_apart=False)
-    passes = _OutermostCalls(recording)
     hooks = torch.nn.modules.module
     handles = (
-        hooks.register_module_forward_pre_hook(passes.enter),
-        hooks.register_module_forward_hook(passes.leave, always_call=True),
+        hooks.register_module_forward_pre_hook(program.enter),
+        hooks.register_module_forward_hook(program.leave, always_call=True),
     )
+    os.register_at_fork(after_in_child=program.begin_in_child)
 
     def finish() -> None:
         for handle in handles:
             handle.remove()
+        program.end()
+
+    atexit.register(finish)
+
+
+class _ThreadsCalls(threading.local):
+    """The module calls that a thread is in."""
+
+    depth = 0
+    number = 0  # of the pass
+
+
+class _RecordedProgram:
+    """The recording of all threads, with a pass around each module call that is inside no other on its thread."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.recording: _torch.Recording | None = None
+        self.calls = _ThreadsCalls()
+
+    def begin(self, path: Path) -> None:
+        try:
+            self.recording = _torch.Recording(str(path))
+        except Error as error:
+            self.recording = None
+            print(f"memoir: {error}; not recording", file=sys.stderr)
+            return
+        describe_recording(self.recording, " ".join(sys.argv[:1]), "the whole program")
+        self.recording.begin_everywhere()
+
+    def begin_in_child(self) -> None:
+        """A worker of multiprocessing runs its own finalizers and no atexit; one of os.fork() may run neither, and leaves
+        a trace that is readable up to its end all the same."""
+        self.calls = _ThreadsCalls()
+        self.begin(self.path.with_name(f"{self.path.stem}.{os.getpid()}{self.path.suffix}"))
+        multiprocessing.util.Finalize(None, self.end, exitpriority=0)
+
+    def end(self) -> None:
+        recording, self.recording = self.recording, None
+        if recording is None:
+            return
         recording.end()
         if recording.dropped:
             print(f"memoir: {recording.dropped} events were lost: is the disk full?", file=sys.stderr)
         recording.close()
 
-    atexit.register(finish)
-
-
-class _OutermostCalls:
-    """Marks a pass around each module call that is inside no other, on the recorded thread."""
-
-    def __init__(self, recording: _torch.Recording):
-        self.recording = recording
-        self.thread = threading.get_ident()
-        self.depth = 0
-
     def enter(self, module: torch.nn.Module, args: Any) -> None:
-        if threading.get_ident() == self.thread:
-            if self.depth == 0:
-                self.recording.pass_begin()
-            self.depth += 1
+        calls = self.calls
+        if calls.depth == 0 and self.recording is not None:
+            calls.number = self.recording.pass_begin()
+        calls.depth += 1
 
     def leave(self, module: torch.nn.Module, args: Any, result: Any) -> None:
-        if threading.get_ident() == self.thread and self.depth > 0:
-            self.depth -= 1
-            if self.depth == 0:
-                self.recording.pass_end()
+        calls = self.calls
+        if calls.depth > 0:
+            calls.depth -= 1
+            if calls.depth == 0 and calls.number and self.recording is not None:
+                self.recording.pass_end(calls.number)
+                calls.number = 0
 
 
 def graph_allocations(module: torch.nn.Module, *args: Any, **kwargs: Any) -> tuple[int, int]:

@@ -36,9 +36,9 @@ class HostArena final : public Arena {
   bool commit(Range range) noexcept override;
   void decommit(Range range) noexcept override;
   Size committed() const noexcept override { return granules_.committed(); }
-  /// Gives back the memory of the granules wholly inside the range, which counts as committed no more but stays
-  /// accessible: reading or writing it takes new pages. For what holes are made into, since unlike decommit() it
-  /// needs no memory of the system's for each hole.
+  /// Gives back the memory of the granules wholly inside the range, which counts as committed no more but
+  /// stays accessible: reading or writing it takes new pages. For what holes are made into, since unlike
+  /// decommit() it needs no memory of the system's for each hole.
   void discard(Range range) noexcept;
 
  private:

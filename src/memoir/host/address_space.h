@@ -7,9 +7,9 @@
 //    |  window 0  |  window 1  |  window 2  |  ...                        |
 //    |<------ slab A ----->|    |<- slab B ->|                            |
 //
-// It is reserved with the first owner's need: 1 TiB, which is no memory, or under a limit on the process's address
-// space a 16th of that limit. An owner takes whole windows in a row. Reserving and releasing lock; owner_of()
-// does not.
+// It is reserved with the first owner's need: 1 TiB, which is no memory, or under a limit on the process's
+// address space a 16th of that limit. An owner takes whole windows in a row. Reserving and releasing lock;
+// owner_of() does not.
 #pragma once
 
 #include <atomic>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A mutex that a child of fork() finds free. fork() copies locks as they are, but only the thread that calls it:
-// a lock that another thread holds at that moment would never be free again in the child.
+// A mutex that a child of fork() finds free. fork() copies locks as they are, but only the thread that calls
+// it: a lock that another thread holds at that moment would never be free again in the child.
 //
-//   before    the forking thread takes every ForkMutex of the process; when one is held, it lets go of all and
-//             tries again (so no order of locks matters)
-//   after     parent and child let go of all; in the child each owner is told, to give up what threads that are
-//             gone had begun
+//   before    the forking thread takes every ForkMutex of the process; when one is held, it lets go of all
+//             and tries again (so no order of locks matters)
+//   after     parent and child let go of all; in the child each owner is told, to give up what threads that
+//             are gone had begun
 #pragma once
 
 #include <cstdint>

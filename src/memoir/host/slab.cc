@@ -174,7 +174,8 @@ void Slab::give_back_idle_pages() noexcept {
   count_retired();
 }
 
-/// After the free of an object that lay there. Inside of it are pages that were its own; at its ends perhaps not.
+/// After the free of an object that lay there. Inside of it are pages that were its own; at its ends perhaps
+/// not.
 void Slab::give_back_pages_of(Range object) noexcept {
   if (objects_on_.empty() || object.size == 0) return;
   const Size page = arena_.granule();

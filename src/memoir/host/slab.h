@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A slab: host memory, and the heap that follows a plan in it. One thread at a time holds it, for one pass (the
-// lease), and allocates and frees without a lock; frees by anyone else, at any time, are left in a box that the
-// next holder empties. A slab outlives whoever gave it up for as long as an object in it is live, but then keeps
-// only the pages that live objects lie on.
+// A slab: host memory, and the heap that follows a plan in it. One thread at a time holds it, for one pass
+// (the lease), and allocates and frees without a lock; frees by anyone else, at any time, are left in a box
+// that the next holder empties. A slab outlives whoever gave it up for as long as an object in it is live,
+// but then keeps only the pages that live objects lie on.
 //
 //            lease()                     release()                 retire()
-//   idle  ------------>  held by a pass  ------------>  idle . . .  ------------>  retired: each page goes back
-//                              |   ^                                               with its last live object, the
+//   idle  ------------>  held by a pass  ------------>  idle . . .  ------------>  retired: a page goes back
+//                              |   ^                                               with its last object, the
 //                              v   | empties                                       addresses with the slab's
 //                        [ frees from elsewhere ]  <--- any thread
 //
-// In the child of a fork() a slab that another thread held is an orphan: nobody knows how far that thread came, so
-// what lies in it stays as it is, for good.
+// In the child of a fork() a slab that another thread held is an orphan: nobody knows how far that thread
+// came, so what lies in it stays as it is, for good.
 #pragma once
 
 #include <pthread.h>
@@ -45,8 +45,8 @@ class Slab final : public AddressOwner {
 
   /// Makes the caller the holder, without a pass: until release() a retired slab is not destroyed.
   void hold() noexcept;
-  /// The holder's: at least `size` bytes, in place. False when its address space or the machine's memory does not
-  /// suffice; then it is as before.
+  /// The holder's: at least `size` bytes, in place. False when its address space or the machine's memory does
+  /// not suffice; then it is as before.
   bool grow(Size size) noexcept;
   /// The holder's: prepares the heap for one pass over `layout`, which is kept alive until the slab follows
   /// another. False when objects of another layout are still live here, or there is no metadata memory.

@@ -5,6 +5,8 @@
 #include <malloc.h>
 #endif
 
+#include <time.h>
+
 #include <algorithm>
 #include <mutex>
 #include <tuple>
@@ -59,7 +61,16 @@ Slab* SlabSet::acquire_at_once(const std::shared_ptr<const PlannedLayout>& layou
   return idle->slab;
 }
 
-Slab* SlabSet::acquire(const std::shared_ptr<const PlannedLayout>& layout) noexcept try {
+Slab* SlabSet::acquire(const std::shared_ptr<const PlannedLayout>& layout) noexcept {
+  for (unsigned waited = 0;; ++waited) {
+    Slab* const slab = try_to_acquire(layout);
+    if (slab != nullptr || waited >= options_.patience_ms || size() == 0) return slab;
+    const timespec pause{0, 1'000'000};
+    ::nanosleep(&pause, nullptr);
+  }
+}
+
+Slab* SlabSet::try_to_acquire(const std::shared_ptr<const PlannedLayout>& layout) noexcept try {
   const Size size = std::max<Size>(layout->arena_size(), 1);
   std::unique_lock lock(mutex_);
   while (Member* const idle = best_idle(layout.get(), size)) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The slabs of one remembered program, or of several that share them. A slab is only memory: any plan that fits may
-// be followed in it, one at a time; so many input shapes share one slab, and memory grows with the concurrent passes,
-// not with the plans. Thread-safe.
+// The slabs of one remembered program, or of several that share them. A slab is only memory: any plan that
+// fits may be followed in it, one at a time; so many input shapes share one slab, and memory grows with the
+// concurrent passes, not with the plans. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -18,6 +18,7 @@ struct SlabSetOptions {
   size_t max_slabs = 8;       // concurrent passes beyond this run without a slab
   Size max_bytes = ~Size{0};  // over all slabs, and what is left of retired ones
   bool poison = false;        // see Slab::create()
+  unsigned patience_ms = 0;   // that acquire() waits at most for a pass in progress to end
 };
 
 class SlabSet {
@@ -34,8 +35,8 @@ class SlabSet {
   Slab* acquire_at_once(const std::shared_ptr<const PlannedLayout>& layout) noexcept;
   /// `kept`: see Slab::release().
   void give_back(Slab* slab, std::vector<std::uint32_t>* kept = nullptr) noexcept;
-  /// Gives all memory back: idle slabs at once, others with their pass; the pages that live objects lie on with
-  /// these.
+  /// Gives all memory back: idle slabs at once, others with their pass; the pages that live objects lie on
+  /// with these.
   void retire_all() noexcept;
   /// Retires the idle slabs of every set in the process: somebody finds no memory. False when there was none.
   static bool retire_idle_of_all() noexcept;
@@ -54,6 +55,7 @@ class SlabSet {
     pthread_t holder = {};
   };
 
+  Slab* try_to_acquire(const std::shared_ptr<const PlannedLayout>& layout) noexcept;
   Member* best_idle(const PlannedLayout* layout, Size size) noexcept;
   Member* find(size_t ticket) noexcept;
   void retire_member(Member* member) noexcept;

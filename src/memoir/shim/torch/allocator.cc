@@ -60,8 +60,8 @@ void stop_listening(ThreadPass& pass) noexcept {
   pass.scoped = false;
 }
 
-// The recordings in progress. A thread that frees may be any, so the list is locked; the counter spares the lock
-// to every free outside of recordings.
+// The recordings in progress. A thread that frees may be any, so the list is locked; the counter spares the
+// lock to every free outside of recordings.
 struct Recordings {
   ForkMutex mutex{[](void* recordings) noexcept { static_cast<Recordings*>(recordings)->after_fork(); },
                   this};

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "memoir/host/recorder.h"
+#include "memoir/host/request_log.h"
 #include "memoir/host/slab.h"
 
 namespace memoir::torch_shim {
@@ -29,17 +30,10 @@ void begin_recording(Recorder& recorder, bool large_apart);
 void end_recording() noexcept;
 
 /// Records what every thread allocates, in passes or not, each under its own number and by its own operators,
-/// until end_recording_everywhere() with the same recorder, which is kept alive until then; false, and nothing
-/// happens, while another one does. It ends in the child of a fork(), which may begin its own.
+/// until end_recording_everywhere() with the same recorder, which is kept alive until then; false, and
+/// nothing happens, while another one does. It ends in the child of a fork(), which may begin its own.
 bool begin_recording_everywhere(Recorder& recorder);
 void end_recording_everywhere(const Recorder& recorder) noexcept;
-
-/// One request of a pass that follows a plan; without operators its site is kNoSite.
-struct LoggedRequest {
-  Size size = 0;
-  SiteId site = kNoSite;
-};
-using RequestLog = MetadataArray<LoggedRequest>;
 
 struct PassResult {
   PlannedHeap::Counters counters;

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What memoir remembers of one callable: its plans, its slabs, and when to record again. It decides how each
+// call runs; who calls the callable (shim/torch's module) does what was decided, and tells how it went:
+//
+//   first calls of a form           later calls                    of numbers never seen
+//   ------------------------        ------------------------       ------------------------------------------
+//   record (PyTorch's allocator)    lease a slab, follow the       the plan is made of those of others
+//                                   plan of these numbers          (pass_template.h), and followed
+//
+// Nothing here waits for Python or for another thread's pass without a bound, and what fails (no memory for a
+// recording, no plan) makes a plain call, now and for a while; then it is tried again. Thread-safe.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "memoir/host/fork_mutex.h"
+#include "memoir/host/recorder.h"
+#include "memoir/host/request_log.h"
+#include "memoir/host/slab_set.h"
+#include "memoir/remember/call_shape.h"
+#include "memoir/remember/pass_template.h"
+
+namespace memoir {
+
+struct MemoryOptions {
+  size_t max_plans = 16;        // plans kept, the least recently used forgotten first
+  unsigned patience_ms = 2000;  // that a call waits at most while another one records the same
+};
+
+struct MemoryStats {  // since the Memory was made
+  std::uint64_t calls = 0;
+  std::uint64_t recorded_passes = 0;
+  std::uint64_t plan_hits = 0;       // passes that followed a plan
+  std::uint64_t in_step_passes = 0;  // of those, passes that repeated it to the last allocation
+  std::uint64_t derived_passes = 0;  // of plan_hits, passes whose plan was made of other numbers' recordings
+  std::uint64_t plain_passes = 0;
+  std::uint64_t planned = 0, escaping = 0, unmatched = 0, occupied = 0;  // allocations
+  std::uint64_t plans = 0;                                               // now
+  Size arena_size = 0, peak_live_bytes = 0;                              // of the plan followed last, bytes
+};
+
+/// How a pass that followed a plan went.
+struct FollowedPass {
+  PlannedHeap::Counters counters;
+  bool repeated = false;            // in step, to the last allocation
+  bool finished = false;            // not cut off by an exception
+  std::vector<std::uint32_t> kept;  // entries of the layout that outlived it
+};
+
+class Memory {
+ public:
+  Memory(MemoryOptions options, std::shared_ptr<SlabSet> slabs);
+  ~Memory();
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  struct Plan;  // of one form and its numbers
+
+  enum class Way {
+    kPlain,
+    kRecord,  // the caller records, and calls recorded() however the pass ends
+    // the caller holds a slab for `layout`, and calls followed() however the pass ends; or else plain()
+    kFollow,
+    kSlow,  // ask decide_slowly()
+  };
+  struct Decision {
+    Way way = Way::kPlain;
+    std::shared_ptr<Plan> plan;
+    std::shared_ptr<const PlannedLayout> layout;
+    bool scoped = true;            // listen to operators from the first allocation on
+    bool logged = false;           // tell followed() what was asked for
+    bool is_new = false;           // these numbers were not known before
+    bool large_apart = true;       // of a recorded pass: see torch_shim::begin_recording()
+    bool repeats_nothing = false;  // time to say so, once
+  };
+  /// What to do with this call. Never waits: then the way is kSlow.
+  Decision decide(const CallShape& shape) noexcept;
+  /// The same, after a decide() that was kSlow.
+  Decision decide_slowly(Decision decision) noexcept;
+
+  /// Plans it, which takes its time. `complete`: the callable returned. What cannot be planned is recorded
+  /// again after some calls.
+  void recorded(const Decision& decision, Recorder& recorder, bool complete) noexcept;
+  void followed(const Decision& decision, const CallShape& shape, const FollowedPass& pass,
+                const RequestLog& log) noexcept;
+  /// A call ran without plan and recording although it was to follow: there was no slab.
+  void plain() noexcept;
+
+  /// The plan that calls like this one follow from now on.
+  void give_plan(Decision& decision, const RecordedPlan& plan) noexcept;
+
+  SlabSet& slabs() noexcept { return *slabs_; }
+  MemoryStats stats() const;
+  /// Drops every plan and gives all slabs back.
+  void forget() noexcept;
+
+ private:
+  struct Family;
+
+  std::uint64_t key_of(const CallShape& shape, const Family* family) const noexcept;
+  std::shared_ptr<Plan> find(const CallShape& shape, Decision& decision);
+  std::shared_ptr<Plan> remember(std::uint64_t key, const CallShape& shape);
+  Family& family_of(std::uint64_t form);
+  bool derive(Plan& plan);
+  void make_plan(Plan& plan, const RecordedPass& recorded);
+  void set_layout(Plan& plan, RecordedPlan made);
+  void failed(Plan& plan) noexcept;
+  void learn_escapes(Plan& plan, const std::vector<std::uint32_t>& kept);
+  void drop_known_escapes(RecordedPlan& plan) const;
+  void learn_values(const Plan& plan, const CallShape& shape);
+
+  const MemoryOptions options_;
+  const std::shared_ptr<SlabSet> slabs_;
+  mutable ForkMutex mutex_;  // guards all below
+  std::unordered_map<std::uint64_t, std::shared_ptr<Plan>> plans_;
+  std::unordered_map<std::uint64_t, std::unique_ptr<Family>> families_;
+  // Of an operator's tensors those that outlived a pass, by their number among that operator's.
+  std::unordered_map<SiteId, std::unordered_set<std::uint32_t>> escapes_;
+  std::vector<std::uint64_t> seen_;  // while nothing repeats: keys seen once, the latest ones; a ring
+  std::unordered_set<std::uint64_t> seen_set_;
+  size_t next_seen_ = 0;
+  std::shared_ptr<const Plan> last_;
+  MemoryStats stats_;
+  std::uint64_t uses_ = 0;
+  unsigned first_sights_ = 0;  // in a row: keys that were new, and had no plan
+  bool said_ = false;
+  bool waits_ = true;  // for another caller's recording; not any more once that took too long
+};
+
+}  // namespace memoir
