@@ -9,6 +9,7 @@
 #include "memoir/plan/simple/planners.h"
 #include "memoir/trace/trace.h"
 #include "support/replay.h"
+#include "support/rounds.h"
 
 namespace memoir::contract {
 
@@ -116,7 +117,7 @@ TEST_CASE("a full arena is refilled to the last byte, whatever was live before")
 TEST_CASE("random walks on a machine that is full at a quarter of the arena") {
   for (const Subject& subject : subjects()) {
     if (subject.traits.secures) continue;  // has its memory at the start or not at all
-    for (unsigned seed = 100; seed < 110; ++seed) {
+    for (unsigned seed = 100; seed < 100 + rounds(10u); ++seed) {
       CAPTURE(subject.name);
       CAPTURE(seed);
       std::mt19937_64 random(seed);
@@ -137,7 +138,7 @@ TEST_CASE("random walks on a machine that is full at a quarter of the arena") {
 
 TEST_CASE("random walks beside a slow oracle; the offsets are the same on every arena") {
   for (const Subject& subject : subjects()) {
-    for (unsigned seed = 0; seed < 20; ++seed) {
+    for (unsigned seed = 0; seed < rounds(20u); ++seed) {
       CAPTURE(seed);
       std::mt19937_64 random(seed);
       const std::vector<Step> steps = random_steps(random, 1500, kArenaSize);

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <mutex>
@@ -15,6 +16,7 @@
 #include "doctest/doctest.h"
 #include "memoir/host/malloc/background.h"
 #include "memoir/host/malloc/malloc.h"
+#include "support/rounds.h"
 
 namespace memoir::host_malloc {
 
@@ -43,7 +45,8 @@ Object make(std::mt19937& random, const void* caller) {
     REQUIRE(reinterpret_cast<std::uintptr_t>(object.block) % alignment == 0);
   } else if (kind == 1) {
     object.block = static_cast<unsigned char*>(allocate_zeroed(object.size, caller));
-    for (Size i = 0; i < object.size; ++i) REQUIRE(object.block[i] == 0);
+    REQUIRE(
+        std::all_of(object.block, object.block + object.size, [](unsigned char byte) { return byte == 0; }));
   } else {
     object.block = static_cast<unsigned char*>(allocate(object.size, caller));
   }
@@ -76,7 +79,7 @@ void change_size(Object& object, std::mt19937& random, const void* caller) {
 TEST_CASE("blocks do not overlap, hold what was written, and come at their alignments") {
   std::mt19937 random(1);
   std::vector<Object> live;
-  for (int step = 0; step < 60000; ++step) {
+  for (int step = 0; step < rounds(60000); ++step) {
     if (live.size() > 2000 || (!live.empty() && random() % 3 == 0)) {
       const size_t at = random() % live.size();
       check(live[at]);
@@ -133,7 +136,7 @@ TEST_CASE("threads hand objects to each other, and die") {
   };
   for (unsigned round = 0; round < 6; ++round) {
     std::vector<std::thread> threads;
-    for (unsigned i = 0; i < 4; ++i) threads.emplace_back(work, round * 10 + i, 4000);
+    for (unsigned i = 0; i < 4; ++i) threads.emplace_back(work, round * 10 + i, rounds(4000));
     for (int i = 0; i < 20; ++i) run_upkeep_now();  // while they are at work
     for (std::thread& thread : threads) thread.join();
   }

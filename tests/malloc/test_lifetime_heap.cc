@@ -6,6 +6,7 @@
 
 #include "doctest/doctest.h"
 #include "memoir/heap/lifetime/lifetime_heap.h"
+#include "support/rounds.h"
 
 namespace memoir {
 
@@ -46,7 +47,7 @@ TEST_CASE("size classes: every size fits its class, and wastes less than an eigh
 
 TEST_CASE("slot bits: runs are found as a loop would find them") {
   std::mt19937 random(7);
-  for (int round = 0; round < 2000; ++round) {
+  for (int round = 0; round < rounds(2000); ++round) {
     SlotBits bits;
     bool plain[256] = {};
     for (int i = 0; i < 256; ++i) {
@@ -174,7 +175,7 @@ TEST_CASE("a region that filled up again becomes a huge page again") {
 }
 
 TEST_CASE("random walks: spans never overlap, and the counts are right") {
-  for (unsigned seed = 1; seed <= 8; ++seed) {
+  for (unsigned seed = 1; seed <= rounds(8u); ++seed) {
     std::mt19937 random(seed);
     LifetimeHeap heap;
     std::map<Offset, Size> live;

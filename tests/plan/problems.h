@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <random>
 
@@ -12,6 +13,9 @@
 #include "memoir/plan/plan.h"
 
 namespace memoir {
+
+/// SearchOptions::deadline_s for a search that runs until its answer is proven, however busy the machine is.
+inline constexpr double kNoDeadline = std::numeric_limits<double>::infinity();
 
 /// `count` buffers with ticks below `ticks`, sizes 1..most, and one of the alignments each.
 inline Problem random_problem(std::mt19937_64& random, size_t count, Tick ticks, Size most,

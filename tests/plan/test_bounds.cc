@@ -6,13 +6,14 @@
 #include "memoir/plan/search/decompose.h"
 #include "memoir/plan/simple/aligned_load.h"
 #include "problems.h"
+#include "support/rounds.h"
 
 namespace memoir {
 
 TEST_CASE("bounds never exceed the optimum, and equal the aligned load") {
   const std::vector<std::vector<Size>> alignments{{1}, {4}, {2, 4, 6}, {3, 6}};
   std::mt19937_64 random(31);
-  for (int round = 0; round < 1500; ++round) {
+  for (int round = 0; round < rounds(1500); ++round) {
     const Problem problem =
         random_problem(random, 1 + random() % 6, 1 + random() % 8, 20, alignments[round % 4]);
     const Bound bound = lower_bound(problem);
@@ -44,7 +45,7 @@ TEST_CASE("sections are the maximal live sets") {
   CHECK(sections.last == std::vector<std::uint32_t>{2, 1, 2});
   CHECK(sections.load == std::vector<Size>{30, 40});
   std::mt19937_64 random(32);
-  for (int round = 0; round < 500; ++round) {
+  for (int round = 0; round < rounds(500); ++round) {
     const Problem drawn = random_problem(random, 1 + random() % 12, 1 + random() % 15, 9);
     const Sections found = find_sections(drawn);
     CHECK(found.max_load() == load(drawn));
@@ -60,7 +61,7 @@ TEST_CASE("sections are the maximal live sets") {
 TEST_CASE("decomposition loses nothing: the optimum is that of its worst part") {
   std::mt19937_64 random(33);
   int several = 0, bars = 0;
-  for (int round = 0; round < 1500; ++round) {
+  for (int round = 0; round < rounds(1500); ++round) {
     const Problem problem = random_problem(random, 1 + random() % 6, 1 + random() % 9, 9,
                                            round % 2 ? std::vector<Size>{1} : std::vector<Size>{1, 2});
     const Parts parts = decompose(problem);
@@ -76,13 +77,13 @@ TEST_CASE("decomposition loses nothing: the optimum is that of its worst part") 
     several += parts.parts.size() > 1;
     bars += !parts.placed.empty();
   }
-  CHECK(several > 50);
-  CHECK(bars > 50);
+  CHECK(several > rounds(50));
+  CHECK(bars > rounds(50));
 }
 
 TEST_CASE("the fit index finds the lowest and the tightest gap") {
   std::mt19937_64 random(34);
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < rounds(300); ++round) {
     const Problem problem = random_problem(random, 2 + random() % 40, 1 + random() % 60, 30,
                                            round % 2 ? std::vector<Size>{1} : std::vector<Size>{1, 4, 6});
     const Sections sections = find_sections(problem);

@@ -8,6 +8,7 @@
 #include "memoir/plan/search/auto.h"
 #include "memoir/plan/search/bundles.h"
 #include "problems.h"
+#include "support/rounds.h"
 
 namespace memoir {
 namespace {
@@ -40,7 +41,7 @@ TEST_CASE("every plan of the bundles is a plan of the problem, whatever the alig
   const std::vector<std::vector<Size>> alignments{{1}, {1, 2, 4}, {2, 3}, {4}, {4, 8, 16}, {6, 4}};
   std::mt19937_64 random(30);
   std::size_t tied = 0;
-  for (int round = 0; round < 3000; ++round) {
+  for (int round = 0; round < rounds(3000); ++round) {
     const Problem problem =
         random_problem(random, 1 + random() % 30, 1 + random() % 20, 1 + random() % 9, alignments[round % 6]);
     const Bundles bundles =
@@ -54,13 +55,13 @@ TEST_CASE("every plan of the bundles is a plan of the problem, whatever the alig
     const Plan plan{bundles.untie(offsets), arena_size(bundles.problem, offsets)};
     CHECK_FALSE(check(problem, plan).has_value());
   }
-  CHECK(tied > 3000);
+  CHECK(tied > rounds(std::size_t{3000}));
 }
 
 TEST_CASE("what is found tied up is a plan within the capacity, and a failure is no proof") {
   std::mt19937_64 random(31);
   int fits = 0, gave_up = 0;
-  for (int round = 0; round < 500; ++round) {
+  for (int round = 0; round < rounds(500); ++round) {
     const Problem problem = random_problem(random, 1 + random() % 7, 1 + random() % 8, 6,
                                            round % 2 ? std::vector<Size>{1} : std::vector<Size>{1, 2, 4});
     const Size best = best_arena(problem);
@@ -78,7 +79,7 @@ TEST_CASE("what is found tied up is a plan within the capacity, and a failure is
       if (capacity == best) ++(verdict == Verdict::kFits ? fits : gave_up);
     }
   }
-  CHECK(fits > 400);
+  CHECK(fits > rounds(400));
   CHECK(gave_up > 0);  // a restriction
 }
 

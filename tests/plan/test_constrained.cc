@@ -6,6 +6,8 @@
 #include "constraint_problems.h"
 #include "doctest/doctest.h"
 #include "memoir/base/error.h"
+#include "problems.h"
+#include "support/rounds.h"
 
 namespace memoir {
 namespace {
@@ -28,7 +30,7 @@ void compare(std::mt19937_64& random, std::size_t count, unsigned features, int 
     const ConstrainedProblem problem = random_constrained(random, count, features);
     if (!acceptable(problem)) continue;
     SearchOptions options;
-    options.deadline_s = 20;
+    options.deadline_s = kNoDeadline;
     const ConstrainedResult exact = plan_constrained(problem, ConstrainedPlanner::kExact, options);
     INFO("features ", features, ", round ", round);
     EveryPlacement all(problem, 30);
@@ -64,14 +66,14 @@ TEST_CASE("exact is what looking through every placement finds: each feature") {
   std::mt19937_64 random(1);
   for (unsigned feature = 1; feature < kEveryFeature; feature *= 2) {
     const unsigned features = feature == kMoves ? kReplan | kMoves : feature;
-    compare(random, 4, features, 25);
+    compare(random, 4, features, rounds(25));
     compare(random, 5, features, 5);
   }
 }
 
 TEST_CASE("exact is what looking through every placement finds: any mixture") {
   std::mt19937_64 random(2);
-  for (int mixture = 0; mixture < 40; ++mixture) {
+  for (int mixture = 0; mixture < rounds(40); ++mixture) {
     const auto features = static_cast<unsigned>(random() & random() & kEveryFeature);
     compare(random, 3 + random() % 2, features, 4);
   }

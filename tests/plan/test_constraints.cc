@@ -11,6 +11,7 @@
 #include "memoir/plan/constrained/reuse.h"
 #include "memoir/plan/files/csv.h"
 #include "memoir/plan/files/csv_tables.h"
+#include "support/rounds.h"
 
 namespace memoir {
 namespace {
@@ -123,7 +124,7 @@ TEST_CASE("locality: the bytes freed last, and no arena grows") {
 
 TEST_CASE("locality and hints never make a plan worse") {
   std::mt19937_64 random(3);
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < rounds(200); ++round) {
     ConstrainedProblem problem = random_constrained(random, 8, kGapsOnly | kInPlace | kAlignments);
     const ConstrainedResult before = plan_constrained(problem, ConstrainedPlanner::kFirstFit);
     for (std::size_t i = 0; i < problem.buffers.size(); ++i)

@@ -13,6 +13,7 @@
 #include "memoir/plan/search/decompose.h"
 #include "memoir/plan/search/exact_search.h"
 #include "problems.h"
+#include "support/rounds.h"
 
 namespace memoir {
 namespace {
@@ -38,7 +39,7 @@ Problem challenge(const std::string& name) {
 TEST_CASE("the exact search answers as brute force does, whatever the order and the alignments") {
   const std::vector<std::vector<Size>> alignments{{1}, {1, 2, 4}, {2, 3}, {4}, {4, 8, 16}, {6, 4}};
   std::mt19937_64 random(20);
-  for (int round = 0; round < 900; ++round) {
+  for (int round = 0; round < rounds(900); ++round) {
     const Problem problem =
         random_problem(random, 1 + random() % 6, 1 + random() % 7, 1 + random() % 12, alignments[round % 6]);
     const Size best = best_arena(problem);
@@ -54,12 +55,12 @@ TEST_CASE("the exact search answers as brute force does, whatever the order and 
 
 TEST_CASE("plan_exact finds and proves the optimum of small problems") {
   std::mt19937_64 random(21);
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < rounds(300); ++round) {
     const Problem problem = random_problem(random, 1 + random() % 7, 1 + random() % 8, 9,
                                            round % 2 ? std::vector<Size>{1} : std::vector<Size>{1, 2, 4});
     const Size best = best_arena(problem);
     SearchOptions options;
-    options.deadline_s = 60;
+    options.deadline_s = kNoDeadline;
     options.threads = 1 + round % 2;
     const SearchResult result = plan_exact(problem, options);
     CAPTURE(round);
@@ -92,7 +93,7 @@ TEST_CASE("minimalloc's challenging instances fit their capacity") {
   for (const char* name : {"A", "C", "D", "E", "G", "J", "K"}) {
     const Problem problem = challenge("minimalloc/" + std::string(name) + ".1048576.csv");
     SearchOptions options;
-    options.deadline_s = 60;
+    options.deadline_s = kNoDeadline;
     options.capacity = 1048576;
     const SearchResult result = plan_exact(problem, options);
     CAPTURE(name);

@@ -5,6 +5,7 @@
 #include "memoir/base/error.h"
 #include "memoir/plan/simple/planners.h"
 #include "problems.h"
+#include "support/rounds.h"
 
 namespace memoir {
 namespace {
@@ -31,7 +32,7 @@ Size least_cost(const Problem& problem, size_t taker, std::vector<bool>& taken) 
 
 TEST_CASE("the flow costs as little as any") {
   std::mt19937_64 random(12);
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < rounds(300); ++round) {
     Problem problem;
     for (size_t i = 1 + random() % 8; i > 0; --i) {
       const Tick begin = random() % 12;

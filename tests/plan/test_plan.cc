@@ -4,6 +4,7 @@
 #include "doctest/doctest.h"
 #include "memoir/base/error.h"
 #include "problems.h"
+#include "support/rounds.h"
 
 namespace memoir {
 
@@ -53,7 +54,7 @@ TEST_CASE("both checks find what is wrong") {
 TEST_CASE("the quick check agrees with the slow one on plans at random") {
   std::mt19937_64 random(11);
   int valid = 0;
-  for (int round = 0; round < 3000; ++round) {
+  for (int round = 0; round < rounds(3000); ++round) {
     const Problem problem = random_problem(random, 1 + random() % 6, 8, 4, {1, 2});
     Plan plan{{}, 16};
     for (size_t i = 0; i < problem.size(); ++i) plan.offsets.push_back(random() % 14);
@@ -61,7 +62,7 @@ TEST_CASE("the quick check agrees with the slow one on plans at random") {
     CHECK(good == !quick_check(problem, plan));
     valid += good;
   }
-  CHECK(valid > 100);
+  CHECK(valid > rounds(100));
   CHECK(valid < 2900);
 }
 

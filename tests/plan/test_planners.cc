@@ -10,6 +10,7 @@
 #include "memoir/plan/index/gap_index.h"
 #include "memoir/plan/simple/aligned_load.h"
 #include "problems.h"
+#include "support/rounds.h"
 
 namespace memoir {
 namespace {
@@ -36,7 +37,7 @@ std::vector<std::uint32_t> in_turn(const Problem& problem) {
 
 TEST_CASE("every planner gives a valid plan, never below the best there is") {
   std::mt19937_64 random(7);
-  for (int round = 0; round < 150; ++round) {
+  for (int round = 0; round < rounds(150); ++round) {
     const Problem problem = random_problem(random, 1 + random() % 6, 2 + random() % 10, 9, {1, 2, 4, 3});
     const Size best = best_arena(problem);
     CHECK(load(problem) <= aligned_load(problem));
@@ -50,7 +51,7 @@ TEST_CASE("every planner gives a valid plan, never below the best there is") {
 
 TEST_CASE("random problems of many shapes, alignments that are no powers of two among them") {
   std::mt19937_64 random(8);
-  for (int round = 0; round < 40; ++round) {
+  for (int round = 0; round < rounds(40); ++round) {
     const Tick ticks = 2 + random() % 400;
     const Problem problem =
         random_problem(random, 1 + random() % 100, ticks, Size{1} << (random() % 40),
@@ -96,7 +97,7 @@ TEST_CASE("the gap search sees the leading gap, the taller earlier neighbour, an
 
 TEST_CASE("the gap index answers as a scan over all placed buffers does") {
   std::mt19937_64 random(10);
-  for (int round = 0; round < 40; ++round) {
+  for (int round = 0; round < rounds(40); ++round) {
     const Problem problem = random_problem(random, 120, 2 + random() % 90, 20, {1, 4, 6});
     GapIndex index(problem);
     std::vector<Offset> offsets;

@@ -7,6 +7,7 @@
 #include "memoir/base/error.h"
 #include "memoir/plan/simple/planners.h"
 #include "plan/problems.h"
+#include "support/rounds.h"
 
 namespace memoir {
 namespace {
@@ -68,7 +69,7 @@ TEST_CASE("the drawing of skeleton.h") {
 
 TEST_CASE("who is directly above whom, by the definition") {
   std::mt19937_64 random(1);
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < rounds(300); ++round) {
     const Problem problem = random_problem(random, 1 + random() % 12, 2 + random() % 14, 9, {1, 2, 4});
     const Plan plan = find_planner("best_fit").run(problem);
     const Skeleton skeleton = find_skeleton(sequence_of(problem, plan));
@@ -86,7 +87,7 @@ TEST_CASE("who is directly above whom, by the definition") {
 
 TEST_CASE("valid for any sizes") {
   std::mt19937_64 random(2);
-  for (int round = 0; round < 1000; ++round) {
+  for (int round = 0; round < rounds(1000); ++round) {
     Problem problem =
         random_problem(random, 1 + random() % 40, 2 + random() % 30, 1 + random() % 50, {1, 2, 8, 12});
     const Plan plan = plan_quickly(problem);
@@ -104,7 +105,7 @@ TEST_CASE("valid for any sizes") {
 
 TEST_CASE("at the sizes of the plan no higher, and the same once it is pushed down") {
   std::mt19937_64 random(3);
-  for (int round = 0; round < 500; ++round) {
+  for (int round = 0; round < rounds(500); ++round) {
     const Problem problem = random_problem(random, 1 + random() % 40, 2 + random() % 30, 50, {1, 4, 16});
     Plan plan = plan_quickly(problem);
     Skeleton skeleton = find_skeleton(sequence_of(problem, plan));

@@ -6,6 +6,7 @@
 #include "memoir/plan/simple/planners.h"
 #include "memoir/simulate/simulation.h"
 #include "simulate/events.h"
+#include "support/rounds.h"
 
 namespace memoir {
 
@@ -176,7 +177,7 @@ TEST_CASE("the timeline is bounded and keeps every extreme") {
 
 TEST_CASE("every policy completes random workloads with all memory, and the offline plan is the smallest") {
   for (unsigned seed = 0; seed < 3; ++seed) {
-    const run::Events events = random_events(seed, 5'000);
+    const run::Events events = random_events(seed, rounds(2'000));
     const Workload workload(events.all());
     for (const PolicyInfo& info : policies(Substrate::kSimulation)) {
       CAPTURE(info.name);

@@ -50,7 +50,7 @@ def test_an_interrupt_keeps_what_is_done(tmp_path):
     sweep_tasks.interrupt_soon(tmp_path)
     began = time.perf_counter()
     swept = sweep(sweep_tasks.note, [(str(tmp_path), i) for i in range(6)], workers=3)
-    assert time.perf_counter() - began < 20
+    assert time.perf_counter() - began < 300  # of the 600 s that a task takes
     assert swept.interrupted
     assert swept.values == [0, 1, 2]
     assert [outcome.error for outcome in swept.failed] == ["not run: the sweep was interrupted"] * 3

@@ -210,7 +210,7 @@ def test_callers_wait_for_a_recording_that_another_one_makes(monkeypatch):
 def test_a_recorded_pass_may_wait_for_another_callers(monkeypatch):
     """Then nobody waits for its recording for long, and only once."""
     monkeypatch.setattr("memoir.torch.memory.SECONDS_FOR_OTHERS", 0.05)
-    together = threading.Barrier(2, timeout=30)
+    together = threading.Barrier(2, timeout=300)
 
     def meets(x):
         together.wait()
