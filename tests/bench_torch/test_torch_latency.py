@@ -65,13 +65,13 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(bench, call, tmp_path
     options += ["--variants", "glibc,glibc_tuned", "--passes", 2]
     command = [sys.executable, bench / "torch_latency.py", *options, "--replicates", 100_000, "-o", output]
     running = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 1200
     runs = output / "runs.jsonl"
     while not (runs.exists() and runs.read_bytes().count(b'"status":"ok"') >= 4):
         assert time.monotonic() < deadline and running.poll() is None
         time.sleep(0.1)
     os.kill(running.pid, signal.SIGINT)
-    errors = running.communicate(timeout=60)[1]
+    errors = running.communicate(timeout=600)[1]
     assert running.returncode == 130
     assert f"--resume {output}" in errors
     _, rows, members = journal.read_all(runs)
