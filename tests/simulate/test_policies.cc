@@ -2,6 +2,8 @@
 #include "doctest/doctest.h"
 #include "memoir/base/error.h"
 #include "memoir/simulate/simulated_heap.h"
+#include "memoir/simulate/simulation.h"
+#include "memoir/simulate/workload.h"
 #include "simulate/events.h"
 
 namespace memoir {
@@ -176,6 +178,15 @@ TEST_CASE("simulated segments cost what a device charges, up to the cap") {
   CHECK(segments.calls().takes == 4);
   CHECK(segments.calls().give_backs == 2);
   CHECK(segments.calls().refusals == 2);
+}
+
+TEST_CASE("a pool that no memory can hold is refused before its bookkeeping is made") {
+  const Workload workload(run::Events().allocate(1, 512).free(1).all());
+  for (const char* const text :
+       {"static_tensors,pool=4294967296GiB", "static_tensors,pool=524288GiB", "static_tensors,pool=257MiB"}) {
+    CAPTURE(text);
+    CHECK(has(message_of([&] { (void)simulate(workload, text, {.cap = 256 * kMiB}); }), "cannot be secured"));
+  }
 }
 
 }  // namespace memoir

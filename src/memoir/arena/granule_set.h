@@ -40,6 +40,14 @@ class GranuleSet {
     for_each_word(covered, [&](size_t word, std::uint64_t bits) { all &= (words_[word] & bits) == bits; });
     return all;
   }
+  /// Bytes of the range that are committed.
+  Size committed_in(Range covered) const noexcept {
+    Size found = 0;
+    for_each_word(covered, [&](size_t word, std::uint64_t bits) {
+      found += static_cast<Size>(std::popcount(words_[word] & bits)) * granule_;
+    });
+    return found;
+  }
   void insert(Range covered) noexcept { set(covered, true); }
   void erase(Range covered) noexcept { set(covered, false); }
 

@@ -13,15 +13,10 @@ bool SimArena::commit(Range range) noexcept {
   const Range covered = granules_.cover(range);
   if (covered.size == 0) return false;
   const Size before = granules_.committed();
-  if (covered.size > memory().left()) {  // it may be there in part: count what would be new
-    Size fresh = 0;
-    for (Offset at = covered.begin; at < covered.end(); at += granule()) {
-      if (!granules_.contains({at, granule()})) fresh += granule();
-    }
-    if (fresh > memory().left()) {
-      ++refusals_;
-      return false;
-    }
+  // It may be there in part: only what is new takes memory.
+  if (covered.size > memory().left() && covered.size - granules_.committed_in(covered) > memory().left()) {
+    ++refusals_;
+    return false;
   }
   granules_.insert(covered);
   memory().taken += granules_.committed() - before;

@@ -107,14 +107,17 @@ PolicyHeap make_static_tensors(Parts& parts, const StaticPolicyOptions& options)
       .buffers = options.buffers != 0 ? options.buffers : std::max<Size>(parts.most_objects(), 1),
       .alignment = std::max(options.alignment, DirectHeap::kAlignment)};
   if (secured.pool == 0 && parts.is_alone()) secured.pool = align_down(parts.device_memory(), 2 * kMiB);
+  const auto cannot = [&](StaticTensorsHeap::Refusal why) {
+    return Error("policy 'static_tensors': a pool of " + bytes_setting(secured.pool) +
+                 " cannot be secured where " + bytes_setting(parts.left()) +
+                 " are left: " + StaticTensorsHeap::describe(why));
+  };
+  // Refused before an arena is made: its bookkeeping grows with the pool, however little memory there is.
+  if (secured.pool > parts.left()) throw cannot(StaticTensorsHeap::Refusal::kNotSecured);
   Arena& arena = parts.arena(secured.pool);
   if (secured.pool == 0) return with_reason(make_heap<HighWaterHeap>(arena, secured));
   auto heap = std::make_unique<StaticTensorsHeap>(arena, secured);
-  if (!heap->ok()) {
-    throw Error("policy 'static_tensors': a pool of " + bytes_setting(secured.pool) +
-                " cannot be secured where " + bytes_setting(parts.left()) +
-                " are left: " + StaticTensorsHeap::describe(heap->refusal()));
-  }
+  if (!heap->ok()) throw cannot(heap->refusal());
   return with_reason(std::move(heap));
 }
 

@@ -7,8 +7,8 @@
 #include <unordered_set>
 
 #include "memoir/base/utf8.h"
-#include "memoir/formats/timeline/export_timeline.h"
 #include "memoir/formats/proto_writer.h"
+#include "memoir/formats/timeline/export_timeline.h"
 #include "memoir/formats/timeline/timeline.h"
 
 namespace memoir {
