@@ -2,6 +2,9 @@
 # find_package(memoir) gives the components that are installed: plan, static_tensors. COMPONENTS asks for some of them.
 include(CMakeFindDependencyMacro)
 find_dependency(Threads)
+if(EXISTS "${CMAKE_CURRENT_LIST_DIR}/memoir-plan.cmake")
+  find_dependency(ZLIB)
+endif()
 include("${CMAKE_CURRENT_LIST_DIR}/memoir-base.cmake")
 foreach(component plan static_tensors)
   if(EXISTS "${CMAKE_CURRENT_LIST_DIR}/memoir-${component}.cmake")

@@ -3,6 +3,9 @@
 // Any bytes as a trace: refused with an Error, or read and then all that trace.h promises of its events
 // holds, and what it tells of PyTorch's allocator can be gone on from or is refused. Each input is also tried
 // with its checksums made right, or no mutation would get past them.
+#include <unistd.h>
+
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -13,7 +16,9 @@
 #include "memoir/base/error.h"
 #include "memoir/heap/classic/span_heap.h"
 #include "memoir/simulate/simulation.h"
+#include "memoir/trace/block_format.h"
 #include "memoir/trace/format.h"
+#include "memoir/trace/old_format.h"
 #include "memoir/trace/trace.h"
 #include "support/replay.h"
 
@@ -47,6 +52,8 @@ void check_events(const Trace& trace) {
     switch (event.kind) {
       case EventKind::kAllocate:
         must(event.size <= kMaxSize && event.alignment_log2 <= 56);
+        must(event.address <= trace_format::kMaxAddress - event.size);
+        must(trace.site_frames(event.site).size() <= 64 * 4096);
         must(seen.insert(event.object).second);
         live[event.object] = {event.size, event.device};
         live_bytes += event.size;
@@ -130,6 +137,13 @@ void simulate_from_recorded(const Trace& trace) {
 
 void try_to_read(const std::vector<std::byte>& bytes) {
   try {
+    for (const Only only : {Only::kTensors, Only::kMallocs}) {
+      try {
+        check_events(Trace::from_bytes(bytes, "x", only));
+      } catch (const Error& error) {
+        must(std::strlen(error.what()) > 10);
+      }
+    }
     const Trace trace = Trace::from_bytes(bytes);
     check_events(trace);
     SimArena arena(64 * kMiB, {.granule = 64 * kKiB});
@@ -143,20 +157,70 @@ void try_to_read(const std::vector<std::byte>& bytes) {
   }
 }
 
-/// Gives every record the checksum of what it holds.
-void repair(std::vector<std::byte>& bytes) {
-  for (size_t at = sizeof(trace_format::Header); at + sizeof(Event) <= bytes.size();) {
-    Event event;
-    std::memcpy(&event, &bytes[at], sizeof event);
-    const size_t texts = bytes[8] == std::byte{1} ? event.device : text_records(event);
-    if (texts > (bytes.size() - at) / sizeof event - 1) return;
-    event.check = trace_format::checksum(event, bytes.data() + at + sizeof event, texts);
-    std::memcpy(&bytes[at], &event, sizeof event);
-    at += (1 + texts) * sizeof event;
+/// Gives every record of an old version the checksum of what it holds.
+void repair_records(std::vector<std::byte>& bytes, std::uint32_t version) {
+  using namespace trace_format;
+  for (size_t at = sizeof(OldHeader); at + sizeof(OldRecord) <= bytes.size();) {
+    OldRecord record;
+    std::memcpy(&record, &bytes[at], sizeof record);
+    const std::uint64_t texts = old_text_records(record, version);
+    if (texts > (bytes.size() - at) / sizeof record - 1) return;
+    record.check = checksum(record, bytes.data() + at + sizeof record, texts);
+    std::memcpy(&bytes[at], &record, sizeof record);
+    at += (1 + texts) * sizeof record;
   }
 }
 
-}  // namespace
+/// The same of every block, and the end of a closed file.
+void repair_blocks(std::vector<std::byte>& bytes) {
+  using namespace trace_format;
+  const std::uint64_t end = bytes.size();
+  std::memcpy(&bytes[offsetof(Header, end)], &end, sizeof end);
+  for (size_t at = sizeof(Header); at + sizeof(BlockHeader) <= bytes.size();) {
+    BlockHeader header;
+    std::memcpy(&header, &bytes[at], sizeof header);
+    const size_t begin = at + sizeof header;
+    if (header.used > bytes.size() - begin) return;
+    header.check = block_checksum(header, bytes.data() + begin);
+    std::memcpy(&bytes[at], &header, sizeof header);
+    at = begin + header.room;
+  }
+}
+
+void repair(std::vector<std::byte>& bytes) {
+  if (bytes.size() < sizeof(trace_format::Header)) return;
+  std::uint32_t version;
+  std::memcpy(&version, &bytes[8], sizeof version);
+  if (version == trace_format::kVersion) {
+    repair_blocks(bytes);
+  } else {
+    repair_records(bytes, version);
+  }
+}
+
+/// A file that grows: whatever was read of its first half, the whole is refused or is what open() gives, but for
+/// what a tick's end decides.
+void follow(const std::vector<std::byte>& bytes) {
+  if (bytes.size() < 2 * sizeof(trace_format::Header)) return;
+  char path[] = "/tmp/memoir-fuzz-XXXXXX";
+  const int file = ::mkstemp(path);
+  must(file >= 0);
+  const auto put = [&](size_t from, size_t to) {
+    must(::pwrite(file, &bytes[from], to - from, static_cast<off_t>(from)) == static_cast<ssize_t>(to - from));
+  };
+  try {
+    const size_t half = sizeof(trace_format::Header) + (bytes.size() - sizeof(trace_format::Header)) / 2;
+    put(0, half);
+    Trace trace = Trace::follow(path);
+    put(half, bytes.size());
+    trace.poll();
+    check_events(trace);
+  } catch (const Error& error) {
+    must(std::strlen(error.what()) > 10);
+  }
+  ::close(file);
+  ::unlink(path);
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, size_t size) {
   const auto* const first = reinterpret_cast<const std::byte*>(data);
@@ -164,5 +228,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, size_t size) {
   try_to_read(bytes);
   repair(bytes);
   try_to_read(bytes);
+  if (size % 16 == 0) follow(bytes);  // files are slow
   return 0;
 }

@@ -46,17 +46,63 @@ class EventKind(enum.IntEnum):
 
     kPool = 14
 
+class Family(enum.IntEnum):
+    """Which function served an allocation."""
+
+    kTensor = 0
+
+    kMalloc = 1
+
+    kNew = 2
+
+    kOther = 3
+
+class FrameKind(enum.IntEnum):
+    """What a frame of a stack is."""
+
+    kNone = 0
+
+    kOperator = 1
+
+    kModulePath = 2
+
+    kCut = 3
+
+    kOther = 4
+
+    kNative = 5
+
+    kPython = 6
+
+class Only(enum.Enum):
+    """Which allocations of a trace are wanted."""
+
+    kBoth = 0
+
+    kTensors = 1
+
+    kMallocs = 2
+
 class Trace:
     """A recording read back: checked once, then an array of events."""
 
     @staticmethod
-    def open(path: str | os.PathLike[str]) -> Trace:
+    def open(path: str | os.PathLike[str], only: Only = Only.kBoth) -> Trace:
         """
-        Reads and checks a trace file. Raises Error, which names the record, when it is none.
+        Reads and checks a trace file. Raises Error, which names the place, when it is none.
         """
 
     @staticmethod
-    def from_bytes(bytes: bytes, name: str = '<memory>') -> Trace:
+    def follow(path: str | os.PathLike[str], only: Only = Only.kBoth) -> Trace:
+        """A trace that is still written: what it holds now. poll() gives more."""
+
+    def poll(self) -> int:
+        """
+        Reads what a followed file has gained; how many events are new. `events` is another array then.
+        """
+
+    @staticmethod
+    def from_bytes(bytes: bytes, name: str = '<memory>', only: Only = Only.kBoth) -> Trace:
         """The same over what TraceWriter.bytes() gave."""
 
     @property
@@ -75,11 +121,35 @@ class Trace:
 
     @property
     def lost_bytes(self) -> int:
-        """Bytes of records known to be lost after the last complete one."""
+        """Bytes known to be lost: written but torn, or cut off a closed file."""
 
     @property
     def dropped(self) -> int:
-        """Records that the writer could not write."""
+        """Events that the writer could not write."""
+
+    @property
+    def losses(self) -> dict[str, int]:
+        """What else is missing, as far as the file tells: counts by name."""
+
+    @property
+    def threads(self) -> list[dict[str, Any]]:
+        """Threads of a recorded process; times in nanoseconds."""
+
+    @property
+    def modules(self) -> list[dict[str, Any]]:
+        """The program and the libraries that it loaded."""
+
+    @property
+    def mappings(self) -> list[dict[str, Any]]:
+        """Summaries of the process's mappings at some moments; sizes in bytes."""
+
+    @property
+    def counters(self) -> list[dict[str, Any]]:
+        """Numbers that the recorder took at some moments."""
+
+    @property
+    def end(self) -> dict[str, Any] | None:
+        """How the program ended; None when the file does not say."""
 
     @property
     def start(self) -> int:
@@ -87,6 +157,24 @@ class Trace:
 
     def site_name(self, site: int) -> str:
         """The name of the site's innermost frame, or ''."""
+
+    def site_kind(self, site: int) -> FrameKind:
+        """What the site's innermost frame is."""
+
+    def site_frames(self, site: int) -> list[dict[str, Any]]:
+        """
+        The site's chain, outermost first, with what is known of each frame: kind, function, file, line, module, offset, is_inlined.
+        """
+
+    def innermost(self, site: int, kind: FrameKind) -> int:
+        """
+        The innermost site of the chain whose frame is of that kind; 0 when none is.
+        """
+
+    def site_module(self, site: int) -> str:
+        """
+        The path of the library or program that the site's own, native frame lies in; or ''.
+        """
 
     def site_parent(self, site: int) -> int | None:
         """The site it was reached from, 0 at the bottom; None if unknown."""
@@ -146,7 +234,7 @@ class TraceWriter:
 
     def pass_end(self, number: int, thread: int = 0) -> bool: ...
 
-    def define_site(self, site: int, parent: int, name: str) -> bool: ...
+    def define_site(self, site: int, parent: int, name: str, kind: FrameKind = FrameKind.kOperator) -> bool: ...
 
     def meta(self, key: str, value: str) -> bool: ...
 
@@ -159,10 +247,76 @@ class TraceWriter:
 
     def __exit__(self, *args: object) -> None: ...
 
+def finish_trace(
+    path: str | os.PathLike[str], status: int | None = None, compress: bool = True
+) -> tuple[int, int]:
+    """
+    Seals and compresses the trace of a program that has ended; with its exit `status` when it ended by itself. Gives the file's bytes before and after.
+    """
+
 def child_site(parent: int, name: str) -> int:
     """
     The id of the site reached from `parent` (0 at the bottom) through a frame of that name.
     """
+
+class Usage:
+    """
+    Who allocated how much, who held it at one moment, what stayed and what was short.
+    """
+
+    def __init__(self, trace: Trace, at: int | None = None, points: int = 200) -> None:
+        """
+        `at`: the moment in nanoseconds, instead of the peak. `points`: stretches of time.
+        """
+
+    @property
+    def moment(self) -> int | None:
+        """
+        The event behind which the moment is; None when nothing came before it.
+        """
+
+    @property
+    def held(self) -> dict[str, int]:
+        """What lived then: count and bytes."""
+
+    @property
+    def peak(self) -> int | None: ...
+
+    @property
+    def held_at_peak(self) -> dict[str, int]: ...
+
+    @property
+    def allocated(self) -> dict[str, int]: ...
+
+    @property
+    def kept(self) -> dict[str, int]:
+        """What was never freed."""
+
+    @property
+    def temporary(self) -> dict[str, int]:
+        """What was freed on its thread before that allocated again."""
+
+    @property
+    def sites(self) -> NDArray[Any]:
+        """
+        A row for each site: the most bytes held at the moment first, then the most allocated.
+        """
+
+    @property
+    def threads(self) -> NDArray[Any]:
+        """A row for each thread."""
+
+    @property
+    def rates(self) -> NDArray[Any]:
+        """A row for each stretch of rate_step nanoseconds."""
+
+    @property
+    def rate_step(self) -> int: ...
+
+    def pages(self, time: int) -> dict[str, Any]:
+        """
+        The pages of 4 KiB under live objects whose addresses are known, at that time in nanoseconds, and which sites pin the free space on them.
+        """
 
 class Plan:
     """

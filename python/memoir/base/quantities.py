@@ -15,6 +15,17 @@ def read_amount(text: str) -> tuple[Fraction, str] | None:
     return (Fraction(match[1]), match[2].lower()) if match else None
 
 
+DURATION_UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
+
+
+def read_duration(text: str) -> int | None:
+    """'12.5s' -> 12500000000: nanoseconds; seconds without a unit; None for what is no duration."""
+    amount = read_amount(text)
+    if amount is None or (amount[1] or "s") not in DURATION_UNITS:
+        return None
+    return int(amount[0] * DURATION_UNITS[amount[1] or "s"])
+
+
 def bytes_text(count: float) -> str:
     """1536 -> '1.5 KiB'; three significant digits, whole below 1 KiB."""
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):

@@ -14,6 +14,7 @@ NB_MODULE(_core, module) {
   nb::exception<memoir::Error>(module, "Error").doc() =
       "A bad file or argument: what is wrong, where, and what to do. The command line exits with 2 on it.";
   memoir::bind_trace(module);
+  memoir::bind_usage(module);
   memoir::bind_plan(module);
   memoir::bind_search(module);
   memoir::bind_constraints(module);

@@ -292,6 +292,11 @@ void bind_trace(nb::module_& module) {
       .def("site_frames", &frames_of, "site"_a,
            "The site's chain, outermost first, with what is known of each frame: kind, function, file, line, "
            "module, offset, is_inlined.")
+      .def("innermost", &Trace::innermost, "site"_a, "kind"_a,
+           "The innermost site of the chain whose frame is of that kind; 0 when none is.")
+      .def(
+          "site_module", [](const Trace& trace, SiteId site) { return to_str(trace.site_module(site)); },
+          "site"_a, "The path of the library or program that the site's own, native frame lies in; or ''.")
       .def("site_parent", &Trace::site_parent, "site"_a,
            "The site it was reached from, 0 at the bottom; None if unknown.")
       .def(

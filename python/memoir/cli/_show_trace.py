@@ -10,22 +10,35 @@ from pathlib import Path
 
 import click
 
+from memoir._core import Only
 from memoir.base.files import write_output
 from memoir.cli._arguments import check_output, console
 from memoir.traces.files import open_trace
 from memoir.views.load_picture import draw_load
+from memoir.views.native_summary import is_native, summarize_native
 from memoir.views.trace_summary import summarize
 from memoir.views.trace_text import print_summary
 
 PICTURES = (".png", ".svg", ".pdf")
 
 
-def show_trace(path: str, *, output: str | None, json: bool, force: bool) -> None:
-    """Prints the summary of a trace (`json`: as JSON); draws its load into `output` when that is named."""
+def show_trace(
+    path: str,
+    *,
+    output: str | None,
+    json: bool,
+    force: bool,
+    only: Only = Only.kBoth,
+    at: int | None = None,
+) -> None:
+    """Prints the summary of a trace (`json`: as JSON); draws its load into `output` when that is named. `at`:
+    who held memory at that time, in nanoseconds, instead of at the peak."""
     if output is not None:
         check_output(Path(output), PICTURES, force)
-    trace = open_trace(path)
+    trace = open_trace(path, only)
     summary = summarize(trace)
+    if at is not None or is_native(trace):
+        summary["native"] = summarize_native(trace, at=at)
     if output is not None:
         title = f"{Path(path).name}  {trace.meta('model')}".strip()
         picture = draw_load(trace, summary, Path(output).suffix[1:].lower(), title=title)
@@ -38,6 +51,17 @@ def show_trace(path: str, *, output: str | None, json: bool, force: bool) -> Non
     next_plan = Path(path).with_suffix(".plan")
     if summary["allocations"]["count"]:
         click.echo(f"\nnext: memoir plan {shlex.quote(str(path))} -o {shlex.quote(str(next_plan))}")
+
+
+def show_diff(before: str, after: str, *, json: bool, only: Only = Only.kBoth) -> None:
+    """Prints what changed from one trace to another, by the names of their stacks."""
+    from memoir.views.trace_diff import diff_traces, print_diff
+
+    diff = diff_traces(open_trace(before, only), open_trace(after, only))
+    if json:
+        click.echo(json_format.dumps({"before": before, "after": after, **diff}, indent=2))
+        return
+    print_diff(console(120), (before, after), diff)
 
 
 def _shows_blocks() -> bool:

@@ -5,37 +5,67 @@ from __future__ import annotations
 
 import click
 
-from memoir._core import Error
+from memoir._core import Error, Only
+from memoir.base.quantities import read_duration
 from memoir.cli._problems import PLAN_MAGIC
 from memoir.traces.files import is_trace, read_begin
 
+ONLY = {"tensors": Only.kTensors, "mallocs": Only.kMallocs, "both": Only.kBoth}
+
 
 @click.command()
-@click.argument("file", type=click.Path(dir_okay=False))
+@click.argument("files", type=click.Path(dir_okay=False), nargs=-1, required=True)
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="A picture: .png, .svg or .pdf.")
 @click.option("--planner", metavar="NAME|all", help="Of a plan: beside that of this planner, or all.")
 @click.option(
     "--deadline", type=click.FloatRange(min=0), help="With --planner: seconds for one that searches on."
 )
+@click.option("--only", type=click.Choice(list(ONLY)), default="both", help="Of a trace: which allocations.")
+@click.option("--at", metavar="12.5s", help="Of a trace: who held memory then, not at the peak.")
+@click.option("--diff", is_flag=True, help="Of two traces: what changed, by the names of their stacks.")
+@click.option("--follow", is_flag=True, help="Of a trace that is still recorded: a line a second.")
 @click.option("--json", is_flag=True, help="The figures as JSON on stdout.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the picture.")
 def command(
-    file: str, output: str | None, planner: str | None, deadline: float | None, json: bool, force: bool
+    files: tuple[str, ...],
+    output: str | None,
+    planner: str | None,
+    deadline: float | None,
+    only: str,
+    at: str | None,
+    diff: bool,
+    follow: bool,
+    json: bool,
+    force: bool,
 ) -> None:
-    """Show what FILE holds: a trace, a plan, a lifetime profile, or CSV with an offset column.
+    """Show what FILES hold: a trace, a plan, a lifetime profile, or CSV with an offset column; with --diff, two traces.
 
-    Of a trace: counts, bytes, the load and the largest operators. Of a plan: its arena beside the floor, and
-    as a picture its heap map (address against time). Of a lifetime profile: how long objects lived, and which contexts
-    allocate most.
+    Of a trace: counts, bytes, the load and the largest operators; of a native program, who held memory at the
+    peak, what was never freed or short-lived, and why the process held more. Of a plan: its arena beside the
+    floor, and as a picture its heap map (address against time). Of a lifetime profile: how long objects lived,
+    and which contexts allocate most.
     """
+    if diff:
+        _show_diff(files, json, ONLY[only])
+        return
+    if len(files) != 1:
+        raise Error(f"one file at a time, or two traces with --diff; {len(files)} are named")
+    file = files[0]
     begin = read_begin(file)
     if is_trace(begin):
         if planner is not None:
             raise Error(f"{file} is a trace: memoir plan {file} --planner {planner} makes plans of it")
+        if follow:
+            from memoir.cli._follow_trace import follow_trace
+
+            follow_trace(file, only=ONLY[only], json=json)
+            return
         from memoir.cli._show_trace import show_trace
 
-        show_trace(file, output=output, json=json, force=force)
+        show_trace(file, output=output, json=json, force=force, only=ONLY[only], at=_moment(at))
         return
+    if follow or at is not None or only != "both":
+        raise Error(f"{file} is no trace: --only, --at and --follow are for traces")
     if begin.startswith(b"\x89memoirL"):
         if planner is not None or output is not None:
             raise Error(f"{file} is a lifetime profile: there is no plan or picture of it")
@@ -57,3 +87,23 @@ def command(
         json=json,
         force=force,
     )
+
+
+def _moment(text: str | None) -> int | None:
+    if text is None:
+        return None
+    at = read_duration(text)
+    if at is None:
+        raise Error(f"--at {text}: not a time such as 12.5s, 300ms or 2min")
+    return at
+
+
+def _show_diff(files: tuple[str, ...], json: bool, only: Only) -> None:
+    if len(files) != 2:
+        raise Error(f"--diff compares two traces; {len(files)} {'is' if len(files) == 1 else 'are'} named")
+    for file in files:
+        if not is_trace(read_begin(file)):
+            raise Error(f"{file} is no trace: --diff compares two traces")
+    from memoir.cli._show_trace import show_diff
+
+    show_diff(*files, json=json, only=only)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from memoir import _core
-from memoir._core import Error, Trace
+from memoir._core import Error, Only, Trace
 
 _MAGIC = b"\x89memoirT"
 _PICKLE = b"\x80"
@@ -28,17 +28,17 @@ def is_trace(begin: bytes) -> bool:
     return begin.startswith((_MAGIC, _PICKLE)) or is_text_trace(begin)
 
 
-def open_trace(path: str | Path) -> Trace:
-    """A trace from whatever holds one."""
+def open_trace(path: str | Path, only: Only = Only.kBoth) -> Trace:
+    """A trace from whatever holds one; `only` its tensors, or its mallocs."""
     from memoir.traces.text import import_text, is_text_trace
 
     path = str(path)
     begin = read_begin(path)
     if is_text_trace(begin):
-        return Trace.from_bytes(import_text(path), path)
+        return Trace.from_bytes(import_text(path), path, only)
     if begin.startswith(_PICKLE):
-        return Trace.from_bytes(_core.import_snapshot_bytes(Path(path).read_bytes(), path), path)
-    return Trace.open(path)
+        return Trace.from_bytes(_core.import_snapshot_bytes(Path(path).read_bytes(), path), path, only)
+    return Trace.open(path, only)
 
 
 def only_device(trace: Trace, device: int | None) -> int:

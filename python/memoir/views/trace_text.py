@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from memoir.base.quantities import bytes_text, duration_text, printable
+from memoir.views.native_text import print_native
 from memoir.views.terminal_plot import area, squeezed
 
 _MOST_PASSES = 8
@@ -23,19 +24,25 @@ def print_summary(console: Console, name: str, summary: dict[str, Any], *, ascii
         return
     _print_curve(console, summary, ascii_only)
     total = summary["allocations"]["bytes"]
+    native = summary.get("native")
+    operators = [
+        _operators("by outermost operator", "operator", summary["outermost_operators"], total),
+        _operators("by innermost operator", "operator", summary["operators"], total),
+        _operators("by chain of operators", "chain", summary["chains"], total),
+    ]
     tables = [
         _devices(summary["devices"]) if summary["devices"] else None,
         _passes(summary["passes"]) if summary["passes"] else None,
         _graph(summary["graph"]) if summary["graph"] else None,
         _lifetimes(summary["lifetimes"]),
-        _operators("by outermost operator", "operator", summary["outermost_operators"], total),
-        _operators("by innermost operator", "operator", summary["operators"], total),
-        _operators("by chain of operators", "chain", summary["chains"], total),
+        *([] if native else operators),
     ]
     for table in tables:
         if table is not None:
             console.print()
             console.print(table)
+    if native:
+        print_native(console, native, ascii_only=ascii_only)
 
 
 def _print_head(console: Console, name: str, summary: dict[str, Any]) -> None:

@@ -42,7 +42,7 @@ void SiteTable::add(SiteId id, SiteId parent, std::string_view name, FrameKind k
   if (find(id) == nullptr) insert({id, parent, name, frame, 0, kind});
 }
 
-void SiteTable::rename(const std::deque<std::string>& by_frame) {
+void SiteTable::rename(const std::deque<std::string_view>& by_frame) {
   for (Site& site : sites_) {
     if (site.frame != 0 && site.frame < by_frame.size()) site.name = by_frame[site.frame];
   }

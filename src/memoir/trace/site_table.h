@@ -33,7 +33,7 @@ class SiteTable {
   /// One of a stack table, which keeps the name. One that is there already stays as it is.
   void add(SiteId id, SiteId parent, std::string_view name, FrameKind kind, std::uint32_t frame);
   /// Names of a stack table's frames, by number, where they became known later.
-  void rename(const std::deque<std::string>& by_frame);
+  void rename(const std::deque<std::string_view>& by_frame);
 
   /// The id of a site whose chain runs in a circle or has more than kMaxFrames; kNoSite when none does.
   SiteId endless();

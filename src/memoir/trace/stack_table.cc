@@ -133,6 +133,11 @@ std::string_view StackTable::module_path(std::uint32_t module) const noexcept {
   return found == modules_.end() ? std::string_view{} : string(found->second.path);
 }
 
+std::string_view StackTable::module_of(std::uint32_t frame) const noexcept {
+  if (frame >= frames_.size() || frames_[frame].kind != FrameKind::kNative) return {};
+  return module_path(frames_[frame].name);
+}
+
 std::vector<ProcessRecord::Module> StackTable::modules() const {
   std::vector<ProcessRecord::Module> all;
   for (const auto& [id, module] : modules_) {
@@ -151,40 +156,53 @@ const std::vector<StackTable::Line>* StackTable::lines_of(const Frame& frame) co
   return found == module->second.end() || found->second.empty() ? nullptr : &found->second;
 }
 
-/// As people read it.
-std::string StackTable::name_of(const Frame& frame) const {
+/// As people read it. Long names are cut where they are put together: a few bytes of a file must not become
+/// thousands in memory.
+std::string_view StackTable::name_of(const Frame& frame) {
+  constexpr Size kMostPart = 128;
   if (frame.kind == FrameKind::kNone) return "(unknown)";
   if (frame.kind == FrameKind::kPython) {
-    return std::string(string(frame.name)) + " (" + std::string(file_name(string(frame.file))) + ":" +
-           std::to_string(frame.at) + ")";
+    const std::string function(trace_format::cut_text(string(frame.name), kMostPart));
+    const std::string file(trace_format::cut_text(file_name(string(frame.file)), kMostPart));
+    return composed_.emplace_back(function + " (" + file + ":" + std::to_string(frame.at) + ")");
   }
-  if (frame.kind != FrameKind::kNative) return std::string(string(frame.name));
+  if (frame.kind != FrameKind::kNative) return string(frame.name);
   if (const auto* lines = lines_of(frame); lines != nullptr && lines->front().function != 0) {
-    return std::string(string(lines->front().function));
+    return string(lines->front().function);
   }
   const std::string_view path = module_path(frame.name);
-  return path.empty() ? hex(frame.at) : std::string(file_name(path)) + "+" + hex(frame.at);
+  if (path.empty()) return composed_.emplace_back(hex(frame.at));
+  const std::string file(trace_format::cut_text(file_name(path), kMostPart));
+  return composed_.emplace_back(file + "+" + hex(frame.at));
 }
 
-/// As it goes into site ids.
-std::string StackTable::stable_name_of(const Frame& frame) const {
+std::uint64_t StackTable::hash_of_string(std::uint32_t id) {
+  if (id >= strings_.size()) return hash_name({});
+  hashes_.resize(strings_.size());
+  if (hashes_[id] == 0) hashes_[id] = hash_name(strings_[id]);
+  return hashes_[id];
+}
+
+/// What goes into site ids.
+std::uint64_t StackTable::hash_of(const Frame& frame) {
   if (frame.kind == FrameKind::kPython) {
-    return std::string(string(frame.name)) + " (" + std::string(string(frame.file)) + ":" +
-           std::to_string(frame.at) + ")";
+    return detail::mix(hash_of_string(frame.name) + detail::mix(hash_of_string(frame.file) + frame.at));
   }
-  if (frame.kind != FrameKind::kNative) return name_of(frame);
-  std::string module;
-  if (const auto found = modules_.find(frame.name); found != modules_.end()) {
-    module = found->second.module.build_id;
+  if (frame.kind != FrameKind::kNative) return hash_of_string(frame.name);
+  const auto found = modules_.find(frame.name);
+  if (found == modules_.end()) return detail::mix(frame.at);
+  Module& module = found->second;
+  if (module.hash == 0) {
+    module.hash = hash_name(module.module.build_id.empty() ? file_name(string(module.path))
+                                                           : std::string_view(module.module.build_id));
   }
-  if (module.empty()) module = file_name(module_path(frame.name));
-  return module + "+" + hex(frame.at);
+  return detail::mix(module.hash + frame.at);
 }
 
 void StackTable::resolve(SiteTable& sites) {
   for (; resolved_frames_ < frames_.size(); ++resolved_frames_) {
     Frame& frame = frames_[resolved_frames_];
-    frame.hash = hash_name(stable_name_of(frame));
+    frame.hash = hash_of(frame);
     names_.push_back(name_of(frame));
   }
   if (has_new_symbols_) {
@@ -194,14 +212,14 @@ void StackTable::resolve(SiteTable& sites) {
     sites.rename(names_);
     has_new_symbols_ = false;
   }
-  static const std::string kUnknown = "(unknown)";
+  constexpr std::string_view kUnknown = "(unknown)";
   for (; resolved_nodes_ < nodes_.size(); ++resolved_nodes_) {
     Node& node = nodes_[resolved_nodes_];
     if (node.frame == 0) continue;
     const bool known = node.frame < frames_.size();
     const SiteId parent = site(node.parent);
     node.site = child_site_of_hash(parent, known ? frames_[node.frame].hash : hash_name(kUnknown));
-    sites.add(node.site, parent, known ? std::string_view(names_[node.frame]) : std::string_view(kUnknown),
+    sites.add(node.site, parent, known ? names_[node.frame] : kUnknown,
               known ? frames_[node.frame].kind : FrameKind::kOther, known ? node.frame : 0);
   }
 }

@@ -3,8 +3,9 @@
 // What a file defines once and its events refer to: strings, modules, frames, stacks (nodes: a frame above a
 // parent node), symbols. They come in any order; resolve() makes sites of the nodes.
 //
-// The id of a native frame's site is made of the module's build id (or, without one, its file's name) and the
-// frame's offset, so a site has the same id in every run of the same build. Symbols change names, never ids.
+// A site's id is the same in every run of the same build: what goes into it of a native frame is the module's
+// build id (or, without one, its file's name) and the frame's offset, of a Python frame function, file and line,
+// of any other its name, as child_site() has it. Symbols change names, never ids.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +37,8 @@ class StackTable {
   }
   std::string_view string(std::uint64_t id) const noexcept;
   std::vector<ProcessRecord::Module> modules() const;
+  /// The path of a native frame's module; empty for others.
+  std::string_view module_of(std::uint32_t frame) const noexcept;
   /// Appends the frame with what is inlined into it, outermost first.
   void append_frames(std::uint32_t frame, std::vector<StackFrame>& to) const;
 
@@ -43,6 +46,7 @@ class StackTable {
   struct Module {
     ProcessRecord::Module module;
     std::uint32_t path = 0;  // a string
+    std::uint64_t hash = 0;  // of what it is known by, 0: not asked for yet
   };
   struct Frame {
     FrameKind kind = FrameKind::kNone;  // kNone: not defined
@@ -66,14 +70,17 @@ class StackTable {
   void define_stack(const BlockDecoder::Item& item, std::uint64_t most);
   std::string_view module_path(std::uint32_t module) const noexcept;
   const std::vector<Line>* lines_of(const Frame& frame) const;
-  std::string name_of(const Frame& frame) const;
-  std::string stable_name_of(const Frame& frame) const;
+  std::string_view name_of(const Frame& frame);
+  std::uint64_t hash_of(const Frame& frame);
+  std::uint64_t hash_of_string(std::uint32_t id);
 
   std::deque<std::string> texts_;
   std::vector<std::string_view> strings_;  // by id
+  std::vector<std::uint64_t> hashes_;      // of strings, 0: not asked for yet
   std::unordered_map<std::uint64_t, Module, KeyedHash> modules_;
   std::vector<Frame> frames_;
-  std::deque<std::string> names_;  // of frames
+  std::deque<std::string_view> names_;  // of frames
+  std::deque<std::string> composed_;    // what of those stands in no string
   std::vector<Node> nodes_;
   using Lines = std::unordered_map<std::uint64_t, std::vector<Line>, KeyedHash>;  // by offset
   std::unordered_map<std::uint64_t, Lines, KeyedHash> symbols_;                   // by module

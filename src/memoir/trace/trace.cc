@@ -180,6 +180,18 @@ std::vector<StackFrame> Trace::site_frames(SiteId site) const {
   return frames;
 }
 
+SiteId Trace::innermost(SiteId site, FrameKind kind) const noexcept {
+  for (auto* at = impl_->data.sites.find(site); at != nullptr; at = impl_->data.sites.find(at->parent)) {
+    if (at->kind == kind) return at->id;
+  }
+  return kNoSite;
+}
+
+std::string_view Trace::site_module(SiteId site) const noexcept {
+  const auto* const found = impl_->data.sites.find(site);
+  return found == nullptr ? std::string_view{} : impl_->data.stacks.module_of(found->frame);
+}
+
 std::string_view Trace::meta(std::string_view key) const noexcept {
   const auto found = impl_->data.metas.find(key);
   return found == impl_->data.metas.end() ? std::string_view{} : found->second;

@@ -72,6 +72,10 @@ class Trace {
   std::string site_chain(SiteId site) const;
   /// The same chain, outermost first, with what is known of each frame; inlined functions are frames too.
   std::vector<StackFrame> site_frames(SiteId site) const;
+  /// The innermost site of a site's chain whose frame is of that kind; kNoSite when none is.
+  SiteId innermost(SiteId site, FrameKind kind) const noexcept;
+  /// The path of the library or program that a site's own, native frame lies in; empty: none, or unknown.
+  std::string_view site_module(SiteId site) const noexcept;
   /// The value of a meta record (the last one of that key), or empty.
   std::string_view meta(std::string_view key) const noexcept;
   std::vector<std::string_view> meta_keys() const;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memoir/plan/files/from_trace.h"
 
+#include <algorithm>
+
 #include "memoir/base/check.h"
 #include "memoir/base/error.h"
 #include "memoir/trace/lives.h"
@@ -35,6 +37,13 @@ Window find_window(std::span<const Event> events, std::optional<std::uint64_t> w
   return {std::nullopt, 0, 0, events.size()};
 }
 
+/// Whether a pass of a native recording is to be read without its mallocs: it has tensors.
+bool has_tensors(std::span<const Event> events) {
+  return std::any_of(events.begin(), events.end(), [](const Event& event) {
+    return event.kind == EventKind::kAllocate && event.family == Family::kTensor;
+  });
+}
+
 }  // namespace
 
 RecordedPass read_pass(std::span<const Event> events, std::optional<std::uint64_t> pass,
@@ -42,6 +51,7 @@ RecordedPass read_pass(std::span<const Event> events, std::optional<std::uint64_
   const Window window = find_window(events, pass);
   const Lives lives(events);
   const Tick end = window.end - window.begin;
+  const bool tensors_only = window.pass && has_tensors(events.subspan(window.begin, end));
   RecordedPass recorded;
   recorded.pass = window.pass;
   recorded.thread = window.thread;
@@ -50,6 +60,10 @@ RecordedPass read_pass(std::span<const Event> events, std::optional<std::uint64_
     const Event& event = events[life.begin];
     if (device && event.device != *device) {
       recorded.elsewhere.add(event.size);
+      continue;
+    }
+    if (tensors_only && event.family != Family::kTensor) {
+      recorded.mallocs.add(event.size);
       continue;
     }
     if (window.pass && event.thread != window.thread) {

@@ -12,6 +12,7 @@
 //   foreign    allocated during the pass by another thread than the one that began it
 //   elsewhere  allocated on another device than the one that is planned
 //   empty      of 0 bytes
+//   mallocs    of a pass that has tensors: whatever else the process allocated meanwhile
 #pragma once
 
 #include <optional>
@@ -46,7 +47,7 @@ struct RecordedPass {
   std::vector<ObjectId> objects;            // of each in the sequence
   Problem problem;                          // those to be planned
   std::vector<std::uint32_t> positions;     // problem[i] is sequence[positions[i]]
-  Tally escaping, foreign, elsewhere, empty;
+  Tally escaping, foreign, elsewhere, empty, mallocs;
   std::vector<std::pair<std::string, std::string>> meta;
 };
 

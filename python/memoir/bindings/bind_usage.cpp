@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "bind.h"
+#include "memoir/trace/trace.h"
+#include "memoir/trace/usage.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace memoir {
+
+namespace {
+
+/// Columns of 64-bit numbers (the first may be narrower) of structs that lie in a row.
+class Columns {
+ public:
+  void add(const char* name, size_t offset, const char* format = "<u8") {
+    names_.append(name);
+    formats_.append(format);
+    offsets_.append(offset);
+  }
+  void add_amount(const char* count, const char* bytes, size_t offset) {
+    add(count, offset + offsetof(Amount, count));
+    add(bytes, offset + offsetof(Amount, bytes));
+  }
+  nb::object dtype(size_t size) const {
+    nb::dict layout;
+    layout["names"] = names_;
+    layout["formats"] = formats_;
+    layout["offsets"] = offsets_;
+    layout["itemsize"] = size;
+    return nb::module_::import_("numpy").attr("dtype")(layout);
+  }
+
+ private:
+  nb::list names_, formats_, offsets_;
+};
+
+template <class Row>
+nb::object array_of(std::span<const Row> rows, const Columns& columns, nb::handle owner) {
+  const nb::ndarray<nb::numpy, const std::uint8_t, nb::ndim<1>> raw(rows.data(), {rows.size_bytes()}, owner);
+  return nb::cast(raw).attr("view")(columns.dtype(sizeof(Row)));
+}
+
+nb::object sites_of(nb::handle_t<Usage> self) {
+  Columns columns;
+  columns.add("site", offsetof(SiteUsage, site));
+  columns.add_amount("allocations", "bytes", offsetof(SiteUsage, allocated));
+  columns.add_amount("held", "held_bytes", offsetof(SiteUsage, held));
+  columns.add_amount("kept", "kept_bytes", offsetof(SiteUsage, kept));
+  columns.add_amount("temporary", "temporary_bytes", offsetof(SiteUsage, temporary));
+  return array_of(nb::cast<const Usage&>(self).sites(), columns, self);
+}
+
+nb::object threads_of(nb::handle_t<Usage> self) {
+  Columns columns;
+  columns.add("thread", offsetof(ThreadUsage, thread), "<u4");
+  columns.add_amount("allocations", "bytes", offsetof(ThreadUsage, allocated));
+  columns.add_amount("held", "held_bytes", offsetof(ThreadUsage, held));
+  columns.add_amount("kept", "kept_bytes", offsetof(ThreadUsage, kept));
+  columns.add_amount("temporary", "temporary_bytes", offsetof(ThreadUsage, temporary));
+  columns.add_amount("freed", "freed_bytes", offsetof(ThreadUsage, freed));
+  columns.add_amount("freed_elsewhere", "freed_elsewhere_bytes", offsetof(ThreadUsage, freed_elsewhere));
+  return array_of(nb::cast<const Usage&>(self).threads(), columns, self);
+}
+
+nb::object rates_of(nb::handle_t<Usage> self) {
+  Columns columns;
+  columns.add("allocations", offsetof(RateUsage, allocations));
+  columns.add("frees", offsetof(RateUsage, frees));
+  columns.add("bytes", offsetof(RateUsage, bytes));
+  columns.add("peak_bytes", offsetof(RateUsage, peak_bytes));
+  return array_of(nb::cast<const Usage&>(self).rates(), columns, self);
+}
+
+nb::dict amount(const Amount& of) {
+  nb::dict row;
+  row["count"] = of.count;
+  row["bytes"] = of.bytes;
+  return row;
+}
+
+nb::object moment(std::uint32_t event) { return event == Usage::kNone ? nb::none() : nb::cast(event); }
+
+nb::dict pages_of(const Usage& usage, Tick time) {
+  const PageUsage pages = usage.pages(time);
+  nb::list sites;
+  for (const PageUsage::Pinned& pinned : pages.sites) {
+    nb::dict row;
+    row["site"] = pinned.site;
+    row["free_bytes"] = pinned.free_bytes;
+    row["held"] = amount(pinned.held);
+    sites.append(row);
+  }
+  nb::dict result;
+  result["held"] = amount(pages.held);
+  result["rounding_bytes"] = pages.rounding;
+  result["page_bytes"] = pages.pages;
+  result["sites"] = sites;
+  return result;
+}
+
+}  // namespace
+
+void bind_usage(nb::module_& module) {
+  nb::class_<Usage>(module, "Usage",
+                    "Who allocated how much, who held it at one moment, what stayed and what was short.")
+      .def(
+          "__init__",
+          [](Usage* self, const Trace& trace, std::optional<Tick> at, std::size_t points) {
+            new (self) Usage(trace.events(), at, points);
+          },
+          "trace"_a, "at"_a.none() = nb::none(), "points"_a = 200, nb::keep_alive<1, 2>(),
+          "`at`: the moment in nanoseconds, instead of the peak. `points`: stretches of time.")
+      .def_prop_ro(
+          "moment", [](const Usage& usage) { return moment(usage.moment()); },
+          "The event behind which the moment is; None when nothing came before it.")
+      .def_prop_ro(
+          "held", [](const Usage& usage) { return amount(usage.held()); },
+          "What lived then: count and bytes.")
+      .def_prop_ro("peak", [](const Usage& usage) { return moment(usage.peak()); })
+      .def_prop_ro("held_at_peak", [](const Usage& usage) { return amount(usage.held_at_peak()); })
+      .def_prop_ro("allocated", [](const Usage& usage) { return amount(usage.allocated()); })
+      .def_prop_ro(
+          "kept", [](const Usage& usage) { return amount(usage.kept()); }, "What was never freed.")
+      .def_prop_ro(
+          "temporary", [](const Usage& usage) { return amount(usage.temporary()); },
+          "What was freed on its thread before that allocated again.")
+      .def_prop_ro("sites", &sites_of,
+                   "A row for each site: the most bytes held at the moment first, then the most allocated.")
+      .def_prop_ro("threads", &threads_of, "A row for each thread.")
+      .def_prop_ro("rates", &rates_of, "A row for each stretch of rate_step nanoseconds.")
+      .def_prop_ro("rate_step", &Usage::rate_step)
+      .def(
+          "pages", &pages_of, "time"_a,
+          "The pages of 4 KiB under live objects whose addresses are known, at that time in nanoseconds, and "
+          "which sites pin the free space on them.");
+}
+
+}  // namespace memoir

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a trace of a native program says, for a terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from memoir.base.quantities import bytes_text, duration_text, printable
+from memoir.views.terminal_plot import area, squeezed
+
+_MOST_ROWS = 8
+_MOST_FRAMES = 6
+
+_LOSSES = {
+    "torn_bytes": "bytes of events are torn: they were being written when the program or the machine stopped",
+    "cut_bytes": "bytes are cut off, or cannot be read",
+    "blocks": "blocks of events are missing or torn",
+    "no_room": "events found no memory or disk",
+    "interrupted": "events of signal handlers came while the recorder was at work",
+    "other": "events were lost for other reasons",
+    "deep_frames": "frames are left out: their stacks are too deep",
+    "unread_frames": "frames are left out: their code has no unwind information",
+    "unknown_frees": "frees are of objects from before the recording",
+    "missed_frees": "objects end without a free: their addresses were allocated again",
+    "unknown_unmaps": "mappings were given back that were made before the recording",
+}
+
+
+def print_native(console: Console, native: dict[str, Any], *, ascii_only: bool = False) -> None:
+    _print_losses(console, native)
+    _print_rates(console, native["rates"], ascii_only)
+    moment = native["moment"]
+    when = "never" if moment["time_ns"] is None else duration_text(moment["time_ns"])
+    what = "at the peak" if moment["is_peak"] else "at the chosen moment"
+    _line(
+        console, f"\n{what}, after {when}: {bytes_text(moment['bytes'])} live in {moment['count']:,} objects"
+    )
+    held = native["held_by"]
+    _print_stacks(console, "held then, by stack", held["stacks"], moment["bytes"])
+    for title, rows in (
+        ("by the function that asked", held["functions"]),
+        ("by library", held["libraries"]),
+        ("by module of the model", held["modules"]),
+    ):
+        _print_names(console, f"held then, {title}", rows, moment["bytes"])
+    _print_kept(console, native["kept"])
+    temporary = native["temporary"]
+    _line(
+        console,
+        f"\ntemporary (freed before their threads allocated again): {temporary['count']:,} objects of "
+        f"{bytes_text(temporary['bytes'])}",
+    )
+    _print_stacks(console, "temporary, by stack", temporary["stacks"], temporary["bytes"])
+    _print_threads(console, native["threads"])
+    if native["resident"] is not None:
+        _print_resident(console, native["resident"])
+
+
+def _line(console: Console, text: str, style: str = "") -> None:
+    console.print(Text(text, style=style), soft_wrap=True)
+
+
+def _print_losses(console: Console, native: dict[str, Any]) -> None:
+    for name, count in native["losses"].items():
+        _line(console, f"  {count:,} {_LOSSES[name]}", "bold red")
+    end = native["end"]
+    if end is not None:
+        how = "became another program" if end["by_exec"] else f"ended with status {end['status']}"
+        _line(console, f"  the program {how}, after {duration_text(end['time_ns'])}")
+    families = ", ".join(
+        f"{row['count']:,} by {row['family']} ({bytes_text(row['bytes'])})" for row in native["families"]
+    )
+    _line(console, f"  allocations: {families}")
+
+
+def _print_rates(console: Console, rates: dict[str, Any], ascii_only: bool) -> None:
+    counts = rates["allocations"]
+    if not any(counts):
+        return
+    seconds = rates["step_ns"] / 1e9
+    most = max(counts) / seconds
+    values = squeezed(counts, max(console.width - 14, 20))
+    console.print(Text(f"\nallocations a second against time (at most {most:,.0f})", style="italic"))
+    for line in area(values, height=3, ascii_only=ascii_only):
+        console.print(Text(f"{'':>10} |{line}"), no_wrap=True, overflow="crop")
+
+
+def _print_stacks(console: Console, title: str, rows: list[dict[str, Any]], total: int) -> None:
+    if not rows:
+        return
+    table = _table(title, "bytes", "share", "objects")
+    table.add_column("stack, innermost first", header_style="dim", overflow="fold")
+    for row in rows[:_MOST_ROWS]:
+        table.add_row(
+            bytes_text(row["bytes"]),
+            _share(row["bytes"], total),
+            f"{row['count']:,}",
+            _stack_text(row["stack"]),
+        )
+    console.print()
+    console.print(table)
+
+
+def _stack_text(stack: list[str]) -> Text:
+    frames = [printable(frame) for frame in reversed(stack)]
+    if len(frames) > _MOST_FRAMES:
+        frames = [*frames[:_MOST_FRAMES], f"... {len(frames) - _MOST_FRAMES} more"]
+    return Text(" < ".join(frames))
+
+
+def _print_names(console: Console, title: str, rows: list[dict[str, Any]], total: int) -> None:
+    if not rows:
+        return
+    table = _table(title, "bytes", "share", "objects")
+    table.add_column("", overflow="fold")
+    for row in rows[:_MOST_ROWS]:
+        table.add_row(
+            bytes_text(row["bytes"]),
+            _share(row["bytes"], total),
+            f"{row['count']:,}",
+            Text(printable(row["name"])),
+        )
+    console.print()
+    console.print(table)
+
+
+def _share(part: int, total: int) -> str:
+    return f"{100 * part / total:.1f} %" if total else ""
+
+
+def _print_kept(console: Console, kept: dict[str, Any]) -> None:
+    when = "when the program ended" if kept["program_ended"] else "when the recording ended"
+    _line(
+        console,
+        f"\nnever freed: {kept['count']:,} objects of {bytes_text(kept['bytes'])} {when} (whether something "
+        "still pointed to them is not known)",
+    )
+    for row in kept["excluded"]:
+        _line(console, f"  not counted: {row['count']:,} of {bytes_text(row['bytes'])} by {row['why']}")
+    _print_stacks(console, "never freed, by stack", kept["stacks"], kept["bytes"])
+
+
+def _print_threads(console: Console, rows: list[dict[str, Any]]) -> None:
+    if len(rows) < 2:
+        return
+    table = _table(
+        "threads", "allocated", "objects", "held then", "never freed", "temporary", "freed elsewhere"
+    )
+    table.add_column("thread", header_style="dim")
+    for row in sorted(rows, key=lambda row: -row["bytes"])[:_MOST_ROWS]:
+        table.add_row(
+            bytes_text(row["bytes"]),
+            f"{row['allocations']:,}",
+            bytes_text(row["held_bytes"]),
+            bytes_text(row["kept_bytes"]),
+            f"{row['temporary']:,}",
+            f"{row['freed_elsewhere']:,}",
+            Text(f"{row['thread']} {printable(row['name'])}".strip()),
+        )
+    if len(rows) > _MOST_ROWS:
+        table.caption = f"and {len(rows) - _MOST_ROWS:,} more: see --json"
+    console.print()
+    console.print(table)
+
+
+def _print_resident(console: Console, resident: dict[str, Any]) -> None:
+    table = _table(
+        f"why {bytes_text(resident['resident_bytes'])} were resident after "
+        f"{duration_text(resident['time_ns'])}, and {bytes_text(resident['live_bytes'])} live",
+        "bytes",
+        "share",
+    )
+    table.add_column("", overflow="fold")
+    for part in resident["parts"]:
+        table.add_row(
+            bytes_text(part["bytes"]), _share(part["bytes"], resident["resident_bytes"]), Text(part["what"])
+        )
+    console.print()
+    console.print(table)
+    if resident["mapped_by_program_bytes"]:
+        _line(
+            console,
+            f"  the program itself had mapped {bytes_text(resident['mapped_by_program_bytes'])}; what of it "
+            "was resident counts as the allocator's",
+        )
+    rows = [
+        {**row, "bytes": row["free_bytes"], "count": row["held"]["count"]} for row in resident["pinned_by"]
+    ]
+    _print_stacks(console, "free space on pages, by the stacks whose objects pin it", rows, 0)
+    _print_names(
+        console,
+        "resident libraries and files",
+        [{**row, "count": 1} for row in resident["files"]],
+        resident["resident_bytes"],
+    )
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="italic", box=None, pad_edge=False)
+    for name in columns:
+        table.add_column(name, justify="right", header_style="dim", no_wrap=True)
+    return table
