@@ -206,7 +206,8 @@ void follow(const std::vector<std::byte>& bytes) {
   const int file = ::mkstemp(path);
   must(file >= 0);
   const auto put = [&](size_t from, size_t to) {
-    must(::pwrite(file, &bytes[from], to - from, static_cast<off_t>(from)) == static_cast<ssize_t>(to - from));
+    must(::pwrite(file, &bytes[from], to - from, static_cast<off_t>(from)) ==
+         static_cast<ssize_t>(to - from));
   };
   try {
     const size_t half = sizeof(trace_format::Header) + (bytes.size() - sizeof(trace_format::Header)) / 2;
@@ -215,12 +216,18 @@ void follow(const std::vector<std::byte>& bytes) {
     put(half, bytes.size());
     trace.poll();
     check_events(trace);
+    if (trace.complete()) {
+      const Trace whole = Trace::from_bytes(bytes);
+      must(whole.events().size() == trace.events().size());
+    }
   } catch (const Error& error) {
     must(std::strlen(error.what()) > 10);
   }
   ::close(file);
   ::unlink(path);
 }
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, size_t size) {
   const auto* const first = reinterpret_cast<const std::byte*>(data);

@@ -91,9 +91,12 @@ void LaneMerge::queue(std::uint32_t number) {
 bool LaneMerge::open_block(Lane& lane) {
   while (!lane.blocks.empty()) {
     BlockIndex::Block& block = index_.blocks()[lane.blocks.front()];
-    if (block.header.sequence > lane.sequence) data_.losses.blocks += block.header.sequence - lane.sequence;
     auto open = std::make_unique<Lane::Open>();
-    if (block.header.sequence < lane.sequence || !index_.load(block, open->payload)) {
+    const bool is_double = block.header.sequence < lane.sequence;
+    const bool is_there = !is_double && index_.load(block, open->payload);
+    if (follow_ && !is_double && block.is_cut) return false;  // the rest may come
+    if (!is_double) data_.losses.blocks += block.header.sequence - lane.sequence;
+    if (!is_there) {
       ++data_.losses.blocks;  // torn, or there twice
       data_.losses.bytes += block.header.used;
       lane.sequence = std::max(lane.sequence, block.header.sequence + 1);
@@ -205,7 +208,8 @@ void LaneMerge::force_one() {
   queue(number);
 }
 
-void LaneMerge::run(std::uint64_t until) {
+void LaneMerge::run(std::uint64_t until, bool follow) {
+  follow_ = follow;
   for (;;) {
     if (!parked_.empty() && (turns_.empty() || turns_.top().tick > parked_tick_)) {
       force_one();

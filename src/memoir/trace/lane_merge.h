@@ -26,8 +26,9 @@ class LaneMerge {
 
   /// Blocks that the index found since the last call are to be read.
   void add_blocks();
-  /// Reads what happened before `until` (ticks), as far as it is there. Throws Error, naming the block.
-  void run(std::uint64_t until);
+  /// Reads what happened before `until` (ticks), as far as it is there. `follow`: the file may grow, so that what
+  /// is cut off now may come. Throws Error, naming the block.
+  void run(std::uint64_t until, bool follow);
 
  private:
   struct Lane;
@@ -61,6 +62,7 @@ class LaneMerge {
   std::deque<std::uint32_t> parked_;  // lanes that wait, and some that do no more
   std::uint64_t parked_tick_ = 0;     // of those
   Size open_bytes_ = 0;               // of decoders
+  bool follow_ = false;
 };
 
 }  // namespace memoir

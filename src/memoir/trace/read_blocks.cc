@@ -37,7 +37,7 @@ void BlockReader::read(bool follow) {
   data_.stacks.resolve(data_.sites);
   merge_.add_blocks();
   const bool all = !follow || data_.complete || header.flushed == 0;
-  merge_.run(all ? LaneMerge::kEverything : header.flushed);
+  merge_.run(all ? LaneMerge::kEverything : header.flushed, follow);
   data_.check_sites();
   data_.dropped = header.dropped + data_.losses.events();
   data_.losses.cut_bytes = index_.lost_bytes();
@@ -61,7 +61,12 @@ void BlockReader::read_definitions_of(std::size_t number, bool follow) {
     decoder = std::move(known->second);
     open_.erase(known);
   }
-  if (!index_.load(block, payload_)) return;  // counted when its events are read
+  const bool is_there = index_.load(block, payload_);
+  if (follow && block.is_cut && open_.size() < kMostOpen) {
+    open_.emplace(number, std::move(decoder));  // the rest may come
+    return;
+  }
+  if (!is_there) return;  // counted when its events are read
   if ((block.header.flags & kDefines) != 0) {
     if (decoder == nullptr) decoder = std::make_unique<BlockDecoder>(block.header);
     BlockDecoder::Item item;
