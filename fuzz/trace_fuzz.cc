@@ -198,8 +198,8 @@ void repair(std::vector<std::byte>& bytes) {
   }
 }
 
-/// A file that grows: whatever was read of its first half, the whole is refused or is what open() gives, but for
-/// what a tick's end decides.
+/// A file that grows: whatever was read of its first half, the whole is refused or is what open() gives, but
+/// for what a tick's end decides.
 void follow(const std::vector<std::byte>& bytes) {
   if (bytes.size() < 2 * sizeof(trace_format::Header)) return;
   char path[] = "/tmp/memoir-fuzz-XXXXXX";

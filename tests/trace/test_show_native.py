@@ -246,7 +246,7 @@ def test_the_other_verbs_take_a_native_program(run, tmp_path):
     path = str(golden.DATA / golden.NATIVE)
     assert "73 buffers" in run("plan", path, "-o", str(tmp_path / "x.plan"))
     run("simulate", path, "--policy", "span")
-    run("export", path, "-o", str(tmp_path / "x.json"))
+    run("export", path, "--to", "chrome", "-o", str(tmp_path / "x.json"))
     assert (tmp_path / "x.json").stat().st_size > 1000
 
 

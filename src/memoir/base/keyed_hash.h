@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Hashes for tables whose keys a stranger chose: with a key of this process, so that nobody can choose ids that
-// collide. Never for what is written to a file or must be the same in two runs.
+// Hashes for tables whose keys a stranger chose: with a key of this process, so that nobody can choose ids
+// that collide. Never for what is written to a file or must be the same in two runs.
 #pragma once
 
 #include <cstddef>

@@ -6,10 +6,10 @@
 //
 //   BlockEncoder encoder;                            // 9 KiB, all zero is a valid state
 //   encoder.begin(room, 64 * kKiB, {.lane = 3, .sequence = 0, .tick = now, .thread = 3});
-//   if (!encoder.allocate(now, address, size, 4, Family::kMalloc, stack)) { seal(); begin the next; once more }
+//   if (!encoder.allocate(now, address, size, 4, Family::kMalloc, stack)) { seal(), begin the next, again }
 //
-// Every call that returns false changed nothing: the block has no room for it. A block of kLeastBlock bytes has
-// room for any event and any definition but the longest texts (see each).
+// Every call that returns false changed nothing: the block has no room for it. A block of kLeastBlock bytes
+// has room for any event and any definition but the longest texts (see each).
 //
 // The memory may be that of a mapped file: the block header's `used` is stored after what it counts, so a
 // reader of an open block sees whole operations only, also after the process was killed.
@@ -66,8 +66,8 @@ class BlockEncoder {
     return static_cast<Size>(at_ - payload_) + sizeof(trace_format::BlockHeader);
   }
 
-  /// Ends the block: its checksum is set. Returns bytes(), rounded up to 8 with zeros behind. With `shrink` the
-  /// next block may begin there; else it begins where this one's memory ends.
+  /// Ends the block: its checksum is set. Returns bytes(), rounded up to 8 with zeros behind. With `shrink`
+  /// the next block may begin there; else it begins where this one's memory ends.
   Size seal(bool shrink = false) noexcept {
     using namespace trace_format;
     Size size = bytes();
@@ -102,7 +102,8 @@ class BlockEncoder {
 
   // ---- Events by address, for recorders of running programs. `tick` does not go back within a lane. ----
 
-  /// After the real call. `stack`: a node of define_stack(), 0: unknown. `moved`: the second half of a realloc.
+  /// After the real call. `stack`: a node of define_stack(), 0: unknown. `moved`: the second half of a
+  /// realloc.
   bool allocate(std::uint64_t tick, std::uint64_t address, Size size, unsigned alignment_log2, Family family,
                 std::uint32_t stack, bool moved = false) noexcept {
     using namespace trace_format;
@@ -141,9 +142,9 @@ class BlockEncoder {
     std::uint32_t at = 0;
   };
 
-  /// Before the real call. `stack`: where it is freed, 0: not said. `moved`: the first half of a realloc, which
-  /// is written before the real call; when that fails, undo() takes it back. `tensor`: a tensor ends whose
-  /// memory is still malloc's.
+  /// Before the real call. `stack`: where it is freed, 0: not said. `moved`: the first half of a realloc,
+  /// which is written before the real call; when that fails, undo() takes it back. `tensor`: a tensor ends
+  /// whose memory is still malloc's.
   bool free(std::uint64_t tick, std::uint64_t address, std::uint32_t stack = 0, bool moved = false,
             bool tensor = false, Freed* freed = nullptr) noexcept {
     using namespace trace_format;
@@ -185,8 +186,8 @@ class BlockEncoder {
   /// `parts`. Needs room for 64 bytes and the text.
   bool record(const Event& event, std::span<const std::string_view> parts = {}) noexcept;
 
-  // ---- Definitions. Ids are numbers from 1 on, dense over the whole file: who defines has one lock. They may
-  // stand in any lane's blocks, before or after their use. ----
+  // ---- Definitions. Ids are numbers from 1 on, dense over the whole file: who defines has one lock. They
+  // may stand in any lane's blocks, before or after their use. ----
 
   bool define_string(std::uint32_t id, std::string_view text) noexcept;
   struct MappedRange {
@@ -207,8 +208,8 @@ class BlockEncoder {
   /// Of an operator, module path, cut or other frame. An operator's name alone makes its site id.
   using Named = FrameKind;
   bool define_named_frame(std::uint32_t id, Named kind, std::uint32_t name) noexcept;
-  /// Nodes `first`, `first` + 1, ...: the stack of `parent` (0: the bottom) with frames[0] above it, that with
-  /// frames[1] above it, and so on inwards. parent < first.
+  /// Nodes `first`, `first` + 1, ...: the stack of `parent` (0: the bottom) with frames[0] above it, that
+  /// with frames[1] above it, and so on inwards. parent < first.
   bool define_stack(std::uint32_t first, std::uint32_t parent,
                     std::span<const std::uint32_t> frames) noexcept;
   /// One line of a function at a module's offset; the innermost of inlined functions first.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The bytes that a trace is read from: a file, read and not mapped (one that is cut while we look would kill us
-// with SIGBUS), or memory.
+// The bytes that a trace is read from: a file, read and not mapped (one that is cut while we look would kill
+// us with SIGBUS), or memory.
 #pragma once
 
 #include <memory>

@@ -28,8 +28,8 @@ class EventBuilder {
 
   /// Whether another lane has to end first what lives at the operation's address, or to allocate it.
   bool waits_for(const BlockDecoder::Item& item) noexcept;
-  /// Appends the events of an operation. What contradicts those before it is counted as lost. Throws Error for
-  /// what cannot be; without the name of its block.
+  /// Appends the events of an operation. What contradicts those before it is counted as lost. Throws Error
+  /// for what cannot be; without the name of its block.
   /// `is_forced`: it waits for another lane's operation, which does not come within its tick.
   void take(const BlockDecoder::Item& item, std::uint32_t thread, Tick time, LaneState& lane, bool is_forced);
   /// Nothing more comes of the tick before: what was put off to its end is counted as missing.
@@ -56,9 +56,9 @@ class EventBuilder {
   Size mapped_bytes_ = 0;  // by kMap
   Tick time_ = 0;          // of the last event
 
-  // Within one tick lanes may be read in an order that cannot have been, since nothing but the addresses tells
-  // them apart. It is put right as far as counts go: an object at an address that lives takes its place, and
-  // gives it back at its free; a free that comes too early ends the next object there.
+  // Within one tick lanes may be read in an order that cannot have been, since nothing but the addresses
+  // tells them apart. It is put right as far as counts go: an object at an address that lives takes its
+  // place, and gives it back at its free; a free that comes too early ends the next object there.
   std::unordered_map<std::uint64_t, std::vector<std::uint32_t>, KeyedHash> covered_;  // events, by address
   std::unordered_map<std::uint64_t, std::uint64_t, KeyedHash> early_;                 // frees, by address
 };

@@ -13,8 +13,8 @@
 namespace memoir {
 
 struct FinishOptions {
-  /// The program ended by itself, with that exit status: nothing is lost that the file does not tell of, and it
-  /// is complete. Without it (it was killed) the file stays incomplete, as it is.
+  /// The program ended by itself, with that exit status: nothing is lost that the file does not tell of, and
+  /// it is complete. Without it (it was killed) the file stays incomplete, as it is.
   std::optional<std::uint32_t> status;
   bool compress = true;
 };
@@ -24,9 +24,9 @@ struct FinishedTrace {
   Size after = 0;
 };
 
-/// Rewrites the trace of version 3 at `path`, by way of a file next to it: it is as it was, or finished. A torn
-/// block of a program that was killed is left out, as readers do. Throws Error: no such trace, a disk that is
-/// full (the file is then as it was).
+/// Rewrites the trace of version 3 at `path`, by way of a file next to it: it is as it was, or finished. A
+/// torn block of a program that was killed is left out, as readers do. Throws Error: no such trace, a disk
+/// that is full (the file is then as it was).
 FinishedTrace finish_trace(const std::string& path, const FinishOptions& options = {});
 
 }  // namespace memoir

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads the operations of all lanes in the order in which they happened. A lane's own order holds; between lanes
-// the shared tick decides, and within one tick the addresses: one that lives must end before it is allocated
-// again, and be allocated before it ends. What still cannot be is taken as it comes, and counted as lost.
+// Reads the operations of all lanes in the order in which they happened. A lane's own order holds; between
+// lanes the shared tick decides, and within one tick the addresses: one that lives must end before it is
+// allocated again, and be allocated before it ends. What still cannot be is taken as it comes, and counted as
+// lost.
 #pragma once
 
 #include <deque>
@@ -26,8 +27,8 @@ class LaneMerge {
 
   /// Blocks that the index found since the last call are to be read.
   void add_blocks();
-  /// Reads what happened before `until` (ticks), as far as it is there. `follow`: the file may grow, so that what
-  /// is cut off now may come. Throws Error, naming the block.
+  /// Reads what happened before `until` (ticks), as far as it is there. `follow`: the file may grow, so that
+  /// what is cut off now may come. Throws Error, naming the block.
   void run(std::uint64_t until, bool follow);
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which object lives at an address, while a trace is read: a hash table of four bytes a place, as large as what
-// lives at once; the addresses stand in the events.
+// Which object lives at an address, while a trace is read: a hash table of four bytes a place, as large as
+// what lives at once; the addresses stand in the events.
 #pragma once
 
 #include <cstdint>

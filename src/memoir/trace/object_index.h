@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Object ids -> numbers below 2^32, in few bytes: ids that are handed out in order (every recorder's) take four
-// bytes each, any others a hash table of the caller's items, which are asked for their ids. Keyed: a stranger's
-// ids do not collide.
+// Object ids -> numbers below 2^32, in few bytes: ids that are handed out in order (every recorder's) take
+// four bytes each, any others a hash table of the caller's items, which are asked for their ids. Keyed: a
+// stranger's ids do not collide.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a trace says of the process that was recorded, besides its events: threads, modules, mappings, counters,
-// losses, its end. Views live as long as the trace.
+// What a trace says of the process that was recorded, besides its events: threads, modules, mappings,
+// counters, losses, its end. Views live as long as the trace.
 #pragma once
 
 #include <cstdint>

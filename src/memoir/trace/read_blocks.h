@@ -16,8 +16,9 @@ class BlockReader {
   /// A file whose magic and version are those; `source` and `data` are the caller's.
   BlockReader(ByteSource& source, TraceData& data, Only only);
 
-  /// Reads what is there and was not read before. With `follow` only what happened before the file's `flushed`
-  /// tick, where it has one, since older events of other lanes may still come. Throws Error, naming the block.
+  /// Reads what is there and was not read before. With `follow` only what happened before the file's
+  /// `flushed` tick, where it has one, since older events of other lanes may still come. Throws Error, naming
+  /// the block.
   void read(bool follow);
 
  private:

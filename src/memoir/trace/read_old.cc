@@ -12,7 +12,8 @@ using namespace trace_format;
 
 namespace {
 
-/// What the writers of that time had in one step of their files: so much room may stand behind the last record.
+/// What the writers of that time had in one step of their files: so much room may stand behind the last
+/// record.
 constexpr Size kMostRoomBehind = 64 * kMiB + 2 * kMaxMetaText;
 
 class OldReader {

@@ -4,8 +4,8 @@
 // parent node), symbols. They come in any order; resolve() makes sites of the nodes.
 //
 // A site's id is the same in every run of the same build: what goes into it of a native frame is the module's
-// build id (or, without one, its file's name) and the frame's offset, of a Python frame function, file and line,
-// of any other its name, as child_site() has it. Symbols change names, never ids.
+// build id (or, without one, its file's name) and the frame's offset, of a Python frame function, file and
+// line, of any other its name, as child_site() has it. Symbols change names, never ids.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A trace read back: read once, checked once, then a span of events. A file from a stranger is not trusted:
-// every size is bounded, its cost is in proportion to its size, and what cannot be gets an Error that names the
-// block or record and its byte. Immutable, so any number of threads may read one; but for one that follows a
-// file, in poll().
+// every size is bounded, its cost is in proportion to its size, and what cannot be gets an Error that names
+// the block or record and its byte. Immutable, so any number of threads may read one; but for one that
+// follows a file, in poll().
 #pragma once
 
 #include <memory>
@@ -39,8 +39,8 @@ class Trace {
   /// A trace that is still written: what it holds now. poll() gives more. Throws as open().
   static Trace follow(const std::string& path, Only only = Only::kBoth);
   /// Reads what a followed file has gained: at most what its writer has not flushed yet, half a second, is
-  /// missing. How many events are new; spans and views of before end. A malloc may turn out to serve a tensor,
-  /// which changes its event. Throws Error when the file was damaged or cut. 0 for a trace of open().
+  /// missing. How many events are new; spans and views of before end. A malloc may turn out to serve a
+  /// tensor, which changes its event. Throws Error when the file was damaged or cut. 0 for a trace of open().
   std::size_t poll();
 
   /// Every record but text, in order of writing; kSite and kMeta too. Those of an older file as they would be
@@ -48,8 +48,8 @@ class Trace {
   std::span<const Event> events() const noexcept;
   /// Of the file's format.
   std::uint32_t version() const noexcept;
-  /// True when the recording ended by itself and nothing was cut off since; false after a crash or a kill: then
-  /// the events are those up to the last complete one.
+  /// True when the recording ended by itself and nothing was cut off since; false after a crash or a kill:
+  /// then the events are those up to the last complete one.
   bool complete() const noexcept;
   /// Bytes known to be lost: written but torn, or cut off a closed file.
   Size lost_bytes() const noexcept;

@@ -96,8 +96,8 @@ Header fresh_header() noexcept {
 
 }  // namespace
 
-// In pages of its own. For a file they are wiped in a forked child, so that there `open` is false and nothing is
-// written: zero is the state of a writer that has ended.
+// In pages of its own. For a file they are wiped in a forked child, so that there `open` is false and nothing
+// is written: zero is the state of a writer that has ended.
 struct TraceWriter::Impl {
   bool open;  // records are taken
   bool in_memory;

@@ -5,12 +5,12 @@
 // program that is recorded.
 //
 // The file is mapped and grown in steps with its blocks really allocated (a sparse file on a full disk would
-// kill the program with SIGBUS). An event becomes visible to readers by the count in its block's header, which
-// is stored last; so after a SIGKILL the file is readable up to its last complete event. The file gets its name
-// when its header is there (O_TMPFILE; where a file system has no such files, the header is the first thing
-// written). After fork() the child's copy of a writer into a file records nothing (two processes would
-// overwrite each other's events); a writer into memory goes on in both. Not thread-safe: the recorder that
-// owns it has the lock.
+// kill the program with SIGBUS). An event becomes visible to readers by the count in its block's header,
+// which is stored last; so after a SIGKILL the file is readable up to its last complete event. The file gets
+// its name when its header is there (O_TMPFILE; where a file system has no such files, the header is the
+// first thing written). After fork() the child's copy of a writer into a file records nothing (two processes
+// would overwrite each other's events); a writer into memory goes on in both. Not thread-safe: the recorder
+// that owns it has the lock.
 #pragma once
 
 #include <span>
