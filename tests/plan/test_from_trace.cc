@@ -97,6 +97,20 @@ TEST_CASE("one device of several") {
   CHECK(read_pass(events, std::nullopt, 1).problem == Problem{{{1, 3}, 32, 64}});
 }
 
+TEST_CASE("of a pass that has tensors the mallocs are passed over; without passes both are read") {
+  Event begin, end;
+  begin.kind = EventKind::kPassBegin;
+  end.kind = EventKind::kPassEnd;
+  std::vector<Event> events{begin, allocate(1, 64), allocate(2, 32), free_of(2), free_of(1), end};
+  events[2].family = Family::kMalloc;
+  const RecordedPass tensors = read_pass(events);
+  CHECK(tensors.objects == std::vector<ObjectId>{1});
+  CHECK(tensors.mallocs == Tally{1, 32});
+  events[1].family = Family::kNew;
+  CHECK(read_pass(events).objects == std::vector<ObjectId>{1, 2});
+  CHECK(read_pass(std::span(events).subspan(1, 4)).objects == std::vector<ObjectId>{1, 2});
+}
+
 TEST_CASE("events that cannot be are named by their number") {
   Event site;
   site.kind = EventKind::kSite;

@@ -8,9 +8,7 @@ import click
 from memoir._core import Error, Only
 from memoir.base.quantities import read_duration
 from memoir.cli._problems import PLAN_MAGIC
-from memoir.traces.files import is_trace, read_begin
-
-ONLY = {"tensors": Only.kTensors, "mallocs": Only.kMallocs, "both": Only.kBoth}
+from memoir.traces.files import ONLY, is_trace, read_begin
 
 
 @click.command()

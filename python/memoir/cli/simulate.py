@@ -17,6 +17,7 @@ from memoir.base.files import write_output
 from memoir.cli._arguments import check_output, console
 from memoir.cli._sections import SectionedCommand, section
 from memoir.sweep import ENGINES, Outcome
+from memoir.traces.files import ONLY
 
 LEFT_OUT = (
     "Left out: the time of the device's own calls, memory that contexts, libraries and other processes hold on the "
@@ -60,6 +61,7 @@ sweeping = section("Sweeps, over several inputs, policies, settings or caps")
     "Without --policy: the recorded allocator.",
 )
 @click.option("--device", type=click.IntRange(0, 65535), help="Only this one. The default: each by itself.")
+@click.option("--only", type=click.Choice(list(ONLY)), default="both", help="Which allocations.")
 @judging("--continue", "go_on", is_flag=True, help="Out of memory: leave the object out and go on.")
 @click.option("--phases", is_flag=True, help="Where the time of each pool goes.")
 @click.option(
@@ -82,6 +84,7 @@ def command(
     what_if: bool,
     from_recorded: bool,
     device: int | None,
+    only: str,
     go_on: bool,
     phases: bool,
     output: str | None,
@@ -117,6 +120,7 @@ def command(
         policies or (() if from_recorded else ("all",)),
         caps or (None,),
         device=device,
+        only=only,
         with_recorded=from_recorded and (what_if or not policies),
         from_recorded=from_recorded,
         find_cap=find_cap,

@@ -23,7 +23,7 @@ from memoir._core import Error, Trace, Workload
 from memoir.base.quantities import BYTE_UNITS, read_amount
 from memoir.simulation.recorded import recorded_policy, recorded_settings
 from memoir.sweep import Sweep, cores, sweep
-from memoir.traces.files import only_device, open_trace
+from memoir.traces.files import ONLY, only_device, open_trace
 
 _FEW = 400_000  # operations to simulate: fewer are done before other processes are up
 
@@ -42,6 +42,7 @@ class Task:
     samples: int = 0  # of the timeline
     phases: bool = False
     from_recorded: bool = False
+    only: str = "both"  # of the trace's allocations: tensors, malloc
 
 
 def cap_bytes(cap: str | int | None, workload: Workload) -> int | None:
@@ -132,14 +133,15 @@ def tasks_of(
     expanded = expand(policies)
     tasks = []
     for path in paths:
-        trace = _trace_of(*_identity(path))
+        only = options.get("only", "both")
+        trace = _trace_of(*_identity(path, only))
         devices = _core.devices_of(trace) if device is None else [only_device(trace, device)]
         for number, cap in itertools.product(devices, caps):
-            cap_bytes(cap, _workload(path, number))  # a cap that is none is told before anything runs
+            cap_bytes(cap, _workload(path, number, only))  # a cap that is none is told before anything runs
         for number in devices:
             names = expanded
             if options.get("from_recorded"):
-                recorded = _recorded(path, number)
+                recorded = _recorded(path, number, only)
                 names = list(dict.fromkeys([recorded] * with_recorded + names))
             for cap, name in itertools.product(caps, names):
                 tasks.append(Task(str(path), number, name, cap, **options))
@@ -149,7 +151,7 @@ def tasks_of(
 def run(tasks: Sequence[Task], *, engine: str = "local", workers: int | None = None, **options: Any) -> Sweep:
     """The result of every task, as simulate_task() gives it; see memoir.sweep."""
     if engine == "local" and workers is None:
-        operations = sum(_workload(task.path, task.device).operations for task in tasks[:200])
+        operations = sum(_workload(task.path, task.device, task.only).operations for task in tasks[:200])
         operations *= 12 if any(task.find_cap for task in tasks) else 1
         workers = 1 if operations < _FEW else cores()
     return sweep(
@@ -164,9 +166,9 @@ def run(tasks: Sequence[Task], *, engine: str = "local", workers: int | None = N
 
 def simulate_task(task: Task) -> dict[str, Any]:
     """The result of one task, ready for JSON."""
-    workload = _workload(task.path, task.device)
+    workload = _workload(task.path, task.device, task.only)
     cap = cap_bytes(task.cap, workload)
-    recorded = _recorded(task.path, task.device) if task.from_recorded else ""
+    recorded = _recorded(task.path, task.device, task.only) if task.from_recorded else ""
     done = _core.simulate(
         workload, task.policy, cap, task.stop_at_oom, task.samples, task.timed, task.phases, recorded
     )
@@ -261,7 +263,7 @@ def _out_of_memory(done: _core.Simulation, task: Task, workload: Workload) -> di
     if oom is None:
         return None
     names = ("event", "object", "asked", "live", "reserved", "rounding", "fragmented", "reason")
-    site = _trace_of(*_identity(task.path)).site_chain(oom.site) if oom.site else ""
+    site = _trace_of(*_identity(task.path, task.only)).site_chain(oom.site) if oom.site else ""
     # With private pools it does not follow from the bytes live: what is free in one is no room for another.
     known = workload.private_pools == 0
     any_layout = oom.any_layout_fits(done.cap) if known and done.cap is not None else None
@@ -271,7 +273,7 @@ def _out_of_memory(done: _core.Simulation, task: Task, workload: Workload) -> di
 def _fidelity(done: _core.Simulation, task: Task, recorded: str) -> dict[str, Any] | None:
     if done.fidelity is None:
         return None
-    settings_known = recorded_settings(_trace_of(*_identity(task.path))) is not None
+    settings_known = recorded_settings(_trace_of(*_identity(task.path, task.only))) is not None
     names = ["same_settings", "start_segments", "start_objects", "start_reserved", "objects", "agreed"]
     names += ["first_difference", "recorded_peak", "recorded_calls"]
     row = {"recorded_policy": recorded, "settings_recorded": settings_known}
@@ -285,31 +287,31 @@ def _ratio(value: int, floor: int) -> float | None:
 # A process reads a trace once for all its tasks, unless the file changes.
 
 
-def _identity(path: str) -> tuple[str, int, int]:
+def _identity(path: str, only: str) -> tuple[str, int, int, str]:
     try:
         stat = os.stat(path)
     except OSError as error:
         raise Error(f"{path}: cannot be read: {error.strerror}") from None
-    return str(path), stat.st_mtime_ns, stat.st_size
+    return str(path), stat.st_mtime_ns, stat.st_size, only
 
 
 @functools.lru_cache(maxsize=4)
-def _trace_of(path: str, _changed: int, _size: int) -> Trace:
-    return open_trace(path)
+def _trace_of(path: str, _changed: int, _size: int, only: str) -> Trace:
+    return open_trace(path, ONLY[only])
 
 
 @functools.lru_cache(maxsize=4)
-def _workload_of(path: str, changed: int, size: int, device: int) -> Workload:
+def _workload_of(path: str, changed: int, size: int, only: str, device: int) -> Workload:
     try:
-        return Workload(_trace_of(path, changed, size), device)
+        return Workload(_trace_of(path, changed, size, only), device)
     except Error as error:
         raise Error(f"{path}: {error}") from None
 
 
 @functools.lru_cache(maxsize=4)
-def _recorded_of(path: str, changed: int, size: int, device: int) -> str:
-    workload = _workload_of(path, changed, size, device)
-    trace = _trace_of(path, changed, size)
+def _recorded_of(path: str, changed: int, size: int, only: str, device: int) -> str:
+    workload = _workload_of(path, changed, size, only, device)
+    trace = _trace_of(path, changed, size, only)
     try:
         return recorded_policy(workload, recorded_settings(trace))
     except Error as error:
@@ -317,9 +319,9 @@ def _recorded_of(path: str, changed: int, size: int, device: int) -> str:
         raise Error(f"{path}{where}: {error}") from None
 
 
-def _recorded(path: str, device: int) -> str:
-    return _recorded_of(*_identity(path), device)
+def _recorded(path: str, device: int, only: str) -> str:
+    return _recorded_of(*_identity(path, only), device)
 
 
-def _workload(path: str, device: int) -> Workload:
-    return _workload_of(*_identity(path), device)
+def _workload(path: str, device: int, only: str) -> Workload:
+    return _workload_of(*_identity(path, only), device)

@@ -11,6 +11,9 @@ from memoir._core import Error, Only, Trace
 _MAGIC = b"\x89memoirT"
 _PICKLE = b"\x80"
 
+# Of a trace: which allocations, as people choose them.
+ONLY = {"tensors": Only.kTensors, "malloc": Only.kMallocs, "both": Only.kBoth}
+
 
 def read_begin(path: str | Path) -> bytes:
     """As much of a file as tells what it is; Error when it cannot be read."""
