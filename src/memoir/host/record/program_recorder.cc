@@ -354,13 +354,21 @@ void ProgramRecorder::after_fork() noexcept {
   }
 }
 
-void ProgramRecorder::compare(ThreadRecord& thread, const StackWalker::Entry& entry) noexcept {
+void ProgramRecorder::compare(ThreadRecord& thread, const StackWalker::Entry& entry,
+                              stacks::NodeId node) noexcept {
   constexpr unsigned kMostWanted = 4096;
   const int kept = errno;
   static thread_local Frame* wanted = nullptr;
   if (wanted == nullptr) wanted = static_cast<Frame*>(map_metadata(kMostWanted * sizeof(Frame)));
   if (wanted == nullptr) return;
   Frame got[StackWalker::kMost + 2];
+  bool cached_wrongly = false;
+  if (thread.walker.was_cached()) {
+    // Nodes are unique as long as none was forgotten, and then this one is fresh.
+    const bool differs = thread.walker.recapture(entry) != node;
+    cached_wrongly = differs && thread.walker.fresh_count() == 0;
+    if (thread.walker.fresh_count() != 0) define(thread);
+  }
   unsigned count = 0;
   const unsigned all = thread.walker.last_frames(got);
   unsigned gap = all;
@@ -379,7 +387,7 @@ void ProgramRecorder::compare(ThreadRecord& thread, const StackWalker::Entry& en
     same = memcmp(got, wanted, count * sizeof(Frame)) == 0;
   }
   checked_.fetch_add(1, std::memory_order_relaxed);
-  if (!same && different_.fetch_add(1, std::memory_order_relaxed) == 0) {
+  if ((!same || cached_wrongly) && different_.fetch_add(1, std::memory_order_relaxed) == 0) {
     thread.walker.last_frames(got);
     first_different_[0] = count, first_different_[1] = found;
     for (unsigned i = 0; i < count && i < found; ++i)

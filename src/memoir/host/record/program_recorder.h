@@ -134,7 +134,7 @@ class ProgramRecorder {
     if (thread.walker.fresh_count() != 0) [[unlikely]]
       define(thread);
     if (oracle_ != nullptr) [[unlikely]]
-      compare(thread, entry);
+      compare(thread, entry, node);
     return node;
   }
   std::uint64_t now(ThreadRecord& thread) noexcept {
@@ -151,7 +151,7 @@ class ProgramRecorder {
   void define_modules(ThreadRecord& thread) noexcept;
   std::uint32_t define_string(ThreadRecord& thread, std::string_view text) noexcept;
   void begin_thread(ThreadRecord& thread) noexcept;
-  void compare(ThreadRecord& thread, const stacks::StackWalker::Entry& entry) noexcept;
+  void compare(ThreadRecord& thread, const stacks::StackWalker::Entry& entry, stacks::NodeId node) noexcept;
   template <class Write>
   bool put(ThreadRecord& thread, Write write) noexcept;
 

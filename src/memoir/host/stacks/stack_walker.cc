@@ -125,6 +125,7 @@ NodeId StackWalker::walk(const Entry& entry) noexcept {
     epoch_ = epoch;
     depth_ = dependency_count_ = 0;
     deep_ = false;
+    cache_.clear();
   }
   if (entry.slot < begin_ || entry.slot >= end_) return walk_carefully(entry);
   unsigned kept = depth_;
@@ -225,7 +226,20 @@ NodeId StackWalker::keep_whole(unsigned outer, unsigned fresh, bool met) noexcep
   place(outer, 0, fresh - 1, met);
   const NodeId node = infos_[depth_ - 1].node;
   if (dependency_count_ > kMostDependencies) depth_ = dependency_count_ = 0;
+  else remember(node);
   return node;
+}
+
+/// Hands the last stack to the cache: its return addresses, innermost first, and then what else it was found
+/// by.
+void StackWalker::remember(NodeId node) noexcept {
+  if (depth_ + dependency_count_ > StackCache::kMostWords) return;
+  unsigned count = 0;
+  for (unsigned i = depth_; i-- > 0;) words_[count++] = {slots_[i], returns_[i]};
+  for (unsigned i = dependency_count_; i-- > 0;)
+    words_[count++] = {dependencies_[i].slot, dependencies_[i].value};
+  const Info& top = infos_[depth_ - 1];
+  cache_.put(words_, count, top.needs_rbp, top.rbp, node);
 }
 
 /// The last stack's `outer` frames and `fresh` new ones are too many: both ends of them.

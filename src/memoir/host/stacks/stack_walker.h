@@ -20,6 +20,7 @@
 
 #include <cstdint>
 
+#include "memoir/host/stacks/stack_cache.h"
 #include "memoir/host/stacks/stack_tables.h"
 
 namespace memoir::stacks {
@@ -49,21 +50,37 @@ class StackWalker {
     end_ = end & ~Address{7};
     depth_ = inner_ = 0;
     deep_ = false;
+    cache_.clear();
   }
 
   NodeId capture(const Entry& entry) noexcept {
     fresh_count_ = 0;
+    found_ = 0;
     if (depth_ != 0 && slots_[depth_ - 1] == entry.slot && epoch_ == tables_->epoch() && !deep_) [[likely]] {
       const unsigned top = depth_ - 1;
       if (!(infos_[top].needs_rbp && infos_[top].rbp != entry.rbp) && holds(depth_) == depth_) [[likely]]
         return infos_[top].node;
     }
+    if (epoch_ == tables_->epoch() && entry.slot - begin_ < end_ - begin_) [[likely]] {
+      if (const NodeId node =
+              cache_.find(entry.slot, *reinterpret_cast<const Address*>(entry.slot), entry.rbp))
+        return found_ = node;
+    }
     return walk(entry);
   }
 
+  /// As capture(), from the unwind tables and the last stack alone: for checks.
+  NodeId recapture(const Entry& entry) noexcept {
+    fresh_count_ = 0;
+    found_ = 0;
+    return walk(entry);
+  }
   /// Of the capture() before.
   const Fresh* fresh() const noexcept { return fresh_; }
   unsigned fresh_count() const noexcept { return fresh_count_; }
+  /// Whether the capture() before found the stack among those that came before the last; last_frames() does
+  /// not have it.
+  bool was_cached() const noexcept { return found_ != 0; }
   /// The stack that capture() answers, innermost first, written to `frames` (room for kMost + 2): for checks.
   unsigned last_frames(Frame* frames) const noexcept;
 
@@ -110,6 +127,8 @@ class StackWalker {
   void depend(const Dependency& dependency) noexcept;
   void root(Frame frame) noexcept;
 
+  void remember(NodeId node) noexcept;
+
   StackTables* tables_ = nullptr;
   Address begin_ = 0, end_ = 0;
   unsigned depth_ = 0;
@@ -134,6 +153,9 @@ class StackWalker {
   Address new_returns_[kMost];
   Info new_infos_[kMost];
 
+  NodeId found_ = 0;  // what the cache said last; 0 when it did not
+  StackCache cache_;
+  StackCache::Word words_[StackCache::kMostWords];
   Fresh fresh_[kMost + 2];
   alignas(8) unsigned char copied_[2 * 4096];  // of a stack that is not the thread's own
 };

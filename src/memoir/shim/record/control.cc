@@ -29,7 +29,6 @@ __thread ThreadState thread_state __attribute__((tls_model("initial-exec")));
 
 namespace {
 
-constinit ProgramRecorder process_recorder;
 constinit Process process_state;
 std::atomic<int> settling{0};  // the thread that is at it
 pthread_key_t thread_key;
@@ -37,7 +36,7 @@ bool have_key = false;
 
 }  // namespace
 
-ProgramRecorder& recorder = process_recorder;
+constinit ProgramRecorder recorder;
 Process& process = process_state;
 
 void switch_to(Mode mode) noexcept { fork_page.mode.store(mode, std::memory_order_release); }

@@ -16,6 +16,8 @@
 
 #include "memoir/host/record/program_recorder.h"
 
+/// Of what the functions here share: reached without the table that other libraries' names need.
+#define MEMOIR_HIDDEN __attribute__((visibility("hidden")))
 #define MEMOIR_EXPORT extern "C" __attribute__((visibility("default"), used, noinline))
 
 namespace memoir::record {
@@ -25,17 +27,17 @@ enum class Mode : std::uint32_t { kUnset = 0, kDormant = 1, kEverything = 2, kSa
 struct alignas(4096) ForkPage {
   std::atomic<Mode> mode;
 };
-extern ForkPage fork_page;
+extern MEMOIR_HIDDEN ForkPage fork_page;
 
 inline Mode mode() noexcept { return fork_page.mode.load(std::memory_order_relaxed); }
 /// Switches all threads over, at their next calls.
-void switch_to(Mode mode) noexcept;
+MEMOIR_HIDDEN void switch_to(Mode mode) noexcept;
 
 /// Leaves kUnset where that is possible now: starts, or begins a forked child's own trace. Errno is kept.
-void settle() noexcept;
+MEMOIR_HIDDEN void settle() noexcept;
 
 /// The process's recorder, for kEverything.
-extern ProgramRecorder& recorder;
+extern MEMOIR_HIDDEN ProgramRecorder recorder;
 
 /// The calling thread's state. Not one of a library that is loaded later: this one is always preloaded.
 struct ThreadState {
@@ -44,10 +46,10 @@ struct ThreadState {
   bool ended;            // its record was handed on; what comes still is recorded one by one
   std::uint8_t rounds;   // of thread-specific destructors
 };
-extern __thread ThreadState thread_state __attribute__((tls_model("initial-exec")));
+extern MEMOIR_HIDDEN __thread ThreadState thread_state __attribute__((tls_model("initial-exec")));
 
 /// The calling thread's part, attached if need be; nullptr where nothing can be recorded now.
-ThreadRecord* attach_thread() noexcept;
+MEMOIR_HIDDEN ThreadRecord* attach_thread() noexcept;
 inline ThreadRecord* own_record() noexcept {
   ThreadState& state = thread_state;
   if (state.record != nullptr && state.inside == 0) [[likely]]
@@ -55,12 +57,12 @@ inline ThreadRecord* own_record() noexcept {
   return attach_thread();
 }
 /// After the use of what own_record() gave: of a thread that has ended it is handed back.
-void release_late() noexcept;
+MEMOIR_HIDDEN void release_late() noexcept;
 
 /// Whether an address is code of the dynamic loader, whose frees may follow the unloading of a library; and
 /// of the library that serves malloc, whose own mappings are not the program's.
-bool is_loader(const void* code) noexcept;
-bool is_malloc(const void* code) noexcept;
+MEMOIR_HIDDEN bool is_loader(const void* code) noexcept;
+MEMOIR_HIDDEN bool is_malloc(const void* code) noexcept;
 
 }  // namespace memoir::record
 

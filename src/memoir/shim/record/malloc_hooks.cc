@@ -107,12 +107,13 @@ struct Observed {
 };
 
 /// As the real ones, and for blocks of the time before they were known.
-void free_plainly(void* block) noexcept {
-  if (block != nullptr && !is_early(block)) real.free(block);
+inline void free_plainly(void* block) noexcept {
+  if (is_early(block)) [[unlikely]]
+    return;
+  real.free(block);
 }
-void* realloc_plainly(void* block, size_t size) noexcept {
-  return block != nullptr && is_early(block) && real.realloc != nullptr ? leave_early(block, size)
-                                                                        : real.realloc(block, size);
+inline void* realloc_plainly(void* block, size_t size) noexcept {
+  return is_early(block) ? leave_early(block, size) : real.realloc(block, size);
 }
 
 }  // namespace
@@ -121,23 +122,42 @@ void* realloc_plainly(void* block, size_t size) noexcept {
 
 using namespace memoir::record;
 
-// Where nothing was decided yet, or somebody asks for something else, a call tries to settle that; where it
-// is too early, it goes straight on. `sampled` says whether an allocation or a free concerns the sampler; it
-// is asked once.
+/// A function for a call where nothing was decided yet, or somebody asks for something else: it tries to
+/// settle that; where it is too early, it goes straight on.
+#define MEMOIR_UNSETTLED(result, sampled, plain, observed, parameters, ...)                  \
+  static __attribute__((noinline, cold)) result unsettled_##observed parameters {            \
+    settle();                                                                                \
+    const Mode now = mode();                                                                 \
+    if (now == Mode::kSampled && (sampled)) return Observed<Sampled>::observed(__VA_ARGS__); \
+    if (now == Mode::kEverything) return Observed<Everything>::observed(__VA_ARGS__);        \
+    return plain(__VA_ARGS__);                                                               \
+  }
+// `sampled` says whether an allocation or a free concerns the sampler; it is asked once. All of these calls
+// are jumps: the function that is jumped to returns to the program.
 #define MEMOIR_DISPATCH(sampled, plain, observed, ...)                              \
-  Mode now = mode();                                                                \
-  if (now == Mode::kUnset || memoir::host_control::asked()) [[unlikely]] {          \
-    settle();                                                                       \
-    now = mode();                                                                   \
-  }                                                                                 \
+  const Mode now = mode();                                                          \
+  if (now == Mode::kUnset || memoir::host_control::asked()) [[unlikely]]            \
+    return unsettled_##observed(__VA_ARGS__);                                       \
   if (now == Mode::kDormant) return plain(__VA_ARGS__);                             \
-  if (now == Mode::kSampled) {                                                      \
-    if (!(sampled)) [[likely]]                                                      \
-      return plain(__VA_ARGS__);                                                    \
-    return Observed<Sampled>::observed(__VA_ARGS__);                                \
-  }                                                                                 \
   if (now == Mode::kEverything) return Observed<Everything>::observed(__VA_ARGS__); \
-  return plain(__VA_ARGS__)
+  if (!(sampled)) [[likely]]                                                        \
+    return plain(__VA_ARGS__);                                                      \
+  return Observed<Sampled>::observed(__VA_ARGS__)
+
+MEMOIR_UNSETTLED(void*, Sampled::due(size), real.malloc, malloc, (size_t size), size)
+MEMOIR_UNSETTLED(void, Sampled::maybe(block), free_plainly, free, (void* block), block)
+MEMOIR_UNSETTLED(void*, Sampled::due(count* size), real.calloc, calloc, (size_t count, size_t size), count,
+                 size)
+MEMOIR_UNSETTLED(void*, Sampled::due(size) | Sampled::maybe(block), realloc_plainly, realloc,
+                 (void* block, size_t size), block, size)
+MEMOIR_UNSETTLED(void*, Sampled::due(size), real.memalign, memalign, (size_t alignment, size_t size),
+                 alignment, size)
+MEMOIR_UNSETTLED(void*, Sampled::due(size), real.aligned_alloc, aligned_alloc,
+                 (size_t alignment, size_t size), alignment, size)
+MEMOIR_UNSETTLED(int, Sampled::due(size), real.posix_memalign, posix_memalign,
+                 (void** result, size_t alignment, size_t size), result, alignment, size)
+MEMOIR_UNSETTLED(void*, Sampled::due(size), real.valloc, valloc, (size_t size), size)
+MEMOIR_UNSETTLED(void*, Sampled::due(size), real.pvalloc, pvalloc, (size_t size), size)
 
 MEMOIR_EXPORT void* malloc(size_t size) { MEMOIR_DISPATCH(Sampled::due(size), real.malloc, malloc, size); }
 MEMOIR_EXPORT void free(void* block) { MEMOIR_DISPATCH(Sampled::maybe(block), free_plainly, free, block); }
@@ -149,11 +169,11 @@ MEMOIR_EXPORT void* realloc(void* block, size_t size) {
 }
 MEMOIR_EXPORT void* reallocarray(void* block, size_t count, size_t size) {
   size_t bytes;
-  if (__builtin_mul_overflow(count, size, &bytes)) {
+  if (__builtin_mul_overflow(count, size, &bytes)) [[unlikely]] {
     errno = ENOMEM;
     return nullptr;
   }
-  MEMOIR_DISPATCH(Sampled::due(bytes) | Sampled::maybe(block), realloc_plainly, realloc, block, bytes);
+  return realloc(block, bytes);
 }
 MEMOIR_EXPORT void* memalign(size_t alignment, size_t size) {
   MEMOIR_DISPATCH(Sampled::due(size), real.memalign, memalign, alignment, size);

@@ -11,10 +11,12 @@
 
 namespace memoir::record {
 
+alignas(64) char early_memory[kEarlyMemory];
+
 namespace {
 
-constexpr size_t kEarly = 64 * 1024;
-alignas(64) char early[kEarly];
+constexpr size_t kEarly = kEarlyMemory;
+char* const early = early_memory;
 std::atomic<size_t> early_used{0};
 
 /// With its size in front of each block.
@@ -89,10 +91,6 @@ Real real = {
     early_malloc,         early_free,    early_calloc, early_realloc,     early_aligned, early_aligned,
     early_posix_memalign, early_page,    early_page,   early_usable_size, early_dlclose, early_exec,
     early_exec,           early_fexecve, early_exit,   early_brk,         early_sbrk};
-
-bool is_early(const void* block) noexcept {
-  return reinterpret_cast<uintptr_t>(block) - reinterpret_cast<uintptr_t>(early) < kEarly;
-}
 
 void* leave_early(void* block, size_t size) noexcept {
   void* const moved = real.malloc(size);

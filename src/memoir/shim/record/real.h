@@ -32,12 +32,16 @@ struct Real {
 };
 
 /// Filled in by find_real(); until then its functions are those of the fixed memory.
-extern Real real;
+extern __attribute__((visibility("hidden"))) Real real;
 
 /// Looks all of them up, once. False while another call is at it (in this thread, or another one).
 bool find_real() noexcept;
+inline constexpr size_t kEarlyMemory = 64 * 1024;
+extern __attribute__((visibility("hidden"))) char early_memory[kEarlyMemory];
 /// Whether a block is of the fixed memory, which is never given back.
-bool is_early(const void* block) noexcept;
+inline bool is_early(const void* block) noexcept {
+  return reinterpret_cast<uintptr_t>(block) - reinterpret_cast<uintptr_t>(early_memory) < kEarlyMemory;
+}
 /// A block of the fixed memory moved to a real one.
 void* leave_early(void* block, size_t size) noexcept;
 
