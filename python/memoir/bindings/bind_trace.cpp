@@ -3,8 +3,10 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
 
 #include <cstddef>
 #include <cstring>
@@ -14,6 +16,7 @@
 #include "bind.h"
 #include "memoir/base/error.h"
 #include "memoir/base/site.h"
+#include "memoir/trace/add_symbols.h"
 #include "memoir/trace/finish_trace.h"
 #include "memoir/trace/trace.h"
 #include "memoir/trace/trace_writer.h"
@@ -365,6 +368,21 @@ void bind_trace(nb::module_& module) {
       "path"_a, "status"_a.none() = nb::none(), "compress"_a = true,
       "Seals and compresses the trace of a program that has ended; with its exit `status` when it ended by "
       "itself. Gives the file's bytes before and after.");
+  module.def(
+      "add_symbols",
+      [](nb::object path,
+         const std::vector<std::tuple<std::uint32_t, std::uint64_t,
+                                      std::vector<std::tuple<std::string, std::string, std::uint32_t>>>>& rows) {
+        std::vector<Symbol> symbols;
+        for (const auto& [module, offset, lines] : rows) {
+          Symbol& symbol = symbols.emplace_back(Symbol{module, offset, {}});
+          for (const auto& [function, file, line] : lines) symbol.lines.push_back({function, file, line});
+        }
+        add_symbols(to_path(path), symbols);
+      },
+      "path"_a, "symbols"_a,
+      "Adds names to a trace: rows of (module's number, offset, [(function, file, line), ...]), the innermost of "
+      "inlined functions first.");
   module.def("child_site", &child_site, "parent"_a, "name"_a,
              "The id of the site reached from `parent` (0 at the bottom) through a frame of that name.");
 }

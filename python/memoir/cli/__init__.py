@@ -13,6 +13,7 @@ from memoir import __version__
 # verb -> what it does; the command is `command` in memoir/cli/<verb>.py
 VERBS = {
     "record": "Record what a program allocates into a trace.",
+    "symbolize": "Names for the stacks of native traces, stored in them.",
     "plan": "Give every buffer of a trace or a CSV problem its offset.",
     "import": "Make a trace of a PyTorch memory snapshot.",
     "export": "Write a trace or a lifetime profile for the viewers of others.",

@@ -12,7 +12,7 @@ namespace {
 constexpr std::uint8_t kOmit = 0xff, kPcRelative = 0x10, kDataRelative = 0x30, kIndirectBit = 0x80;
 constexpr unsigned kRbp = 6, kRsp = 7, kReturnAddress = 16;
 constexpr unsigned kMostRemembered = 8;
-constexpr unsigned kMostInstructions = 4096;
+constexpr unsigned kMostInstructions = 1u << 20;  // compilers' own functions have thousands
 
 /// Bytes between two addresses; a read beyond them gives 0 and sets `bad`.
 class Reader {
@@ -248,8 +248,8 @@ class Machine {
 
   bool run(Address program, Address end) noexcept {
     Reader reader(program, end);
-    for (unsigned count = 0; !reader.done() && count < kMostInstructions; ++count) {
-      if (!step(reader)) return false;
+    for (unsigned count = 0; !reader.done(); ++count) {
+      if (count == kMostInstructions || !step(reader)) return false;
       if (location_ > pc_) return true;
     }
     return !reader.bad();

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""memoir symbolize: names for the addresses of native traces."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from memoir import symbols
+
+
+@click.command(name="symbolize")
+@click.argument(
+    "traces", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+def command(traces: tuple[Path, ...], as_json: bool) -> None:
+    """Find the names of functions, files and lines for the stacks of TRACES, and store them there.
+
+    \b
+      memoir symbolize x.trace
+
+    They come from the programs and libraries that the trace names by their build ids, and from debug files that were
+    split off. Do it where these files are; the trace then says the same anywhere, and can be compared by names with
+    that of another build.
+    """
+    for trace in traces:
+        rows = symbols.symbolize(trace)
+        if as_json:
+            click.echo(json.dumps({"trace": str(trace), "modules": [asdict(row) for row in rows]}))
+            continue
+        for row in rows:
+            missing = f"; {row.why}" if row.why else ""
+            click.echo(f"{row.named:>7,} of {row.addresses:>7,} addresses of {row.path}{missing}")
+        click.echo(f"memoir: next: memoir show {trace}", err=True)

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from memoir import Error, native
+
+
+@pytest.fixture(scope="session", autouse=True)
+def library():
+    try:
+        return native.library()
+    except Error as error:
+        pytest.skip(str(error))

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""memoir symbolize: names of functions, files and lines, where debug information is and where it is not."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+from memoir._core import Trace
+
+from memoir import symbols
+
+SOURCE = """
+#include <cstdlib>
+#include <vector>
+namespace deep {
+inline __attribute__((always_inline)) void* inlined(int size) { return std::malloc(size); }
+template <int kSize> __attribute__((noinline)) void* make() {
+  void* volatile block = inlined(kSize);
+  return block;
+}
+}
+int main() {
+  std::free(deep::make<4242>());
+  return 0;
+}
+"""
+
+
+@pytest.fixture
+def built(tmp_path):
+    def build(*flags):
+        (tmp_path / "program.cc").write_text(SOURCE)
+        command = [
+            "c++",
+            "-O1",
+            "-fno-builtin",
+            *flags,
+            str(tmp_path / "program.cc"),
+            "-o",
+            str(tmp_path / "program"),
+        ]
+        subprocess.run(command, check=True)
+        return tmp_path / "program"
+
+    return build
+
+
+def frames(trace) -> list[dict]:
+    """Of the one allocation of 4,242 bytes, outermost first."""
+    opened = Trace.open(str(trace))
+    events = opened.events
+    (site,) = events["site"][(events["kind"] == 1) & (events["size"] == 4242)]
+    return opened.site_frames(int(site))
+
+
+def symbolize(trace) -> dict:
+    command = [sys.executable, "-m", "memoir", "symbolize", "--json", str(trace)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return {row["path"]: row for row in json.loads(done.stdout)["modules"]}
+
+
+def test_lines_and_inlined_functions(built, record, tmp_path):
+    pytest.importorskip("symbolic")
+    program = built("-g")
+    assert record(program).returncode == 0
+    rows = symbolize(tmp_path / "x.trace")
+    assert rows[str(program)]["named"] == rows[str(program)]["addresses"]
+    names = [frame["function"] for frame in frames(tmp_path / "x.trace")]
+    assert any("make<4242>" in name for name in names) and any("inlined" in name for name in names)
+    assert any(
+        frame["file"].endswith("program.cc") and frame["line"] > 0 for frame in frames(tmp_path / "x.trace")
+    )
+    before = frames(tmp_path / "x.trace")
+    symbolize(tmp_path / "x.trace")  # again: the same
+    assert frames(tmp_path / "x.trace") == before
+
+
+def test_split_debug_files(built, record, tmp_path):
+    pytest.importorskip("symbolic")
+    if shutil.which("objcopy") is None:
+        pytest.skip("no objcopy here")
+    program = built("-g", "-Wl,--build-id")
+    debug = tmp_path / "program.debug"
+    subprocess.run(["objcopy", "--only-keep-debug", str(program), str(debug)], check=True)
+    subprocess.run(["objcopy", "--strip-all", f"--add-gnu-debuglink={debug}", str(program)], check=True)
+    assert record(program).returncode == 0
+    symbolize(tmp_path / "x.trace")
+    assert any("make<4242>" in frame["function"] for frame in frames(tmp_path / "x.trace"))
+
+
+def test_symbol_tables_alone(built, record, tmp_path, monkeypatch):
+    program = built()
+    assert record(program).returncode == 0
+    monkeypatch.setitem(sys.modules, "symbolic", None)
+    rows = {row.path: row for row in symbols.symbolize(tmp_path / "x.trace")}
+    assert rows[str(program)].named >= 2 and "symbolic" in rows[str(program)].why
+    assert any("make<4242>" in frame["function"] for frame in frames(tmp_path / "x.trace"))
+
+
+def test_another_build_is_not_named(built, record, tmp_path):
+    program = built("-Wl,--build-id")
+    assert record(program).returncode == 0
+    built("-Wl,--build-id", "-O2", "-DOTHER")
+    rows = symbolize(tmp_path / "x.trace")
+    assert rows[str(program)]["named"] == 0 and "another build" in rows[str(program)]["why"]
+    program.unlink()
+    assert "gone" in symbolize(tmp_path / "x.trace")[str(program)]["why"]
+
+
+def test_names_are_taken_apart():
+    assert symbols.demangle("_ZN3foo3barILi3EEEvi") == "void foo::bar<3>(int)"
+    assert symbols.demangle("_ZN4core3fmt9Formatter3pad17h0123456789abcdefE") == "core::fmt::Formatter::pad"
+    assert symbols.demangle("main") == "main" and symbols.demangle("_Z") == "_Z"
