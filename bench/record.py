@@ -6,7 +6,7 @@ python bench/record.py --smoke
 
 Each program runs plain, with the recorder dormant, and recorded, in turn; heaptrack too where it is installed. Ratios
 are of CPU seconds (user and system, children too), medians with the smallest and largest pair. --check instead compares
-every stack with a full unwind. docs/record.md has results."""
+every stack with a full unwind, --stacks prints what one costs. docs/record.md has results."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from memoir._core import Trace, finish_trace
 from memoir import Error, native
 
 HERE = Path(__file__).parent
+CORE = HERE.parent / "src" / "memoir"
 
 JSON = """
 import json
@@ -145,11 +146,28 @@ def check(name: str, command: list[str], variables: dict[str, str], clock: nativ
     return different
 
 
+def stacks(rounds: int) -> None:
+    """What one stack costs, by depth and by how it is found."""
+    compiler = shutil.which("g++")
+    if compiler is None:
+        print("skipped: no g++")
+        return
+    sources = [*sorted((CORE / "host" / "stacks").glob("*.cc")), CORE / "base" / "metadata.cc"]
+    with tempfile.TemporaryDirectory(prefix="memoir-bench-") as work:
+        program = Path(work) / "record_stacks"
+        command = [compiler, "-std=c++20", "-O2", f"-I{CORE.parent}", str(HERE / "record_stacks.cc")]
+        subprocess.run([*command, *map(str, sources), "-o", str(program)], check=True)
+        print("| frames | the last stack | one before, cached | walked by rules | libgcc |")
+        print("|---:|---:|---:|---:|---:|", flush=True)
+        subprocess.run([str(program), str(rounds)], check=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--only", default="", help="programs whose names begin so, with commas between")
     parser.add_argument("--check", action="store_true", help="compare stacks instead of measuring")
+    parser.add_argument("--stacks", action="store_true", help="what one stack costs, by depth and method")
     parser.add_argument("--smoke", action="store_true", help="seconds, to see that it works")
     options = parser.parse_args()
     try:
@@ -157,6 +175,10 @@ def main() -> int:
     except Error as error:
         print(f"skipped: {error}")
         return 0
+    if options.stacks or options.smoke:
+        stacks(200 if options.smoke else 20000)
+        if options.stacks:
+            return 0
     different = 0
     with tempfile.TemporaryDirectory(prefix="memoir-bench-") as work, native.Clock() as clock:
         found = programs(Path(work), options.smoke)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pairs of malloc and free under stacks of one depth, chosen at random among so many: what a recorder of stacks costs
-// where nothing else happens. record_churn STACKS PAIRS DEPTH; DEPTH 0 is a tight loop.
+// Pairs of malloc and free under stacks of one depth, chosen at random among so many: what a recorder of
+// stacks costs where nothing else happens. record_churn STACKS PAIRS DEPTH; DEPTH 0 is a tight loop.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -3,8 +3,8 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
@@ -372,7 +372,8 @@ void bind_trace(nb::module_& module) {
       "add_symbols",
       [](nb::object path,
          const std::vector<std::tuple<std::uint32_t, std::uint64_t,
-                                      std::vector<std::tuple<std::string, std::string, std::uint32_t>>>>& rows) {
+                                      std::vector<std::tuple<std::string, std::string, std::uint32_t>>>>&
+             rows) {
         std::vector<Symbol> symbols;
         for (const auto& [module, offset, lines] : rows) {
           Symbol& symbol = symbols.emplace_back(Symbol{module, offset, {}});
@@ -381,7 +382,8 @@ void bind_trace(nb::module_& module) {
         add_symbols(to_path(path), symbols);
       },
       "path"_a, "symbols"_a,
-      "Adds names to a trace: rows of (module's number, offset, [(function, file, line), ...]), the innermost of "
+      "Adds names to a trace: rows of (module's number, offset, [(function, file, line), ...]), the "
+      "innermost of "
       "inlined functions first.");
   module.def("child_site", &child_site, "parent"_a, "name"_a,
              "The id of the site reached from `parent` (0 at the bottom) through a frame of that name.");

@@ -43,10 +43,12 @@ Present look_through(const std::string& path) {
   if (present.header.version != kVersion) throw Error(path + ": only traces of version 3 take names");
   std::vector<std::byte> payload;
   for (BlockIndex::Block& block : index.blocks()) {
-    if (!block.is_sealed()) throw Error(path + ": it is still recorded, or was never finished; record it again");
+    if (!block.is_sealed())
+      throw Error(path + ": it is still recorded, or was never finished; record it again");
     present.end = std::max(present.end, block.at + sizeof(BlockHeader) + block.header.room);
     present.tick = std::max(present.tick, block.header.tick);
-    if (block.header.lane == kLaneOfSymbols) present.sequence = std::max(present.sequence, block.header.sequence + 1);
+    if (block.header.lane == kLaneOfSymbols)
+      present.sequence = std::max(present.sequence, block.header.sequence + 1);
     if ((block.header.flags & kDefines) == 0 || !index.load(block, payload)) continue;
     BlockDecoder decoder(block.header);
     BlockDecoder::Item item;
@@ -64,7 +66,8 @@ class Writer {
 
   void add(const Symbol& symbol) {
     std::vector<BlockEncoder::Line> lines;
-    for (const Symbol::Line& line : symbol.lines) lines.push_back({string(line.function), string(line.file), line.line});
+    for (const Symbol::Line& line : symbol.lines)
+      lines.push_back({string(line.function), string(line.file), line.line});
     put([&] { return encoder_.define_symbol(symbol.module, symbol.offset, lines); });
   }
   std::span<const std::byte> finish() {
@@ -120,10 +123,13 @@ void add_symbols(const std::string& path, std::span<const Symbol> symbols) {
   if (file < 0) fail();
   errno = 0;
   // Behind the end that the header knows nothing counts yet.
-  if (::pwrite(file, bytes.data(), bytes.size(), static_cast<off_t>(present.end)) != static_cast<ssize_t>(bytes.size()))
+  if (::pwrite(file, bytes.data(), bytes.size(), static_cast<off_t>(present.end)) !=
+      static_cast<ssize_t>(bytes.size()))
     fail();
   present.header.end = (present.header.flags & kComplete) != 0 ? present.end + bytes.size() : 0;
-  if (::pwrite(file, &present.header, sizeof present.header, 0) != static_cast<ssize_t>(sizeof present.header)) fail();
+  if (::pwrite(file, &present.header, sizeof present.header, 0) !=
+      static_cast<ssize_t>(sizeof present.header))
+    fail();
   ::close(file);
 }
 
