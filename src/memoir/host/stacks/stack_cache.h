@@ -3,7 +3,7 @@
 // Stacks of one thread that came before, by the words that stand in memory when they come again: a tree that
 // branches where two stacks first differ.
 //
-//   place of the event, return address -> | slot = word | slot = word | by the word in slot -> | ... | leaf: node
+//   event's place, return address -> | slot = word | slot = word | by the word in slot -> | ... | leaf: node
 //
 // A hit has compared every word that its stack was found by, so it is no guess (see stack_walker.h). Memory
 // is fixed: a full cache is emptied. One that hits too rarely to pay for itself, as with a compiler's hundred

@@ -64,9 +64,14 @@ void StackWalker::root(Frame frame) noexcept {
   root_ = frame == 0 ? 0 : intern(0, frame);
 }
 
-StackWalker::Step StackWalker::step(const Info& from, Address slot, Address pc) const noexcept {
+void StackWalker::step(const Info& from, Address slot, Address pc, Step& next) const noexcept {
   const UnwindRule rule = tables_->rule(pc);
-  Step next{Step::Result::kCaller, Cut::kBroken, 0, from.rbp, from.rbp_source, 0, false, false};
+  next.result = Step::Result::kCaller;
+  next.why = Cut::kBroken;
+  next.rbp = from.rbp;
+  next.rbp_source = from.rbp_source;
+  next.cfa_at = 0;
+  next.reads_rbp = next.restores = false;
   const auto inside = [&](Address at) { return at > slot && at <= end_ - 8 && at % 8 == 0; };
   Address cfa = 0;
   switch (rule.cfa) {
@@ -82,7 +87,7 @@ StackWalker::Step StackWalker::step(const Info& from, Address slot, Address pc) 
       next.reads_rbp = true;
       if (!inside(at)) {
         next.result = Step::Result::kCut;
-        return next;
+        return;
       }
       next.cfa_at = at;
       cfa = load(at);
@@ -90,19 +95,19 @@ StackWalker::Step StackWalker::step(const Info& from, Address slot, Address pc) 
     }
     case CfaKind::kSignal:
       next.result = Step::Result::kSignal;
-      return next;
+      return;
     case CfaKind::kOutermost:
       next.result = Step::Result::kOutermost;
-      return next;
+      return;
     case CfaKind::kUnknown:
       next.result = Step::Result::kCut;
       next.why = Cut::kNoTable;
-      return next;
+      return;
   }
   next.slot = cfa - 8;
   if (!inside(next.slot)) {
     next.result = Step::Result::kCut;
-    return next;
+    return;
   }
   if (rule.rbp != RbpKind::kSame) {
     const Address base = rule.rbp == RbpKind::kAtCfa ? cfa : from.rbp;
@@ -111,11 +116,10 @@ StackWalker::Step StackWalker::step(const Info& from, Address slot, Address pc) 
     next.reads_rbp |= rule.rbp == RbpKind::kAtRbp;
     if (!inside(next.rbp_source)) {
       next.result = Step::Result::kCut;
-      return next;
+      return;
     }
     next.rbp = load(next.rbp_source);
   }
-  return next;
 }
 
 NodeId StackWalker::walk(const Entry& entry) noexcept {
@@ -175,7 +179,7 @@ NodeId StackWalker::walk(const Entry& entry) noexcept {
       }
       if (held > 0) kept -= held;
       Info& from = new_infos_[count - 1];
-      next = step(from, new_slots_[count - 1], new_returns_[count - 1] - 1);
+      step(from, new_slots_[count - 1], new_returns_[count - 1] - 1, next);
       from.reads_rbp = next.reads_rbp;
       from.restores = next.restores;
       from.cfa_at = next.cfa_at;
@@ -209,15 +213,16 @@ void StackWalker::place(unsigned outer, unsigned first, unsigned last, bool met)
   while (dependency_count_ > 0 && dependencies_[dependency_count_ - 1].valid >= outer) --dependency_count_;
   NodeId caller = outer == 0 ? root_ : infos_[outer - 1].node;
   for (unsigned i = last + 1; i-- > first; ++outer) {
-    Info& info = new_infos_[i];
+    const Info& from = new_infos_[i];
+    Info& info = infos_[outer];
+    info = from;  // before its node is there: a word that was just written in parts is slow to copy
     if (!met || i != last) info.node = intern(caller, new_returns_[i]);
     caller = info.node;
     slots_[outer] = new_slots_[i];
     returns_[outer] = new_returns_[i];
-    infos_[outer] = info;
-    if (i > first && new_infos_[i - 1].restores && info.needs_rbp)
-      depend({info.rbp_source, info.rbp, outer, outer + 1});
-    if (info.cfa_at != 0) depend({info.cfa_at, load(info.cfa_at), outer, outer});
+    if (i > first && new_infos_[i - 1].restores && from.needs_rbp)
+      depend({from.rbp_source, from.rbp, outer, outer + 1});
+    if (from.cfa_at != 0) depend({from.cfa_at, load(from.cfa_at), outer, outer});
   }
   depth_ = outer;
 }
@@ -263,7 +268,7 @@ NodeId StackWalker::walk_to_the_end(unsigned walked, Step next) noexcept {
     new_slots_[at] = next.slot;
     new_returns_[at] = address;
     new_infos_[at] = {next.rbp, next.rbp_source, 0, 0, false, false, false};
-    next = step(new_infos_[at], next.slot, address - 1);
+    step(new_infos_[at], next.slot, address - 1, next);
     new_infos_[at].reads_rbp = next.reads_rbp;
     new_infos_[at].restores = next.restores;
     new_infos_[at].cfa_at = next.cfa_at;

@@ -117,7 +117,7 @@ class StackWalker {
   unsigned holds(unsigned count) const noexcept;
   NodeId walk(const Entry& entry) noexcept;
   NodeId walk_carefully(const Entry& entry) noexcept;
-  Step step(const Info& from, Address slot, Address pc) const noexcept;
+  void step(const Info& from, Address slot, Address pc, Step& next) const noexcept;
   NodeId keep_whole(unsigned outer, unsigned fresh, bool met) noexcept;
   NodeId keep_ends(unsigned outer, unsigned fresh) noexcept;
   NodeId walk_to_the_end(unsigned walked, Step next) noexcept;
