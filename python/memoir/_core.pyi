@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 import enum
 import os
 from typing import Annotated, Any, overload
@@ -252,6 +253,11 @@ def finish_trace(
 ) -> tuple[int, int]:
     """
     Seals and compresses the trace of a program that has ended; with its exit `status` when it ended by itself. Gives the file's bytes before and after.
+    """
+
+def add_symbols(path: object, symbols: Sequence[tuple[int, int, Sequence[tuple[str, str, int]]]]) -> None:
+    """
+    Adds names to a trace: rows of (module's number, offset, [(function, file, line), ...]), the innermost of inlined functions first.
     """
 
 def child_site(parent: int, name: str) -> int:
