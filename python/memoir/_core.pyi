@@ -1148,9 +1148,6 @@ def lifetime_buckets() -> NDArray[numpy.uint64]:
     Where each bucket of a lifetime profile's histograms begins, in ms or bytes.
     """
 
-def demangle(name: str) -> str:
-    """A C++ function's name as people write it; other names stay."""
-
 def sample_weight(size: int, every: int) -> float:
     """
     How many objects a sample of `size` bytes stands for, one in `every` bytes sampled.

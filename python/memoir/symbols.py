@@ -48,18 +48,22 @@ def symbolize(trace: str | os.PathLike[str]) -> list[Named]:
         module = modules.get(path)
         if module is None:
             continue
-        finder, why = _finder(Path(path), module["build_id"])
-        found = []
-        if finder is not None:
-            for offset in sorted(offsets):
-                # A return address is one behind its call.
-                if lines := finder(offset - 1):
-                    found.append((module["id"], offset, lines))
-        rows += found
+        found, why = find_lines(Path(path), module["build_id"], offsets)
+        rows += [(module["id"], offset, lines) for offset, lines in found.items()]
         said.append(Named(path, len(offsets), len(found), why))
     if rows:
         add_symbols(trace, rows)
     return said
+
+
+def find_lines(path: Path, build_id: str, offsets: Iterable[int]) -> tuple[dict[int, list[Line]], str]:
+    """Return addresses of a module that have names, with their lines, inlined functions first; and what is missing."""
+    finder, why = _finder(path, build_id)
+    if finder is None:
+        return {}, why
+    # A return address is one behind its call.
+    found = {offset: finder(offset - 1) for offset in sorted(offsets)}
+    return {offset: lines for offset, lines in found.items() if lines}, why
 
 
 def _addresses(trace: Trace) -> dict[str, set[int]]:

@@ -5,6 +5,7 @@
  *   grow N     one object, N times made larger by realloc
  *   hand N     N objects of 10,000 bytes that another thread frees
  *   fork N     a child that goes on with keep N, and is waited for
+ *   exec       tries to become a program that is not there
  *   die        SIGKILL
  *   say        a line, then it waits for a line (while it allocates nothing)
  *   busy       as say, but it goes on with brief and keep until the line comes
@@ -68,6 +69,7 @@ int main(int count, char** words) {
     else if (strcmp(what, "grow") == 0) grow(number);
     else if (strcmp(what, "hand") == 0) hand(number);
     else if (strcmp(what, "die") == 0) kill(getpid(), SIGKILL);
+    else if (strcmp(what, "exec") == 0) execl("/not/there", "x", (char*)NULL);
     else if (strcmp(what, "say") == 0) wait_for_line(0);
     else if (strcmp(what, "busy") == 0) wait_for_line(1);
     else if (strcmp(what, "fork") == 0) {

@@ -85,6 +85,17 @@ def test_what_a_program_did_is_what_its_profile_says(sampled):
     assert within(live.max(), 300 * 100_000, samples[keep, CENSORED])
 
 
+def test_a_profile_without_names_is_given_them_later(program, memoir_cli, tmp_path):
+    with Collector(EVERY) as collector:
+        subprocess.run([program, "keep", "30"], env=collector.environment, check=False)
+    profile = collector.lifetimes()
+    assert not all_of(profile, "keep") and profile.stack(0)[0].startswith("program+0x")
+    profile.write(tmp_path / "x.lifetimes")
+    status, out, _ = memoir_cli("symbolize", tmp_path / "x.lifetimes")
+    assert status == 0 and "addresses" in out
+    assert all_of(Lifetimes.open(tmp_path / "x.lifetimes"), "keep")
+
+
 def test_objects_that_another_thread_frees(sampled):
     profile, _ = sampled("hand", 2_000, every=1)
     rows = profile.contexts[all_of(profile, "hand")]
@@ -116,6 +127,12 @@ def test_a_program_that_becomes_another_keeps_its_samples(program):
     names = [Path(profile.program(run)).name for run in range(2)]
     assert sorted(names)[0] == "program" and sorted(names)[1].startswith("python")
     assert not collector.unreadable and not collector.folder.exists()
+
+
+def test_an_exec_that_fails_changes_nothing(sampled):
+    profile, _ = sampled("keep", 10, "exec", "keep", 20, every=1)
+    samples = profile.contexts["estimates"]["samples"][all_of(profile, "keep"), CENSORED]
+    assert sum(samples) == 30 and profile.totals["runs"] == 1
 
 
 def test_a_kill_loses_nothing(sampled):

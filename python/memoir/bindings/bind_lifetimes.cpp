@@ -4,14 +4,12 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 
-#include <cxxabi.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 
 #include "bind.h"
@@ -122,16 +120,6 @@ LifetimeProfile read_image(const std::string& path, Size offset, const std::stri
   return sample_image::read_image(bytes.substr(std::min<size_t>(offset, bytes.size())), program, path, now);
 }
 
-/// As c++filt does; what is no mangled name stays.
-std::string demangle(const std::string& name) {
-  if (name.compare(0, 2, "_Z") != 0) return name;
-  int status = 0;
-  char* const text = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
-  const std::string result = text == nullptr ? name : text;
-  std::free(text);
-  return result;
-}
-
 }  // namespace
 
 void bind_lifetimes(nb::module_& module) {
@@ -179,7 +167,6 @@ void bind_lifetimes(nb::module_& module) {
                                                                         nb::none());
       },
       "Where each bucket of a lifetime profile's histograms begins, in ms or bytes.");
-  module.def("demangle", &demangle, "name"_a, "A C++ function's name as people write it; other names stay.");
   module.def(
       "sample_weight",
       [](Size size, Size every) {

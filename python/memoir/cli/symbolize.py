@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from memoir import symbols
+from memoir.traces.files import read_begin
 
 
 @click.command(name="symbolize")
@@ -25,9 +26,12 @@ def command(traces: tuple[Path, ...], as_json: bool) -> None:
 
     They come from the programs and libraries that the trace names by their build ids, and from debug files that were
     split off. Do it where these files are; the trace then says the same anywhere, and can be compared by names with
-    that of another build.
+    that of another build. TRACES may be lifetime profiles, too.
     """
     for trace in traces:
+        if read_begin(trace).startswith(b"\x89memoirL"):
+            _name_profile(trace, as_json)
+            continue
         rows = symbols.symbolize(trace)
         if as_json:
             click.echo(json.dumps({"trace": str(trace), "modules": [asdict(row) for row in rows]}))
@@ -36,3 +40,18 @@ def command(traces: tuple[Path, ...], as_json: bool) -> None:
             missing = f"; {row.why}" if row.why else ""
             click.echo(f"{row.named:>7,} of {row.addresses:>7,} addresses of {row.path}{missing}")
         click.echo(f"memoir: next: memoir show {trace}", err=True)
+
+
+def _name_profile(path: Path, as_json: bool) -> None:
+    from memoir.lifetimes import Lifetimes
+    from memoir.lifetimes.names import name_frames
+
+    named = name_frames(Lifetimes.open(path))
+    named.write(path, force=True)
+    frames = named.frames["name"][:, 1]
+    count, total = int((frames > 0).sum()), len(frames)
+    if as_json:
+        click.echo(json.dumps({"lifetimes": str(path), "addresses": total, "named": count}))
+        return
+    click.echo(f"{count:>7,} of {total:>7,} addresses")
+    click.echo(f"memoir: next: memoir show {path}", err=True)

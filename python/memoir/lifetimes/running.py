@@ -105,7 +105,7 @@ class RunningProcess:
 
     def _put(self, mode: int) -> int:
         struct.pack_into("<I", self._map, _MODE, mode)
-        asked = self._number(_ASKED) + 1 & 0xFFFFFFFF
+        asked = (self._number(_ASKED) + 1 & 0xFFFFFFFF) or 1  # never 0
         struct.pack_into("<I", self._map, _ASKED, asked)  # last: the process looks at this
         return asked
 

@@ -2,7 +2,6 @@
 #include "memoir/host/control/control_page.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -10,10 +9,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "memoir/host/control/quiet_calls.h"
+
 namespace memoir::host_control {
 
-ControlPage control_page;
-std::atomic<std::uint32_t> answered{0};
+constinit ControlPage control_page;
+std::uint32_t answered = 1;
 
 namespace {
 
@@ -46,7 +47,7 @@ int create(const char* folder, bool keep) noexcept {
     if (length < 0 || static_cast<size_t>(length) >= sizeof path) return -1;
     // What is left of a process that had the same number, or of an earlier program of this one.
     if (!keep) ::unlink(path);
-    const int file = ::open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    const int file = quiet::open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (file >= 0 || errno != EEXIST) return file;
   }
   return -1;
@@ -73,10 +74,10 @@ bool open_control(const char* folder, bool keep) noexcept {
     const int file = create(folder, keep);
     struct stat status {};
     if (file >= 0) {
-      done = ::posix_fallocate(file, 0, sizeof(ControlPage)) == 0 && ::fstat(file, &status) == 0 &&
+      done = quiet::allocate(file, 0, sizeof(ControlPage)) && ::fstat(file, &status) == 0 &&
              ::mmap(&control_page, sizeof control_page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file,
                     0) != MAP_FAILED;
-      ::close(file);
+      quiet::close(file);
       if (!done) ::unlink(path);
     }
     if (done) {
@@ -87,9 +88,9 @@ bool open_control(const char* folder, bool keep) noexcept {
       control_page.program[length > 0 ? length : 0] = '\0';
       control_page.version = kVersion;
       control_page.process = static_cast<std::uint32_t>(::getpid());
-      answered.store(0, std::memory_order_relaxed);
-      std::atomic_thread_fence(std::memory_order_release);
-      control_page.magic = kMagic;
+      control_page.asked.store(1, std::memory_order_relaxed);
+      answered = 1;
+      control_page.magic.store(kMagic, std::memory_order_release);
     }
   }
   if (!done) path[0] = '\0';
@@ -102,7 +103,8 @@ void leave_control() noexcept {
   ::mmap(&control_page, sizeof control_page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
          -1, 0);
   unmap_image();
-  answered.store(0, std::memory_order_relaxed);
+  control_page.asked.store(1, std::memory_order_relaxed);
+  answered = 1;
   path[0] = '\0';
   errno = kept;
 }
@@ -116,11 +118,11 @@ void remove_control() noexcept {
 /// The file may be another one by now; a program may have closed all that is open, so that it is not kept.
 static int open_again() noexcept {
   if (path[0] == '\0') return -1;
-  const int file = ::open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+  const int file = quiet::open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
   struct stat status {};
   if (file < 0 || (::fstat(file, &status) == 0 && status.st_dev == device && status.st_ino == inode))
     return file;
-  ::close(file);
+  quiet::close(file);
   return -1;
 }
 
@@ -130,7 +132,7 @@ void* map_image(Size size) noexcept {
   if (file < 0) return nullptr;
   void* const address = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file,
                                static_cast<off_t>(kImageBegin));
-  ::close(file);
+  quiet::close(file);
   if (address == MAP_FAILED) return nullptr;
   image = address;
   image_size = size;
@@ -142,8 +144,8 @@ bool take_image(void*, Size begin, Size end) noexcept {
   const int file = open_again();
   if (file < 0) return false;
   const bool done =
-      ::posix_fallocate(file, static_cast<off_t>(kImageBegin + begin), static_cast<off_t>(end - begin)) == 0;
-  ::close(file);
+      quiet::allocate(file, static_cast<off_t>(kImageBegin + begin), static_cast<off_t>(end - begin));
+  quiet::close(file);
   return done;
 }
 

@@ -25,30 +25,28 @@ inline constexpr Size kImageBegin = 64 * kKiB;
 enum class Ask : std::uint32_t { kDormant = 0, kEverything = 1, kLifetimes = 2 };
 
 struct alignas(4096) ControlPage {
-  std::uint64_t magic;
-  std::uint32_t version;
-  std::uint32_t process;
-  std::atomic<std::uint32_t> asked;
-  std::atomic<std::uint32_t> answered;
-  std::atomic<std::uint32_t> mode;    // what is asked, an Ask
-  std::atomic<std::uint32_t> failed;  // the errno of the answer; 0: done
-  std::atomic<std::uint32_t> ended;   // the program ended, or became another one
-  std::uint32_t reserved;
-  Size every;          // for kLifetimes: bytes between samples
-  char program[1024];  // its executable
-  char output[1024];   // for kEverything: the trace to write
+  std::atomic<std::uint64_t> magic{0};  // last
+  std::uint32_t version = 0;
+  std::uint32_t process = 0;
+  std::atomic<std::uint32_t> asked{1};
+  std::atomic<std::uint32_t> answered{1};
+  std::atomic<std::uint32_t> mode{0};    // what is asked, an Ask
+  std::atomic<std::uint32_t> failed{0};  // the errno of the answer; 0: done
+  std::atomic<std::uint32_t> ended{0};   // the program ended, or became another one
+  std::uint32_t reserved = 0;
+  Size every = 0;           // for kLifetimes: bytes between samples
+  char program[1024] = {};  // its executable
+  char output[1024] = {};   // for kEverything: the trace to write
 };
 static_assert(sizeof(ControlPage) == 4096);
 
 /// Lies in the library itself; open_control() maps the file over it.
-extern ControlPage control_page;
-/// The last `asked` that this process acted on.
-extern std::atomic<std::uint32_t> answered;
+extern ControlPage control_page __attribute__((visibility("hidden")));
+/// The last `asked` that this process acted on; for whoever settles that, one thread at a time.
+extern std::uint32_t answered;
 
-/// Whether somebody asks for something else than what is done. Two loads; for every allocation.
-inline bool asked() noexcept {
-  return control_page.asked.load(std::memory_order_relaxed) != answered.load(std::memory_order_relaxed);
-}
+/// Never 0. For every allocation: one load.
+inline std::uint32_t asked() noexcept { return control_page.asked.load(std::memory_order_relaxed); }
 
 /// Creates the file and maps it. `folder`: where, or nullptr for the user's own in /dev/shm, which is made.
 /// With `keep` a file of an earlier program of the same process stays, and this one is called <pid>.2, say.

@@ -2,11 +2,11 @@
 #include "memoir/host/control/modules.h"
 
 #include <elf.h>
-#include <fcntl.h>
 #include <link.h>
-#include <unistd.h>
 
 #include <cstring>
+
+#include "memoir/host/control/quiet_calls.h"
 
 namespace memoir::host_control {
 
@@ -14,9 +14,9 @@ namespace {
 
 class File {
  public:
-  explicit File(const char* path) noexcept : file_(::open(path, O_RDONLY | O_CLOEXEC)) {}
+  explicit File(const char* path) noexcept : file_(quiet::open(path, O_RDONLY | O_CLOEXEC)) {}
   ~File() {
-    if (file_ >= 0) ::close(file_);
+    if (file_ >= 0) quiet::close(file_);
   }
   File(const File&) = delete;
   File& operator=(const File&) = delete;
@@ -70,7 +70,7 @@ Line parse(std::string_view text) noexcept {
 /// Reads this process's memory without faulting where there is none.
 template <class T>
 bool read_memory(int memory, std::uint64_t address, T* to, size_t count = 1) noexcept {
-  return ::pread(memory, to, count * sizeof(T), static_cast<off_t>(address)) ==
+  return quiet::read_at(memory, to, count * sizeof(T), static_cast<off_t>(address)) ==
          static_cast<ssize_t>(count * sizeof(T));
 }
 
@@ -122,7 +122,7 @@ bool visit_code(bool (*visit)(void*, const CodeMapping&) noexcept, void* context
   char file[512] = {};
   size_t file_size = 0;
   for (;;) {
-    const ssize_t more = ::read(maps.get(), buffer + held, sizeof buffer - held);
+    const ssize_t more = quiet::read(maps.get(), buffer + held, sizeof buffer - held);
     if (more < 0) return false;
     if (more == 0) return true;
     held += static_cast<size_t>(more);

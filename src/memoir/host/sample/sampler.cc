@@ -87,7 +87,7 @@ bool Sampler::start(void* image, Take take, void* owner, Capture capture,
   every_ = options.every;
   taken_bytes_ = header_size;
   modules_ = 0;
-  modules_read_ = 0;
+  read_modules_from_ = 0;
   points_pending_ = 0;
   last_clock_ = 0;
   free_live_ = 0;
@@ -123,6 +123,11 @@ void Sampler::stop() noexcept {
   if (!active()) return;
   header().last = now();
   active_.store(false, std::memory_order_release);
+}
+
+void Sampler::tell_time() noexcept {
+  const host_malloc::LockGuard guard(lock_);
+  if (active()) header().last = now();
 }
 
 void Sampler::forget() noexcept {
@@ -263,7 +268,7 @@ sample_image::Frame Sampler::normal(std::uintptr_t address) noexcept {
         return (std::uint64_t{number} + 1) << sample_image::kOffsetBits |
                ((address - module.bias) & ((std::uint64_t{1} << sample_image::kOffsetBits) - 1));
     }
-    if (attempt > 0 || now() - modules_read_ < 100) break;  // code that no file has comes again and again
+    if (attempt > 0 || now() < read_modules_from_) break;  // code that no file has comes again and again
     read_modules();
   }
   return 0;
@@ -372,16 +377,17 @@ void Sampler::unlink(Live* live, std::uint32_t before) noexcept {
 /// Without the lock: whether no live sample has that address. False when that cannot be told. Nobody else
 /// may insert or remove this address meanwhile: its owner is freeing it.
 bool Sampler::absent(std::uintptr_t address) noexcept {
-  const std::uint32_t changes = header().changes.load(std::memory_order_acquire);
+  // Each load is ordered before the next: the last one sees any change that one of them has seen a part of.
+  constexpr auto kInOrder = std::memory_order_acquire;
+  const std::uint32_t changes = header().changes.load(kInOrder);
   if (changes % 2 != 0) return false;
   const Live* const all = records<Live>(sample_image::kLive);
   size_t steps = 0;
-  for (std::uint32_t next = heads_[memoir::detail::mix(address) % kHeads].load(std::memory_order_acquire);
-       next != 0; ++steps) {
-    if (steps > 64 || all[next - 1].address.load(std::memory_order_relaxed) == address) return false;
-    next = all[next - 1].next.load(std::memory_order_relaxed);
+  for (std::uint32_t next = heads_[memoir::detail::mix(address) % kHeads].load(kInOrder); next != 0;
+       ++steps) {
+    if (steps > 64 || all[next - 1].address.load(kInOrder) == address) return false;
+    next = all[next - 1].next.load(kInOrder);
   }
-  std::atomic_thread_fence(std::memory_order_acquire);
   return header().changes.load(std::memory_order_relaxed) == changes;
 }
 

@@ -60,6 +60,8 @@ class Sampler {
   bool start(void* image, Take take, void* owner, Capture capture, const SamplerOptions& options) noexcept;
   /// No more samples; the image stays as it is. Frees are told no more.
   void stop() noexcept;
+  /// Writes down how late it is, in case that nothing follows.
+  void tell_time() noexcept;
   /// In a forked child: forgets everything, without touching the image, which is the parent's.
   void forget() noexcept;
   bool active() const noexcept { return active_.load(std::memory_order_acquire); }
@@ -151,8 +153,8 @@ class Sampler {
   Capture capture_ = nullptr;
   Size every_ = 0, taken_bytes_ = 0;
   byte_sampling::Random random_;
-  std::uint64_t modules_read_ = 0;    // ms
-  std::uint64_t points_pending_ = 0;  // samples in the last point
+  std::uint64_t read_modules_from_ = 0;  // ms; not before
+  std::uint64_t points_pending_ = 0;     // samples in the last point
   Size last_clock_ = 0;
   std::uint32_t free_live_ = 0;                  // a chain of free slots
   std::atomic<std::uint32_t>* heads_ = nullptr;  // of chains of live samples, by address

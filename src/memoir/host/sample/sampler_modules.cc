@@ -8,13 +8,15 @@
 namespace memoir {
 
 void Sampler::read_modules() noexcept {
-  modules_read_ = now();
+  const std::uint64_t begin = now();
   host_control::visit_code(
       [](void* sampler, const host_control::CodeMapping& mapping) noexcept {
         return static_cast<Sampler*>(sampler)->add_module(mapping.begin, mapping.end, mapping.bias,
                                                           mapping.path, mapping.id, mapping.id_size);
       },
       this);
+  const std::uint64_t end = now();  // at most a hundredth of the time goes to this
+  read_modules_from_ = end + 100 + 100 * (end - begin);
 }
 
 /// False when there is no room for more.

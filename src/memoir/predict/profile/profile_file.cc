@@ -289,7 +289,7 @@ LifetimeProfile read_lifetimes(std::string_view bytes, const std::string& name) 
     Section section;
     std::memcpy(&section, &bytes[sizeof header + i * sizeof section], sizeof section);
     if (section.kind <= last || section.begin != end || section.size > bytes.size() - end ||
-        (section.flags & ~kOptional) != 0)
+        (section.flags & ~(section.kind > kSections ? kOptional : 0)) != 0)
       fail("section " + std::to_string(i) + " of the table does not follow the one before");
     last = section.kind;
     const std::uint64_t padded = align_up(section.begin + section.size, 8);

@@ -21,7 +21,7 @@ using P = LifetimeProfile;
 class Reader {
  public:
   Reader(std::string_view bytes, const std::string& program, const std::string& name, std::uint64_t now)
-      : bytes_(bytes), program_(program), name_(name) {
+      : bytes_(bytes), program_(program) {
     if (bytes.size() < sizeof(Header)) throw Error(name + ": too short for what a sampled program keeps");
     std::memcpy(static_cast<void*>(&header_), bytes.data(), sizeof header_);
     if (header_.magic != kMagic) throw Error(name + ": nothing was sampled: the program allocated nothing");
@@ -232,7 +232,6 @@ class Reader {
 
   std::string_view bytes_;
   const std::string& program_;
-  const std::string& name_;
   Header header_;
   std::uint64_t end_ = 0, clock_ = 0;
   LifetimeProfile result_;

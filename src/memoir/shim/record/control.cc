@@ -24,7 +24,7 @@ extern char** environ;
 
 namespace memoir::record {
 
-ForkPage fork_page;
+constinit ForkPage fork_page{};
 __thread ThreadState thread_state __attribute__((tls_model("initial-exec")));
 
 namespace {
@@ -39,7 +39,12 @@ bool have_key = false;
 constinit ProgramRecorder recorder;
 Process& process = process_state;
 
-void switch_to(Mode mode) noexcept { fork_page.mode.store(mode, std::memory_order_release); }
+void switch_to(Mode mode) noexcept {
+  const std::uint32_t ticket = host_control::answered;
+  fork_page.tickets = {mode == Mode::kDormant ? ticket : 0, mode == Mode::kSampled ? ticket : 0,
+                       mode == Mode::kEverything ? ticket : 0};
+  fork_page.mode.store(mode, std::memory_order_release);
+}
 
 namespace {
 
@@ -122,8 +127,8 @@ void answer() noexcept {
       }
       break;
   }
+  host_control::answered = asked;
   switch_to(next);
-  host_control::answered.store(asked, std::memory_order_release);
   control_page.failed.store(static_cast<std::uint32_t>(failed), std::memory_order_relaxed);
   control_page.answered.store(asked, std::memory_order_release);
 }
@@ -192,7 +197,7 @@ void settle() noexcept {
   if (mode() == Mode::kUnset) {
     if (!process.started) start_process();
     else start_child();
-  } else if (host_control::asked()) {
+  } else if (host_control::asked() != host_control::answered) {
     answer();
   }
   settling.store(0, std::memory_order_release);

@@ -24,13 +24,19 @@ namespace memoir::record {
 
 enum class Mode : std::uint32_t { kUnset = 0, kDormant = 1, kEverything = 2, kSampled = 3 };
 
+/// What each call compares with the control page's `asked`: the mode's own one equals it while nobody asks
+/// for something else, so that one comparison says both. The others are 0, which is never asked.
+struct Tickets {
+  std::uint32_t dormant = 0, sampled = 0, everything = 0;
+};
 struct alignas(4096) ForkPage {
-  std::atomic<Mode> mode;
+  std::atomic<Mode> mode{Mode::kUnset};
+  Tickets tickets;
 };
 extern MEMOIR_HIDDEN ForkPage fork_page;
 
 inline Mode mode() noexcept { return fork_page.mode.load(std::memory_order_relaxed); }
-/// Switches all threads over, at their next calls.
+/// Switches all threads over, at their next calls; what is asked by now is answered by it.
 MEMOIR_HIDDEN void switch_to(Mode mode) noexcept;
 
 /// Leaves kUnset where that is possible now: starts, or begins a forked child's own trace. Errno is kept.

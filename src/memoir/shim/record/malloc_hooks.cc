@@ -116,48 +116,39 @@ inline void* realloc_plainly(void* block, size_t size) noexcept {
   return is_early(block) ? leave_early(block, size) : real.realloc(block, size);
 }
 
+/// Where nothing was decided yet, or somebody asks for something else, a call tries to settle that; where it
+/// is too early, it goes straight on.
+template <class Concerned, class Sample, class Record, class Plain, class... Arguments>
+__attribute__((noinline, cold)) auto unsettled(Concerned concerned, Sample sample, Record record, Plain plain,
+                                               Arguments... all) {
+  settle();
+  const Mode now = mode();
+  if (now == Mode::kEverything) return record(all...);
+  if (now == Mode::kSampled && concerned()) return sample(all...);
+  return plain(all...);
+}
+
 }  // namespace
 
 }  // namespace memoir::record
 
 using namespace memoir::record;
 
-/// A function for a call where nothing was decided yet, or somebody asks for something else: it tries to
-/// settle that; where it is too early, it goes straight on.
-#define MEMOIR_UNSETTLED(result, sampled, plain, observed, parameters, ...)                  \
-  static __attribute__((noinline, cold)) result unsettled_##observed parameters {            \
-    settle();                                                                                \
-    const Mode now = mode();                                                                 \
-    if (now == Mode::kSampled && (sampled)) return Observed<Sampled>::observed(__VA_ARGS__); \
-    if (now == Mode::kEverything) return Observed<Everything>::observed(__VA_ARGS__);        \
-    return plain(__VA_ARGS__);                                                               \
-  }
-// `sampled` says whether an allocation or a free concerns the sampler; it is asked once. All of these calls
-// are jumps: the function that is jumped to returns to the program.
-#define MEMOIR_DISPATCH(sampled, plain, observed, ...)                              \
-  const Mode now = mode();                                                          \
-  if (now == Mode::kUnset || memoir::host_control::asked()) [[unlikely]]            \
-    return unsettled_##observed(__VA_ARGS__);                                       \
-  if (now == Mode::kDormant) return plain(__VA_ARGS__);                             \
-  if (now == Mode::kEverything) return Observed<Everything>::observed(__VA_ARGS__); \
-  if (!(sampled)) [[likely]]                                                        \
-    return plain(__VA_ARGS__);                                                      \
-  return Observed<Sampled>::observed(__VA_ARGS__)
-
-MEMOIR_UNSETTLED(void*, Sampled::due(size), real.malloc, malloc, (size_t size), size)
-MEMOIR_UNSETTLED(void, Sampled::maybe(block), free_plainly, free, (void* block), block)
-MEMOIR_UNSETTLED(void*, Sampled::due(count* size), real.calloc, calloc, (size_t count, size_t size), count,
-                 size)
-MEMOIR_UNSETTLED(void*, Sampled::due(size) | Sampled::maybe(block), realloc_plainly, realloc,
-                 (void* block, size_t size), block, size)
-MEMOIR_UNSETTLED(void*, Sampled::due(size), real.memalign, memalign, (size_t alignment, size_t size),
-                 alignment, size)
-MEMOIR_UNSETTLED(void*, Sampled::due(size), real.aligned_alloc, aligned_alloc,
-                 (size_t alignment, size_t size), alignment, size)
-MEMOIR_UNSETTLED(int, Sampled::due(size), real.posix_memalign, posix_memalign,
-                 (void** result, size_t alignment, size_t size), result, alignment, size)
-MEMOIR_UNSETTLED(void*, Sampled::due(size), real.valloc, valloc, (size_t size), size)
-MEMOIR_UNSETTLED(void*, Sampled::due(size), real.pvalloc, pvalloc, (size_t size), size)
+// All of these calls are jumps: the function that is jumped to returns to the program. `concerned` says
+// whether an allocation or a free concerns the sampler; it is asked once.
+#define MEMOIR_DISPATCH(concerned, plain, name, ...)                                                 \
+  const std::uint32_t ticket = memoir::host_control::asked();                                        \
+  if (ticket == fork_page.tickets.dormant) [[likely]]                                                \
+    return plain(__VA_ARGS__);                                                                       \
+  if (ticket == fork_page.tickets.everything) [[likely]]                                             \
+    return Observed<Everything>::name(__VA_ARGS__);                                                  \
+  if (ticket == fork_page.tickets.sampled) [[likely]] {                                              \
+    if (!(concerned)) [[likely]]                                                                     \
+      return plain(__VA_ARGS__);                                                                     \
+    return Observed<Sampled>::name(__VA_ARGS__);                                                     \
+  }                                                                                                  \
+  return unsettled([=] { return concerned; }, &Observed<Sampled>::name, &Observed<Everything>::name, \
+                   [](auto... all) { return plain(all...); }, __VA_ARGS__)
 
 MEMOIR_EXPORT void* malloc(size_t size) { MEMOIR_DISPATCH(Sampled::due(size), real.malloc, malloc, size); }
 MEMOIR_EXPORT void free(void* block) { MEMOIR_DISPATCH(Sampled::maybe(block), free_plainly, free, block); }

@@ -113,12 +113,16 @@ void Process::find_own_modules() noexcept {
 
 bool Process::is_own() const noexcept { return ::syscall(SYS_getpid) == pid; }
 
+void Process::goes_on() noexcept {
+  if (is_own()) host_control::control_page.ended.store(0, std::memory_order_release);
+}
+
 void Process::ends(unsigned status, bool by_exec) noexcept {
   if (!is_own()) return;
-  if (mode() == Mode::kSampled) end_sampling();
+  if (mode() == Mode::kSampled) tell_samples(!by_exec);
   host_control::control_page.ended.store(1, std::memory_order_release);
   // What was sampled is somebody's to read; a page without anything is nobody's.
-  if (control[0] == '\0') host_control::remove_control();
+  if (control[0] == '\0' && !by_exec) host_control::remove_control();
   if (mode() != Mode::kEverything) return;
   ThreadRecord* const thread = own_record();
   if (thread != nullptr) recorder.program_ends(*thread, by_exec, status);

@@ -42,6 +42,8 @@ struct Process {
   bool is_own() const noexcept;
   /// Writes down that the program ends, or becomes another one.
   void ends(unsigned status, bool by_exec) noexcept;
+  /// It did not become another one.
+  void goes_on() noexcept;
 };
 
 /// Copies a variable's text; "" where there is none, or one that is too long.

@@ -70,6 +70,11 @@ void before_exec() noexcept {
   process.ends(0, true);
   errno = kept;
 }
+/// Only an exec that failed returns: the program goes on.
+int after_exec(int failed) noexcept {
+  process.goes_on();
+  return failed;
+}
 
 }  // namespace
 
@@ -128,40 +133,40 @@ MEMOIR_EXPORT void _Exit(int status) {
 
 MEMOIR_EXPORT int execve(const char* path, char* const* arguments, char* const* environment) {
   before_exec();
-  return real.execve(path, arguments, environment);
+  return after_exec(real.execve(path, arguments, environment));
 }
 MEMOIR_EXPORT int execv(const char* path, char* const* arguments) {
   before_exec();
-  return real.execve(path, arguments, environ);
+  return after_exec(real.execve(path, arguments, environ));
 }
 MEMOIR_EXPORT int execvp(const char* file, char* const* arguments) {
   before_exec();
-  return real.execvpe(file, arguments, environ);
+  return after_exec(real.execvpe(file, arguments, environ));
 }
 MEMOIR_EXPORT int execvpe(const char* file, char* const* arguments, char* const* environment) {
   before_exec();
-  return real.execvpe(file, arguments, environment);
+  return after_exec(real.execvpe(file, arguments, environment));
 }
 MEMOIR_EXPORT int fexecve(int file, char* const* arguments, char* const* environment) {
   before_exec();
-  return real.fexecve(file, arguments, environment);
+  return after_exec(real.fexecve(file, arguments, environment));
 }
 MEMOIR_EXPORT int execl(const char* path, const char* first, ...) {
   MEMOIR_COLLECT(first);
   va_end(taken);
   before_exec();
-  return real.execve(path, arguments, environ);
+  return after_exec(real.execve(path, arguments, environ));
 }
 MEMOIR_EXPORT int execlp(const char* file, const char* first, ...) {
   MEMOIR_COLLECT(first);
   va_end(taken);
   before_exec();
-  return real.execvpe(file, arguments, environ);
+  return after_exec(real.execvpe(file, arguments, environ));
 }
 MEMOIR_EXPORT int execle(const char* path, const char* first, ...) {
   MEMOIR_COLLECT(first);
   auto** const environment = va_arg(taken, char**);
   va_end(taken);
   before_exec();
-  return real.execve(path, arguments, environment);
+  return after_exec(real.execve(path, arguments, environment));
 }

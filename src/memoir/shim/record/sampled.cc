@@ -11,7 +11,6 @@ namespace memoir::record {
 
 namespace {
 
-constinit Sampler process_sampler;
 constinit stacks::StackTables tables;
 // Under the sampler's lock. All zero until it starts, as its owners elsewhere map it.
 alignas(stacks::StackWalker) constinit char walker_memory[sizeof(stacks::StackWalker)] = {};
@@ -53,7 +52,7 @@ class Inside {
 
 }  // namespace
 
-Sampler& sampler = process_sampler;
+constinit Sampler sampler;
 __thread SamplerThread sampler_thread __attribute__((tls_model("initial-exec")));
 
 void Sampled::sample(const void* block, std::size_t size, const Entry& entry) noexcept {
@@ -94,9 +93,10 @@ int start_sampling(Size every) noexcept {
 
 void stop_sampling() noexcept { sampler.stop(); }
 
-void end_sampling() noexcept {
+void tell_samples(bool last) noexcept {
   sampler.thread_ended(sampler_thread);
-  sampler.stop();
+  if (last) sampler.stop();
+  else sampler.tell_time();
 }
 
 void forget_samples() noexcept {

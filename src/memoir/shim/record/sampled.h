@@ -10,7 +10,7 @@
 
 namespace memoir::record {
 
-extern Sampler& sampler;
+extern MEMOIR_HIDDEN Sampler sampler;
 extern __thread SamplerThread sampler_thread __attribute__((tls_model("initial-exec")));
 
 struct Sampled {
@@ -39,8 +39,8 @@ struct Sampled {
 /// Samples from now on, one in `every` bytes on average. 0, or an errno.
 int start_sampling(Size every) noexcept;
 void stop_sampling() noexcept;
-/// The program ends: its last figures.
-void end_sampling() noexcept;
+/// The program ends, or becomes another one if that succeeds: its last figures.
+void tell_samples(bool last) noexcept;
 /// In a forked child: what its parent samples is not its own.
 void forget_samples() noexcept;
 }  // namespace memoir::record
