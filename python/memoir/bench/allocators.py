@@ -16,6 +16,7 @@ from pathlib import Path
 
 from memoir import malloc
 from memoir._core import Error, __version__
+from memoir.bench import fetching
 from memoir.bench.journal import Record
 
 
@@ -57,12 +58,10 @@ KNOWN = {
     ),
     "hoard": Known(("libhoard.so*",), "no package: build github.com/emeryberger/Hoard"),
     "mesh": Known(("libmesh.so*",), "no package: build github.com/plasma-umass/Mesh"),
-    "rpmalloc": Known(
-        ("librpmallocwrap.so*", "librpmalloc.so*"), "no package: build github.com/mjansson/rpmalloc"
-    ),
+    "rpmalloc": Known(("librpmallocwrap.so*", "librpmalloc.so*"), "no package: memoir doctor --get rpmalloc"),
     "snmalloc": Known(
         ("libsnmallocshim.so*", "libsnmallocshim-checks.so*"),
-        "no package: build github.com/microsoft/snmalloc",
+        "no package: memoir doctor --get snmalloc",
     ),
 }
 SYSTEM = "system"
@@ -103,7 +102,7 @@ def find(name: str) -> Path | None:
             matches = sorted(folder.glob(pattern), key=lambda path: (len(path.name), path.name))
             if matches:
                 return matches[0]
-    return None
+    return fetching.cached(name)
 
 
 @functools.cache
@@ -135,7 +134,7 @@ def version(name: str, library: Path | None) -> str:
         )
         if answer.returncode == 0 and answer.stdout.strip():
             return f"{known_name} {answer.stdout.strip()}"
-    return library.resolve().name
+    return fetching.described(library) or library.resolve().name
 
 
 def parse(text: str) -> list[Allocator]:
@@ -187,7 +186,10 @@ def _named(name: str, what: str, renamed: bool) -> Allocator:
     if what in KNOWN:
         library = find(what)
         if library is None:
-            raise Error(f"allocator {what} was not found on this machine: {KNOWN[what].package}")
+            raise Error(
+                f"allocator {what} was not found on this machine: {KNOWN[what].package}; "
+                f"or memoir doctor --get {what}"
+            )
         return Allocator(name, library)
     if not renamed:
         raise Error(f"unknown allocator {name!r}: use {', '.join(NAMES)}, or name=path.so")

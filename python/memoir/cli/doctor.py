@@ -4,18 +4,41 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import click
 
-from memoir.bench import allocators, machine
+from memoir._core import Error
+from memoir.base.quantities import printable
+from memoir.bench import allocators, fetching, machine, tuning
 from memoir.views import bench_tables
 
 
 @click.command()
+@click.option(
+    "--get", "names", metavar="NAMES", help="Bring allocators into your cache: packages, or built here."
+)
+@click.option("--fix", is_flag=True, help="Change what makes timings unsteady, as far as you may.")
+@click.option("--undo", is_flag=True, help="Put back what --fix changed.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON on standard output.")
-def command(as_json: bool) -> None:
-    """Allocators found, huge pages, cores, load, governor, overcommit, counters."""
+def command(names: str | None, fix: bool, undo: bool, as_json: bool) -> None:
+    """Allocators found, huge pages, cores, load, governor, overcommit, counters.
+
+    \b
+    memoir doctor
+    memoir doctor --get snmalloc,rpmalloc
+    memoir doctor --fix
+    memoir doctor --undo
+    """
+    if sum((names is not None, fix, undo)) > 1:
+        raise Error("--get, --fix and --undo are three things: one at a time")
+    if names is not None:
+        _get(names.split(","))
+        return
+    if fix or undo:
+        _tune(undo)
+        return
     found = []
     for name in allocators.NAMES:
         library = allocators.c_library() if name == allocators.SYSTEM else allocators.find(name)
@@ -59,8 +82,48 @@ def command(as_json: bool) -> None:
         click.echo("\nBefore you measure")
         for remark in remarks:
             click.echo(f"  {remark}")
+    changes = tuning.wanted()
+    if changes:
+        click.echo("\nmemoir doctor --fix would change")
+        for change in changes:
+            click.echo(f"  {change.path}: {change.before} -> {change.after} ({change.why})")
     names = ",".join(str(one["name"]) for one in found if one["library"])
     click.echo(f"\nnext: memoir bench {names} --suite", err=True)
+
+
+def _get(names: list[str]) -> None:
+    """Each name's library, or the reason why there is none; exit code 1 when one could not be had."""
+    missing = False
+    for name in names:
+        if name not in fetching.SOURCES:
+            raise Error(f"--get {name}: use {', '.join(fetching.SOURCES)}")
+    for name in names:
+        here = allocators.find(name)
+        if here is not None:
+            click.echo(f"{name:<10}{here} (is here)")
+            continue
+        try:
+            library = fetching.get(name, lambda line: click.echo(f"getting {line}", err=True))
+            click.echo(f"{name:<10}{library}")
+        except Error as error:
+            missing = True
+            click.echo(f"{name:<10}{printable(str(error))}")
+    if missing:
+        sys.exit(1)
+    click.echo(f"next: memoir bench system,{','.join(names)} --suite", err=True)
+
+
+def _tune(back: bool) -> None:
+    changes = tuning.undo() if back else tuning.fix()
+    if not changes:
+        click.echo("nothing to change")
+    for change in changes:
+        how = "changed" if change.done else f"not allowed: {change.command}"
+        click.echo(f"{change.path}: {change.before} -> {change.after} ({change.why}): {how}")
+    if not back and any(change.done for change in changes):
+        click.echo("next: memoir doctor --undo puts it back", err=True)
+    if any(not change.done for change in changes):
+        sys.exit(1)
 
 
 def _remarks(about: dict[str, Any], counters: dict[str, str]) -> list[str]:
@@ -79,6 +142,10 @@ def _remarks(about: dict[str, Any], counters: dict[str, str]) -> list[str]:
         remarks.append("a virtual machine: neighbours may take the processor; use many replicates")
     if about["huge_pages"] == "always":
         remarks.append("huge pages always: resident bytes of sparse heaps are rounded up to 2 MiB pieces")
+    if about["address_randomisation"] == "off":
+        remarks.append(
+            "address randomisation is off: every run has the same layout, which may favour one allocator"
+        )
     if about["overcommit"] == "2":
         remarks.append("overcommit 2: allocators that reserve large ranges may be refused")
     if not any(state in ("all", "user") for name, state in counters.items() if name != "page_faults"):

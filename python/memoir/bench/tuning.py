@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of a machine that make timings steadier, changed and put back as far as this user may."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from memoir._core import Error
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One file of the kernel, or many of one kind."""
+
+    pattern: str
+    wanted: str
+    fits: tuple[str, ...]  # values that are as good
+    why: str
+
+
+SETTINGS = (
+    Setting(
+        "/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor",
+        "performance",
+        ("performance",),
+        "the clock stays where it is",
+    ),
+    Setting(
+        "/sys/devices/system/cpu/intel_pstate/no_turbo", "1", ("1",), "the clock does not depend on heat"
+    ),
+    Setting("/sys/devices/system/cpu/cpufreq/boost", "0", ("0",), "the clock does not depend on heat"),
+    Setting(
+        "/proc/sys/kernel/perf_event_paranoid",
+        "1",
+        ("1", "0", "-1"),
+        "cycles, instructions and TLB misses may be counted, the kernel's too",
+    ),
+    Setting(
+        "/proc/sys/kernel/randomize_va_space",
+        "2",
+        ("2",),
+        "every run has a layout of its own, so none is favoured",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Change:
+    path: str
+    before: str
+    after: str
+    why: str
+    done: bool
+    command: str  # what somebody with more rights would type
+
+
+def wanted() -> list[Change]:
+    """What is not as it should be; nothing is changed."""
+    return [change for setting in SETTINGS for change in _of(setting)]
+
+
+def fix() -> list[Change]:
+    """Changes what it may, and remembers what was there for undo()."""
+    found = []
+    kept = _read_kept()
+    for change in wanted():
+        done = _write(change.path, change.after)
+        if done:
+            kept.setdefault(change.path, change.before)  # the oldest counts
+        found.append(Change(change.path, change.before, change.after, change.why, done, change.command))
+    if kept:
+        _kept().parent.mkdir(parents=True, exist_ok=True)
+        _kept().write_text(json.dumps(kept, indent=1) + "\n")
+    return found
+
+
+def undo() -> list[Change]:
+    """Puts back what fix() changed; what cannot be put back stays remembered."""
+    kept, found = _read_kept(), []
+    if not kept:
+        raise Error("--undo: nothing was changed by --fix")
+    for path, before in list(kept.items()):
+        now = _read(path) or ""
+        done = _write(path, before)
+        if done:
+            del kept[path]
+        found.append(Change(path, now, before, "as it was", done, _command(path, before)))
+    if kept:
+        _kept().write_text(json.dumps(kept, indent=1) + "\n")
+    else:
+        _kept().unlink()
+    return found
+
+
+def _of(setting: Setting) -> list[Change]:
+    found = []
+    for path in sorted(glob.glob(setting.pattern)):
+        now = _read(path)
+        if now is not None and now not in setting.fits:
+            command = _command(path, setting.wanted)
+            found.append(Change(path, now, setting.wanted, setting.why, False, command))
+    return found
+
+
+def _command(path: str, value: str) -> str:
+    return f"echo {value} | sudo tee {path}"
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return None
+
+
+def _write(path: str, value: str) -> bool:
+    """True when the file then says so."""
+    try:
+        Path(path).write_text(value)
+    except OSError:
+        return False
+    return _read(path) == value
+
+
+def _kept() -> Path:
+    state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    return Path(state) / "memoir" / "settings.json"
+
+
+def _read_kept() -> dict[str, str]:
+    try:
+        kept = json.loads(_kept().read_text())
+    except (OSError, ValueError):
+        return {}
+    known = {path for setting in SETTINGS for path in glob.glob(setting.pattern)}
+    return (
+        {path: str(value) for path, value in kept.items() if path in known} if isinstance(kept, dict) else {}
+    )
