@@ -28,6 +28,14 @@ SMALLER = [
         r"^(memoir bench .*)-n 30 (.*)--jobs \{work\}",
         r"memoir bench system --threads 1,2 --load 1 -n 2 \2--jobs {work}",
     ),
+    (
+        r"^memoir bench system,jemalloc --threads 1,4,16 .*",
+        "memoir bench system --threads 1,2 --load 1,2 -n 2 --no-pictures -- ./server --side {=ceil(sqrt(work*100))}",
+    ),
+    (
+        r"^memoir bench system,jemalloc (--server .*)-n 100000 (.*)",
+        r"memoir bench system -n 1 --warmup 0 --no-pictures \1-n 500 -t set \2",
+    ),
     (r" --engine ray", ""),  # tests/sweep starts a Ray
     (r"^memoir bench jemalloc,je1m.*", "memoir bench system,again=system -n 2 -- ./server"),
 ]
@@ -106,7 +114,8 @@ def ran():
 
 @pytest.mark.parametrize(("page", "command"), [c for c in commands() if c[1].startswith("memoir")])
 def test_command(folder, ran, page, command):
-    if "servers" in command and shutil.which("redis-server") is None:
+    redis = "servers" in command or "redis-server" in command
+    if redis and shutil.which("redis-server") is None:
         pytest.skip("redis-server is not installed")
     for pattern, smaller in SMALLER:
         command = re.sub(pattern, smaller, command)
