@@ -165,7 +165,7 @@ std::vector<Mapping> mappings(pid_t process) {
   return found;
 }
 
-// Memory that no file backs: private and anonymous, or one of the kernel's nameless files, which some allocators map.
+// Memory that no file backs: private and anonymous. Some allocators map one of the kernel's nameless files.
 bool is_memory(const Mapping& mapping) {
   return mapping.path.empty() || mapping.path == "[heap]" || mapping.path.starts_with("[anon");
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows a process tree and says of each executed image how much of its anonymous memory an allocator served.
+// Follows a process tree and says of each executed image how much of its anonymous memory an allocator
+// served.
 #pragma once
 
 #include <sys/types.h>

@@ -162,7 +162,27 @@ def test_redis_is_driven_from_outside():
 
 
 def test_an_unknown_suite_is_refused():
-    with pytest.raises(memoir.Error, match="unknown suite 'system': use programs, servers, churn"):
+    with pytest.raises(memoir.Error, match="unknown suite 'system': use programs, real, servers, churn"):
         suite.programs("system")
     with pytest.raises(memoir.Error, match="no command to measure"):
         memoir.bench.run("system")
+
+
+def test_real_programs_run_and_those_that_are_missing_are_named(monkeypatch):
+    programs = suite.programs("real", smoke=True)
+    missing = suite.missing("real")
+    assert len(programs) + len(missing) == len(suite.REAL)
+    assert all("on the PATH: apt-get install" in line for line in missing)
+    result = memoir.bench.run(suite="python", smoke=True, threads=[2], replicates=1, warmup=0)
+    assert [row["status"] for row in result.rows] == ["ok"], result.rows[0].get("tail")
+    assert result.header["proofs"][0]["share"] > 0.8
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(memoir.Error, match="no sqlite3 on the PATH: apt-get install sqlite3"):
+        suite.programs("sqlite")
+    assert [program.name for program in suite.programs("real")] == ["python"]
+
+
+@pytest.mark.full
+def test_every_real_program_that_is_here_runs():
+    result = memoir.bench.run(suite="real", smoke=True, threads=[2], replicates=1, warmup=0)
+    assert {row["status"] for row in result.rows} == {"ok"}, [row.get("tail") for row in result.rows]

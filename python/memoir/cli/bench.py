@@ -93,7 +93,7 @@ class _Command(SectionedCommand):
     is_flag=False,
     flag_value="programs",
     metavar="[NAMES]",
-    help="Built-in workloads instead of a command: programs (default), servers, or names of single ones.",
+    help="Workloads instead of a command: programs (default), real, servers, or names of single ones.",
 )
 @running("--smoke", is_flag=True, help="A hundredth of the suite's work: does everything run?")
 @running("--threads", metavar="LIST", help="Thread counts, as {threads} and OMP_NUM_THREADS.  [1]")
@@ -311,6 +311,8 @@ def _experiment(given: Record, words: list[str]) -> Experiment:
     metrics += tuple(_metric(pattern, False) for pattern in given["lower_metric"])
     if names:
         programs = suite.programs(names, given["smoke"])
+        for line in suite.missing(names):
+            click.echo(f"note: left out: {line}", err=True)
         programs = tuple(replace(program, metrics=(*program.metrics, *metrics)) for program in programs)
     elif given["server"]:
         programs = (_server(given, metrics),)
