@@ -11,8 +11,8 @@ import math
 
 import numpy as np
 
-from memoir.bench import statistics
 from memoir.bench.grid import Block, Cell, Group, block_of, cell_of
+from memoir.bench.intervals import paired_t
 from memoir.bench.journal import Record
 from memoir.bench.results import Result
 from memoir.bench.student import t_cdf
@@ -58,7 +58,7 @@ def _place(rows: list[Record], residuals: list[float]) -> str | None:
             slopes.append(_slope(x, np.array([residual for _, residual in places])))
     if len(slopes) < _FEWEST:
         return None
-    centre, _, _, p = statistics.paired_t(np.array(slopes))
+    centre, _, _, p = paired_t(np.array(slopes))
     if p > _LEVEL or abs(centre) < _WORTH:
         return None
     return (

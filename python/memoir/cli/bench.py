@@ -27,10 +27,11 @@ from memoir.bench import (
     suite,
     trust,
 )
-from memoir.bench.experiment import Experiment, compile_metric, from_header, run_all
+from memoir.bench.experiment import Experiment, from_header, run_all
 from memoir.bench.grid import PERCENTILES, placeholders
 from memoir.bench.journal import Record
 from memoir.bench.recording import Recording, check_output, output_folder
+from memoir.bench.rows import compile_metric
 from memoir.bench.statistics import METHODS
 from memoir.cli import _bench_arguments as arguments
 from memoir.cli._sections import SectionedCommand, section
