@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cinttypes>
 #include <cstdlib>
 #include <cstring>
@@ -111,6 +112,20 @@ void append_marked(int map, uint64_t begin, uint64_t end, bool huge, std::vector
   }
 }
 
+// Bytes of all granules that are marked in the map: no more than these was ever served.
+uint64_t marked_bytes(int map) {
+  uint64_t granules = 0;
+  for (off_t at = 0; (at = lseek(map, at, SEEK_DATA)) >= 0;) {
+    unsigned char bits[4096];
+    const ssize_t length = pread(map, bits, sizeof bits, at);
+    if (length <= 0) break;
+    for (ssize_t byte = 0; byte < length; ++byte)
+      granules += static_cast<uint64_t>(std::popcount(bits[byte]));
+    at += length;
+  }
+  return granules * kGranule;
+}
+
 uint64_t present_bytes(int pagemap, const std::vector<Range>& ranges) {
   const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   uint64_t pages = 0;
@@ -174,6 +189,22 @@ bool is_nameless_file(const Mapping& mapping) {
   return mapping.path.starts_with("/memfd:") || mapping.path.starts_with("/dev/zero");
 }
 
+std::string map_path(const std::vector<Mapping>& all, const std::string& folder) {
+  for (const Mapping& mapping : all) {
+    if (mapping.path.starts_with(folder) && mapping.path.ends_with(".map")) return mapping.path;
+  }
+  return {};
+}
+
+int open_map(const std::string& path) { return path.empty() ? -1 : open(path.c_str(), O_RDONLY | O_CLOEXEC); }
+
+uint64_t status_bytes(const std::string& status, const char* name) {
+  const size_t at = status.find(name);
+  unsigned long long kib = 0;
+  if (at != std::string::npos) std::sscanf(status.c_str() + at + std::strlen(name), "%llu", &kib);
+  return kib << 10;
+}
+
 void print_escaped(FILE* out, const std::string& text) {
   std::fputc('"', out);
   for (const char letter : text) {
@@ -191,15 +222,24 @@ void print_escaped(FILE* out, const std::string& text) {
 
 }  // namespace
 
+Share peak_of(pid_t process, const std::string& folder) {
+  Share share;
+  const std::string about = read_file("/proc/%d/status", process);
+  const uint64_t peak = status_bytes(about, "\nVmHWM:");
+  const uint64_t backed = status_bytes(about, "\nRssFile:") + status_bytes(about, "\nRssShmem:");
+  share.anonymous = peak - std::min(peak, backed);
+  const int map = open_map(map_path(mappings(process), folder));
+  if (map < 0) return share;
+  share.served = static_cast<int64_t>(std::min(share.anonymous, marked_bytes(map)));
+  close(map);
+  return share;
+}
+
 Share look_at(pid_t process, const std::string& folder) {
   Share share;
   const std::vector<Mapping> all = mappings(process);
-  int map = -1;
-  for (const Mapping& mapping : all) {
-    if (map < 0 && mapping.path.starts_with(folder) && mapping.path.ends_with(".map")) {
-      map = open(mapping.path.c_str(), O_RDONLY | O_CLOEXEC);
-    }
-  }
+  const std::string map_file = map_path(all, folder);
+  const int map = open_map(map_file);
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%d/pagemap", process);
   const int pagemap = map < 0 ? -1 : open(path, O_RDONLY | O_CLOEXEC);
@@ -222,6 +262,8 @@ Share look_at(pid_t process, const std::string& folder) {
   }
   if (pagemap >= 0) close(pagemap);
   if (map >= 0) close(map);
+  // an exec on the way: what was read belongs to two programs
+  if (map >= 0 && map_path(mappings(process), folder) != map_file) return Share{};
   return share;
 }
 
@@ -260,6 +302,7 @@ int Witness::add(pid_t process, int parent, bool forked, double now) {
 void Witness::look(Image& image) {
   if (image.borrowed) return;
   const Share share = look_at(image.process, folder_);
+  if (share.served < 0 && image.served >= 0) return;
   if (share.anonymous >= image.anonymous && (share.anonymous > 0 || share.served >= 0)) {
     image.anonymous = share.anonymous;
     image.served = share.served;
@@ -296,13 +339,23 @@ bool Witness::on_status(pid_t process, int status, double now) {
         const std::string own = read_file("/proc/%d/status", process);
         const size_t at = own.find("\nTgid:");
         const int parent = current(at == std::string::npos ? process : std::atoi(own.c_str() + at + 6));
+        if (current(fresh) >= 0) break;  // its exec was heard of before its birth
         const int made = add(fresh, parent, true, now);
         if (made >= 0) images_[static_cast<size_t>(made)].borrowed = event == PTRACE_EVENT_VFORK;
       }
       break;
     }
     case PTRACE_EVENT_EXIT:
-      if (index >= 0) look(images_[static_cast<size_t>(index)]);  // its memory is still there
+      if (index >= 0) {
+        Image& image = images_[static_cast<size_t>(index)];
+        look(image);  // its memory is still there
+        // it may have grown and shrunk again between two looks
+        const Share peak = image.borrowed ? Share{} : peak_of(process, folder_);
+        if (static_cast<double>(peak.anonymous) > kGrowth * static_cast<double>(image.anonymous) + kGranule) {
+          image.served = peak.served < 0 ? -1 : std::max(image.served, peak.served);
+          image.anonymous = peak.anonymous;
+        }
+      }
       break;
     case PTRACE_EVENT_STOP:
       if (const int signal = WSTOPSIG(status);

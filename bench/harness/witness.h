@@ -38,6 +38,10 @@ struct Share {
 // `folder`: where libmemoir_proof.so keeps the maps of what was handed out (see proof.cc).
 Share look_at(pid_t process, const std::string& folder);
 
+// The same of the moment when it held most, as far as that can be told later: the kernel keeps its peak, and
+// no more than what is marked was served. For a process that is about to end.
+Share peak_of(pid_t process, const std::string& folder);
+
 // With ptrace, which misses no exec however short its process; where that is not allowed, by looking every
 // millisecond. Not thread-safe.
 class Witness {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Overlapping generations: blocks come in groups of one size, groups of one size after the other, small sizes in
-// larger groups; each group outlives some of the groups after it, and is freed forwards, backwards, or every other
-// block first. The pattern of `sh6bench` and `sh8bench` (MicroQuill's SmartHeap benchmarks, 1997), which mix
-// stack-like and queue-like lifetimes. What it shows: whether free lists stay in good order when frees do not come
-// in the order of allocations.
+// Overlapping generations: blocks come in groups of one size, groups of one size after the other, small
+// sizes in larger groups; each group outlives some of the groups after it, and is freed forwards,
+// backwards, or every other block first. The pattern of `sh6bench` and `sh8bench` (MicroQuill's SmartHeap
+// benchmarks, 1997), which mix stack-like and queue-like lifetimes. What it shows: whether free lists stay
+// in good order when frees do not come in the order of allocations.
 #include <cstdlib>
 #include <vector>
 

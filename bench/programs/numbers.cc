@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic on long numbers: every intermediate result is a small block of its own that lives for a few steps. The
-// pattern of `cfrac` (Barrett's continued fractions, in Grunwald, Zorn, Henderson, PLDI 1993), here as convergents of
-// the continued fraction of e. What it shows: the fast path of a program that computes, and does not only allocate.
+// Arithmetic on long numbers: every intermediate result is a small block of its own that lives for a few
+// steps. The pattern of `cfrac` (Barrett's continued fractions, in Grunwald, Zorn, Henderson, PLDI 1993),
+// here as convergents of the continued fraction of e. What it shows: the fast path of a program that
+// computes, and does not only allocate.
 #include <cstdlib>
 #include <cstring>
 
@@ -57,8 +58,8 @@ constexpr uint64_t kTerms = 100;
 void convergents() {
   Number *p0 = of(1), *p1 = of(2), *q0 = of(0), *q1 = of(1);
   for (uint64_t term = 1; term < kTerms; ++term) {
-    const uint32_t quotient =
-        term % 3 == 2 ? static_cast<uint32_t>(2 * (term + 1) / 3) : 1;  // [2; 1,2,1, 1,4,1, ...]
+    // [2; 1,2,1, 1,4,1, ...]
+    const uint32_t quotient = term % 3 == 2 ? static_cast<uint32_t>(2 * (term + 1) / 3) : 1;
     step(p0, p1, quotient);
     step(q0, q1, quotient);
   }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random replacement: a table of slots; each step picks one and frees what is there, or fills it. Few slots are
-// picked very often and most of them rarely, so that objects of all ages lie next to each other. The pattern of
-// `alloc-test` (Ignatchenko, "Testing Memory Allocators", 2018), whose slots are Pareto-distributed too. What it
-// shows: the cost of a free of something that has long left every cache, and of a heap full of holes.
+// Random replacement: a table of slots; each step picks one and frees what is there, or fills it. Few
+// slots are picked very often and most of them rarely, so that objects of all ages lie next to each other.
+// The pattern of `alloc-test` (Ignatchenko, "Testing Memory Allocators", 2018), whose slots are Pareto-
+// distributed too. What it shows: the cost of a free of something that has long left every cache, and of a
+// heap full of holes.
 #include <cstdlib>
 #include <vector>
 

@@ -76,7 +76,7 @@ def stub(built):
 
 
 def test_a_hidden_malloc_is_an_error_though_it_asks_now_and_then(programs, stub):
-    words = r"serves 0\.\d % of the 1\d\.\d MiB of anonymous memory of .*hidden: it allocates"
+    words = r"serves 0\.\d % of the [\d.]+ MiB of anonymous memory of .*hidden: it allocates"
     for allocator in (stub, Allocator("system")):
         with pytest.raises(memoir.Error, match=words):
             prove(allocator, [str(programs / "hidden")], {})
@@ -215,7 +215,7 @@ def test_threads_forks_and_execs_are_followed(programs, stub, tmp_path):
     """
     program = compile_c(source, tmp_path / "threads", "-pthread")
     shown = prove(stub, [str(program), str(programs / "asks")], {})
-    assert shown.measurement.exit_code == 0 and shown.share > 0.9
+    assert shown.measurement.exit_code == 0 and shown.share > 0.8
     assert set(shown.programs) == {str(program), str(programs / "asks")}
     with pytest.raises(memoir.Error, match="stub is not in .*nothing"):
         prove(stub, [str(program), shutil.which("env"), "-i", str(programs / "nothing")], {})

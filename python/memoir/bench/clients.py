@@ -22,6 +22,7 @@ from memoir.bench.memory import PHASE
 
 GRACE = 10.0  # seconds that a server may take to end after its client is content
 PATIENCE = 30.0  # seconds that it may take to be ready
+_TELLING = 2.0  # seconds in which a server's end is taken for the reason of its client's failure
 _TRY = 0.02  # seconds between two looks whether it is
 
 
@@ -64,8 +65,8 @@ def drive(server: Running, plan: Plan) -> Turn:
         if turn.failure is None and plan.server:
             time.sleep(plan.settle)
             turn.failure = _end(server, plan)
-        elif turn.failure is None:
-            _await_end(server)
+        elif turn.failure is None and not _await_end(server):
+            server.stop()
     except BaseException:
         server.stop()
         raise
@@ -140,6 +141,8 @@ def _run_client(server: Running, plan: Plan, turn: Turn, began: float) -> None:
             client.wait()
         client.stdout.close()
         output.flush()
+    if turn.failure is None and client.returncode != 0 and plan.server:
+        _await_end(server, _TELLING)  # did the server's end make it fail?
     if turn.failure is None and plan.server and not server.running():
         turn.failure = "the server ended before its client"
     elif turn.failure is None and client.returncode != 0:
@@ -152,19 +155,21 @@ def _end(server: Running, plan: Plan) -> str | None:
         stopped = subprocess.run(plan.stop, stdin=subprocess.DEVNULL, capture_output=True)
         if stopped.returncode != 0:
             return f"--stop ended with exit code {stopped.returncode}"
-        _await_end(server)
+        if not _await_end(server):
+            server.stop()
     else:
         server.ask_to_end()
     return None
 
 
-def _await_end(server: Running) -> None:
-    deadline = time.monotonic() + GRACE
+def _await_end(server: Running, patience: float = GRACE) -> bool:
+    """True when it has ended by then."""
+    deadline = time.monotonic() + patience
     while server.running():
         if time.monotonic() > deadline:
-            server.stop()
-            return
+            return False
         time.sleep(0.005)
+    return True
 
 
 def free_port() -> int:
