@@ -27,6 +27,7 @@ constexpr size_t kUnrepeatedKept = 4096;  // keys seen once and not recorded tha
 constexpr size_t kMostFamilies = 64;
 constexpr size_t kMostTemplates = 6;  // of one family
 constexpr unsigned kSettled = 2;      // derived passes in step before nobody listens to operators any more
+constexpr std::uint64_t kWorthIt = 2;     // allocations served for each that was not: a derived plan is of use
 constexpr unsigned kFailuresBelieved =
     3;                                    // derived plans in a row that were of no use before recording again
 constexpr size_t kMostEscapesOfSite = 8;  // of one operator, before all that it allocates is planned no more
@@ -347,11 +348,13 @@ void Memory::followed(const Decision& decision, const CallShape& shape, const Fo
     ++plan.differed;
     if (plan.derived_from != nullptr) {
       plan.derived_from->settled = 0;
-      if (pass.counters.unmatched > 0 && plan.derived_from->add(log, plan.point)) {
+      if (pass.counters.unmatched > 0 && plan.derived_from->add(log, plan.point, plan.plan->sequence)) {
         family_of(plan.form).failures = 0;
         if (derive(plan)) return;
       }
-      ++family_of(plan.form).failures;
+      const auto& went = pass.counters;
+      const bool of_use = went.planned > kWorthIt * (went.unmatched + went.occupied);
+      family_of(plan.form).failures = of_use ? 0 : family_of(plan.form).failures + 1;
     } else if (plan.wait > 1) {  // recorded once more already, and that did not help
       learn_values(plan, shape);
     }

@@ -11,8 +11,10 @@ namespace memoir {
 namespace {
 
 constexpr size_t kMostSkeletons = 3;
-constexpr double kLoose = 1.05;            // of the load: a plan that is larger is worth another skeleton
+constexpr double kLoose = 1.05;            // of the load: a plan that is larger is worth another skeleton,
+constexpr double kFarther = 1.5;           // if its load is this much off those of the others
 constexpr size_t kMostSizes = 256 * 1024;  // of all points together
+constexpr size_t kLookAhead = 4;           // requests that may have come in between
 constexpr size_t kFewestPoints = 4, kMostPoints = 48;
 
 /// The lifetimes of a recorded pass counted in its own allocations: [i, j) is that of the allocation i, freed
@@ -74,13 +76,25 @@ bool PassTemplate::add(const RecordedPass& pass, const std::vector<std::int64_t>
   return true;
 }
 
-bool PassTemplate::add(const RequestLog& log, const std::vector<std::int64_t>& point) {
-  if (log.size() != sequence_.size()) return false;
+bool PassTemplate::add(const RequestLog& log, const std::vector<std::int64_t>& point,
+                       std::span<const PlannedAllocation> followed) {
+  if (followed.size() != sequence_.size()) return false;
+  const bool all = log.size() == sequence_.size();
   Point added{point, std::vector<Size>(sequence_.size())};
+  size_t at = 0, found = 0;
   for (size_t i = 0; i < sequence_.size(); ++i) {
-    if (log[i].site != kNoSite && log[i].site != sequence_[i].site) return false;
-    added.sizes[i] = log[i].size;
+    added.sizes[i] = followed[i].size;
+    // An operator may choose another way for these sizes, with an allocation more or less: the next one of ours is
+    // looked for near.
+    for (size_t ahead = at; ahead < std::min(at + kLookAhead, log.size()); ++ahead) {
+      if (log[ahead].site != sequence_[i].site && !(all && log[ahead].site == kNoSite)) continue;
+      added.sizes[i] = log[ahead].size;
+      at = ahead + 1;
+      ++found;
+      break;
+    }
   }
+  if (found < sequence_.size() - sequence_.size() / 8) return false;
   add_point(std::move(added));
   return true;
 }
@@ -90,12 +104,6 @@ void PassTemplate::add_point(Point point) {
   const size_t most =
       std::clamp(kMostSizes / std::max<size_t>(sequence_.size(), 1), kFewestPoints, kMostPoints);
   if (points_.size() >= most) points_.erase(points_.begin());
-  if (skeletons_.size() < kMostSkeletons) {
-    const auto placed = place(point.sizes);
-    if (placed &&
-        static_cast<double>(placed->arena_size) > kLoose * static_cast<double>(load_of(point.sizes)))
-      add_skeleton(point.sizes);
-  }
   points_.push_back(std::move(point));
   fitted_ = false;
 }
@@ -112,7 +120,24 @@ void PassTemplate::add_skeleton(const std::vector<Size>& sizes) {
   const Plan plan = plan_quickly(problem, &planner);
   std::vector<PlannedAllocation> placed = sequence_;
   for (size_t i = 0; i < positions.size(); ++i) placed[positions[i]].offset = plan.offsets[i];
-  skeletons_.push_back(find_skeleton(placed));
+  if (skeletons_.size() >= kMostSkeletons) {
+    skeletons_.erase(std::min_element(skeletons_.begin(), skeletons_.end(),
+                                      [](const Placed& a, const Placed& b) { return a.used < b.used; }));
+  }
+  skeletons_.push_back({find_skeleton(placed), load_of(sizes), ++uses_});
+}
+
+/// place(), with a skeleton of its own where all that are known are loose.
+std::optional<RecordedPlan> PassTemplate::place_well(const std::vector<Size>& sizes) {
+  auto placed = place(sizes);
+  const auto load = static_cast<double>(load_of(sizes));
+  if (!placed || static_cast<double>(placed->arena_size) <= kLoose * load) return placed;
+  for (const Placed& known : skeletons_) {
+    const auto there = static_cast<double>(known.load);
+    if (load < kFarther * there && there < kFarther * load) return placed;
+  }
+  add_skeleton(sizes);
+  return place(sizes);
 }
 
 Size PassTemplate::load_of(const std::vector<Size>& sizes) const {
@@ -128,12 +153,13 @@ Size PassTemplate::load_of(const std::vector<Size>& sizes) const {
   return most;
 }
 
-std::optional<RecordedPlan> PassTemplate::place(const std::vector<Size>& sizes) const {
+std::optional<RecordedPlan> PassTemplate::place(const std::vector<Size>& sizes) {
   RecordedPlan best;
   std::vector<Offset> offsets;
   best.arena_size = ~Size{0};
-  for (const Skeleton& skeleton : skeletons_) {
-    std::vector<Offset> tried = place_on(skeleton, sizes, alignments_);
+  Placed* chosen = nullptr;
+  for (Placed& known : skeletons_) {
+    std::vector<Offset> tried = place_on(known.skeleton, sizes, alignments_);
     Size end = 0;
     for (size_t i = 0; i < tried.size(); ++i) {
       if (sequence_[i].planned()) end = std::max(end, tried[i] + sizes[i]);
@@ -141,8 +167,10 @@ std::optional<RecordedPlan> PassTemplate::place(const std::vector<Size>& sizes) 
     if (end >= best.arena_size) continue;
     best.arena_size = end;
     offsets = std::move(tried);
+    chosen = &known;
   }
-  if (offsets.size() != sequence_.size()) return std::nullopt;
+  if (chosen == nullptr) return std::nullopt;
+  chosen->used = ++uses_;
   best.sequence = sequence_;
   for (size_t i = 0; i < sequence_.size(); ++i) {
     best.sequence[i].size = sizes[i];
@@ -154,7 +182,7 @@ std::optional<RecordedPlan> PassTemplate::place(const std::vector<Size>& sizes) 
 
 std::optional<RecordedPlan> PassTemplate::at(const std::vector<std::int64_t>& point) {
   for (const Point& seen : points_) {
-    if (seen.numbers == point) return place(seen.sizes);
+    if (seen.numbers == point) return place_well(seen.sizes);
   }
   if (points_.size() < 2) return std::nullopt;
   const auto variables = variables_of(point);
@@ -165,7 +193,7 @@ std::optional<RecordedPlan> PassTemplate::at(const std::vector<std::int64_t>& po
     // What follows no form: as it was last. A range of the wrong size serves nobody, and does no harm.
     sizes[i] = size ? *size : points_.back().sizes[i];
   }
-  return place(sizes);
+  return place_well(sizes);
 }
 
 bool PassTemplate::fit() {

@@ -32,8 +32,10 @@ class PassTemplate {
   /// True, and the point is known from then on, when that pass is one like this: the same operators in the
   /// same order. What outlives either pass is planned for none.
   bool add(const RecordedPass& pass, const std::vector<std::int64_t>& point);
-  /// The same of a pass that followed a plan; its frees are not known.
-  bool add(const RequestLog& log, const std::vector<std::int64_t>& point);
+  /// The same of a pass that followed a plan made here, whose frees are not known; where a request is missing,
+  /// the size that was planned. Small differences are let pass: false when the two have little in common.
+  bool add(const RequestLog& log, const std::vector<std::int64_t>& point,
+           std::span<const PlannedAllocation> followed);
 
   /// The plan for a point; nullopt when there is no saying: it differs from all that were seen in a number
   /// that never varied, or no form was found for a size.
@@ -58,17 +60,24 @@ class PassTemplate {
 
   void add_point(Point point);
   void add_skeleton(const std::vector<Size>& sizes);
+  std::optional<RecordedPlan> place_well(const std::vector<Size>& sizes);
   bool fit();
   /// The numbers that the sizes are functions of, of one point; nullopt when it is none of which we know
   /// enough.
   std::optional<std::vector<std::int64_t>> variables_of(const std::vector<std::int64_t>& numbers) const;
-  std::optional<RecordedPlan> place(const std::vector<Size>& sizes) const;
+  std::optional<RecordedPlan> place(const std::vector<Size>& sizes);
   Size load_of(const std::vector<Size>& sizes) const;
 
   std::vector<PlannedAllocation>
       sequence_;  // lifetimes count allocations; offsets are of no use, but for kNoOffset
   std::vector<Size> alignments_;
-  std::vector<Skeleton> skeletons_;
+  struct Placed {
+    Skeleton skeleton;
+    Size load = 0;  // where it was planned, bytes
+    std::uint64_t used = 0;
+  };
+  std::vector<Placed> skeletons_;
+  std::uint64_t uses_ = 0;
   std::vector<Point> points_;  // the latest last
   std::vector<std::optional<SizeForm>> forms_;
   bool fitted_ = false;

@@ -27,6 +27,7 @@ struct ThreadPass {
   bool scoped = false;           // operator scopes are being listened to
   bool profiled = false;         // PyTorch's memory profiler was on when the pass began
   RequestLog* log = nullptr;     // while following: is told every request
+  bool logs_sites = false;       // operators were listened to from the begin on: the chain of each is whole
   at::CallbackHandle callback = at::INVALID_CALLBACK_HANDLE;
   ScopeStack scopes;
   ScopeStack everywhere_scopes;  // of a recording of all threads
@@ -150,8 +151,8 @@ class Allocator final : public c10::Allocator {
     ThreadPass& pass = t_pass;
     if (pass.slab != nullptr) {
       const SiteId site = pass.scoped ? pass.scopes.site() : kNoSite;
-      if (pass.log != nullptr) [[unlikely]]
-        pass.log->push_back({size, site});
+      if (pass.log != nullptr && size != 0) [[unlikely]]  // recordings have none of 0 bytes either
+        pass.log->push_back({size, pass.logs_sites ? site : kNoSite});
       if (void* const pointer = pass.slab->allocate({size, kAlignment, site})) [[likely]] {
         if (pass.profiled) [[unlikely]]
           c10::profiledCPUMemoryReporter().New(pointer, size);
@@ -258,6 +259,7 @@ void end_recording_everywhere(const Recorder& recorder) noexcept {
 void begin_planned(Slab& slab, bool scoped, RequestLog* log) {
   if (scoped) listen_to_scopes(t_pass);
   t_pass.log = log;
+  t_pass.logs_sites = scoped;
   t_pass.profiled = c10::memoryProfilingEnabled();
   t_pass.slab = &slab;
 }
