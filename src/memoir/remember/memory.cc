@@ -27,6 +27,7 @@ constexpr size_t kUnrepeatedKept = 4096;  // keys seen once and not recorded tha
 constexpr size_t kMostFamilies = 64;
 constexpr size_t kMostTemplates = 6;  // of one family
 constexpr unsigned kSettled = 2;      // derived passes in step before nobody listens to operators any more
+constexpr unsigned kFirstPatience = 6;    // derived plans in a row that are out of step; then 12, 24, ...
 constexpr std::uint64_t kWorthIt = 2;     // allocations served for each that was not: a derived plan is of use
 constexpr unsigned kFailuresBelieved =
     3;                                    // derived plans in a row that were of no use before recording again
@@ -80,7 +81,9 @@ struct Memory::Plan {
 struct Memory::Family {
   std::vector<bool> matters;  // per value of the call: allocations differed where it did
   std::vector<std::shared_ptr<PassTemplate>> templates;  // the one used last first
-  unsigned failures = 0;                                 // derived plans in a row that were of no use
+  unsigned failures = 0;  // derived plans in a row that were of no use
+  // Derived plans in a row that were not followed in step, and how many before one is recorded instead.
+  unsigned out_of_step = 0, patience = kFirstPatience;
   std::uint64_t used = 0;
 };
 
@@ -193,6 +196,12 @@ std::shared_ptr<Memory::Plan> Memory::find(const CallShape& shape, Decision& dec
     return found->second;
   }
   decision.is_new = true;
+  const bool drifts = family != nullptr && family->out_of_step >= family->patience;
+  if (drifts) {  // operators choose other ways for these numbers: they are recorded like the first
+    family->out_of_step = 0;
+    family->patience = std::min(2 * family->patience, kLongestPause);
+    return remember(key, shape);
+  }
   if (family != nullptr && family->failures < kFailuresBelieved && !family->templates.empty()) {
     auto plan = remember(key, shape);
     family->used = uses_;
@@ -341,20 +350,24 @@ void Memory::followed(const Decision& decision, const CallShape& shape, const Fo
       plan.differed = 0;
       if (plan.derived_from != nullptr) {
         ++plan.derived_from->settled;
-        family_of(plan.form).failures = 0;
+        Family& family = family_of(plan.form);
+        family.failures = family.out_of_step = 0;
+        family.patience = kFirstPatience;
       }
       return;
     }
     ++plan.differed;
     if (plan.derived_from != nullptr) {
       plan.derived_from->settled = 0;
-      if (pass.counters.unmatched > 0 && plan.derived_from->add(log, plan.point, plan.plan->sequence)) {
-        family_of(plan.form).failures = 0;
-        if (derive(plan)) return;
-      }
+      Family& family = family_of(plan.form);
+      ++family.out_of_step;
       const auto& went = pass.counters;
       const bool of_use = went.planned > kWorthIt * (went.unmatched + went.occupied);
-      family_of(plan.form).failures = of_use ? 0 : family_of(plan.form).failures + 1;
+      family.failures = of_use ? 0 : family.failures + 1;
+      if (went.unmatched > 0 && learn_sizes(family, plan, log)) {
+        family.failures = 0;
+        derive(plan);
+      }
     } else if (plan.wait > 1) {  // recorded once more already, and that did not help
       learn_values(plan, shape);
     }
@@ -412,6 +425,16 @@ void Memory::drop_known_escapes(RecordedPlan& plan) const {
     if (known->second.size() > kMostEscapesOfSite || known->second.contains(number))
       allocation.offset = kNoOffset;
   }
+}
+
+/// What a pass asked for that was not as derived. False when it is like none that is known.
+bool Memory::learn_sizes(Family& family, Plan& plan, const RequestLog& log) {
+  for (auto like = family.templates.begin(); like != family.templates.end(); ++like) {
+    if (!(*like)->add(log, plan.point)) continue;
+    std::rotate(family.templates.begin(), like, like + 1);
+    return true;
+  }
+  return plan.derived_from->add(log, plan.point, plan.plan->sequence);
 }
 
 /// A pass differed from its recording: perhaps since its values did. Then they count from now on.

@@ -113,6 +113,7 @@ class Memory {
   void failed(Plan& plan) noexcept;
   void learn_escapes(Plan& plan, const std::vector<std::uint32_t>& kept);
   void drop_known_escapes(RecordedPlan& plan) const;
+  bool learn_sizes(Family& family, Plan& plan, const RequestLog& log);
   void learn_values(const Plan& plan, const CallShape& shape);
 
   const MemoryOptions options_;

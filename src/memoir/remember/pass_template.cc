@@ -78,12 +78,12 @@ bool PassTemplate::add(const RecordedPass& pass, const std::vector<std::int64_t>
 
 bool PassTemplate::add(const RequestLog& log, const std::vector<std::int64_t>& point,
                        std::span<const PlannedAllocation> followed) {
-  if (followed.size() != sequence_.size()) return false;
-  const bool all = log.size() == sequence_.size();
+  const bool all = log.size() == sequence_.size(), exactly = followed.size() != sequence_.size();
+  if (exactly && !all) return false;
   Point added{point, std::vector<Size>(sequence_.size())};
   size_t at = 0, found = 0;
   for (size_t i = 0; i < sequence_.size(); ++i) {
-    added.sizes[i] = followed[i].size;
+    if (!exactly) added.sizes[i] = followed[i].size;
     // An operator may choose another way for these sizes, with an allocation more or less: the next one of ours is
     // looked for near.
     for (size_t ahead = at; ahead < std::min(at + kLookAhead, log.size()); ++ahead) {
@@ -94,7 +94,7 @@ bool PassTemplate::add(const RequestLog& log, const std::vector<std::int64_t>& p
       break;
     }
   }
-  if (found < sequence_.size() - sequence_.size() / 8) return false;
+  if (found < sequence_.size() - (exactly ? 0 : sequence_.size() / 8)) return false;
   add_point(std::move(added));
   return true;
 }

@@ -32,10 +32,10 @@ class PassTemplate {
   /// True, and the point is known from then on, when that pass is one like this: the same operators in the
   /// same order. What outlives either pass is planned for none.
   bool add(const RecordedPass& pass, const std::vector<std::int64_t>& point);
-  /// The same of a pass that followed a plan made here, whose frees are not known; where a request is missing,
-  /// the size that was planned. Small differences are let pass: false when the two have little in common.
+  /// The same of a pass that followed a plan, and whose frees are not known. With `followed`, the sequence of a plan
+  /// made here, small differences are let pass, and where a request is missing the size is what was planned.
   bool add(const RequestLog& log, const std::vector<std::int64_t>& point,
-           std::span<const PlannedAllocation> followed);
+           std::span<const PlannedAllocation> followed = {});
 
   /// The plan for a point; nullopt when there is no saying: it differs from all that were seen in a number
   /// that never varied, or no form was found for a size.
