@@ -8,7 +8,17 @@ from typing import Any
 
 from memoir._core import Error, __version__
 
-__all__ = ["Arena", "Error", "Lifetimes", "PlanResult", "Problem", "__version__", "plan", "simulate"]
+__all__ = [
+    "Arena",
+    "Error",
+    "Lifetimes",
+    "PlanResult",
+    "Problem",
+    "Skeleton",
+    "__version__",
+    "plan",
+    "simulate",
+]
 
 
 def __getattr__(name: str) -> Any:  # on first use: numpy and the planners
@@ -16,7 +26,7 @@ def __getattr__(name: str) -> Any:  # on first use: numpy and the planners
         from memoir.planning import constraints
 
         return constraints.Arena
-    if name in ("PlanResult", "Problem", "plan"):
+    if name in ("PlanResult", "Problem", "Skeleton", "plan"):
         from memoir import planning
 
         return getattr(planning, name)

@@ -634,6 +634,30 @@ def plan_run(trace: Trace, device: int = 0, alignment: int = 512) -> ProgramPlan
     A plan of all that a device was asked for in the whole trace, for the guided pool to follow.
     """
 
+class Skeleton:
+    """
+    Who lies on whom in one or more plans of the same buffers: plans for any other sizes.
+    """
+
+    def __init__(self, problem: Problem, plans: list) -> None: ...
+
+    @staticmethod
+    def of(plan: ProgramPlan) -> Skeleton:
+        """
+        Of what a plan file holds: its skeleton, or that of its offsets. One size per allocation.
+        """
+
+    def __len__(self) -> int: ...
+
+    @property
+    def plans(self) -> int:
+        """How many it is made of."""
+
+    def at(self, sizes: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Plan:
+        """
+        The plan for these sizes in bytes, 0 allowed, the best of those that the skeletons give. Valid for any sizes, in time linear in the buffers. Releases the GIL.
+        """
+
 class SearchResult:
     """What a planner that searches found. Sizes in bytes."""
 

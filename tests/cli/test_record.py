@@ -124,3 +124,101 @@ def test_the_users_own_sitecustomize_still_runs(tmp_path):
         env=dict(os.environ, PYTHONPATH=str(tmp_path)),
     )
     assert done.stdout == "mine\nmine\n5\n"  # in memoir's own process, and in the program's
+
+
+def run_recorded(tmp_path, program):
+    script = tmp_path / "program.py"
+    script.write_text(program)
+    return subprocess.run(
+        [sys.executable, "-m", "memoir", "record", "-o", str(tmp_path / "x.trace"), "--", sys.executable]
+        + [str(script)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+
+
+def unknown_bytes(trace) -> float:
+    """The share of the bytes that no operator is known of."""
+    events = trace.events
+    allocations = events[events["kind"] == 1]
+    unknown = allocations[allocations["site"] == 0]
+    return float(unknown["size"].sum() / allocations["size"].sum())
+
+
+def test_every_thread_of_a_server_has_passes_and_operators(tmp_path):
+    done = run_recorded(
+        tmp_path,
+        """
+import threading, torch
+net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Conv2d(8, 8, 3)).eval()
+def serve():
+    with torch.inference_mode():
+        for _ in range(3):
+            net(torch.randn(1, 3, 64, 64))
+threads = [threading.Thread(target=serve) for _ in range(3)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+""",
+    )
+    assert done.returncode == 0, done.stderr
+    trace = Trace.open(str(tmp_path / "x.trace"))
+    assert passes(tmp_path / "x.trace") == 9
+    events = trace.events
+    assert len(set(events[events["kind"] == 4]["thread"])) == 3
+    assert unknown_bytes(trace) < 0.01
+    names = {trace.site_chain(int(site)) for site in set(events["site"])}
+    assert any("conv2d" in name for name in names)
+
+
+def test_a_program_that_remembers_is_recorded_and_remembered(tmp_path):
+    done = run_recorded(
+        tmp_path,
+        """
+import torch, memoir.torch
+net = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64)).eval()
+model = memoir.torch.remember(net)
+with torch.inference_mode():
+    for _ in range(6):
+        model(torch.ones(32, 64))
+print(memoir.torch.stats(model).in_step_passes)
+""",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "5\n"
+    trace = Trace.open(str(tmp_path / "x.trace"))
+    assert passes(tmp_path / "x.trace") == 6
+    events = trace.events
+    linear = [s for s in set(events["site"]) if "addmm" in trace.site_chain(int(s))]
+    made = events[(events["kind"] == 1) & [site in linear for site in events["site"]]]
+    assert len(made) == 12  # two layers, six passes, whoever served them
+    assert unknown_bytes(trace) < 0.01
+
+
+def test_a_forked_worker_has_a_trace_of_its_own(tmp_path):
+    done = run_recorded(
+        tmp_path,
+        """
+import multiprocessing, torch
+torch.set_num_threads(1)
+net = torch.nn.Linear(64, 64).eval()
+def work():
+    with torch.inference_mode():
+        for _ in range(4):
+            net(torch.ones(32, 64))
+with torch.inference_mode():
+    net(torch.ones(32, 64))
+worker = multiprocessing.get_context("fork").Process(target=work)
+worker.start()
+worker.join()
+print(worker.pid, worker.exitcode)
+""",
+    )
+    assert done.returncode == 0, done.stderr
+    worker, exit_code = done.stdout.split()
+    assert exit_code == "0"
+    assert passes(tmp_path / "x.trace") == 1
+    assert passes(tmp_path / f"x.{worker}.trace") == 4
+    assert Trace.open(str(tmp_path / f"x.{worker}.trace")).complete

@@ -16,6 +16,7 @@ NB_MODULE(_core, module) {
   memoir::bind_trace(module);
   memoir::bind_usage(module);
   memoir::bind_plan(module);
+  memoir::bind_skeleton(module);
   memoir::bind_search(module);
   memoir::bind_constraints(module);
   memoir::bind_host(module);

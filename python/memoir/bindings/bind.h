@@ -8,6 +8,7 @@ namespace memoir {
 void bind_trace(nanobind::module_& module);
 void bind_usage(nanobind::module_& module);
 void bind_plan(nanobind::module_& module);
+void bind_skeleton(nanobind::module_& module);
 void bind_search(nanobind::module_& module);
 void bind_constraints(nanobind::module_& module);
 void bind_host(nanobind::module_& module);

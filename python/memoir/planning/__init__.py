@@ -5,20 +5,36 @@ first of them: a problem that the core has read from a file is planned without."
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
-from memoir._core import ConstrainedProblem, Problem
+from memoir._core import ConstrainedProblem, Error, Problem, Skeleton
 from memoir.planning.constraints import Arena, Beside
 from memoir.planning.plain import plan_plain
 from memoir.planning.planners.planner import Effort
 from memoir.planning.result import PlanResult
 
-__all__ = ["Arena", "PlanResult", "Problem", "plan"]
+__all__ = ["Arena", "PlanResult", "Problem", "Skeleton", "plan"]
 
 if TYPE_CHECKING:
     import numpy as np
 
 
+@overload
+def plan(
+    problem: Problem | ConstrainedProblem | np.ndarray | Mapping[str, Any] | Sequence[Any],
+    planner: str = "auto",
+    *,
+    sizes: None = None,
+    **options: Any,
+) -> PlanResult: ...
+@overload
+def plan(
+    problem: Problem | ConstrainedProblem | np.ndarray | Mapping[str, Any] | Sequence[Any],
+    planner: str = "auto",
+    *,
+    sizes: Sequence[Any],
+    **options: Any,
+) -> Skeleton: ...
 def plan(
     problem: Problem | ConstrainedProblem | np.ndarray | Mapping[str, Any] | Sequence[Any],
     planner: str = "auto",
@@ -35,7 +51,8 @@ def plan(
     replan: Any = None,
     moves: int | None = None,
     locality: bool = False,
-) -> PlanResult:
+    sizes: Sequence[Any] | None = None,
+) -> PlanResult | Skeleton:
     """Gives every buffer an offset such that no two that live at the same time overlap.
 
     `problem` is a structured array, a mapping or a sequence of the arrays lower, upper (exclusive), size and
@@ -49,9 +66,15 @@ def plan(
     `weight`, `arenas`; as rows `gaps`, `in_place`, `apart`. Beside it: `arenas` to choose from, `forbid`
     ([arena,] begin, end), `banks` (count, width), `conflicts` (pairs of buffers), `replan` (earlier offsets or
     result) with at most `moves` moved, `locality`. The result then tells about these too.
+
+    `sizes`: for buffers whose sizes change while their lifetimes do not (another batch, other images). A Skeleton comes
+    back: `.at(sizes)` is the plan for any sizes, in microseconds. It is made at the problem's own sizes, and at each set
+    of this list (one size per buffer each; the list may be empty), and takes the best: two or three far apart are plenty.
     """
     effort = Effort(deadline, capacity, threads, seed, work_limit)
     effort.check()
+    if sizes is not None:
+        return _skeleton(problem, planner, effort, sizes)
     if isinstance(problem, ConstrainedProblem):
         return _by_constraints(problem, planner, effort, arenas)
     beside = Beside(arenas, forbid, banks, conflicts, replan, moves, locality)
@@ -71,3 +94,24 @@ def _by_constraints(
     from memoir.planning.constrained import plan_constrained  # which needs numpy
 
     return plan_constrained(problem, planner, effort, arenas)
+
+
+def _skeleton(problem: Any, planner: str, effort: Effort, sizes: Sequence[Any]) -> Skeleton:
+    from memoir.planning.arrays import split_problem
+
+    if isinstance(problem, ConstrainedProblem):
+        raise Error("a skeleton is made of plain problems: lifetimes, sizes and alignments")
+    plain = problem
+    if not isinstance(problem, Problem):
+        plain, said, timed = split_problem(problem)
+        if said or not timed:
+            raise Error("a skeleton is made of plain problems: lifetimes, sizes and alignments")
+    if len(sizes) == 0:
+        return Skeleton(plain, [plan_plain(plain, planner, effort).plan])
+    import numpy as np
+
+    problems = [plain] + [
+        Problem(plain.lower, plain.upper, np.ascontiguousarray(of, np.uint64), plain.alignment)
+        for of in sizes
+    ]
+    return Skeleton(plain, [plan_plain(one, planner, effort).plan for one in problems])

@@ -85,6 +85,7 @@ def record_program(path: str) -> None:
         hooks.register_module_forward_hook(program.leave, always_call=True),
     )
     os.register_at_fork(after_in_child=program.begin_in_child)
+    multiprocessing.util.register_after_fork(program, _RecordedProgram.end_with_worker)
 
     def finish() -> None:
         for handle in handles:
@@ -120,10 +121,12 @@ class _RecordedProgram:
         self.recording.begin_everywhere()
 
     def begin_in_child(self) -> None:
-        """A worker of multiprocessing runs its own finalizers and no atexit; one of os.fork() may run neither, and leaves
-        a trace that is readable up to its end all the same."""
+        """One of os.fork() that ends without its atexit leaves a trace that is readable up to its end all the same."""
         self.calls = _ThreadsCalls()
         self.begin(self.path.with_name(f"{self.path.stem}.{os.getpid()}{self.path.suffix}"))
+
+    def end_with_worker(self) -> None:
+        """A worker of multiprocessing runs finalizers of its own, and no atexit."""
         multiprocessing.util.Finalize(None, self.end, exitpriority=0)
 
     def end(self) -> None:

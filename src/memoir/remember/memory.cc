@@ -25,10 +25,11 @@ constexpr unsigned kFirstSightsSaid = 32;  // after so many it is said that noth
 constexpr unsigned kLongestPause = 64;    // passes between two recordings of what keeps differing, or failing
 constexpr size_t kUnrepeatedKept = 4096;  // keys seen once and not recorded that are remembered
 constexpr size_t kMostFamilies = 64;
-constexpr size_t kMostTemplates = 6;  // of one family
-constexpr unsigned kSettled = 2;      // derived passes in step before nobody listens to operators any more
-constexpr unsigned kFirstPatience = 6;    // derived plans in a row that are out of step; then 12, 24, ...
-constexpr std::uint64_t kWorthIt = 2;     // allocations served for each that was not: a derived plan is of use
+constexpr size_t kMostTemplates = 6;    // of one family
+constexpr unsigned kSettled = 2;        // derived passes in step before nobody listens to operators any more
+constexpr unsigned kFirstPatience = 6;  // derived plans in a row that are out of step; then 12, 24, ...
+// allocations served for each that was not: a derived plan is of use
+constexpr std::uint64_t kWorthIt = 2;
 constexpr unsigned kFailuresBelieved =
     3;                                    // derived plans in a row that were of no use before recording again
 constexpr size_t kMostEscapesOfSite = 8;  // of one operator, before all that it allocates is planned no more
@@ -81,7 +82,7 @@ struct Memory::Plan {
 struct Memory::Family {
   std::vector<bool> matters;  // per value of the call: allocations differed where it did
   std::vector<std::shared_ptr<PassTemplate>> templates;  // the one used last first
-  unsigned failures = 0;  // derived plans in a row that were of no use
+  unsigned failures = 0;                                 // derived plans in a row that were of no use
   // Derived plans in a row that were not followed in step, and how many before one is recorded instead.
   unsigned out_of_step = 0, patience = kFirstPatience;
   std::uint64_t used = 0;

@@ -84,8 +84,8 @@ bool PassTemplate::add(const RequestLog& log, const std::vector<std::int64_t>& p
   size_t at = 0, found = 0;
   for (size_t i = 0; i < sequence_.size(); ++i) {
     if (!exactly) added.sizes[i] = followed[i].size;
-    // An operator may choose another way for these sizes, with an allocation more or less: the next one of ours is
-    // looked for near.
+    // An operator may choose another way for these sizes, with an allocation more or less: the next one of
+    // ours is looked for near.
     for (size_t ahead = at; ahead < std::min(at + kLookAhead, log.size()); ++ahead) {
       if (log[ahead].site != sequence_[i].site && !(all && log[ahead].site == kNoSite)) continue;
       added.sizes[i] = log[ahead].size;

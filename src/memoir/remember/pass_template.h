@@ -32,8 +32,9 @@ class PassTemplate {
   /// True, and the point is known from then on, when that pass is one like this: the same operators in the
   /// same order. What outlives either pass is planned for none.
   bool add(const RecordedPass& pass, const std::vector<std::int64_t>& point);
-  /// The same of a pass that followed a plan, and whose frees are not known. With `followed`, the sequence of a plan
-  /// made here, small differences are let pass, and where a request is missing the size is what was planned.
+  /// The same of a pass that followed a plan, and whose frees are not known. With `followed`, the sequence of
+  /// a plan made here, small differences are let pass, and where a request is missing the size is what was
+  /// planned.
   bool add(const RequestLog& log, const std::vector<std::int64_t>& point,
            std::span<const PlannedAllocation> followed = {});
 
