@@ -639,7 +639,7 @@ class Skeleton:
     Who lies on whom in one or more plans of the same buffers: plans for any other sizes.
     """
 
-    def __init__(self, problem: Problem, plans: list) -> None: ...
+    def __init__(self, problem: Problem, plans: list[Plan]) -> None: ...
 
     @staticmethod
     def of(plan: ProgramPlan) -> Skeleton:

@@ -318,8 +318,11 @@ void Memory::recorded(const Decision& decision, Recorder& recorder, bool complet
   bool planned = false;
   if (complete) {
     try {
-      make_plan(plan, read_pass(Trace::from_bytes(recorder.writer().bytes()).events()));
-      planned = true;
+      const RecordedPass pass = read_pass(Trace::from_bytes(recorder.writer().bytes()).events());
+      if (pass.pass && recorder.writer().dropped() == 0) {
+        make_plan(plan, pass);
+        planned = true;
+      }
     } catch (...) {  // no memory for it, at some moment
     }
   }

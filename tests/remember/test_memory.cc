@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What Memory decides for one call after another of a program that allocates rows * sizes, without PyTorch.
+#include "memoir/remember/memory.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "doctest/doctest.h"
+#include "memoir/host/address_space.h"
+
+namespace memoir {
+namespace {
+
+CallShape shape_of(std::vector<std::int64_t> numbers, std::vector<CallShape::Value> values = {},
+                   std::uint64_t form = 7) {
+  CallShape shape;
+  shape.form = form;
+  shape.numbers = std::move(numbers);
+  shape.values = std::move(values);
+  return shape;
+}
+
+/// A pass of one program: layer after layer, each result freed when the next one is there. What the c10 shim
+/// does for PyTorch is done here by hand.
+class Program {
+ public:
+  explicit Program(SlabSetOptions options = {})
+      : slabs(std::make_shared<SlabSet>(options)), memory({}, slabs) {}
+
+  static Size size_of(const CallShape& shape, SiteId layer) {
+    return static_cast<Size>(shape.numbers[0]) * 256 * layer;
+  }
+
+  Memory::Way call(const CallShape& shape, SiteId layers = 6, std::vector<void*>* keep = nullptr) {
+    Memory::Decision decision = memory.decide(shape);
+    if (decision.way == Memory::Way::kSlow) decision = memory.decide_slowly(std::move(decision));
+    if (decision.way == Memory::Way::kRecord) {
+      Recorder recorder;
+      recorder.pass_begin(1);
+      std::vector<char> places(layers + 2);
+      for (SiteId layer = 1; layer <= layers; ++layer) {
+        ScopeStack scopes;
+        scopes.enter(layer % 2 == 0 ? "even" : "odd");
+        recorder.allocated(&places[layer], size_of(shape, layer), 64, &scopes);
+        if (layer > 1) recorder.freed(&places[layer - 1]);
+      }
+      recorder.freed(&places[layers]);
+      recorder.pass_end(1);
+      memory.recorded(decision, recorder, true);
+    } else if (decision.way == Memory::Way::kFollow) {
+      Slab* const slab = slabs->acquire(decision.layout);
+      if (slab == nullptr) {
+        memory.plain();
+        return Memory::Way::kPlain;
+      }
+      FollowedPass pass;
+      RequestLog log;
+      void* before = nullptr;
+      for (SiteId layer = 1; layer <= layers; ++layer) {
+        ScopeStack scopes;
+        scopes.enter(layer % 2 == 0 ? "even" : "odd");
+        log.push_back({size_of(shape, layer), scopes.site()});
+        void* const now = slab->allocate({size_of(shape, layer), 64, scopes.site()});
+        if (before != nullptr) free_or_keep(*slab, before, layer == 4 ? keep : nullptr);
+        before = now;
+      }
+      if (before != nullptr) slab->free_held(before);
+      pass.counters = slab->heap().counters();
+      pass.repeated = slab->heap().in_step() && slab->heap().at_end();
+      pass.finished = true;
+      slabs->give_back(slab, &pass.kept);
+      memory.followed(decision, shape, pass, log);
+    }
+    return decision.way;
+  }
+
+  std::shared_ptr<SlabSet> slabs;
+  Memory memory;
+
+ private:
+  static void free_or_keep(Slab& slab, void* pointer, std::vector<void*>* keep) {
+    if (keep != nullptr) keep->push_back(pointer);
+    else slab.free_held(pointer);
+  }
+};
+
+void give_memory_back(void* pointer) {
+  AddressSpace::instance().owner_of(pointer)->free_from_elsewhere(pointer);
+}
+
+}  // namespace
+
+TEST_CASE("two recordings, and every other size follows a plan in step") {
+  Program program;
+  CHECK(program.call(shape_of({10, 3})) == Memory::Way::kRecord);
+  CHECK(program.call(shape_of({10, 3})) == Memory::Way::kFollow);
+  CHECK(program.call(shape_of({11, 3})) == Memory::Way::kRecord);
+  for (std::int64_t rows = 12; rows < 100; ++rows) {
+    CHECK(program.call(shape_of({rows, 3})) == Memory::Way::kFollow);
+  }
+  CHECK(program.call(shape_of({5000, 3})) == Memory::Way::kFollow);
+  CHECK(program.call(shape_of({12, 4})) == Memory::Way::kRecord);  // that number never varied before
+  const MemoryStats stats = program.memory.stats();
+  CHECK(stats.recorded_passes == 3);
+  CHECK(stats.in_step_passes == stats.plan_hits);
+  CHECK(stats.plans <= 16);
+  CHECK(program.slabs->size() == 1);
+  program.memory.forget();
+  CHECK(program.slabs->held_bytes() == 0);
+  CHECK(program.call(shape_of({10, 3})) == Memory::Way::kRecord);
+}
+
+TEST_CASE("values do not matter") {
+  Program program;
+  for (std::int64_t value = 0; value < 50; ++value) {
+    const auto way = program.call(shape_of({10}, {{value, true}, {value * 77, false}}));
+    CHECK(way == (value == 0 ? Memory::Way::kRecord : Memory::Way::kFollow));
+  }
+}
+
+TEST_CASE("what was kept once is planned no more, in other plans neither") {
+  Program program;
+  program.call(shape_of({10}));
+  program.call(shape_of({11}));
+  std::vector<void*> kept;
+  for (std::int64_t rows = 12; rows < 60; ++rows)
+    program.call(shape_of({rows}), 6, rows == 12 ? &kept : nullptr);
+  REQUIRE(kept.size() == 1);
+  const MemoryStats stats = program.memory.stats();
+  CHECK(stats.escaping >= 40);
+  CHECK(stats.occupied <= 2);  // in that pass, what was to lie there next
+  CHECK(program.slabs->size() == 1);
+  give_memory_back(kept[0]);
+}
+
+TEST_CASE("a recording without a pass is tried again, not at once") {
+  Program program;
+  const CallShape shape = shape_of({10});
+  Memory::Decision decision = program.memory.decide(shape);
+  REQUIRE(decision.way == Memory::Way::kRecord);
+  Recorder nothing;  // no memory for anything
+  program.memory.recorded(decision, nothing, true);
+  CHECK(program.call(shape) == Memory::Way::kPlain);
+  CHECK(program.call(shape) == Memory::Way::kRecord);
+  CHECK(program.call(shape) == Memory::Way::kFollow);
+}
+
+TEST_CASE("the child of a fork records what another thread had begun to") {
+  Program program;
+  const CallShape shape = shape_of({10});
+  Memory::Decision begun;
+  std::thread([&] { begun = program.memory.decide(shape); }).join();
+  REQUIRE(begun.way == Memory::Way::kRecord);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    const bool good =
+        program.call(shape) == Memory::Way::kRecord && program.call(shape) == Memory::Way::kFollow;
+    ::_exit(good ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+}
+
+}  // namespace memoir
