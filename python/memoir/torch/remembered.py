@@ -17,7 +17,7 @@ from memoir.torch.memory import Memory, Options, Share, Stats
 
 F = TypeVar("F")
 
-_is_compiling = torch.compiler.is_compiling
+_is_compiling = torch.compiler.is_dynamo_compiling  # under an exporter there are modes, which C++ sees
 
 
 def remember(
