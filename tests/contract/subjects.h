@@ -19,6 +19,9 @@
 #include "memoir/heap/classic/span_heap.h"
 #include "memoir/heap/classic/split_heap.h"
 #include "memoir/heap/classic/static_tensors_heap.h"
+#include "memoir/heap/llama/llama_heap.h"
+#include "memoir/heap/malloc/malloc_heap.h"
+#include "memoir/heap/malloc/size_class_heap.h"
 #include "memoir/heap/planned/planned_heap.h"
 #include "memoir/heap/pool/device_pool_heap.h"
 #include "memoir/heap/pool/guided_pool_heap.h"
@@ -195,6 +198,20 @@ inline std::vector<Subject> subjects() {
          return std::make_unique<ExpandableHeap>(arena, kPyTorchOptions);
        },
        {.serves_all = false, .strictest = PyTorchRounding::kSmallestBlock, .fills = false, .joins = false}},
+      {"LlamaHeap",
+       [](Arena& arena, const RecordedPlan&) { return std::make_unique<LlamaHeap>(arena); },
+       {.serves_all = false, .serves = 60}},  // there is one page
+      {"MallocHeap",
+       [](Arena& arena, const RecordedPlan&) { return std::make_unique<MallocHeap>(arena); },
+       {.serves_all = false, .fills = false, .joins = false}},
+      {"SizeClassHeap",
+       [](Arena& arena, const RecordedPlan&) { return std::make_unique<SizeClassHeap>(arena); },
+       {.serves_all = false}},
+      {"SizeClassHeap in huge pages",
+       [](Arena& arena, const RecordedPlan&) {
+         return std::make_unique<SizeClassHeap>(arena, SizeClassOptions{.page = 2 * kMiB});
+       },
+       {.serves_all = false}},
   };
 }
 

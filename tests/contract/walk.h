@@ -52,6 +52,7 @@ struct Traits {
   bool gives_back = true;     // nothing is committed once nothing is live and trim() was called,
   bool joins = true;          // and the whole arena can then be had in one piece
   bool secures = false;       // it commits all that it will ever need when it is made
+  size_t serves = 150;        // of the requests of a walk where memory is short, more than this
 };
 
 struct WalkOptions {

@@ -60,8 +60,7 @@ std::string offsets_of(const Workload& workload, const std::string& policy) {
     const Workload::Object& object = workload.objects()[step.object];
     Heap& heap = simulated->heap(object.pool, object.stream);
     if (step.kind == Workload::Kind::kAllocate) {
-      places[step.object] =
-          heap.allocate({object.size, object.alignment, object.site, object.stream, simulated->is_plain()});
+      places[step.object] = heap.allocate(simulated->request_of(object));
       hash.add(places[step.object]);
     } else if (places[step.object] != kNoOffset) {
       heap.free(places[step.object]);

@@ -253,8 +253,10 @@ WHAT_IF = (
 
 
 def what_if_policies(capped: bool) -> list[str]:
-    """Every policy, and PyTorch's with each of the settings above; without a cap, there is nothing to take a share of."""
-    names = [name for name, _, _ in _core.policies() if name != "expandable"]
+    """Every policy for devices, and PyTorch's with each of the settings above; without a cap, there is nothing to take a
+    share of."""
+    for_devices = {"planned", *(name for name, _, _ in _core.policies("device"))} - {"expandable"}
+    names = [name for name, _, _ in _core.policies() if name in for_devices]
     return names + [f"pytorch:{s}" for s in WHAT_IF if capped or "memory_fraction" not in s]
 
 

@@ -10,16 +10,23 @@
 //   4. it never throws, blocks on I/O, or calls malloc.
 #pragma once
 
+#include <cstdint>
+
 #include "memoir/base/units.h"
 
 namespace memoir {
 
 struct Request {
-  Size size = 0;          // bytes, > 0
-  Size alignment = 1;     // bytes, a power of two
-  SiteId site = kNoSite;  // where in the program, kNoSite when unknown
-  StreamId stream = 0;    // the stream that uses it first; hosts have one, 0
-  bool plain = false;     // memory that others will register (processes, NICs): never mapped page by page
+  Size size = 0;             // bytes, > 0
+  Size alignment = 1;        // bytes, a power of two
+  SiteId site = kNoSite;     // where in the program, kNoSite when unknown
+  StreamId stream = 0;       // the stream that uses it first; hosts have one, 0
+  bool plain = false;        // memory that others will register (processes, NICs): never mapped page by page
+  std::uint32_t thread = 0;  // a small number of the thread that asks
+  std::uint8_t lifetime = kNoLifetime;  // how long it is expected to live: a class of the policy's, 0 the
+                                        // shortest; kNoLifetime: nobody says
+
+  static constexpr std::uint8_t kNoLifetime = 255;
 };
 
 class Heap {

@@ -74,6 +74,23 @@ struct FinalizerSettings {
   }
 };
 
+/// What a simulation says of how long objects will live. A host has predictions, or its policy learns.
+struct LifetimeSettings {
+  std::string lifetimes = "default";
+  Size seed = 0;
+
+  static constexpr auto fields() {
+    using Settings = LifetimeSettings;
+    return std::tuple{
+        OptionField{
+            "lifetimes", &Settings::lifetimes, Unit::kText,
+            "what requests say: true (as the trace has it), sites (the 95th percentile of their site), "
+            "x.trace (the same of another run), shuffled (true ones at random), none; default: none "
+            "where the policy learns, else sites"},
+        OptionField{"seed", &Settings::seed, Unit::kCount, "of lifetimes=shuffled"}};
+  }
+};
+
 class Parts {
  public:
   virtual ~Parts() = default;

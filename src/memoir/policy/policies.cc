@@ -9,6 +9,9 @@
 #include "memoir/heap/classic/span_heap.h"
 #include "memoir/heap/classic/split_heap.h"
 #include "memoir/heap/classic/static_tensors_heap.h"
+#include "memoir/heap/llama/llama_heap.h"
+#include "memoir/heap/malloc/malloc_heap.h"
+#include "memoir/heap/malloc/size_class_heap.h"
 #include "memoir/heap/pytorch/expandable_heap.h"
 #include "memoir/heap/pytorch/pytorch_heap.h"
 #include "memoir/plan/files/plan_file.h"
@@ -133,6 +136,17 @@ PolicyHeap make_rmm(Parts& parts, const RmmOptions& options) {
   return {.heap = make_heap<RmmHeap>(parts.segments(), options, parts.order(), parts.phases())};
 }
 
+PolicyHeap make_lifetime(Parts& parts, const LifetimeOptions& options) {
+  return {.heap = make_heap<MallocHeap>(parts.arena(), options)};
+}
+PolicyHeap make_llama(Parts& parts, const LlamaOptions& options) {
+  return {.heap = make_heap<LlamaHeap>(parts.arena(), options)};
+}
+template <Size kPage>
+PolicyHeap make_sized(Parts& parts, const NoOptions&) {
+  return {.heap = make_heap<SizeClassHeap>(parts.arena(), SizeClassOptions{.page = kPage})};
+}
+
 template <class H, class Memory>
 PolicyHeap make_pytorch_over(Parts& parts, Memory& memory, const PyTorchOptions& options) {
   auto heap = make_heap<H>(memory, options, parts.collector(), parts.phases());
@@ -165,35 +179,27 @@ struct Row {
   PolicyTraits traits;
   std::vector<SettingInfo> (*settings)();
   /// Takes the policy's own settings out of the text; the rest is for who asks next.
-  std::function<PolicyHeap(Parts&)> (*read)(PolicyText& text);
+  void (*read)(PolicyText& text, Policy& policy);
 };
 
 /// A row whose own settings are those of Options: parsed once, and given to Make for every heap.
 template <class Options, auto Make>
 constexpr Row row(std::string_view name, std::string_view what, unsigned substrates, PolicyTraits traits) {
-  return {name,
-          what,
-          substrates,
-          traits,
-          &settings_of<Options>,
-          [](PolicyText& text) -> std::function<PolicyHeap(Parts&)> {
+  return {name, what, substrates, traits, &settings_of<Options>, [](PolicyText& text, Policy& policy) {
             Options options;
             take_settings(options, text.settings, text.name);
             if constexpr (requires { options.prepare(); }) options.prepare();
-            return [options](Parts& parts) { return Make(parts, options); };
+            if constexpr (requires { options.lifetime_unit(); })
+              policy.lifetime_unit = options.lifetime_unit();
+            policy.make = [options](Parts& parts) { return Make(parts, options); };
           }};
 }
 
 constexpr Row pytorch_row(std::string_view name, std::string_view what, unsigned substrates,
                           PolicyTraits traits) {
-  return {name,
-          what,
-          substrates,
-          traits,
-          &pytorch_settings,
-          [](PolicyText& text) -> std::function<PolicyHeap(Parts&)> {
+  return {name, what, substrates, traits, &pytorch_settings, [](PolicyText& text, Policy& policy) {
             const PyTorchOptions options = take_pytorch_settings(text);
-            return [options](Parts& parts) { return make_pytorch(parts, options); };
+            policy.make = [options](Parts& parts) { return make_pytorch(parts, options); };
           }};
 }
 
@@ -229,6 +235,17 @@ constexpr Row kRows[] = {
                 {.mapped = true, .sees_streams = true, .pytorch = true}),
     pytorch_row("expandable", "PyTorch's caching allocator with expandable_segments:True", kSim | kDev,
                 {.mapped = true, .sees_streams = true, .pytorch = true}),
+    row<LifetimeOptions, make_lifetime>(
+        "lifetime", "memoir's malloc: two classes of lifetimes, learned; pages go back when load falls", kSim,
+        {.sees_streams = true, .page = 4 * kKiB, .lifetimes = LifetimeScale::kAllocation}),
+    row<LlamaOptions, make_llama>(
+        "llama", "the LLAMA paper's heap: a lifetime class for each huge page, lines in spans", kSim,
+        {.sees_streams = true, .page = 2 * kMiB, .lifetimes = LifetimeScale::kTime}),
+    row<NoOptions, make_sized<8 * kKiB>>(
+        "size_classes", "a malloc with size classes, in small pages: free spans go back at once", kSim,
+        {.sees_streams = true, .page = 4 * kKiB}),
+    row<NoOptions, make_sized<2 * kMiB>>("size_classes_huge", "the same in huge pages of 2 MiB", kSim,
+                                         {.sees_streams = true, .page = 2 * kMiB}),
 };
 
 constexpr Substrate kSubstrates[] = {Substrate::kSimulation, Substrate::kHost, Substrate::kDevice};
@@ -244,6 +261,7 @@ std::vector<SettingInfo> settings_of_row(const Row& row) {
   };
   if (row.traits.mapped) add(settings_of<MappedOptions>());
   if (row.traits.finalizers) add(settings_of<FinalizerSettings>());
+  if (row.traits.lifetimes != LifetimeScale::kNone) add(settings_of<LifetimeSettings>());
   return settings;
 }
 
@@ -272,7 +290,9 @@ Policy read(std::string_view text, const Row& row, PolicyText parsed) {
   policy.traits = row.traits;
   if (row.traits.mapped) take_settings(policy.mapped, parsed.settings, parsed.name);
   if (row.traits.finalizers) take_settings(policy.finalizers, parsed.settings, parsed.name);
-  policy.make = row.read(parsed);
+  if (row.traits.lifetimes != LifetimeScale::kNone)
+    take_settings(policy.lifetimes, parsed.settings, parsed.name);
+  row.read(parsed, policy);
   refuse_unknown_settings(parsed, settings_of_row(row));
   return policy;
 }

@@ -29,12 +29,21 @@ enum class Substrate : std::uint8_t {
 /// "simulation", "host", "device".
 std::string_view substrate_name(Substrate substrate) noexcept;
 
+/// What a policy measures lifetimes by, when its requests carry classes of them.
+enum class LifetimeScale : std::uint8_t {
+  kNone,       // they carry none
+  kTime,       // nanoseconds, in the classes of predict/wall_classes.h
+  kAllocation  // what the program allocates meanwhile (predict/lifetime_class.h)
+};
+
 struct PolicyTraits {
   bool mapped = false;        // over mapped memory: has the settings of MappedOptions
   bool plain = false;         // every request is for plain memory
   bool sees_streams = false;  // else every stream has a heap of its own: nothing goes from one to another
   bool pytorch = false;       // its settings are PyTorch's, and so is what it does when the device is full
   bool finalizers = false;    // made for a language with a collector: has the settings of FinalizerSettings
+  Size page = 0;              // of a host's malloc: the page in which it has memory; 0: it is none
+  LifetimeScale lifetimes = LifetimeScale::kNone;  // kNone: else it has the settings of LifetimeSettings
 };
 
 struct PolicyInfo {
@@ -58,6 +67,9 @@ struct Policy {
   PolicyTraits traits;
   MappedOptions mapped;
   FinalizerSettings finalizers;
+  LifetimeSettings lifetimes;
+  double lifetime_unit = 0;  // kTime: nanoseconds below which the shortest class lives; kAllocation: how many
+                             // times the heap is allocated while a long-lived object lives
   /// Its heap over these parts, which outlive it. Throws Error as they do, and for options that cannot be.
   std::function<PolicyHeap(Parts& parts)> make;
 };

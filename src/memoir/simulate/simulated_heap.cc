@@ -8,6 +8,7 @@
 #include "memoir/base/error.h"
 #include "memoir/policy/policy_text.h"
 #include "memoir/simulate/finalized_heap.h"
+#include "memoir/simulate/lifetime_classes.h"
 #include "memoir/simulate/private_pool.h"
 #include "memoir/simulate/simulated_parts.h"
 
@@ -16,6 +17,7 @@ namespace memoir {
 SimulatedHeap::SimulatedHeap(Policy policy, const Workload& workload, Size cap, bool with_phases)
     : policy_(std::move(policy)), workload_(workload), cap_(cap), with_phases_(with_phases) {
   memory_.limit = cap;
+  if (policy_.traits.lifetimes != LifetimeScale::kNone) lifetimes_ = lifetime_classes(workload, policy_);
   if (policy_.traits.pytorch) return;
   if (workload.pools() > 1) by_pool_ = workload.by_pool();
   is_alone_ = workload.pools() == 1 && (policy_.traits.sees_streams || workload.streams() <= 1);
@@ -60,6 +62,17 @@ bool SimulatedHeap::free(const Workload::Object& object, Offset offset) {
   return heap(object.pool, object.stream).free(offset);
 }
 
+Request SimulatedHeap::request_of(const Workload::Object& object) const noexcept {
+  const auto number = static_cast<size_t>(&object - workload_.objects().data());
+  return {.size = object.size,
+          .alignment = object.alignment,
+          .site = object.site,
+          .stream = object.stream,
+          .plain = policy_.traits.plain,
+          .thread = object.thread,
+          .lifetime = number < lifetimes_.size() ? lifetimes_[number] : Request::kNoLifetime};
+}
+
 Offset SimulatedHeap::allocate(const Workload::Object& object) {
   const StreamClock::Section section(clock_);
   Heap* const from = find(object.pool, object.stream);
@@ -67,7 +80,7 @@ Offset SimulatedHeap::allocate(const Workload::Object& object) {
     reserved_when_refused_ = reserved();
     return kNoOffset;
   }
-  const Request request{object.size, object.alignment, object.site, object.stream, policy_.traits.plain};
+  const Request request = request_of(object);
   Offset offset = from->allocate(request);
   if (offset != kNoOffset) return offset;
   const Place& place = this->place(object.pool, object.stream);

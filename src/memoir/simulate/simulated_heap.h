@@ -48,6 +48,8 @@ class SimulatedHeap {
   /// As the runtime does it: when the heap has no memory, up the ladder (see make_room()). kNoOffset also
   /// when there is no heap and none can be made.
   Offset allocate(const Workload::Object& object);
+  /// What the object's program asks for, with the class of lifetimes that the policy is to be told.
+  Request request_of(const Workload::Object& object) const noexcept;
   /// Ends an object that allocate() gave that offset. False when there is none there.
   bool free(const Workload::Object& object, Offset offset);
   /// Every request is for plain memory.
@@ -104,6 +106,7 @@ class SimulatedHeap {
   const bool with_phases_;
   const RestoredState* start_ = nullptr;  // only while the first heap is made
   std::vector<Workload> by_pool_;         // where there are private pools
+  std::vector<std::uint8_t> lifetimes_;   // of every object of the workload; empty: nobody says
   bool is_alone_ = true;                  // one heap serves the whole workload
   SimMemory memory_;                      // of the device
   StreamClock clock_;

@@ -48,7 +48,8 @@ size_t SimulatedParts::expandable_areas() const {
 
 Arena& SimulatedParts::arena(Size capacity) {
   const MappedOptions& mapped = owner_.policy_.mapped;
-  const Size granule = mapped.granule == 0 ? 2 * kMiB : mapped.granule;
+  const Size page = owner_.policy_.traits.page;
+  const Size granule = mapped.granule != 0 ? mapped.granule : page != 0 ? page : 2 * kMiB;
   if (!is_power_of_two(granule) || granule < 512 || granule > kGiB)
     throw Error("granule=" + bytes_setting(granule) + ": it must be a power of two from 512 bytes to 1 GiB");
   if (mapped.piece != 0 && !is_power_of_two(mapped.piece))

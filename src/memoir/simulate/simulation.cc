@@ -16,10 +16,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Kind = Workload::Kind;
 
-Request request_of(const Workload::Object& object, bool plain) noexcept {
-  return {object.size, object.alignment, object.site, object.stream, plain};
-}
-
 /// Gathers samples over equal stretches of the steps.
 class Timeline {
  public:
@@ -201,8 +197,8 @@ OperationTimes measure(const Workload& workload, SimulatedHeap& simulated, size_
       Offset* const offset = &offsets[step.object];
       __builtin_prefetch(offset, 1);
       const Workload::Object& object = workload.objects()[step.object];
-      stretch.push_back({request_of(object, simulated.is_plain()), simulated.find(object.pool, object.stream),
-                         offset, step.kind == Kind::kAllocate});
+      stretch.push_back({simulated.request_of(object), simulated.find(object.pool, object.stream), offset,
+                         step.kind == Kind::kAllocate});
       if (stretch.size() == kStretch) flush();
     }
     flush();

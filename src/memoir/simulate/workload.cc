@@ -57,7 +57,12 @@ Workload::Workload(std::span<const Event> events, std::uint16_t device) : device
           break;
         }
         object_of[lives.number(i)] = static_cast<std::uint32_t>(objects_.size());
-        add({event.object, event.size, Size{1} << event.alignment_log2, event.site, number_of(event.stream)},
+        add({.id = event.object,
+             .size = event.size,
+             .alignment = Size{1} << event.alignment_log2,
+             .site = event.site,
+             .stream = number_of(event.stream),
+             .thread = event.thread},
             event.time, number);
         break;
       }

@@ -29,10 +29,11 @@ class Workload {
     Size size = 0;       // bytes as asked, > 0
     Size alignment = 1;  // bytes
     SiteId site = kNoSite;
-    StreamId stream = 0;      // numbered in the order of their first allocations
-    std::uint32_t begin = 0;  // the step that allocates it
-    std::uint32_t end = 0;    // the step that frees it; steps().size() when it outlives the trace
-    std::uint32_t pool = 0;   // private ones in the order of their first mention; 0: the default pool
+    StreamId stream = 0;       // numbered in the order of their first allocations
+    std::uint32_t begin = 0;   // the step that allocates it
+    std::uint32_t end = 0;     // the step that frees it; steps().size() when it outlives the trace
+    std::uint32_t pool = 0;    // private ones in the order of their first mention; 0: the default pool
+    std::uint32_t thread = 0;  // that allocates it: its number in the trace
   };
   enum class Kind : std::uint8_t { kAllocate, kFree };
   struct Step {

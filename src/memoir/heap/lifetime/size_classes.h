@@ -74,7 +74,9 @@ constexpr Tables make_tables() noexcept {
 inline constexpr detail::Tables kTables = detail::make_tables();
 
 inline size_t class_of(Size size) noexcept {
-  return size <= kKiB ? kTables.class_of[(size + 15) / 16] : compute(size);
+  if (size <= kKiB) [[likely]]
+    return kTables.class_of[(size + 15) / 16];
+  return compute(size);
 }
 
 }  // namespace memoir::size_classes

@@ -13,8 +13,7 @@ namespace memoir::host_malloc {
 
 namespace {
 
-constexpr std::uint64_t kRound = 100'000'000;  // nanoseconds between rounds
-constexpr unsigned kIdleRounds = 30;           // after so many without work, until woken
+constexpr unsigned kIdleRounds = 30;  // after so many without work, until woken
 
 Lock upkeep_lock;
 Forever<Upkeep> upkeep_storage;
@@ -24,7 +23,7 @@ std::atomic<std::uint32_t> wakes{0};
 void* run_background(void*) noexcept {
   for (unsigned idle = 0;;) {
     const std::uint32_t seen = wakes.load(std::memory_order_acquire);
-    sleep_on(&wakes, seen, idle < kIdleRounds ? kRound : 0);
+    sleep_on(&wakes, seen, idle < kIdleRounds ? UpkeepRules::kRound : 0);
     if (wakes.load(std::memory_order_relaxed) != seen) idle = 0;
     const LockGuard guard(upkeep_lock);
     upkeep_storage.value.run(false);

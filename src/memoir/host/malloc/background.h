@@ -8,6 +8,7 @@
 #include <atomic>
 
 #include "memoir/base/units.h"
+#include "memoir/heap/lifetime/upkeep_rules.h"
 
 namespace memoir::host_malloc {
 
@@ -28,8 +29,6 @@ class Upkeep {
   Figures figures() const noexcept { return figures_; }
 
  private:
-  static constexpr unsigned kWindow = 8;  // rounds
-
   void look_at_heaps(bool everything) noexcept;
   Size look_at_spans(bool everything) noexcept;
   void strip_candidates() noexcept;
@@ -37,12 +36,7 @@ class Upkeep {
   void restore_huge_pages() noexcept;
   bool give_back(Offset offset, Size size, bool breaks_huge) noexcept;
 
-  unsigned round_ = 0;
-  Size free_resident_[kWindow] = {};  // of the last rounds: what the least of them had was not needed
-  Size wanted_[kWindow] = {};         // bytes with memory in spans, of the last rounds
-  double most_live_ = 0;              // decayed maximum of figures_.live
-  bool growing_ = false;
-  bool near_peak_ = false;
+  UpkeepRules rules_;
   bool busy_ = false;
   unsigned looks_ = 0;  // at the spans since anything was allocated
   Size last_allocated_ = 0;

@@ -20,8 +20,6 @@ namespace {
 using size_classes::kSlot;
 using size_classes::kTables;
 constexpr Size kPage = LifetimeHeap::kPage, kRegion = LifetimeHeap::kRegion;
-constexpr double kMemory = 0.998;  // of the highest load, per look: it fades by half in a minute
-constexpr double kNearPeak = 0.85;
 constexpr size_t kBatch = 64;  // spans that are worked on while their owner is kept out
 constexpr size_t kMostCandidates = 65536;
 
@@ -34,17 +32,6 @@ struct Candidate {
 // The background's own, and of whoever calls malloc_trim, one at a time.
 Forever<MetadataArray<Candidate>> candidates_storage;
 MetadataArray<Candidate>& candidates() noexcept { return candidates_storage.value; }
-
-/// The share of a span's pages that are expected to have no used block, if used blocks lie at random.
-double expected_free_pages(const Span* span) noexcept {
-  const double free = 1 - static_cast<double>(span->used.load(std::memory_order_relaxed)) / span->blocks;
-  const Size size = kTables.size[span->size_class];
-  double share = free;
-  if (size < kPage) {
-    for (Size touching = (kPage + size - 1) / size; touching > 0 && share > 0.001; --touching) share *= free;
-  }
-  return share;
-}
 
 }  // namespace
 
@@ -76,23 +63,17 @@ void Upkeep::run(bool everything) noexcept {
     now = all.heap.figures();
     regions = all.heap.regions();
   }
-  // Demand is forecast from the last rounds: a heap whose spans have 1/64 more memory than a window ago is
-  // filling up. Pages that come back inside spans count as much as new spans.
-  const Size before = wanted_[(round_ + 1) % kWindow];
-  growing_ = now.used - now.gone_in_spans > before + before / 64;
+  rules_.begin(now);
   if (all.options.release) {
     look_at_heaps(everything);
-    // Looking at every span costs a cache line each, 100 microseconds for a heap of 256 MiB: larger heaps are
-    // looked at less often.
-    if (everything || figures_.rounds % (2 + regions / 512) == 0) {
+    if (everything || UpkeepRules::looks(figures_.rounds, regions)) {
       ++looks_;
       figures_.live = look_at_spans(everything);
-      most_live_ = std::max(most_live_ * kMemory, static_cast<double>(figures_.live));
-      near_peak_ = static_cast<double>(figures_.live) > kNearPeak * most_live_;
+      rules_.saw_live(figures_.live);
       strip_candidates();
     }
     give_back_slots(everything);
-    all.large.purge(everything ? 0 : kWindow);
+    all.large.purge(everything ? 0 : UpkeepRules::kWindow);
     if (all.large.cached() != 0) busy_ = true;
   }
   if (all.options.huge && !everything) restore_huge_pages();
@@ -100,9 +81,7 @@ void Upkeep::run(bool everything) noexcept {
     const LockGuard guard(all.lock);
     now = all.heap.figures();
   }
-  round_ = (round_ + 1) % kWindow;
-  wanted_[round_] = now.used - now.gone_in_spans;
-  free_resident_[round_] = now.free_resident;
+  rules_.end(now);
   errno = kept;
 }
 
@@ -127,7 +106,6 @@ void Upkeep::look_at_heaps(bool everything) noexcept {
 
 Size Upkeep::look_at_spans(bool everything) noexcept {
   Central& all = central();
-  const bool high = near_peak_ || growing_;
   Size live = 0;
   size_t regions = 0;
   {
@@ -164,22 +142,16 @@ Size Upkeep::look_at_spans(bool everything) noexcept {
         span->stripped.store(false, std::memory_order_relaxed);
         continue;
       }
-      // It was looked at: again when an eighth more has gone, or now and then when anything has.
-      const bool little = used + std::max(1, seen / 8) > seen && (used == seen || round_ != 0);
-      if (!everything && !empty && was_stripped && little) continue;
+      if (!everything && !rules_.worth_a_look({used, seen, was_stripped, empty})) continue;
       if (span->state.load(std::memory_order_relaxed) == SpanState::kCurrent && !everything) continue;
       if (owner < kFirstThreadHeap && !empty) continue;
-      const double share = empty ? 1 : expected_free_pages(span);
-      if (share < 0.03) continue;
+      const double share = empty ? 1 : UpkeepRules::expected_free_pages(used, span->blocks, size);
+      if (share < UpkeepRules::kLeastShare) continue;
       pages += share * static_cast<double>(span->slots * kSlot / kPage);
       if (candidates().size() < kMostCandidates)
         candidates().push_back({owner, static_cast<std::uint32_t>(slot_of(span)), 0});
     }
-    // A dense region keeps its huge page: less than an eighth of it is not worth breaking it up for. While
-    // load is high the next objects will want the holes: up to half of it is then not worth it, huge page or
-    // not.
-    const double free = static_cast<double>(kRegion / kPage) * (high ? 0.5 : 0.125);
-    if (!everything && (high || all.heap.resident_share(region) > 0.999) && pages < free)
+    if (!everything && !rules_.worth_breaking(pages, all.heap.resident_share(region)))
       candidates().resize_down(had);
   }
   return live;
@@ -241,21 +213,14 @@ void Upkeep::strip_candidates() noexcept {
 
 void Upkeep::give_back_slots(bool everything) noexcept {
   Central& all = central();
-  // What even the poorest of the last rounds had free was not needed; the slack stays, for the next demand.
-  Size unused = *std::min_element(std::begin(free_resident_), std::end(free_resident_));
-  const auto slack = static_cast<Size>(all.options.slack * static_cast<double>(all.held()));
-  if (everything) unused = ~Size{0} >> 1;
-  else unused = unused > slack ? (unused - slack) / 2 : 0;
-  if (unused < kRegion / 8) return;
+  const Size unused = everything ? ~Size{0} >> 1 : rules_.unused(all.held(), all.options.slack);
+  if (unused < UpkeepRules::kLeast) return;
   LifetimeHeap::Release releases[kBatch];
   for (Size done = 0; done < unused;) {
     size_t count = 0;
     {
       const LockGuard guard(all.lock);
-      count = all.heap.take_releases(releases, kBatch, unused - done,
-                                     everything               ? 1.1
-                                     : near_peak_ || growing_ ? 0.5
-                                                              : 0.9);
+      count = all.heap.take_releases(releases, kBatch, unused - done, everything ? 1.1 : rules_.fullest());
     }
     for (size_t i = 0; i < count; ++i) {
       const bool gone = give_back(releases[i].range.begin, releases[i].range.size, releases[i].breaks_huge);
@@ -270,16 +235,11 @@ void Upkeep::give_back_slots(bool everything) noexcept {
 void Upkeep::restore_huge_pages() noexcept {
   Central& all = central();
   if (all.held() < all.options.background_from) return;
-  // While load is high or rises, what was given back will be wanted: regions become huge pages ahead of that.
-  // Else only those where hardly a page is gone.
-  const bool high = near_peak_ || growing_;
-  const double most_gone = high ? 0.35 : 0.06;
-  const double least_used = high ? 0.5 : 0.9;
   for (int done = 0; done < 256; ++done) {
     Offset region = kNoOffset;
     {
       const LockGuard guard(all.lock);
-      region = all.heap.take_collapse(least_used, most_gone);
+      region = all.heap.take_collapse(rules_.least_used(), rules_.most_gone());
     }
     if (region == kNoOffset) return;
     ::madvise(address_of(region), kRegion, MADV_HUGEPAGE);

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The settings that memoir's malloc and its simulation share: MEMOIR_MALLOC="key=value,..." for the one,
+// --policy lifetime,key=value for the other.
+#pragma once
+
+#include <tuple>
+
+#include "memoir/base/option.h"
+
+namespace memoir {
+
+struct LifetimeOptions {
+  bool split = true;
+  double tau = 2;
+  Size sample = 128 * kKiB;
+  Size split_from = 16 * kMiB;
+  Size background_from = 16 * kMiB;
+  bool release = true;
+  double slack = 0.02;
+  bool huge = true;
+
+  double lifetime_unit() const noexcept { return tau; }
+
+  static constexpr auto fields() {
+    using Options = LifetimeOptions;
+    return std::tuple{
+        OptionField{"split", &Options::split, Unit::kFlag,
+                    "keep short-lived and long-lived objects in regions of their own"},
+        OptionField{"tau", &Options::tau, Unit::kShare,
+                    "an object is long-lived when it outlives the allocation of this many times the heap"},
+        OptionField{"sample", &Options::sample, Unit::kBytes,
+                    "allocated between two samples of lifetimes, at least"},
+        OptionField{"split_from", &Options::split_from, Unit::kBytes, "smaller heaps are in one class"},
+        OptionField{"background_from", &Options::background_from, Unit::kBytes,
+                    "smaller heaps give nothing back by themselves and ask for no huge pages"},
+        OptionField{"release", &Options::release, Unit::kFlag,
+                    "give pages without objects back to the system"},
+        OptionField{"slack", &Options::slack, Unit::kShare,
+                    "of the heap that is kept ready for demand, never given back"},
+        OptionField{"huge", &Options::huge, Unit::kFlag, "ask for huge pages where the heap is dense"},
+    };
+  }
+};
+
+}  // namespace memoir
