@@ -22,16 +22,16 @@ bool ContextTable::observe(ContextKey key, bool outlived) noexcept {
   if (entry.outlived < kBecomesShort) entry.learned = LifetimeClass::kShort;
   if (entry.learned == before) return false;
   entry.learned == LifetimeClass::kLong ? ++long_contexts_ : --long_contexts_;
-  if (split_) rows_[key].store(static_cast<std::uint8_t>(entry.learned), std::memory_order_relaxed);
+  if (split()) rows_[key].store(static_cast<std::uint8_t>(entry.learned), std::memory_order_relaxed);
   return true;
 }
 
 void ContextTable::set_split(bool split) noexcept {
-  if (split == split_) return;
-  split_ = split;
+  if (split == this->split()) return;
   for (size_t key = 0; key < kEntries; ++key) {
     rows_[key].store(split ? static_cast<std::uint8_t>(entries_[key].learned) : 0, std::memory_order_relaxed);
   }
+  split_.store(split, std::memory_order_relaxed);
 }
 
 }  // namespace memoir

@@ -8,8 +8,8 @@
 //   sample     -> observe(key, outlived?) -> an average of the last outcomes -> the class, with hysteresis
 //
 // The bytes that allocations read are apart from the averages: while splitting is off they are all kShort,
-// and the learner goes on unseen. Reading a class is safe on any thread; everything else needs the learner's
-// lock.
+// and the learner goes on unseen. Reading a class, or whether there is splitting, is safe on any thread;
+// everything else needs the learner's lock.
 #pragma once
 
 #include <array>
@@ -43,7 +43,7 @@ class ContextTable {
   bool observe(ContextKey key, bool outlived) noexcept;
   /// Whether allocations see what was learned.
   void set_split(bool split) noexcept;
-  bool split() const noexcept { return split_; }
+  bool split() const noexcept { return split_.load(std::memory_order_relaxed); }
   /// Contexts that are learned to be long-lived.
   size_t long_contexts() const noexcept { return long_contexts_; }
 
@@ -58,7 +58,7 @@ class ContextTable {
   std::array<std::atomic<std::uint8_t>, kEntries> rows_{};
   std::array<Entry, kEntries> entries_{};
   size_t long_contexts_ = 0;
-  bool split_ = false;
+  std::atomic<bool> split_{false};
 };
 
 }  // namespace memoir

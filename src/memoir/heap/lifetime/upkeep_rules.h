@@ -5,7 +5,7 @@
 //
 //   load is high    live bytes are near their decayed maximum, or spans take up memory: the holes will be
 //                   wanted. Only sparse regions give back, and those that lost pages become huge again
-//   else            what even the poorest of the last rounds had free was not needed: it goes, but for a slack
+//   else            what even the poorest of the last rounds had free was not needed: all but a slack goes
 #pragma once
 
 #include <algorithm>
@@ -64,7 +64,7 @@ class UpkeepRules {
     bool stripped = false;  // its free pages were given back at `seen`
     bool empty = false;
   };
-  /// Whether the pages of a span that shrinks are worth a look: when an eighth more has gone than at the last,
+  /// Whether the pages of a span that shrinks are worth a look: when an eighth more has gone since the last,
   /// or now and then when anything has.
   bool worth_a_look(const SpanCounts& span) const noexcept {
     const bool little =

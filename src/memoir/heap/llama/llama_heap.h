@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The heap of the LLAMA paper: objects lie with others that are expected to live about as long, so that pages
-// of 2 MiB become empty as a whole. Both of its levels are here: line_spans.h for objects below 8 KiB, with an
+// of 2 MiB become empty as a whole. Both of its levels are here: line_spans.h for objects below 8 KiB with an
 // allocator for each thread number and class, and llama_pages.h for blocks and what is larger.
 //
 // A request carries its class (predict/wall_classes.h); one that carries none is taken to be never freed,

@@ -41,11 +41,13 @@ inline std::uint8_t* back_at(size_t slot) noexcept {
 }
 inline size_t slot_of(const Span* span) noexcept { return static_cast<size_t>(span - span_at(0)); }
 inline void* start_of(const Span* span) noexcept { return address_of(slot_of(span) * size_classes::kSlot); }
-/// The span of an address in the arena that a block was handed out at.
-inline Span* span_of(Offset offset) noexcept {
+/// The span of an address in the arena that a block was handed out at; `arena` is base().
+inline Span* span_of(Offset offset, std::uintptr_t arena) noexcept {
   const size_t slot = offset / size_classes::kSlot;
-  return span_at(slot - *back_at(slot));
+  const std::uintptr_t back = arena - kBackBytes;
+  return reinterpret_cast<Span*>(back - kSpanBytes) + slot - reinterpret_cast<std::uint8_t*>(back)[slot];
 }
+inline Span* span_of(Offset offset) noexcept { return span_of(offset, base()); }
 
 /// Chooses the base. False when there are no addresses at all. The caller locks.
 bool choose_addresses() noexcept;

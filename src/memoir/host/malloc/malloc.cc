@@ -139,14 +139,15 @@ void* allocate_slowly(ThreadHeap* heap, Size size, ContextKey key) noexcept {
       return common_heap.allocate(0, size_class, nullptr);
     }
   }
-  bool sample_due = false;
+  bool sample_due = false, grew = false;
   void* block = nullptr;
   {
     const Inside inside(heap);
     block = heap->allocate(central().sampler.row_of(key), size_class, &sample_due);
+    grew = heap->take_growth();
   }
   if (sample_due) block = allocate_sample(size_class, key);
-  if (central().grown()) wake_background();
+  if (grew && central().grown()) wake_background();
   return block;
 }
 

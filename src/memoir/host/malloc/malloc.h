@@ -42,16 +42,20 @@ MEMOIR_ALWAYS_INLINE ContextKey key_here(const ThreadHeap* heap, const void* ret
                               heap->stack_base - stack_pointer());
 }
 
-MEMOIR_ALWAYS_INLINE void* allocate(Size size, const void* return_address) noexcept {
+/// What is not served at once goes to slow(heap, size, key, return_address), as the last thing here: an entry
+/// point that ends with this needs no stack of its own. Throws what slow() throws.
+template <class Slow>
+MEMOIR_ALWAYS_INLINE void* allocate_or(Size size, const void* return_address, Slow slow) {
   ThreadHeap* const heap = this_heap;
-  const ContextKey key = key_here(heap, return_address);
   if (size <= size_classes::kLargest) [[likely]] {
     const size_t size_class = size_classes::class_of(size);
+    // The processor guesses right whether there are two rows: while there is one, nothing waits for the hash.
+    size_t row = 0;
+    if (central().sampler.split()) row = central().sampler.row_of(key_here(heap, return_address));
     heap->busy.store(1, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     const bool mine = heap->token.load(std::memory_order_acquire) != kNoToken;
-    Span* const span =
-        heap->direct[central().sampler.row_of(key)][size_class].load(std::memory_order_relaxed);
+    Span* const span = heap->direct[row][size_class].load(std::memory_order_relaxed);
     void* const block = span->free.load(std::memory_order_relaxed);
     if (mine && block != nullptr) [[likely]] {
       span->free.store(link_of(block), std::memory_order_relaxed);
@@ -62,16 +66,23 @@ MEMOIR_ALWAYS_INLINE void* allocate(Size size, const void* return_address) noexc
     }
     heap->busy.store(0, std::memory_order_release);
   }
-  return allocate_slowly(heap, size, key);
+  return slow(heap, size, key_here(heap, return_address), return_address);
+}
+
+MEMOIR_ALWAYS_INLINE void* allocate(Size size, const void* return_address) noexcept {
+  return allocate_or(size, return_address, [](ThreadHeap* heap, Size asked, ContextKey key, const void*) {
+    return allocate_slowly(heap, asked, key);
+  });
 }
 
 void notified(ThreadHeap* heap, Span* span) noexcept;
 
 MEMOIR_ALWAYS_INLINE void free(void* block) noexcept {
-  const Offset offset = offset_of(block);
+  const std::uintptr_t arena = base();  // once: the compiler may not assume that it stays what it is
+  const Offset offset = reinterpret_cast<std::uintptr_t>(block) - arena;
   ThreadHeap* const heap = this_heap;
   if (offset < kArenaCapacity) [[likely]] {
-    Span* const span = span_of(offset);
+    Span* const span = span_of(offset, arena);
     heap->busy.store(1, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     if (span->owner.load(std::memory_order_relaxed) == heap->token.load(std::memory_order_acquire))

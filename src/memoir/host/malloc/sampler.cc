@@ -70,9 +70,4 @@ size_t Sampler::long_contexts() noexcept {
   return learner_.table().long_contexts();
 }
 
-bool Sampler::split() noexcept {
-  const LockGuard guard(lock_);
-  return learner_.table().split();
-}
-
 }  // namespace memoir::host_malloc

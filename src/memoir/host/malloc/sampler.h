@@ -29,7 +29,8 @@ class Sampler {
   size_t row_of(ContextKey key) const noexcept { return learner_.table().row_of(key); }
   LifetimeLearner::Counts counts() noexcept;
   size_t long_contexts() noexcept;
-  bool split() noexcept;
+  /// Whether there are two rows. False: everything is of row 0.
+  bool split() const noexcept { return learner_.table().split(); }
   Lock& lock() noexcept { return lock_; }
 
  private:

@@ -26,7 +26,7 @@ enum class SpanState : std::uint8_t {
   kNone,       // no span begins here
   kCurrent,    // its owner allocates from it
   kAvailable,  // in its owner's list of spans with free blocks
-  kFull,       // in no list; offered again when 1/16 of it is free
+  kFull,       // in no list; offered again when 1/8 of it is free
   kSingle,     // one block, larger than those of the classes
 };
 

@@ -44,13 +44,20 @@ void* ThreadHeap::allocate(size_t row, size_t size_class, bool* sample_due) noex
   if (sample_due != nullptr) {
     // What is free in the span now is handed out before the slow path comes here again.
     const Size bytes = static_cast<Size>(span->linked - used_of(span)) * kTables.size[size_class];
-    central().add_allocated(bytes);
+    uncounted_ += bytes;
+    if (uncounted_ >= kCountedTogether) count_allocated();
     if ((*sample_due = count_down(bytes))) return nullptr;
   }
   void* const block = span->free.load(std::memory_order_relaxed);
   span->free.store(link_of(block), std::memory_order_relaxed);
   set_used(span, used_of(span) + 1u);
   return block;
+}
+
+void ThreadHeap::count_allocated() noexcept {
+  grew_ = true;
+  central().add_allocated(uncounted_);
+  uncounted_ = 0;
 }
 
 bool ThreadHeap::count_down(Size bytes) noexcept {
@@ -135,6 +142,7 @@ Span* ThreadHeap::next_span(size_t row, size_t size_class) noexcept {
   bool zero = false;
   Span* const span = central().new_span(kTables.slots[size_class], static_cast<LifetimeClass>(row), zero);
   if (span == nullptr) return nullptr;
+  grew_ = true;
   span->free.store(nullptr, std::memory_order_relaxed);
   span->local_free = nullptr;
   set_used(span, 0);
@@ -160,7 +168,7 @@ Span* ThreadHeap::next_span(size_t row, size_t size_class) noexcept {
 
 void ThreadHeap::set_full(Span* span) noexcept {
   span->state.store(SpanState::kFull, std::memory_order_relaxed);
-  span->notify = static_cast<std::uint16_t>(span->blocks - std::max(1, span->blocks / 16));
+  span->notify = static_cast<std::uint16_t>(span->blocks - std::max(1, span->blocks / 8));
   // Its free blocks may lie on pages that are being given back: it is offered when that is done.
   if (!span->releasing && used_of(span) <= span->notify) set_available(span);
 }
@@ -275,6 +283,7 @@ void ThreadHeap::flush(Held& held) noexcept {
 void ThreadHeap::give_back() noexcept {
   for (Held& held : held_) flush(held);
   drain_queue();
+  count_allocated();
   for (size_t row = 0; row < kRows; ++row) {
     for (size_t size_class = 0; size_class < kClasses; ++size_class) {
       SpanPlace& place = direct[row][size_class];

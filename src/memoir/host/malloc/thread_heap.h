@@ -14,6 +14,7 @@
 #pragma once
 
 #include <atomic>
+#include <utility>
 
 #include "memoir/host/malloc/central.h"
 #include "memoir/host/malloc/lock.h"
@@ -73,6 +74,8 @@ class alignas(64) ThreadHeap {
   std::uint64_t strip(Span* span) noexcept;
   void stripped(Span* span, std::uint64_t pages, bool gone) noexcept;
 
+  /// Whether the heap may have grown since this was asked last.
+  bool take_growth() noexcept { return std::exchange(grew_, false); }
   /// Bytes until the next sample are counted down by what the slow path hands out.
   bool count_down(Size bytes) noexcept;
 
@@ -118,6 +121,7 @@ class alignas(64) ThreadHeap {
   void set_available(Span* span) noexcept;
   void unlink(Span* span) noexcept;
   void flush(Held& held) noexcept;
+  void count_allocated() noexcept;
 
   HeapId id_;
   Lock lock_;
@@ -125,6 +129,10 @@ class alignas(64) ThreadHeap {
   std::atomic<std::uint32_t> queue_{0};  // slot + 1 of the first span in it
   Held held_[kHeldSpans] = {};
   std::uint32_t available_[kRows][kClasses] = {};  // slot + 1 of the first span of the list
+  // Allocated bytes that the others do not know of yet: a line that all threads write to is slow.
+  static constexpr Size kCountedTogether = 64 * kKiB;
+  Size uncounted_ = 0;
+  bool grew_ = false;
   Size until_sample_ = 0;
   std::uint64_t random_ = 0;
 };

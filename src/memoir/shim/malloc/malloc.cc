@@ -39,6 +39,11 @@ MEMOIR_ALWAYS_INLINE void* or_no_memory(void* block) {
   return block;
 }
 
+__attribute__((noinline)) void* malloc_slowly(heap::ThreadHeap* own, size_t size, memoir::ContextKey key,
+                                              const void*) {
+  return or_no_memory(size > kMost ? nullptr : heap::allocate_slowly(own, size, key));
+}
+
 bool power_of_two(size_t value) { return value != 0 && (value & (value - 1)) == 0; }
 
 [[gnu::always_inline]] inline void* aligned(size_t alignment, size_t size, const void* caller) {
@@ -50,11 +55,7 @@ size_t page_size() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
 
 }  // namespace
 
-MEMOIR_EXPORT void* malloc(size_t size) {
-  if (size > kMost) [[unlikely]]
-    return or_no_memory(nullptr);
-  return or_no_memory(heap::allocate(size, MEMOIR_CALLER));
-}
+MEMOIR_EXPORT void* malloc(size_t size) { return heap::allocate_or(size, MEMOIR_CALLER, malloc_slowly); }
 
 MEMOIR_EXPORT void free(void* block) { heap::free(block); }
 

@@ -62,28 +62,33 @@ __attribute__((noinline, cold)) void* try_again_quietly(size_t size, std::align_
       "_ZnwmSt11align_val_tRKSt9nothrow_t", size, static_cast<size_t>(alignment), caller, alignment);
 }
 
+__attribute__((noinline)) void* new_slowly(heap::ThreadHeap* own, size_t size, memoir::ContextKey key,
+                                           const void* caller) {
+  void* const block = size > PTRDIFF_MAX ? nullptr : heap::allocate_slowly(own, size, key);
+  return block != nullptr ? block : try_again(size, 16, caller, true);
+}
+__attribute__((noinline)) void* new_quietly_slowly(heap::ThreadHeap* own, size_t size, memoir::ContextKey key,
+                                                   const void* caller) {
+  void* const block = size > PTRDIFF_MAX ? nullptr : heap::allocate_slowly(own, size, key);
+  return block != nullptr ? block : try_again_quietly(size, caller);
+}
+
 }  // namespace
 
-#define MEMOIR_ALLOCATE(size, again)                                                      \
-  void* const block = size > PTRDIFF_MAX ? nullptr : heap::allocate(size, MEMOIR_CALLER); \
-  return block != nullptr ? block : again
+#define MEMOIR_ALLOCATE(size, slowly) return heap::allocate_or(size, MEMOIR_CALLER, slowly)
 #define MEMOIR_ALLOCATE_ALIGNED(size, alignment, again)                                                  \
   void* const block = size > PTRDIFF_MAX                                                                 \
                           ? nullptr                                                                      \
                           : heap::allocate_aligned(size, static_cast<size_t>(alignment), MEMOIR_CALLER); \
   return block != nullptr ? block : again
 
-MEMOIR_NEW void* operator new(size_t size) {
-  MEMOIR_ALLOCATE(size, try_again(size, 16, MEMOIR_CALLER, true));
-}
-MEMOIR_NEW void* operator new[](size_t size) {
-  MEMOIR_ALLOCATE(size, try_again(size, 16, MEMOIR_CALLER, true));
-}
+MEMOIR_NEW void* operator new(size_t size) { MEMOIR_ALLOCATE(size, new_slowly); }
+MEMOIR_NEW void* operator new[](size_t size) { MEMOIR_ALLOCATE(size, new_slowly); }
 MEMOIR_NEW void* operator new(size_t size, const std::nothrow_t&) noexcept {
-  MEMOIR_ALLOCATE(size, try_again_quietly(size, MEMOIR_CALLER));
+  MEMOIR_ALLOCATE(size, new_quietly_slowly);
 }
 MEMOIR_NEW void* operator new[](size_t size, const std::nothrow_t&) noexcept {
-  MEMOIR_ALLOCATE(size, try_again_quietly(size, MEMOIR_CALLER));
+  MEMOIR_ALLOCATE(size, new_quietly_slowly);
 }
 MEMOIR_NEW void* operator new(size_t size, std::align_val_t alignment) {
   MEMOIR_ALLOCATE_ALIGNED(size, alignment,
@@ -121,17 +126,13 @@ MEMOIR_NEW void operator delete[](void* block, std::align_val_t, const std::noth
 // plain forms.
 enum class __hot_cold_t : uint8_t {};
 
-MEMOIR_NEW void* operator new(size_t size, __hot_cold_t) {
-  MEMOIR_ALLOCATE(size, try_again(size, 16, MEMOIR_CALLER, true));
-}
-MEMOIR_NEW void* operator new[](size_t size, __hot_cold_t) {
-  MEMOIR_ALLOCATE(size, try_again(size, 16, MEMOIR_CALLER, true));
-}
+MEMOIR_NEW void* operator new(size_t size, __hot_cold_t) { MEMOIR_ALLOCATE(size, new_slowly); }
+MEMOIR_NEW void* operator new[](size_t size, __hot_cold_t) { MEMOIR_ALLOCATE(size, new_slowly); }
 MEMOIR_NEW void* operator new(size_t size, const std::nothrow_t&, __hot_cold_t) noexcept {
-  MEMOIR_ALLOCATE(size, try_again_quietly(size, MEMOIR_CALLER));
+  MEMOIR_ALLOCATE(size, new_quietly_slowly);
 }
 MEMOIR_NEW void* operator new[](size_t size, const std::nothrow_t&, __hot_cold_t) noexcept {
-  MEMOIR_ALLOCATE(size, try_again_quietly(size, MEMOIR_CALLER));
+  MEMOIR_ALLOCATE(size, new_quietly_slowly);
 }
 MEMOIR_NEW void* operator new(size_t size, std::align_val_t alignment, __hot_cold_t) {
   MEMOIR_ALLOCATE_ALIGNED(size, alignment,
