@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# What other projects link, as two components that need nothing of each other:
+# What other projects link, as three components that need nothing of each other:
 #
 #   find_package(memoir REQUIRED COMPONENTS plan)              memoir::plan             memoir-plan.pc
 #   find_package(memoir REQUIRED COMPONENTS static_tensors)    memoir::static_tensors   memoir-static-tensors.pc
+#   find_package(memoir REQUIRED COMPONENTS malloc)            memoir::malloc           memoir-malloc.pc
+#                                                              memoir::malloc_static    memoir-malloc-static.pc
 #
 # `cmake --build B --target memoir_plan` and `cmake --install B --component plan` build and install one of them alone.
 include(GNUInstallDirs)
@@ -16,6 +18,11 @@ install(TARGETS memoir_base EXPORT memoir_base COMPONENT plan)
 install(TARGETS memoir_base COMPONENT static_tensors)
 install(TARGETS memoir_trace memoir_plan EXPORT memoir_plan COMPONENT plan)
 install(TARGETS memoir_static_tensors EXPORT memoir_static_tensors COMPONENT static_tensors)
+
+if(TARGET memoir_malloc)
+  list(APPEND memoir_components malloc)
+  install(TARGETS memoir_malloc memoir_malloc_static EXPORT memoir_malloc COMPONENT malloc)
+endif()
 
 # Headers: of a planner whole rooms, of the static tensors what theirs include.
 set(core ${PROJECT_SOURCE_DIR}/src/memoir)
@@ -54,8 +61,30 @@ memoir_pkg_config(memoir-plan "memoir's planners: a place in memory for every bu
 memoir_pkg_config(memoir-static-tensors "memoir's static tensors: host memory without malloc (C, C++20)"
                   "memoir_static_tensors;memoir_base")
 
+# The malloc needs no header. From an archive it is taken whether the program calls malloc or only its libraries do.
+foreach(kind malloc malloc-static)
+  set(libraries "-lmemoir_malloc")
+  if(kind STREQUAL malloc-static)
+    set(libraries "-Wl,-u,malloc -Wl,-u,_Znwm -l:libmemoir_malloc.a -pthread -ldl")
+  endif()
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/memoir-${kind}.pc @ONLY CONTENT [[
+prefix=${pcfiledir}/@prefix@
+libdir=${prefix}/@CMAKE_INSTALL_LIBDIR@
+
+Name: memoir-@kind@
+Description: memoir's malloc, which gives memory back when load falls
+Version: @PROJECT_VERSION@
+Libs: -L${libdir} @libraries@
+]])
+endforeach()
+install(FILES ${PROJECT_BINARY_DIR}/memoir-malloc-static.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT malloc)
+
 foreach(component IN LISTS memoir_components)
-  foreach(set base ${component})
+  set(sets base ${component})
+  if(component STREQUAL malloc)
+    set(sets malloc)
+  endif()
+  foreach(set IN LISTS sets)
     install(EXPORT memoir_${set} NAMESPACE memoir:: DESTINATION ${memoir_package} FILE memoir-${set}.cmake COMPONENT ${component})
   endforeach()
   install(FILES ${PROJECT_BINARY_DIR}/memoir-config.cmake ${PROJECT_BINARY_DIR}/memoir-config-version.cmake

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# find_package(memoir) gives the components that are installed: plan, static_tensors. COMPONENTS asks for some of them.
+# find_package(memoir) gives the components that are installed: plan, static_tensors, malloc. COMPONENTS asks for some of them.
 include(CMakeFindDependencyMacro)
 find_dependency(Threads)
 if(EXISTS "${CMAKE_CURRENT_LIST_DIR}/memoir-plan.cmake")
   find_dependency(ZLIB)
 endif()
-include("${CMAKE_CURRENT_LIST_DIR}/memoir-base.cmake")
-foreach(component plan static_tensors)
+include("${CMAKE_CURRENT_LIST_DIR}/memoir-base.cmake" OPTIONAL)  # of plan and static_tensors
+foreach(component plan static_tensors malloc)
   if(EXISTS "${CMAKE_CURRENT_LIST_DIR}/memoir-${component}.cmake")
     include("${CMAKE_CURRENT_LIST_DIR}/memoir-${component}.cmake")
     set(memoir_${component}_FOUND TRUE)
@@ -15,6 +15,6 @@ endforeach()
 foreach(component IN LISTS memoir_FIND_COMPONENTS)
   if(memoir_FIND_REQUIRED_${component} AND NOT memoir_${component}_FOUND)
     set(memoir_FOUND FALSE)
-    set(memoir_NOT_FOUND_MESSAGE "memoir is installed without ${component}: there are plan and static_tensors")
+    set(memoir_NOT_FOUND_MESSAGE "memoir is installed without ${component}: there are plan, static_tensors and malloc")
   endif()
 endforeach()

@@ -93,3 +93,13 @@ def test_it_can_be_linked(compiled, library):
     )
     for case in ("malloc", "information", "wild_frees"):
         subprocess.run([linked, case], check=True, capture_output=True)
+
+
+def test_a_program_that_knows_lifetimes_keeps_them_apart(compiled):
+    library = Path(__file__).parents[2] / "build/release/src/memoir/shim/malloc/libmemoir_malloc_classes.so"
+    if not library.exists():
+        pytest.skip("the release preset is not built (make test builds it)")
+    environment = {"LD_PRELOAD": str(library), "MEMOIR_MALLOC": "background=0"}
+    done = subprocess.run([compiled("true_classes.c")], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.startswith("0 of ")

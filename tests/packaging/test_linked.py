@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The planner and the static tensors as other projects have them: installed and found by CMake or pkg-config, or as a
-folder of the project's own."""
+"""The planner, the static tensors and the malloc as other projects have them: installed and found by CMake or
+pkg-config, or as a folder of the project's own."""
 
 import os
 import shlex
@@ -30,6 +30,20 @@ int main() {
 """
 
 
+MALLOCS = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+__attribute__((weak)) const char* memoir_malloc_settings(void);
+int main(void) {
+  char* copy = strdup("a copy, which libc allocates");
+  printf("%s\\n", memoir_malloc_settings ? "memoir" : "another");
+  free(copy);
+  return 0;
+}
+"""
+
+
 def run(*command, **settings):
     done = subprocess.run(
         [str(part) for part in command], capture_output=True, text=True, timeout=300, **settings
@@ -52,6 +66,7 @@ def prefix(cmake, tmp_path_factory):
     libraries = {
         "plan": BUILD / "src" / "memoir" / "libmemoir_plan.a",
         "static_tensors": BUILD / "src" / "memoir" / "shim" / "static_tensors" / "libmemoir_static_tensors.a",
+        "malloc": BUILD / "src" / "memoir" / "shim" / "malloc" / "libmemoir_malloc.a",
     }
     made = {}
 
@@ -74,7 +89,7 @@ def flags(prefix):
 
     def read(component, *options):
         package = "memoir-" + component.replace("_", "-")
-        path = prefix(component) / "lib" / "pkgconfig"
+        path = prefix(component.removesuffix("_static")) / "lib" / "pkgconfig"
         return shlex.split(
             run("pkg-config", *options, package, env={**os.environ, "PKG_CONFIG_PATH": str(path)})
         )
@@ -180,3 +195,36 @@ def test_a_project_that_holds_memoir_compiles_what_it_links_and_no_planner(cmake
     assert {"static_tensors", "static_tensors_heap", "host_arena"} <= objects
     assert not objects & {path.stem for path in (ROOT / "src/memoir/plan").rglob("*.cc")}
     assert {path.name for path in tmp_path.rglob("*.a")} == {"libmemoir_base.a", "libmemoir_static_tensors.a"}
+
+
+def test_cmake_finds_the_malloc_alone(cmake, prefix, tmp_path):
+    installed = prefix("malloc")
+    assert not list(installed.rglob("*.h"))
+    lines = ["find_package(memoir REQUIRED COMPONENTS malloc)"]
+    for target in ("malloc", "malloc_static"):
+        lines += [
+            f"add_executable({target} program.c)",
+            f"target_link_libraries({target} PRIVATE memoir::{target})",
+        ]
+    folder = project(tmp_path / "consumer", lines)
+    (folder / "program.c").write_text(MALLOCS)
+    run(cmake, "-S", folder, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={installed}")
+    run(cmake, "--build", tmp_path / "build")
+    for target in ("malloc", "malloc_static"):
+        assert run(tmp_path / "build" / target) == "memoir\n"
+
+
+def test_pkg_config_and_a_plain_flag_find_the_malloc(flags, prefix, tmp_path):
+    (tmp_path / "program.c").write_text(MALLOCS)
+    where = {**os.environ, "LD_LIBRARY_PATH": str(prefix("malloc") / "lib")}
+    for name, found in {
+        "shared": flags("malloc", "--libs"),
+        "static": flags("malloc_static", "--libs"),
+        "plain": [f"-L{prefix('malloc') / 'lib'}", "-lmemoir_malloc"],
+    }.items():
+        run(CC, "-fno-builtin", tmp_path / "program.c", "-o", tmp_path / name, *found)
+        needed = "libmemoir_malloc" in run("ldd", tmp_path / name, env=where)
+        assert needed == (name != "static")
+        assert run(tmp_path / name, env=where) == "memoir\n"
+    run(CC, tmp_path / "program.c", "-o", tmp_path / "without")
+    assert run(tmp_path / "without") == "another\n"

@@ -31,7 +31,7 @@ struct SlotBits {
   bool any() const noexcept { return (word[0] | word[1] | word[2] | word[3]) != 0; }
   size_t count() const noexcept {
     size_t sum = 0;
-    for (const std::uint64_t w : word) sum += static_cast<size_t>(std::popcount(w));
+    for (const std::uint64_t w : word) sum += ones(w);
     return sum;
   }
   bool operator==(const SlotBits&) const = default;
@@ -41,6 +41,13 @@ struct SlotBits {
   }
   SlotBits operator|(const SlotBits& o) const noexcept {
     return {{word[0] | o.word[0], word[1] | o.word[1], word[2] | o.word[2], word[3] | o.word[3]}};
+  }
+
+  /// Ones in a word. Where no instruction for it may be assumed, std::popcount is a call.
+  static size_t ones(std::uint64_t w) noexcept {
+    w -= w >> 1 & 0x5555555555555555;
+    w = (w & 0x3333333333333333) + (w >> 2 & 0x3333333333333333);
+    return ((w + (w >> 4)) & 0x0f0f0f0f0f0f0f0f) * 0x0101010101010101 >> 56;
   }
 
   /// Bit i of the result is bit i + n.

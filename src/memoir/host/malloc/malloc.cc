@@ -95,9 +95,9 @@ void free_sample(Span* span, void* block) noexcept {
   sample_heap.free(span, block);
 }
 
-void* allocate_single(Size size, ContextKey key, bool* zero) noexcept {
+void* allocate_single(Size size, size_t row, ContextKey key, bool* zero) noexcept {
   const size_t slots = align_up(size, kSlot) / kSlot;
-  const auto lifetime = static_cast<LifetimeClass>(central().sampler.row_of(key));
+  const auto lifetime = static_cast<LifetimeClass>(row);
   Span* const span = central().new_span(slots, lifetime, *zero);
   if (span == nullptr) return nullptr;
   span->used.store(1, std::memory_order_relaxed);
@@ -155,12 +155,32 @@ void* allocate_large(Size size, Size alignment, ContextKey key, bool* zero) noex
   if (!central().ready()) return nullptr;
   if (this_heap == &no_heap) attach();
   void* block = nullptr;
-  if (size <= kLargestSpan && alignment <= kLargestSpanAlignment) block = allocate_single(size, key, zero);
+  if (size <= kLargestSpan && alignment <= kLargestSpanAlignment) 
+    block = allocate_single(size, central().sampler.row_of(key), key, zero);
   if (block == nullptr) {
     const LargeBlocks::Block large = central().large.allocate(size, alignment, central().options.huge);
     block = large.address;
     *zero = large.zero;
     if (block != nullptr) central().add_allocated(size);
+  }
+  if (central().grown()) wake_background();
+  return block;
+}
+
+void* allocate_in_row(Size size, size_t row) noexcept {
+  if (!central().ready()) return nullptr;
+  ThreadHeap* const heap = this_heap == &no_heap ? attach() : this_heap;
+  if (heap == nullptr || size > kLargestSpan) return allocate_slowly(&no_heap, size, 0);
+  void* block = nullptr;
+  if (size <= size_classes::kLargest) {
+    const Inside inside(heap);
+    bool ignored = false;
+    const size_t size_class = size_classes::class_of(size);
+    block = heap->allocate(row, size_class, &ignored);
+    if (ignored) block = heap->allocate(row, size_class, nullptr);
+  } else {
+    bool zero = false;
+    block = allocate_single(size, row, 0, &zero);
   }
   if (central().grown()) wake_background();
   return block;

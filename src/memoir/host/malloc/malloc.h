@@ -102,6 +102,9 @@ MEMOIR_ALWAYS_INLINE void free(void* block) noexcept {
   free_slowly(heap, block);
 }
 
+/// A block whose class is known, in the row of that class: for the bound that a perfect predictor gives.
+void* allocate_in_row(Size size, size_t row) noexcept;
+
 /// Bytes that the block holds; 0 for what is no block.
 Size size_of(void* block) noexcept;
 void* allocate_zeroed(Size size, const void* return_address) noexcept;

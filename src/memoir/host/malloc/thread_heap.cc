@@ -219,10 +219,16 @@ void ThreadHeap::collect(Span* span) noexcept {
   const RemoteList remote{span->remote.fetch_and(kQueued, std::memory_order_acquire)};
   if (remote.count() != 0) {
     void* const first = address_of(remote.first());
-    void* last = first;
-    while (link_of(last) != nullptr) last = link_of(last);
-    link_of(last) = span->local_free;
-    span->local_free = first;
+    if (span->local_free == nullptr) {
+      span->local_free = first;
+    } else if (span->free.load(std::memory_order_relaxed) == nullptr) {
+      span->free.store(first, std::memory_order_relaxed);
+    } else {  // a walk over blocks that another thread wrote to: dear
+      void* last = first;
+      while (link_of(last) != nullptr) last = link_of(last);
+      link_of(last) = span->local_free;
+      span->local_free = first;
+    }
     set_used(span, used_of(span) - remote.count());
   }
   if (state_of(span) == SpanState::kFull && used_of(span) <= span->notify) set_available(span);

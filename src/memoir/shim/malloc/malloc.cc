@@ -226,6 +226,13 @@ MEMOIR_EXPORT const char* memoir_malloc_settings() {
   return text;
 }
 
+#if defined(MEMOIR_MALLOC_CLASSES)
+/// Of a test build: a block whose class is known, 0 for short-lived and more for long-lived.
+MEMOIR_EXPORT void* memoir_malloc_class(int lifetime, size_t size) {
+  return or_no_memory(size > kMost ? nullptr : heap::allocate_in_row(size, lifetime > 0 ? 1 : 0));
+}
+#endif
+
 /// Figures at exit, on request.
 __attribute__((destructor)) static void report_at_exit() {
   if (heap::central().ready() && heap::central().options.stats) malloc_stats();

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The LLAMA paper's Table 3 and Figure 8 again: what knowing lifetimes is worth where pages are of 2 MiB.
+
+    python bench/llama.py -o llama.md -p llama.png    the four kinds of program that the paper has, made from seeds
+    python bench/llama.py a.trace b.trace             recorded programs
+    python bench/llama.py --smoke                     seconds, for the tests
+
+Programs run in simulation under a malloc with size classes in pages of 2 MiB (as the paper reconstructs TCMalloc), under
+`llama` with true, predicted and shuffled lifetimes, and under memoir's own heap. A prediction is the 95th percentile of
+its site's lifetimes in another run: for programs from seeds that of another seed, for recorded ones of the same run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+import numpy as np
+from lifetime_programs import PROGRAMS, write_program
+
+from memoir import _core
+
+MIB = 1 << 20
+BASE = "size_classes_huge"
+NAMES = {
+    BASE: "size classes, 2 MiB",
+    "size_classes": "size classes, small pages",
+    "true": "llama, true",
+    "predicted": "llama, predicted",
+    "shuffled": "llama, shuffled",
+    "lifetime": "lifetime",
+    "lifetime_true": "lifetime, true",
+}
+
+
+@dataclass
+class Program:
+    name: str
+    path: Path
+    profile: Path | None = None  # of another run
+    lines: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
+    accuracy: tuple[float, float] | None = None
+
+
+def policies(program: Program) -> dict[str, str]:
+    """Of each column, as `memoir simulate` takes it."""
+    profile = "sites" if program.profile is None else f"[{program.profile}]"
+    return {
+        BASE: BASE,
+        "size_classes": "size_classes",
+        "true": "llama,lifetimes=true",
+        "predicted": f"llama,lifetimes={profile}",
+        "shuffled": "llama,lifetimes=shuffled",
+        "lifetime": "lifetime",
+        "lifetime_true": "lifetime,lifetimes=true",
+    }
+
+
+def simulate(program: Program) -> None:
+    workload = _core.Workload(_core.Trace.open(program.path))
+    for column, policy in policies(program).items():
+        done = _core.simulate(workload, policy, samples=4_000, timed=False)
+        program.lines[column] = done.timeline
+    program.accuracy = accuracy(program)
+
+
+def mean(line: dict[str, np.ndarray], column: str) -> float:
+    """Over time, each sample until the next."""
+    times = line["time"].astype(float)
+    spans = np.diff(times)
+    return (
+        float(np.dot(line[column][:-1], spans) / spans.sum()) if spans.sum() > 0 else float(line[column][-1])
+    )
+
+
+def reduction(program: Program, column: str, of: str) -> float:
+    """Of the bytes beyond the live ones under size classes: the share that is not there under this policy."""
+    value = {"final": lambda line, name: float(line[name][-1]), "mean": mean}[of]
+    base, line = program.lines[BASE], program.lines[column]
+    beyond = value(base, "reserved") - value(base, "live")
+    return 1 - (value(line, "reserved") - value(line, "live")) / beyond if beyond > 0 else 0.0
+
+
+# --- how well sites predict ---
+
+
+def site_classes(path: Path) -> tuple[dict[int, int], dict[int, int]]:
+    """(class of the 95th percentile, objects) of every site."""
+    events = _core.Trace.open(path).events
+    births: dict[int, tuple[int, int]] = {}
+    lifetimes: dict[int, list[float]] = defaultdict(list)
+    kinds = _core.EventKind
+    for event in events[np.isin(events["kind"], (int(kinds.kAllocate), int(kinds.kFree)))]:
+        number = int(event["object"])
+        if event["kind"] == int(kinds.kAllocate):
+            births[number] = (int(event["site"]), int(event["time"]))
+        elif number in births:
+            site, born = births.pop(number)
+            lifetimes[site].append(int(event["time"]) - born)
+    for site, _ in births.values():
+        lifetimes[site].append(float("inf"))
+    classes = {}
+    for site, all_of in lifetimes.items():
+        at = sorted(all_of)[-(-95 * len(all_of) // 100) - 1]
+        classes[site] = (
+            7 if at == float("inf") else min(int(np.searchsorted(10.0 ** np.arange(7, 13), at, "right")), 6)
+        )
+    return classes, {site: len(all_of) for site, all_of in lifetimes.items()}
+
+
+def accuracy(program: Program) -> tuple[float, float] | None:
+    """Of the classes predicted by the other run, weighted by objects and by sites; None: there is no other run."""
+    if program.profile is None:
+        return None
+    predicted, _ = site_classes(program.profile)
+    true, counts = site_classes(program.path)
+    right = {site: predicted.get(site) == label for site, label in true.items()}
+    return (
+        sum(counts[site] for site in true if right[site]) / sum(counts.values()),
+        sum(right.values()) / len(true),
+    )
+
+
+# --- the report ---
+
+
+def table(programs: list[Program], of: str) -> Iterator[str]:
+    title = {"final": "at the end", "mean": "mean over time"}[of]
+    yield f"MiB {title}; in brackets how much of the fragmentation is gone:"
+    yield ""
+    yield "| program | accuracy, weighted / sites | live | " + " | ".join(NAMES.values()) + " |"
+    yield "|---" * (3 + len(NAMES)) + "|"
+    for program in programs:
+        right = program.accuracy
+        shown = "-" if right is None else f"{100 * right[0]:.0f} % / {100 * right[1]:.0f} %"
+        cells = [program.name, shown]
+        line = program.lines[BASE]
+        value = (lambda row, name: float(row[name][-1])) if of == "final" else mean
+        cells.append(f"{value(line, 'live') / MIB:.1f}")
+        for column in NAMES:
+            text = f"{value(program.lines[column], 'reserved') / MIB:.1f}"
+            if column != BASE:
+                text += f" ({100 * reduction(program, column, of):.0f} %)"
+            cells.append(text)
+        yield "| " + " | ".join(cells) + " |"
+    yield ""
+
+
+def draw(programs: list[Program], output: Path) -> None:
+    """Figure 8: bytes over time, a panel for each program."""
+    from memoir.views.figures import new_figure
+
+    figure = new_figure(9, 3.2 * len(programs))
+    for index, program in enumerate(programs):
+        axes = figure.add_subplot(len(programs), 1, index + 1)
+        line = program.lines[BASE]
+        seconds = line["time"] / 1e9
+        axes.fill_between(seconds, line["live"] / MIB, color="#3b6ea8", alpha=0.35, linewidth=0, label="live")
+        for column, name in NAMES.items():
+            line = program.lines[column]
+            axes.plot(line["time"] / 1e9, line["reserved"] / MIB, linewidth=1, label=name)
+        axes.set_title(program.name)
+        axes.set_xlabel("seconds")
+        axes.set_ylabel("MiB")
+        axes.legend(fontsize=7, loc="upper left")
+    figure.savefig(output)
+
+
+@click.command(help=__doc__)
+@click.argument("traces", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the tables there as well.")
+@click.option("-p", "--picture", type=click.Path(path_type=Path), help="Figure 8: .png, .svg or .pdf.")
+@click.option(
+    "--seed", default=1, show_default=True, help="Of the programs; predictions come from the next seed."
+)
+@click.option("--scale", default=1.0, show_default=True, help="Of the programs, in objects and bytes.")
+@click.option("--smoke", is_flag=True, help="Small programs: does it work?")
+def main(
+    traces: tuple[Path, ...], output: Path | None, picture: Path | None, seed: int, scale: float, smoke: bool
+) -> None:
+    scale = 0.04 if smoke else scale
+    with contextlib.ExitStack() as stack:
+        programs = [Program(path.name, path) for path in traces]
+        if not traces:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            for name in PROGRAMS:
+                paths = [folder / f"{name}-{number}.trace" for number in (seed, seed + 1)]
+                for number, path in zip((seed, seed + 1), paths, strict=True):
+                    write_program(name, path, number, scale)
+                programs.append(Program(name, *paths))
+        for program in programs:
+            simulate(program)
+            click.echo(f"{program.name}: simulated", err=True)
+        lines = [*table(programs, "final"), *table(programs, "mean")]
+    click.echo("\n".join(lines))
+    if output is not None:
+        output.write_text("\n".join(lines) + "\n")
+    if picture is not None:
+        draw(programs, picture)
+    if smoke and any(line["reserved"][-1] < line["live"][-1] for p in programs for line in p.lines.values()):
+        sys.exit("a policy reserves less than what is live")
+
+
+if __name__ == "__main__":
+    main()
