@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import sys
 import tempfile
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -93,25 +92,20 @@ def reduction(program: Program, column: str, of: str) -> float:
 def site_classes(path: Path) -> tuple[dict[int, int], dict[int, int]]:
     """(class of the 95th percentile, objects) of every site."""
     events = _core.Trace.open(path).events
-    births: dict[int, tuple[int, int]] = {}
-    lifetimes: dict[int, list[float]] = defaultdict(list)
-    kinds = _core.EventKind
-    for event in events[np.isin(events["kind"], (int(kinds.kAllocate), int(kinds.kFree)))]:
-        number = int(event["object"])
-        if event["kind"] == int(kinds.kAllocate):
-            births[number] = (int(event["site"]), int(event["time"]))
-        elif number in births:
-            site, born = births.pop(number)
-            lifetimes[site].append(int(event["time"]) - born)
-    for site, _ in births.values():
-        lifetimes[site].append(float("inf"))
+    born = events[events["kind"] == int(_core.EventKind.kAllocate)]
+    freed = events[events["kind"] == int(_core.EventKind.kFree)]
+    order = np.argsort(born["object"])
+    ends = np.full(len(born), np.inf)
+    ends[order[np.searchsorted(born["object"], freed["object"], sorter=order)]] = freed["time"]
+    lifetimes = ends - born["time"]
+    sites, of, counts = np.unique(born["site"], return_inverse=True, return_counts=True)
+    by_site = np.split(lifetimes[np.lexsort((lifetimes, of))], np.cumsum(counts)[:-1])
     classes = {}
-    for site, all_of in lifetimes.items():
-        at = sorted(all_of)[-(-95 * len(all_of) // 100) - 1]
-        classes[site] = (
-            7 if at == float("inf") else min(int(np.searchsorted(10.0 ** np.arange(7, 13), at, "right")), 6)
-        )
-    return classes, {site: len(all_of) for site, all_of in lifetimes.items()}
+    for site, ascending in zip(sites.tolist(), by_site, strict=True):
+        longest = ascending[-(-95 * len(ascending) // 100) - 1]
+        bounds = 10.0 ** np.arange(7, 13)
+        classes[site] = 7 if longest == np.inf else int(np.searchsorted(bounds, longest, "right"))
+    return classes, dict(zip(sites.tolist(), counts.tolist(), strict=True))
 
 
 def accuracy(program: Program) -> tuple[float, float] | None:

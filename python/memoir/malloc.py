@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import io
 import os
+import struct
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,3 +70,79 @@ def environment(
     if words:
         result[VARIABLE] = ",".join(filter(None, [result.get(VARIABLE), *words]))
     return result
+
+
+# --- a running process ---
+
+
+def figures(pid: int) -> dict[str, int]:
+    """What the malloc of a running process says of itself, by name: bytes, counts. Reads the process's memory.
+
+    Raises memoir.Error when there is no such process, when it has another malloc, may not be read, or has no figures yet.
+    """
+    try:
+        maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    except PermissionError:
+        raise Error(f"process {pid} is not yours to look at") from None
+    except OSError:
+        raise Error(f"there is no process {pid}") from None
+    for line in maps:
+        fields = line.split(maxsplit=5)
+        if len(fields) == 6 and int(fields[2], 16) == 0 and "libmemoir_malloc" in Path(fields[5]).name:
+            base, path = int(fields[0].split("-")[0], 16), fields[5]
+            break
+    else:
+        raise Error(f"process {pid} has another malloc: start it with memoir run")
+    symbols = _dynamic_symbols(Path(path))
+    try:
+        places = [base + symbols[name] for name in ("memoir_malloc_figures", "memoir_malloc_figure_names")]
+    except KeyError:
+        raise Error(f"{path}: a malloc of another version, which says nothing of itself") from None
+    try:
+        with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+            return _stable_figures(memory, pid, *places)
+    except OSError as error:
+        raise Error(f"the memory of process {pid} cannot be read: {error.strerror}") from None
+
+
+def _stable_figures(memory: io.FileIO, pid: int, numbers: int, names: int) -> dict[str, int]:
+    for _ in range(100):
+        memory.seek(numbers)
+        version, count, changes = struct.unpack("<3Q", memory.read(24))
+        if version != 1 or count > 160:
+            raise Error(f"process {pid}: figures of version {version}, which this memoir does not know")
+        values = struct.unpack(f"<{count}Q", memory.read(8 * count))
+        memory.seek(numbers + 16)
+        if changes % 2 == 0 and memory.read(8) == changes.to_bytes(8, "little"):
+            break
+        time.sleep(0.001)
+    if changes == 0:
+        raise Error(
+            f"process {pid} has no figures yet: heaps below background_from (16 MiB) say nothing of themselves"
+        )
+    memory.seek(names)
+    words = memory.read(2048).split(b"\0", 1)[0].decode("ascii", "replace").split()
+    return dict(zip(words, values, strict=False))
+
+
+def _dynamic_symbols(path: Path) -> dict[str, int]:
+    """The addresses of a shared object's exported names, from its beginning."""
+    try:
+        data = path.read_bytes()
+        if data[:6] != b"\x7fELF\x02\x01":
+            raise Error(f"{path} is no shared object of 64 bits")
+        (offset,) = struct.unpack_from("<Q", data, 0x28)
+        size, count = struct.unpack_from("<HH", data, 0x3A)
+        sections = [struct.unpack_from("<IIQQQQIIQQ", data, offset + i * size) for i in range(count)]
+        found = {}
+        for section in sections:
+            if section[1] != 11:  # SHT_DYNSYM
+                continue
+            strings = sections[section[6]][4]
+            for at in range(section[4], section[4] + section[5], 24):
+                name, _, _, _, value, _ = struct.unpack_from("<IBBHQQ", data, at)
+                begin = strings + name
+                found[data[begin : data.index(b"\0", begin)].decode("ascii", "replace")] = value
+        return found
+    except (OSError, struct.error, ValueError, IndexError) as error:
+        raise Error(f"{path}: its names cannot be read: {error}") from None

@@ -20,6 +20,7 @@ VERBS = {
     "attach": "Sample or record a process that runs.",
     "merge": "Lifetime profiles of several runs as one.",
     "run": "Run a program with memoir's malloc.",
+    "top": "What memoir's malloc holds in a running program.",
     "simulate": "The same allocators on a trace alone: what-if, caps, no hardware needed.",
     "show": "Tables and pictures of a trace, a plan or a lifetime profile.",
     "bench": "Allocators against each other, with intervals.",

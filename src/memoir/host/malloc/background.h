@@ -9,6 +9,7 @@
 
 #include "memoir/base/units.h"
 #include "memoir/heap/lifetime/upkeep_rules.h"
+#include "memoir/host/malloc/live_figures.h"
 
 namespace memoir::host_malloc {
 
@@ -37,6 +38,7 @@ class Upkeep {
   bool give_back(Offset offset, Size size, bool breaks_huge) noexcept;
 
   UpkeepRules rules_;
+  LiveBySize by_size_;  // when spans were last looked at
   bool busy_ = false;
   unsigned looks_ = 0;  // at the spans since anything was allocated
   Size last_allocated_ = 0;
@@ -57,6 +59,9 @@ Upkeep::Figures upkeep_figures() noexcept;
 /// Locks everything and keeps all threads out of their lists, and the reverse. For fork.
 void prepare_fork() noexcept;
 void after_fork(bool child) noexcept;
+
+/// Brings live_figures.h up to date. One thread at a time.
+void publish_figures(const Upkeep::Figures& upkeep, const LiveBySize& by_size) noexcept;
 
 /// The figures that `stats` prints, as text; returns the length.
 size_t write_statistics(char* out, size_t room) noexcept;

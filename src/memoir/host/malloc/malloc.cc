@@ -155,7 +155,7 @@ void* allocate_large(Size size, Size alignment, ContextKey key, bool* zero) noex
   if (!central().ready()) return nullptr;
   if (this_heap == &no_heap) attach();
   void* block = nullptr;
-  if (size <= kLargestSpan && alignment <= kLargestSpanAlignment) 
+  if (size <= kLargestSpan && alignment <= kLargestSpanAlignment)
     block = allocate_single(size, central().sampler.row_of(key), key, zero);
   if (block == nullptr) {
     const LargeBlocks::Block large = central().large.allocate(size, alignment, central().options.huge);

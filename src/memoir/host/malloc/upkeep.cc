@@ -82,6 +82,7 @@ void Upkeep::run(bool everything) noexcept {
     now = all.heap.figures();
   }
   rules_.end(now);
+  publish_figures(figures_, by_size_);
   errno = kept;
 }
 
@@ -107,6 +108,7 @@ void Upkeep::look_at_heaps(bool everything) noexcept {
 Size Upkeep::look_at_spans(bool everything) noexcept {
   Central& all = central();
   Size live = 0;
+  by_size_ = {};
   size_t regions = 0;
   {
     const LockGuard guard(all.lock);
@@ -128,11 +130,13 @@ Size Upkeep::look_at_spans(bool everything) noexcept {
       slot += std::max<size_t>(span->slots, 1);
       if (owner == kCentral) {
         live += span->slots * kSlot;
+        by_size_.bytes[size_classes::kCount] += span->slots * kSlot;
         continue;
       }
       const std::uint16_t used = span->used.load(std::memory_order_relaxed);
       const Size size = kTables.size[span->size_class];
       live += used * size;
+      by_size_.bytes[span->size_class] += used * size;
       const std::uint16_t seen = span->seen.load(std::memory_order_relaxed);
       const bool was_stripped = span->stripped.load(std::memory_order_relaxed);
       const std::uint64_t remote = RemoteList{span->remote.load(std::memory_order_relaxed)}.count();

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""memoir top: what the malloc of a running program holds, live."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from memoir import malloc
+from memoir.base.files import write_output
+from memoir.base.quantities import bytes_text
+from memoir.cli._arguments import console
+
+_SHOWN = {
+    "live": "bytes of live objects, rounded up to their size classes",
+    "held": "taken from regions for objects",
+    "resident": "with memory behind them",
+    "huge": "of these, in regions of 2 MiB that have all their pages",
+    "short_lived": "held for short-lived objects",
+    "long_lived": "held for long-lived objects",
+    "large": "live, in mappings of their own",
+    "large_cached": "freed, kept ready for a second",
+    "gone_in_spans": "given back between live objects",
+    "returned": "given back to the system, ever",
+    "allocated": "ever",
+}
+
+
+@click.command(name="top")
+@click.argument("pid", type=click.IntRange(min=1))
+@click.option("--every", type=click.FloatRange(min=0.1), default=1.0, show_default=True, help="Seconds.")
+@click.option("--once", is_flag=True, help="Say it once, and end.")
+@click.option("--json", "as_json", is_flag=True, help="The figures as JSON, an object a line.")
+@click.option("--prometheus", is_flag=True, help="The figures in Prometheus' text format.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write them to a file, again and again.",
+)
+def command(pid: int, every: float, once: bool, as_json: bool, prometheus: bool, output: Path | None) -> None:
+    """Show what memoir's malloc holds in the running process PID.
+
+    \b
+      memoir top 4711
+      memoir top 4711 --once --json
+      memoir top 4711 --prometheus -o /run/metrics/server.prom
+
+    The figures are read from the process's memory: it must be yours, and it does nothing for it. They are those of the
+    malloc's background, which heaps below 16 MiB do not have.
+    """
+    while True:
+        figures = malloc.figures(pid)
+        if prometheus:
+            text = _prometheus(pid, figures)
+        elif as_json or output is not None:
+            text = json.dumps({"pid": pid, **figures}) + "\n"
+        else:
+            text = ""
+        if output is not None:
+            write_output(output, text.encode(), force=True)
+        elif text:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        else:
+            _print(pid, figures, clear=not once and sys.stdout.isatty())
+        if once:
+            return
+        time.sleep(every)
+
+
+def _prometheus(pid: int, figures: dict[str, int]) -> str:
+    counters = (
+        "returned",
+        "allocated",
+        "restored",
+        "rounds",
+        "borrowed",
+        "samples",
+        "long_samples",
+        "mispredicted",
+    )
+    lines = []
+    for name, value in figures.items():
+        if name.startswith("size_"):
+            continue
+        kind = "counter" if name in counters else "gauge"
+        full = f"memoir_malloc_{name}" + "_total" * (kind == "counter")
+        lines += [f"# TYPE {full} {kind}", f'{full}{{pid="{pid}"}} {value}']
+    lines.append("# TYPE memoir_malloc_live_by_size gauge")
+    for name, value in figures.items():
+        if name.startswith("size_"):
+            lines.append(
+                f'memoir_malloc_live_by_size{{pid="{pid}",size="{name.removeprefix("size_")}"}} {value}'
+            )
+    return "\n".join(lines) + "\n"
+
+
+def _print(pid: int, figures: dict[str, int], clear: bool) -> None:
+    from rich.table import Table
+
+    out = console(100)
+    if clear:
+        click.clear()
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, what in _SHOWN.items():
+        table.add_row(name.replace("_", " "), bytes_text(figures[name]), f"[dim]{what}[/]")
+    out.print(f"process {pid}")
+    out.print(table)
+    classes = "two classes" if figures["two_classes"] else "one class"
+    wrong = figures["mispredicted"] / max(figures["samples"], 1)
+    out.print(
+        f"lifetimes: {classes}, {figures['long_contexts']:,} contexts are long-lived; of {figures['samples']:,} samples "
+        f"{figures['long_samples']:,} were, and {100 * wrong:.1f} % were not as predicted"
+    )
+    sizes = sorted(
+        ((value, name) for name, value in figures.items() if name.startswith("size_")), reverse=True
+    )
+    most = [f"{name.removeprefix('size_')}: {bytes_text(value)}" for value, name in sizes[:8] if value]
+    if most:
+        out.print("live by size: " + ", ".join(most))
