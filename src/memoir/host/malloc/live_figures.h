@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the malloc of a running program says of itself to whoever may read the program's memory (memoir top): an
+// What the malloc of a running program tells whoever may read the program's memory (memoir top): an
 // array of numbers behind an exported name, which the background brings up to date in each of its rounds.
 //
 //   memoir_malloc_figure_names   "live held resident ... size_16 size_32 ..."   a name for each number
