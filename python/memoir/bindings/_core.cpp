@@ -22,5 +22,6 @@ NB_MODULE(_core, module) {
   memoir::bind_host(module);
   memoir::bind_simulation(module);
   memoir::bind_lifetimes(module);
+  memoir::bind_placements(module);
   memoir::bind_formats(module);
 }

@@ -222,7 +222,8 @@ def _pictures(
     remarks: list[str],
     folder: Path,
 ) -> list[str]:
-    from memoir.views import bench_drawing, bench_figures, bench_html
+    from memoir.views import bench_drawing, bench_figures
+    from memoir.views.page.of_bench import bench_page
 
     try:
         figures = bench_figures.all_figures(result, analyses["wall"], analyses.get("peak_rss"))
@@ -233,7 +234,7 @@ def _pictures(
     for name, figure in figures.items():
         write_whole(folder / f"{name}.svg", vector[name])
         write_whole(folder / f"{name}.png", bench_drawing.to_bytes(figure, "png"))
-    write_whole(folder / "report.html", bench_html.page(result, tables, vector, remarks, answers))
+    write_whole(folder / "report.html", bench_page(result, tables, vector, remarks, answers).render())
     return ["report.html", f"{len(figures)} pictures"]
 
 

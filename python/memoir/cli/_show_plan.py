@@ -17,7 +17,7 @@ from memoir.base.files import write_output
 from memoir.cli._arguments import check_output, console
 from memoir.planning import PlanResult, plan
 
-PICTURES = (".png", ".svg", ".pdf")
+PICTURES = (".html", ".png", ".svg", ".pdf")
 _NOT_PLANNED = np.uint64(2**64 - 1)
 
 
@@ -33,6 +33,7 @@ class ShownPlan:
     unplanned_bytes: int = 0
     meta: tuple[tuple[str, str], ...] = ()
     memories: tuple[_core.PlannedMemory, ...] = ()  # of a .plan; drawn one above the other
+    names: tuple[str, ...] = ()  # of the buffers, where the file has some
 
     @property
     def load(self) -> int:
@@ -71,7 +72,7 @@ def open_shown(path: str, is_plan: bool) -> ShownPlan:
     if csv.has_constraints or csv.arenas:
         return _open_constrained(path, csv, offsets)
     _refuse(path, csv, _core.check(csv.problem, _core.Plan(offsets, arena_size)))
-    return ShownPlan(csv.problem, offsets, arena_size, "of the file")
+    return ShownPlan(csv.problem, offsets, arena_size, "of the file", names=tuple(csv.ids))
 
 
 def _refuse(path: str, csv: _core.CsvProblem, violation: tuple[int, int, str] | None) -> None:
@@ -94,7 +95,8 @@ def _open_constrained(path: str, csv: _core.CsvProblem, offsets: np.ndarray) -> 
     _refuse(path, csv, _core.check_constrained(problem, offsets, places))
     sizes = [int((offsets + csv.problem.size)[places == k].max(initial=0)) for k in range(len(names))]
     bases = np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint64)
-    return ShownPlan(csv.problem, offsets + bases[places.astype(np.int64)], sum(sizes), "of the file")
+    placed = offsets + bases[places.astype(np.int64)]
+    return ShownPlan(csv.problem, placed, sum(sizes), "of the file", names=tuple(csv.ids))
 
 
 def show_plan(
@@ -120,13 +122,13 @@ def show_plan(
     if len(shown.memories) < 2:
         floor = max(floor, _core.aligned_load(shown.problem))
     if output is not None:
-        _draw(path, shown, results, floor, Path(output), force)
+        _draw(path, shown, results, refusals, floor, Path(output), force)
     if json:
         click.echo(json_format.dumps(_summary(path, shown, results, refusals, floor), indent=2))
         return
     _print(path, shown, results, refusals, floor)
     if output is None:
-        target = shlex.quote(str(Path(path).with_suffix(".png")))
+        target = shlex.quote(str(Path(path).with_suffix(".html")))
         click.echo(f"\nnext: memoir show {shlex.quote(path)} -o {target}")
     elif planner is None and len(shown.memories) < 2:
         target = shlex.quote(str(Path(output).with_stem(Path(output).stem + "-planners")))
@@ -146,7 +148,13 @@ def _others(
 
 
 def _draw(
-    path: str, shown: ShownPlan, results: list[PlanResult], floor: int, output: Path, force: bool
+    path: str,
+    shown: ShownPlan,
+    results: list[PlanResult],
+    refusals: list[tuple[str, str]],
+    floor: int,
+    output: Path,
+    force: bool,
 ) -> None:
     from memoir.views.heap_map import MappedPlan, draw_heap_maps
 
@@ -154,6 +162,23 @@ def _draw(
     others = sorted(results, key=lambda result: result.arena_size)
     maps += [MappedPlan(result.planner, result.offsets, result.arena_size) for result in others]
     title = " ".join(filter(None, [Path(path).name, dict(shown.meta).get("model", "")]))
+    if output.suffix.lower() == ".html":
+        from memoir.views.page.of_plan import plan_page
+
+        left_out = f"not planned: {shown.unplanned:,} escaping or empty, {shown.unplanned_bytes:,} bytes"
+        page = plan_page(
+            title,
+            shown.problem,
+            maps,
+            floor,
+            meta=shown.meta,
+            names=shown.names,
+            refused=refusals,
+            unplanned=left_out if shown.unplanned else "",
+        )
+        write_output(output, page.render().encode(), force)
+        click.echo(f"wrote {output}", err=True)
+        return
     picture = draw_heap_maps(shown.problem, maps, floor, output.suffix.lower()[1:], title=title)
     write_output(output, picture, force)
     click.echo(f"wrote {output}", err=True)

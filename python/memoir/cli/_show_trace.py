@@ -7,19 +7,19 @@ import json as json_format
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
-from memoir._core import Only
+from memoir._core import Only, Trace
 from memoir.base.files import write_output
 from memoir.cli._arguments import check_output, console
 from memoir.traces.files import open_trace
-from memoir.views.load_picture import draw_load
 from memoir.views.native_summary import is_native, summarize_native
 from memoir.views.trace_summary import summarize
 from memoir.views.trace_text import print_summary
 
-PICTURES = (".png", ".svg", ".pdf")
+PICTURES = (".html", ".png", ".svg", ".pdf")
 
 
 def show_trace(
@@ -40,9 +40,7 @@ def show_trace(
     if at is not None or is_native(trace):
         summary["native"] = summarize_native(trace, at=at)
     if output is not None:
-        title = f"{Path(path).name}  {trace.meta('model')}".strip()
-        picture = draw_load(trace, summary, Path(output).suffix[1:].lower(), title=title)
-        write_output(Path(output), picture, force)
+        write_output(Path(output), _picture(path, trace, summary, Path(output).suffix[1:].lower()), force)
         click.echo(f"wrote {output}", err=True)
     if json:
         click.echo(json_format.dumps({"trace": str(path), **summary}, indent=2))
@@ -62,6 +60,18 @@ def show_diff(before: str, after: str, *, json: bool, only: Only = Only.kBoth) -
         click.echo(json_format.dumps({"before": before, "after": after, **diff}, indent=2))
         return
     print_diff(console(120), (before, after), diff)
+
+
+def _picture(path: str, trace: Trace, summary: dict[str, Any], kind: str) -> bytes:
+    if kind == "html":
+        from memoir.views.page.of_trace import trace_page
+
+        return trace_page(Path(path).name, trace, summary).render().encode()
+
+    from memoir.views.load_picture import draw_load
+
+    title = f"{Path(path).name}  {trace.meta('model')}".strip()
+    return draw_load(trace, summary, kind, title=title)
 
 
 def _shows_blocks() -> bool:

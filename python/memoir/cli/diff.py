@@ -12,12 +12,14 @@ from typing import Any
 import click
 
 from memoir._core import Error
+from memoir.base.files import write_output
 from memoir.base.quantities import printable
 from memoir.bench import results
 from memoir.bench.changes import Change, changes
 from memoir.bench.journal import strict
 from memoir.bench.results import Result
 from memoir.bench.values import quantities
+from memoir.cli._arguments import check_output
 from memoir.cli._bench_arguments import percent
 
 
@@ -38,6 +40,10 @@ from memoir.cli._bench_arguments import percent
     metavar="CHANGE",
     help="End with 1 if it is shown: 'slower > 2%', 'peak_rss more > 5%', 'ops lower > 3%'.",
 )
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The tables as one page: .html."
+)
+@click.option("-f", "--force", is_flag=True, help="Overwrite the page.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON on standard output.")
 def command(
     before: Path,
@@ -46,6 +52,8 @@ def command(
     chosen: tuple[str, ...],
     confidence: str,
     conditions: tuple[str, ...],
+    output: Path | None,
+    force: bool,
     as_json: bool,
 ) -> None:
     """What changed from BEFORE to AFTER (folders or files of memoir bench, or a study's CSVs), with
@@ -57,6 +65,8 @@ def command(
     from memoir.cli import _bench_report as report
     from memoir.views import bench_tables
 
+    if output is not None:
+        check_output(output, (".html",), force)
     level = percent("--confidence", confidence)
     limits = _limits(conditions)
     first, second = results.read([before]), results.read([after])
@@ -86,8 +96,18 @@ def command(
     else:
         for name, some in found.items():
             report.show(bench_tables.difference(name, some, level, relative))
-    for note in _notes(first, second):
+    notes = _notes(first, second)
+    for note in notes:
         report.say(f"note: {note}")
+    if output is not None:
+        from memoir.views.page.of_bench import diff_page
+
+        tables = [
+            bench_tables.difference(name, some, level, relative) for name, some in found.items()
+        ]
+        page = diff_page(str(before), str(after), tables, notes)
+        write_output(output, page.render().encode(), force)
+        report.say(f"wrote {output}")
     report.say(
         f"next: memoir bench --from {after} shows all of it"
         if after.is_dir()

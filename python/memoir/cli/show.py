@@ -13,7 +13,12 @@ from memoir.traces.files import ONLY, is_trace, read_begin
 
 @click.command()
 @click.argument("files", type=click.Path(dir_okay=False), nargs=-1, required=True)
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="A picture: .png, .svg or .pdf.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False),
+    help="A page to look into: .html; or a picture: .png, .svg, .pdf.",
+)
 @click.option("--planner", metavar="NAME|all", help="Of a plan: beside that of this planner, or all.")
 @click.option(
     "--deadline", type=click.FloatRange(min=0), help="With --planner: seconds for one that searches on."
@@ -22,6 +27,10 @@ from memoir.traces.files import ONLY, is_trace, read_begin
 @click.option("--at", metavar="12.5s", help="Of a trace: who held memory then, not at the peak.")
 @click.option("--diff", is_flag=True, help="Of two traces: what changed, by the names of their stacks.")
 @click.option("--follow", is_flag=True, help="Of a trace that is still recorded: a line a second.")
+@click.option("--live", is_flag=True, help="Of a trace that is being written: a page on this machine alone.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="With --live: its port. The default: a free one."
+)
 @click.option("--json", is_flag=True, help="The figures as JSON on stdout.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the picture.")
 def command(
@@ -33,6 +42,8 @@ def command(
     at: str | None,
     diff: bool,
     follow: bool,
+    live: bool,
+    port: int,
     json: bool,
     force: bool,
 ) -> None:
@@ -41,7 +52,8 @@ def command(
     Of a trace: counts, bytes, the load and the largest operators; of a native program, who held memory at the
     peak, what was never freed or short-lived, and why the process held more. Of a plan: its arena beside the
     floor, and as a picture its heap map (address against time). Of a lifetime profile: how long objects lived,
-    and which contexts allocate most.
+    and which contexts allocate most. A page (.html) is one file that opens without a network: every object to
+    zoom into, and who allocated it.
     """
     if diff:
         _show_diff(files, json, ONLY[only])
@@ -49,6 +61,13 @@ def command(
     if len(files) != 1:
         raise Error(f"one file at a time, or two traces with --diff; {len(files)} are named")
     file = files[0]
+    if live:
+        if output is not None or json or planner is not None:
+            raise Error("--live shows a page while a program records: leave -o, --json and --planner out")
+        from memoir.cli._show_live import show_live
+
+        show_live(file, port)
+        return
     begin = read_begin(file)
     if is_trace(begin):
         if planner is not None:

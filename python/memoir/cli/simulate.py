@@ -65,7 +65,10 @@ sweeping = section("Sweeps, over several inputs, policies, settings or caps")
 @judging("--continue", "go_on", is_flag=True, help="Out of memory: leave the object out and go on.")
 @click.option("--phases", is_flag=True, help="Where the time of each pool goes.")
 @click.option(
-    "-o", "--output", type=click.Path(dir_okay=False), help="Reserved over time: .png, .svg, .pdf or .html."
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False),
+    help="Reserved over time: .png, .svg or .pdf; heap maps too: .html.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The results as JSON on stdout.")
 @click.option("--timeline", is_flag=True, help="With --json: live and reserved over time as well.")
@@ -227,12 +230,16 @@ def _recommend(results: list[dict[str, Any]]) -> None:
 def _draw(
     output: str, groups: list[tuple[str, list[dict[str, Any]]]], force: bool, from_recorded: bool
 ) -> None:
-    from memoir.views.simulation_picture import draw_simulation, simulation_page
-
     kind = Path(output).suffix[1:].lower()
     if kind == "html":
-        write_output(Path(output), simulation_page(groups, _left_out(from_recorded)).encode(), force)
+        from memoir.traces.files import open_trace
+        from memoir.views.page.of_simulation import simulation_page
+
+        page = simulation_page(groups, _left_out(from_recorded), open_trace)
+        write_output(Path(output), page.render().encode(), force)
         return
+    from memoir.views.simulation_picture import draw_simulation
+
     if len(groups) > 1:
         raise Error(f"{output}: one picture is of one trace and device; write .html, or choose with --device")
     title, results = groups[0]

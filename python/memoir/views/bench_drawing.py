@@ -12,6 +12,7 @@ import numpy as np
 from memoir.bench import statistics
 from memoir.views.figures import import_matplotlib
 
+_TO_FILES = {"svg.fonttype": "none", "svg.hashsalt": "memoir", "text.parse_math": False}  # names may have dollars
 # Okabe & Ito's colours: told apart by colour-blind readers too
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 
@@ -20,7 +21,7 @@ def to_bytes(figure: Any, kind: str) -> bytes:
     """A figure as SVG (text stays text) or PNG; the same figure gives the same bytes."""
     matplotlib = import_matplotlib()
     out = io.BytesIO()
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "memoir"}), warnings.catch_warnings():
+    with matplotlib.rc_context(_TO_FILES), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of glyphs and layouts: nothing that a reader can act on
         figure.savefig(out, format=kind, dpi=110, metadata={"Date": None} if kind == "svg" else {})
     return out.getvalue()

@@ -60,5 +60,10 @@ def counts_axis(axis: Axis, marks: int | None = None) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
 
 
+def plain(text: str) -> str:
+    """Text of somebody else's as matplotlib draws it letter by letter: two `$` are mathematics to it."""
+    return text.replace("$", r"\$")
+
+
 def without_box(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where a policy puts every object of a workload, as columns for a picture.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bind.h"
+#include "memoir/base/check.h"
+#include "memoir/base/error.h"
+#include "memoir/simulate/restored_run.h"
+#include "memoir/simulate/restored_state.h"
+#include "memoir/simulate/simulated_heap.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace memoir {
+namespace {
+
+constexpr std::uint64_t kNever = ~std::uint64_t{0};
+
+/// By object: its first event, its last (kNever), bytes, site, stream, place, and the bytes held for it. By
+/// step: its event and what is reserved after it.
+struct Placements {
+  std::vector<std::uint64_t> object, born, died, size, site, stream, space, offset, held;
+  std::vector<std::uint64_t> event, reserved;
+};
+
+/// The number of the address space that an object's offset is in: PyTorch's heaps share one.
+std::uint64_t space_of(const Workload::Object& object, const PolicyTraits& traits) {
+  if (traits.pytorch) return 0;
+  const std::uint64_t stream = traits.sees_streams ? 0 : object.stream;
+  return (std::uint64_t{object.pool} << 32) | stream;
+}
+
+Placements place_all(const Workload& workload, const std::string& policy, Size cap,
+                     const std::string& recorded) {
+  std::optional<RestoredState> start;
+  if (!recorded.empty()) start = restored_state(workload, recorded);
+  const std::unique_ptr<SimulatedHeap> simulated =
+      make_policy(policy, workload, cap, false, start ? &*start : nullptr);
+  std::optional<RestoredRun> restored;
+  if (simulated->restored() != nullptr) restored.emplace(workload, *simulated, *start, policy);
+  const PolicyTraits traits = choose_policy(policy, Substrate::kSimulation).traits;
+  const auto objects = workload.objects();
+  const auto steps = workload.steps();
+  Placements all;
+  for (const Workload::Object& object : objects) {
+    all.object.push_back(object.id);
+    all.born.push_back(steps[object.begin].event);
+    all.died.push_back(object.end < steps.size() ? steps[object.end].event : kNever);
+    all.size.push_back(object.size);
+    all.site.push_back(object.site);
+    all.stream.push_back(object.stream);
+    all.space.push_back(space_of(object, traits));
+  }
+  all.offset.resize(objects.size(), kNoOffset);
+  all.held.resize(objects.size());
+  std::vector<bool> is_live(objects.size());
+  const auto keep = [&](std::uint32_t object, Offset offset) {
+    all.offset[object] = offset;
+    is_live[object] = true;
+    all.held[object] = simulated->heap(objects[object].pool, objects[object].stream).size_of(offset);
+  };
+  size_t at = 0;
+  if (restored) {
+    for (; at < workload.start_steps(); ++at)
+      keep(steps[at].object, restored->start_offset(steps[at].object));
+  }
+  for (; at < steps.size(); ++at) {
+    const Workload::Step& step = steps[at];
+    simulated->tick(step.time);
+    if (restored) restored->before(at);
+    const Workload::Object& object = objects[step.object];
+    if (step.kind == Workload::Kind::kAllocate) {
+      const Offset offset = simulated->allocate(object);
+      if (restored) restored->placed(step, offset);
+      if (offset == kNoOffset) break;  // the picture ends where memory ran out
+      keep(step.object, offset);
+    } else if (is_live[step.object]) {
+      MEMOIR_CHECK(simulated->free(object, all.offset[step.object]), "a heap frees what it handed out");
+      is_live[step.object] = false;
+    }
+    all.event.push_back(step.event);
+    all.reserved.push_back(simulated->reserved());
+  }
+  for (size_t i = 0; i < objects.size(); ++i) {
+    if (is_live[i]) simulated->free(objects[i], all.offset[i]);
+  }
+  return all;
+}
+
+nb::object array_of(std::vector<std::uint64_t>&& column) {
+  auto kept = std::make_unique<std::vector<std::uint64_t>>(std::move(column));
+  const nb::capsule owner(kept.get(),
+                          [](void* p) noexcept { delete static_cast<std::vector<std::uint64_t>*>(p); });
+  std::vector<std::uint64_t>& values = *kept.release();
+  return nb::cast(nb::ndarray<nb::numpy, std::uint64_t, nb::ndim<1>>(values.data(), {values.size()}, owner));
+}
+
+}  // namespace
+
+void bind_placements(nb::module_& module) {
+  module.def(
+      "placements",
+      [](const Workload& workload, const std::string& policy, std::optional<Size> cap,
+         const std::string& recorded) {
+        Placements all;
+        {
+          const nb::gil_scoped_release released;
+          all = place_all(workload, policy, cap.value_or(kNoCap), recorded);
+        }
+        nb::dict columns;
+        columns["object"] = array_of(std::move(all.object));
+        columns["born"] = array_of(std::move(all.born));
+        columns["died"] = array_of(std::move(all.died));
+        columns["size"] = array_of(std::move(all.size));
+        columns["site"] = array_of(std::move(all.site));
+        columns["stream"] = array_of(std::move(all.stream));
+        columns["space"] = array_of(std::move(all.space));
+        columns["offset"] = array_of(std::move(all.offset));
+        columns["held"] = array_of(std::move(all.held));
+        columns["event"] = array_of(std::move(all.event));
+        columns["reserved"] = array_of(std::move(all.reserved));
+        return columns;
+      },
+      "workload"_a, "policy"_a, "cap"_a = nb::none(), "recorded"_a = "",
+      "Where a policy puts every object, up to the first that finds no memory. Columns by object: object, "
+      "born and "
+      "died (events; 2^64 - 1: never), size, site, stream, space (offsets of two spaces have nothing in "
+      "common), "
+      "offset (2^64 - 1: not placed), held (bytes, rounding included). By step: event, reserved (bytes after "
+      "it).");
+}
+
+}  // namespace memoir

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`memoir show --live x.trace`: the trace's page, served on the loopback address while the program still records."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import click
+
+from memoir._core import Error
+from memoir.traces.files import is_trace, open_trace, read_begin
+
+_EVERY = 1.0  # seconds between two looks at the file
+
+
+class LivePage:
+    """The page of a file that grows: made again when the file has changed, at most once a second. Thread-safe."""
+
+    def __init__(self, path: str):
+        self._path, self._lock = path, threading.Lock()
+        self._seen: tuple[int, int] | None = None
+        self._looked = -_EVERY
+        self._page, self._tag = b"", ""
+
+    def get(self) -> tuple[bytes, str]:
+        """(the page, its tag). Raises Error as long as there is no trace to show."""
+        with self._lock:
+            now = time.monotonic()
+            if now - self._looked >= _EVERY:
+                self._look()
+                self._looked = time.monotonic()
+            return self._page, self._tag
+
+    def _look(self) -> None:
+        try:
+            stat = os.stat(self._path)
+        except OSError as error:
+            raise Error(f"{self._path}: cannot be read: {error.strerror}") from None
+        state = (stat.st_mtime_ns, stat.st_size)
+        if state == self._seen:
+            return
+        try:
+            page = self._make()
+        except Error:
+            if not self._page:  # a torn end is read at the next look; until then the last page stands
+                raise
+            return
+        self._seen, self._page = state, page
+        self._tag = f'"{hashlib.sha256(page).hexdigest()[:16]}"'
+
+    def _make(self) -> bytes:
+        from memoir.views.page.of_trace import trace_page
+        from memoir.views.trace_summary import summarize
+
+        if not is_trace(read_begin(self._path)):
+            raise Error(f"{self._path} is no trace: --live shows one that a program writes")
+        trace = open_trace(self._path)
+        return trace_page(Path(self._path).name, trace, summarize(trace)).render(live=True).encode()
+
+
+def make_server(path: str, port: int) -> tuple[ThreadingHTTPServer, str]:
+    """A server on the loopback address, and its page's address, whose token nobody can guess. Raises Error where the
+    file is no trace or the port is taken."""
+    page = LivePage(path)
+    page.get()  # what is wrong with the file is told at once
+    token = secrets.token_urlsafe(24)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            host = (self.headers.get("Host") or "").rsplit(":", 1)[0]
+            # Another site's name that leads here (DNS rebinding) is none of ours.
+            if host not in ("127.0.0.1", "localhost") or not secrets.compare_digest(
+                self.path.encode(), f"/{token}/".encode()
+            ):
+                self.send_error(404)
+                return
+            try:
+                content, tag = page.get()
+            except Error as error:
+                self.send_error(503, explain=str(error))
+                return
+            if self.headers.get("If-None-Match") == tag:
+                self.send_response(304)
+                self.end_headers()
+                return
+            self.send_response(200)
+            headers = {"Content-Type": "text/html; charset=utf-8", "Content-Length": str(len(content))}
+            headers |= {"ETag": tag, "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
+            headers |= {"X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin"}
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *arguments: Any) -> None:
+            pass
+
+    try:
+        server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    except OSError as error:
+        raise Error(f"--port {port}: cannot be used: {error.strerror}; leave it out for a free one") from None
+    server.daemon_threads = True
+    return server, f"http://127.0.0.1:{server.server_address[1]}/{token}/"
+
+
+def show_live(path: str, port: int) -> None:
+    """Serves until Ctrl-C."""
+    server, address = make_server(path, port)
+    click.echo(address)
+    click.echo(f"open it in a browser; it follows {path} until Ctrl-C", err=True)
+    try:
+        server.serve_forever(poll_interval=0.2)
+    except KeyboardInterrupt:
+        click.echo("", err=True)
+    finally:
+        server.server_close()

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a set of objects is made small enough for a page. What is given up first is what is missed least:
+
+1. times are rounded to 1/65536 of the recording;
+2. objects smaller than a cell of 1/2048 of the time and of the addresses become one per cell and site, with their count
+   and bytes; then cells are of 1/1024 and 1/512, and all their sites become that of the largest;
+3. stacks keep their 12 innermost frames, then 4;
+4. names keep 80 characters, then 32.
+
+The page says which of these were done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from memoir.views.page.columns import PackedColumn, pack, pack_all
+from memoir.views.page.objects import ObjectSet
+
+BUDGET = 5 << 20  # bytes of a page
+_ROUNDED = 1 << 16
+_CELLS = ((2048, True), (1024, False), (512, False), (256, False))  # by site, or all sites together
+_STACKS = ((12, 240), (4, 240), (4, 80), (2, 32))  # frames, characters
+
+
+class PackedSet:
+    """A set as the page's columns, and what was given up to make it so small."""
+
+    def __init__(self, objects: ObjectSet, addresses: list[np.ndarray], budget: int):
+        """`addresses`: where each map draws each object. `budget`: bytes of base64 text."""
+        self.objects, self.addresses = objects, addresses
+        self.quantum = 1
+        self.notes: list[str] = []
+        self._pack()
+        if self.size > budget and objects.time is not None and len(objects.time):
+            self._round_times()
+        for cells, by_site in _CELLS:
+            if self._objects_size() > budget:
+                self._merge(cells, by_site)
+        for deepest, longest in _STACKS:
+            if self.size > budget:
+                self._cut(deepest, longest)
+
+    @property
+    def size(self) -> int:
+        return self._objects_size() + self._names_size()
+
+    def _objects_size(self) -> int:
+        return sum(column.size for column in self.columns.values())
+
+    def _names_size(self) -> int:
+        tree = self.objects.sites
+        return sum(len(name.encode()) + 8 for name in tree.frames)
+
+    def _pack(self) -> None:
+        objects = self.objects
+        columns = {"born": objects.born, "life": objects.died - objects.born, "size": objects.size}
+        columns |= {
+            name: values
+            for name, values in objects.columns.items()
+            if name == "site" or values.max(initial=0) > 0
+        }
+        columns |= {f"address{number}": drawn for number, drawn in enumerate(self.addresses)}
+        self.columns: dict[str, PackedColumn] = pack_all(columns)
+        self.columns["siteFrame"] = pack(np.array(objects.sites.frame, np.int64))
+        self.columns["siteParent"] = pack(np.array(objects.sites.parent, np.int64) + 1)
+        self._pack_times()
+
+    def _pack_times(self) -> None:
+        if self.objects.time is not None and len(self.objects.time):
+            self.columns["time"] = pack(self.objects.time // self.quantum)
+
+    def _round_times(self) -> None:
+        time = self.objects.time
+        assert time is not None
+        self.quantum = max(int(time[-1]) // _ROUNDED, 1)
+        if self.quantum > 1:
+            self._pack_times()
+            self.notes.append(f"times are rounded to {self.quantum:,} ns")
+
+    def _merge(self, cells: int, by_site: bool) -> None:
+        """Objects smaller than a cell become one per cell (and site): `count` of them, `bytes` in all."""
+        objects = self.objects
+        if not self.addresses:
+            return
+        span, top = max(objects.ticks, 1), max(int(self.addresses[0].max(initial=0)), 1)
+        wide, high = -(-span // cells), -(-top // cells)
+        small = ((objects.died - objects.born) < wide) & (objects.size < high)
+        cell = (objects.born // wide) * np.int64(cells + 1) + self.addresses[0] // high
+        key = np.where(small, cell, -1 - np.arange(len(objects)))
+        if by_site and "site" in objects.columns:
+            key *= np.int64(len(objects.sites) + 1)
+            key += np.where(small, objects.columns["site"], 0)
+        order = np.lexsort((-objects.size, key))  # the largest of a cell first: what is kept is of that one
+        starts = np.flatnonzero(np.diff(key[order], prepend=key[order][0] - 1))
+        first = order[starts]
+        count = objects.columns.get("count", np.ones(len(objects), np.int64))
+        weight = objects.columns.get("bytes", objects.size)
+        columns = {name: values[first] for name, values in objects.columns.items()}
+        columns["count"] = np.add.reduceat(count[order], starts)
+        columns["bytes"] = np.add.reduceat(weight[order], starts)
+        born = np.minimum.reduceat(objects.born[order], starts)
+        died = np.maximum.reduceat(objects.died[order], starts)
+        low = np.minimum.reduceat(self.addresses[0][order], starts)
+        high_end = np.maximum.reduceat((self.addresses[0] + objects.size)[order], starts)
+        again = np.argsort(born, kind="stable")
+        before = int(count.sum())
+        self.objects = replace(
+            objects,
+            born=born[again],
+            died=died[again],
+            size=(high_end - low)[again],
+            columns={name: values[again] for name, values in columns.items()},
+        )
+        self.addresses = [low[again], *(drawn[first][again] for drawn in self.addresses[1:])]
+        self._pack()
+        self.notes = [note for note in self.notes if " are drawn as " not in note]
+        whose = "by cell and site" if by_site else "by cell, under the site of the largest"
+        self.notes.append(
+            f"{before:,} objects are drawn as {len(again):,}: those under 1/{cells} of the time and of the "
+            f"addresses are merged {whose}, with their count and bytes; what is live is exact to such a cell"
+        )
+
+    def _cut(self, deepest: int, longest: int) -> None:
+        tree, new = self.objects.sites.cut(deepest, longest)
+        columns = dict(self.objects.columns)
+        if "site" in columns:
+            columns["site"] = new[columns["site"]]
+        self.objects = replace(self.objects, sites=tree, columns=columns)
+        self._pack()
+        self.notes = [note for note in self.notes if not note.startswith("stacks")]
+        self.notes.append(f"stacks keep their {deepest} innermost frames, names at most {longest} characters")

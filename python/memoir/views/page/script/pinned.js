@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Under a map: the object that was clicked with its whole stack, and who lives at the moment that was brushed.
+
+const MOST_LIVING = 200;
+
+function pinnedObject(map, i, close) {
+  const { set } = map;
+  const site = set.siteOf(i);
+  const facts = [
+    ["size", `${bytesText(set.bytes[i])} (${countText(set.bytes[i])} bytes)`],
+    ["address", map.addressText(map.low[i])],
+    ["born", set.momentText(set.born[i])],
+    ["freed", set.neverFreed(i) ? "never" : set.momentText(set.died[i])],
+    ["lives", set.lifetimeText(i)],
+  ];
+  if (set.columns.thread) facts.push(["thread", `${set.columns.thread[i]}`]);
+  if (set.columns.free_thread && set.columns.free_thread[i]) facts.push(["freed by thread", `${set.columns.free_thread[i] - 1}`]);
+  if (set.columns.stream) facts.push(["stream", `${set.columns.stream[i]}`]);
+  if (set.columns.pass && set.columns.pass[i]) facts.push(["pass", set.passes[set.columns.pass[i] - 1][0]]);
+  if (set.columns.lifetime) facts.push(["class", set.lifetimes[set.columns.lifetime[i]]]);
+  if (set.countOf(i) > 1) facts.push(["merged", plural(set.countOf(i), "object")]);
+  if (site >= 0) {
+    let count = 0;
+    let bytes = 0;
+    for (let k = 0; k < set.count; k++) {
+      if (set.site[k] === site) {
+        count += set.countOf(k);
+        bytes += set.bytes[k];
+      }
+    }
+    facts.push(["same site", `${plural(count, "object")}, ${bytesText(bytes)}: marked in the map`]);
+  }
+  const list = element("dl", { class: "pinned-facts" });
+  for (const [name, text] of facts) list.append(element("div", {}, element("dt", { text: name }), element("dd", { text })));
+  const stack = element("ol", { class: "stack" });
+  for (const name of set.stack(site)) stack.append(element("li", { text: name }));
+  return element(
+    "div",
+    { class: "pinned" },
+    element("h3", { text: `Object ${countText(set.number(i))}` }),
+    element("button", { type: "button", onclick: close, text: "Close", class: "close" }),
+    list,
+    stack.children.length ? stack : null,
+  );
+}
+
+function livingTable(map, tick, pick, colourOf) {
+  const { set } = map;
+  const { objects, bytes, all } = set.livingAt(tick, MOST_LIVING);
+  const rows = objects.map((i) => ({
+    cells: [set.site ? set.siteText(set.site[i]) : `object ${countText(set.number(i))}`, bytesText(set.bytes[i]),
+      percentText(set.bytes[i], bytes), set.lifetimeText(i)],
+    swatch: colourOf(i),
+    pick: () => pick(i),
+  }));
+  const more = all > objects.length ? `; the largest ${countText(objects.length)} of them` : "";
+  const { holes, held } = Side.holes(map, tick);
+  const largest = holes.reduce((most, hole) => Math.max(most, hole[1]), 0);
+  const total = held.reduce((sum, [from, to]) => sum + to - from, 0);
+  const room = map.segments.at.length
+    ? ` Held: ${bytesText(total)}; the largest request that still fits: ${bytesText(largest)}.`
+    : "";
+  return element(
+    "div",
+    { class: "living" },
+    element("h3", { text: `Who lives at ${set.momentText(tick)}?` }),
+    element("p", { class: "note", text: `${plural(all, "object")}, ${bytesText(bytes)}${more}.${room}` }),
+    tableOf("Objects that live at this moment, largest first", ["object", "size", "share", "lives"], rows),
+  );
+}
