@@ -42,7 +42,7 @@ def drawn_by_numpy(born, died, low, size, width, height, view) -> np.ndarray:
     sx, sy = width / (t1 - t0), height / (a1 - a0)
     ids = np.full((height, width), NO_OBJECT, np.uint32)
     area = size.astype(float) * np.maximum(died - born, 1)
-    order = np.argsort(np.floor(np.log2(area)), kind="stable")
+    order = np.argsort(np.frexp(area)[1], kind="stable")
     for k in order.tolist():
         if born[k] >= t1 or died[k] < t0 or low[k] >= a1 or low[k] + size[k] <= a0:
             continue

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -133,7 +132,8 @@ def test_hover_and_click_say_what_json_says(open_page):
     page = open_page(page_of(path), height=1200)
     peak = summary["peak"]
     found = page.run(
-        f"(() => {{ const s = {MAP}.set; const l = s.livingAt(s.peakTick, 1000); return [s.peak, s.peakTick, l.all, l.bytes]; }})()"
+        f"(() => {{ const s = {MAP}.set; const l = s.livingAt(s.peakTick, 1000); "
+        "return [s.peak, s.peakTick, l.all, l.bytes]; })()"
     )
     assert found == [peak["bytes"], peak["event"], peak["objects"], peak["bytes"]]
     text = page.run("document.querySelector('.living').textContent")

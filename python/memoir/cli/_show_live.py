@@ -113,9 +113,9 @@ def make_server(path: str, port: int) -> tuple[ThreadingHTTPServer, str]:
 def show_live(path: str, port: int) -> None:
     """Serves until Ctrl-C."""
     server, address = make_server(path, port)
-    click.echo(address)
-    click.echo(f"open it in a browser; it follows {path} until Ctrl-C", err=True)
     try:
+        click.echo(address)
+        click.echo(f"open it in a browser; it follows {path} until Ctrl-C", err=True)
         server.serve_forever(poll_interval=0.2)
     except KeyboardInterrupt:
         click.echo("", err=True)

@@ -124,10 +124,11 @@ class PackedSet:
         )
 
     def _cut(self, deepest: int, longest: int) -> None:
-        tree, new = self.objects.sites.cut(deepest, longest)
         columns = dict(self.objects.columns)
-        if "site" in columns:
-            columns["site"] = new[columns["site"]]
+        if "site" not in columns:
+            return
+        tree, new = self.objects.sites.cut(np.unique(columns["site"]), deepest, longest)
+        columns["site"] = new[columns["site"]]
         self.objects = replace(self.objects, sites=tree, columns=columns)
         self._pack()
         self.notes = [note for note in self.notes if not note.startswith("stacks")]

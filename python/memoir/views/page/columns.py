@@ -54,7 +54,7 @@ def pack(values: np.ndarray) -> PackedColumn:
     middle = len(values) // 2
     sample = values[max(middle - _SAMPLE // 2, 0) : middle + _SAMPLE // 2]
     codings = ["plain", "delta"] + ["table"] * (len(np.unique(sample)) <= _LARGEST_TABLE // 4)
-    sizes = {coding: len(_packed(sample, coding).data) for coding in codings}
+    sizes = {coding: _packed(sample, coding).size for coding in codings}
     best = min(codings, key=lambda coding: sizes[coding])
     if best == "table" and len(np.unique(values)) > _LARGEST_TABLE:
         best = min(("plain", "delta"), key=lambda coding: sizes[coding])

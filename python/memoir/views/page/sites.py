@@ -55,13 +55,13 @@ class SiteTree:
             site = self.parent[site]
         return names[::-1]
 
-    def cut(self, deepest: int, longest: int) -> tuple[SiteTree, np.ndarray]:
-        """A smaller tree: of each stack the `deepest` innermost frames, names of at most `longest` characters; and the
-        new number of each site."""
+    def cut(self, used: np.ndarray, deepest: int, longest: int) -> tuple[SiteTree, np.ndarray]:
+        """A smaller tree of the sites that are `used`: of each stack the `deepest` innermost frames, names of at most
+        `longest` characters; and the new number of each of them."""
         tree = SiteTree()
         renamed = [shortened(name, longest) for name in self.frames]
         new = np.zeros(len(self), np.int64)
-        for site in range(len(self)):
+        for site in used.tolist():
             names: list[str] = []
             at = site
             while at >= 0 and len(names) < deepest:

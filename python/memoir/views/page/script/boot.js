@@ -35,6 +35,7 @@ function fail(error) {
 }
 
 function repaint() {
+  inks.clear();
   for (const panel of page.panels) {
     if (panel.repaint) panel.repaint();
     else panel.canvas?.ask();
@@ -96,5 +97,6 @@ start().then((made) => {
   window.memoirPage = made; // for tests, and for whoever asks more than the page does
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
   window.addEventListener("beforeprint", repaint);
+  window.addEventListener("afterprint", repaint);
   if (made.data.live) goLive();
 }, fail);

@@ -2,9 +2,9 @@
 // What colour an object has: a mode gives each object a group, a group has a name and a colour. The colours were chosen
 // so that any two stay apart for readers who see no red, no green or no blue (tests/views/test_palette.py).
 
-const PALETTE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#7b4fb5"];
-const OTHER = "#9aa3ad";
-const BEFORE = "#c4b8a8";
+const PALETTE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#fbb6c8"];
+const OTHER = "#606872";
+const BEFORE = "#a89f91";
 const RAMP = ["#f7e225", "#fdb52e", "#f58c46", "#e16462", "#c5407e", "#9c179e", "#7201a8", "#4c02a1"];
 const MARKED = "#ff2d55";
 
@@ -37,54 +37,67 @@ function makeColouring(set, mode) {
   if (mode === "size") return bySize(set);
   if (mode === "lifetime") return byClass(set, set.columns.lifetime, set.lifetimes, 4);
   if (mode === "predicted") return byClass(set, set.columns.predicted, set.predictions || [], -1);
-  const { keyOf, nameOf } = keysOf(set, mode);
-  return ranked(set, keyOf, nameOf);
+  const { keys, nameOf } = keysOf(set, mode);
+  return ranked(set, keys, nameOf);
 }
 
+/** A small number for each object, and the name of each number. */
 function keysOf(set, mode) {
-  if (mode === "site") return { keyOf: (i) => set.site[i], nameOf: (key) => set.siteText(key) };
-  const frame = (key) => set.frames[key];
-  if (mode === "operator") return { keyOf: (i) => set.siteFrame[set.site[i]], nameOf: frame };
-  if (mode === "root") {
-    const roots = new Map();
-    const keyOf = (i) => {
-      const site = set.site[i];
-      if (!roots.has(site)) roots.set(site, set.rootOf(site));
-      return roots.get(site);
-    };
-    return { keyOf, nameOf: frame };
+  if (mode === "site") return { keys: set.site, nameOf: (key) => set.siteText(key) };
+  if (mode === "operator" || mode === "root") {
+    const frames = Uint32Array.from(set.siteFrame, (frame, site) => (mode === "root" ? set.rootOf(site) : frame));
+    const keys = new Uint32Array(set.count);
+    for (let i = 0; i < set.count; i++) keys[i] = frames[set.site[i]];
+    return { keys, nameOf: (key) => set.frames[key] };
   }
-  const values = set.columns[mode];
-  const nameOf = mode === "pass" ? (key) => (key ? set.passes[key - 1][0] : "outside passes") : (key) => `${mode} ${key}`;
-  return { keyOf: (i) => values[i], nameOf };
+  const keys = set.columns[mode];
+  if (mode === "pass") return { keys, nameOf: (key) => (key ? set.passes[key - 1][0] : "outside passes") };
+  return { keys, nameOf: (key) => `${mode} ${key}` };
 }
 
 /** Colours go to the keys with the most bytes at the peak, then with the most in all. */
-function ranked(set, keyOf, nameOf) {
-  const sums = new Map();
+function ranked(set, given, nameOf) {
+  let most = 0;
+  for (let i = 0; i < set.count; i++) if (given[i] > most) most = given[i];
+  const { keys, back } = most < 1 << 22 ? { keys: given, back: null } : numbered(given);
+  const count = back ? back.length : most + 1;
+  const peak = new Float64Array(count);
+  const all = new Float64Array(count);
+  const { born, died, bytes, peakTick } = set;
   for (let i = 0; i < set.count; i++) {
-    const key = keyOf(i);
-    let sum = sums.get(key);
-    if (!sum) sums.set(key, (sum = { key, peak: 0, all: 0, first: i }));
-    sum.all += set.bytes[i];
-    if (set.born[i] <= set.peakTick && set.died[i] > set.peakTick) sum.peak += set.bytes[i];
+    all[keys[i]] += bytes[i];
+    if (born[i] <= peakTick && died[i] > peakTick) peak[keys[i]] += bytes[i];
   }
-  const order = [...sums.values()].sort((a, b) => b.peak - a.peak || b.all - a.all || a.first - b.first);
-  const shown = order.length > PALETTE.length ? PALETTE.length : order.length;
-  const groupOf = new Map(order.map((sum, index) => [sum.key, Math.min(index, PALETTE.length)]));
-  const legend = order.slice(0, shown).map((sum, index) => ({
-    name: nameOf(sum.key),
+  const order = [];
+  for (let key = 0; key < count; key++) if (all[key] > 0) order.push(key);
+  order.sort((a, b) => peak[b] - peak[a] || all[b] - all[a] || a - b);
+  const shown = Math.min(order.length, PALETTE.length);
+  const groupOf = new Uint8Array(count).fill(PALETTE.length);
+  order.slice(0, shown).forEach((key, index) => (groupOf[key] = index));
+  const legend = order.slice(0, shown).map((key, index) => ({
+    name: nameOf(back ? back[key] : key),
     colour: PALETTE[index],
-    note: `${bytesText(sum.peak)} at the peak`,
+    note: `${bytesText(peak[key])} at the peak`,
   }));
   if (order.length > shown) {
-    const rest = order.slice(shown).reduce((total, sum) => total + sum.peak, 0);
+    const rest = order.slice(shown).reduce((total, key) => total + peak[key], 0);
     const note = `${bytesText(rest)} at the peak`;
-    legend.push({ name: `${countText(order.length - shown)} others`, colour: OTHER, note });
+    legend.push({ name: plural(order.length - shown, "other"), colour: OTHER, note });
   }
   const groups = new Uint8Array(set.count);
-  for (let i = 0; i < set.count; i++) groups[i] = groupOf.get(keyOf(i));
+  for (let i = 0; i < set.count; i++) groups[i] = groupOf[keys[i]];
   return { groups, legend };
+}
+
+/** Small numbers for large ones, such as handles of streams. */
+function numbered(given) {
+  const found = new Map();
+  const keys = new Uint32Array(given.length);
+  for (let i = 0; i < given.length; i++) {
+    if (!found.has(given[i])) found.set(given[i], found.size);
+    keys[i] = found.get(given[i]);
+  }
+  return { keys, back: [...found.keys()] };
 }
 
 function bySize(set) {

@@ -52,6 +52,13 @@ async function readColumn(key, header) {
   if (coding === "plain") return coded;
   const values = new Float64Array(count);
   let now = 0;
+  if (planes <= 4) {
+    for (let i = 0; i < count; i++) {
+      now += coded[i] & 1 ? -(coded[i] >>> 1) - 1 : coded[i] >>> 1;
+      values[i] = now;
+    }
+    return values;
+  }
   for (let i = 0; i < count; i++) {
     const code = coded[i];
     now += code % 2 === 1 ? -(code + 1) / 2 : code / 2;

@@ -39,8 +39,29 @@ class Canvas {
   }
 }
 
+const BLOCK = 512;
+
+/** The extremes of each block of a long curve's values. */
+function blocksOf(values) {
+  const count = Math.ceil(values.length / BLOCK);
+  const tops = new Float64Array(count);
+  const bottoms = new Float64Array(count);
+  for (let block = 0; block < count; block++) {
+    let top = -Infinity;
+    let bottom = Infinity;
+    const stop = Math.min((block + 1) * BLOCK, values.length);
+    for (let k = block * BLOCK; k < stop; k++) {
+      if (values[k] > top) top = values[k];
+      if (values[k] < bottom) bottom = values[k];
+    }
+    tops[block] = top;
+    bottoms[block] = bottom;
+  }
+  return { tops, bottoms };
+}
+
 /** Steps of a curve within a stretch of time, thinned to the extremes of each column of pixels. */
-function stepColumns(times, values, t0, t1, width) {
+function stepColumns(times, values, t0, t1, width, blocks) {
   const tops = new Float64Array(width);
   const bottoms = new Float64Array(width).fill(Infinity);
   const scale = width / (t1 - t0);
@@ -59,6 +80,14 @@ function stepColumns(times, values, t0, t1, width) {
     let bottom = value;
     const until = t0 + (x + 1) / scale;
     while (k < times.length && times[k] < until) {
+      if (k % BLOCK === 0 && k + BLOCK <= times.length && times[k + BLOCK - 1] < until) {
+        const block = k / BLOCK;
+        if (blocks.tops[block] > top) top = blocks.tops[block];
+        if (blocks.bottoms[block] < bottom) bottom = blocks.bottoms[block];
+        k += BLOCK;
+        value = values[k - 1];
+        continue;
+      }
       value = values[k++];
       if (value > top) top = value;
       if (value < bottom) bottom = value;
@@ -94,7 +123,10 @@ class Curves {
 
   top() {
     let most = 1;
-    for (const { values } of this.curves) for (const value of values) if (value > most) most = value;
+    for (const curve of this.curves) {
+      curve.blocks ||= blocksOf(curve.values);
+      for (const value of curve.blocks.tops) if (value > most) most = value;
+    }
     for (const [, value] of this.lines) if (value > most && value < most * 4) most = value;
     return most;
   }
@@ -126,8 +158,9 @@ class Curves {
       context.fillStyle = ink("grid");
       context.fillRect(0, Math.round(y(mark)), width, 1);
     }
-    for (const { role, times, values } of this.curves) {
-      const { tops, bottoms } = stepColumns(times, values, view.t0, view.t1, Math.max(Math.round(width), 1));
+    for (const curve of this.curves) {
+      const { role, times, values } = curve;
+      const { tops, bottoms } = stepColumns(times, values, view.t0, view.t1, Math.max(Math.round(width), 1), curve.blocks);
       context.fillStyle = ink(ROLE_INK[role] || "ink");
       if (role === "live") {
         for (let at = 0; at < tops.length; at++) context.fillRect(at, y(tops[at]), 1, bottom - y(tops[at]));

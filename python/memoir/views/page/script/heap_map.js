@@ -2,6 +2,7 @@
 // The heap map: every object a rectangle of address x time; hover, click, brush, search; curves above, segments at the
 // side. Two maps of a panel are linked.
 
+const MOST_BREAKS = 41; // more stretches of addresses than this have no breaks between them
 const SHARP_AFTER = 70; // ms without a gesture until the exact picture is drawn
 
 class HeapMap {
@@ -21,6 +22,7 @@ class HeapMap {
         values: await columns.get(curve.value),
       })),
     );
+    map.breaks = data.spans.length <= MOST_BREAKS ? data.spans.slice(1) : [];
     map.top = 0;
     for (let i = 0; i < set.count; i++) {
       const end = map.low[i] + set.size[i];
@@ -106,7 +108,9 @@ class HeapMap {
   setTimes() {
     const { set, data } = this;
     const live = set.liveAt;
-    const ticks = Float64Array.from({ length: live.length }, (_, tick) => this.at(tick));
+    const ticks = new Float64Array(live.length);
+    const { inTime } = this.raster;
+    for (let tick = 0; tick < ticks.length; tick++) ticks[tick] = inTime ? set.time[tick] : tick;
     const curves = [{ name: "live", role: "live", times: ticks, values: live }];
     for (const curve of this.curves) {
       curves.push({ name: curve.name, role: curve.role, times: Float64Array.from(curve.tick, (t) => this.at(t)), values: curve.values });
@@ -161,7 +165,8 @@ class HeapMap {
     const high = this.canvas.clientHeight;
     if (wide < 2 || high < 2) return; // hidden, or no room
     this.drawnWidth = wide;
-    const ratio = quick ? 1 : Math.min(window.devicePixelRatio || 1, 3);
+    const many = this.raster.count > MOST_QUICK; // then a gesture is drawn at half the resolution
+    const ratio = quick ? (many ? 0.5 : 1) : Math.min(window.devicePixelRatio || 1, 3);
     const width = Math.max(Math.round(wide * ratio), 1);
     const height = Math.max(Math.round(high * ratio), 1);
     if (!this.ids || this.ids.length !== width * height || this.width !== width) {
@@ -323,7 +328,7 @@ class HeapMap {
       context.fillStyle = ink("muted");
       context.fillText(bytesText(mark), 5, y(mark) - 3);
     }
-    for (const [at] of this.spans.slice(1)) {
+    for (const [at] of this.breaks) {
       context.fillStyle = ink("muted");
       const line = Math.round(y(at)) + 1;
       for (let dot = 0; dot < wide; dot += 6) context.fillRect(dot, line, 3, 1);

@@ -55,7 +55,8 @@ class LifetimesPanel {
   compute() {
     const { set, site } = this;
     const cells = new Map();
-    const half = (value) => Math.floor(Math.log10(Math.max(value, 1)) * DECADE_PARTS + 1e-9);
+    const scale = DECADE_PARTS / Math.LN10;
+    const half = (value) => Math.floor(Math.log(value > 1 ? value : 1) * scale + 1e-9);
     let [x0, x1, y0, y1] = [Infinity, -Infinity, Infinity, -Infinity];
     this.hasNever = false;
     for (let i = 0; i < set.count; i++) {
@@ -63,9 +64,9 @@ class LifetimesPanel {
       const never = set.neverFreed(i);
       const x = never ? -1 : half(this.lifetime(i));
       const y = half(set.size[i]);
-      const key = `${x} ${y}`;
-      const cell = cells.get(key) || { x, y, count: 0, bytes: 0 };
-      cells.set(key, cell);
+      const key = (x + 1) * 64 + y;
+      let cell = cells.get(key);
+      if (!cell) cells.set(key, (cell = { x, y, count: 0, bytes: 0 }));
       cell.count += set.countOf(i);
       cell.bytes += set.bytes[i];
       if (never) this.hasNever = true;

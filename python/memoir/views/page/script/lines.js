@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Curves that belong to no map: what each policy held, what each program had resident.
 
+// Without the light ones: a thin line needs more contrast than an area.
+const LINES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
 const DASHES = [[], [6, 3], [2, 3], [9, 3, 2, 3]];
 
 class LinesPanel {
@@ -37,7 +39,7 @@ class LinesPanel {
 
   colour(index) {
     const style = this.data.series[index].style;
-    return style === "area" ? ink("live") : PALETTE[(index + 5) % PALETTE.length];
+    return style === "area" ? ink("live") : LINES[index % LINES.length];
   }
 
   range() {
@@ -116,7 +118,7 @@ class LinesPanel {
       }
       context.strokeStyle = this.colour(index);
       context.lineWidth = 1.6;
-      context.setLineDash(DASHES[Math.floor(index / PALETTE.length) % DASHES.length]);
+      context.setLineDash(DASHES[Math.floor(index / LINES.length) % DASHES.length]);
       context.stroke();
       context.setLineDash([]);
     });

@@ -7,11 +7,13 @@
 // larger one is never hidden by one that is smaller than a pixel.
 
 const HELD = 0xfffffffe; // held memory with no object in it
+const HIGH_WORD = new Uint8Array(new Uint16Array([1]).buffer)[0]; // of a double: the second on little-endian machines
 const CHUNK = 256;
 const LEVELS = 3;
-const LEVEL_COLUMNS = 1024;
-const LEVEL_ROWS = 512;
+const LEVEL_COLUMNS = 512;
+const LEVEL_ROWS = 256;
 const FEW = 50000; // objects: they are all drawn, always
+const MOST_QUICK = 200000; // objects that a gesture draws, the largest
 
 class Raster {
   /** `low`: where each object is drawn, `height`: of the axis; `segments`: {at, size, born, died}. */
@@ -28,12 +30,16 @@ class Raster {
   /** Objects in drawing order, with their corners side by side. */
   sort() {
     const { set, low, height } = this;
+    const { size, born, died } = set;
+    const real = new Float64Array(1);
+    const words = new Uint32Array(real.buffer);
     const classes = new Uint8Array(set.count);
     const starts = new Uint32Array(130);
-    const placed = (i) => set.size[i] > 0 && low[i] + set.size[i] <= height;
     for (let i = 0; i < set.count; i++) {
-      const area = set.size[i] * Math.max(set.died[i] - set.born[i], 1);
-      classes[i] = placed(i) ? Math.floor(Math.log2(area)) + 1 : 0;
+      const placed = size[i] > 0 && low[i] + size[i] <= height;
+      const life = died[i] - born[i];
+      real[0] = size[i] * (life > 1 ? life : 1);
+      classes[i] = placed ? (words[HIGH_WORD] >>> 20) - 1022 : 0; // floor(log2) + 1, from the number's exponent
       starts[classes[i] + 1]++;
     }
     const left = starts[1];
@@ -43,16 +49,34 @@ class Raster {
     this.order = order.subarray(left);
     this.left = left;
     this.count = this.order.length;
-    this.bottom = Float64Array.from(this.order, (i) => low[i]);
-    this.top = Float64Array.from(this.order, (i) => low[i] + set.size[i]);
+    this.bottom = new Float64Array(this.count);
+    this.top = new Float64Array(this.count);
+    for (let k = 0; k < this.count; k++) {
+      const i = this.order[k];
+      this.bottom[k] = low[i];
+      this.top[k] = low[i] + size[i];
+    }
     this.setTimes();
   }
 
   setTimes() {
-    const { set, inTime } = this;
+    const { set, inTime, order } = this;
     const at = inTime ? (tick) => set.timeOf(tick) : (tick) => tick;
-    this.begin = Float64Array.from(this.order, (i) => at(set.born[i]));
-    this.end = Float64Array.from(this.order, (i) => at(set.died[i]));
+    const { born, died, time } = set;
+    const begin = new Float64Array(this.count);
+    const end = new Float64Array(this.count);
+    if (inTime) {
+      for (let k = 0; k < this.count; k++) {
+        begin[k] = time[born[order[k]]];
+        end[k] = time[died[order[k]]];
+      }
+    } else {
+      for (let k = 0; k < this.count; k++) {
+        begin[k] = born[order[k]];
+        end[k] = died[order[k]];
+      }
+    }
+    Object.assign(this, { begin, end });
     this.rows = this.segmentRows(at);
     this.bounds();
     this.levels = [];
@@ -77,6 +101,7 @@ class Raster {
   bounds() {
     const chunks = Math.ceil(this.count / CHUNK);
     this.bound = new Float64Array(4 * chunks);
+    const { begin, end, bottom: lows, top: tops } = this;
     for (let chunk = 0; chunk < chunks; chunk++) {
       let first = Infinity;
       let last = -Infinity;
@@ -84,16 +109,16 @@ class Raster {
       let top = -Infinity;
       const stop = Math.min((chunk + 1) * CHUNK, this.count);
       for (let k = chunk * CHUNK; k < stop; k++) {
-        if (this.begin[k] < first) first = this.begin[k];
-        if (this.end[k] > last) last = this.end[k];
-        if (this.bottom[k] < bottom) bottom = this.bottom[k];
-        if (this.top[k] > top) top = this.top[k];
+        if (begin[k] < first) first = begin[k];
+        if (end[k] > last) last = end[k];
+        if (lows[k] < bottom) bottom = lows[k];
+        if (tops[k] > top) top = tops[k];
       }
       this.bound.set([first, last, bottom, top], 4 * chunk);
     }
   }
 
-  /** For gestures: what is left when objects that share a cell are merged, in cells of 1/1024 and finer. */
+  /** For gestures: what is left when objects that share a cell are merged, in cells of 1/512 and finer. */
   makeLevels() {
     if (this.levels.length || this.count <= FEW) return;
     const { begin, end, bottom, top, count } = this;
@@ -129,7 +154,7 @@ class Raster {
     const across = (width * this.span) / (view.t1 - view.t0);
     const up = (height * this.height) / (view.a1 - view.a0);
     for (let level = 0; level < this.levels.length; level++) {
-      if (LEVEL_COLUMNS << level >= across * 0.8 && LEVEL_ROWS << level >= up * 0.8) return this.levels[level];
+      if (LEVEL_COLUMNS << level >= across * 0.7 && LEVEL_ROWS << level >= up * 0.7) return this.levels[level];
     }
     return null;
   }
@@ -153,7 +178,8 @@ class Raster {
     }
     const level = quick ? this.levelFor(view, width, height) : null;
     if (level) {
-      this.drawSome(ids, width, height, view, sx, sy, level, 0, level.length, found);
+      const first = Math.max(level.length - MOST_QUICK, 0);
+      this.drawSome(ids, width, height, view, sx, sy, level, first, level.length, found);
       return found;
     }
     const { bound } = this;

@@ -14,6 +14,14 @@ class Side {
 
   /** Free stretches of held memory at a tick: [[at, size]], by address. Without segments: below the highest object. */
   static holes(map, tick) {
+    if (map.holesAt !== tick) {
+      map.holesAt = tick;
+      map.holesThen = Side.findHoles(map, tick);
+    }
+    return map.holesThen;
+  }
+
+  static findHoles(map, tick) {
     const { set, low, segments, height } = map;
     const live = [];
     for (let i = 0; i < set.count && set.born[i] <= tick; i++) {
@@ -72,7 +80,7 @@ class Side {
     }
     context.fillStyle = ink("muted");
     context.textAlign = "left";
-    for (const [at, , address] of map.spans.slice(1)) {
+    for (const [at, , address] of map.breaks) {
       const line = Math.round(y(at)) + 1;
       if (line < 0 || line > height) continue;
       context.fillStyle = ink("muted");

@@ -109,4 +109,8 @@ function ticksOf(low, high, count, binary) {
 }
 
 /** A colour of the style sheet, light or dark as the page is. */
-const ink = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+function ink(name) {
+  if (!inks.has(name)) inks.set(name, getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim());
+  return inks.get(name);
+}
+const inks = new Map(); // forgotten when the page turns light or dark

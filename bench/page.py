@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What memoir's page takes: bytes, time to its first picture, processor time of a draw, memory; next to PyTorch's viewer.
+
+    python bench/page.py                             a million objects, recorded and at random; 10^5 next to PyTorch's
+    python bench/page.py --objects 100000 --json
+    python bench/page.py --viewer FOLDER             PyTorch's MemoryViz.js from here, with the modules that it imports
+    python bench/page.py --smoke                     3,000 objects
+
+Times of draws are processor time of the page's own thread, so that other work on the machine does not count; the first
+picture is wall time as well. PyTorch's page fetches its viewer, and d3, from the network when it opens: only here is a
+browser let out, and where the viewer cannot be fetched, that is said and only the files are compared.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import statistics
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from memoir._core import Trace, import_snapshot_bytes
+from memoir.traces.files import open_trace
+from memoir.views.page import Flame, HeapMaps, Lifetimes, Map, ObjectSet, Page, SiteTree
+from memoir.views.page.objects import objects_of
+from memoir.views.page.of_trace import trace_page
+from memoir.views.page.placed import placed_map
+from memoir.views.trace_summary import summarize
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path += [str(ROOT / "tests" / "support" / "browser"), str(ROOT / "bench")]
+RECORDED = ROOT / "tests" / "data" / "gpu" / "gpt2m_varlen.trace"
+MAP = "memoirPage.panels[0].maps[0]"
+PATIENCE = 50  # seconds for PyTorch's viewer to show something
+
+
+def repeated(count: int) -> tuple[ObjectSet, np.ndarray]:
+    """A recorded training run, over and over until there are so many objects, as a long recording is."""
+    trace = open_trace(RECORDED)
+    once = objects_of(trace)
+    addresses = placed_map(trace, 0, "span", once, name="").addresses
+    rounds = -(-count // len(once))
+    shift = np.repeat(np.arange(rounds) * once.ticks, len(once))
+    born, died = np.tile(once.born, rounds) + shift, np.tile(once.died, rounds) + shift
+    tree = SiteTree()
+    steps = ("forward", "backward", "step")
+    sites = [
+        tree.add_stack(
+            ["train.py:10 main", f"train.py:{20 + k % 3} {steps[k % 3]}", f"model.py:{k} layer{k}"]
+        )
+        for k in range(300)
+    ]
+    site = np.tile(np.array(sites)[np.arange(len(once)) % 300], rounds)
+    random = np.random.default_rng(1)
+    time_of = np.cumsum(random.integers(200, 3000, rounds * once.ticks + 1))
+    keep = slice(0, count)
+    return (
+        ObjectSet(
+            born[keep],
+            died[keep],
+            np.tile(once.size, rounds)[keep],
+            rounds * once.ticks,
+            "event",
+            tree,
+            {"site": site[keep]},
+            time=time_of,
+        ),
+        np.tile(addresses, rounds)[keep],
+    )
+
+
+def at_random(count: int) -> tuple[ObjectSet, np.ndarray]:
+    """Sizes, lifetimes and addresses without any order: nothing packs worse."""
+    random = np.random.default_rng(2)
+    ticks = 2 * count
+    born = np.sort(random.integers(0, ticks, count))
+    died = np.minimum(born + 1 + (random.pareto(0.8, count) * 20).astype(np.int64), ticks)
+    size = (2 ** random.uniform(5, 16, count)).astype(np.int64)
+    addresses = random.integers(0, 2**31, count).astype(np.uint64)
+    tree = SiteTree()
+    sites = np.array([tree.add_stack(["main", f"f{k % 7}", f"g{k}"]) for k in range(500)])
+    site = sites[random.integers(0, 500, count)]
+    return ObjectSet(born, died, size, ticks, "event", tree, {"site": site}), addresses
+
+
+def deep(nodes: int) -> ObjectSet:
+    """One object each for so many nodes of an icicle."""
+    random = np.random.default_rng(3)
+    tree = SiteTree()
+    sites = [tree.add("main")]
+    while len(tree) < nodes:
+        below = sites[int(random.integers(max(0, len(sites) - 2000), len(sites)))]
+        sites.append(tree.add(f"f{int(random.integers(0, 3000))}", below))
+    count = len(sites)
+    size = random.integers(16, 4096, count)
+    return ObjectSet(
+        np.arange(count), np.full(count, count), size, count, "event", tree, {"site": np.array(sites)}
+    )
+
+
+def renderer_memory(browser: Any) -> int:
+    """Bytes resident in the browser's largest renderer, less what its files are mapped for."""
+    most = 0
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            if b"--type=renderer" not in (status.parent / "cmdline").read_bytes():
+                continue
+            if f"\nNSsid:\t{browser.pid}" not in status.read_text():
+                continue
+            line = next(one for one in status.read_text().splitlines() if one.startswith("RssAnon"))
+        except (OSError, StopIteration):
+            continue
+        most = max(most, int(line.split()[1]) * 1024)
+    return most
+
+
+def busy(page: Any) -> float:
+    """Seconds that the page's thread has worked."""
+    return page.metrics()["TaskDuration"]
+
+
+def open_timed(browser: Any, path: Path, ratio: float = 1) -> tuple[Any, dict[str, float]]:
+    page = browser.open("about:blank", 1200, 700, ratio=ratio, ready=False)
+    page.call("Performance.disable")
+    page.call("Performance.setTimeDomain", timeDomain="threadTicks")
+    page.call("Performance.enable")
+    page.go(path.as_uri())
+    page.wait_for("document.documentElement.dataset && document.documentElement.dataset.ready")
+    first = "performance.getEntriesByName('memoir-first-picture')[0]"
+    wall = page.run(f"{first}.startTime + {first}.duration")
+    return page, {"first_picture_ms": wall, "all_panels_cpu_ms": 1000 * busy(page)}
+
+
+def gestures(page: Any, steps: int) -> list[float]:
+    """Milliseconds of processor time of each draw of a zoom into the middle and a pan along it."""
+    moves = [f"{MAP}.view.zoom(1.08, 1.08, 0.4, 0.5)"] * (steps // 2)
+    moves += [f"{MAP}.view.pan(0.03, 0.01)"] * (steps - steps // 2)
+    costs = []
+    for move in moves:
+        before = busy(page)
+        page.run(
+            f"(() => {{ {move}; cancelAnimationFrame({MAP}.frame); {MAP}.frame = 0; {MAP}.draw(true); }})()"
+        )
+        costs.append(1000 * (busy(page) - before))
+    return costs
+
+
+def measure(browser: Any, name: str, objects: ObjectSet, addresses: np.ndarray, steps: int) -> dict[str, Any]:
+    began = time.perf_counter()
+    page = Page(name).add(
+        HeapMaps("Where did every object lie?", objects, [Map("", addresses)]),
+        Flame("Who holds the memory?", objects),
+        Lifetimes("How long do objects live?", objects),
+    )
+    text = page.render()
+    made = time.perf_counter() - began
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.html"
+        path.write_text(text)
+        found: dict[str, Any] = {"data": name, "objects": len(objects), "bytes": len(text.encode())}
+        found |= {"bytes_per_object": len(text.encode()) / len(objects), "seconds_to_make": made}
+        found["given_up"] = "To keep the page small" in text
+        opened, first = open_timed(browser, path)
+        found |= first
+        opened.wait_for(f"{MAP}.raster.levels.length || {MAP}.raster.count <= 50000")
+        found["drawn"] = opened.run(f"{MAP}.found.drawn")
+        costs = gestures(opened, steps)
+        found["gesture_ms_median"] = statistics.median(costs)
+        found["gesture_ms_p95"] = float(np.quantile(costs, 0.95))
+        before = busy(opened)
+        opened.run(f"(() => {{ {MAP}.view.reset(); {MAP}.draw(false); }})()")
+        found["exact_ms"] = 1000 * (busy(opened) - before)
+        found["renderer_bytes"] = renderer_memory(browser)
+        opened.close()
+        sharp, _ = open_timed(browser, path, ratio=2)
+        sharp.wait_for(f"{MAP}.raster.levels.length || {MAP}.raster.count <= 50000")
+        found["gesture_ms_p95_ratio_2"] = float(np.quantile(gestures(sharp, steps), 0.95))
+        before = busy(sharp)
+        sharp.run(f"{MAP}.draw(false)")
+        found["exact_ms_ratio_2"] = 1000 * (busy(sharp) - before)
+        sharp.close()
+    return found
+
+
+def flame(browser: Any, nodes: int) -> dict[str, Any]:
+    text = Page("deep").add(Flame("Who holds the memory?", deep(nodes))).render()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.html"
+        path.write_text(text)
+        page, _ = open_timed(browser, path)
+        clicks = []
+        panel = "memoirPage.panels[0]"
+        for _ in range(8):
+            before = busy(page)
+            page.run(
+                f"(() => {{ const p = {panel}; const next = [...p.focused.children.values()][0] || p.root; "
+                "p.focus(next); p.canvas.now(); })()"
+            )
+            clicks.append(1000 * (busy(page) - before))
+        page.close()
+    return {"flame_nodes": nodes, "click_ms_worst": max(clicks)}
+
+
+def next_to_pytorch(browser: Any, entries: int, viewer: Path | None) -> dict[str, Any]:
+    """The same snapshot in both pages: bytes of the files, and time to the first picture."""
+    from snapshot_import import snapshot
+    from torch.cuda import _memory_viz
+
+    content = snapshot(entries, 30, True)
+    raw = pickle.dumps(content, protocol=4)
+    trace = Trace.from_bytes(import_snapshot_bytes(raw))
+    summary = summarize(trace)
+    ours = trace_page("snapshot", trace, summary).render()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = _memory_viz.trace_plot(content)
+    found: dict[str, Any] = {"allocations": summary["allocations"]["count"]}
+    found |= {"bytes": len(ours.encode()), "pytorch_bytes": len(theirs.encode())}
+    found["times_smaller"] = found["pytorch_bytes"] / found["bytes"]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ours.html"
+        path.write_text(ours)
+        page, first = open_timed(browser, path)
+        found["first_picture_ms"] = first["first_picture_ms"]
+        found["drawn"] = page.run(f"{MAP}.found.drawn")
+        page.close()
+        if viewer is not None:
+            cdn = "https://cdn.jsdelivr.net/gh/pytorch/pytorch@main/torch/utils/viz/MemoryViz.js"
+            theirs = theirs.replace(cdn, (viewer / "MemoryViz.js").absolute().as_uri())
+        other = Path(folder) / "theirs.html"
+        other.write_text(theirs)
+        page = browser.open(other, 1200, 700, offline=False, ready=False)
+        try:
+            ready = "document.querySelectorAll('svg polygon, svg path').length > 10 && performance.now()"
+            found["pytorch_first_picture_ms"] = page.wait_for(ready, PATIENCE)
+            found["pytorch_drawn"] = page.run("document.querySelectorAll('svg polygon').length")
+            found["times_sooner"] = found["pytorch_first_picture_ms"] / found["first_picture_ms"]
+        except Exception:
+            failed = [
+                one["params"]["errorText"]
+                for one in browser.events
+                if one["method"] == "Network.loadingFailed"
+            ]
+            found["pytorch_viewer"] = (
+                f"not fetched: {failed[-1]}" if failed else f"shows nothing in {PATIENCE} s"
+            )
+        page.close()
+    return found
+
+
+@click.command()
+@click.option("--objects", default=1_000_000, show_default=True)
+@click.option("--steps", default=60, show_default=True, help="Draws of a gesture.")
+@click.option("--viewer", type=click.Path(path_type=Path, exists=True), help="Where MemoryViz.js is.")
+@click.option("--smoke", is_flag=True)
+@click.option("--json", "as_json", is_flag=True)
+def main(objects: int, steps: int, viewer: Path | None, smoke: bool, as_json: bool) -> None:
+    import browser as browsers
+
+    if browsers.find() is None:
+        sys.exit("bench/page.py needs Chromium: apt-get install chromium")
+    if smoke:
+        objects, steps = 3000, 4
+    result: dict[str, Any] = {}
+    for name, make in (("recorded", repeated), ("random", at_random)):
+        with browsers.Browser() as browser:
+            result[name] = measure(browser, name, *make(objects), steps)
+    with browsers.Browser() as browser:
+        result["flame"] = flame(browser, 2000 if smoke else 100_000)
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        result["next to PyTorch"] = {"pytorch_viewer": "no torch here"}
+    else:
+        with browsers.Browser() as browser:
+            result["next to PyTorch"] = (
+                next_to_pytorch(browser, 900 if smoke else 300_000, viewer) if not smoke else {}
+            )
+    if as_json:
+        print(json.dumps(result, indent=1))
+        return
+    for name, row in result.items():
+        print(name)
+        for key, value in row.items():
+            text = (
+                f"{value:,.2f}"
+                if isinstance(value, float)
+                else f"{value:,}"
+                if isinstance(value, int)
+                else value
+            )
+            print(f"  {key:<26} {text}")
+
+
+if __name__ == "__main__":
+    main()

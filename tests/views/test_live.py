@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`memoir show --live`: on the loopback address, behind a token, following a file that grows; Ctrl-C ends it."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+
+import pytest
+from memoir._core import Error, TraceWriter, child_site
+from memoir.cli._show_live import make_server
+
+
+def trace_of(objects):
+    writer = TraceWriter()
+    writer.define_site(child_site(0, "main"), 0, "main")
+    for number in range(1, objects + 1):
+        writer.set_time(number)
+        writer.allocate(number, child_site(0, "main"), 1000 * number)
+    return writer.bytes()
+
+
+@pytest.fixture
+def server(tmp_path):
+    path = tmp_path / "x.trace"
+    path.write_bytes(trace_of(3))
+    made, address = make_server(str(path), 0)
+    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield path, address
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+def get(address, **headers):
+    request = urllib.request.Request(address, headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, answer.read().decode(), dict(answer.headers)
+    except urllib.error.HTTPError as error:
+        return error.code, "", dict(error.headers)
+
+
+def test_it_answers_this_machine_with_the_token_and_nobody_else(server):
+    _, address = server
+    assert address.startswith("http://127.0.0.1:") and len(address.rsplit("/", 2)[1]) >= 32
+    code, page, headers = get(address)
+    assert code == 200 and "connect-src 'self'" in page and "3 allocations" in page
+    assert headers["Cache-Control"] == "no-store"
+    assert get(address, **{"If-None-Match": headers["ETag"]})[0] == 304
+    root = address.split("/", 3)
+    assert get("/".join(root[:3]) + "/")[0] == 404
+    assert get(address[:-2] + "x/")[0] == 404
+    assert get(address, Host="evil.example")[0] == 404
+
+
+def test_the_browser_follows_the_file(server, browser):
+    path, address = server
+    page = browser.open(address, offline=False)
+    assert page.run("memoirPage.panels[0].maps[0].set.count") == 3
+    page.run("memoirPage.panels[0].setMode('size')")
+    path.write_bytes(trace_of(50))
+    page.wait_for("document.querySelector('.sub').textContent.includes('50 allocations')")
+    page.wait_for("document.documentElement.dataset.ready === 'yes'")
+    assert page.complaints() == []
+    assert {one.split("/", 3)[2] for one in page.requests()} == {address.split("/", 3)[2]}
+    page.close()
+
+
+def test_a_torn_file_leaves_the_last_page(server):
+    path, address = server
+    assert get(address)[0] == 200
+    path.write_bytes(b"\x89memoirT")
+    code, page, _ = get(address)
+    assert code == 200 and "3 allocations" in page
+
+
+def test_what_is_no_trace_is_told_at_once(tmp_path):
+    (tmp_path / "x.txt").write_text("hello")
+    with pytest.raises(Error, match="no trace"):
+        make_server(str(tmp_path / "x.txt"), 0)
+    with pytest.raises(Error, match="cannot be read"):
+        make_server(str(tmp_path / "missing.trace"), 0)
+
+
+def test_ctrl_c_ends_it(tmp_path):
+    path = tmp_path / "x.trace"
+    path.write_bytes(trace_of(3))
+    command = [sys.executable, "-m", "memoir", "show", "--live", str(path)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline().startswith("http://127.0.0.1:")
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(timeout=60) == 0
+        assert "Traceback" not in process.stderr.read()
+    finally:
+        process.kill()
+        process.wait()
