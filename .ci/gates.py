@@ -9,6 +9,7 @@ than its budget is named, and passes: clocks fail nothing.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import os
 import re
@@ -100,7 +101,22 @@ def need_clang() -> None:
     raise Missing(f"no clang++ with libFuzzer here, and `{wanted}` failed")
 
 
+def need_browser() -> None:
+    """Installs Chromium for the tests of pages where that is allowed and none is here; they are skipped without it."""
+    if any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))):
+        return
+    if os.geteuid() == 0 and shutil.which("apt-get") is not None:
+        print("chromium is not here: apt-get install chromium", flush=True)
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        for command in (["apt-get", "update"], ["apt-get", "install", "-y", "--no-install-recommends", "chromium"]):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                subprocess.run(command, env=environment, capture_output=True, timeout=180)
+    if shutil.which("chromium") is None:
+        print("no chromium here: the tests of pages in a browser will be skipped", flush=True)
+
+
 def test() -> Iterator[list[str]]:
+    need_browser()
     yield ["make", "test"]
 
 

@@ -29,6 +29,7 @@ from typing import NamedTuple
 
 BENCH = Path(__file__).resolve().parent
 DEVICE_POOL = BENCH.parent / "build" / "release" / "bench" / "bench_device_pool"
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
 LAST_LINES = 12  # of what a program said, shown when it fails
 
 
@@ -83,6 +84,7 @@ NEEDS: dict[str, Callable[[], str | None]] = {
     "torchvision": lambda: _importable("torchvision"),
     "GPU": functools.cache(_gpu),
     "redis": lambda: _on_path("redis-server"),
+    "chromium": lambda: None if any(map(shutil.which, CHROMIUM)) else "no Chromium here",
     "compiler": lambda: _on_path("cmake", "ninja", "c++"),
     "make test": lambda: None if DEVICE_POOL.exists() else "make test has not built it",
 }

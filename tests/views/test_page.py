@@ -140,7 +140,7 @@ def test_a_page_stays_within_its_budget_and_says_what_it_gave_up():
     objects.columns["site"] = np.array(names)[np.arange(60_000) % 400]
     objects.time = np.cumsum(np.random.default_rng(1).integers(0, 10**6, objects.ticks + 1))
     whole = Page("x").add(HeapMaps("Where?", objects, [Map("", addresses)]), Flame("Who?", objects)).render()
-    budget = 700_000
+    budget = 560_000
     small = Page("x", budget=budget).add(
         HeapMaps("Where?", objects, [Map("", addresses)]), Flame("Who?", objects)
     )

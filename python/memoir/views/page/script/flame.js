@@ -178,13 +178,13 @@ class FlamePanel {
     const path = [];
     for (let at = this.focused; at; at = at.parent) path.unshift(at);
     path.forEach((node, row) => this.boxes.push({ node, x0: 0, x1: 1, row, dim: node !== this.focused }));
+    const least = 1 / Math.max(this.canvas.width, 300);
     const visit = (node, x0, x1, row) => {
       if (row * FLAME_ROW > FLAME_HEIGHT) return;
       let x = x0;
-      const children = [...node.children.values()].sort((a, b) => b.value - a.value || a.frame - b.frame);
-      for (const one of children) {
+      for (const one of sortedChildren(node)) {
         const wide = ((x1 - x0) * one.value) / node.value;
-        if (wide < 0.0004) break; // narrower than a pixel, and so are all after it
+        if (wide < least) break; // narrower than a pixel, and so are all after it
         this.boxes.push({ node: one, x0: x, x1: x + wide, row });
         visit(one, x, x + wide, row + 1);
         x += wide;
@@ -217,14 +217,13 @@ class FlamePanel {
   }
 
   key(event) {
-    const children = () => [...this.focused.children.values()].sort((a, b) => b.value - a.value || a.frame - b.frame);
     const beside = (step) => {
       if (!this.focused.parent) return null;
-      const row = [...this.focused.parent.children.values()].sort((a, b) => b.value - a.value || a.frame - b.frame);
+      const row = sortedChildren(this.focused.parent);
       return row[row.indexOf(this.focused) + step];
     };
     const keys = {
-      ArrowDown: () => children()[0],
+      ArrowDown: () => sortedChildren(this.focused)[0],
       ArrowUp: () => this.focused.parent,
       ArrowRight: () => beside(1),
       ArrowLeft: () => beside(-1),
@@ -280,6 +279,12 @@ class FlamePanel {
   }
 }
 
+
+/** The largest first; sorted once. */
+function sortedChildren(node) {
+  node.sorted ||= [...node.children.values()].sort((a, b) => b.value - a.value || a.frame - b.frame);
+  return node.sorted;
+}
 
 const FLAME_HUES = ["#f2b66d", "#efc98b", "#f0a875", "#8fc1d9", "#a3cfe0", "#9bcbb4", "#b3d8c3", "#d9b8d3"];
 /** One colour a module: native frames blue, operators green, Python warm. */

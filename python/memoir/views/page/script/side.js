@@ -90,6 +90,7 @@ class Side {
     if (holes.length && width > 60) {
       const [at, size] = holes.reduce((most, hole) => (hole[1] > most[1] ? hole : most));
       const line = Math.min(Math.max(y(at + size / 2), 12), height - 4);
+      if (y(at + size) > height || y(at) < 0) return; // out of sight
       context.fillStyle = ink("ink");
       context.fillText(bytesText(size), 44, line + 4);
     }
