@@ -141,16 +141,18 @@ def gestures(page: Any, steps: int) -> list[float]:
     """Milliseconds of processor time of each draw of a zoom into the middle and a pan along it."""
     moves = [f"{MAP}.view.zoom(1.08, 1.08, 0.4, 0.5)"] * (steps // 2)
     moves += [f"{MAP}.view.pan(0.03, 0.01)"] * (steps - steps // 2)
-    costs = []
-    for _ in range(10):  # the first few run while they are compiled
-        page.run(f"{MAP}.draw(true)")
-    for move in moves:
+    costs: list[float] = []
+    for move in [
+        *moves[: steps // 4],
+        f"{MAP}.view.reset()",
+        *moves,
+    ]:  # the first run while they are compiled
         before = busy(page)
         page.run(
             f"(() => {{ {move}; cancelAnimationFrame({MAP}.frame); {MAP}.frame = 0; {MAP}.draw(true); }})()"
         )
         costs.append(1000 * (busy(page) - before))
-    return costs
+    return costs[-steps:]
 
 
 def measure(browser: Any, name: str, objects: ObjectSet, addresses: np.ndarray, steps: int) -> dict[str, Any]:
