@@ -1177,6 +1177,11 @@ def sample_weight(size: int, every: int) -> float:
     How many objects a sample of `size` bytes stands for, one in `every` bytes sampled.
     """
 
+def placements(workload: Workload, policy: str, cap: int | None = None, recorded: str = "") -> dict[str, NDArray[numpy.uint64]]:
+    """
+    Where a policy puts every object, up to the first that finds no memory. Columns by object: object, born and died (events; 2^64 - 1: never), size, site, stream, space (offsets of two spaces have nothing in common), offset (2^64 - 1: not placed), held (bytes, rounding included). By step: event, reserved (bytes after it).
+    """
+
 class ImportReport:
     """What an import did, inferred, and left out."""
 

@@ -18,6 +18,7 @@ TRACE = ROOT / "tests" / "data" / "resnet18.trace"
 CONTENT = [
     r"memoir/(\w+/)*\w+\.pyi?",
     r"memoir/py\.typed",
+    r"memoir/views/page/script/(\w+\.js|style\.css)",  # of pages
     r"memoir/_core\.[\w-]+\.so",
     r"memoir/torch/_built/\d\.\d+/(_torch\.[\w-]+|libmemoir_cuda)\.so",
     r"memoir/bin/(memoir-launch|libmemoir_(proof|malloc|record)\.so|bench-\w+)",
@@ -60,6 +61,10 @@ def test_it_holds_what_is_run_and_no_source(wheel):
         path.relative_to(ROOT / "python").as_posix() for path in (ROOT / "python" / "memoir").rglob("*.py")
     }
     assert modules <= names
+    scripts = {
+        path.relative_to(ROOT / "python").as_posix() for path in (ROOT / "python" / "memoir").rglob("*.js")
+    }
+    assert scripts and scripts <= names
     assert any(name.startswith("memoir/_core.") for name in names)
     assert programs and all(info.external_attr >> 16 & 0o111 for info in programs)
 

@@ -2,16 +2,18 @@
 """`memoir show --live`: on the loopback address, behind a token, following a file that grows; Ctrl-C ends it."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 
 import pytest
 from memoir._core import Error, TraceWriter, child_site
-from memoir.cli._show_live import make_server
+from memoir.cli._show_live import LivePage, make_server
 
 
 def trace_of(objects):
@@ -63,12 +65,38 @@ def test_the_browser_follows_the_file(server, browser):
     page = browser.open(address, offline=False)
     assert page.run("memoirPage.panels[0].maps[0].set.count") == 3
     page.run("memoirPage.panels[0].setMode('size')")
-    path.write_bytes(trace_of(50))
+    (path.parent / "new").write_bytes(trace_of(50))
+    (path.parent / "new").replace(path)
     page.wait_for("document.querySelector('.sub').textContent.includes('50 allocations')")
     page.wait_for("document.documentElement.dataset.ready === 'yes'")
     assert page.complaints() == []
     assert {one.split("/", 3)[2] for one in page.requests()} == {address.split("/", 3)[2]}
     page.close()
+
+
+def test_it_reads_on_in_a_file_that_its_writer_still_has(tmp_path):
+    path = tmp_path / "grows.trace"
+    writer = TraceWriter(path)
+    writer.define_site(child_site(0, "main"), 0, "main")
+    writer.allocate(1, child_site(0, "main"), 4096)
+    page = LivePage(str(path))
+    counts = set()
+    for number in range(2, 400):
+        writer.allocate(number, child_site(0, "main"), 4096)
+        if number % 50 == 0:
+            time.sleep(0.6)  # the writer flushes each half second
+            page._looked = -10.0
+            try:
+                counts.add(re.search(r"([\d,]+) allocation", page.get()[0].decode())[1])
+            except Error:  # nothing is in it yet
+                continue
+    writer.close()
+    page._looked = -10.0
+    assert "399 allocations" in page.get()[0].decode()
+    assert len(counts) >= 2  # it was seen to grow
+    tag = page.get()[1]
+    page._looked = -10.0
+    assert page.get()[1] == tag  # nothing new: the same page
 
 
 def test_a_torn_file_leaves_the_last_page(server):

@@ -215,3 +215,19 @@ def test_objects_of_merged_pages_keep_their_sums():
     assert kept.columns["count"].sum() == len(objects)
     assert kept.columns["bytes"].sum() == objects.size.sum()
     assert (np.diff(kept.born) >= 0).all() and isinstance(kept, ObjectSet)
+
+
+def test_a_lifetime_profile_adds_up():
+    from memoir.lifetimes import Lifetimes
+    from memoir.lifetimes.summary import summarize
+    from memoir.views.page.of_lifetimes import lifetimes_page, objects_of_profile
+
+    profile = Lifetimes.open(DATA / "small.v1.lifetimes")
+    objects = objects_of_profile(profile)
+    assert objects.columns["bytes"].sum() == pytest.approx(profile.bytes().sum(), rel=1e-3, abs=len(objects))
+    never = objects.died == objects.ticks
+    assert objects.columns["bytes"][never].sum() == pytest.approx(
+        profile.bytes(1).sum(), rel=1e-3, abs=len(objects)
+    )
+    html = lifetimes_page("x", profile, summarize(profile)).render()
+    assert "Who allocates?" in html and "half live under" in html

@@ -344,6 +344,11 @@ def test_dark_print_and_a_sharp_screen(open_page):
     sharp = open_page(html, ratio=2)
     assert sharp.run(f"{MAP}.width") == 2 * sharp.run(f"{MAP}.canvas.clientWidth")
     assert sharp.printed().startswith(b"%PDF")
+    dark.run("window.dispatchEvent(new Event('beforeprint'))")  # paper is white
+    white = dark.run(f"[...{MAP}.ids].indexOf(0xffffffff)")
+    assert dark.run(f"[...{MAP}.image.data.slice(4 * {white}, 4 * {white} + 3)]") == [255, 255, 255]
+    dark.run("window.dispatchEvent(new Event('afterprint'))")
+    assert dark.run(f"[...{MAP}.image.data.slice(4 * {white}, 4 * {white} + 3)]") == [20, 24, 31]
     clean(dark)
     clean(sharp)
 
@@ -375,3 +380,17 @@ def test_curves_of_a_simulation_and_panels_that_hold_nothing(open_page):
     )
     opened = open_page(page.render())
     clean(opened)
+
+
+def test_a_lifetime_profile_opens(open_page):
+    from memoir.lifetimes import Lifetimes
+    from memoir.lifetimes.summary import summarize as summarize_profile
+    from memoir.views.page.of_lifetimes import lifetimes_page
+
+    profile = Lifetimes.open(DATA / "small.v1.lifetimes")
+    page = open_page(lifetimes_page("small", profile, summarize_profile(profile)).render())
+    clean(page)
+    flame = "memoirPage.panels[0]"
+    assert page.run(f"{flame}.root.value") == pytest.approx(profile.bytes().sum(), rel=1e-3, abs=50)
+    cells = page.run("memoirPage.panels[1].cells.reduce((sum, cell) => sum + cell.bytes, 0)")
+    assert cells == page.run(f"{flame}.root.value")

@@ -5,18 +5,28 @@ from __future__ import annotations
 
 import json as json_format
 import shlex
+from pathlib import Path
 
 import click
 
-from memoir.cli._arguments import console
+from memoir.base.files import write_output
+from memoir.cli._arguments import check_output, console
 from memoir.lifetimes import Lifetimes
 from memoir.lifetimes.summary import summarize
 from memoir.views.lifetimes_text import print_lifetimes
 
 
-def show_lifetimes(path: str, *, json: bool) -> None:
-    """Prints the summary of a lifetime profile (`json`: as JSON)."""
-    summary = summarize(Lifetimes.open(path))
+def show_lifetimes(path: str, *, output: str | None, json: bool, force: bool) -> None:
+    """Prints the summary of a lifetime profile (`json`: as JSON); writes its page into `output` when that is named."""
+    if output is not None:
+        check_output(Path(output), (".html",), force)
+    profile = Lifetimes.open(path)
+    summary = summarize(profile)
+    if output is not None:
+        from memoir.views.page.of_lifetimes import lifetimes_page
+
+        write_output(Path(output), lifetimes_page(Path(path).name, profile, summary).render().encode(), force)
+        click.echo(f"wrote {output}", err=True)
     if json:
         click.echo(json_format.dumps({"lifetimes": path, **summary}, indent=2))
         return

@@ -14,9 +14,10 @@ from typing import Any
 
 import click
 
-from memoir._core import Error
+from memoir._core import Error, Trace
 from memoir.traces.files import is_trace, open_trace, read_begin
 
+_MAGIC = b"\x89memoirT"
 _EVERY = 1.0  # seconds between two looks at the file
 
 
@@ -25,7 +26,8 @@ class LivePage:
 
     def __init__(self, path: str):
         self._path, self._lock = path, threading.Lock()
-        self._seen: tuple[int, int] | None = None
+        self._seen: tuple[int, int, int] | None = None  # of the file: which, bytes, changed when
+        self._trace: Any = None  # a Trace
         self._looked = -_EVERY
         self._page, self._tag = b"", ""
 
@@ -40,29 +42,46 @@ class LivePage:
 
     def _look(self) -> None:
         try:
-            stat = os.stat(self._path)
-        except OSError as error:
-            raise Error(f"{self._path}: cannot be read: {error.strerror}") from None
-        state = (stat.st_mtime_ns, stat.st_size)
-        if state == self._seen:
-            return
-        try:
-            page = self._make()
+            grown = self._read()
         except Error:
+            self._trace, self._seen = None, None
             if not self._page:  # a torn end is read at the next look; until then the last page stands
                 raise
             return
-        self._seen, self._page = state, page
-        self._tag = f'"{hashlib.sha256(page).hexdigest()[:16]}"'
+        if not grown:
+            return
+        self._page = self._make()
+        self._tag = f'"{hashlib.sha256(self._page).hexdigest()[:16]}"'
+
+    def _read(self) -> bool:
+        """Whether there is more, or another file, than at the last look."""
+        try:
+            stat = os.stat(self._path)
+        except OSError as error:
+            raise Error(f"{self._path}: cannot be read: {error.strerror}") from None
+        before, self._seen = self._seen, (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+        if self._trace is not None and before is not None:
+            if before[0] == stat.st_ino and before[1] <= stat.st_size:
+                was_complete = self._trace.complete
+                return bool(self._trace.poll() > 0 or self._trace.complete != was_complete)
+            self._trace = None  # begun anew
+        if self._page and before == self._seen:
+            return False
+        begin = read_begin(self._path)
+        if not is_trace(begin):
+            raise Error(f"{self._path} is no trace: --live shows one that a program writes")
+        opened: Any = Trace
+        self._trace = opened.follow(self._path) if begin.startswith(_MAGIC) else open_trace(self._path)
+        return True
 
     def _make(self) -> bytes:
         from memoir.views.page.of_trace import trace_page
         from memoir.views.trace_summary import summarize
 
-        if not is_trace(read_begin(self._path)):
-            raise Error(f"{self._path} is no trace: --live shows one that a program writes")
-        trace = open_trace(self._path)
-        return trace_page(Path(self._path).name, trace, summarize(trace)).render(live=True).encode()
+        assert self._trace is not None
+        return (
+            trace_page(Path(self._path).name, self._trace, summarize(self._trace)).render(live=True).encode()
+        )
 
 
 def make_server(path: str, port: int) -> tuple[ThreadingHTTPServer, str]:

@@ -102,9 +102,7 @@ def command(
     if output is not None:
         from memoir.views.page.of_bench import diff_page
 
-        tables = [
-            bench_tables.difference(name, some, level, relative) for name, some in found.items()
-        ]
+        tables = [bench_tables.difference(name, some, level, relative) for name, some in found.items()]
         page = diff_page(str(before), str(after), tables, notes)
         write_output(output, page.render().encode(), force)
         report.say(f"wrote {output}")

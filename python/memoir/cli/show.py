@@ -84,11 +84,11 @@ def command(
     if follow or at is not None or only != "both":
         raise Error(f"{file} is no trace: --only, --at and --follow are for traces")
     if begin.startswith(b"\x89memoirL"):
-        if planner is not None or output is not None:
-            raise Error(f"{file} is a lifetime profile: there is no plan or picture of it")
+        if planner is not None:
+            raise Error(f"{file} is a lifetime profile: there is no plan of it")
         from memoir.cli._show_lifetimes import show_lifetimes
 
-        show_lifetimes(file, json=json)
+        show_lifetimes(file, output=output, json=json, force=force)
         return
     is_plan = begin.startswith(PLAN_MAGIC)
     if not is_plan and (b"\0" in begin[:8] or begin[:1] == b"\x89"):

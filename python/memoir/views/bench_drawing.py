@@ -12,7 +12,11 @@ import numpy as np
 from memoir.bench import statistics
 from memoir.views.figures import import_matplotlib
 
-_TO_FILES = {"svg.fonttype": "none", "svg.hashsalt": "memoir", "text.parse_math": False}  # names may have dollars
+_TO_FILES = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "memoir",
+    "text.parse_math": False,
+}  # names may have dollars
 # Okabe & Ito's colours: told apart by colour-blind readers too
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 

@@ -201,8 +201,10 @@ class _Writer:
                 "levels": list(panel.levels),
                 "marks": list(panel.marks),
             }
-        if isinstance(panel, (Flame, Lifetimes)):
-            return {"kind": type(panel).__name__.lower(), "set": self._set(panel.objects)}
+        if isinstance(panel, Flame):
+            return {"kind": "flame", "set": self._set(panel.objects), "measures": list(panel.measures)}
+        if isinstance(panel, Lifetimes):
+            return {"kind": "lifetimes", "set": self._set(panel.objects)}
         maps = [self._map(one, one.objects or panel.objects) for one in panel.maps]
         tallest = max(one["height"] for one in maps)
         for one in maps:  # one scale, unless that would squeeze the smaller

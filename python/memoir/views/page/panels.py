@@ -84,11 +84,13 @@ class HeapMaps:
 
 @dataclass
 class Flame:
-    """An icicle over the stacks or operator chains of a set's objects."""
+    """An icicle over the stacks or operator chains of a set's objects. `measures`: what it can be by; the names are in
+    script/flame.js."""
 
     question: str
     objects: ObjectSet
     note: str = ""
+    measures: Sequence[str] = ("peak", "allocated", "count", "moment", "never", "temporary")
 
 
 @dataclass

@@ -38,8 +38,14 @@ function repaint() {
   inks.clear();
   for (const panel of page.panels) {
     if (panel.repaint) panel.repaint();
-    else panel.canvas?.ask();
+    else panel.canvas?.now();
   }
+}
+
+/** Paper is white, whatever the screen is. */
+function setPrinting(isPrinting) {
+  document.documentElement.classList.toggle("printing", isPrinting);
+  repaint();
 }
 
 let page = { panels: [] };
@@ -96,7 +102,7 @@ start().then((made) => {
   page = made;
   window.memoirPage = made; // for tests, and for whoever asks more than the page does
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
-  window.addEventListener("beforeprint", repaint);
-  window.addEventListener("afterprint", repaint);
+  window.addEventListener("beforeprint", () => setPrinting(true));
+  window.addEventListener("afterprint", () => setPrinting(false));
   if (made.data.live) goLive();
 }, fail);

@@ -16,13 +16,14 @@ const FLAME_HEIGHT = 400; // pixels at most
 class FlamePanel {
   static async make(data, sets, columns, section) {
     const panel = new FlamePanel();
-    Object.assign(panel, { set: sets[data.set], section, measure: "peak", bottomUp: false, query: "", hoverFrame: null });
+    Object.assign(panel, { data, set: sets[data.set], section, measure: data.measures[0], bottomUp: false, query: "", hoverFrame: null });
     panel.build();
     return panel;
   }
 
   build() {
     const { set, section } = this;
+    this.measures = MEASURES.filter(([key]) => this.data.measures.includes(key));
     this.tick = set.peakTick;
     this.canvas = new Canvas(FLAME_HEIGHT, "Stacks by bytes; the table below has the same", (context, width, height) =>
       this.draw(context, width, height),
@@ -41,7 +42,7 @@ class FlamePanel {
     const controls = element(
       "div",
       { class: "controls" },
-      choice("by", MEASURES, this.measure, (measure) => this.set_({ measure })),
+      choice("by", this.measures, this.measure, (measure) => this.set_({ measure })),
       choice("from", ways, "down", (way) => this.set_({ bottomUp: way === "up" })),
       search,
       element("button", { type: "button", text: "Whole picture", onclick: () => this.focus(this.root) }),

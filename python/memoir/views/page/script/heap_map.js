@@ -517,9 +517,9 @@ class MapPanel {
   repaint() {
     for (const map of this.maps) {
       map.recolour();
-      map.curvesView.canvas.ask();
-      map.side.canvas.ask();
-      map.axis.ask();
+      map.curvesView.canvas.now();
+      map.side.canvas.now();
+      map.axis.now();
     }
   }
 }

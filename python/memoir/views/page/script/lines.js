@@ -144,6 +144,6 @@ class LinesPanel {
   }
 
   repaint() {
-    this.canvas.ask();
+    this.canvas.now();
   }
 }
