@@ -36,6 +36,7 @@ SMALLER = [
         r"^memoir bench system,jemalloc (--server .*)-n 100000 (.*)",
         r"memoir bench system -n 1 --warmup 0 --no-pictures \1-n 500 -t set \2",
     ),
+    (r"^memoir show --live ", "memoir show --json "),  # it would not end; tests/views follows a file
     (r" --engine ray", ""),  # tests/sweep starts a Ray
     (r"^memoir bench jemalloc,je1m.*", "memoir bench system,again=system -n 2 -- ./server"),
 ]
@@ -90,6 +91,7 @@ def folder(tmp_path_factory):
     for name, text in files().items():
         (folder / name).write_text(text)
     shutil.copy(ROOT / "tests/data/snapshot.pickle", folder / "snapshot.pickle")
+    shutil.copy(ROOT / "tests/data/small.v1.lifetimes", folder / "x.lifetimes")
     for name, trace in (("step", "magma27_cs336"), ("other", "silmont_fwd_fp32_128")):
         shutil.copy(ROOT / f"tests/data/gpu/{trace}.d0.trace", folder / f"{name}.trace")
     header = "malloc,Threads,Work,Load,Replicate,Time\n"
