@@ -5,6 +5,7 @@ test_page_browser.py."""
 import base64
 import hashlib
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from memoir.views.heap_map import MappedPlan, draw_heap_maps
 from memoir.views.page import AddressAxis, Flame, HeapMaps, Map, ObjectSet, Page, Segments, SiteTree, Table
 from memoir.views.page.addresses import largest_hole
 from memoir.views.page.columns import EXACT, pack, unpack
-from memoir.views.page.objects import objects_of
+from memoir.views.page.objects import objects_of, recorded_addresses
 from memoir.views.page.of_plan import plan_page
 from memoir.views.page.of_trace import device_map
 from pages import DATA, page_of, random_objects
@@ -189,6 +190,15 @@ def test_a_map_of_a_recording_is_at_its_addresses():
         at = shown.addresses
         inside |= (at >= low) & (at < low + size) & (objects.born >= born) & (objects.born < died)
     assert inside.all()
+
+
+def test_a_native_recording_tells_addresses_with_its_allocations():
+    dtype = [("kind", "u1"), ("object", "u8"), ("size", "u8"), ("address", "u8")]
+    events = np.zeros(3, dtype)
+    events["address"] = [0x5000, 0, 0x7000]
+    objects = ObjectSet(np.array([0, 1, 2]), np.array([3, 3, 3]), np.array([8, 8, 8]), 3, "event")
+    known, addresses = recorded_addresses(SimpleNamespace(events=events), objects)
+    assert known.tolist() == [True, False, True] and addresses.tolist() == [0x5000, 0x7000]
 
 
 def test_plans_with_ticks_far_apart_and_dollars_in_their_names():

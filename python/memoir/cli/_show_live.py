@@ -79,9 +79,9 @@ class LivePage:
         from memoir.views.trace_summary import summarize
 
         assert self._trace is not None
-        return (
-            trace_page(Path(self._path).name, self._trace, summarize(self._trace)).render(live=True).encode()
-        )
+        name, summary = Path(self._path).name, summarize(self._trace)
+        page = trace_page(name, self._trace, summary, growing=True)
+        return page.render(live=True).encode()
 
 
 def make_server(path: str, port: int) -> tuple[ThreadingHTTPServer, str]:

@@ -135,6 +135,10 @@ def _passes(events: np.ndarray) -> list[dict[str, Any]]:
 def recorded_addresses(trace: Trace, objects: ObjectSet) -> tuple[np.ndarray, np.ndarray]:
     """Which objects the recording has an address of, and these."""
     events = trace.events
+    if "address" in (events.dtype.names or ()):  # native programs tell it with the allocation
+        addresses = np.asarray(events["address"][objects.born]).astype(np.uint64)
+        if addresses.any():
+            return addresses > 0, addresses[addresses > 0]
     told = np.flatnonzero(events["kind"] == EventKind.kAddress)
     if not len(told) or not len(objects):
         return np.zeros(len(objects), bool), np.zeros(0, np.uint64)

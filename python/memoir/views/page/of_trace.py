@@ -20,10 +20,10 @@ from memoir.views.page.placed import placed_map
 _MOST_DEVICES = 4
 
 
-def trace_page(name: str, trace: Trace, summary: dict[str, Any]) -> Page:
-    """`summary`: of summarize(trace)."""
+def trace_page(name: str, trace: Trace, summary: dict[str, Any], *, growing: bool = False) -> Page:
+    """`summary`: of summarize(trace). `growing`: its program still records."""
     page = Page(
-        name, subtitle=_subtitle(trace, summary), facts=_facts(trace, summary), notes=_notes(trace, summary)
+        name, subtitle=_subtitle(trace, summary), facts=_facts(trace, summary), notes=_notes(summary, growing)
     )
     if not summary["allocations"]["count"]:
         return page.add(Table("What was recorded?", ("key", "value"), list(summary["meta"].items()), left=2))
@@ -62,18 +62,19 @@ def device_map(trace: Trace, objects: ObjectSet, device: int, where: str = "") -
             full,
             placed=known,
             segments=segments,
-            curves=_held(trace, device),
+            curves=[*_held(trace, device), *_resident(trace)],
             marks=_marks(trace, device),
         )
         return HeapMaps(
             f"Where did every object lie{where}?",
             objects,
             [recorded],
-            "Each rectangle is an object: as high as its bytes, as long as it lived. Grey is held and free. Gaps between "
-            "segments are left out, and dotted.",
+            "Each rectangle is an object: as high as its bytes, as long as it lived. "
+            + ("Grey is held and free. " if len(segments) else "")
+            + "Gaps between used addresses are left out, and dotted.",
         )
     try:
-        plain = placed_map(trace, device, "span", objects, name="")
+        plain = placed_map(trace, device, "span", objects, name="", held="held by that heap")
     except Error as error:
         plain = Map(
             "", np.zeros(len(objects), np.uint64), placed=np.zeros(len(objects), bool), note=str(error)
@@ -180,6 +181,16 @@ def _held(trace: Trace, device: int) -> Sequence[Curve]:
     return [Curve("held", "held", ticks, held)] if len(ticks) else []
 
 
+def _resident(trace: Trace) -> Sequence[Curve]:
+    """Of a native recording: what its mappings had in memory, at the moments when that was looked up."""
+    looks = getattr(trace, "mappings", [])
+    if not looks:
+        return []
+    ticks = np.searchsorted(trace.events["time"], [look["time_ns"] for look in looks])
+    values = [sum(group["resident"] for group in look["groups"]) for look in looks]
+    return [Curve("resident", "resident", ticks, np.array(values, np.int64))]
+
+
 def _marks(trace: Trace, device: int) -> list[Mark]:
     events = trace.events
     mine = events["device"] == device
@@ -198,9 +209,11 @@ def _marks(trace: Trace, device: int) -> list[Mark]:
     ]
 
 
-def _notes(trace: Trace, summary: dict[str, Any]) -> list[str]:
+def _notes(summary: dict[str, Any], growing: bool) -> list[str]:
     notes = []
-    if not summary["complete"]:
+    if growing and not summary["complete"]:
+        notes.append("Live: the program still records, and this page follows once a second.")
+    elif not summary["complete"]:
         notes.append("The trace is incomplete: the recording did not end by itself, or the file was cut.")
     if summary["dropped"]:
         notes.append(f"{summary['dropped']:,} records were dropped while recording.")

@@ -22,9 +22,10 @@ def placed_map(
     name: str,
     cap: int | None = None,
     recorded: str = "",
+    held: str = "held",
 ) -> Map:
-    """`objects`: objects_of(trace) or of this device, whose order is that of the trace. Raises Error as _core.simulate
-    does."""
+    """`objects`: objects_of(trace) or of this device, whose order is that of the trace. `held`: what the curve of what the
+    policy held is called. Raises Error as _core.simulate does."""
     workload = Workload(trace, device)
     places = _core.placements(workload, policy, cap, recorded)
     born = places["born"].astype(np.int64)
@@ -41,7 +42,7 @@ def placed_map(
         failed = int(objects.born[found & (offset == _NOWHERE)].min())
         marks = [Mark(failed, "failed", "out of memory")]
     space = _stacked(places["space"][which], offset, objects.size, placed)
-    curve = Curve("held", "held", places["event"].astype(np.int64), places["reserved"].astype(np.int64))
+    curve = Curve(held, "held", places["event"].astype(np.int64), places["reserved"].astype(np.int64))
     lines = [] if cap is None else [("cap", cap)]
     return Map(name, offset + space, placed=placed, curves=[curve], marks=marks, lines=lines)
 
