@@ -323,6 +323,33 @@ def test_the_time_axis_is_events_or_time(open_page):
     clean(page)
 
 
+def test_every_way_to_colour_draws(open_page):
+    objects, addresses = random_objects(500, 6)
+    tree = SiteTree()
+    sites = np.array([tree.add_stack(["main", f"f{k}"]) for k in range(20)])
+    random = np.random.default_rng(6)
+    objects.sites = tree
+    objects.columns |= {
+        "site": sites[random.integers(0, 20, 500)],
+        "stream": random.integers(0, 2, 500) * 2**45,
+    }
+    objects.columns |= {"lifetime": random.integers(0, 5, 500), "predicted": random.integers(0, 3, 500)}
+    objects.columns["pass"] = random.integers(0, 3, 500)
+    objects.lifetimes = ("at once", "in its pass", "across", "never", "before")
+    objects.predictions = ("as predicted", "longer", "shorter")
+    objects.passes = [{"name": f"pass {k}", "begin": 2000 * k, "end": 2000 * k + 2000} for k in range(2)]
+    page = open_page(map_page(objects, addresses))
+    panel = "memoirPage.panels[0]"
+    modes = page.run("[...document.querySelector('.controls select').options].map((one) => one.value)")
+    wanted = {"site", "operator", "root", "size", "lifetime", "pass", "thread", "stream", "predicted"}
+    assert set(modes) == wanted
+    for mode in modes:
+        page.run(f"{panel}.setMode('{mode}')")
+        shown = page.run("[...document.querySelectorAll('.legend .entry')].length")
+        assert shown >= (1 if mode == "root" else 2), mode
+    clean(page)
+
+
 def test_two_maps_are_linked_in_time(open_page):
     objects, addresses = random_objects(300, 5)
     page = open_page(map_page(objects, addresses, addresses[::-1].copy()))

@@ -277,6 +277,7 @@ class _Writer:
                 "quantum": packed.quantum,
                 "frames": kept.sites.frames,
                 "lifetimes": list(kept.lifetimes),
+                "predictions": list(kept.predictions),
                 "passes": [[one["name"], one["begin"], one["end"]] for one in kept.passes[:4000]],
             }
         )

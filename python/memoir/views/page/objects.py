@@ -33,11 +33,13 @@ class ObjectSet:
     ticks: int
     unit: str  # what a tick is called: "event", "step", "tick"
     sites: SiteTree = field(default_factory=SiteTree)
-    #: further columns by name: site, thread, stream, free_thread, pass, lifetime, count, number
+    #: further columns by name: site, thread, stream, free_thread (+ 1), pass (+ 1), lifetime, predicted, number; count and
+    #: bytes, where one element stands for several objects
     columns: dict[str, np.ndarray] = field(default_factory=dict)
     time: np.ndarray | None = None  # nanoseconds at tick 0, 1, ...: never going back
     open_ended: bool = True  # what dies at `ticks` was never freed, as far as is known
     lifetimes: tuple[str, ...] = ()  # the names of the classes in columns["lifetime"]
+    predictions: tuple[str, ...] = ()  # and in columns["predicted"]: predicted against true lifetime
     passes: list[dict[str, Any]] = field(default_factory=list)  # name, begin, end: ticks
 
     def __len__(self) -> int:

@@ -36,7 +36,7 @@ function colouring(set, mode) {
 function makeColouring(set, mode) {
   if (mode === "size") return bySize(set);
   if (mode === "lifetime") return byClass(set, set.columns.lifetime, set.lifetimes, 4);
-  if (mode === "predicted") return byClass(set, set.columns.predicted, set.predictions || [], -1);
+  if (mode === "predicted") return byClass(set, set.columns.predicted, set.predictions, -1);
   const { keys, nameOf } = keysOf(set, mode);
   return ranked(set, keys, nameOf);
 }

@@ -7,7 +7,7 @@ class ObjectSet {
   static async read(data, columns) {
     const set = new ObjectSet();
     Object.assign(set, { count: data.count, ticks: data.ticks, unit: data.unit, frames: data.frames });
-    Object.assign(set, { lifetimes: data.lifetimes, passes: data.passes, quantum: data.quantum, openEnded: data.openEnded });
+    Object.assign(set, { lifetimes: data.lifetimes, predictions: data.predictions, passes: data.passes, quantum: data.quantum, openEnded: data.openEnded });
     const names = Object.keys(data.columns);
     const values = await Promise.all(names.map((name) => columns.get(data.columns[name])));
     set.columns = Object.fromEntries(names.map((name, index) => [name, values[index]]));
