@@ -108,7 +108,10 @@ def need_browser() -> None:
     if os.geteuid() == 0 and shutil.which("apt-get") is not None:
         print("chromium is not here: apt-get install chromium", flush=True)
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["apt-get", "update"], ["apt-get", "install", "-y", "--no-install-recommends", "chromium"]):
+        for command in (
+            ["apt-get", "update"],
+            ["apt-get", "install", "-y", "--no-install-recommends", "chromium"],
+        ):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 subprocess.run(command, env=environment, capture_output=True, timeout=180)
     if shutil.which("chromium") is None:

@@ -424,7 +424,10 @@ class MapPanel {
     const place = element("div", { class: `maps maps-${maps.length}` }, ...maps.map((map) => map.element));
     section.querySelector(".stage").replaceChildren(controls, place, this.legend, this.below);
     this.showLegend();
-    maps.forEach((map) => map.draw(false));
+    for (const map of maps) {
+      map.draw(false);
+      for (const canvas of [map.curvesView.canvas, map.side.canvas, map.axis]) canvas.now();
+    }
     this.momentChanged(maps[0]);
   }
 
