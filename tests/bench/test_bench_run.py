@@ -175,7 +175,7 @@ def test_real_programs_run_and_those_that_are_missing_are_named(monkeypatch):
     assert all("on the PATH: apt-get install" in line for line in missing)
     result = memoir.bench.run(suite="python", smoke=True, threads=[2], replicates=1, warmup=0)
     assert [row["status"] for row in result.rows] == ["ok"], result.rows[0].get("tail")
-    assert result.header["proofs"][0]["share"] > 0.8
+    assert result.header["proofs"][0]["share"] > 0.5
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(memoir.Error, match="no sqlite3 on the PATH: apt-get install sqlite3"):
         suite.programs("sqlite")
