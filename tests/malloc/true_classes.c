@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program that knows how long its objects live, as experiments do: short-lived and long-lived ones by turns.
-// Prints the regions of 2 MiB that have both.
+// A program that knows how long its objects live, as experiments do: short-lived and long-lived ones by
+// turns. Prints the regions of 2 MiB that have both.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -19,7 +19,7 @@ inline constexpr bool kSanitized = false;
 inline constexpr bool kSanitized = false;
 #endif
 
-/// `all`, or an eighth of it under a sanitizer, where each round takes about ten times as long: there the first
+/// `all`, or an eighth of it under a sanitizer, where each round takes about ten times as long: there the
 /// rounds look at how memory is touched; that the answers are right is for the release build to see.
 template <class Count>
 constexpr Count rounds(Count all) {
