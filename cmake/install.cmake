@@ -54,10 +54,10 @@ Name: @name@
 Description: @description@
 Version: @PROJECT_VERSION@
 Cflags: -I${includedir}
-Libs: -L${libdir} @libraries@ -l@memoir_cxx_library@ -lm -pthread
+Libs: -L${libdir} @libraries@ -l@memoir_cxx_library@ -lm -ldl -pthread
 ]])
 endfunction()
-memoir_pkg_config(memoir-plan "memoir's planners: a place in memory for every buffer (C++20)" "memoir_plan;memoir_trace;memoir_base;z")
+memoir_pkg_config(memoir-plan "memoir's planners: a place in memory for every buffer (C++20)" "memoir_plan;memoir_trace;memoir_base")
 memoir_pkg_config(memoir-static-tensors "memoir's static tensors: host memory without malloc (C, C++20)"
                   "memoir_static_tensors;memoir_base")
 

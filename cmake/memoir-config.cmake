@@ -2,9 +2,6 @@
 # find_package(memoir) gives the components that are installed: plan, static_tensors, malloc. COMPONENTS asks for some of them.
 include(CMakeFindDependencyMacro)
 find_dependency(Threads)
-if(EXISTS "${CMAKE_CURRENT_LIST_DIR}/memoir-plan.cmake")
-  find_dependency(ZLIB)
-endif()
 include("${CMAKE_CURRENT_LIST_DIR}/memoir-base.cmake" OPTIONAL)  # of plan and static_tensors
 foreach(component plan static_tensors malloc)
   if(EXISTS "${CMAKE_CURRENT_LIST_DIR}/memoir-${component}.cmake")

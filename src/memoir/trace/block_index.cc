@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memoir/trace/block_index.h"
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <span>
 
 #include "memoir/base/error.h"
+#include "memoir/trace/zlib_blocks.h"
 
 namespace memoir {
 
@@ -121,23 +120,18 @@ bool BlockIndex::load(Block& block, std::vector<std::byte>& payload) {
     return false;
   }
   if (block.header.encoding == kRaw) return true;
-  if (!inflate(block, payload))
+  if (!has_zlib())
+    fail(
+        "its blocks are compressed, and this system has no zlib (libz.so.1): install it, for example zlib1g");
+  if (!decompress(block, payload))
     fail(name(block) + ": its compressed operations cannot be read; the file is damaged");
   return true;
 }
 
-bool BlockIndex::inflate(const Block& block, std::vector<std::byte>& payload) const {
+bool BlockIndex::decompress(const Block& block, std::vector<std::byte>& payload) const {
   if (block.header.raw > kMostRoom || block.header.raw > kMostCompression * block.header.used) return false;
   std::vector<std::byte> raw(block.header.raw);
-  z_stream stream{};
-  if (::inflateInit(&stream) != Z_OK) return false;
-  stream.next_in = reinterpret_cast<Bytef*>(payload.data());
-  stream.avail_in = static_cast<uInt>(payload.size());
-  stream.next_out = reinterpret_cast<Bytef*>(raw.data());
-  stream.avail_out = static_cast<uInt>(raw.size());
-  const int result = ::inflate(&stream, Z_FINISH);
-  const bool whole = result == Z_STREAM_END && stream.avail_out == 0;  // zeros may stand behind it
-  ::inflateEnd(&stream);
+  const bool whole = zlib_decompress(payload, raw);  // zeros may stand behind it
   if (whole) payload.swap(raw);
   return whole;
 }

@@ -51,7 +51,7 @@ class BlockIndex {
   void look_at_header();
   bool is_possible(Size at, const trace_format::BlockHeader& header) const noexcept;
   Size after_gap(Size at) const;
-  bool inflate(const Block& block, std::vector<std::byte>& payload) const;
+  bool decompress(const Block& block, std::vector<std::byte>& payload) const;
   [[noreturn]] void fail(const std::string& what) const;
 
   const ByteSource& source_;

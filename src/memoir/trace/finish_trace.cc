@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -18,6 +17,7 @@
 #include "memoir/trace/block_encoder.h"
 #include "memoir/trace/block_index.h"
 #include "memoir/trace/byte_source.h"
+#include "memoir/trace/zlib_blocks.h"
 
 namespace memoir {
 
@@ -125,15 +125,10 @@ void Finisher::put(BlockHeader header, std::span<const std::byte> payload, NewFi
   header.encoding = kRaw;
   header.raw = static_cast<std::uint32_t>(payload.size());
   if (options_.compress && !payload.empty()) {
-    uLongf size = ::compressBound(payload.size());
-    compressed_.resize(size);
-    if (::compress2(reinterpret_cast<Bytef*>(compressed_.data()), &size,
-                    reinterpret_cast<const Bytef*>(payload.data()), payload.size(), kLevel) == Z_OK &&
-        size < payload.size()) {
+    if (zlib_compress(payload, kLevel, compressed_)) {
       // Readers take no more than 16 bytes out of one: zeros stand behind what compressed better.
-      const Size least = std::max<Size>(size, (payload.size() + kMostCompression - 1) / kMostCompression);
-      compressed_.resize(size);
-      compressed_.resize(least, std::byte{0});
+      const Size least = (payload.size() + kMostCompression - 1) / kMostCompression;
+      if (compressed_.size() < least) compressed_.resize(least, std::byte{0});
       header.encoding = kDeflate;
       payload = compressed_;
     }
