@@ -210,6 +210,7 @@ def test_python(folder, page, text, monkeypatch):
         "criterion": torch.nn.functional.mse_loss,
         "optimizer": torch.optim.SGD(model.parameters(), lr=0.1),
     }
+    space |= {part: torch.nn.Linear(4, 4) for part in ("encoder", "unet", "decoder")}
     import memoir.torch
 
     space["memoir"] = memoir

@@ -72,6 +72,7 @@ def test_without_ray_one_says_how_to_get_it(monkeypatch):
         sweep(sweep_tasks.square, [(1,)], engine="ray")
 
 
+@pytest.mark.full
 def test_a_local_ray_runs_the_same_tasks():
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'memoir-alloc[ray]'")
     tasks = [(i,) for i in (0, 1, 2, 4, 7)]

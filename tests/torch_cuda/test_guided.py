@@ -126,6 +126,7 @@ print(json.dumps(memoir.torch.stats()))
 """
 
 
+@pytest.mark.full
 def test_all_of_pytorch_follows_its_own_earlier_run(tmp_path):
     try:
         library = build_fake_cuda.build_runtime(tmp_path)

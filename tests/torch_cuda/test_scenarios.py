@@ -12,14 +12,20 @@ torch = pytest.importorskip("torch", reason="memoir.torch needs PyTorch")
 import build_fake_cuda  # noqa: E402
 import scenarios  # noqa: E402
 
-# Every scenario under memoir's own pool; of the others what each does in its own way. bench/gpu.py runs all, there too.
+# Every scenario under memoir's own pool; of the others, with --full, what each does in its own way. bench/gpu.py runs all,
+# there too.
 OTHERS = {
     *(("streams", policy) for policy in scenarios.POLICIES),
     ("graphs", "pytorch"),
     ("graphs", "span"),
     ("threads", "expandable"),
 }
-CASES = [case for case in scenarios.CASES if case[1] == "memoir" or case[0] == "mempool" or case in OTHERS]
+CASES = [case for case in scenarios.CASES if case[1] == "memoir" or case[0] == "mempool"]
+CASES += [
+    pytest.param(*case, marks=pytest.mark.full)
+    for case in scenarios.CASES
+    if case in OTHERS and case[1] != "memoir"
+]
 
 
 @pytest.fixture(scope="module")
@@ -32,8 +38,12 @@ def environment(tmp_path_factory) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def outcomes(environment) -> dict:
-    return {(one["scenario"], one["policy"]): one for one in scenarios.in_processes(CASES, environment)}
+def outcomes(environment, request) -> dict:
+    """Of the cases that this run is about."""
+    here = [item.callspec.params for item in request.session.items if item.path == Path(__file__)
+            and hasattr(item, "callspec")]  # fmt: skip
+    cases = [(case["scenario"], case["policy"]) for case in here]
+    return {(one["scenario"], one["policy"]): one for one in scenarios.in_processes(cases, environment)}
 
 
 @pytest.mark.parametrize(("scenario", "policy"), CASES)
