@@ -140,7 +140,7 @@ def loops(scale: Scale) -> Iterator[dict]:
 
 
 def loop_line(one: dict, kernels: bool) -> str:
-    cap = "no cap" if one["cap"] is None else f"{one['cap']:.2f}"
+    cap = "no limit" if one["cap"] is None else f"{one['cap']:.2f}"
     head = f"{one['allocator']:<20}{one['lengths']:<10}{cap:>7}  "
     if "error" in one:
         return head + "error: " + one["error"].splitlines()[-1]

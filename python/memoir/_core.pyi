@@ -1013,7 +1013,7 @@ class Simulation:
 
     @property
     def cap(self) -> int | None:
-        """None: no cap."""
+        """None: no limit."""
 
     @property
     def completed(self) -> bool: ...

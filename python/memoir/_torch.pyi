@@ -6,7 +6,7 @@ import memoir._core
 def in_pass() -> bool:
     """True while the calling thread is inside a recorded or planned pass."""
 
-class SlabPool:
+class SlabSet:
     def __init__(self, max_slabs: int, max_bytes: int, poison: bool, patience: float = 0.0) -> None: ...
 
     @property
@@ -20,7 +20,7 @@ class SlabPool:
 class Memory:
     """What is remembered of one callable."""
 
-    def __init__(self, max_plans: int, patience: float, slabs: SlabPool, describe: object, say_nothing_repeats: object) -> None: ...
+    def __init__(self, max_plans: int, patience: float, slabs: SlabSet, describe: object, say_nothing_repeats: object) -> None: ...
 
     def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """

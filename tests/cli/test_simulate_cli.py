@@ -223,7 +223,7 @@ def test_a_sweep_uses_processes_and_survives_a_task_that_fails(memoir):
         (("--policy", "rmm:x:1"), "no text form"),
         (("--policy", "pytorch:max_spilt_size_mb:64"), "did you mean 'max_split_size_mb"),
         (("--cap", "0.5x"), "nothing can complete"),
-        (("--cap", "lots"), "is no cap"),
+        (("--cap", "lots"), "is not a cap"),
         (("--cap", "1MiB"), "largest request"),
         (("--address", "localhost:1"), "--engine ray"),
         (("--what-if", "--policy", "span"), "leave --policy out"),

@@ -29,7 +29,7 @@
 #include "memoir/heap/pytorch/pytorch_heap.h"
 #include "memoir/policy/guided_run_heap.h"
 #include "memoir/policy/high_water_heap.h"
-#include "memoir/policy/learning_pool.h"
+#include "memoir/policy/learning_heap.h"
 #include "support/arena_segments.h"
 #include "support/fake_cuda/fake.h"
 #include "support/sealed_arena.h"
@@ -157,8 +157,8 @@ inline std::vector<Subject> subjects() {
       {"DevicePoolHeap",
        [](Arena& arena, const RecordedPlan&) { return std::make_unique<DevicePoolHeap>(arena); },
        {.grain = 512}},
-      {"LearningPool",
-       [](Arena& arena, const RecordedPlan&) { return std::make_unique<LearningPool>(arena); },
+      {"LearningHeap",
+       [](Arena& arena, const RecordedPlan&) { return std::make_unique<LearningHeap>(arena); },
        {.grain = 512}},
       {"GuidedPoolHeap",
        [](Arena& arena, const RecordedPlan& plan) { return std::make_unique<FollowsInAPool>(arena, plan); },

@@ -69,7 +69,7 @@ TEST_CASE(
     const auto before = calls();
     for (int i = 0; i < 5; ++i) run_round();
     CHECK(calls() == before);
-    const LearningPool::Counters loops = program.runtime.view().loops;
+    const LearningHeap::Counters loops = program.runtime.view().loops;
     CHECK(loops.plans == 1);
     CHECK(loops.planned >= 5 * round.size());
     CHECK(loops.dropped == 0);

@@ -91,7 +91,7 @@ TEST_CASE("the pool that learns: to plan calls malloc, to follow a plan does not
   // Rounds that repeat, until it follows: the one thing that the trap must not see is planning, which happens
   // in between, in allocate().
   SimArena arena(8 * 64 * kMiB);
-  LearningPool pool(arena);
+  LearningHeap pool(arena);
   std::vector<Offset> round;
   round.reserve(100);
   const auto run = [&] {

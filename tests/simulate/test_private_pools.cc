@@ -11,7 +11,7 @@
 #include "memoir/base/error.h"
 #include "memoir/heap/pytorch/expandable_heap.h"
 #include "memoir/heap/pytorch/pytorch_heap.h"
-#include "memoir/simulate/private_pool.h"
+#include "memoir/simulate/private_pool_heap.h"
 #include "memoir/simulate/restored_state.h"
 #include "memoir/simulate/simulation.h"
 
@@ -148,10 +148,10 @@ class WatchedArena final : public Arena {
 void walk(PyTorchPools& heap, Owners& owners, Size cap, unsigned seed, bool gives_oversize) {
   constexpr std::uint32_t kPools = 4;
   std::mt19937_64 random(seed);
-  std::vector<std::unique_ptr<PrivatePool>> pools;
+  std::vector<std::unique_ptr<PrivatePoolHeap>> pools;
   for (std::uint32_t pool = 1; pool < kPools; ++pool) {
     REQUIRE(heap.add_pool_use(pool));
-    pools.push_back(std::make_unique<PrivatePool>(heap, pool));
+    pools.push_back(std::make_unique<PrivatePoolHeap>(heap, pool));
   }
   const auto of = [&](std::uint32_t pool) -> Heap& {
     return pool == 0 ? static_cast<Heap&>(heap) : *pools[pool - 1];

@@ -234,7 +234,7 @@ NB_MODULE(_torch, module) {
   module.def("in_pass", &torch_shim::in_pass,
              "True while the calling thread is inside a recorded or planned pass.");
 
-  nb::class_<SlabSet>(module, "SlabPool")
+  nb::class_<SlabSet>(module, "SlabSet")
       .def(nb::new_([](size_t max_slabs, Size max_bytes, bool poison, double patience) {
              return std::make_shared<SlabSet>(
                  SlabSetOptions{max_slabs, max_bytes, poison, static_cast<unsigned>(patience * 1000)});

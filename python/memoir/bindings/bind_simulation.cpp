@@ -106,7 +106,7 @@ void bind_results(nb::module_& module) {
   nb::class_<Simulation>(module, "Simulation",
                          "What one policy took for one workload under one cap. Immutable.")
       .def_ro("policy", &Simulation::policy)
-      .def_prop_ro("cap", &cap_of, "None: no cap.")
+      .def_prop_ro("cap", &cap_of, "None: no limit.")
       .def_ro("completed", &Simulation::completed)
       .def_ro("operations", &Simulation::operations)
       .def_ro("failed", &Simulation::failed)

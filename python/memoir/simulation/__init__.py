@@ -55,7 +55,7 @@ def cap_bytes(cap: str | int | None, workload: Workload) -> int | None:
             raise Error(f"a cap of {cap} is under the most bytes that are live at once: nothing can complete")
         return math.ceil(workload.peak_live * amount)
     if unit not in BYTE_UNITS:
-        raise Error(f"'{cap}' is no cap: give bytes (20GiB), or a multiple of the most bytes live (1.05x)")
+        raise Error(f"'{cap}' is not a cap: give bytes (20GiB), or a multiple of the most bytes live (1.05x)")
     return min(int(amount * BYTE_UNITS[unit]), 2**62)
 
 

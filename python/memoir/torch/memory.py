@@ -61,7 +61,7 @@ class Share:
     allocator. max_bytes: the most that the arena may hold; None for no limit. Thread-safe."""
 
     def __init__(self, *, max_bytes: int | None = None, poison: bool = False):
-        self._slabs = _torch.SlabPool(1, _bytes(max_bytes), poison, SECONDS_FOR_OTHERS)
+        self._slabs = _torch.SlabSet(1, _bytes(max_bytes), poison, SECONDS_FOR_OTHERS)
 
     @property
     def slab_bytes(self) -> int:
@@ -79,7 +79,7 @@ class Memory:
         self._slabs = (
             share._slabs
             if share is not None
-            else _torch.SlabPool(options.max_slabs, _bytes(options.max_bytes), options.poison)
+            else _torch.SlabSet(options.max_slabs, _bytes(options.max_bytes), options.poison)
         )
         self._words_before = ""
         self._core = _torch.Memory(

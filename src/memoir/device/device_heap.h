@@ -55,7 +55,7 @@ class DeviceHeap final : private Parts {
   const CudaArena* mapped() const noexcept { return arena_.get(); }
   const CudaSegments* plain() const noexcept { return segments_.get(); }
   /// What became of plans.
-  LearningPool::Counters plans() const { return made_.plans ? made_.plans() : LearningPool::Counters{}; }
+  LearningHeap::Counters plans() const { return made_.plans ? made_.plans() : LearningHeap::Counters{}; }
 
  private:
   Arena& arena(Size capacity) override;

@@ -29,7 +29,7 @@ DeviceView DeviceRuntime::view_locked(DeviceDetail detail) const {
                   .history = {}};
   for (const Pool& pool : pools_) {
     if (pool.heap == nullptr) continue;
-    const LearningPool::Counters counters = pool.heap->plans();
+    const LearningHeap::Counters counters = pool.heap->plans();
     view.loops.plans += counters.plans;
     view.loops.planned += counters.planned;
     view.loops.departed += counters.departed;

@@ -13,7 +13,7 @@
 
 #include "memoir/arena/cuda_device.h"
 #include "memoir/device/device_streams.h"
-#include "memoir/policy/learning_pool.h"
+#include "memoir/policy/learning_heap.h"
 
 namespace memoir {
 
@@ -97,7 +97,7 @@ struct DeviceView {
   DeviceStats stats;
   CudaCounts device_calls;
   StreamCounts stream_calls;
-  LearningPool::Counters loops;   // of the pools that learn
+  LearningHeap::Counters loops;   // of the pools that learn
   std::string last_failure;       // of the driver, for another reason than memory
   std::vector<Object> objects;    // by address
   std::vector<Segment> segments;  // by address; adjoining pieces of mapped memory are one

@@ -50,15 +50,15 @@ void GuidedRunHeap::give_up() noexcept {
   if (learns_) online_.start_learning();
 }
 
-LearningPool::Counters GuidedRunHeap::counters() const noexcept {
-  LearningPool::Counters sum = past_;
+LearningHeap::Counters GuidedRunHeap::counters() const noexcept {
+  LearningHeap::Counters sum = past_;
   if (follows_) {
     const GuidedPoolHeap::Counters& now = guided_.counters();
     sum.plans = 1;
     sum.planned += now.planned;
     sum.departed += now.unmatched + now.occupied;
   } else {
-    const LearningPool::Counters& learned = online_.counters();
+    const LearningHeap::Counters& learned = online_.counters();
     sum.plans += learned.plans;
     sum.planned += learned.planned;
     sum.departed += learned.departed;

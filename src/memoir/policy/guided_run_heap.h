@@ -11,13 +11,13 @@
 #pragma once
 
 #include "memoir/heap/pool/guided_pool_heap.h"
-#include "memoir/policy/learning_pool.h"
+#include "memoir/policy/learning_heap.h"
 
 namespace memoir {
 
 class GuidedRunHeap final : public Heap {
  public:
-  /// As LearningPool. `plan` is one for objects at multiples of options.alignment; an empty one is none.
+  /// As LearningHeap. `plan` is one for objects at multiples of options.alignment; an empty one is none.
   /// `learns`: when the plan is given up it looks for loops.
   GuidedRunHeap(const RecordedPlan& plan, Arena& arena, const DevicePoolOptions& options = {},
                 StreamOrder* order = nullptr, Segments* plain = nullptr, bool learns = true) noexcept;
@@ -29,7 +29,7 @@ class GuidedRunHeap final : public Heap {
   /// False when there was no plan, or it was given up.
   bool follows() const noexcept { return follows_; }
   /// The given plan counts as the first.
-  LearningPool::Counters counters() const noexcept;
+  LearningHeap::Counters counters() const noexcept;
   const GuidedPoolHeap& guided() const noexcept { return guided_; }
   const DevicePoolHeap& pool() const noexcept { return guided_.pool(); }
 
@@ -42,14 +42,14 @@ class GuidedRunHeap final : public Heap {
  private:
   void give_up() noexcept;
 
-  LearningPool online_;
+  LearningHeap online_;
   PlannedLayout layout_;
   GuidedPoolHeap guided_;  // over online_'s pool
   bool learns_;
   bool has_sites_;  // else those of requests are not looked at
   bool follows_ = false;
   bool ok_ = false;
-  LearningPool::Counters past_;  // of passes that ended
+  LearningHeap::Counters past_;  // of passes that ended
 };
 
 }  // namespace memoir

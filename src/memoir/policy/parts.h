@@ -27,7 +27,7 @@
 #include "memoir/heap/segments.h"
 #include "memoir/heap/stream_order.h"
 #include "memoir/plan/program_plan.h"
-#include "memoir/policy/learning_pool.h"
+#include "memoir/policy/learning_heap.h"
 
 namespace memoir {
 
@@ -145,7 +145,7 @@ struct PolicyHeap {
   /// The heap's reason for the request that it refused last; empty: it has none.
   std::function<std::string()> why = {};
   /// What became of plans; empty: it has none.
-  std::function<LearningPool::Counters()> plans = {};
+  std::function<LearningHeap::Counters()> plans = {};
   PyTorchPools* pytorch = nullptr;  // the heap, if it has private pools itself
 };
 

@@ -30,7 +30,7 @@ PolicyHeap make_memoir(Parts& parts, const LearningOptions& options) {
   Arena& arena = parts.arena();
   LearningOptions own = options;
   own.learn &= !parts.keeps();
-  auto heap = make_heap<LearningPool>(arena, own, parts.order(), &parts.segments());
+  auto heap = make_heap<LearningHeap>(arena, own, parts.order(), &parts.segments());
   const auto plans = [&pool = *heap] { return pool.counters(); };
   return {.heap = std::move(heap), .plans = plans};
 }

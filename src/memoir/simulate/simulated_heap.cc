@@ -9,7 +9,7 @@
 #include "memoir/policy/policy_text.h"
 #include "memoir/simulate/finalized_heap.h"
 #include "memoir/simulate/lifetime_classes.h"
-#include "memoir/simulate/private_pool.h"
+#include "memoir/simulate/private_pool_heap.h"
 #include "memoir/simulate/simulated_parts.h"
 
 namespace memoir {
@@ -159,7 +159,7 @@ std::unique_ptr<SimulatedHeap> make_policy(std::string_view text, const Workload
   if (first.made.pytorch == nullptr || workload.pools() == 1) return made;
   made->pytorch_ = first.made.pytorch;
   for (PoolId pool = 1; pool < workload.pools(); ++pool) {
-    made->private_.push_back(std::make_unique<PrivatePool>(*made->pytorch_, pool));
+    made->private_.push_back(std::make_unique<PrivatePoolHeap>(*made->pytorch_, pool));
   }
   return made;
 }

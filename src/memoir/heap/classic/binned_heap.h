@@ -42,7 +42,7 @@ struct BinnedOptions {
     using Options = BinnedOptions;
     return std::tuple{
         OptionField{"cap", &Options::cap, Unit::kBytes,
-                    "most that is taken from the device at once; 0 is no cap"},
+                    "most that is taken from the device at once; 0: no limit"},
         OptionField{"largest", &Options::largest, Unit::kBytes,
                     "larger requests are exact, and freed at once"},
         OptionField{"least_delay", &Options::least_delay, Unit::kSeconds,

@@ -51,7 +51,7 @@ struct SplitOptions {
   static constexpr auto fields() {
     using Options = SplitOptions;
     return std::tuple{OptionField{"cap", &Options::cap, Unit::kBytes,
-                                  "most that is taken from the device at once; 0 is no cap"},
+                                  "most that is taken from the device at once; 0: no limit"},
                       OptionField{"small", &Options::small, Unit::kBytes,
                                   "largest of the small class, a multiple of 128 KiB"},
                       OptionField{"large", &Options::large, Unit::kBytes,

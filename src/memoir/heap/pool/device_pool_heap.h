@@ -107,7 +107,7 @@ class DevicePoolHeap final : public Heap {
 
   const Counters& counters() const noexcept { return counters_; }
 
-  /// --- for a pool that learns (policy/learning_pool.h) ---
+  /// --- for a pool that learns (policy/learning_heap.h) ---
 
   /// The most bytes that live objects ever held, which is what the pool grows to without asking whether it
   /// should.

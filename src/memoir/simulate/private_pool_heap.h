@@ -8,10 +8,10 @@
 
 namespace memoir {
 
-class PrivatePool final : public Heap {
+class PrivatePoolHeap final : public Heap {
  public:
   /// `pools`, kept alive by the caller, has the pool already.
-  PrivatePool(PyTorchPools& pools, PoolId pool) noexcept : pools_(&pools), pool_(pool) {}
+  PrivatePoolHeap(PyTorchPools& pools, PoolId pool) noexcept : pools_(&pools), pool_(pool) {}
 
   Offset allocate(const Request& request) noexcept override {
     if (!pools_->begin_allocate_to_pool(pool_)) return kNoOffset;

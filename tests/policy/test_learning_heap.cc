@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "memoir/policy/learning_pool.h"
+#include "memoir/policy/learning_heap.h"
 
 #include <map>
 #include <random>
@@ -26,7 +26,7 @@ double ratio_of(const SimArena& arena, const DeviceRun& device) {
 /// Holds a pool to what every heap promises: no byte twice, and to its streams' order.
 class Checked {
  public:
-  Checked(LearningPool& pool, CheckedStreams* streams) : pool_(pool), streams_(streams) {}
+  Checked(LearningHeap& pool, CheckedStreams* streams) : pool_(pool), streams_(streams) {}
 
   /// The offset, or kNoOffset when it was refused.
   Offset allocate(Size size, StreamId stream = 0, Size alignment = 1) {
@@ -63,7 +63,7 @@ class Checked {
     Range range;
     StreamId stream = 0;
   };
-  LearningPool& pool_;
+  LearningHeap& pool_;
   CheckedStreams* streams_;
   std::map<Offset, Object> objects_;
   Size live_ = 0;
@@ -142,7 +142,7 @@ TEST_CASE(
     const DeviceRun device = run::device_run(name);
     SimArena arena(400 * kGiB, {.granule = 2 * kMiB});
     StreamClock clock(true);
-    LearningPool pool(arena, {}, &clock);
+    LearningHeap pool(arena, {}, &clock);
     DeviceDriver driver(device, pool, &clock);
     REQUIRE(driver.take(device.setup));
     const auto calls_of_rounds = [&](int rounds) {
@@ -174,7 +174,7 @@ TEST_CASE(
       const Round first(most / 5 * seed, streams, seed), second(most / 3, streams, seed + 100);
       SimArena arena(32 * kGiB, {.granule = 64 * kKiB});
       CheckedStreams order;
-      LearningPool pool(arena, {{.patience = 1000}},
+      LearningHeap pool(arena, {{.patience = 1000}},
                         &order);  // it moves memory rather than grow: there is trouble
       Checked checked(pool, streams == 1 ? nullptr : &order);
       std::mt19937_64 random(seed);
@@ -223,7 +223,7 @@ TEST_CASE("gradients that live on through the next forward pass are no obstacle"
       scratch.push_back(kMiB * (1 + random() % 40));
     }
     SimArena arena(32 * kGiB, {.granule = 64 * kKiB});  // as small beside the objects as on a real device
-    LearningPool pool(arena, {{.patience = 1000}});     // there is trouble
+    LearningHeap pool(arena, {{.patience = 1000}});     // there is trouble
     Checked checked(pool, nullptr);
     std::vector<Offset> weights, kept, old;
     for (const Size size : gradients) weights.push_back(checked.allocate(size));
@@ -270,7 +270,7 @@ TEST_CASE(
       DevicePoolHeap sized(unbounded);
       Size most = 0;
       {  // the most that the loop holds
-        LearningPool pool(unbounded, {{}, false});
+        LearningHeap pool(unbounded, {{}, false});
         Checked checked(pool, nullptr);
         std::mt19937_64 random(seed);
         Loop loop(loop_round);
@@ -279,7 +279,7 @@ TEST_CASE(
         checked.free_all();
       }
       SimArena arena(512 * kGiB, {.granule = 2 * kMiB, .limit = most + 8 * kMiB});
-      LearningPool pool(arena, {{}, learn});
+      LearningHeap pool(arena, {{}, learn});
       Checked checked(pool, nullptr);
       std::mt19937_64 random(seed);
       Loop loop(loop_round);
@@ -299,7 +299,7 @@ TEST_CASE("rounds that differ a little are followed; what they have more than th
     CAPTURE(seed);
     const Round round(2000, 1, seed);
     SimArena arena(512 * kGiB, {.granule = 2 * kMiB});
-    LearningPool pool(arena, {{.patience = 1000}});
+    LearningHeap pool(arena, {{.patience = 1000}});
     Checked checked(pool, nullptr);
     std::mt19937_64 random(seed);
     Loop loop(round);
@@ -324,7 +324,7 @@ TEST_CASE("rounds that differ a little are followed; what they have more than th
 TEST_CASE("a small program whose weights pin more granules than their bytes is planned") {
   const DeviceRun device = run::device_run("rounds/small_transformer");
   SimArena arena(400 * kGiB, {.granule = 2 * kMiB});
-  LearningPool pool(arena);
+  LearningHeap pool(arena);
   DeviceDriver driver(device, pool);
   constexpr size_t kLast = 2 * 137;  // requests of the last two rounds
   const std::vector<DeviceStep>& steps = device.history;
@@ -341,13 +341,13 @@ TEST_CASE("learning can be switched off, and needs what the pool needs") {
   const DeviceRun device = run::device_run("bcrafton_cs336.d0");
   SimArena arena(400 * kGiB, {.granule = 2 * kMiB});
   StreamClock clock;
-  LearningPool pool(arena, {{}, false}, &clock);
+  LearningHeap pool(arena, {{}, false}, &clock);
   DeviceDriver driver(device, pool);
   REQUIRE(driver.take(device.setup));
   for (int i = 0; i < 4; ++i) REQUIRE(driver.iterate());
   CHECK(pool.counters().plans == 0);
   SimArena small(kKiB, {.granule = 512});
-  LearningPool impossible(small, {{.alignment = 1000}});
+  LearningHeap impossible(small, {{.alignment = 1000}});
   CHECK_FALSE(impossible.ok());
   CHECK(impossible.allocate({1}) == kNoOffset);
   CHECK_FALSE(impossible.free(0));

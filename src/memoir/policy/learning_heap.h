@@ -43,7 +43,7 @@ struct LearningOptions : DevicePoolOptions {
   }
 };
 
-class LearningPool final : public Heap {
+class LearningHeap final : public Heap {
  public:
   struct Counters {
     std::uint64_t plans = 0;     // that were followed
@@ -53,7 +53,7 @@ class LearningPool final : public Heap {
   };
 
   /// As DevicePoolHeap.
-  explicit LearningPool(Arena& arena, const LearningOptions& options = {}, StreamOrder* order = nullptr,
+  explicit LearningHeap(Arena& arena, const LearningOptions& options = {}, StreamOrder* order = nullptr,
                         Segments* plain = nullptr) noexcept;
 
   bool ok() const noexcept { return pool_.ok(); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "memoir/policy/learning_pool.h"
+#include "memoir/policy/learning_heap.h"
 
 #include <algorithm>
 #include <exception>
@@ -23,18 +23,18 @@ constexpr std::uint32_t kRoundsToWait = 2;     // for a moment at which little l
 constexpr std::uint32_t kGoodPlan = 16;  // rounds: a loop that went so far is not held against the next one
 }  // namespace
 
-LearningPool::LearningPool(Arena& arena, const LearningOptions& options, StreamOrder* order,
+LearningHeap::LearningHeap(Arena& arena, const LearningOptions& options, StreamOrder* order,
                            Segments* plain) noexcept
     : pool_(arena, options, order, plain), arena_(arena), order_(order), options_(options) {
   if (options_.learn) start_learning();
 }
 
-void LearningPool::start_learning() noexcept {
+void LearningHeap::start_learning() noexcept {
   options_.learn = true;
   if (pool_.ok() && detector_.start()) pool_.watch(&detector_);
 }
 
-Offset LearningPool::allocate(const Request& request) noexcept {
+Offset LearningHeap::allocate(const Request& request) noexcept {
   if (planned_ != nullptr) {
     if (const Offset offset = follow(request); offset != kNoOffset) [[likely]]
       return offset;
@@ -49,7 +49,7 @@ Offset LearningPool::allocate(const Request& request) noexcept {
   return offset;
 }
 
-bool LearningPool::free(Offset offset) noexcept {
+bool LearningHeap::free(Offset offset) noexcept {
   if (is_in_slab(offset)) {
     const std::uint32_t entry = planned_->release(offset - slab_.begin);
     if (entry == PlannedLayout::kNone) return false;
@@ -62,18 +62,18 @@ bool LearningPool::free(Offset offset) noexcept {
   return freed;
 }
 
-Size LearningPool::size_of(Offset offset) const noexcept {
+Size LearningHeap::size_of(Offset offset) const noexcept {
   return is_in_slab(offset) ? planned_->size_of(offset - slab_.begin) : pool_.size_of(offset);
 }
 
-void LearningPool::trim() noexcept {
+void LearningHeap::trim() noexcept {
   if (planned_ != nullptr) give_up();
   pool_.trim();
 }
 
 // --- following a plan ---
 
-Offset LearningPool::follow(const Request& request) noexcept {
+Offset LearningHeap::follow(const Request& request) noexcept {
   if (planned_->at_end() || begins_round(request)) {
     begin_round();
     if (planned_ == nullptr) return kNoOffset;
@@ -91,7 +91,7 @@ Offset LearningPool::follow(const Request& request) noexcept {
 }
 
 /// A round that was not in step may leave out its last requests.
-bool LearningPool::begins_round(const Request& request) const noexcept {
+bool LearningHeap::begins_round(const Request& request) const noexcept {
   if (planned_->in_step()) [[likely]]
     return false;
   const auto entries = layout_->entries();
@@ -99,7 +99,7 @@ bool LearningPool::begins_round(const Request& request) const noexcept {
          request.size == entries[0].size && SiteId{request.stream} + 1 == entries[0].site;
 }
 
-Offset LearningPool::match(const Request& request) noexcept {
+Offset LearningHeap::match(const Request& request) noexcept {
   if (request.plain) return kNoOffset;
   const Offset planned =
       planned_->allocate({request.size, request.alignment, SiteId{request.stream} + 1, request.stream});
@@ -112,17 +112,17 @@ Offset LearningPool::match(const Request& request) noexcept {
 }
 
 /// Whether the online pool can serve the request without more memory than it would have without slabs.
-bool LearningPool::may_stay(const Request& request) const noexcept {
+bool LearningHeap::may_stay(const Request& request) const noexcept {
   return pool_.has_free(request) || arena_.committed() + request.size <= most_reserved(peak_held_);
 }
 
-Size LearningPool::most_reserved(Size held) const noexcept {
+Size LearningHeap::most_reserved(Size held) const noexcept {
   const double share = options_.excess * (patience_ == 1 ? 1 : kSecondShare);
   return held +
          std::max(static_cast<Size>(static_cast<double>(held) * share), kFewGranules * arena_.granule());
 }
 
-void LearningPool::begin_round() noexcept {
+void LearningHeap::begin_round() noexcept {
   const std::uint64_t calls = pool_.counters().calls();
   if (rounds_ > 2 && calls - calls_ > kToleratedCalls) {
     patience_ = kMostPatience;  // what the plan knows and what it does not take turns, and would again
@@ -140,7 +140,7 @@ void LearningPool::begin_round() noexcept {
 
 /// The slab becomes what lives in it. Where that cannot be now (no memory for it, a stream that is captured)
 /// it stays, and is followed on.
-void LearningPool::give_up() noexcept try {
+void LearningHeap::give_up() noexcept try {
   std::vector<DevicePoolHeap::Part> parts;
   planned_->for_each_live([&](const PlannedLayout::Entry& entry) {
     parts.push_back({{slab_.begin + entry.offset, entry.size}, static_cast<StreamId>(entry.site - 1)});
@@ -159,7 +159,7 @@ void LearningPool::give_up() noexcept try {
 
 // --- learning ---
 
-void LearningPool::learn() noexcept try {
+void LearningHeap::learn() noexcept try {
   if (pending_ && (detector_.period() != pending_->period ||
                    detector_.next() - pending_->made > kRoundsToWait * pending_->period)) {
     return postpone();
@@ -188,7 +188,7 @@ void LearningPool::learn() noexcept try {
 }
 
 /// No plan now; the loop, or the next one, has to repeat itself more often.
-void LearningPool::postpone() noexcept {
+void LearningHeap::postpone() noexcept {
   pending_.reset();
   detector_.want_rounds(patience_);
   patience_ = std::min(2 * patience_, kMostPatience);
@@ -196,14 +196,14 @@ void LearningPool::postpone() noexcept {
 
 /// What passes from one round to the next has a place for the whole round, if there is a moment at which so
 /// little lives that the slab can be made; else it is left to the online pool.
-std::optional<LearningPool::PendingPlan> LearningPool::plan_loop() const {
+std::optional<LearningHeap::PendingPlan> LearningHeap::plan_loop() const {
   const LoopRound round(detector_);
   const std::uint32_t cut = round.cut();
   if (auto pending = plan_round(round, cut, true)) return pending;
   return plan_round(round, cut, false);
 }
 
-std::optional<LearningPool::PendingPlan> LearningPool::plan_round(const LoopRound& round, std::uint32_t cut,
+std::optional<LearningHeap::PendingPlan> LearningHeap::plan_round(const LoopRound& round, std::uint32_t cut,
                                                                   bool with_passing) const {
   const auto count = static_cast<std::uint32_t>(round.objects.size());
   PendingPlan pending;
@@ -248,7 +248,7 @@ std::optional<LearningPool::PendingPlan> LearningPool::plan_round(const LoopRoun
   return pending;
 }
 
-bool LearningPool::adopt(std::uint32_t place) noexcept try {
+bool LearningHeap::adopt(std::uint32_t place) noexcept try {
   auto layout = std::make_unique<PlannedLayout>(pending_->plan);
   if (!layout->ok()) return false;
   auto planned = std::make_unique<PlannedHeap>(*layout);
