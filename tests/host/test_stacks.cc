@@ -150,19 +150,19 @@ struct alignas(64) Wide {
   volatile char bytes[64];
 };
 __attribute__((noinline)) void realigned(Program& program, unsigned depth) {
-  Wide wide;
+  [[maybe_unused]] Wide wide;
   wide.bytes[3] = 1;
   branch(program, depth);
   wide.bytes[4] = 2;
 }
 __attribute__((noinline)) void large(Program& program, unsigned depth) {
-  volatile char room[5000];
+  [[maybe_unused]] volatile char room[5000];
   room[7] = 1;
   branch(program, depth);
   room[8] = 2;
 }
 __attribute__((noinline)) void aligned_alloca(Program& program, unsigned depth) {
-  Wide wide;
+  [[maybe_unused]] Wide wide;
   auto* room = static_cast<volatile char*>(alloca(1 + program.pick(100)));
   room[0] = 1;
   wide.bytes[1] = 1;

@@ -9,14 +9,14 @@ namespace memoir {
 
 namespace {
 
-constexpr int kDeepest = 16;
+constexpr int kDeepestSettings = 16;
 
 class SettingsWriter {
  public:
   SettingsWriter(const PickleValues& values, std::size_t most) : values_(values), most_(most) {}
 
   bool write(Value value, int depth) {
-    if (depth > kDeepest || text_.size() > most_) return false;
+    if (depth > kDeepestSettings || text_.size() > most_) return false;
     switch (value.kind()) {
       case Value::Kind::kNone:
         json_.null();
