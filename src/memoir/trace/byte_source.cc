@@ -69,7 +69,7 @@ bool ByteSource::is_replaced() const noexcept {
 
 Size ByteSource::read(Size from, std::span<std::byte> to) const {
   if (file_ < 0) {
-    if (from >= bytes_.size()) return 0;
+    if (to.empty() || from >= bytes_.size()) return 0;
     const Size count = std::min<Size>(to.size(), bytes_.size() - from);
     std::memcpy(to.data(), bytes_.data() + from, count);
     return count;
