@@ -185,7 +185,7 @@ GATES = (
     ),
     Gate("fuzz", "20 s of each fuzzer, two at a time", 110, fuzz),
     Gate("smoke", "each program in `bench/` runs", 120, smoke),
-    Gate("thread", "C++ tests with threads under the thread sanitizer; a warning is an error", 220, thread),
+    Gate("thread", "C++ tests with threads under the thread sanitizer; a warning is an error", 280, thread),
     Gate("clang", "clang builds the core and the fuzzers, warnings as errors", 160, clang, full=True),
     Gate("clang-tests", "clang builds everything, and every C++ test passes", 600, clang_tests, full=True),
     Gate("fuzz-long", "ten minutes of each fuzzer, two at a time", 2460, fuzz_long, full=True),
