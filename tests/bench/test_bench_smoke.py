@@ -28,7 +28,11 @@ TABLE = """
 def programs() -> set[str]:
     """What can be started: scripts and sources with a main, and the probe that is preloaded."""
     python = [path for path in BENCH.rglob("*.py") if 'if __name__ == "__main__"' in path.read_text()]
-    native = [path for path in BENCH.rglob("*.c*") if re.search(r"^int main\(", path.read_text(), re.M)]
+    native = [
+        path
+        for path in (*BENCH.rglob("*.cc"), *BENCH.rglob("*.c"))
+        if re.search(r"^int main\(", path.read_text(), re.M)
+    ]
     found = {str(path.relative_to(BENCH)) for path in (*python, *native)} - {"smoke.py"}
     return found | {"harness/proof.cc"}
 
