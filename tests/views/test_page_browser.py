@@ -17,6 +17,8 @@ from memoir.views.trace_summary import summarize
 from pages import DATA, drawn_by_numpy, map_page, page_of, random_objects
 
 GOLDENS = DATA / "page" / "pictures.json"
+pytestmark = pytest.mark.full  # a browser takes its time on a busy machine
+
 MAP = "memoirPage.panels.find((panel) => panel.maps).maps[0]"
 
 
@@ -137,7 +139,7 @@ def test_hover_and_click_say_what_json_says(open_page):
         "return [s.peak, s.peakTick, l.all, l.bytes]; })()"
     )
     assert found == [peak["bytes"], peak["event"], peak["objects"], peak["bytes"]]
-    text = page.run("document.querySelector('.living').textContent")
+    text = page.wait_for("document.querySelector('.living')?.textContent")
     assert f"{peak['objects']} objects" in text and f"event {peak['event']}" in text
     # Click the largest object that lives at the peak, where it is drawn.
     where = (
