@@ -109,7 +109,7 @@ def test_a_torn_file_leaves_the_last_page(server):
 
 def test_what_is_no_trace_is_told_at_once(tmp_path):
     (tmp_path / "x.txt").write_text("hello")
-    with pytest.raises(Error, match="no trace"):
+    with pytest.raises(Error, match="not a trace"):
         make_server(str(tmp_path / "x.txt"), 0)
     with pytest.raises(Error, match="cannot be read"):
         make_server(str(tmp_path / "missing.trace"), 0)

@@ -64,7 +64,7 @@ def record(
 
 
 def compile_metric(pattern: str) -> re.Pattern[str]:
-    """Raises memoir.Error for a pattern that is none, or that captures nothing."""
+    """Raises memoir.Error for an invalid pattern, and for one that captures nothing."""
     try:
         compiled = re.compile(pattern, re.MULTILINE)
     except re.error as error:

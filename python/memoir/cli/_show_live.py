@@ -32,7 +32,7 @@ class LivePage:
         self._page, self._tag = b"", ""
 
     def get(self) -> tuple[bytes, str]:
-        """(the page, its tag). Raises Error as long as there is no trace to show."""
+        """(the page, its tag). Raises Error until the trace can be read."""
         with self._lock:
             now = time.monotonic()
             if now - self._looked >= _EVERY:
@@ -64,12 +64,12 @@ class LivePage:
             if before[0] == stat.st_ino and before[1] <= stat.st_size:
                 was_complete = self._trace.complete
                 return bool(self._trace.poll() > 0 or self._trace.complete != was_complete)
-            self._trace = None  # begun anew
+            self._trace = None  # the file was replaced: read it from its start
         if self._page and before == self._seen:
             return False
         begin = read_begin(self._path)
         if not is_trace(begin):
-            raise Error(f"{self._path} is no trace: --live shows one that a program writes")
+            raise Error(f"{self._path} is not a trace: --live shows one that a program is writing")
         opened: Any = Trace
         self._trace = opened.follow(self._path) if begin.startswith(_MAGIC) else open_trace(self._path)
         return True
@@ -86,7 +86,7 @@ class LivePage:
 
 def make_server(path: str, port: int) -> tuple[ThreadingHTTPServer, str]:
     """A server on the loopback address, and its page's address, whose token nobody can guess. Raises Error where the
-    file is no trace or the port is taken."""
+    file is not a trace or the port is in use."""
     page = LivePage(path)
     page.get()  # what is wrong with the file is told at once
     token = secrets.token_urlsafe(24)

@@ -7,6 +7,7 @@ import gzip
 import json
 import shlex
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -78,17 +79,8 @@ def command(trace: str, target_format: str, output: str | None, as_json: bool, f
     if report.left_out:
         click.echo(f"note: {report.left_out:,} objects of 0 bytes left out", err=True)
     counted = "entries" if target_format == "snapshot" else "objects"
-    if as_json:
-        counts = {counted: report.events, "placed": report.placed, "left_out": report.left_out}
-        click.echo(
-            json.dumps({"trace": trace, "format": target_format, "output": str(target), **counts}, indent=2)
-        )
-    else:
-        click.echo(f"{report.events:,} {counted}")
-    click.echo(f"wrote {target}", err=True)
-    if not as_json:
-        quoted = shlex.quote(str(target))
-        click.echo(f"\nnext: {look.format(quoted, quoted)}")
+    counts = {counted: report.events, "placed": report.placed, "left_out": report.left_out}
+    _say(trace, target_format, target, counts, as_json=as_json, look=look)
 
 
 def _export_profile(
@@ -99,13 +91,20 @@ def _export_profile(
     lifetimes = Lifetimes.open(path)
     content = lifetimes.profile.export(target_format)
     write_output(target, gzip.compress(content, mtime=0) if target.suffix == ".gz" else content, force)
+    counts = {"contexts": len(lifetimes), "samples": lifetimes.totals["samples"]}
+    _say(path, target_format, target, counts, as_json=as_json, look=look)
+
+
+def _say(
+    path: str, target_format: str, target: Path, counts: dict[str, Any], *, as_json: bool, look: str
+) -> None:
+    """What was exported: all counts as JSON, or the first of them and the next command."""
     if as_json:
-        counts = {"contexts": len(lifetimes), "samples": lifetimes.totals["samples"]}
-        click.echo(
-            json.dumps({"trace": path, "format": target_format, "output": str(target), **counts}, indent=2)
-        )
+        figures = {"trace": path, "format": target_format, "output": str(target), **counts}
+        click.echo(json.dumps(figures, indent=2))
     else:
-        click.echo(f"{len(lifetimes):,} contexts")
+        counted, count = next(iter(counts.items()))
+        click.echo(f"{count:,} {counted}")
     click.echo(f"wrote {target}", err=True)
     if not as_json:
         quoted = shlex.quote(str(target))

@@ -82,7 +82,7 @@ def command(
         show_trace(file, output=output, json=json, force=force, only=ONLY[only], at=_moment(at))
         return
     if follow or at is not None or only != "both":
-        raise Error(f"{file} is no trace: --only, --at and --follow are for traces")
+        raise Error(f"{file} is not a trace: --only, --at and --follow work on traces")
     if begin.startswith(b"\x89memoirL"):
         if planner is not None:
             raise Error(f"{file} is a lifetime profile: there is no plan of it")

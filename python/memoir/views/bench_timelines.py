@@ -20,33 +20,23 @@ def live_and_resident(result: Result) -> Any:
     cells = {
         cell: rows for cell, rows in result.cells().items() if rows and all("memory" in row for row in rows)
     }
-    groups = sorted(
-        {cell.group for cell in cells}, key=lambda group: (result.programs.index(group[0]), group[1:])
-    )
-    if not groups:
-        return None
-    names = result.allocators
-    figure, drawn = grid(len(groups), 1, size=(7.0, 2.6 * len(groups)))
-    for axes, group in zip((row[0] for row in drawn), groups, strict=True):
-        for cell, rows in sorted(cells.items(), key=lambda entry: names.index(entry[0].allocator)):
-            if cell.group != group:
-                continue
-            row = sorted(rows, key=lambda row: row["wall"])[len(rows) // 2]
-            series = np.array(row["memory"], dtype=float)
-            shade = colour(names, cell.allocator)
-            axes.plot(series[:, 0], series[:, 2] / 2**20, "-", color=shade, label=cell.allocator)
-            axes.plot(series[:, 0], series[:, 1] / 2**20, ":", color=shade)
-        axes.set_ylabel("MiB")
-        axes.set_ylim(bottom=0)
-        axes.set_title(f"{label(group)}: resident (lines) and live (dots)", fontsize=8)
-        axes.legend(fontsize=6)
-    drawn[-1][0].set_xlabel("seconds since the start")
-    return figure
+    return _over_time(result, cells, "memory", line=2, dots=1, title="resident (lines) and live (dots)")
 
 
 def memory_over_time(result: Result) -> Any:
     """Resident (lines) and proportional bytes (dots), seen from outside, of each cell's median run."""
-    cells = {cell: rows for cell, rows in result.cells().items() if any("samples" in row for row in rows)}
+    cells = {
+        cell: [row for row in rows if "samples" in row]
+        for cell, rows in result.cells().items()
+        if any("samples" in row for row in rows)
+    }
+    return _over_time(result, cells, "samples", line=1, dots=2, title="resident (lines), shared out (dots)")
+
+
+def _over_time(
+    result: Result, cells: dict[Cell, list[Record]], series: str, *, line: int, dots: int, title: str
+) -> Any:
+    """Two columns of the rows' `series` over its first, seconds: one picture a group, None without any."""
     groups = _groups(result, cells)
     if not groups:
         return None
@@ -56,14 +46,14 @@ def memory_over_time(result: Result) -> Any:
         for cell, rows in sorted(cells.items(), key=lambda entry: names.index(entry[0].allocator)):
             if cell.group != group:
                 continue
-            sampled = sorted((row for row in rows if "samples" in row), key=lambda row: row["wall"])
-            series = np.array(sampled[len(sampled) // 2]["samples"], dtype=float)
+            median = sorted(rows, key=lambda row: row["wall"])[len(rows) // 2]
+            samples = np.array(median[series], dtype=float)
             shade = colour(names, cell.allocator)
-            axes.plot(series[:, 0], series[:, 1] / 2**20, "-", color=shade, label=cell.allocator)
-            axes.plot(series[:, 0], series[:, 2] / 2**20, ":", color=shade)
+            axes.plot(samples[:, 0], samples[:, line] / 2**20, "-", color=shade, label=cell.allocator)
+            axes.plot(samples[:, 0], samples[:, dots] / 2**20, ":", color=shade)
         axes.set_ylabel("MiB")
         axes.set_ylim(bottom=0)
-        axes.set_title(f"{label(group)}: resident (lines), shared out (dots)", fontsize=8)
+        axes.set_title(f"{label(group)}: {title}", fontsize=8)
         axes.legend(fontsize=6)
     drawn[-1][0].set_xlabel("seconds since the start")
     return figure

@@ -278,28 +278,28 @@ void ProgramRecorder::undo(ThreadRecord& thread, const BlockEncoder::Freed& free
   allocated(thread, address, size, 4, Family::kMalloc, entry);  // its block is gone: a new object to readers
 }
 
-void ProgramRecorder::mapped(ThreadRecord& thread, const void* address, Size size,
-                             const StackWalker::Entry& entry) noexcept {
+template <class Write>
+void ProgramRecorder::put_mapping(ThreadRecord& thread, const StackWalker::Entry& entry,
+                                  Write write) noexcept {
   const Busy busy(thread);
   if (!busy.entered()) return;
   const stacks::NodeId node = stack(thread, entry);
   const std::uint64_t tick = now(thread);
-  const bool done = put(thread, [&](BlockEncoder& encoder) {
+  if (!put(thread, [&](BlockEncoder& encoder) { return write(encoder, tick, node); })) drop(thread);
+}
+
+void ProgramRecorder::mapped(ThreadRecord& thread, const void* address, Size size,
+                             const StackWalker::Entry& entry) noexcept {
+  put_mapping(thread, entry, [&](BlockEncoder& encoder, std::uint64_t tick, stacks::NodeId node) {
     return encoder.map(tick, reinterpret_cast<std::uint64_t>(address), size, node);
   });
-  if (!done) drop(thread);
 }
 
 void ProgramRecorder::unmapped(ThreadRecord& thread, const void* address, Size size,
                                const StackWalker::Entry& entry) noexcept {
-  const Busy busy(thread);
-  if (!busy.entered()) return;
-  const stacks::NodeId node = stack(thread, entry);
-  const std::uint64_t tick = now(thread);
-  const bool done = put(thread, [&](BlockEncoder& encoder) {
+  put_mapping(thread, entry, [&](BlockEncoder& encoder, std::uint64_t tick, stacks::NodeId node) {
     return encoder.unmap(tick, reinterpret_cast<std::uint64_t>(address), size, node);
   });
-  if (!done) drop(thread);
 }
 
 void ProgramRecorder::program_ends(ThreadRecord& thread, bool by_exec, unsigned status) noexcept {

@@ -154,6 +154,9 @@ class ProgramRecorder {
   void compare(ThreadRecord& thread, const stacks::StackWalker::Entry& entry, stacks::NodeId node) noexcept;
   template <class Write>
   bool put(ThreadRecord& thread, Write write) noexcept;
+  /// A mapping that begins or ends: `write(encoder, tick, node)`.
+  template <class Write>
+  void put_mapping(ThreadRecord& thread, const stacks::StackWalker::Entry& entry, Write write) noexcept;
 
   TickClock clock_;
   TraceFile file_;
