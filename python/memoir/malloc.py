@@ -37,7 +37,7 @@ def library() -> Path:
     """libmemoir_malloc.so, to be preloaded or linked. Raises memoir.Error when it was not built."""
     path = Path(_core.__file__).parent / "bin" / "libmemoir_malloc.so"
     if not path.exists():
-        raise Error(f"{path.name} is missing beside the package's compiled core: build it again (make dev)")
+        raise Error(f"{path.name} is missing next to the package's compiled core: build it again (make dev)")
     return path
 
 

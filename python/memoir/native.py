@@ -42,7 +42,7 @@ def library() -> Path:
     path = Path(_core.__file__).parent / "bin" / "libmemoir_record.so"
     if not path.exists():
         raise Error(
-            f"{path.name} is missing beside the package's compiled core: native programs are recorded on x86-64 "
+            f"{path.name} is missing next to the package's compiled core: native programs are recorded on x86-64 "
             "alone, and the package must be built (make dev)"
         )
     if any(letter in str(path) for letter in ": "):

@@ -50,7 +50,7 @@ def command(
     """Show what FILES hold: a trace, a plan, a lifetime profile, or CSV with an offset column; with --diff, two traces.
 
     Of a trace: counts, bytes, the load and the largest operators; of a native program, who held memory at the
-    peak, what was never freed or short-lived, and why the process held more. Of a plan: its arena beside the
+    peak, what was never freed or short-lived, and why the process held more. Of a plan: its arena and the
     floor, and as a picture its heap map (address against time). Of a lifetime profile: how long objects lived,
     and which contexts allocate most. A page (.html) is one file that opens without a network: every object to
     zoom into, and who allocated it.
