@@ -21,6 +21,7 @@ from types import TracebackType
 
 from memoir import _core
 from memoir._core import Error
+from memoir.base.threads import start_without_signals
 
 TRACE = "MEMOIR_RECORD_TRACE"
 CLOCK = "MEMOIR_RECORD_CLOCK"
@@ -86,7 +87,7 @@ class Clock:
         self._thread = threading.Thread(target=count, args=arguments, name="memoir-clock", daemon=True)
 
     def __enter__(self) -> Clock:
-        self._thread.start()
+        start_without_signals(self._thread)
         while self._thread.is_alive() and not self._started.value:
             time.sleep(0.001)
         return self

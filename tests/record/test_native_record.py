@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """memoir record around native programs: every event, exact stacks, whatever the program does."""
 
+import contextlib
 import os
 import re
 import signal
@@ -149,11 +150,38 @@ def test_signals_reach_the_program(number, tmp_path):
         "-c",
         script,
     ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    assert process.stdout.readline() == "ready\n"
-    process.send_signal(number)
-    assert process.stdout.read() == "got\n"
-    assert process.wait() == 9
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
+    )
+    try:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        assert process.communicate(timeout=100)[0] == "got\n"
+        assert process.wait() == 9
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_threads_of_a_command_leave_signals_to_it():
+    """One that took them would end the command whenever it is not waiting just then, and orphan the program."""
+    inner = """
+import os, signal, threading
+from pathlib import Path
+from memoir import native
+from memoir.lifetimes.sampling import Collector
+
+with native.Clock(), Collector(1 << 20):
+    waited = {signal.SIGTERM, signal.SIGHUP, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, waited)
+    threads = list(Path("/proc/self/task").iterdir())
+    for number in sorted(waited):
+        os.kill(os.getpid(), number)  # nobody waits for it now: it stays, until somebody does
+        assert signal.sigtimedwait(waited, 10).si_signo == number
+    print(len(threads) >= 3)
+"""
+    done = subprocess.run([sys.executable, "-c", inner], capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
 
 def test_what_cannot_be_recorded_is_refused_before_it_starts(record, tmp_path, compiled):

@@ -19,6 +19,7 @@ from types import TracebackType
 
 from memoir import native
 from memoir._core import Error, LifetimeProfile
+from memoir.base.threads import start_without_signals
 from memoir.lifetimes import Lifetimes
 
 CONTROL, EVERY = "MEMOIR_CONTROL", "MEMOIR_SAMPLE_EVERY"
@@ -87,7 +88,7 @@ class Collector:
         self._thread = threading.Thread(target=self._gather, name="memoir-lifetimes", daemon=True)
 
     def __enter__(self) -> Collector:
-        self._thread.start()
+        start_without_signals(self._thread)
         return self
 
     def __exit__(
