@@ -140,4 +140,27 @@ TEST_CASE("baselines: a page has memory as long as a span touches it") {
   CHECK_FALSE(SizeClassHeap(arena, {.page = 4096}).ok());
 }
 
+TEST_CASE("a load that comes and goes between two looks was a load: what it left is low") {
+  UpkeepRules rules;
+  const auto round = [&](Size used, Size live) {
+    LifetimeHeap::Figures now;
+    now.used = used;
+    rules.begin(now);
+    rules.saw_live(live);
+    rules.end(now);
+  };
+  const Size peak = 200 * kMiB, rest = 60 * kMiB, live = 2 * kMiB;
+  SUBCASE("before the first look") { round(rest, live); }
+  SUBCASE("after a long calm") {
+    for (int i = 0; i < 50; ++i) round(live, live);
+    CHECK(rules.high());  // nothing else was ever seen
+    round(peak, live);
+  }
+  for (unsigned i = 0; i <= UpkeepRules::kWindow; ++i) round(rest, live);
+  CHECK_FALSE(rules.high());
+  // A load that stays is high again.
+  for (unsigned i = 0; i <= UpkeepRules::kWindow; ++i) round(peak, peak - peak / 20);
+  CHECK(rules.high());
+}
+
 }  // namespace memoir

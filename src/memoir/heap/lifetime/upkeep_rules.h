@@ -25,11 +25,18 @@ class UpkeepRules {
     // Demand is forecast from the last rounds: a heap whose spans have 1/64 more memory than a window ago is
     // filling up. Pages that come back inside spans count as much as new spans.
     const Size before = wanted_[(round_ + 1) % kWindow];
-    growing_ = now.used - now.gone_in_spans > before + before / 64;
+    const Size wanted = now.used - now.gone_in_spans;
+    growing_ = wanted > before + before / 64;
+    present_ = wanted;
+    lowest_ = std::min(lowest_, wanted);
+    came_ = std::max(came_, wanted - lowest_);
   }
-  /// Spans were looked at: so many bytes of blocks are used.
+  /// Spans were looked at: so many bytes of blocks are used. What spans grew by since the last look was used
+  /// once: a load that came and went in between was a load too.
   void saw_live(Size live) noexcept {
-    most_live_ = std::max(most_live_ * kMemory, static_cast<double>(live));
+    most_live_ = std::max(most_live_ * kMemory, static_cast<double>(std::max(live, came_)));
+    lowest_ = present_;
+    came_ = 0;
     near_peak_ = static_cast<double>(live) > kNearPeak * most_live_;
   }
   void end(const LifetimeHeap::Figures& now) noexcept {
@@ -98,6 +105,9 @@ class UpkeepRules {
   unsigned round_ = 0;
   Size free_resident_[kWindow] = {};  // of the last rounds
   Size wanted_[kWindow] = {};         // bytes with memory in spans, of the last rounds
+  Size present_ = 0;                  // bytes with memory in spans
+  Size lowest_ = 0;                   // of these, since spans were looked at
+  Size came_ = 0;                     // the most that they grew by from there
   double most_live_ = 0;              // decayed maximum
   bool growing_ = false;
   bool near_peak_ = false;
