@@ -2,6 +2,7 @@
 """One rule: a remembered call never fails, hangs, leaks or changes where the plain call would not."""
 
 import copy
+import gc
 import os
 import pickle
 import random
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import weakref
 
 import memoir.torch
 import pytest
@@ -555,3 +557,17 @@ def test_models_that_do_not_run_together_share_one_arena():
     assert memoir.torch.stats(models[0]).slabs == 1
     with pytest.raises(ValueError, match="Share"):
         memoir.torch.remember(nets[0], share=share, max_bytes=100)
+
+
+def test_what_nobody_holds_any_more_takes_its_memory_along():
+    group = memoir.torch.Share()
+    for share in (None, group):
+        remembered = memoir.torch.remember(
+            torch.nn.Sequential(torch.nn.Linear(64, 4096), torch.nn.ReLU()), share=share
+        )
+        for _ in range(5):
+            remembered(torch.ones(16, 64))
+        memory = weakref.ref(remembered.__memoir__)
+        del remembered
+        gc.collect()
+        assert memory() is None

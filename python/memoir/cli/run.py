@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 
 import click
 
+import memoir
 from memoir import Error, malloc
 
 
@@ -18,6 +21,21 @@ def _choices(texts: tuple[str, ...]) -> dict[str, str]:
         name, equals, value = part.partition("=")
         chosen[name] = value if equals else "true"
     return chosen
+
+
+def _for_python(
+    environment: Mapping[str, str], remember: bool, plans: tuple[str, ...], pool: str | None, report: bool
+) -> dict[str, str]:
+    """What makes the Pythons among the program and those that it starts begin when they import torch."""
+    injected = str(Path(memoir.__file__).parent / "torch" / "injected")
+    asked = {
+        "PYTHONPATH": os.pathsep.join(filter(None, [injected, environment.get("PYTHONPATH")])),
+        "MEMOIR_REMEMBER": "1" if remember else "",
+        "MEMOIR_PLANS": os.pathsep.join(os.path.abspath(plan) for plan in plans),
+        "MEMOIR_POOL": pool or "",
+        "MEMOIR_REPORT": "1" if report else "",
+    }
+    return {name: value for name, value in asked.items() if value}
 
 
 def _list_settings(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
@@ -53,14 +71,43 @@ def _print_library(context: click.Context, _parameter: click.Parameter, wanted: 
     help="List what --set takes, and end.",
 )
 @click.option("--set", "chosen", multiple=True, metavar="KEY=VALUE", help="A setting; may be repeated.")
+@click.option(
+    "--remember",
+    is_flag=True,
+    help="Of a Python program that uses PyTorch on CPUs: remember every module that no other module calls.",
+)
+@click.option(
+    "--plan",
+    "plans",
+    multiple=True,
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Give the module that FILE was made for its plan, from its first call on; may be repeated.",
+)
+@click.option(
+    "--pool",
+    metavar="POLICY",
+    help="Of a Python program that uses PyTorch on GPUs: this policy in the place of PyTorch's allocator, with its "
+    "settings, and cap= and plan= as use_pool takes them.",
+)
+@click.option("--report", is_flag=True, help="Say at the program's end what was remembered.")
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
-def command(chosen: tuple[str, ...], program: tuple[str, ...]) -> None:
+def command(
+    chosen: tuple[str, ...],
+    remember: bool,
+    plans: tuple[str, ...],
+    pool: str | None,
+    report: bool,
+    program: tuple[str, ...],
+) -> None:
     """Run PROGRAM with memoir's malloc in place of its own.
 
     \b
       memoir run -- ./server --port 8000
       memoir run --set stats -- python serve.py
       LD_PRELOAD=$(memoir run --print) ./server
+      memoir run --remember --report -- python serve.py
+      memoir run --pool memoir,cap=40GiB -- python train.py
 
     The program takes this command's place: its exit status, its signals and its terminal are its own. Programs that it
     starts have the malloc too.
@@ -70,6 +117,10 @@ def command(chosen: tuple[str, ...], program: tuple[str, ...]) -> None:
     path = launch.resolve(program[0])
     proof.check_executable(path)
     environment = malloc.environment(_choices(chosen))
+    if report and not (remember or plans):
+        raise Error("--report says what --remember and --plan did; add one of them")
+    if remember or plans or pool:
+        environment.update(_for_python(environment, remember, plans, pool, report))
     sys.stdout.flush()
     try:
         os.execve(path, list(program), environment)

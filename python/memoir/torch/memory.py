@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,9 +82,8 @@ class Memory:
             if share is not None
             else _torch.SlabSet(options.max_slabs, _bytes(options.max_bytes), options.poison)
         )
-        self._words_before = ""
         self._core = _torch.Memory(
-            options.max_plans, SECONDS_FOR_OTHERS, self._slabs, _describe, self._say_nothing_repeats
+            options.max_plans, SECONDS_FOR_OTHERS, self._slabs, _describe, _repeats_nothing(name)
         )
         if options.plan is not None:
             given = _open_plan(name, options.plan)
@@ -96,13 +96,19 @@ class Memory:
     def forget(self) -> None:
         self._core.forget()
 
-    def _say_nothing_repeats(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+
+def _repeats_nothing(name: str) -> Callable[[tuple[Any, ...], dict[str, Any]], None]:
+    """The warning. It knows the name alone: what C++ holds on to must not hold the memory in turn, or neither ever goes."""
+
+    def say(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         warnings.warn(
-            f"memoir: {self.name} was called many times in a row with inputs that no plan could be made for, the last time "
+            f"memoir: {name} was called many times in a row with inputs that no plan could be made for, the last time "
             f"with {describe(args, kwargs)}; such a shape is recorded only when it is seen again "
             "(memoir.torch.stats shows what is remembered)",
             stacklevel=4,
         )
+
+    return say
 
 
 def _describe(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
@@ -113,14 +119,20 @@ def _bytes(most: int | None) -> int:
     return 2**64 - 1 if most is None else most
 
 
-def _open_plan(name: str, path: str | os.PathLike[str]) -> _core.RecordedPlan:
+def open_model_plan(path: str | os.PathLike[str]) -> tuple[str, _core.RecordedPlan]:
+    """The model that a plan file is for, and the plan. Raises memoir.Error for a file that is no plan of a model."""
     plan = _core.open_plan(os.fspath(path))
     meta = dict(plan.meta)
     if "signature" not in meta or "model" not in meta:
         raise Error(f"{path}: not the plan of a recorded model: plan a trace that memoir.torch.record wrote")
-    if meta["model"] != name:
-        raise Error(f"{path}: a plan for {meta['model']}, and this is {name}")
-    return plan.recorded_for()
+    return meta["model"], plan.recorded_for()
+
+
+def _open_plan(name: str, path: str | os.PathLike[str]) -> _core.RecordedPlan:
+    model, plan = open_model_plan(path)
+    if model != name:
+        raise Error(f"{path}: a plan for {model}, and this is {name}")
+    return plan
 
 
 def describe_recording(recording: _torch.Recording, model: str, words: str) -> None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python runs this at start-up when `memoir record` put this folder on PYTHONPATH: the moment torch has been imported,
-the recording begins. A sitecustomize of the user's own still runs."""
+"""Python runs this at start-up when `memoir record` or `memoir run` put this folder on PYTHONPATH: the moment torch has
+been imported, the recording begins, or what `memoir run` was asked for. A sitecustomize of the user's own still runs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ if TYPE_CHECKING:
     from typing import Any
 
 TRACE = os.environ.pop("MEMOIR_RECORD", None)  # popped: the program's own children are not recorded
+# Of `memoir run`. They stay: the processes that the program starts are to do the same.
+ASKED = {
+    name: os.environ[name]
+    for name in ("MEMOIR_REMEMBER", "MEMOIR_PLANS", "MEMOIR_POOL", "MEMOIR_REPORT")
+    if os.environ.get(name)
+}
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 class _AfterTorch(importlib.abc.MetaPathFinder):
-    """Steps aside at the first `import torch`, and starts the recording when that import is done."""
-
-    def __init__(self, trace: str):
-        self.trace = trace
+    """Steps aside at the first `import torch`, and begins when that import is done."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -37,17 +40,33 @@ class _AfterTorch(importlib.abc.MetaPathFinder):
             loader: Any = spec.loader
             execute = loader.exec_module
 
-            def execute_and_record(module: ModuleType) -> None:
+            def execute_and_begin(module: ModuleType) -> None:
                 execute(module)
-                try:
-                    from memoir.torch.recording import record_program
-                except ImportError as error:  # memoir has no part for this torch
-                    sys.exit(f"memoir: {error}")
+                if TRACE:
+                    _record(TRACE)
+                if ASKED:
+                    _begin(ASKED)
 
-                record_program(self.trace)
-
-            loader.exec_module = execute_and_record
+            loader.exec_module = execute_and_begin
         return spec
+
+
+def _record(trace: str) -> None:
+    try:
+        from memoir.torch.recording import record_program
+    except ImportError as error:  # memoir has no part for this torch
+        sys.exit(f"memoir: {error}")
+
+    record_program(trace)
+
+
+def _begin(asked: dict[str, str]) -> None:
+    try:
+        from memoir.torch.program import begin
+    except ImportError as error:
+        print(f"memoir: {error}; the program runs without it", file=sys.stderr)
+        return
+    begin(asked)
 
 
 def _run_the_users_own() -> None:
@@ -58,7 +77,7 @@ def _run_the_users_own() -> None:
         spec.loader.exec_module(module)
 
 
-if TRACE:
-    sys.meta_path.insert(0, _AfterTorch(TRACE))
+if TRACE or ASKED:
+    sys.meta_path.insert(0, _AfterTorch())
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != HERE]
 _run_the_users_own()
