@@ -29,7 +29,7 @@ test: dev ## run every test
 	@OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 lint: dev ## check the style of Python and C++, and the types of the package
-	@$(BIN)/ruff check python tests bench examples fuzz .ci && $(BIN)/ruff format --check python tests bench examples fuzz .ci
+	@$(BIN)/ruff check python tests bench examples fuzz docs .ci && $(BIN)/ruff format --check python tests bench examples fuzz docs .ci
 	@find src python tests bench fuzz examples -name '*.h' -o -name '*.cc' -o -name '*.cpp' -o -name '*.c' | \
 		xargs $(BIN)/clang-format --dry-run --Werror
 	@$(BIN)/mypy

@@ -22,6 +22,9 @@ CONTENT = [
     r"memoir/_core\.[\w-]+\.so",
     r"memoir/torch/_built/\d\.\d+/(_torch\.[\w-]+|libmemoir_cuda)\.so",
     r"memoir/bin/(memoir-launch|libmemoir_(proof|malloc|record)\.so|bench-\w+)",
+    r"memoir_alloc-[\d.]+\.data/data/share/man/man1/memoir\.1",
+    r"memoir_alloc-[\d.]+\.data/data/share/"
+    r"(bash-completion/completions/memoir|zsh/site-functions/_memoir|fish/vendor_completions\.d/memoir\.fish)",
     r"memoir_alloc-[\d.]+\.dist-info/(METADATA|RECORD|WHEEL|entry_points\.txt|licenses/LICENSE)",
 ]
 

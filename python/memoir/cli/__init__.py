@@ -26,6 +26,7 @@ VERBS = {
     "bench": "Allocators against each other, with intervals.",
     "doctor": "What this machine offers: allocators, huge pages, cores, counters.",
     "diff": "What changed between two results.",
+    "completion": "What makes Tab complete verbs and options in a shell.",
 }
 
 

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes docs/reference/ from what the code itself says: the command line, Python, policies, settings; the man page and what completes the
+command line in shells, which the wheel installs.
+
+.venv/bin/python docs/make_reference.py           write what has changed
+.venv/bin/python docs/make_reference.py --check   exit 1 where a file is not what would be written
+"""
+
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+from click.shell_completion import get_completion_class
+
+from memoir import __version__, _core, cli, malloc
+
+FOLDER = Path(__file__).parent / "reference"
+NOTE = "<!-- written by docs/make_reference.py: change the code, then run it -->\n"
+PYTHON = {
+    "memoir": None,
+    "memoir.torch": None,
+    "memoir.bench": [
+        "run",
+        "read",
+        "analyse",
+        "Experiment",
+        "Options",
+        "Grid",
+        "Program",
+        "Metric",
+        "Result",
+    ],
+    "memoir.malloc": ["library", "settings", "environment", "figures"],
+}
+
+
+def commands() -> dict[str, click.Command]:
+    return {verb: importlib.import_module(f"memoir.cli.{verb}").command for verb in cli.VERBS}
+
+
+def help_of(verb: str, command: click.Command) -> str:
+    context = click.Context(command, info_name=f"memoir {verb}", terminal_width=96, max_content_width=96)
+    lines = [line.rstrip() for line in command.get_help(context).splitlines()]
+    return "\n".join(lines).rstrip()
+
+
+def command_page() -> str:
+    text = [f"{NOTE}\n# The command line\n"]
+    text += [f"* [`memoir {verb}`](#memoir-{verb}): {what}" for verb, what in cli.VERBS.items()]
+    for verb, command in commands().items():
+        text.append(f"\n## memoir {verb}\n\n```text\n{help_of(verb, command)}\n```")
+    return "\n".join(text) + "\n"
+
+
+def policy_page() -> str:
+    simulated, on_device = (
+        {name for name, *_ in _core.policies(substrate)} for substrate in ("simulation", "device")
+    )
+    text = [
+        f"{NOTE}\n# Policies\n",
+        "A policy is written `name,setting=value,...`, wherever one is asked for: `memoir simulate --policy`, "
+        "`use_pool`, `memoir run --pool`.\n",
+    ]
+    for name, what, settings in _core.policies():
+        where = [word for word, names in (("simulation", simulated), ("GPU", on_device)) if name in names]
+        text.append(f"## {name}\n\n{what}. In: {', '.join(where) or 'the malloc'}.\n")
+        if settings:
+            text.append("| setting | unit | initial | what |\n|---|---|---|---|")
+            text += [f"| {' | '.join(cells(setting))} |" for setting in settings]
+            text.append("")
+    return "\n".join(text).rstrip() + "\n"
+
+
+def cells(setting: tuple) -> list[str]:
+    """Name, unit, initial value, what it is: as the bindings give a setting."""
+    name, *rest = (str(part).replace("|", "\\|") for part in setting[:4])
+    return [f"`{name}`", *rest]
+
+
+def malloc_page() -> str:
+    text = [
+        f"{NOTE}\n# Settings of memoir's malloc\n",
+        '`memoir run --set name=value`, or `MEMOIR_MALLOC="name=value,..."` in the environment.\n',
+        "| setting | unit | initial | effect |\n|---|---|---|---|",
+    ]
+    text += [
+        f"| `{one.name}` | {one.unit} | {one.initial} | {one.help} |" for one in malloc.settings().values()
+    ]
+    return "\n".join(text) + "\n"
+
+
+def python_page() -> str:
+    text = [f"{NOTE}\n# Python\n"]
+    for name, chosen in PYTHON.items():
+        module = importlib.import_module(name)
+        text.append(f"## {name}\n\n{paragraphs(module.__doc__, first=True)}\n")
+        for member in chosen or sorted(module.__all__, key=str.lower):
+            thing = getattr(module, member)
+            if not callable(thing) or not inspect.getdoc(thing):
+                continue
+            text.append(f"### {name}.{member}\n\n```python\n{signature(member, thing)}\n```\n")
+            text.append(f"{paragraphs(inspect.getdoc(thing))}\n")
+            if inspect.isclass(thing):
+                text += members(thing)
+    return "\n".join(text).rstrip() + "\n"
+
+
+def members(thing: type) -> list[str]:
+    found = []
+    for name, member in vars(thing).items():
+        if name.startswith("_") or not (callable(member) or isinstance(member, property)):
+            continue
+        if documented := inspect.getdoc(member):
+            form = name if isinstance(member, property) else signature(name, member)
+            found.append(f"* `{' '.join(form.split())}`: {' '.join(documented.split())}")
+    return [*found, ""] if found else []
+
+
+def signature(name: str, thing: object) -> str:
+    try:
+        text = re.sub(r" at 0x[0-9a-f]+", "", str(inspect.signature(thing)))
+    except (TypeError, ValueError):  # of the core: its docstring begins with it
+        return f"{name}(...)"
+    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)  # annotations, which are not evaluated
+    if len(name + text) <= 90:
+        return name + text
+    inside, result = split_arguments(text)
+    return name + "(\n" + "".join(f"    {one},\n" for one in inside) + ")" + result
+
+
+def split_arguments(text: str) -> tuple[list[str], str]:
+    """'(a: dict[int, str], b) -> c' -> its arguments, and ' -> c'."""
+    depth, begin, found = 0, 1, []
+    for i, letter in enumerate(text):
+        depth += (letter in "([{") - (letter in ")]}")
+        if (letter == "," and depth == 1) or depth == 0:
+            found.append(text[begin:i].strip())
+            begin = i + 1
+        if depth == 0:
+            return [one for one in found if one], text[i + 1 :]
+    return found, ""
+
+
+def paragraphs(text: str | None, first: bool = False) -> str:
+    """A docstring as Markdown: what is indented deeper is code."""
+    text = inspect.cleandoc(text or "")
+    text = re.sub(
+        r"^((?:    .*\n?|\n(?=    ))+)",
+        lambda code: f"```\n{inspect.cleandoc(code[1])}\n```\n",
+        text,
+        flags=re.M,
+    )
+    return text.split("\n\n")[0] if first else text
+
+
+def man_page() -> str:
+    def escaped(text: str) -> str:
+        lines = text.replace("\\", "\\\\").replace("-", "\\-").splitlines()
+        return "\n".join("\\&" + line if line[:1] in (".", "'") else line for line in lines)
+
+    text = [
+        f'.TH MEMOIR 1 "" "memoir {__version__}" "User commands"',
+        ".SH NAME",
+        "memoir \\- allocators that remember",
+        ".SH SYNOPSIS",
+        ".B memoir",
+        "VERB [OPTIONS] ...",
+        ".SH DESCRIPTION",
+        "Records what programs allocate, plans and simulates it, and runs programs under allocators that remember.",
+    ]
+    for verb, command in commands().items():
+        text += [f".SH MEMOIR {verb.upper()}", ".nf", escaped(help_of(verb, command)), ".fi"]
+    text += [
+        ".SH EXIT STATUS",
+        "0 when all went well, 2 when an argument or a file is wrong. record, run and attach pass on the program's.",
+        ".SH SEE ALSO",
+        "The guides in the project's docs folder.",
+    ]
+    return "\n".join(text) + "\n"
+
+
+def completion(shell: str) -> Callable[[], str]:
+    made = get_completion_class(shell)
+    return lambda: made(click.Group("memoir"), {}, "memoir", "_MEMOIR_COMPLETE").source()
+
+
+PAGES = {
+    "commands.md": command_page,
+    "policies.md": policy_page,
+    "malloc-settings.md": malloc_page,
+    "python.md": python_page,
+    "memoir.1": man_page,
+    "completions/memoir": completion("bash"),
+    "completions/_memoir": completion("zsh"),
+    "completions/memoir.fish": completion("fish"),
+}
+
+
+def main() -> None:
+    check = sys.argv[1:] == ["--check"]
+    changed = []
+    for name, make in PAGES.items():
+        path, text = FOLDER / name, make()
+        if not path.exists() or path.read_text() != text:
+            changed.append(name)
+            if not check:
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(text)
+    print(f"{'not up to date' if check else 'written'}: {', '.join(changed) or 'nothing'}")
+    sys.exit(check and bool(changed))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/reference has what the code has: `.venv/bin/python docs/make_reference.py` writes it."""
+
+import importlib
+import importlib.util
+from pathlib import Path
+
+import click
+import pytest
+
+from memoir import _core, cli, malloc
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "docs" / "reference"
+AGAIN = "call .venv/bin/python docs/make_reference.py"
+
+
+def squeezed(text: str) -> str:
+    """Without white space: how lines are wrapped is the library's, and differs between its versions."""
+    return "".join(text.replace("\\", "").split())
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_every_verb_and_option_stands_in_the_reference_and_in_the_man_page(verb):
+    command = importlib.import_module(f"memoir.cli.{verb}").command
+    page = (FOLDER / "commands.md").read_text().split(f"\n## memoir {verb}\n", 1)[1].split("\n## ", 1)[0]
+    manual = (
+        (FOLDER / "memoir.1").read_text().split(f"\n.SH MEMOIR {verb.upper()}\n", 1)[1].split("\n.SH ", 1)[0]
+    )
+    for text in (squeezed(page), squeezed(manual)):
+        for option in command.params:
+            if isinstance(option, click.Option) and not option.hidden:
+                assert option.opts[-1] in text, f"{option.opts[-1]}: {AGAIN}"
+                assert squeezed(option.help or "") in text, f"{option.opts[-1]}: {AGAIN}"
+
+
+def test_every_policy_and_setting():
+    text = (FOLDER / "policies.md").read_text()
+    for name, what, settings in _core.policies():
+        part = text.split(f"\n## {name}\n", 1)[1].split("\n## ", 1)[0]
+        assert what in part, AGAIN
+        for setting in settings:
+            assert f"| `{setting[0]}` | {setting[1]} | {setting[2]} |" in part, (
+                f"{name}: {setting[0]}: {AGAIN}"
+            )
+    text = (FOLDER / "malloc-settings.md").read_text()
+    for one in malloc.settings().values():
+        assert f"| `{one.name}` | {one.unit} | {one.initial} | {one.help} |" in text, AGAIN
+
+
+def test_every_public_name_of_python():
+    pytest.importorskip("torch", reason="the page has memoir.torch")
+    text = (FOLDER / "python.md").read_text()
+    for module in ("memoir", "memoir.torch"):
+        for name in importlib.import_module(module).__all__:
+            if not name.startswith("_"):
+                assert f"### {module}.{name}\n" in text, f"{module}.{name}: {AGAIN}"
+
+
+def test_the_writer_runs(tmp_path, monkeypatch):
+    pytest.importorskip("torch", reason="the page has memoir.torch")
+    where = importlib.util.spec_from_file_location("make_reference", ROOT / "docs" / "make_reference.py")
+    writer = importlib.util.module_from_spec(where)
+    where.loader.exec_module(writer)
+    for name, make in writer.PAGES.items():
+        assert squeezed(make())[:200] == squeezed((FOLDER / name).read_text())[:200]
