@@ -11,7 +11,7 @@ PACKAGES := "$(TORCH)" torchvision transformers numpy click rich matplotlib high
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help dev demo test lint wheel soak clean
+.PHONY: help dev demo test lint wheel docs soak clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,11 @@ lint: dev ## check the style of Python and C++, and the types of the package
 
 wheel: dev ## build the wheel for this Python, with PyTorch 2.11 to 2.13, into dist/
 	@$(BIN)/python .ci/wheel.py
+
+docs: dev ## the documentation as a site that needs no network, in build/site
+	@$(BIN)/uv pip install -q --python $(BIN)/python 'sphinx>=7' 'furo>=2024' 'myst-parser>=3'
+	@$(BIN)/python docs/make_reference.py
+	@$(BIN)/python -m sphinx -q -W --keep-going docs build/site
 
 soak: dev ## the long run against docs/results/soak.md's goals; goes on where it stopped (SOAK="--seconds 600")
 	@$(BIN)/cmake --preset release -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja > build/configure.log 2>&1 || { cat build/configure.log; exit 1; }

@@ -98,6 +98,7 @@ def main() -> None:
                 mode, malloc = ways[way]
                 results[way].append(run(program, [str(trace), mode, str(options.passes)], mallocs[malloc]))
     lines = [
+        "# One tensor: allocation and free\n",
         "| ns | allocate p50 | p99 | p99.9 | free p50 | p99 | p99.9 |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]

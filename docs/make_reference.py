@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/reference/ from what the code itself says: the command line, Python, policies, settings; the man page and what completes the
-command line in shells, which the wheel installs.
+"""Writes docs/reference/ from what the code itself says: the command line, Python, policies, settings; the man page
+and what completes the command line in shells, which the wheel installs.
 
 .venv/bin/python docs/make_reference.py           write what has changed
 .venv/bin/python docs/make_reference.py --check   exit 1 where a file is not what would be written

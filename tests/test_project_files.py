@@ -75,3 +75,17 @@ def test_the_bibliography_names_rooms_that_exist():
         if not any(list(base.glob(f"{room}*")) for base in (ROOT / "src/memoir", ROOT / "python/memoir"))
     ]
     assert not rooms
+
+
+@pytest.mark.full
+def test_the_site_is_whole_and_asks_nobody(tmp_path):
+    for module in ("sphinx", "furo", "myst_parser"):
+        pytest.importorskip(module, reason="make docs brings it")
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "docs", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr  # a dead link is a warning, and that an error
+    for page in (tmp_path / "site").rglob("*.html"):
+        for tag in re.findall(r"<(?:script|link|img|iframe)[^>]*>", page.read_text()):
+            assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", tag) or "canonical" in tag, (
+                f"{page}: {tag}"
+            )
