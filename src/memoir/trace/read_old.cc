@@ -18,7 +18,8 @@ constexpr Size kMostRoomBehind = 64 * kMiB + 2 * kMaxMetaText;
 
 class OldReader {
  public:
-  OldReader(const ByteSource& source, TraceData& data) : source_(source), data_(data) {}
+  OldReader(const ByteSource& source, TraceData& data)
+      : source_(source), data_(data), window_(std::min<Size>(kMiB, source.size())) {}
   void read();
 
  private:
@@ -41,7 +42,7 @@ class OldReader {
   TraceData& data_;
   OldHeader header_{};
   bool closed_ = false;
-  std::vector<std::byte> window_ = std::vector<std::byte>(kMiB);  // of the file
+  std::vector<std::byte> window_;  // of the file
   Size window_begin_ = 0, window_end_ = 0;
 };
 
