@@ -70,6 +70,19 @@ TEST_CASE("learning: contexts that live long are told from those that do not, an
   CHECK(learner.counts().precision > 0.9);
 }
 
+TEST_CASE("learning: a rare context that lives long is worth a split, though others do so by chance") {
+  for (const unsigned seed : {1, 2, 3, 4, 5, 6}) {
+    CAPTURE(seed);
+    LifetimeLearner learner;
+    REQUIRE(learner.start({}));
+    std::mt19937 random(seed);
+    // Of 300 contexts, one: of all that lives long it makes one in 31.
+    run(learner, 120 * kHeld, 300, [&](ContextKey key) { return key == 7 || random() % 10 == 0; });
+    CHECK(learner.table().learned(7) == LifetimeClass::kLong);
+    CHECK(learner.table().split());
+  }
+}
+
 TEST_CASE("no regret: lifetimes that contexts do not tell keep the heap in one class") {
   LifetimeLearner learner;
   REQUIRE(learner.start({}));

@@ -76,7 +76,7 @@ void LifetimeLearner::consider_split() noexcept {
   // apart.
   const bool split = table_.split();
   const bool one_kind = now.long_share > 0.95;  // hardly anything dies: nothing to keep apart
-  const bool enough = now.recall >= (split ? 0.02 : 0.05) && now.precision >= 0.3;
+  const bool enough = now.recall >= (split ? 0.01 : 0.02) && now.precision >= 0.3;
   const double lift = now.long_share > 0 ? now.precision / now.long_share : 0;
   const bool pays = !one_kind && enough && (lift >= (split ? 1.2 : 1.5) || now.precision >= 0.9);
   if (pays != table_.split()) table_.set_split(pays);
