@@ -16,6 +16,8 @@ __all__ = [
     "Problem",
     "Skeleton",
     "__version__",
+    "explain",
+    "fit_budget",
     "plan",
     "simulate",
 ]
@@ -26,7 +28,7 @@ def __getattr__(name: str) -> Any:  # on first use: numpy and the planners
         from memoir.planning import constraints
 
         return constraints.Arena
-    if name in ("PlanResult", "Problem", "Skeleton", "plan"):
+    if name in ("PlanResult", "Problem", "Skeleton", "explain", "fit_budget", "plan"):
         from memoir import planning
 
         return getattr(planning, name)

@@ -368,6 +368,16 @@ class Problem:
     def total_size(self) -> int:
         """Bytes of all buffers together."""
 
+    def sized(self) -> Problem | None:
+        """
+        The buffers that have bytes, which are what a planner takes; None when all have.
+        """
+
+    def with_empty(self, plan: Plan) -> Plan:
+        """
+        The plan of this problem from that of sized(): buffers of 0 bytes get the offset 0.
+        """
+
     def aligned_to(self, alignment: int) -> Problem:
         """The same buffers, every offset a multiple of `alignment` too."""
 
@@ -386,8 +396,10 @@ def check(problem: Problem, plan: Plan) -> tuple[int, int, str] | None:
 def planners() -> list[tuple[str, str]]:
     """(name, what it does) of every planner in C++, cheapest first."""
 
-def run_planner(name: str, problem: Problem) -> Plan:
-    """Releases the GIL."""
+def run_planner(name: str, problem: Problem, deadline: float | None = None) -> Plan:
+    """
+    The deadline in seconds binds those that would search on. Releases the GIL.
+    """
 
 def plan_quickly(problem: Problem) -> tuple[Plan, str]:
     """(plan, planner) of the best cheap planner. Releases the GIL."""
@@ -421,6 +433,20 @@ class CsvProblem:
     def offsets(self) -> NDArray[numpy.uint64] | None:
         """The offset column; None when there is none, or not for every buffer."""
 
+    @property
+    def inclusive(self) -> bool:
+        """Its ends are inclusive, and so are those of gaps."""
+
+    @property
+    def idle(self) -> list[tuple[int, int, int]]:
+        """The idle column, as rows (buffer, lower, upper)."""
+
+    @property
+    def recompute(self) -> list[int | None]:
+        """
+        The recompute column, None where it is empty; or an empty list without the column.
+        """
+
     @overload
     def write(self, plan: Plan) -> bytes:
         """The text as it was read, with these offsets."""
@@ -430,6 +456,9 @@ class CsvProblem:
         """The same, and with several arenas their names."""
 
 def read_csv(path: str) -> CsvProblem: ...
+
+def write_column(text: bytes, name: str, values: list[str]) -> bytes:
+    """CSV with that column added or replaced: one value per row."""
 
 class RecordedPass:
     """One pass of a trace: what is planned of it, and what is not."""
@@ -733,6 +762,8 @@ class ConstrainedProblem:
 
     def set_alias(self, arg: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], /) -> None: ...
 
+    def set_after(self, arg: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], /) -> None: ...
+
     def set_old(self, offsets: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], arenas: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
 
     def set_in_place(self, arg0: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], arg1: Annotated[NDArray[numpy.uint64], dict(shape=(None,), order='C', device='cpu', writable=False)], /) -> None: ...
@@ -768,9 +799,9 @@ class ConstrainedProblem:
     def says(self) -> list[str]:
         """The names of what it says beyond a plain problem."""
 
-    def plain(self) -> tuple[Problem, NDArray[numpy.uint64]] | None:
+    def plain(self) -> tuple[Problem, NDArray[numpy.uint64], NDArray[numpy.uint64]] | None:
         """
-        (problem, body of each buffer) where a plain problem has the same plans, or None.
+        Where a plain problem has the same plans: it, for each buffer the one of it that it became, and the bytes from that one's offset to its own. Or None.
         """
 
     def validate(self) -> None: ...

@@ -160,6 +160,7 @@ def test_json(memoir, folder):
     _, out, _ = memoir("plan", "p.csv", "--json", "--planner", "all")
     result = json.loads(out)
     assert {row["planner"] for row in result["planners"]} == {name for name, _ in _core.planners()} | {
+        "auto",
         "exact",
         "first_fit",
         "mip",

@@ -26,7 +26,9 @@ enum Feature : unsigned {
   kAlignments = 8192,
   kLowSizes = 16384,
   kLocality = 32768,
-  kEveryFeature = 65535,
+  kRows = 65536,
+  kEmpty = 131072,
+  kEveryFeature = 262143,
 };
 
 /// `count` buffers with the features asked for. It may well be one that validate() refuses.
@@ -128,6 +130,21 @@ inline ConstrainedProblem random_constrained(std::mt19937_64& random, std::size_
     for (const Buffer& buffer : buffers) said.low_sizes.push_back(1 + below(buffer.size));
   }
   said.locality = has(kLocality);
+  if (has(kRows)) {
+    said.after.assign(count, kNoBuffer);
+    std::vector<bool> taken(count);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const std::uint32_t other = any();
+      if (other == i || taken[other] || below(2) == 0) continue;
+      said.after[i] = other;
+      taken[other] = true;
+    }
+  }
+  if (has(kEmpty)) {
+    const std::uint32_t i = any();
+    buffers[i].size = 0;
+    if (!said.low_sizes.empty()) said.low_sizes[i] = 0;
+  }
   return problem;
 }
 

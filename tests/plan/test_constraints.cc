@@ -144,8 +144,8 @@ TEST_CASE("aliases whose times touch make a plain problem") {
   problem.constraints.alias = {kNoBuffer, 0, kNoBuffer};
   const auto reduced = reduce_to_plain(problem);
   REQUIRE(reduced);
-  CHECK(reduced->first == Problem{{{0, 5}, 4, 6}, {{1, 3}, 2, 1}});
-  CHECK(reduced->second == std::vector<std::uint32_t>{0, 0, 1});
+  CHECK(reduced->problem == Problem{{{0, 5}, 4, 6}, {{1, 3}, 2, 1}});
+  CHECK(reduced->body_of == std::vector<std::uint32_t>{0, 0, 1});
   problem.buffers[1].lifetime.begin = 3;  // free in [2, 3)
   CHECK_FALSE(reduce_to_plain(problem));
 }
@@ -284,6 +284,91 @@ TEST_CASE("conflicts and earlier plans name buffers by their ids") {
   no_plan("id,offset\nx,\n", "o.csv:2: offset is missing");
   no_plan("id,offset\nx,0\nx,4\n", "o.csv:3: id 'x' is used twice");
   no_plan("id,offset,arena\nx,0,flash\n", "o.csv:2: arena is 'flash'");
+}
+
+TEST_CASE("a row: one after another, whoever lives when") {
+  // b lies right after a, c right after b; d fits over a, which is gone by then
+  ConstrainedProblem problem{{{{0, 3}, 4, 1}, {{2, 6}, 2, 1}, {{4, 8}, 2, 1}, {{3, 9}, 4, 1}}, {}, {}, {}};
+  problem.constraints.after = {kNoBuffer, 0, 1, kNoBuffer};
+  const ConstrainedResult result = exactly(problem);
+  CHECK(result.plan.offsets == std::vector<Offset>{0, 4, 6, 0});
+  CHECK(result.plan.arena_sizes[0] == 8);
+  CHECK(result.load == 8);
+  CHECK_FALSE(check(problem, result.plan));
+  const auto violation = check(problem, {{0, 5, 7, 0}, {0, 0, 0, 0}, {9}});
+  REQUIRE(violation);
+  CHECK(violation->what == "the one does not begin right after the other");
+  CHECK(said(problem.constraints) == std::vector<std::string>{"after"});
+}
+
+TEST_CASE("a row begins where every member is aligned") {
+  ConstrainedProblem problem{{{{0, 3}, 3, 1}, {{0, 3}, 4, 4}, {{0, 3}, 1, 6}}, {}, {}, {}};
+  problem.constraints.after = {kNoBuffer, 0, 1};  // a + 3 = 0 (mod 4) and a + 7 = 0 (mod 6): a = 5
+  const ConstrainedResult result = exactly(problem);
+  CHECK(result.plan.offsets == std::vector<Offset>{5, 8, 12});
+  problem.constraints.arenas = {{"", kNoLimit, 0, {{2, 2}, {12, 1}}}};  // over its lead, and in it
+  CHECK(exactly(problem).plan.offsets == std::vector<Offset>{17, 20, 24});
+  problem.constraints.fixed = {kNoOffset, 32, kNoOffset};
+  CHECK(exactly(problem).plan.offsets == std::vector<Offset>{29, 32, 36});
+}
+
+TEST_CASE("a row that lives at one time is a plain buffer for every planner") {
+  ConstrainedProblem problem{{{{0, 3}, 4, 1}, {{0, 3}, 2, 1}, {{2, 5}, 4, 1}}, {}, {}, {}};
+  problem.constraints.after = {kNoBuffer, 0, kNoBuffer};
+  const auto plain = reduce_to_plain(problem);
+  REQUIRE(plain);
+  CHECK(plain->problem == Problem{{{0, 3}, 6, 1}, {{2, 5}, 4, 1}});
+  CHECK(plain->body_of == std::vector<std::uint32_t>{0, 0, 1});
+  CHECK(plain->shift == std::vector<Size>{0, 4, 0});
+}
+
+TEST_CASE("rows that cannot be are refused, with both lines") {
+  const auto why = [](const std::string& columns, const std::string& rows) {
+    try {
+      const ConstrainedProblem problem =
+          to_constrained(parse_csv("id,lower,upper,size" + columns + "\n" + rows, "p.csv"));
+      validate(problem);
+      return std::string();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  };
+  CHECK(why(",after", "a,0,2,4,\nb,0,2,4,a\nc,0,2,4,b\n") == "");
+  CHECK(why(",after", "a,0,2,4,\nb,0,2,4,a\nc,0,2,4,a\n") ==
+        "p.csv:4: and p.csv:3 both come right after p.csv:2");
+  CHECK(why(",after", "a,0,2,4,b\nb,0,2,4,a\n") == "p.csv:2: comes after itself, by way of others");
+  CHECK(why(",after", "a,0,2,4,a\n") == "p.csv:2: comes after itself, or after an alias of its own");
+  CHECK(why(",after", "a,0,2,4,x\n") == "p.csv:2: after is 'x', which is no buffer's id");
+  CHECK(why(",after,alignment", "a,0,2,2,,2\nb,0,2,3,a,2\nc,0,2,3,b,2\n") ==
+        "p.csv:4: has an alignment of 2, which it cannot have right after the others of its row");
+  CHECK(why(",after,fixed", "a,0,2,4,,0\nb,0,2,4,a,8\n") ==
+        "p.csv:2: has a fixed offset that does not go together with its row (after)");
+  CHECK(why(",after,in_place", "a,0,2,4,,\nb,1,3,4,a,a\n") ==
+        "p.csv:3: lies in a row (after) and is in in_place: it can be one of the two");
+}
+
+TEST_CASE("a pair in conflict and in place is refused, with both lines") {
+  const CsvProblem csv = parse_csv("id,lower,upper,size,in_place\na,0,2,4,\nb,1,3,4,a\n", "p.csv");
+  ConstrainedProblem problem = to_constrained(csv);
+  problem.constraints.conflicts = {{0, 1}};
+  CHECK_THROWS_WITH_AS(validate(problem),
+                       "p.csv:3: may lie in place of p.csv:2 and conflicts with it: say one of the two",
+                       Error);
+}
+
+TEST_CASE("buffers of 0 bytes take no place, whatever is said of them") {
+  ConstrainedProblem problem{{{{0, 4}, 4, 1}, {{0, 4}, 0, 8}, {{0, 4}, 2, 1}, {{1, 2}, 0, 1}}, {}, {}, {}};
+  problem.constraints.after = {kNoBuffer, 0, 1, kNoBuffer};
+  problem.constraints.conflicts = {{0, 3}};
+  const ConstrainedResult result = exactly(problem);
+  CHECK(result.plan.offsets == std::vector<Offset>{0, 0, 4, 0});
+  CHECK(result.plan.arena_sizes[0] == 6);
+  problem.constraints.arenas = {{"dear", kNoLimit, 3, {}}, {"cheap", kNoLimit, 1, {}}};
+  problem.constraints.weights = {1, 5, 1, 1};
+  const ConstrainedResult several = exactly(problem);
+  CHECK(several.plan.arenas == std::vector<std::uint32_t>{1, 1, 1, 1});
+  CHECK(several.objective.cost == 8);
+  CHECK(several.lower_bound.cost == 8);
 }
 
 }  // namespace memoir

@@ -74,7 +74,7 @@ TEST_CASE("bad input: one error, with file and line") {
       {"*,0,4,8,1,", "p.csv:2: id is missing"},
       {"*a,4,4,8,1,", "p.csv:2: the lifetime [4, 4) is empty"},
       {"*a,5,4,8,1,", "p.csv:2: the lifetime [5, 4) is inverted"},
-      {"*a,0,4,0,1,", "p.csv:2: the size is 0"},
+      {"*a,0,4,1\xff,1,", "p.csv:2: size is '1\\xff', not a whole number"},
       {"*a,0,4,8,0,", "p.csv:2: the alignment is 0"},
       {"*a,0,4,8,1,\n\nb,0,4,8,1,\na,2,3,8,1,", "p.csv:5: id 'a' is used twice; first in line 2"},
       {"*a,0,4,18446744073709551616,1,", "p.csv:2: size is '18446744073709551616', more than 64 bits hold"},
@@ -98,6 +98,8 @@ TEST_CASE("bad input: one error, with file and line") {
     INFO(text);
     CHECK_THROWS_WITH_AS(parse_csv(text, "p.csv"), doctest::Contains(bad.error), Error);
   }
+  CHECK_THROWS_WITH_AS(parse_csv(header + std::string("a,0,4,1\0more,1,", 15), "p.csv"),
+                       "p.csv:2: size is '1\\x00more', not a whole number", Error);  // NUL ends nothing
   CHECK_THROWS_WITH_AS(read_csv("no/such.csv"),
                        doctest::Contains("no/such.csv: cannot be read: No such file"), Error);
   CHECK_THROWS_WITH_AS(read_csv("/"), doctest::Contains("/: cannot be read"), Error);

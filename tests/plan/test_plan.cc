@@ -66,4 +66,19 @@ TEST_CASE("the quick check agrees with the slow one on plans at random") {
   CHECK(valid < 2900);
 }
 
+TEST_CASE("buffers of 0 bytes are planned around, and get the offset 0") {
+  const Problem problem{{{0, 4}, 0, 8}, {{0, 4}, 4, 1}, {{1, 2}, 0, 1}, {{2, 7}, 4, 1}};
+  CHECK_THROWS_AS(validate(problem), Error);
+  CHECK_NOTHROW(validate(problem, Empty::kAllowed));
+  REQUIRE(has_empty(problem));
+  CHECK(sized(problem) == Problem{problem[1], problem[3]});
+  const Plan plan = with_empty(problem, {{4, 0}, 8});
+  CHECK(plan.offsets == std::vector<Offset>{0, 4, 0, 0});
+  CHECK_FALSE(check(problem, plan));
+  CHECK_FALSE(quick_check(problem, plan));
+  CHECK(load(problem) == 8);
+  CHECK_THROWS_AS(with_empty(problem, {{4}, 8}), Error);
+  CHECK_THROWS_AS(with_empty(problem, {{4, 0, 0}, 8}), Error);
+}
+
 }  // namespace memoir

@@ -119,7 +119,7 @@ ConstrainedPlan to_plan(const ConstrainedProblem& problem, const In& offsets, co
     plan.arenas.push_back(i < arenas.size() ? index(arenas.data()[i]) : 0);
     if (plan.arenas[i] >= plan.arena_sizes.size()) continue;
     Size& size = plan.arena_sizes[plan.arenas[i]];
-    size = std::max(size, plan.offsets[i] + problem.buffers[i].size);
+    size = std::max(size, problem.buffers[i].size == 0 ? 0 : plan.offsets[i] + problem.buffers[i].size);
   }
   return plan;
 }
@@ -173,6 +173,15 @@ void bind_problem(nb::module_& module) {
                self.constraints.alias.push_back(index(value));
              }
            })
+      .def("set_after",
+           [](ConstrainedProblem& self, In a) {
+             self.constraints.after.clear();
+             for (const std::uint64_t value : values(a)) {
+               if (value != ~std::uint64_t{0} && value >= self.buffers.size())
+                 throw Error("after names a buffer that is not there");
+               self.constraints.after.push_back(index(value));
+             }
+           })
       .def("set_old", &set_old, "offsets"_a, "arenas"_a)
       .def("set_in_place",
            [](ConstrainedProblem& self, In a, In b) { self.constraints.in_place = pairs(a, b); })
@@ -223,10 +232,12 @@ void bind_problem(nb::module_& module) {
           [](const ConstrainedProblem& self) -> nb::object {
             auto reduced = reduce_to_plain(self);
             if (!reduced) return nb::none();
-            std::vector<std::uint64_t> body_of(reduced->second.begin(), reduced->second.end());
-            return nb::make_tuple(nb::cast(std::move(reduced->first)), array(body_of));
+            std::vector<std::uint64_t> body_of(reduced->body_of.begin(), reduced->body_of.end());
+            return nb::make_tuple(nb::cast(std::move(reduced->problem)), array(body_of),
+                                  array(reduced->shift));
           },
-          "(problem, body of each buffer) where a plain problem has the same plans, or None.")
+          "Where a plain problem has the same plans: it, for each buffer the one of it that it became, and "
+          "the bytes from that one's offset to its own. Or None.")
       .def("validate", [](const ConstrainedProblem& self) { validate(self); })
       .def(
           "low_load", [](const ConstrainedProblem& self) { return low_load(self); },

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <optional>
 
 #include "bind.h"
 #include "memoir/base/error.h"
@@ -61,7 +62,7 @@ void make_problem(Problem* self, In lower, In upper, In size, In alignment) {
   for (size_t i = 0; i < problem.size(); ++i) {
     problem[i] = {{lower.data()[i], upper.data()[i]}, size.data()[i], alignment.data()[i]};
   }
-  validate(problem);
+  validate(problem, Empty::kAllowed);
   new (self) Problem(std::move(problem));
 }
 
@@ -110,8 +111,8 @@ ProgramPlan record_problem(const Problem& problem, const Plan& plan, const std::
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return problem[a].lifetime.begin < problem[b].lifetime.begin; });
   for (const size_t i : order) {
-    recorded.sequence.push_back(
-        {kNoSite, problem[i].size, problem[i].alignment, problem[i].lifetime, plan.offsets[i]});
+    recorded.sequence.push_back({kNoSite, problem[i].size, problem[i].alignment, problem[i].lifetime,
+                                 problem[i].size == 0 ? kNoOffset : plan.offsets[i]});
   }
   return program_of(recorded);
 }
@@ -148,14 +149,22 @@ void bind_problem(nb::module_& module) {
                                    [](Size sum, const Buffer& b) { return sum + b.size; });
           },
           "Bytes of all buffers together.")
+      .def(
+          "sized",
+          [](const Problem& self) { return has_empty(self) ? std::optional(sized(self)) : std::nullopt; },
+          "The buffers that have bytes, which are what a planner takes; None when all have.")
+      .def("with_empty", &with_empty, "plan"_a,
+           "The plan of this problem from that of sized(): buffers of 0 bytes get the offset 0.")
       .def("aligned_to", &aligned_to, "alignment"_a,
            "The same buffers, every offset a multiple of `alignment` too.");
   module.def("busiest_tick", &busiest_tick, "problem"_a,
              "The first tick at which as many bytes are live as at any.");
   module.def("load", &load, "problem"_a, nb::call_guard<nb::gil_scoped_release>(),
              "The most bytes live at one tick.");
-  module.def("aligned_load", &aligned_load, "problem"_a, nb::call_guard<nb::gil_scoped_release>(),
-             "A floor of the arena, never below load(), that knows of alignment.");
+  module.def(
+      "aligned_load", [](const Problem& problem) { return aligned_load(sized(problem)); }, "problem"_a,
+      nb::call_guard<nb::gil_scoped_release>(),
+      "A floor of the arena, never below load(), that knows of alignment.");
   module.def("check", &check_plan, "problem"_a, "plan"_a,
              "Why this is no plan: (buffer, buffer, reason); None when it is one.");
   module.def(
@@ -168,11 +177,15 @@ void bind_problem(nb::module_& module) {
       "(name, what it does) of every planner in C++, cheapest first.");
   module.def(
       "run_planner",
-      [](std::string_view name, const Problem& problem) {
+      [](std::string_view name, const Problem& problem, std::optional<double> deadline) {
         const Planner& planner = find_planner(name);
-        return without_gil([&] { return planner.run(problem); });
+        return without_gil([&] {
+          return deadline && planner.run_within != nullptr ? planner.run_within(problem, *deadline)
+                                                           : planner.run(problem);
+        });
       },
-      "name"_a, "problem"_a, "Releases the GIL.");
+      "name"_a, "problem"_a, "deadline"_a = nb::none(),
+      "The deadline in seconds binds those that would search on. Releases the GIL.");
   module.def("plan_quickly", &quickly, "problem"_a,
              "(plan, planner) of the best cheap planner. Releases the GIL.");
   module.def("place_in_order", &in_order, "problem"_a, "order"_a,
@@ -219,6 +232,25 @@ void bind_csv(nb::module_& module) {
             return column(self.offsets, [](const auto& offset) { return *offset; });
           },
           "The offset column; None when there is none, or not for every buffer.")
+      .def_ro("inclusive", &CsvProblem::inclusive, "Its ends are inclusive, and so are those of gaps.")
+      .def_prop_ro(
+          "idle",
+          [](const CsvProblem& self) {
+            nb::list rows;
+            for (size_t i = 0; i < self.idle.size(); ++i) {
+              for (const Lifetime& idle : self.idle[i]) rows.append(nb::make_tuple(i, idle.begin, idle.end));
+            }
+            return rows;
+          },
+          "The idle column, as rows (buffer, lower, upper).")
+      .def_prop_ro(
+          "recompute",
+          [](const CsvProblem& self) {
+            nb::list costs;
+            for (const auto& cost : self.recompute) costs.append(nb::cast(cost));
+            return costs;
+          },
+          "The recompute column, None where it is empty; or an empty list without the column.")
       .def(
           "write",
           [](const CsvProblem& self, const Plan& plan) {
@@ -245,6 +277,15 @@ void bind_csv(nb::module_& module) {
           },
           "plan"_a, "arenas"_a, "names"_a, "The same, and with several arenas their names.");
   module.def("read_csv", &read_csv, "path"_a, nb::call_guard<nb::gil_scoped_release>());
+  module.def(
+      "write_column",
+      [](nb::bytes text, const std::string& name, const nb::list& values) {
+        std::vector<std::string> cells;
+        for (const nb::handle value : values) cells.push_back(nb::cast<std::string>(value));
+        const std::string out = write_column({text.c_str(), text.size()}, name, cells);
+        return nb::bytes(out.data(), out.size());
+      },
+      "text"_a, "name"_a, "values"_a, "CSV with that column added or replaced: one value per row.");
 }
 
 void bind_recorded(nb::module_& module) {

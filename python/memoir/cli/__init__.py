@@ -4,11 +4,16 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+import traceback
 
 import click
 
 from memoir import __version__
+
+# Of every verb; docs/exit-codes.md has the table. 1 is a verb's own "no", and no error ever ends with it.
+BAD_INPUT, UNFORESEEN, INTERRUPTED, NO_READER = 2, 70, 130, 141
 
 # verb -> what it does; the command is `command` in memoir/cli/<verb>.py
 VERBS = {
@@ -54,14 +59,50 @@ def _group() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Runs the command line; a memoir.Error becomes one line on stderr and exit code 2."""
+    """Runs the command line and ends the process; what a verb does not foresee has an exit code of its own."""
+    try:
+        try:
+            code = _run(arguments)
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else UNFORESEEN if end.code else 0
+            if type(sys.stdout).__name__ == "PacifyFlushWrapper":
+                code = NO_READER  # click saw it first, and ends with 1
+        sys.stdout.flush()  # here, where it can be told
+    except BrokenPipeError:
+        # Whoever read the output has gone; what is still buffered must not fail once more at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = NO_READER
+    sys.exit(code)
+
+
+def _run(arguments: list[str] | None) -> int:
     from memoir._core import Error
 
     try:
-        sys.exit(_group.main(arguments, prog_name="memoir", standalone_mode=True))
+        code = _group.main(arguments, prog_name="memoir", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return BAD_INPUT
     except Error as error:
         click.echo(f"memoir: {error}", err=True)
-        sys.exit(2)
+        return BAD_INPUT
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("memoir: interrupted", err=True)
+        return INTERRUPTED
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        where = f"{error.filename}: " if error.filename is not None else ""
+        click.echo(f"memoir: {where}{error.strerror or error}", err=True)
+        return UNFORESEEN
+    except Exception as error:
+        traceback.print_exc()
+        click.echo(
+            f"memoir: an error of memoir's own: {type(error).__name__}. Please report the lines above",
+            err=True,
+        )
+        return UNFORESEEN
+    return code if isinstance(code, int) else 0
 
 
 if __name__ == "__main__":

@@ -69,10 +69,22 @@ def plan_one(options: PlanOptions) -> int:
     written = output is not None and not planned.infeasible and len(planned.best.plan) == len(problem)
     if output is not None and written:
         write_output(output, source.write(output.suffix.lower(), problem, planned.best), options.force)
+    why = None
+    if planned.infeasible and constrained is None and options.capacity is not None:
+        from memoir.planning.why import explain  # which needs numpy
+
+        why = explain(problem, options.capacity)
     if options.as_json:
-        click.echo(json.dumps(_summary(options, source, planned), indent=2))
+        summary = _summary(options, source, planned)
+        if why is not None:
+            summary["why"] = why.summary(source.ids())
+        click.echo(json.dumps(summary, indent=2))
     else:
         _print(options, planned)
+        if why is not None:
+            from memoir.cli._plan_why import why_lines
+
+            click.echo("\n" + "\n".join(why_lines(why, problem, source.ids())))
     if output is not None and written:
         click.echo(f"wrote {options.output}", err=True)
     if not options.as_json:
@@ -89,11 +101,9 @@ def plan_with_all(
     capacity: int | None,
     arenas: Sequence[Arena] = (),
 ) -> tuple[list[PlanResult], list[tuple[str, str]]]:
-    """The result of every planner but auto (which is one of them), and why the others made none."""
+    """The result of every planner, and why the others made none."""
     results, refusals = [], []
     for name in PLANNERS:
-        if name == "auto":
-            continue
         if sys.stderr.isatty():
             click.echo(f"\r\033[K{name} ...", err=True, nl=False)
         try:

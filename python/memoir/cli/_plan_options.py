@@ -26,6 +26,8 @@ class PlanOptions:
     workers: int | None
     work_limit: int
     capacity: int | None  # bytes
+    budget: int | None  # bytes
+    bandwidth: int | None  # bytes per tick
     alignment: int | None  # bytes
     device: int | None
     stream: bool

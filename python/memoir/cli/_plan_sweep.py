@@ -61,7 +61,7 @@ def plan_sweep(options: PlanOptions) -> int:
     seeds = seeds_of(options.seeds) if options.seeds is not None else [options.seed]
     for path in options.inputs:
         open_problem(path, options.device)  # what cannot be read is told before anything runs
-    names = [name for name in PLANNERS if name != "auto"] if options.planner == "all" else [options.planner]
+    names = list(PLANNERS) if options.planner == "all" else [options.planner]
     effort = {
         "capacity": options.capacity,
         "threads": options.threads or 1,

@@ -25,6 +25,10 @@ class CsvSource:
         self.meta: dict[str, object] = {}
         self.notes: list[str] = []
 
+    def ids(self) -> list[str]:
+        """Of the buffers, for people."""
+        return self.csv.ids
+
     def write(self, suffix: str, problem: _core.Problem, result: PlanResult) -> bytes:
         """`problem` is this source's, perhaps with more alignment."""
         if suffix == ".csv":
@@ -74,6 +78,10 @@ class TraceSource:
                 f"the recorder lost {recorded.dropped:,} records: the plan may not fit the program"
             )
 
+    def ids(self) -> list[str]:
+        """Of the buffers, for people: the numbers of the trace's objects."""
+        return [str(number) for number in self._pass.objects.tolist()]
+
     def write(self, suffix: str, problem: _core.Problem, result: PlanResult) -> bytes:
         """Allocations keep the alignment that they asked for: a run must recognise them."""
         if suffix == ".csv":
@@ -83,6 +91,10 @@ class TraceSource:
 
 def open_problem(path: str, device: int | None = None) -> CsvSource | TraceSource:
     """Whatever holds a trace by how it begins, anything else as CSV."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise Error(f"{path!a}: the name of this file is not UTF-8; rename it") from None
     begin = read_begin(path)
     if is_trace(begin):
         return TraceSource(path, device)

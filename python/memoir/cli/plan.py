@@ -33,6 +33,12 @@ guiding = section("Plans for device pools")
 )
 @click.option("--capacity", type=Size(), help="Bytes that the arena must fit into (KiB, MiB, GiB).")
 @click.option(
+    "--budget",
+    type=Size(),
+    help="Bytes to fit into by recomputing or offloading what is idle (columns idle, recompute).",
+)
+@click.option("--bandwidth", type=Size(), help="With --budget: bytes per tick to other memory, and back.")
+@click.option(
     "--alignment", type=Size(), help="Bytes that every offset shall be a multiple of, beside its own."
 )
 @click.option("--device", type=click.IntRange(0, 65535), help="Of a trace: plan what was allocated on it.")
@@ -90,6 +96,8 @@ def command(**given: Any) -> None:
     options = PlanOptions(said=Constraints.taken_from(given), **given)
     if options.guided:
         sys.exit(_guided(options))
+    if options.budget is not None or options.bandwidth is not None:
+        sys.exit(_budget(options))
     if options.stream:
         sys.exit(_stream(options))
     if options.is_sweep():
@@ -103,6 +111,24 @@ def _one(options: PlanOptions) -> int:
     if options.output is not None:
         check_output(Path(options.output), (".plan", ".csv"), options.force)
     return plan_one(options)
+
+
+def _budget(options: PlanOptions) -> int:
+    from memoir.cli._plan_budget import plan_budget
+
+    if options.budget is None:
+        raise Error(
+            "--bandwidth says how fast buffers go to other memory: say with --budget what to fit into"
+        )
+    given = options.said.any() or options.capacity is not None or options.stream or options.guided
+    if given or options.planner != "auto" or options.is_sweep():
+        raise Error(
+            "--budget takes one CSV and plans it in its own way: of the options --bandwidth, --alignment, --deadline, "
+            "-o, -f and --json go with it"
+        )
+    if options.output is not None:
+        check_output(Path(options.output), (".csv",), options.force)
+    return plan_budget(options)
 
 
 def _sweep(options: PlanOptions) -> int:

@@ -13,10 +13,25 @@ from memoir.planning.plain import plan_plain
 from memoir.planning.planners.planner import Effort
 from memoir.planning.result import PlanResult
 
-__all__ = ["Arena", "PlanResult", "Problem", "Skeleton", "plan"]
+__all__ = ["Arena", "PlanResult", "Problem", "Skeleton", "explain", "fit_budget", "plan"]
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from memoir.planning.budget import fit_budget
+    from memoir.planning.why import explain
+
+
+def __getattr__(name: str) -> Any:  # on first use: numpy
+    if name == "fit_budget":
+        from memoir.planning import budget
+
+        return budget.fit_budget
+    if name == "explain":
+        from memoir.planning import why
+
+        return why.explain
+    raise AttributeError(f"module 'memoir.planning' has no attribute '{name}'")
 
 
 @overload
@@ -84,7 +99,7 @@ def plan(
     they give the same plan for the same seed on any machine. Raises Error for what is no problem, or too much
     for that planner. Releases the GIL while it plans; Ctrl-C ends auto and exact with their best.
 
-    A mapping may say more (docs/constraints.md): per buffer `size_low`, `fixed`, `hint`, `alias` (-1: none),
+    A mapping may say more (docs/constraints.md): per buffer `size_low`, `fixed`, `hint`, `alias` (-1: none), `after`,
     `weight`, `arenas`; as rows `gaps`, `in_place`, `apart`. Beside it: `arenas` to choose from, `forbid`
     ([arena,] begin, end), `banks` (count, width), `conflicts` (pairs of buffers), `replan` (earlier offsets or
     result) with at most `moves` moved, `locality`. The result then tells about these too.
@@ -128,12 +143,11 @@ def _skeleton(problem: Any, planner: str, effort: Effort, sizes: Sequence[Any]) 
         plain, said, timed = split_problem(problem)
         if said or not timed:
             raise Error("a skeleton is made of plain problems: lifetimes, sizes and alignments")
-    if len(sizes) == 0:
-        return Skeleton(plain, [plan_plain(plain, planner, effort).plan])
     import numpy as np
 
-    problems = [plain] + [
-        Problem(plain.lower, plain.upper, np.ascontiguousarray(of, np.uint64), plain.alignment)
-        for of in sizes
+    # Of 0 bytes here, a buffer may have some at other sizes: it needs a place among the others.
+    problems = [
+        Problem(plain.lower, plain.upper, np.maximum(np.ascontiguousarray(of, np.uint64), 1), plain.alignment)
+        for of in (plain.size, *sizes)
     ]
-    return Skeleton(plain, [plan_plain(one, planner, effort).plan for one in problems])
+    return Skeleton(problems[0], [plan_plain(one, planner, effort).plan for one in problems])

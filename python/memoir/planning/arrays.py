@@ -15,7 +15,7 @@ from memoir.planning.constraints import Beside, common
 NONE = 2**64 - 1  # in the core's arrays: no offset, no buffer
 
 # Arrays of one element per buffer that a problem may have beside lower, upper, size and alignment.
-PER_BUFFER = ("size_low", "fixed", "hint", "alias", "weight", "arenas")
+PER_BUFFER = ("size_low", "fixed", "hint", "alias", "after", "weight", "arenas")
 # Arrays of rows: pairs of buffers, and gaps as (buffer, lower, upper) or (buffer, lower, upper, begin, end).
 ROWS = ("gaps", "in_place", "apart")
 _FIELDS = ("lower", "upper", "size", "alignment")
@@ -49,17 +49,27 @@ def split_problem(
             )
         columns = {name: np.asarray(problem[name]) for name in problem if name in _FIELDS}
         more = {name: problem[name] for name in problem if name in _MORE}
-    elif 3 <= len(problem) <= 4:
+    elif (
+        isinstance(problem, (Sequence, np.ndarray))
+        and not isinstance(problem, str)
+        and 3 <= len(problem) <= 4
+    ):
         columns, more, timed = dict(zip(_FIELDS, map(np.asarray, problem), strict=False)), {}, True
     else:
         raise Error(
-            "a problem is lower, upper, size and perhaps alignment: arrays, a mapping or a structured array"
+            "a problem is lower, upper, size and perhaps alignment: arrays in that order, a mapping or a structured "
+            f"array, not {'nothing' if problem is None else _described(problem)}"
         )
     if not timed:  # everything lives in [0, 1): what conflicts is said otherwise
         count = len(columns["size"])
         columns |= {"lower": np.zeros(count, np.uint64), "upper": np.ones(count, np.uint64)}
     columns.setdefault("alignment", np.ones(len(columns["lower"]), np.uint64))
     return Problem(**{name: unsigned(name, columns[name]) for name in _FIELDS}), more, timed
+
+
+def _described(problem: Any) -> str:
+    kind = type(problem).__name__
+    return f"{kind} of {len(problem)}" if hasattr(problem, "__len__") else kind
 
 
 def unsigned(name: str, values: Any, none: bool = False) -> np.ndarray:
@@ -101,7 +111,12 @@ def constrain(
     for name in ("in_place", "apart"):
         if name in said:
             getattr(out, f"set_{name}")(*rows(name, said[name], (2,)))
-    for name, setter in (("fixed", out.set_fixed), ("hint", out.set_hints), ("alias", out.set_alias)):
+    for name, setter in (
+        ("fixed", out.set_fixed),
+        ("hint", out.set_hints),
+        ("alias", out.set_alias),
+        ("after", out.set_after),
+    ):
         if name in said:
             setter(unsigned(name, said[name], none=True))
     for name, setter in (("size_low", out.set_low_sizes), ("weight", out.set_weights)):

@@ -78,11 +78,11 @@ def _by_plain(problem: _core.ConstrainedProblem, planner: str, effort: Effort) -
     if plain is None:
         unable = [name for name in problem.says if name not in ("hint", "size_low", "locality")]
         raise Error(f"{planner} cannot plan with {', '.join(unable)}; {', '.join(PLANNERS)} can")
-    reduced, body_of = plain
+    reduced, body_of, shift = plain
     result = plan_plain(reduced, planner, effort)
     placed = result.plan
     if len(body_of):
-        placed = _core.Plan(placed.offsets[body_of.astype(np.int64)], placed.arena_size)
+        placed = _core.Plan(placed.offsets[body_of.astype(np.int64)] + shift, placed.arena_size)
     arenas = np.zeros(len(placed), np.uint64)
     if (violation := _core.check_constrained(problem, placed.offsets, arenas)) is not None:
         raise AssertionError(f"{planner} made an invalid plan: buffers {violation}")

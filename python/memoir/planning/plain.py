@@ -15,12 +15,14 @@ def plan_plain(problem: Problem, planner: str, effort: Effort) -> PlanResult:
     """By the planner of that name. Raises Error where there is none, or the problem is too much for it."""
     chosen = find(planner)
     began = time.perf_counter()
-    outcome = chosen.run(problem, effort)
+    sized = problem.sized()  # None: every buffer has bytes
+    outcome = chosen.run(sized if sized is not None else problem, effort)
+    plan = problem.with_empty(outcome.plan) if sized is not None else outcome.plan
     seconds = time.perf_counter() - began
-    violation = check(problem, outcome.plan)
+    violation = check(problem, plan)
     if violation is not None:  # a bug of ours, never to be handed out
         raise AssertionError(f"{planner} made an invalid plan: buffers {violation}")
-    arena_size = outcome.plan.arena_size
+    arena_size = plan.arena_size
     lower_bound = max(aligned_load(problem), outcome.lower_bound)
     capacity = effort.capacity
     return PlanResult(
@@ -36,6 +38,6 @@ def plan_plain(problem: Problem, planner: str, effort: Effort) -> PlanResult:
         fits=None if capacity is None else arena_size <= capacity,
         bound_reason=outcome.bound_reason,
         interrupted=outcome.interrupted,
-        plan=outcome.plan,
+        plan=plan,
         proven_infeasible=capacity is not None and capacity < lower_bound,
     )

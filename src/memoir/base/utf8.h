@@ -39,4 +39,24 @@ inline std::string valid_utf8(std::string_view text) {
   return result;
 }
 
+/// The text as a message can show it: with \xNN for every byte that is no UTF-8, and for NUL and its like,
+/// which would end or hide the rest.
+inline std::string readable(std::string_view text) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string result;
+  result.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t size = utf8_size(text);
+    const auto first = static_cast<unsigned char>(text[0]);
+    if (size == 0 || first == 0x7f || (first < 0x20 && first != '\n' && first != '\t')) {
+      result.append("\\x").append(1, kDigits[first >> 4]).append(1, kDigits[first & 15]);
+      text.remove_prefix(1);
+    } else {
+      result += text.substr(0, size);
+      text.remove_prefix(size);
+    }
+  }
+  return result;
+}
+
 }  // namespace memoir

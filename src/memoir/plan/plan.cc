@@ -2,6 +2,7 @@
 #include "memoir/plan/plan.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <numeric>
 
@@ -61,7 +62,7 @@ constexpr const char* kOverlap = "the two live at the same time and overlap";
 
 }  // namespace
 
-void validate(const Problem& problem) {
+void validate(const Problem& problem, Empty empty) {
   const auto refuse = [](size_t index, const std::string& what) {
     throw Error("buffer " + std::to_string(index) + " " + what);
   };
@@ -72,13 +73,36 @@ void validate(const Problem& problem) {
       refuse(i, "has the lifetime [" + std::to_string(lifetime.begin) + ", " + std::to_string(lifetime.end) +
                     "): it must end after it begins");
     }
-    if (size == 0) refuse(i, "has the size 0: leave it out, it needs no offset");
+    if (size == 0 && empty == Empty::kRefused) refuse(i, "has the size 0: leave it out, it needs no offset");
     if (alignment == 0) refuse(i, "has the alignment 0: the least is 1");
     if (__builtin_add_overflow(total, size, &total) || __builtin_add_overflow(total, alignment - 1, &total) ||
         total >> 63 != 0) {
       refuse(i, "of " + std::to_string(size) + " bytes brings the sum of all sizes to 2^63 bytes or more");
     }
   }
+}
+
+bool has_empty(const Problem& problem) {
+  return std::any_of(problem.begin(), problem.end(), [](const Buffer& buffer) { return buffer.size == 0; });
+}
+
+Problem sized(const Problem& problem) {
+  Problem kept;
+  std::copy_if(problem.begin(), problem.end(), std::back_inserter(kept),
+               [](const Buffer& buffer) { return buffer.size != 0; });
+  return kept;
+}
+
+Plan with_empty(const Problem& problem, const Plan& plan) {
+  Plan whole{std::vector<Offset>(problem.size()), plan.arena_size};
+  size_t next = 0;
+  for (size_t i = 0; i < problem.size(); ++i) {
+    if (problem[i].size == 0) continue;
+    if (next == plan.offsets.size()) throw Error("there must be one offset per buffer that has bytes");
+    whole.offsets[i] = plan.offsets[next++];
+  }
+  if (next != plan.offsets.size()) throw Error("there must be one offset per buffer that has bytes");
+  return whole;
 }
 
 Size load(const Problem& problem) { return find_peak(problem).load; }
@@ -96,7 +120,7 @@ Problem aligned_to(const Problem& problem, Size alignment) {
                   " and of the buffers' own: that is beyond 2^56");
     }
   }
-  validate(aligned);
+  validate(aligned, Empty::kAllowed);
   return aligned;
 }
 
@@ -110,6 +134,7 @@ std::optional<Violation> check(const Problem& problem, const Plan& plan) {
   std::vector<size_t> live;
   for (const size_t i : order) {
     std::erase_if(live, [&](size_t j) { return problem[j].lifetime.end <= problem[i].lifetime.begin; });
+    if (problem[i].size == 0) continue;
     for (const size_t j : live) {
       if (Range{plan.offsets[i], problem[i].size}.overlaps({plan.offsets[j], problem[j].size})) {
         return Violation{std::min(i, j), std::max(i, j), kOverlap};
@@ -133,8 +158,9 @@ std::optional<Violation> quick_check(const Problem& problem, const Plan& plan) {
   std::map<Offset, size_t> live;
   auto death = deaths.begin();
   for (const size_t i : births) {
+    if (problem[i].size == 0) continue;
     for (; death != deaths.end() && problem[*death].lifetime.end <= problem[i].lifetime.begin; ++death) {
-      live.erase(plan.offsets[*death]);
+      if (problem[*death].size != 0) live.erase(plan.offsets[*death]);
     }
     const auto above = live.lower_bound(plan.offsets[i]);
     if (above != live.end() && above->first < plan.offsets[i] + problem[i].size) {

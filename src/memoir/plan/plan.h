@@ -23,7 +23,7 @@ namespace memoir {
 
 struct Buffer {
   Lifetime lifetime;  // half-open ticks; begin < end
-  Size size = 0;      // bytes, > 0
+  Size size = 0;      // bytes; planners take those with > 0
   // bytes, > 0; its offset is a multiple of it. Any value, though powers of two are usual
   Size alignment = 1;
 
@@ -39,10 +39,23 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
+/// Whether a problem may hold buffers of 0 bytes. Planners take none: see sized().
+enum class Empty { kRefused, kAllowed };
+
 /// Throws Error, naming the buffer by its index, when a lifetime is empty or inverted, a size or an alignment
 /// is 0, or the sizes with their alignments add up to 2^63 bytes or more. Every planner calls it first and
 /// may then add without care.
-void validate(const Problem& problem);
+void validate(const Problem& problem, Empty empty = Empty::kRefused);
+
+/// The problem has a buffer of 0 bytes.
+bool has_empty(const Problem& problem);
+
+/// The buffers that have bytes, in their order: what is planned of a problem that holds others too.
+Problem sized(const Problem& problem);
+
+/// The plan of a problem, from the plan of its sized(): buffers of 0 bytes get the offset 0. Throws Error
+/// when that plan is of another number of buffers.
+Plan with_empty(const Problem& problem, const Plan& plan);
 
 /// The most bytes live at one tick: no plan can be smaller. Throws Error when the sum does not fit in 64
 /// bits.
@@ -63,7 +76,8 @@ struct Violation {
   std::string what;
 };
 
-/// Slow and obviously right: compares all pairs that live together. nullopt when the plan is valid.
+/// Slow and obviously right: compares all pairs that live together. nullopt when the plan is valid. Buffers
+/// of 0 bytes overlap nothing.
 std::optional<Violation> check(const Problem& problem, const Plan& plan);
 
 /// The same question answered in O(n log n), for plans of any size; of several violations it may name another

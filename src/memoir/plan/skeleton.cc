@@ -117,22 +117,31 @@ std::vector<Offset> place_on(const Skeleton& skeleton, std::span<const Size> siz
                 std::to_string(sizes.size()) + " sizes and " + std::to_string(alignments.size()) +
                 " alignments; it takes one of each per buffer");
   }
-  std::vector<Offset> offsets(buffers, kNoOffset);
+  std::vector<Offset> offsets(buffers);
+  if (const auto bad = place_on(skeleton, sizes, alignments, offsets)) {
+    if (alignments[*bad] == 0)
+      throw Error("buffer " + std::to_string(*bad) + " has the alignment 0: the least is 1");
+    throw Error("buffer " + std::to_string(*bad) + " of " + std::to_string(sizes[*bad]) +
+                " bytes brings the sum of all sizes to 2^63 bytes or more");
+  }
+  return offsets;
+}
+
+std::optional<std::uint32_t> place_on(const Skeleton& skeleton, std::span<const Size> sizes,
+                                      std::span<const Size> alignments, std::span<Offset> offsets) noexcept {
+  std::fill(offsets.begin(), offsets.end(), kNoOffset);
   Size total = 0;
   for (const std::uint32_t buffer : skeleton.order) {
-    if (alignments[buffer] == 0)
-      throw Error("buffer " + std::to_string(buffer) + " has the alignment 0: the least is 1");
-    if (__builtin_add_overflow(total, sizes[buffer], &total) ||
+    if (alignments[buffer] == 0 || __builtin_add_overflow(total, sizes[buffer], &total) ||
         __builtin_add_overflow(total, alignments[buffer] - 1, &total) || total >> 63 != 0) {
-      throw Error("buffer " + std::to_string(buffer) + " of " + std::to_string(sizes[buffer]) +
-                  " bytes brings the sum of all sizes to 2^63 bytes or more");
+      return buffer;
     }
     Offset offset = 0;
     for (const std::uint32_t lower : skeleton.below_of(buffer))
       offset = std::max(offset, offsets[lower] + sizes[lower]);
     offsets[buffer] = align_to(offset, alignments[buffer]);
   }
-  return offsets;
+  return std::nullopt;
 }
 
 }  // namespace memoir

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -51,5 +52,10 @@ std::vector<std::uint32_t> order_by_offset(std::span<const PlannedAllocation> se
 /// alignment is 0, or the sizes with their alignments add up to 2^63 bytes or more.
 std::vector<Offset> place_on(const Skeleton& skeleton, std::span<const Size> sizes,
                              std::span<const Size> alignments);
+
+/// The same into `offsets`, one per buffer, without allocating. nullopt: all is well; else the buffer whose
+/// alignment is 0 or whose size brings the sum to 2^63 bytes or more, and `offsets` holds nothing of use.
+std::optional<std::uint32_t> place_on(const Skeleton& skeleton, std::span<const Size> sizes,
+                                      std::span<const Size> alignments, std::span<Offset> offsets) noexcept;
 
 }  // namespace memoir

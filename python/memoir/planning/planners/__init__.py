@@ -30,7 +30,7 @@ def _search(exact: bool) -> Callable[[_core.Problem, Effort], Outcome]:
 
 def _native(name: str) -> Callable[[_core.Problem, Effort], Outcome]:
     def run(problem: _core.Problem, effort: Effort) -> Outcome:
-        return Outcome(_core.run_planner(name, problem))
+        return Outcome(_core.run_planner(name, problem, effort.deadline))
 
     return run
 

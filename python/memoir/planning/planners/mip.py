@@ -15,6 +15,7 @@ the bound it proved. Offsets are made exact again by letting every buffer fall, 
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 import numpy as np
@@ -29,12 +30,15 @@ PAIR_LIMIT = 200_000  # beyond it the model does not even leave presolve in minu
 def run(problem: _core.Problem, deadline: float | None, capacity: int | None) -> Outcome:
     """Stops early when the bound is reached, or once the plan fits the capacity. Raises Error without highspy
     and for more than PAIR_LIMIT pairs."""
+    until = time.monotonic() + (DEADLINE if deadline is None else deadline)
     plan, _ = _core.plan_quickly(problem)
     floor = _core.aligned_load(problem)
     if plan.arena_size == floor or (capacity is not None and plan.arena_size <= capacity):
         return Outcome(plan, floor)
+    if deadline == 0:
+        return Outcome(plan, floor)
     model = _Model(problem, plan, floor)
-    order, bound = model.solve(DEADLINE if deadline is None else deadline, capacity)
+    order, bound = model.solve(until, capacity)
     if order is not None:
         plan = min(plan, _core.place_in_order(problem, order), key=lambda plan: plan.arena_size)
     return Outcome(plan, min(max(floor, bound), plan.arena_size))
@@ -81,10 +85,10 @@ class _Model:
         if self._highs.passModel(self._lp()) == highspy.HighsStatus.kError:
             raise _core.Error("HiGHS refused the model of this problem; use another planner")
 
-    def solve(self, deadline: float, capacity: int | None) -> tuple[np.ndarray | None, int]:
-        """The buffers by offset in the best solution (or None), and the bound in bytes (0: none)."""
+    def solve(self, until: float, capacity: int | None) -> tuple[np.ndarray | None, int]:
+        """The buffers by offset in the best solution (or None), and the bound in bytes (0: none). `until` is of the
+        clock time.monotonic()."""
         highs, highspy = self._highs, self._highspy
-        highs.setOptionValue("time_limit", max(float(deadline), 0.0))
         highs.setOptionValue("threads", 1)  # the same answer on every machine that is fast enough
         highs.setOptionValue("mip_rel_gap", 0.0)
         highs.setOptionValue("mip_abs_gap", 0.999)  # the optimum is whole
@@ -94,6 +98,10 @@ class _Model:
         below = (self._offset[self._i] < self._offset[self._j]).astype(float)
         start.col_value = np.concatenate([self._offset / self._step, below, [self._top]]).tolist()
         highs.setSolution(start)
+        left = until - time.monotonic()
+        if left <= 0:  # the model alone took that long
+            return None, 0
+        highs.setOptionValue("time_limit", left)
         highs.run()
         information = highs.getInfo()
         bound = information.mip_dual_bound

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A constrained problem as the planners see it. Buffers that must share become one body; a body is a set of
-// rectangles (a time, and the bytes needed in it) that move together, because they have one offset:
+// rectangles (a time, and the bytes needed in it) that move together, because they have one offset. A row of
+// buffers that lie one after another is one body too, with each member at its shift:
 //
 //   buffers  a = [0, 4) with the gap 1-2@0:2, b = [6, 8) an alias of a      body 0, its pieces
 //                                                                    4 |--+   +-----+       +-----+
@@ -11,6 +12,7 @@
 
 #include <cstdint>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "memoir/plan/constrained/constraints.h"
@@ -19,12 +21,15 @@ namespace memoir {
 
 struct Body {
   std::vector<std::uint32_t> members;  // buffers
-  Size size = 0;
-  Size alignment = 1;                             // the least common multiple of the members'
-  Offset fixed = kNoOffset;                       // of all
-  Offset hint = kNoOffset;                        // of the first member that has one
-  std::uint64_t allowed = 0;                      // of all: bit k is arenas[k]
-  std::uint64_t weight = 0;                       // the sum
+  Size size = 0;                       // bytes, the lead and all members
+  Size lead = 0;       // bytes at its begin that are no member's: they bring the members to their alignments
+  Size alignment = 1;  // the least common multiple of the members'
+  bool row = false;    // members lie one after another
+  std::uint32_t misplaced = kNoBuffer;  // a member that no offset of the row aligns; validate() refuses it
+  Offset fixed = kNoOffset;             // of all
+  Offset hint = kNoOffset;              // of the first member that has one
+  std::uint64_t allowed = 0;            // of all: bit k is arenas[k]
+  std::uint64_t weight = 0;             // the sum
   std::uint32_t first_piece = 0, last_piece = 0;  // exclusive
   std::vector<std::uint32_t> apart;               // bodies
   std::vector<std::uint32_t> partners;            // bodies that it may share with in place
@@ -39,6 +44,7 @@ struct Bodies {
   std::vector<ArenaChoice> arenas;  // forbidden ranges sorted and merged
   std::vector<Body> bodies;
   std::vector<std::uint32_t> body_of;  // per buffer
+  std::vector<Size> shift;             // per buffer: bytes from its body's offset to its own
 
   // Per piece, those of one body in a row. As a problem of their own they have sections and an index.
   Problem pieces;
@@ -47,6 +53,13 @@ struct Bodies {
 
   std::unordered_set<std::uint64_t> sharing;  // pairs of buffers that may lie in place of one another
 
+  /// The edge's own body is nowhere within the open interval (first, second) of the other's offset.
+  std::pair<std::int64_t, std::int64_t> kept_apart(const Body::Edge& edge) const {
+    const auto &mine = problem->buffers[edge.mine], &other = problem->buffers[edge.other];
+    const auto ahead =
+        static_cast<std::int64_t>(shift[edge.other]) - static_cast<std::int64_t>(shift[edge.mine]);
+    return {ahead - static_cast<std::int64_t>(mine.size), ahead + static_cast<std::int64_t>(other.size)};
+  }
   bool may_share(std::uint32_t buffer, std::uint32_t other) const {
     return !sharing.empty() && sharing.contains(pair_key(buffer, other));
   }

@@ -12,6 +12,7 @@
 #include "memoir/base/error.h"
 #include "memoir/plan/constrained/assignment_search.h"
 #include "memoir/plan/constrained/constrained_fit.h"
+#include "memoir/plan/constrained/empty_buffers.h"
 #include "memoir/plan/constrained/reuse.h"
 #include "memoir/plan/search/auto.h"
 
@@ -76,7 +77,7 @@ std::optional<ConstrainedProblem> merge_in_place(const Bodies& bodies) {
     if (x.fixed != kNoOffset && y.fixed != kNoOffset && x.fixed != y.fixed) return false;
     if (std::binary_search(x.apart.begin(), x.apart.end(), b)) return false;
     for (const Body::Edge& edge : x.edges) {
-      if (edge.body == b && !bodies.may_share(edge.mine, edge.other)) return false;
+      if (edge.body == b) return false;
     }
     for (std::uint32_t p = x.first_piece; p < x.last_piece; ++p) {
       for (std::uint32_t q = y.first_piece; q < y.last_piece; ++q) {
@@ -370,18 +371,22 @@ class Run {
 
 }  // namespace
 
-std::optional<std::pair<Problem, std::vector<std::uint32_t>>> reduce_to_plain(
-    const ConstrainedProblem& problem) {
+std::optional<PlainForm> reduce_to_plain(const ConstrainedProblem& problem) {
   validate(problem);
+  if (has_empty(problem.buffers)) return std::nullopt;
   Bodies bodies = make_bodies(problem);
   const auto& arenas = problem.constraints.arenas;
   if (!is_plain(bodies, false) || (!arenas.empty() && arenas[0].capacity != kNoLimit)) return std::nullopt;
-  return std::pair(hulls(bodies), std::move(bodies.body_of));
+  return PlainForm{hulls(bodies), std::move(bodies.body_of), std::move(bodies.shift)};
 }
 
 ConstrainedResult plan_constrained(const ConstrainedProblem& problem, ConstrainedPlanner planner,
                                    const SearchOptions& options) {
-  return Run(problem, planner, options).run();
+  const auto plan_sized = [&](const ConstrainedProblem& sized) { return Run(sized, planner, options).run(); };
+  if (!has_empty(problem.buffers)) return plan_sized(problem);
+  validate(problem);
+  const WithoutEmpty reduced = without_empty(problem);
+  return with_empty(problem, reduced, plan_sized(reduced.problem));
 }
 
 }  // namespace memoir

@@ -5,7 +5,6 @@
 
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "memoir/plan/constrained/constrained_bounds.h"
@@ -42,9 +41,15 @@ struct ConstrainedResult {
 ConstrainedResult plan_constrained(const ConstrainedProblem& problem, ConstrainedPlanner planner,
                                    const SearchOptions& options = {});
 
-/// A problem without constraints that has the same plans, when there is one (aliases merged, least sizes,
-/// hints and locality left out), and for each buffer the one of it that it became.
-std::optional<std::pair<Problem, std::vector<std::uint32_t>>> reduce_to_plain(
-    const ConstrainedProblem& problem);
+/// A problem without constraints that has the same plans as one with.
+struct PlainForm {
+  Problem problem;
+  std::vector<std::uint32_t> body_of;  // for each buffer the one of `problem` that it became
+  std::vector<Size> shift;             // for each buffer, bytes from that one's offset to its own
+};
+
+/// When there is one: aliases and rows that live at one time merged; least sizes, hints and locality left
+/// out.
+std::optional<PlainForm> reduce_to_plain(const ConstrainedProblem& problem);
 
 }  // namespace memoir

@@ -144,7 +144,7 @@ Load clique_load(const Bodies& bodies) {
   std::vector<std::vector<std::uint32_t>> near(n);
   for (std::uint32_t b = 0; b < n; ++b) {
     for (const Body::Edge& edge : bodies.bodies[b].edges) {
-      if (!bodies.may_share(edge.mine, edge.other)) near[b].push_back(edge.body);
+      if (!bodies.bodies[b].row && !bodies.bodies[edge.body].row) near[b].push_back(edge.body);
     }
     std::sort(near[b].begin(), near[b].end());
     near[b].erase(std::unique(near[b].begin(), near[b].end()), near[b].end());

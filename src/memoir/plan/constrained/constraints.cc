@@ -8,7 +8,7 @@ namespace memoir {
 bool Constraints::none() const { return said(*this).empty(); }
 
 std::vector<std::string> said(const Constraints& constraints) {
-  const auto& [gaps, fixed, hints, low_sizes, alias, allowed, weights, old, in_place, apart, conflicts,
+  const auto& [gaps, fixed, hints, low_sizes, alias, after, allowed, weights, old, in_place, apart, conflicts,
                arenas, banks, moves, locality, timed] = constraints;
   const bool forbidden = std::any_of(arenas.begin(), arenas.end(),
                                      [](const ArenaChoice& arena) { return !arena.forbidden.empty(); });
@@ -21,6 +21,7 @@ std::vector<std::string> said(const Constraints& constraints) {
   add(!hints.empty(), "hint");
   add(!low_sizes.empty(), "size_low");
   add(!alias.empty(), "alias");
+  add(!after.empty(), "after");
   add(!in_place.empty(), "in_place");
   add(!apart.empty(), "apart");
   add(arenas.size() > 1 || !allowed.empty() || (!arenas.empty() && !forbidden), "arenas");

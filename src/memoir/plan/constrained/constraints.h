@@ -72,6 +72,7 @@ struct Constraints {
   std::vector<Offset> hints;           // an offset to prefer among equal plans; kNoOffset: none
   std::vector<Size> low_sizes;         // bytes: the least it may turn out to have; the problem has the most
   std::vector<std::uint32_t> alias;    // another buffer whose bytes it has; kNoBuffer: none
+  std::vector<std::uint32_t> after;  // the buffer that it begins right behind, in one arena; kNoBuffer: none
   std::vector<std::uint64_t> allowed;  // bit k: it may be in arenas[k]
   std::vector<std::uint64_t> weights;  // what an arena's cost is multiplied with; without: the size
   std::vector<OldPlace> old;           // the plan that is to be changed little
@@ -127,10 +128,12 @@ struct Objective {
   auto operator<=>(const Objective&) const = default;
 };
 
-/// Throws Error, naming the row: what validate() of the plain problem refuses; gaps outside the lifetime or
-/// overlapping, windows outside the size; a fixed offset that is misaligned or in a forbidden range, two
-/// fixed buffers that collide; aliases of different size, or that must conflict; a pair that no bank
-/// arrangement keeps apart; sums of kMaxConstrainedBytes or more; vectors of another length than the problem.
+/// Throws Error, naming the row: what validate() of the plain problem refuses, though a size of 0 is
+/// allowed; gaps outside the lifetime or overlapping, windows outside the size; a fixed offset that is
+/// misaligned or in a forbidden range, two fixed buffers that collide; aliases of different size, or that
+/// must conflict; a pair that conflicts and may lie in place; a row of buffers that forks, is a circle, or
+/// that alignments or fixed offsets tear apart; a pair that no bank arrangement keeps apart; sums of
+/// kMaxConstrainedBytes or more; vectors of another length than the problem.
 void validate(const ConstrainedProblem& problem);
 
 /// Slow and obviously right, like check() of plain plans. Capacities and the limit of moves are not looked

@@ -33,7 +33,7 @@ std::optional<Violation> check_each(const ConstrainedProblem& problem, const Con
     if (arena >= arenas.size()) return Violation{i, i, "it is in no arena"};
     if ((allowed_of(said, i) >> arena & 1) == 0) return Violation{i, i, "it may not be in that arena"};
     if (offset % alignment != 0) return Violation{i, i, "its offset is not a multiple of its alignment"};
-    if (size > plan.arena_sizes[arena] || offset > plan.arena_sizes[arena] - size) {
+    if (size != 0 && (size > plan.arena_sizes[arena] || offset > plan.arena_sizes[arena] - size)) {
       return Violation{i, i, "it ends outside the arena"};
     }
     if (!said.fixed.empty() && said.fixed[i] != kNoOffset && said.fixed[i] != offset) {
@@ -53,8 +53,11 @@ std::optional<Violation> check(const ConstrainedProblem& problem, const Constrai
   if (auto violation = check_shape(problem, plan)) return violation;
   const Constraints& said = problem.constraints;
   const auto n = static_cast<std::uint32_t>(problem.buffers.size());
-  const std::vector<bool> chosen = only != nullptr ? *only : std::vector<bool>(n, true);
+  std::vector<bool> chosen = only != nullptr ? *only : std::vector<bool>(n, true);
   if (auto violation = check_each(problem, plan, chosen)) return violation;
+  for (std::uint32_t i = 0; i < n; ++i) {
+    if (problem.buffers[i].size == 0) chosen[i] = false;  // it overlaps nothing
+  }
   const auto range = [&](std::uint32_t i) { return Range{plan.offsets[i], problem.buffers[i].size}; };
   const auto wrong = [](std::uint32_t i, std::uint32_t j, const char* what) {
     return Violation{std::min(i, j), std::max(i, j), what};
@@ -70,6 +73,13 @@ std::optional<Violation> check(const ConstrainedProblem& problem, const Constrai
       }
       for (std::uint32_t steps = 0; said.alias[root[i]] != kNoBuffer && steps < n; ++steps)
         root[i] = said.alias[root[i]];
+    }
+  }
+  for (std::uint32_t i = 0; i < said.after.size(); ++i) {
+    const std::uint32_t below = said.after[i];
+    if (below == kNoBuffer || !chosen[i] || !chosen[below]) continue;
+    if (plan.arenas[i] != plan.arenas[below] || plan.offsets[i] != range(below).end()) {
+      return wrong(i, below, "the one does not begin right after the other");
     }
   }
   for (const auto& [i, j] : said.apart) {

@@ -2,6 +2,9 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "memoir/base/error.h"
 #include "memoir/plan/align.h"
@@ -30,6 +33,7 @@ class Validator {
     sums();
     for (std::size_t i = 0; i < buffers_.size(); ++i) buffer(i);
     aliases();
+    rows();
     pairs();
     fixed_together();
   }
@@ -41,13 +45,12 @@ class Validator {
 
   void plain() const {
     for (std::size_t i = 0; i < buffers_.size(); ++i) {
-      const auto& [lifetime, size, alignment] = buffers_[i];
+      const auto& [lifetime, _, alignment] = buffers_[i];
       if (lifetime.begin >= lifetime.end)
         refuse(i, "has the lifetime " + text(lifetime) + ": it must end after it begins");
-      if (size == 0) refuse(i, "has the size 0: leave it out, it needs no offset");
       if (alignment == 0) refuse(i, "has the alignment 0: the least is 1");
     }
-    validate(buffers_);  // the sum
+    validate(buffers_, Empty::kAllowed);  // the sum
   }
 
   void lengths() const {
@@ -61,6 +64,7 @@ class Validator {
     length("hint", said_.hints.size());
     length("size_low", said_.low_sizes.size());
     length("alias", said_.alias.size());
+    length("after", said_.after.size());
     length("arenas", said_.allowed.size());
     length("weight", said_.weights.size());
     length("the plan to be changed", said_.old.size());
@@ -94,7 +98,7 @@ class Validator {
   void buffer(std::size_t i) const {
     const auto& [lifetime, size, alignment] = buffers_[i];
     if (!said_.gaps.empty()) gaps(i);
-    if (!said_.low_sizes.empty() && (said_.low_sizes[i] == 0 || said_.low_sizes[i] > size)) {
+    if (!said_.low_sizes.empty() && ((said_.low_sizes[i] == 0 && size != 0) || said_.low_sizes[i] > size)) {
       refuse(i, "has a least size of " + text(said_.low_sizes[i]) +
                     " bytes, which is not within 1 and its size of " + text(size));
     }
@@ -170,6 +174,57 @@ class Validator {
     }
   }
 
+  /// Where it follows from one to the next whose bytes a buffer has: the last of its aliases.
+  std::uint32_t root(std::uint32_t i) const {
+    while (!said_.alias.empty() && said_.alias[i] != kNoBuffer) i = said_.alias[i];
+    return i;
+  }
+
+  /// Every buffer has one neighbour on each side at most, and rows end.
+  void rows() const {
+    if (said_.after.empty()) return;
+    const auto n = static_cast<std::uint32_t>(buffers_.size());
+    std::vector<std::uint32_t> above(n, kNoBuffer), below(n, kNoBuffer);
+    std::vector<bool> in_row(n);
+    for (std::uint32_t i = 0; i < n; ++i) {
+      const std::uint32_t other = said_.after[i];
+      if (other == kNoBuffer) continue;
+      if (other >= n) refuse(i, "comes after a buffer that is not there");
+      const std::uint32_t mine = root(i), its = root(other);
+      if (mine == its) refuse(i, "comes after itself, or after an alias of its own");
+      if (above[its] != kNoBuffer && above[its] != mine) {
+        refuse(i, "and " + problem_.name(above[its]) + " both come right after " + problem_.name(other));
+      }
+      if (below[mine] != kNoBuffer && below[mine] != its) {
+        refuse(i, "comes right after both " + problem_.name(other) + " and " + problem_.name(below[mine]));
+      }
+      above[its] = mine;
+      below[mine] = its;
+      in_row[mine] = in_row[its] = true;
+    }
+    std::vector<bool> seen(n);
+    for (std::uint32_t head = 0; head < n; ++head) {
+      if (below[head] != kNoBuffer) continue;
+      for (std::uint32_t i = head; i != kNoBuffer; i = above[i]) seen[i] = true;
+    }
+    for (std::uint32_t i = 0; i < n; ++i) {
+      if (!seen[i]) refuse(i, "comes after itself, by way of others");
+      if (in_row[root(i)] && said_.replanned()) {
+        refuse(i, "lies in a row (after), which an earlier plan cannot be changed with: plan it anew");
+      }
+    }
+    const auto alone = [&](const std::vector<Constraints::Pair>& pairs, const char* what) {
+      for (const auto& [i, j] : pairs) {
+        for (const std::uint32_t k : {i, j}) {
+          if (k < n && in_row[root(k)])
+            refuse(k, std::string("lies in a row (after) and is in ") + what + ": it can be one of the two");
+        }
+      }
+    };
+    alone(said_.in_place, "in_place");
+    alone(said_.apart, "apart");
+  }
+
   void pairs() const {
     const auto each = [&](const std::vector<Constraints::Pair>& pairs, const char* what) {
       for (const auto& [i, j] : pairs) {
@@ -181,6 +236,7 @@ class Validator {
     each(said_.in_place, "in_place");
     each(said_.apart, "apart");
     each(said_.conflicts, "conflict");
+    conflicts_in_place();
     const Bodies bodies = make_bodies(problem_);
     Size slack = 0;
     for (std::size_t b = 0; b < bodies.bodies.size(); ++b) {
@@ -188,12 +244,19 @@ class Validator {
       const std::uint32_t first = body.members.front();
       if (body.allowed == 0) refuse(first, "shares with aliases that may be in none of its arenas");
       for (const std::uint32_t member : body.members) {
-        if (!said_.fixed.empty() && said_.fixed[member] != kNoOffset && said_.fixed[member] != body.fixed) {
-          refuse(member, "has another fixed offset than its alias");
+        if (!said_.fixed.empty() && said_.fixed[member] != kNoOffset &&
+            said_.fixed[member] != body.fixed + bodies.shift[member]) {
+          refuse(member, body.row ? "has a fixed offset that does not go together with its row (after)"
+                                  : "has another fixed offset than its alias");
         }
       }
+      if (body.misplaced != kNoBuffer) {
+        refuse(body.misplaced, "has an alignment of " + text(buffers_[body.misplaced].alignment) +
+                                   ", which it cannot have right after the others of its row");
+      }
       if (body.fixed != kNoOffset && body.fixed % body.alignment != 0)
-        refuse(first, "shares with an alias whose alignment its fixed offset breaks");
+        refuse(first, body.row ? "lies in a row (after) whose alignments a fixed offset breaks"
+                               : "shares with an alias whose alignment its fixed offset breaks");
       Size step = body.alignment;
       if (!body.apart.empty()) {
         const Size period = said_.banks.count * said_.banks.width, part = step / std::gcd(step, period);
@@ -205,8 +268,7 @@ class Validator {
       }
     }
     for (const auto& [i, j] : said_.conflicts) {
-      if (bodies.body_of[i] == bodies.body_of[j])
-        refuse(i, "conflicts with " + problem_.name(j) + " and is its alias");
+      if (root(i) == root(j)) refuse(i, "conflicts with " + problem_.name(j) + " and is its alias");
     }
     for (const auto& [i, j] : said_.apart) {
       if (bodies.body_of[i] == bodies.body_of[j])
@@ -219,6 +281,19 @@ class Validator {
           least(i) + least(j) > said_.banks.count) {
         refuse(i, "must not share a bank with " + problem_.name(j) + ", but they need " +
                       text(least(i) + least(j)) + " of the " + text(said_.banks.count) + " banks");
+      }
+    }
+  }
+
+  void conflicts_in_place() const {
+    std::vector<Constraints::Pair> conflicts;
+    for (const auto& [i, j] : said_.conflicts) conflicts.emplace_back(std::min(i, j), std::max(i, j));
+    std::sort(conflicts.begin(), conflicts.end());
+    for (const auto& [output, input] : said_.in_place) {
+      const Constraints::Pair pair{std::min(output, input), std::max(output, input)};
+      if (std::binary_search(conflicts.begin(), conflicts.end(), pair)) {
+        refuse(output,
+               "may lie in place of " + problem_.name(input) + " and conflicts with it: say one of the two");
       }
     }
   }
@@ -253,7 +328,7 @@ class Validator {
     for (const Body& body : bodies.bodies) {
       if (body.fixed == kNoOffset || !std::has_single_bit(body.allowed)) continue;
       for (const std::uint32_t member : body.members) {
-        plan.offsets[member] = body.fixed;
+        plan.offsets[member] = body.fixed + bodies.shift[member];
         plan.arenas[member] = static_cast<std::uint32_t>(std::countr_zero(body.allowed));
         known[member] = true;
       }

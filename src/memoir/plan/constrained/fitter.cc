@@ -50,9 +50,9 @@ void Fitter::gather(std::uint32_t body, std::uint32_t arena) {
   }
   for (const Body::Edge& edge : mine.edges) {
     if (!placed(edge.body) || arena_[edge.body] != arena) continue;
+    const auto [from, to] = bodies_.kept_apart(edge);
     const auto at = static_cast<Signed>(offset_[edge.body]);
-    add(at - static_cast<Signed>(mine.size), at + static_cast<Signed>(bodies_.bodies[edge.body].size),
-        bodies_.may_share(edge.mine, edge.other) ? edge.body : kNoBuffer);
+    add(at + from, at + to, kNoBuffer);
   }
   std::sort(intervals_.begin(), intervals_.end());
 }

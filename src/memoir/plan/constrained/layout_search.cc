@@ -40,7 +40,8 @@ LayoutSearch::LayoutSearch(const Bodies& bodies, std::vector<std::uint32_t> chos
 
 bool LayoutSearch::alike(std::uint32_t a, std::uint32_t b) const {
   const Body &x = bodies_.bodies[chosen_[a]], &y = bodies_.bodies[chosen_[b]];
-  if (x.size != y.size || x.alignment != y.alignment || fixed_[a] != kNoOffset || fixed_[b] != kNoOffset)
+  if (x.size != y.size || x.lead != y.lead || x.alignment != y.alignment || fixed_[a] != kNoOffset ||
+      fixed_[b] != kNoOffset)
     return false;
   for (const Body* body : {&x, &y}) {
     if (!body->partners.empty() || !body->apart.empty() || !body->edges.empty()) return false;
@@ -87,7 +88,9 @@ void LayoutSearch::make_pairs() {
         }
       }
       for (const Body::Edge& edge : mine.edges) {
-        if (edge.body == chosen_[b]) add(-size_[a], size_[b], bodies_.may_share(edge.mine, edge.other));
+        if (edge.body != chosen_[b]) continue;
+        const auto [from, to] = bodies_.kept_apart(edge);
+        add(from, to, false);
       }
       if (found.empty()) continue;
       std::sort(found.begin(), found.end(), [](const Interval& u, const Interval& v) { return u.x < v.x; });

@@ -69,7 +69,7 @@ double score(const Reuse& reuse, double span) {
 void insert_all(Fitter& fitter, const Bodies& bodies, const ConstrainedPlan& plan) {
   for (std::uint32_t b = 0; b < bodies.bodies.size(); ++b) {
     const std::uint32_t member = bodies.bodies[b].members.front();
-    fitter.insert(b, plan.arenas[member], plan.offsets[member]);
+    fitter.insert(b, plan.arenas[member], plan.offsets[member] - bodies.shift[member]);
   }
 }
 

@@ -24,21 +24,24 @@ enum Column : size_t {
   kFixed,
   kHint,
   kAlias,
+  kAfter,
   kInPlace,
   kApart,
   kArenas,
   kWeight,
+  kIdle,
+  kRecompute,
   kOffset,
   kArena,
   kColumns
 };
 constexpr std::array<std::string_view, kColumns> kNames = {
-    "id",   "lower", "upper",    "size",  "size_low", "alignment", "gaps",   "fixed",
-    "hint", "alias", "in_place", "apart", "arenas",   "weight",    "offset", "arena"};
+    "id",    "lower",    "upper", "size",   "size_low", "alignment", "gaps",      "fixed",  "hint", "alias",
+    "after", "in_place", "apart", "arenas", "weight",   "idle",      "recompute", "offset", "arena"};
 constexpr std::string_view kKnown =
-    "id, lower, upper (or end, inclusive), size; alignment, gaps, size_low, fixed, hint, alias, in_place, "
-    "apart, "
-    "arenas, weight, offset, arena";
+    "id, lower, upper (or end, inclusive), size; alignment, gaps, size_low, fixed, hint, alias, after, "
+    "in_place, apart, "
+    "arenas, weight, idle, recompute, offset, arena";
 
 class Parser {
  public:
@@ -73,6 +76,7 @@ class Parser {
       if (positions_[column] != kAbsent) refuse("two columns give '" + std::string(name) + "'");
       positions_[column] = position;
     }
+    csv_.inclusive = inclusive_;
     count_ = fields_.size();
     csv_.constraints.timed = has(kLower) || has(kUpper);
     for (const Column column : {kId, kLower, kUpper, kSize}) {
@@ -117,7 +121,6 @@ class Parser {
              (buffer.lifetime.begin == buffer.lifetime.end ? "empty" : "inverted") +
              ": it must end after it begins");
     }
-    if (buffer.size == 0) refuse("the size is 0: leave the buffer out, it needs no offset");
     if (buffer.alignment == 0) refuse("the alignment is 0: the least is 1");
     if (__builtin_add_overflow(total_, buffer.size, &total_) ||
         __builtin_add_overflow(total_, buffer.alignment - 1, &total_) || total_ >> 63 != 0) {
@@ -143,6 +146,10 @@ class Parser {
     if (has(kFixed)) said.fixed.push_back(number_or(kFixed, kNoOffset));
     if (has(kHint)) said.hints.push_back(number_or(kHint, kNoOffset));
     if (has(kWeight)) said.weights.push_back(number_or(kWeight, buffer.size));
+    if (has(kIdle)) read_idle(buffer);
+    if (has(kRecompute)) {
+      csv_.recompute.push_back(field(kRecompute).empty() ? std::nullopt : std::optional(number(kRecompute)));
+    }
     if (has(kOffset)) {
       csv_.offsets.push_back(field(kOffset).empty() ? std::nullopt : std::optional(number(kOffset)));
     }
@@ -151,7 +158,7 @@ class Parser {
       const Fields names = words(field(kArenas));
       csv_.arena_names.emplace_back(names.begin(), names.end());
     }
-    for (const Column column : {kAlias, kInPlace, kApart}) {
+    for (const Column column : {kAlias, kAfter, kInPlace, kApart}) {
       if (has(column)) references_[column].push_back(field(column));
     }
   }
@@ -167,10 +174,14 @@ class Parser {
       }
       return static_cast<std::uint32_t>(at->second);
     };
-    for (std::size_t i = 0; i < references_[kAlias].size(); ++i) {
-      const std::string_view id = references_[kAlias][i];
-      said.alias.push_back(id.empty() ? kNoBuffer : row(i, kAlias, id));
-    }
+    const auto singles = [&](Column column, std::vector<std::uint32_t>& out) {
+      for (std::size_t i = 0; i < references_[column].size(); ++i) {
+        const std::string_view id = references_[column][i];
+        out.push_back(id.empty() ? kNoBuffer : row(i, column, id));
+      }
+    };
+    singles(kAlias, said.alias);
+    singles(kAfter, said.after);
     const auto pairs = [&](Column column, std::vector<Constraints::Pair>& out) {
       for (std::uint32_t i = 0; i < references_[column].size(); ++i) {
         for (const std::string_view id : words(references_[column][i]))
@@ -187,6 +198,16 @@ class Parser {
     drop(said.fixed, kNoOffset);
     drop(said.hints, kNoOffset);
     drop(said.alias, kNoBuffer);
+    drop(said.after, kNoBuffer);
+  }
+
+  void read_idle(const Buffer& buffer) {
+    std::vector<Lifetime>& idle = csv_.idle.emplace_back();
+    for (const Gap& gap : read_gaps(field(kIdle), buffer)) {
+      if (gap.window) refuse("idle has a window: a buffer is recomputed or fetched as a whole");
+      idle.push_back(gap.lifetime);
+    }
+    if (!csv_.constraints.timed && !idle.empty()) refuse("is idle, but there are no times");
   }
 
   std::vector<Gap> read_gaps(std::string_view text, const Buffer& buffer) const {
@@ -327,6 +348,20 @@ std::string write_csv(const CsvProblem& csv, const ConstrainedPlan& plan,
   std::string text = write_csv(csv, Plan{plan.offsets, 0});
   if (arenas.size() < 2) return text;
   return with_column(text, "arena", [&](size_t row) { return arenas[plan.arenas[row]].name; });
+}
+
+std::string write_column(const std::string& text, const std::string& name,
+                         const std::vector<std::string>& values) {
+  size_t rows = 0;
+  std::string out = with_column(text, name, [&](size_t row) {
+    ++rows;
+    return row < values.size() ? values[row] : std::string();
+  });
+  if (rows != values.size()) {
+    throw Error("there are " + std::to_string(values.size()) + " values of " + name + " for " +
+                std::to_string(rows) + " rows");
+  }
+  return out;
 }
 
 std::string write_csv(const Problem& problem, const std::vector<std::string>& ids, const Plan* plan) {

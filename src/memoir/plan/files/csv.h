@@ -27,9 +27,13 @@ struct CsvProblem {
   std::vector<std::optional<Offset>> offsets;         // or empty without the column
   std::vector<std::string> arenas;                    // the plan's, or empty without the column
   std::vector<std::vector<std::string>> arena_names;  // where a buffer may be; or empty without the column
-  std::vector<std::uint32_t> lines;                   // of each buffer, for errors
-  std::string name;                                   // of the file
-  std::string text;  // the file as it was, from which write_csv() makes its output
+  // When a buffer is not touched, so that its bytes could be let go and had again later; or empty
+  std::vector<std::vector<Lifetime>> idle;
+  std::vector<std::optional<std::uint64_t>> recompute;  // what that costs each time; nullopt: it cannot be
+  bool inclusive = false;            // the column of the ends is `end`, and gaps end so too
+  std::vector<std::uint32_t> lines;  // of each buffer, for errors
+  std::string name;                  // of the file
+  std::string text;                  // the file as it was, from which write_csv() makes its output
 
   bool has_gaps() const noexcept;
   /// Something is said beyond what a plain problem can.
@@ -37,7 +41,7 @@ struct CsvProblem {
 };
 
 /// Throws Error, naming file and line: a column that is missing, double or unknown; a field that is missing,
-/// too much, no number, negative or beyond 64 bits; a lifetime that is empty or inverted; a size or alignment
+/// too much, no number, negative or beyond 64 bits; a lifetime that is empty or inverted; an alignment
 /// of 0; an id used twice, or named by another row and not there; gaps that leave the lifetime, overlap, or
 /// have a window outside the size; sizes that add up to 2^63 bytes or more. The rest is validate()'s.
 CsvProblem parse_csv(std::string text, const std::string& name);
@@ -53,6 +57,11 @@ ConstrainedProblem to_constrained(const CsvProblem& csv, const std::vector<Arena
 std::string write_csv(const CsvProblem& csv, const Plan& plan);
 std::string write_csv(const CsvProblem& csv, const ConstrainedPlan& plan,
                       const std::vector<ArenaChoice>& arenas);
+
+/// CSV with that column added, or replaced where it is there: one value per row, which must hold no comma,
+/// quote or newline. Throws Error when there is another number of rows.
+std::string write_column(const std::string& text, const std::string& name,
+                         const std::vector<std::string>& values);
 
 /// A problem that was not read from a file, as CSV with the columns id, lower, upper, size, alignment and,
 /// when there is a plan, offset. `ids` are written as they are and must hold no comma, quote or newline.

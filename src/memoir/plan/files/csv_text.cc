@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "memoir/base/error.h"
+#include "memoir/base/utf8.h"
 
 namespace memoir {
 
@@ -69,7 +70,7 @@ bool CsvReader::next(Fields& fields) {
 void CsvReader::refuse(const std::string& what) const { refuse(line_, what); }
 
 void CsvReader::refuse(std::size_t line, const std::string& what) const {
-  throw Error(name_ + ":" + std::to_string(line) + ": " + what);
+  throw Error(readable(name_ + ":" + std::to_string(line) + ": " + what));
 }
 
 std::uint64_t CsvReader::number(std::string_view text, std::string_view what) const {

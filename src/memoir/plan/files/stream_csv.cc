@@ -5,9 +5,11 @@
 #include <deque>
 #include <filesystem>
 #include <fstream>
+#include <string>
 #include <string_view>
 
 #include "memoir/base/error.h"
+#include "memoir/base/utf8.h"
 #include "memoir/plan/simple/stream.h"
 
 namespace memoir {
@@ -32,12 +34,12 @@ class CsvStream {
     }
     if (columns_ == 0) throw Error(name_ + ": is empty; the first line must name the columns");
     planner_.finish();
-    return {planner_.count(), planner_.load(), planner_.arena_size(), planner_.most_live()};
+    return {planner_.count() + empty_, planner_.load(), planner_.arena_size(), planner_.most_live()};
   }
 
  private:
   [[noreturn]] void refuse(const std::string& what) const {
-    throw Error(name_ + ":" + std::to_string(line_) + ": " + what);
+    throw Error(readable(name_ + ":" + std::to_string(line_) + ": " + what));
   }
 
   bool next(std::string& line) {
@@ -110,7 +112,12 @@ class CsvStream {
     if (inclusive_ && ++buffer.lifetime.end == 0) refuse("the end is the last tick of 64 bits");
     const std::size_t at = positions_[kAlignment];
     if (at != ~std::size_t{0} && !fields_[at].empty()) buffer.alignment = number(kAlignment);
-    waiting_.push_back(line);
+    if (buffer.size == 0 && buffer.lifetime.begin < buffer.lifetime.end && buffer.alignment != 0) {
+      waiting_.push_back({line, true});
+      if (waiting_.size() == 1) write_empty();
+      return;
+    }
+    waiting_.push_back({line, false});
     try {
       planner_.add(buffer);
     } catch (const Error& error) {
@@ -119,15 +126,27 @@ class CsvStream {
   }
 
   void write(Offset offset) {
-    out_ << waiting_.front() << ',' << offset << '\n';
+    out_ << waiting_.front().row << ',' << offset << '\n';
     waiting_.pop_front();
+    write_empty();
+  }
+
+  /// Rows of 0 bytes, which no window holds, follow the row before them.
+  void write_empty() {
+    for (; !waiting_.empty() && waiting_.front().empty; waiting_.pop_front(), ++empty_)
+      out_ << waiting_.front().row << ",0\n";
   }
 
   const std::string& name_;
   std::istream& in_;
   std::ostream& out_;
   StreamPlanner planner_;
-  std::deque<std::string> waiting_;  // the rows of the open window
+  struct Waiting {
+    std::string row;
+    bool empty;  // of 0 bytes
+  };
+  std::deque<Waiting> waiting_;  // the rows of the open window
+  std::size_t empty_ = 0;        // rows of 0 bytes
   std::vector<std::string_view> fields_;
   std::array<std::size_t, kColumns> positions_{};
   std::size_t columns_ = 0;

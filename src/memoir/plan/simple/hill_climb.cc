@@ -2,6 +2,8 @@
 #include "memoir/plan/simple/hill_climb.h"
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
 #include <queue>
 
 #include "memoir/plan/index/fit_index.h"
@@ -16,6 +18,8 @@ constexpr int kAttempts = 2000;
 constexpr std::uint64_t kEffort = 4'000'000;  // neighbours looked at: about a tenth of a second
 constexpr double kUphill = 0.1;               // of the worse ones are kept at the beginning, none at the end
 
+using Clock = std::chrono::steady_clock;
+
 class HillClimb {
  public:
   HillClimb(const Problem& problem, const Sections& sections, Order order)
@@ -26,10 +30,11 @@ class HillClimb {
     dirty_.resize(problem.size());
   }
 
-  Plan run(Size floor) {
+  Plan run(Size floor, std::optional<Clock::time_point> deadline) {
     Plan best{offsets_, arena_size(problem_, offsets_)};
     Size current = best.arena_size;
     for (int attempt = 0; attempt < kAttempts && effort_ < kEffort && best.arena_size > floor; ++attempt) {
+      if (deadline && Clock::now() >= *deadline) break;
       const auto exchange = choose(current);
       if (!exchange) break;
       moved_.clear();
@@ -141,11 +146,24 @@ class HillClimb {
 
 }  // namespace
 
-Plan hill_climb(const Problem& problem) {
+namespace {
+
+Plan climb(const Problem& problem, std::optional<Clock::time_point> deadline) {
   validate(problem);
   if (problem.empty()) return {};
   const Sections sections = find_sections(problem);
-  return HillClimb(problem, sections, make_order(problem, sections, "ZW")).run(aligned_load(problem));
+  return HillClimb(problem, sections, make_order(problem, sections, "ZW"))
+      .run(aligned_load(problem), deadline);
+}
+
+}  // namespace
+
+Plan hill_climb(const Problem& problem) { return climb(problem, std::nullopt); }
+
+Plan hill_climb_within(const Problem& problem, double seconds) {
+  if (!(seconds < 1e9)) return hill_climb(problem);
+  const std::chrono::duration<double> left(std::max(0.0, seconds));
+  return climb(problem, Clock::now() + std::chrono::duration_cast<Clock::duration>(left));
 }
 
 }  // namespace memoir

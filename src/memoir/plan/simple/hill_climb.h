@@ -15,5 +15,7 @@ namespace memoir {
 /// thousands of neighbours (the effort is bounded, not the time). Deterministic. Throws Error where
 /// validate() does.
 Plan hill_climb(const Problem& problem);
+/// The same, with its best after that many seconds of wall clock.
+Plan hill_climb_within(const Problem& problem, double seconds);
 
 }  // namespace memoir

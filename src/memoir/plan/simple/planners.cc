@@ -25,7 +25,8 @@ constexpr Planner kPlanners[] = {
     {"best_fit", "lowest part of the skyline first, the longest-lived buffer onto it", best_fit},
     {"gergov", "3-approximation, then compacted", gergov},
     {"boxing", "boxes of equal height within boxes, then first fit by their order", boxing},
-    {"hill_climb", "first fit in an order improved by exchanging two at a time", hill_climb},
+    {"hill_climb", "first fit in an order improved by exchanging two at a time", hill_climb,
+     hill_climb_within},
     {"mincost_flow", "whole objects shared along a minimum-cost flow, laid end to end", mincost_flow},
 };
 

@@ -15,6 +15,7 @@ struct Planner {
   std::string_view name;
   std::string_view what;  // one line for people
   Plan (*run)(const Problem&);
+  Plan (*run_within)(const Problem&, double seconds) = nullptr;  // where it can be told how long it may take
 };
 
 /// Every planner written in C++, cheapest first. All are deterministic and thread-safe, honour any alignment,
