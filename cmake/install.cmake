@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# What other projects link, as three components that need nothing of each other:
+# What other projects link, as four components that need nothing of each other:
 #
 #   find_package(memoir REQUIRED COMPONENTS plan)              memoir::plan             memoir-plan.pc
+#   find_package(memoir REQUIRED COMPONENTS plan_c)            memoir::plan_c           memoir-plan-c.pc
+#                                                              memoir::plan_c_static    memoir-plan-c-static.pc
 #   find_package(memoir REQUIRED COMPONENTS static_tensors)    memoir::static_tensors   memoir-static-tensors.pc
 #   find_package(memoir REQUIRED COMPONENTS malloc)            memoir::malloc           memoir-malloc.pc
 #                                                              memoir::malloc_static    memoir-malloc-static.pc
@@ -10,7 +12,7 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-set(memoir_components plan static_tensors)
+set(memoir_components plan plan_c static_tensors)
 set(memoir_package ${CMAKE_INSTALL_LIBDIR}/cmake/memoir)
 set(memoir_headers ${CMAKE_INSTALL_INCLUDEDIR}/memoir)
 
@@ -18,6 +20,8 @@ install(TARGETS memoir_base EXPORT memoir_base COMPONENT plan)
 install(TARGETS memoir_base COMPONENT static_tensors)
 install(TARGETS memoir_trace memoir_plan EXPORT memoir_plan COMPONENT plan)
 install(TARGETS memoir_static_tensors EXPORT memoir_static_tensors COMPONENT static_tensors)
+
+install(TARGETS memoir_plan_c memoir_plan_c_static EXPORT memoir_plan_c COMPONENT plan_c)
 
 if(TARGET memoir_malloc)
   list(APPEND memoir_components malloc)
@@ -33,6 +37,7 @@ foreach(header arena/arena arena/granule_set arena/host_arena heap/heap heap/ind
   get_filename_component(room ${header} DIRECTORY)
   install(FILES ${core}/${header}.h DESTINATION ${memoir_headers}/${room} COMPONENT static_tensors)
 endforeach()
+install(FILES ${core}/shim/plan_c/memoir_plan.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT plan_c)
 install(FILES ${core}/shim/static_tensors/memoir_static_tensors.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT static_tensors)
 
 # For CMake.
@@ -61,6 +66,26 @@ memoir_pkg_config(memoir-plan "memoir's planners: a place in memory for every bu
 memoir_pkg_config(memoir-static-tensors "memoir's static tensors: host memory without malloc (C, C++20)"
                   "memoir_static_tensors;memoir_base")
 
+# The planner for C is one library, as a shared one with nothing else to name.
+foreach(kind plan-c plan-c-static)
+  set(libraries "-lmemoir_plan_c")
+  if(kind STREQUAL plan-c-static)
+    set(libraries "-l:libmemoir_plan_c.a -l${memoir_cxx_library} -lm -pthread")
+  endif()
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/memoir-${kind}.pc @ONLY CONTENT [[
+prefix=${pcfiledir}/@prefix@
+libdir=${prefix}/@CMAKE_INSTALL_LIBDIR@
+includedir=${prefix}/@CMAKE_INSTALL_INCLUDEDIR@
+
+Name: memoir-@kind@
+Description: memoir's planner for C: a place in memory for every buffer
+Version: @PROJECT_VERSION@
+Cflags: -I${includedir}
+Libs: -L${libdir} @libraries@
+]])
+endforeach()
+install(FILES ${PROJECT_BINARY_DIR}/memoir-plan-c-static.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT plan_c)
+
 # The malloc needs no header. From an archive it is taken whether the program calls malloc or only its libraries do.
 foreach(kind malloc malloc-static)
   set(libraries "-lmemoir_malloc")
@@ -81,8 +106,8 @@ install(FILES ${PROJECT_BINARY_DIR}/memoir-malloc-static.pc DESTINATION ${CMAKE_
 
 foreach(component IN LISTS memoir_components)
   set(sets base ${component})
-  if(component STREQUAL malloc)
-    set(sets malloc)
+  if(component MATCHES "^(malloc|plan_c)$")
+    set(sets ${component})
   endif()
   foreach(set IN LISTS sets)
     install(EXPORT memoir_${set} NAMESPACE memoir:: DESTINATION ${memoir_package} FILE memoir-${set}.cmake COMPONENT ${component})

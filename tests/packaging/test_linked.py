@@ -3,6 +3,7 @@
 pkg-config, or as a folder of the project's own."""
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -44,6 +45,50 @@ int main(void) {
 """
 
 
+# Counts what malloc is asked for while nothing may be asked for.
+COUNTS = """
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "memoir_plan.h"
+extern void* __libc_malloc(size_t);
+static int counting, counted;
+void* malloc(size_t size) { counted += counting; return __libc_malloc(size); }
+enum { N = 3000 };
+static uint64_t lower[N], upper[N], size[N], offsets[N], arena;
+int main(void) {
+  uint64_t state = 1;
+  for (int i = 0; i < N; ++i) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    lower[i] = state >> 33 & 1023;
+    upper[i] = lower[i] + 1 + (state >> 50 & 63);
+    size[i] = 1 + (state >> 20 & 4095);
+  }
+  memoir_planner* planner = memoir_planner_create(N);
+  counting = 1;
+  int bad = memoir_planner_plan(planner, N, lower, upper, size, NULL, offsets, &arena);
+  counting = 0;
+  bad |= memoir_plan_check(N, lower, upper, size, NULL, offsets, arena);
+  memoir_skeleton* skeleton = memoir_skeleton_create(N, lower, upper, size, NULL, offsets);
+  for (int i = 0; i < N; ++i) size[i] = i % 7 == 0 ? 0 : size[i] * (uint64_t)(1 + i % 5);
+  counting = 1;
+  bad |= memoir_skeleton_place(skeleton, size, offsets, &arena);
+  counting = 0;
+  bad |= memoir_plan_check(N, lower, upper, size, NULL, offsets, arena);
+  memoir_plan_options options = memoir_plan_defaults();
+  options.deadline_s = 0.05;
+  bad |= memoir_plan(N, lower, upper, size, NULL, &options, offsets, NULL);
+  int threads = 0;
+  DIR* tasks = opendir("/proc/self/task");
+  for (struct dirent* one; (one = readdir(tasks)) != NULL;) threads += one->d_name[0] != '.';
+  if (bad) return puts(memoir_plan_why()), 1;
+  printf("%d allocations, %d thread\\n", counted, threads);
+  return 0;
+}
+"""
+
+
 def run(*command, **settings):
     done = subprocess.run(
         [str(part) for part in command], capture_output=True, text=True, timeout=300, **settings
@@ -65,6 +110,7 @@ def prefix(cmake, tmp_path_factory):
     """Installs one component alone, and says where."""
     libraries = {
         "plan": BUILD / "src" / "memoir" / "libmemoir_plan.a",
+        "plan_c": BUILD / "src" / "memoir" / "shim" / "plan_c" / "libmemoir_plan_c.a",
         "static_tensors": BUILD / "src" / "memoir" / "shim" / "static_tensors" / "libmemoir_static_tensors.a",
         "malloc": BUILD / "src" / "memoir" / "shim" / "malloc" / "libmemoir_malloc.a",
     }
@@ -134,6 +180,80 @@ def test_pkg_config_finds_the_planner(flags, tmp_path):
     source = EXAMPLES / "planner" / "plan_layers.cc"
     run(CXX, "-std=c++20", source, "-o", tmp_path / "plan_layers", *flags("plan", "--cflags", "--libs"))
     assert run(tmp_path / "plan_layers").count("layer ") == 12
+
+
+def c_planners(cmake, prefix, tmp_path):
+    """The example in C, built outside of the tree with the shared and the static library."""
+    lines = ["find_package(memoir REQUIRED COMPONENTS plan_c)"]
+    for target in ("plan_c", "plan_c_static"):
+        lines += [
+            f"add_executable({target} plan.c)",
+            f"target_link_libraries({target} PRIVATE memoir::{target})",
+        ]
+    folder = project(tmp_path / "consumer", lines)
+    shutil.copy(EXAMPLES / "plan_c" / "plan.c", folder)
+    lists = folder / "CMakeLists.txt"
+    lists.write_text(lists.read_text().replace("LANGUAGES C CXX", "LANGUAGES C"))
+    run(cmake, "-S", folder, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix('plan_c')}")
+    run(cmake, "--build", tmp_path / "build")
+    return [tmp_path / "build" / target for target in ("plan_c", "plan_c_static")]
+
+
+def test_cmake_finds_the_planner_for_c(cmake, prefix, tmp_path):
+    for program in c_planners(cmake, prefix, tmp_path):
+        out = run(program)
+        assert out.count("layer ") == 6 and "into 1000 bytes: no plan fits the capacity" in out
+    installed = prefix("plan_c")
+    assert [path.name for path in installed.rglob("*.h")] == ["memoir_plan.h"]
+    for name in ("libmemoir_plan_c.so", "libmemoir_plan_c.a"):
+        stripped = tmp_path / name
+        run("strip", "--strip-unneeded", installed / "lib" / name, "-o", stripped)
+        assert stripped.stat().st_size <= 1 << 20
+    exported = run("nm", "-D", "--defined-only", installed / "lib" / "libmemoir_plan_c.so").split()[2::3]
+    declared = re.findall(r"\b(memoir_\w+)\(", (installed / "include" / "memoir_plan.h").read_text())
+    assert {name for name in exported if not name.startswith("_Z")} <= set(declared)
+    assert set(exported) >= {"memoir_plan", "memoir_skeleton_place", "memoir_planner_plan"}
+
+
+def test_pkg_config_finds_the_planner_for_c(flags, prefix, tmp_path):
+    source = EXAMPLES / "plan_c" / "plan.c"
+    where = {**os.environ, "LD_LIBRARY_PATH": str(prefix("plan_c") / "lib")}
+    for component in ("plan_c", "plan_c_static"):
+        found = flags(component, "--cflags", "--libs")
+        run(CC, "-Wall", "-Werror", source, "-o", tmp_path / component, *found)
+        assert run(tmp_path / component, env=where).count("batch ") == 3
+
+
+def test_the_planner_for_c_allocates_nothing_when_it_promises_so(flags, prefix, tmp_path):
+    (tmp_path / "counts.c").write_text(COUNTS)
+    run(
+        CC,
+        "-O1",
+        "-fno-builtin",
+        tmp_path / "counts.c",
+        "-o",
+        tmp_path / "counts",
+        *flags("plan_c_static", "--cflags", "--libs"),
+    )
+    assert run(tmp_path / "counts") == "0 allocations, 1 thread\n"
+
+
+def test_the_planner_for_rust(prefix, tmp_path):
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        pytest.skip("there is no cargo, Rust's builder: the crate in examples/plan_rust is not tried")
+    crate = tmp_path / "crate"
+    shutil.copytree(EXAMPLES / "plan_rust", crate)
+    where = {
+        **os.environ,
+        "MEMOIR_LIB": str(prefix("plan_c") / "lib"),
+        "CARGO_TARGET_DIR": str(tmp_path / "target"),
+    }
+    where["LD_LIBRARY_PATH"] = where["MEMOIR_LIB"]
+    assert "3 passed" in run(cargo, "test", "--offline", "--lib", cwd=crate, env=where)
+    assert "no plan is below 500" in run(
+        cargo, "run", "--offline", "--example", "layers", cwd=crate, env=where
+    )
 
 
 def test_cmake_finds_the_static_tensors_without_the_planner(cmake, prefix, tmp_path):

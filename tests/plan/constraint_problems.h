@@ -133,9 +133,9 @@ inline ConstrainedProblem random_constrained(std::mt19937_64& random, std::size_
   if (has(kRows)) {
     said.after.assign(count, kNoBuffer);
     std::vector<bool> taken(count);
-    for (std::uint32_t i = 0; i < count; ++i) {
-      const std::uint32_t other = any();
-      if (other == i || taken[other] || below(2) == 0) continue;
+    for (std::uint32_t i = 1; i < count; ++i) {
+      const auto other = static_cast<std::uint32_t>(below(i));
+      if (taken[other] || below(2) == 0) continue;
       said.after[i] = other;
       taken[other] = true;
     }

@@ -74,7 +74,9 @@ TEST_CASE("exact is what looking through every placement finds: each feature") {
 TEST_CASE("exact is what looking through every placement finds: any mixture") {
   std::mt19937_64 random(2);
   for (int mixture = 0; mixture < rounds(40); ++mixture) {
-    const auto features = static_cast<unsigned>(random() & random() & kEveryFeature);
+    auto features = static_cast<unsigned>(random() & random() & kEveryFeature);
+    if (features & kRows)
+      features &= ~(0u | kInPlace | kBanks | kReplan | kFixed);  // refused, or nearly always
     compare(random, 3 + random() % 2, features, 4);
   }
 }

@@ -179,9 +179,9 @@ TEST_CASE("with a work limit the same seed gives the same plan") {
 
 TEST_CASE("ten thousand buffers, every feature, by first fit") {
   std::mt19937_64 random(5);
-  for (const unsigned features :
-       {0u | kGapsOnly | kWindows, 0u | kInPlace, 0u | kArenas, 0u | kForbidden | kHints, 0u | kReplan,
-        0u | kLocality, 0u | kGraph, kEveryFeature & ~(kFixed | kGraph | kEdges)}) {
+  for (const unsigned features : {0u | kGapsOnly | kWindows, 0u | kInPlace, 0u | kArenas,
+                                  0u | kForbidden | kHints, 0u | kReplan, 0u | kLocality, 0u | kGraph,
+                                  0u | kRows | kEmpty, kEveryFeature & ~(kFixed | kGraph | kEdges | kRows)}) {
     ConstrainedProblem problem =
         random_constrained(random, (features & (kGraph | kAlias)) ? 1000 : 10'000, features);
     for (Buffer& buffer : problem.buffers) {  // spread over time

@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> None:
             code = _run(arguments)
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else UNFORESEEN if end.code else 0
-            if type(sys.stdout).__name__ == "PacifyFlushWrapper":
+            if type(sys.stdout).__name__.endswith("PacifyFlushWrapper"):
                 code = NO_READER  # click saw it first, and ends with 1
         sys.stdout.flush()  # here, where it can be told
     except BrokenPipeError:

@@ -18,7 +18,7 @@ from memoir.base.files import write_output
 from memoir.cli import _constraints
 from memoir.cli._arguments import console
 from memoir.cli._plan_options import FITS, INFEASIBLE, NOT_FOUND, PlanOptions
-from memoir.cli._problems import CsvSource, TraceSource, open_problem
+from memoir.cli._problems import CsvSource, ImportedSource, TraceSource, open_problem
 from memoir.planning import PlanResult, plan
 from memoir.planning.constraints import Arena
 from memoir.planning.planners import PLANNERS
@@ -55,11 +55,18 @@ class _Planned:
 def plan_one(options: PlanOptions) -> int:
     """Plans the one input, writes the output, prints what it is worth, and gives the exit code."""
     (path,) = options.inputs
-    source = open_problem(path, options.device)
+    source = open_problem(path, options.device, options.dims)
     problem = source.problem
     if options.alignment is not None:
         problem = problem.aligned_to(options.alignment)
     constrained = options.said.constrain(source, problem)
+    if options.output is not None and options.output.lower().endswith(".tflite"):
+        if not (isinstance(source, ImportedSource) and source.imported.suffix == ".tflite"):
+            raise Error(
+                f"-o {options.output}: a plan is written into a model that was planned, and {path} is none"
+            )
+        if Path(options.output).exists() and Path(options.output).samefile(path):
+            raise Error(f"-o {options.output}: is the input; give the planned model another name")
     output = Path(options.output) if options.output is not None else None
     if constrained is not None and output is not None and output.suffix.lower() == ".plan":
         _constraints.refuse_plan_file(constrained)

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from memoir import _core
 from memoir._core import Error
+from memoir.importers import Importer, import_file, importer_of
 from memoir.traces.files import is_trace, only_device, open_trace, read_begin
 
 if TYPE_CHECKING:
@@ -36,6 +38,25 @@ class CsvSource:
                 return self.csv.write(result.plan, result.arenas, list(result.arena_names))
             return self.csv.write(result.plan)
         return _core.record_problem(problem, result.plan, result.maker).to_bytes()
+
+
+class ImportedSource(CsvSource):
+    """A problem from another framework's file: what its importer makes of it, and for some formats the plan in it."""
+
+    def __init__(self, path: str, importer: Importer, dims: Mapping[str, int]):
+        self.path = path
+        self.imported = import_file(importer, path, dict(dims))
+        self.csv = _core.parse_csv(self.imported.csv(), path)
+        self.problem = self.csv.problem
+        self.meta = {"format": importer.name, "their_arena": self.imported.peer}
+        self.notes = self.imported.notes
+
+    def write(self, suffix: str, problem: _core.Problem, result: PlanResult) -> bytes:
+        if suffix in (".csv", ".plan"):
+            return super().write(suffix, problem, result)
+        if self.imported.planned is None or suffix != self.imported.suffix:
+            raise Error(f"{self.path}: its plan is written to a .plan or a .csv, not to a {suffix}")
+        return self.imported.planned([int(offset) for offset in result.offsets])
 
 
 class TraceSource:
@@ -89,8 +110,10 @@ class TraceSource:
         return self._pass.record(result.plan, result.maker).to_bytes()
 
 
-def open_problem(path: str, device: int | None = None) -> CsvSource | TraceSource:
-    """Whatever holds a trace by how it begins, anything else as CSV."""
+def open_problem(
+    path: str, device: int | None = None, dims: Mapping[str, int] | None = None
+) -> CsvSource | TraceSource:
+    """Whatever holds a trace by how it begins, other frameworks' files by that or their name, anything else as CSV."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -98,6 +121,10 @@ def open_problem(path: str, device: int | None = None) -> CsvSource | TraceSourc
     begin = read_begin(path)
     if is_trace(begin):
         return TraceSource(path, device)
+    if (importer := importer_of(path, _longer_begin(path))) is not None:
+        if device is not None:
+            raise Error(f"{path} is {importer.what}, which knows of no devices: leave --device out")
+        return ImportedSource(path, importer, dims or {})
     if begin.startswith(PLAN_MAGIC):
         raise Error(f"{path} is a plan already: plan the trace or the CSV that it was made from")
     if b"\0" in begin[:8] or begin[:1] == b"\x89":
@@ -105,3 +132,12 @@ def open_problem(path: str, device: int | None = None) -> CsvSource | TraceSourc
     if device is not None:
         raise Error(f"{path} is CSV, which knows of no devices: leave --device out")
     return CsvSource(path)
+
+
+def _longer_begin(path: str) -> bytes:
+    """Enough of a file to know a log by; empty when it cannot be read, which is told by who reads it."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(1 << 16)
+    except OSError:
+        return b""

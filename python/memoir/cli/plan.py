@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,10 @@ guiding = section("Plans for device pools")
 )
 @click.argument("inputs", metavar="INPUT...", type=click.Path(dir_okay=False), nargs=-1, required=True)
 @click.option(
-    "-o", "--output", type=click.Path(dir_okay=False), help="Where the plan goes: a .plan or a .csv file."
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False),
+    help="Where the plan goes: .plan, .csv; of a .tflite that too.",
 )
 @click.option("--capacity", type=Size(), help="Bytes that the arena must fit into (KiB, MiB, GiB).")
 @click.option(
@@ -42,6 +46,9 @@ guiding = section("Plans for device pools")
     "--alignment", type=Size(), help="Bytes that every offset shall be a multiple of, beside its own."
 )
 @click.option("--device", type=click.IntRange(0, 65535), help="Of a trace: plan what was allocated on it.")
+@click.option(
+    "--dim", "dims", metavar="NAME=N", multiple=True, help="Of an ONNX model: an extent that it leaves open."
+)
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON on stdout.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the output.")
 @searching(
@@ -88,11 +95,13 @@ guiding = section("Plans for device pools")
 def command(**given: Any) -> None:
     """Give every buffer of INPUT its offset in one arena.
 
-    INPUT is a trace, a memory snapshot of PyTorch or a text trace, whose last complete pass is planned; or CSV
+    INPUT is a trace, a memory snapshot of PyTorch or a text trace, whose last complete pass is planned; a model or
+    a dump of another framework (TFLite, ONNX, XLA, ggml, logs: docs/importers.md); or CSV
     with the columns id, lower, upper (exclusive; or end, inclusive), size and perhaps alignment, gaps and more
     that a problem can say (docs/constraints.md). Several inputs, or --seeds, make a sweep over all inputs,
     planners and seeds.
     """
+    given["dims"] = _dims(given["dims"])
     options = PlanOptions(said=Constraints.taken_from(given), **given)
     if options.guided:
         sys.exit(_guided(options))
@@ -105,11 +114,21 @@ def command(**given: Any) -> None:
     sys.exit(_one(options))
 
 
+def _dims(given: Sequence[str]) -> dict[str, int]:
+    dims = {}
+    for text in given:
+        name, _, extent = text.rpartition("=")
+        if not name or not extent.isdecimal() or not 0 < int(extent) < 1 << 32:
+            raise Error(f"--dim {text}: give NAME=N, such as batch=1")
+        dims[name] = int(extent)
+    return dims
+
+
 def _one(options: PlanOptions) -> int:
     from memoir.cli._plan_one import plan_one
 
     if options.output is not None:
-        check_output(Path(options.output), (".plan", ".csv"), options.force)
+        check_output(Path(options.output), (".plan", ".csv", ".tflite"), options.force)
     return plan_one(options)
 
 

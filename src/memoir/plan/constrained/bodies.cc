@@ -98,7 +98,7 @@ std::vector<std::uint32_t> followers(const Constraints& said, const std::vector<
 
 /// The least lead at which every member of a row meets its alignment: x + shift = 0 (mod alignment) for all.
 void align_row(Bodies& out, Body& body) {
-  using Wide = __int128;
+  __extension__ typedef __int128 Wide;
   Wide lead = 0, modulus = 1;
   for (const std::uint32_t member : body.members) {
     const Wide alignment = out.problem->buffers[member].alignment;

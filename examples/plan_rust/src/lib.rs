@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+//! memoir's planner: an offset in one arena for every buffer whose lifetime is known.
+//!
+//! ```
+//! use memoir_plan::{plan, Buffer, Options};
+//! let buffers = [Buffer::new(0, 4, 2), Buffer::new(2, 7, 4), Buffer::new(4, 9, 2)];
+//! let plan = plan(&buffers, &Options::default()).unwrap();
+//! assert_eq!(plan.arena_size, 6);
+//! assert!(plan.optimal);
+//! ```
+
+use std::ffi::CStr;
+use std::os::raw::{c_char, c_int};
+
+mod raw {
+    use super::{c_char, c_int};
+
+    #[repr(C)]
+    #[derive(Clone, Copy)]
+    pub struct Options {
+        pub struct_size: usize,
+        pub deadline_s: f64,
+        pub work_limit: u64,
+        pub seed: u64,
+        pub capacity: u64,
+        pub threads: u32,
+    }
+
+    #[repr(C)]
+    #[derive(Default)]
+    pub struct Outcome {
+        pub arena_size: u64,
+        pub load: u64,
+        pub lower_bound: u64,
+        pub optimal: i32,
+        pub seconds: f64,
+    }
+
+    #[repr(C)]
+    pub struct Skeleton {
+        _private: [u8; 0],
+    }
+
+    extern "C" {
+        pub fn memoir_plan_defaults() -> Options;
+        pub fn memoir_plan_why() -> *const c_char;
+        pub fn memoir_plan(
+            count: usize,
+            lower: *const u64,
+            upper: *const u64,
+            size: *const u64,
+            alignment: *const u64,
+            options: *const Options,
+            offsets: *mut u64,
+            result: *mut Outcome,
+        ) -> c_int;
+        pub fn memoir_skeleton_create(
+            count: usize,
+            lower: *const u64,
+            upper: *const u64,
+            size: *const u64,
+            alignment: *const u64,
+            offsets: *const u64,
+        ) -> *mut Skeleton;
+        pub fn memoir_skeleton_destroy(skeleton: *mut Skeleton);
+        pub fn memoir_skeleton_count(skeleton: *const Skeleton) -> usize;
+        pub fn memoir_skeleton_place(
+            skeleton: *const Skeleton,
+            size: *const u64,
+            offsets: *mut u64,
+            arena_size: *mut u64,
+        ) -> c_int;
+    }
+}
+
+/// Lives in the ticks `lower..upper`, has `size` bytes and an offset that is a multiple of `alignment`.
+#[derive(Clone, Copy, Debug)]
+pub struct Buffer {
+    pub lower: u64,
+    pub upper: u64,
+    pub size: u64,
+    pub alignment: u64,
+}
+
+impl Buffer {
+    pub fn new(lower: u64, upper: u64, size: u64) -> Self {
+        Buffer { lower, upper, size, alignment: 1 }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Seconds of wall clock.
+    pub deadline_s: f64,
+    /// Bytes: the first plan that fits is good enough.
+    pub capacity: Option<u64>,
+    /// 1: the caller's alone; 0: one per core.
+    pub threads: u32,
+    pub seed: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let raw = unsafe { raw::memoir_plan_defaults() };
+        Options { deadline_s: raw.deadline_s, capacity: None, threads: raw.threads, seed: raw.seed }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// One per buffer, in bytes.
+    pub offsets: Vec<u64>,
+    pub arena_size: u64,
+    /// No plan is smaller.
+    pub lower_bound: u64,
+    pub optimal: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// Proven: no plan fits the capacity.
+    Infeasible,
+    /// None was found that fits, though none is excluded.
+    NotFound,
+    /// What is wrong.
+    Refused(String),
+}
+
+fn why() -> String {
+    unsafe { CStr::from_ptr(raw::memoir_plan_why()) }.to_string_lossy().into_owned()
+}
+
+fn check(code: c_int) -> Result<(), Error> {
+    match code {
+        0 => Ok(()),
+        1 => Err(Error::Infeasible),
+        3 => Err(Error::NotFound),
+        _ => Err(Error::Refused(why())),
+    }
+}
+
+struct Columns {
+    lower: Vec<u64>,
+    upper: Vec<u64>,
+    size: Vec<u64>,
+    alignment: Vec<u64>,
+}
+
+impl Columns {
+    fn of(buffers: &[Buffer]) -> Self {
+        Columns {
+            lower: buffers.iter().map(|b| b.lower).collect(),
+            upper: buffers.iter().map(|b| b.upper).collect(),
+            size: buffers.iter().map(|b| b.size).collect(),
+            alignment: buffers.iter().map(|b| b.alignment).collect(),
+        }
+    }
+}
+
+/// Gives every buffer its offset.
+pub fn plan(buffers: &[Buffer], options: &Options) -> Result<Plan, Error> {
+    let columns = Columns::of(buffers);
+    let mut offsets = vec![0; buffers.len()];
+    let mut outcome = raw::Outcome::default();
+    let mut given = unsafe { raw::memoir_plan_defaults() };
+    given.deadline_s = options.deadline_s;
+    given.capacity = options.capacity.unwrap_or(u64::MAX);
+    given.threads = options.threads;
+    given.seed = options.seed;
+    // All arrays have as many elements as there are buffers, and outlive the call.
+    check(unsafe {
+        raw::memoir_plan(
+            buffers.len(),
+            columns.lower.as_ptr(),
+            columns.upper.as_ptr(),
+            columns.size.as_ptr(),
+            columns.alignment.as_ptr(),
+            &given,
+            offsets.as_mut_ptr(),
+            &mut outcome,
+        )
+    })?;
+    Ok(Plan {
+        offsets,
+        arena_size: outcome.arena_size,
+        lower_bound: outcome.lower_bound,
+        optimal: outcome.optimal != 0,
+    })
+}
+
+/// Who lies on whom in a plan: offsets for any other sizes of the same buffers.
+pub struct Skeleton {
+    raw: *mut raw::Skeleton,
+}
+
+// It is only read once it is made.
+unsafe impl Send for Skeleton {}
+unsafe impl Sync for Skeleton {}
+
+impl Skeleton {
+    /// Of a plan of these buffers, whose sizes must be 1 or more.
+    pub fn of(buffers: &[Buffer], plan: &Plan) -> Result<Self, Error> {
+        if plan.offsets.len() != buffers.len() {
+            return Err(Error::Refused("there must be one offset per buffer".into()));
+        }
+        let columns = Columns::of(buffers);
+        let raw = unsafe {
+            raw::memoir_skeleton_create(
+                buffers.len(),
+                columns.lower.as_ptr(),
+                columns.upper.as_ptr(),
+                columns.size.as_ptr(),
+                columns.alignment.as_ptr(),
+                plan.offsets.as_ptr(),
+            )
+        };
+        if raw.is_null() {
+            return Err(Error::Refused(why()));
+        }
+        Ok(Skeleton { raw })
+    }
+
+    /// Writes one offset per buffer and returns the arena's size. Allocates nothing.
+    pub fn place(&self, sizes: &[u64], offsets: &mut [u64]) -> Result<u64, Error> {
+        let count = unsafe { raw::memoir_skeleton_count(self.raw) };
+        if sizes.len() != count || offsets.len() != count {
+            return Err(Error::Refused(format!("there must be {count} sizes and offsets")));
+        }
+        let mut arena = 0;
+        check(unsafe {
+            raw::memoir_skeleton_place(self.raw, sizes.as_ptr(), offsets.as_mut_ptr(), &mut arena)
+        })?;
+        Ok(arena)
+    }
+}
+
+impl Drop for Skeleton {
+    fn drop(&mut self) {
+        unsafe { raw::memoir_skeleton_destroy(self.raw) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn three() -> [Buffer; 3] {
+        [Buffer::new(0, 4, 2), Buffer::new(2, 7, 4), Buffer::new(4, 9, 2)]
+    }
+
+    #[test]
+    fn a_plan_is_optimal() {
+        let found = plan(&three(), &Options::default()).unwrap();
+        assert_eq!((found.arena_size, found.lower_bound, found.optimal), (6, 6, true));
+    }
+
+    #[test]
+    fn what_cannot_be_is_told() {
+        let tight = Options { capacity: Some(5), ..Options::default() };
+        assert_eq!(plan(&three(), &tight).unwrap_err(), Error::Infeasible);
+        let inverted = plan(&[Buffer::new(4, 2, 1)], &Options::default()).unwrap_err();
+        assert!(matches!(inverted, Error::Refused(what) if what.contains("buffer 0")));
+    }
+
+    #[test]
+    fn a_skeleton_holds_for_other_sizes() {
+        let found = plan(&three(), &Options::default()).unwrap();
+        let skeleton = Skeleton::of(&three(), &found).unwrap();
+        let mut offsets = [0; 3];
+        assert_eq!(skeleton.place(&[20, 40, 20], &mut offsets).unwrap(), 60);
+        assert!(skeleton.place(&[1], &mut offsets).is_err());
+    }
+}

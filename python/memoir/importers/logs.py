@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logs that say sizes and lifetimes: of TensorFlow Lite Micro's planner, and MindSpore's SOMAS.
+
+Planner buffer ID: 3, calculated offset: 0, size required: 1024, first_time_created: 1, last_time_used: 2
+
+index:	size:	real_size:	offset:	addr:	type:	lifelong:	life_start:	life_end:	source node name:
+%0T	#19267584S	#19267584S	&0	&0x7f..	OutputOnly	0	1	4	Cast-op1
+"""
+
+from __future__ import annotations
+
+import re
+
+from memoir._core import Error
+from memoir.importers.problem import Imported, Row
+
+_TFLM = re.compile(
+    r"Planner buffer ID: (\d{1,9}), calculated offset: (-?\d{1,18}), size required: (\d{1,18}), "
+    r"first_time_created: (\d{1,9}), last_time_used: (\d{1,9})"
+)
+_SOMAS = re.compile(r"%(\d{1,9})(C?T)\t#(\d{1,18})S\t#(\d{1,18})S\t&(\d{1,19})\t(.*)$")
+_TFLM_ALIGNMENT, _SOMAS_ALIGNMENT = 16, 512
+
+
+def read(data: bytes, path: str) -> Imported:
+    lines = data.decode("utf-8", "backslashreplace").split("\n")
+    if any("Planner buffer ID:" in line for line in lines):
+        return _tflm(lines, path)
+    return _somas(lines, path)
+
+
+def _tflm(lines: list[str], path: str) -> Imported:
+    imported = Imported(path)
+    peak = 0
+    for number, line in enumerate(lines, 1):
+        found = _TFLM.search(line)
+        if found is None:
+            continue
+        buffer, offset, size, first, last = map(int, found.groups())
+        if last < first:
+            raise Error(f"{path}:{number}: buffer {buffer} is used last before it is created")
+        imported.add(Row(f"buffer{buffer}", first, last + 1, size, _TFLM_ALIGNMENT))
+        peak = max(peak, offset + size)
+    imported.peer = peak
+    imported.notes.append(f"a log of TensorFlow Lite Micro, whose own plan needs {peak:,} bytes")
+    return imported
+
+
+def _somas(lines: list[str], path: str) -> Imported:
+    imported = Imported(path)
+    columns: list[str] = []
+    peak = last_tick = 0
+    rows: list[tuple[str, int, bool, int, int]] = []
+    for number, line in enumerate(lines, 1):
+        if line.startswith("index:") and "lifelong:" in line:
+            columns = [name.strip(": ") for name in line.split("\t")]
+            if "life_start" not in columns or "life_end" not in columns:
+                raise Error(
+                    f"{path}:{number}: this dump of SOMAS has no life_start and life_end: take somas_allocate_info"
+                )
+            continue
+        found = _SOMAS.match(line.rstrip("\r"))
+        if found is None or not columns or found[2] == "CT":
+            continue
+        fields = line.rstrip("\r").split("\t")
+        if len(fields) != len(columns):
+            raise Error(f"{path}:{number}: has {len(fields)} fields; the header has {len(columns)}")
+        told = dict(zip(columns, fields, strict=True))
+        if not (told["life_start"].isdecimal() and told["life_end"].isdecimal()) or told["lifelong"] == "":
+            raise Error(f"{path}:{number}: life_start and life_end are no ticks")
+        first, last, size = int(told["life_start"]), int(told["life_end"]), int(found[3])
+        if last < first:
+            raise Error(f"{path}:{number}: ends before it begins")
+        kind = told["lifelong"].strip()
+        lifelong = kind not in ("0", "LifeLongNone", "kLifeLongNone")
+        name = told.get("source node name", "")
+        rows.append((f"{name}.T{found[1]}" if name else f"T{found[1]}", size, lifelong, first, last))
+        peak, last_tick = max(peak, int(found[5]) + size), max(last_tick, last)
+    for name, size, lifelong, first, last in rows:
+        lower, upper = (0, last_tick + 1) if lifelong else (first, last + 1)
+        imported.add(Row(name, lower, upper, size, _SOMAS_ALIGNMENT))
+    imported.peer = peak
+    imported.notes.append(
+        f"a dump of MindSpore's SOMAS, whose own plan needs {peak:,} bytes; unions are not in it"
+    )
+    return imported

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`memoir plan` of other frameworks' files: small ones, read back, cut off, and with bytes that are wrong.
+
+tests/data/importers: small.tflite (four additions in a row, built with the package flatbuffers; runs in LiteRT with and
+without a plan, with equal results), closed.onnx and open.onnx (five nodes, by the package onnx; the second with an open
+dimension and no shapes but its input's).
+"""
+
+import importlib.util
+import json
+import random
+import struct
+from pathlib import Path
+
+import pytest
+from memoir.importers import import_file, importer_of, tflite
+
+from memoir import _core
+
+DATA = Path(__file__).parents[1] / "data" / "importers"
+MODEL = (DATA / "small.tflite").read_bytes()
+
+TFLM = """Planner buffer ID: 0, calculated offset: 1024, size required: 1024, first_time_created: 0, last_time_used: 1
+noise between
+Planner buffer ID: 1, calculated offset: 0, size required: 512, first_time_created: 1, last_time_used: 3
+"""
+SOMAS = """All Parameters:
+
+index:\tsize:\tstart_addr:\tsource node name:\tnode out index:
+
+All Tensors:
+
+index:\tsize:\treal_size:\toffset:\taddr:\ttype:\tlifelong:\tlife_start:\tlife_end:\tsource node name:
+%0T\t#1024S\t#1000S\t&0\t&0x7f00\tCommon\t0\t1\t4\tConv2D-op1
+%1T\t#512S\t#512S\t&1024\t&0x7f00\tOutputOnly\t0\t4\t9\tReLU-op2
+%2T\t#512S\t#512S\t&1536\t&0x7f00\tCommon\t1\t2\t2\tAdam-op3
+
+All Nodes:
+
+$0\tConv2D-op1\t1\tinputs[]\toutputs[%0T, ]\tworkspace[]\tstreamID[@0]
+"""
+GGML = """digraph G {
+  newrank = true;
+  rankdir = TB;
+  "0x1" [ style = filled; fillcolor = white; shape = record; label="<x>h (f32)|0 [64, 8] | <g>X*Y"; ]
+  "0x2" [ style = filled; fillcolor = white; shape = record; label="<x>h (view) (f32)|1 [64, 4] | <g>view(x)"; ]
+  "0x3" [ style = filled; fillcolor = green; shape = record; label="<x>(f16)|2 [64, 4, 2] | <g>x+y"; ]
+  "0x9" [ style = filled; fillcolor = pink; shape = record; label="<x>w (q4_0)|CONST 0 [64, 64]"; ]
+  "0x9":x -> "0x1":x [ arrowhead = vee; style = solid; label = "src 0"; ]
+  "0x1":x -> "0x2":x [ arrowhead = vee; style = solid; label = "src 0"; ]
+  "0x2":x -> "0x3":x [ arrowhead = vee; style = solid; label = "src 0"; ]
+}
+"""
+
+
+def varint(value):
+    out = b""
+    while value > 127:
+        out, value = out + bytes([value & 127 | 128]), value >> 7
+    return out + bytes([value])
+
+
+def field(number, value):
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def xla(events, sizes, allocation=4096):
+    """An HloProto with one heap trace: (kind, buffer, shared with)."""
+    buffers = b"".join(
+        field(1, field(1, number) + field(2, size) + field(3, field(2, f"op.{number}".encode())))
+        for number, size in sizes.items()
+    )
+    trace = b"".join(
+        field(1, field(1, kind) + field(2, buffer) + field(5, other)) for kind, buffer, other in events
+    )
+    return field(1, b"") + field(
+        3, buffers + field(3, field(1, 7) + field(2, allocation)) + field(4, trace + field(3, 7))
+    )
+
+
+# a lives, b is born and dies, c has the bytes of a after a is gone for a while
+XLA = xla(
+    [(0, 1, 0), (0, 2, 0), (1, 2, 0), (1, 1, 0), (0, 4, 0), (1, 4, 0), (2, 3, 1), (1, 3, 0)],
+    {1: 64, 2: 32, 3: 64, 4: 16},
+)
+
+
+def rows(memoir, *arguments):
+    code, _, err = memoir("plan", *arguments, "-o", "out.csv", "-f")
+    assert code == 0, err
+    return [line.split(",") for line in Path("out.csv").read_text().splitlines()]
+
+
+def lives(table):
+    return {row[0]: tuple(int(cell) for cell in row[1:5]) for row in table[1:]}
+
+
+def test_tflite(memoir, tmp_path):
+    table = lives(rows(memoir, DATA / "small.tflite"))
+    assert table == {
+        "input": (0, 2, 256, 16),
+        "a": (0, 3, 256, 16),
+        "b__with_a_comma": (1, 4, 256, 16),
+        "c": (2, 4, 256, 16),
+        "out": (3, 4, 256, 16),
+    }
+
+
+def test_a_planned_model_reads_back(memoir, tmp_path):
+    (tmp_path / "m.tflite").write_bytes(MODEL)
+    code, out, err = memoir("plan", "m.tflite", "-o", "planned.tflite", "--json")
+    assert code == 0, err
+    arena = json.loads(out)["arena_size"]
+    assert arena == 768 and json.loads(out)["format"] == "tflite"
+    planned = (tmp_path / "planned.tflite").read_bytes()
+    assert planned.endswith(MODEL) and planned[4:8] == b"TFL3"
+    assert tflite.offline_plan(MODEL, "m") is None
+    offsets = tflite.offline_plan(planned, "planned")
+    assert len(offsets) == 6 and offsets[1] == -1  # the weights
+    places = [offset for offset in offsets if offset >= 0]
+    assert all(offset % 16 == 0 and offset + 256 <= arena for offset in places)
+    # Its own view of the lifetimes, and once more through the reader.
+    before, after = (
+        import_file(importer_of(name, data[:64]), name).rows
+        for name, data in (
+            (str(tmp_path / "m.tflite"), MODEL),
+            (str(tmp_path / "planned.tflite"), planned),
+        )
+    )
+    assert before == after
+    plan = dict(zip([row.id for row in before], [offsets[k] for k in (0, 2, 3, 4, 5)], strict=True))
+    for a in before:
+        for b in before:
+            if a.id < b.id and a.lower < b.upper and b.lower < a.upper:
+                assert abs(plan[a.id] - plan[b.id]) >= 256
+    again = tflite.with_offline_plan(planned, "again", [16 * k for k in range(6)])
+    assert tflite.offline_plan(again, "again") == [16 * k for k in range(6)]
+    assert memoir("plan", "planned.tflite", "-o", "planned.tflite", "-f")[0] == 2
+
+
+def test_other_metadata_stays(tmp_path):
+    from memoir.importers.flatbuffer import Table
+
+    planned = tflite.with_offline_plan(MODEL, "m", [-1] * 6)
+    names = [entry.text(0) for entry in Table.root(planned, "p").tables(6)]
+    assert names == ["min_runtime_version", "OfflineMemoryAllocation"]
+    assert Table.root(planned, "p").text(3) == "four additions"
+    # The plan's numbers stand at a multiple of 16, as every buffer's data.
+    where = planned.index(struct.pack("<3i", 0, 0, 6))
+    assert where % 16 == 0 and (len(planned) - len(MODEL)) % 16 == 0
+
+
+def test_onnx(memoir, tmp_path):
+    table = lives(rows(memoir, DATA / "closed.onnx"))
+    assert table == {"x": (0, 1, 64, 64), "a": (0, 2, 128, 64), "b": (1, 4, 128, 64), "y": (3, 4, 128, 64)}
+    code, _, err = memoir("plan", DATA / "open.onnx")
+    assert code == 2 and "the dimensions batch have no value: say --dim batch=1" in err
+    code, _, err = memoir("plan", DATA / "open.onnx", "--dim", "batch=4", "-o", "o.csv")
+    if importlib.util.find_spec("onnx") is None:
+        assert code == 2 and "pip install 'memoir-alloc[onnx]' infers shapes" in err
+    else:
+        assert code == 0 and Path("o.csv").read_text().splitlines()[1].startswith("x,0,1,256,64")
+    assert "give NAME=N" in memoir("plan", DATA / "open.onnx", "--dim", "batch")[2]
+
+
+def test_xla(memoir, tmp_path):
+    (tmp_path / "m.hlo.pb").write_bytes(XLA)
+    table = rows(memoir, "m.hlo.pb")
+    assert table[0] == ["id", "lower", "upper", "size", "alignment", "gaps", "offset"]
+    assert [row[:6] for row in table[1:]] == [
+        ["op.1", "0", "7", "64", "16", "3-6"],
+        ["op.2", "1", "2", "32", "16", ""],
+        ["op.4", "4", "5", "16", "16", ""],
+    ]
+    _, out, err = memoir("plan", "m.hlo.pb", "--json")
+    assert json.loads(out)["their_arena"] == 4096 and "4,096 bytes" in err
+
+
+@pytest.mark.parametrize(
+    ("events", "message"),
+    [
+        ([(0, 9, 0)], "names buffer 9, which is not there"),
+        ([(1, 1, 0)], "buffer 1 is freed and was not allocated"),
+        ([(0, 1, 0), (0, 1, 0)], "buffer 1 is allocated and was not freed"),
+        ([(2, 1, 2)], "shares the bytes of 2, which was never allocated"),
+        ([(5, 1, 0)], "of the kind 5"),
+        ([], "nothing is to be planned"),
+    ],
+)
+def test_bad_xla(memoir, tmp_path, events, message):
+    (tmp_path / "m.pb").write_bytes(xla(events, {1: 64, 2: 64}))
+    code, _, err = memoir("plan", "m.pb")
+    assert code == 2 and message in err
+
+
+def test_ggml(memoir, tmp_path):
+    (tmp_path / "g.dot").write_text(GGML)
+    assert lives(rows(memoir, "g.dot")) == {"h": (0, 3, 2048, 32), "node2": (2, 3, 1024, 32)}
+    (tmp_path / "bad.dot").write_text(GGML.replace("(f16)", "(f17)"))
+    assert "bad.dot:6: a node says" in memoir("plan", "bad.dot")[2]
+
+
+def test_logs(memoir, tmp_path):
+    (tmp_path / "tflm.log").write_text(TFLM)
+    assert lives(rows(memoir, "tflm.log")) == {"buffer0": (0, 2, 1024, 16), "buffer1": (1, 4, 512, 16)}
+    assert json.loads(memoir("plan", "tflm.log", "--json")[1])["their_arena"] == 2048
+    (tmp_path / "somas.ir").write_text(SOMAS)
+    assert lives(rows(memoir, "somas.ir")) == {
+        "Conv2D-op1.T0": (1, 5, 1024, 512),
+        "ReLU-op2.T1": (4, 10, 512, 512),
+        "Adam-op3.T2": (0, 10, 512, 512),
+    }
+    old = SOMAS.replace("\tlife_start:\tlife_end:", "")
+    (tmp_path / "old.ir").write_text(old)
+    assert "has no life_start and life_end" in memoir("plan", "old.ir")[2]
+
+
+FILES = {
+    "m.tflite": MODEL,
+    "m.onnx": (DATA / "closed.onnx").read_bytes(),
+    "m.pb": XLA,
+    "g.dot": GGML.encode(),
+    "t.log": TFLM.encode(),
+    "s.ir": SOMAS.encode(),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_hostile_files_are_refused_or_planned_and_nothing_else(name, tmp_path):
+    """Cut off anywhere, and with bytes changed: a problem, or an Error that names the file."""
+    data, path, generator = FILES[name], tmp_path / name, random.Random(name)
+    step = max(1, len(data) // 150)
+    changed = [data[:cut] for cut in range(0, len(data), step)]
+    for _ in range(400):
+        bad = bytearray(data)
+        for _ in range(generator.randint(1, 4)):
+            bad[generator.randrange(len(bad))] = generator.choice(
+                (0, 1, 127, 128, 255, generator.randrange(256))
+            )
+        changed.append(bytes(bad))
+    refused = 0
+    for content in changed:
+        path.write_bytes(content)
+        importer = importer_of(str(path), content[:65536])
+        if importer is None:
+            continue
+        try:
+            csv = import_file(importer, str(path)).csv()
+            problem = _core.parse_csv(csv, name).problem
+            assert len(problem) < 100
+        except _core.Error as error:
+            refused += 1
+            assert name in str(error)
+    assert refused > 10
+
+
+def test_what_refers_to_itself_ends(tmp_path):
+    # A vector whose elements all point at one table, a table whose vtable is itself, counts beyond the file.
+    for word in range(0, len(MODEL) - 4, 4):
+        for value in (0, word, 0x7FFFFFFF, 0xFFFFFFFF, 0x80000000):
+            bad = MODEL[:word] + struct.pack("<I", value) + MODEL[word + 4 :]
+            try:
+                imported = tflite.read(bad, "m.tflite")
+                imported.planned([0] * len(imported.rows))
+            except _core.Error as error:
+                assert "m.tflite" in str(error)
