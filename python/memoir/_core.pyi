@@ -457,6 +457,9 @@ class CsvProblem:
 
 def read_csv(path: str) -> CsvProblem: ...
 
+def parse_csv(text: bytes, name: str) -> CsvProblem:
+    """The same of text; `name` is for errors."""
+
 def write_column(text: bytes, name: str, values: list[str]) -> bytes:
     """CSV with that column added or replaced: one value per row."""
 

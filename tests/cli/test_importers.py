@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`memoir plan` of other frameworks' files: small ones, read back, cut off, and with bytes that are wrong.
 
-tests/data/importers: small.tflite (four additions in a row, built with the package flatbuffers; runs in LiteRT with and
+tests/data/importers: gradient.pb (the buffer assignment of a gradient of four layers, by jax 0.10 on a CPU, without the
+program), small.tflite (four additions in a row, built with the package flatbuffers; runs in LiteRT with and
 without a plan, with equal results), closed.onnx and open.onnx (five nodes, by the package onnx; the second with an open
 dimension and no shapes but its input's).
 """
@@ -178,6 +179,12 @@ def test_xla(memoir, tmp_path):
     assert json.loads(out)["their_arena"] == 4096 and "4,096 bytes" in err
 
 
+def test_what_xla_wrote(memoir):
+    _, out, _ = memoir("plan", DATA / "gradient.pb", "--json")
+    told = json.loads(out)
+    assert (told["buffers"], told["arena_size"], told["their_arena"]) == (4, 2048, 2048)
+
+
 @pytest.mark.parametrize(
     ("events", "message"),
     [
@@ -221,6 +228,7 @@ FILES = {
     "m.tflite": MODEL,
     "m.onnx": (DATA / "closed.onnx").read_bytes(),
     "m.pb": XLA,
+    "real.pb": (DATA / "gradient.pb").read_bytes(),
     "g.dot": GGML.encode(),
     "t.log": TFLM.encode(),
     "s.ir": SOMAS.encode(),

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 from memoir._core import Error
 
+MOST_NUMBERS = 1 << 16  # in one list, such as the inputs of an operator
+
 
 class Table:
     """The table at byte `at`: its fields are found through its vtable."""
@@ -53,6 +55,8 @@ class Table:
     def integers(self, index: int, size: int = 4) -> list[int]:
         """Of a vector of signed numbers."""
         begin, count = self.vector(index, size)
+        if count > MOST_NUMBERS:
+            raise Error(f"{self.path}: has a list of {count:,} numbers, where {MOST_NUMBERS:,} are the most")
         return [number(self.data, self.path, begin + size * k, size, signed=True) for k in range(count)]
 
     def tables(self, index: int) -> Iterator[Table]:

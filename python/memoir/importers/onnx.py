@@ -8,7 +8,9 @@ sparse_initializer = 15; TensorShapeProto.dim = 1 {dim_value = 1, dim_param = 2}
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+from typing import Any
 
 from memoir._core import Error
 from memoir.importers.problem import Imported, Lifetimes, Row
@@ -127,15 +129,15 @@ def _inferred(data: bytes, path: str, dims: dict[str, int]) -> Message | None:
     """The graph with the shapes that the package onnx infers; None without it."""
     if importlib.util.find_spec("onnx") is None:
         return None
-    import onnx
-
+    onnx: Any = importlib.import_module("onnx")
+    inference: Any = importlib.import_module("onnx.shape_inference")
     try:
         model = onnx.load_model_from_string(data)
         for value in model.graph.input:
             for dim in value.type.tensor_type.shape.dim:
                 if dim.dim_param in dims:
                     dim.dim_value = dims[dim.dim_param]
-        text = onnx.shape_inference.infer_shapes(model, data_prop=True).SerializeToString()
+        text = inference.infer_shapes(model, data_prop=True).SerializeToString()
     except Exception as error:  # of a file from a stranger: whatever it finds is about the file
         raise Error(f"{path}: onnx cannot infer its shapes: {str(error).splitlines()[0][:200]}") from None
     return Message(text, path).one(7)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from memoir._core import Error
 
 MOST_BUFFERS = 1 << 22
+_MOST_REFERENCES = 1 << 24  # of operators to tensors: many operators may point at one long list
 _MOST_SIZE = 1 << 60
 
 
@@ -78,6 +79,7 @@ class Lifetimes:
         self._path = path
         self.tensors: list[Tensor] = []
         self.steps = 0
+        self._references = 0
 
     def tensor(self, name: str, size: int | None) -> int:
         if len(self.tensors) >= MOST_BUFFERS:
@@ -93,6 +95,9 @@ class Lifetimes:
     def operator(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         step = self.steps
         self.steps += 1
+        self._references += len(inputs) + len(outputs)
+        if self._references > _MOST_REFERENCES:
+            raise Error(f"{self._path}: its operators name tensors more than {_MOST_REFERENCES:,} times")
         for tensor in outputs:
             one = self.tensors[tensor]
             one.first = step if one.first is None else min(one.first, step)
@@ -105,10 +110,14 @@ class Lifetimes:
         self.tensors[tensor].last = max(self.steps - 1, 0)
 
     def root(self, tensor: int) -> int:
+        way: list[int] = []
         for _ in range(len(self.tensors)):
             storage = self.tensors[tensor].storage
             if storage is None:
+                for one in way:  # so that a chain of views is gone along once
+                    self.tensors[one].storage = tensor
                 return tensor
+            way.append(tensor)
             tensor = storage
         raise Error(f"{self._path}: {self.tensors[tensor].name} is a view of itself, by way of others")
 

@@ -170,7 +170,7 @@ def with_offline_plan(data: bytes, path: str, offsets: list[int]) -> bytes:
     plan = struct.pack(f"<{3 + len(offsets)}i", _VERSION, 0, len(offsets), *offsets)
     front = _Front()
     front.write(model, buffers, kept, plan)
-    return front.bytes() + data
+    return front.whole() + data
 
 
 class _Front:
@@ -185,7 +185,7 @@ class _Front:
             self._fill(model, buffers, kept, plan)
             self._shift = -(-len(self._out) // 16) * 16
 
-    def bytes(self) -> bytes:
+    def whole(self) -> bytes:
         return bytes(self._out).ljust(self._shift, b"\0")
 
     def _fill(self, model: Table, buffers: list[Table], kept: list[Table], plan: bytes) -> None:
@@ -233,7 +233,9 @@ class _Front:
     def _target(model: Table, index: int) -> int:
         at = model.field(index)
         assert at is not None
-        return at + number(model.data, model.path, at, 4)
+        target = at + number(model.data, model.path, at, 4)
+        number(model.data, model.path, target, 4)  # that it is within the file
+        return target
 
     def _pad(self, to: int, less: int = 0) -> None:
         self._out += bytes(-(len(self._out) + less) % to)
