@@ -15,7 +15,7 @@ namespace {
 
 void plain(const memoir::CsvProblem& csv) {
   for (const memoir::Planner& planner : memoir::planners()) {
-    const memoir::Plan plan = planner.run(csv.problem);
+    const memoir::Plan plan = memoir::with_empty(csv.problem, planner.run(memoir::sized(csv.problem)));
     MEMOIR_CHECK(!memoir::check(csv.problem, plan), "every plan is valid");
     const memoir::CsvProblem again = memoir::parse_csv(memoir::write_csv(csv, plan), "again");
     MEMOIR_CHECK(again.problem == csv.problem && again.ids == csv.ids, "what is written can be read");
