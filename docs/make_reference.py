@@ -157,6 +157,17 @@ def paragraphs(text: str | None, first: bool = False) -> str:
     return text.split("\n\n")[0] if first else text
 
 
+def exit_codes() -> list[str]:
+    """The rows of docs/exit-codes.md."""
+    table = [
+        line.strip("|").split("|")
+        for line in (FOLDER.parent / "exit-codes.md").read_text().splitlines()
+        if line[:1] == "|"
+    ]
+    plain = [[cell.strip().replace("`", "").replace("*", "") for cell in row] for row in table[2:]]
+    return [part for code, meaning, *_ in plain for part in (".TP", code, meaning)]
+
+
 def man_page() -> str:
     def escaped(text: str) -> str:
         lines = text.replace("\\", "\\\\").replace("-", "\\-").splitlines()
@@ -176,7 +187,7 @@ def man_page() -> str:
         text += [f".SH MEMOIR {verb.upper()}", ".nf", escaped(help_of(verb, command)), ".fi"]
     text += [
         ".SH EXIT STATUS",
-        "0 when all went well, 2 when an argument or a file is wrong. record, run and attach pass on the program's.",
+        *exit_codes(),
         ".SH SEE ALSO",
         "The guides in the project's docs folder.",
     ]
