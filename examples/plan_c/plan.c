@@ -29,7 +29,8 @@ int main(void) {
   options.deadline_s = 0.5;
   memoir_plan_result result;
   must(memoir_plan(BUFFERS, lower, upper, size, alignment, &options, offsets, &result), "plan");
-  for (int i = 0; i < BUFFERS; ++i) printf("layer %d: %4" PRIu64 " bytes at %4" PRIu64 "\n", i, size[i], offsets[i]);
+  for (int i = 0; i < BUFFERS; ++i)
+    printf("layer %d: %4" PRIu64 " bytes at %4" PRIu64 "\n", i, size[i], offsets[i]);
   printf("arena %" PRIu64 ", no plan is below %" PRIu64 "\n", result.arena_size, result.lower_bound);
   must(memoir_plan_check(BUFFERS, lower, upper, size, alignment, offsets, result.arena_size), "check");
 
@@ -45,7 +46,8 @@ int main(void) {
   for (int batch = 2; batch <= 8; batch *= 2) {
     for (int i = 0; i < BUFFERS; ++i) larger[i] = size[i] * (uint64_t)batch;
     must(memoir_skeleton_place(skeleton, larger, offsets, &arena), "skeleton");
-    must(memoir_plan_check(BUFFERS, lower, upper, larger, alignment, offsets, arena), "check of the skeleton's");
+    must(memoir_plan_check(BUFFERS, lower, upper, larger, alignment, offsets, arena),
+         "check of the skeleton's");
     printf("batch %d: arena %" PRIu64 "\n", batch, arena);
   }
   memoir_skeleton_destroy(skeleton);

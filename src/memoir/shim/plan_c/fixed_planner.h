@@ -29,8 +29,8 @@ class FixedPlanner {
   explicit FixedPlanner(std::size_t most);
 
   std::size_t most() const noexcept { return most_; }
-  /// The best of three orders into `offsets`; returns the arena's size. The buffers must be ones that validate()
-  /// accepts, 0 bytes allowed, and at most most().
+  /// The best of three orders into `offsets`; returns the arena's size. The buffers must be ones that
+  /// validate() accepts, 0 bytes allowed, and at most most().
   Size plan(const BufferArrays& buffers, Offset* offsets) noexcept;
 
  private:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * memoir's planner for C, and for whatever calls C: given buffers with lifetimes and sizes, an offset for each in
- * one arena, such that no two that live at the same time overlap.
+ * memoir's planner for C, and for whatever calls C: given buffers with lifetimes and sizes, an offset for
+ * each in one arena, such that no two that live at the same time overlap.
  *
  *   uint64_t lower[] = {0, 2, 4}, upper[] = {4, 7, 9}, size[] = {2, 4, 2}, offsets[3];
  *   memoir_plan_result result;
@@ -9,10 +9,10 @@
  *     puts(memoir_plan_why());
  *   result.arena_size                       6
  *
- * Plain arrays in and out, owned by the caller; NULL is never kept. No exception leaves a function. No thread is
- * started unless memoir_plan_options asks for one. memoir_planner and memoir_skeleton allocate when they are made
- * and never again. Functions may be called from any thread; one memoir_planner is for one thread at a time, a
- * memoir_skeleton for any number.
+ * Plain arrays in and out, owned by the caller; NULL is never kept. No exception leaves a function. No
+ * thread is started unless memoir_plan_options asks for one. memoir_planner and memoir_skeleton allocate
+ * when they are made and never again. Functions may be called from any thread; one memoir_planner is for
+ * one thread at a time, a memoir_skeleton for any number.
  */
 #ifndef MEMOIR_PLAN_H
 #define MEMOIR_PLAN_H
@@ -39,7 +39,8 @@ enum {
 
 #define MEMOIR_PLAN_NO_LIMIT UINT64_MAX
 
-/* Begin with memoir_plan_defaults(): later versions add fields, and `struct_size` says which ones there are. */
+/* Begin with memoir_plan_defaults(): later versions add fields, and `struct_size` says which ones there
+ * are. */
 typedef struct memoir_plan_options {
   size_t struct_size;
   double deadline_s;   /* seconds of wall clock; 1. 0: the cheap planners alone */
@@ -61,27 +62,28 @@ typedef struct memoir_plan_result {
 MEMOIR_PLAN_API memoir_plan_options memoir_plan_defaults(void);
 /* "1.2.3" */
 MEMOIR_PLAN_API const char* memoir_plan_version(void);
-/* Of the last function of this thread that did not return MEMOIR_PLAN_OK or a pointer: one line, never NULL. */
+/* Of the last function of this thread that did not return MEMOIR_PLAN_OK or a pointer: one line, never
+ * NULL. */
 MEMOIR_PLAN_API const char* memoir_plan_why(void);
 
-/* Plans `count` buffers: buffer i lives in the ticks [lower[i], upper[i]), has size[i] bytes and an offset that is
- * a multiple of alignment[i]. `alignment` may be NULL (1 for all), so may `options` (the defaults) and `result`.
- * Writes `count` offsets. A buffer of 0 bytes gets the offset 0. */
+/* Plans `count` buffers: buffer i lives in the ticks [lower[i], upper[i]), has size[i] bytes and an offset
+ * that is a multiple of alignment[i]. `alignment` may be NULL (1 for all), so may `options` (the defaults)
+ * and `result`. Writes `count` offsets. A buffer of 0 bytes gets the offset 0. */
 MEMOIR_PLAN_API int memoir_plan(size_t count, const uint64_t* lower, const uint64_t* upper,
                                 const uint64_t* size, const uint64_t* alignment,
                                 const memoir_plan_options* options, uint64_t* offsets,
                                 memoir_plan_result* result);
 
-/* Whether these offsets are a plan within `arena_size` bytes: MEMOIR_PLAN_OK, or MEMOIR_PLAN_BAD_INPUT with the
- * reason in memoir_plan_why(). */
+/* Whether these offsets are a plan within `arena_size` bytes: MEMOIR_PLAN_OK, or MEMOIR_PLAN_BAD_INPUT with
+ * the reason in memoir_plan_why(). */
 MEMOIR_PLAN_API int memoir_plan_check(size_t count, const uint64_t* lower, const uint64_t* upper,
                                       const uint64_t* size, const uint64_t* alignment,
                                       const uint64_t* offsets, uint64_t arena_size);
 
-/* Plans without allocating: first fit in three orders (size, size times length, length), the best of the three, in
- * at most count * count / 2 steps each. */
+/* Plans without allocating: first fit in three orders (size, size times length, length), the best of the
+ * three, in at most count * count / 2 steps each. */
 typedef struct memoir_planner memoir_planner;
-/* Memory for `most` buffers, 28 bytes each; NULL when there is none. */
+/* Memory for `most` buffers, 24 bytes each; NULL when there is none. */
 MEMOIR_PLAN_API memoir_planner* memoir_planner_create(size_t most);
 MEMOIR_PLAN_API void memoir_planner_destroy(memoir_planner* planner);
 /* As memoir_plan(). `arena_size` may be NULL. */
@@ -89,11 +91,11 @@ MEMOIR_PLAN_API int memoir_planner_plan(memoir_planner* planner, size_t count, c
                                         const uint64_t* upper, const uint64_t* size,
                                         const uint64_t* alignment, uint64_t* offsets, uint64_t* arena_size);
 
-/* Who lies on whom in a plan: offsets for any other sizes of the same buffers, valid whatever they are, in time
- * linear in the buffers and without allocating. */
+/* Who lies on whom in a plan: offsets for any other sizes of the same buffers, valid whatever they are, in
+ * time linear in the buffers and without allocating. */
 typedef struct memoir_skeleton memoir_skeleton;
-/* Of a plan of these buffers; NULL with a reason in memoir_plan_why(). Copies what it needs. Every size must be 1 or
- * more: one that may be 0 elsewhere is given 1 here. */
+/* Of a plan of these buffers; NULL with a reason in memoir_plan_why(). Copies what it needs. Every size
+ * must be 1 or more: one that may be 0 elsewhere is given 1 here. */
 MEMOIR_PLAN_API memoir_skeleton* memoir_skeleton_create(size_t count, const uint64_t* lower,
                                                         const uint64_t* upper, const uint64_t* size,
                                                         const uint64_t* alignment, const uint64_t* offsets);
