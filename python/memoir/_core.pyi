@@ -1211,6 +1211,83 @@ def sample_weight(size: int, every: int) -> float:
     How many objects a sample of `size` bytes stands for, one in `every` bytes sampled.
     """
 
+def plain_name(name: str) -> str:
+    """
+    What a function is called without parameters, template arguments and what else differs between builds. `name`: mangled or readable.
+    """
+
+def is_allocation_name(plain: str) -> bool:
+    """
+    Whether programs ask for memory by the function of that plain name: stacks begin behind it.
+    """
+
+def stack_plain(names: list) -> list:
+    """
+    Plain names of a stack's functions, innermost first, without those that ask for memory and without frames that have no name.
+    """
+
+def name_parts(plain: str) -> list:
+    """The identifiers that a plain name consists of."""
+
+def name_words(plain: str) -> list:
+    """The words that its identifiers consist of, in small letters."""
+
+def name_hash(text: str, key: int = 0) -> int:
+    """Of a plain name, in models."""
+
+def token_hash(text: str, key: int = 0) -> int:
+    """Of a word or a part of a name, in models."""
+
+def stack_features(stacks: list, sizes: list, rows: int, key: int = 0) -> tuple:
+    """
+    For each stack (names, innermost first) the rows of a linear model that it has: all of them, and where those of each stack begin. `sizes`: of the objects, 0: not known.
+    """
+
+def network_tokens(stacks: list, hashes: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)], split: int, most_tokens: int, key: int = 0) -> tuple:
+    """
+    For each stack the tokens that a sequence model reads: all of them, and where those of each begin. `hashes`: of the known ones, ascending; `split`: 0 parts, 1 words.
+    """
+
+def write_model(sections: dict, key: int = 0) -> bytes:
+    """
+    The bytes of a .model file with these sections, by name. Raises Error for what no reader takes.
+    """
+
+class LifetimeModel:
+    """
+    How long objects of a context will live, learned from profiles: what a .model file holds.
+    """
+
+    @staticmethod
+    def from_bytes(bytes: bytes, name: str = '<memory>') -> LifetimeModel:
+        """Checks the bytes of a file. Raises Error when they are none."""
+
+    def predict(self, names: list, size: int = 0, frames: list = [], height: int = 0, stages: int = 31, calibrated: bool = True) -> object:
+        """
+        Of a stack, innermost first: names of functions ('' unknown), and for each frame (build id, offset) where that is known. None: the model abstains.
+        """
+
+    def predict_many(self, stacks: list, sizes: list, stages: int = 31, calibrated: bool = True) -> dict:
+        """The same of many stacks of names, as arrays; stage -1: it abstains."""
+
+    def network_tokens(self, names: list) -> list:
+        """What its sequence model reads of a stack; [] without one."""
+
+    def network_outputs(self, names: list) -> list:
+        """
+        What its sequence model answers, before softmax: eight classes, then long; [] without one.
+        """
+
+    def records(self, section: str) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,), writable=False)]:
+        """The bytes of a section. A view; it keeps the model alive."""
+
+    def count(self, section: str) -> int:
+        """How many records a section has."""
+
+    @property
+    def key(self) -> int:
+        """Of the hashes; 0: not private."""
+
 def placements(workload: Workload, policy: str, cap: int | None = None, recorded: str = "") -> dict[str, NDArray[numpy.uint64]]:
     """
     Where a policy puts every object, up to the first that finds no memory. Columns by object: object, born and died (events; 2^64 - 1: never), size, site, stream, space (offsets of two spaces have nothing in common), offset (2^64 - 1: not placed), held (bytes, rounding included). By step: event, reserved (bytes after it).

@@ -37,6 +37,7 @@ NB_MODULE(_core, module) {
   memoir::bind_host(module);
   memoir::bind_simulation(module);
   memoir::bind_lifetimes(module);
+  memoir::bind_models(module);
   memoir::bind_placements(module);
   memoir::bind_formats(module);
 }

@@ -14,6 +14,7 @@ void bind_constraints(nanobind::module_& module);
 void bind_host(nanobind::module_& module);
 void bind_simulation(nanobind::module_& module);
 void bind_lifetimes(nanobind::module_& module);
+void bind_models(nanobind::module_& module);
 void bind_placements(nanobind::module_& module);
 void bind_formats(nanobind::module_& module);
 

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memoir/predict/model/lifetime_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace memoir {
+
+namespace {
+
+using namespace model_format;
+
+std::uint32_t band_of_samples(std::uint16_t samples) noexcept {
+  return samples < 4 ? 0 : samples < 16 ? 1 : samples < 64 ? 2 : 3;
+}
+std::uint32_t band_of_coverage(float coverage) noexcept {
+  return coverage < 0.5f ? 0 : coverage < 0.75f ? 1 : coverage < 0.9f ? 2 : 3;
+}
+
+float sigmoid(float x) noexcept { return 1 / (1 + std::exp(-x)); }
+
+/// Probabilities of the classes and of long, from the nine outputs of a model.
+template <class Raw>
+void from_outputs(const float* outputs, Raw& raw) noexcept {
+  float most = outputs[0], sum = 0;
+  for (size_t i = 1; i < LifetimeModel::kClasses; ++i) most = std::max(most, outputs[i]);
+  for (size_t i = 0; i < LifetimeModel::kClasses; ++i) sum += raw.wall[i] = std::exp(outputs[i] - most);
+  for (float& share : raw.wall) share /= sum;
+  raw.long_lived = sigmoid(outputs[LifetimeModel::kClasses]);
+}
+
+template <class Raw>
+void blend(Raw& raw, const Raw& other, float weight) noexcept {
+  for (size_t i = 0; i < LifetimeModel::kClasses; ++i) raw.wall[i] += weight * (other.wall[i] - raw.wall[i]);
+  raw.long_lived += weight * (other.long_lived - raw.long_lived);
+}
+
+}  // namespace
+
+// ----------------------------------------------------------------------------------------------------------
+// The trie
+
+/// The walk through the trie with the most frames that match.
+class LifetimeModel::NearWalk {
+ public:
+  struct Best {
+    const Node* node = nullptr;
+    unsigned matched = 0, passed = 0;
+  };
+
+  NearWalk(const LifetimeModel& model, const Reduced& stack) noexcept : model_(model), stack_(stack) {
+    if (!model.nodes_.empty()) from(&model.nodes_[0], 0, 0, 0, 0);
+  }
+  const Best& best() const noexcept { return best_; }
+
+ private:
+  static constexpr unsigned kMostPassed = 2, kMostSteps = 1024;
+
+  /// `edge`: labels of the node's edge that are behind; `at`: frames of the stack that are.
+  void from(const Node* node, unsigned edge, unsigned at, unsigned matched, unsigned passed) noexcept {
+    if (matched > best_.matched || (matched == best_.matched && passed < best_.passed && matched > 0))
+      best_ = {node, matched, passed};
+    const auto left = static_cast<unsigned>(stack_.count) - at;
+    if (left == 0 || ++steps_ > kMostSteps) return;
+    if (matched + left < best_.matched || (matched + left == best_.matched && passed >= best_.passed)) return;
+    const std::uint16_t wanted = stack_.names[at];
+    const bool inside = edge < node->labels();
+    if (inside) {
+      if (model_.labels_[node->first_label() + edge] == wanted)
+        from(node, edge + 1, at + 1, matched + 1, passed);
+    } else if (const Node* const child = model_.find_child(*node, wanted)) {
+      from(child, 1, at + 1, matched + 1, passed);
+    }
+    if (passed == kMostPassed) return;
+    from(node, edge, at + 1, matched, passed + 1);
+    if (inside) return from(node, edge + 1, at, matched, passed + 1);
+    for (std::uint32_t i = 0; i < node->children() && steps_ <= kMostSteps; ++i)
+      from(&model_.nodes_[node->first_child() + i], 1, at, matched, passed + 1);
+  }
+
+  const LifetimeModel& model_;
+  const Reduced& stack_;
+  Best best_;
+  unsigned steps_ = 0;
+};
+
+LifetimeModel::Reduced LifetimeModel::reduce(const ModelStack& stack) const noexcept {
+  Reduced reduced;
+  for (const std::uint64_t hash : stack.names()) {
+    const auto found = std::lower_bound(names_.begin(), names_.end(), hash);
+    if (found == names_.end() || *found != hash) continue;
+    const auto name = static_cast<std::uint16_t>(found - names_.begin());
+    if (reduced.count > 0 && reduced.names[reduced.count - 1] == name) continue;
+    if (reduced.count == Reduced::kMost) break;
+    reduced.names[reduced.count++] = name;
+  }
+  return reduced;
+}
+
+const Node* LifetimeModel::find_child(const Node& parent, std::uint16_t name) const noexcept {
+  const Node* const begin = nodes_.data() + parent.first_child();
+  const Node* const end = begin + parent.children();
+  const Node* const found = std::lower_bound(begin, end, name, [&](const Node& node, std::uint16_t wanted) {
+    return labels_[node.first_label()] < wanted;
+  });
+  return found != end && labels_[found->first_label()] == name ? found : nullptr;
+}
+
+const Node* LifetimeModel::find_stack(const Reduced& stack) const noexcept {
+  if (nodes_.empty()) return nullptr;
+  const Node* node = &nodes_[0];
+  for (size_t at = 0; at < stack.count;) {
+    node = find_child(*node, stack.names[at]);
+    if (node == nullptr || node->labels() > stack.count - at) return nullptr;
+    for (std::uint32_t i = 0; i < node->labels(); ++i)
+      if (labels_[node->first_label() + i] != stack.names[at + i]) return nullptr;
+    at += node->labels();
+  }
+  return node->ends() ? node : nullptr;
+}
+
+bool LifetimeModel::enough(size_t matched, const ModelStack& stack) const noexcept {
+  return matched >= settings_->least_frames &&
+         static_cast<float>(matched) >= settings_->least_share * static_cast<float>(stack.names().size());
+}
+
+// ----------------------------------------------------------------------------------------------------------
+// Addresses and words
+
+std::uint32_t LifetimeModel::module_of(std::span<const unsigned char> build_id) const noexcept {
+  for (size_t i = 0; i < modules_.size(); ++i) {
+    if (modules_[i].id_size == build_id.size() &&
+        std::memcmp(modules_[i].id, build_id.data(), build_id.size()) == 0)
+      return static_cast<std::uint32_t>(i);
+  }
+  return kNoModule;
+}
+
+const Address* LifetimeModel::find_address(const Query& query) const noexcept {
+  if (query.module >= modules_.size() || query.offset > ~std::uint32_t{0}) return nullptr;
+  const auto find = [&](std::uint32_t height) -> const Address* {
+    const Address wanted{static_cast<std::uint32_t>(query.offset), height,
+                         static_cast<std::uint16_t>(query.module), 0};
+    const auto found = std::lower_bound(addresses_.begin(), addresses_.end(), wanted,
+                                        [](const Address& a, const Address& b) {
+                                          return a.module != b.module   ? a.module < b.module
+                                                 : a.offset != b.offset ? a.offset < b.offset
+                                                                        : a.height < b.height;
+                                        });
+    const bool is_it = found != addresses_.end() && found->module == wanted.module &&
+                       found->offset == wanted.offset && found->height == wanted.height;
+    return is_it ? &*found : nullptr;
+  };
+  if (query.height != 0 && query.height <= ~std::uint32_t{0}) {
+    if (const Address* const found = find(static_cast<std::uint32_t>(query.height))) return found;
+  }
+  return find(0);
+}
+
+const Token* LifetimeModel::find_token(std::uint32_t hash) const noexcept {
+  const auto found =
+      std::lower_bound(tokens_.begin(), tokens_.end(), hash,
+                       [](const Token& token, std::uint32_t wanted) { return token.hash < wanted; });
+  return found != tokens_.end() && found->hash == hash ? &*found : nullptr;
+}
+
+float LifetimeModel::coverage(const ModelStack& stack, std::uint32_t* known) const noexcept {
+  std::uint32_t words[ModelStack::kMostWordFrames * kMostNameWords];
+  size_t count = 0;
+  for (size_t i = 0; i < stack.word_frames(); ++i)
+    for (const std::uint32_t word : stack.words(i)) words[count++] = word;
+  std::sort(words, words + count);
+  count = static_cast<size_t>(std::unique(words, words + count) - words);
+  std::uint64_t all = 0, found = 0;
+  *known = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const Token* const token = find_token(words[i]);
+    all += token == nullptr ? 65535 : token->rarity;
+    if (token == nullptr) continue;
+    found += token->rarity;
+    *known += token->rarity > 0;
+  }
+  return all == 0 ? 0 : static_cast<float>(found) / static_cast<float>(all);
+}
+
+void LifetimeModel::raw_answer(std::uint32_t number, Raw& raw) const noexcept {
+  const Answer& answer = answers_[number];
+  unsigned sum = 0;
+  for (const std::uint8_t part : answer.wall) sum += part;
+  for (size_t i = 0; i < kClasses; ++i)
+    raw.wall[i] = static_cast<float>(answer.wall[i]) / static_cast<float>(sum);
+  raw.long_lived = static_cast<float>(answer.long_lived) / 65535;
+}
+
+void LifetimeModel::raw_words(const ModelStack& stack, Size size, Raw& raw) const noexcept {
+  std::int32_t sums[kOutputs] = {};
+  std::uint32_t rows = 0;
+  for_each_feature(stack, size, log2_rows_, [&](std::uint32_t row) {
+    const std::int8_t* const weights = weights_ + size_t{row} * kOutputs;
+    for (size_t i = 0; i < kOutputs; ++i) sums[i] += weights[i];
+    ++rows;
+  });
+  float outputs[kOutputs];
+  const float scale = rows == 0 ? 0 : 1 / std::sqrt(static_cast<float>(rows));
+  for (size_t i = 0; i < kOutputs; ++i)
+    outputs[i] = weights_head_->bias[i] + weights_head_->scale[i] * static_cast<float>(sums[i]) * scale;
+  from_outputs(outputs, raw);
+}
+
+// ----------------------------------------------------------------------------------------------------------
+// Stages
+
+void LifetimeModel::finish(const Raw& raw, bool calibrated, Prediction& prediction) const noexcept {
+  std::copy(std::begin(raw.wall), std::end(raw.wall), prediction.wall);
+  prediction.long_lived = raw.long_lived;
+  if (!calibrated) return;
+  const Calibration::Stage& stage = calibration_->stages[prediction.stage];
+  const std::uint32_t band =
+      prediction.stage <= kByNear ? band_of_samples(prediction.samples) : band_of_coverage(prediction.coverage);
+  const float place = std::clamp(raw.long_lived, 0.0f, 1.0f) * static_cast<float>(kKnots - 1);
+  const auto knot = std::min(static_cast<size_t>(place), kKnots - 2);
+  const float* const knots = stage.knots[band];
+  prediction.long_lived = knots[knot] + (place - static_cast<float>(knot)) * (knots[knot + 1] - knots[knot]);
+  if (stage.temperature == 1) return;
+  float most = 0, sum = 0;
+  for (const float share : raw.wall) most = std::max(most, share);
+  for (float& share : prediction.wall) {
+    // Of the largest, so that the sum is at least one.
+    share = share > 0 ? std::exp(std::log(share / most) / stage.temperature) : 0;
+    sum += share;
+  }
+  for (float& share : prediction.wall) share /= sum;
+}
+
+LifetimeModel::Prediction LifetimeModel::predict(const Address& address) const noexcept {
+  Prediction prediction;
+  prediction.stage = kByAddress;
+  prediction.samples = answers_[address.answer].samples;
+  Raw raw;
+  raw_answer(address.answer, raw);
+  finish(raw, true, prediction);
+  return prediction;
+}
+
+LifetimeModel::Prediction LifetimeModel::predict(const ModelStack& stack, const Query& query) const noexcept {
+  Prediction prediction;
+  const std::uint32_t stages = settings_->stages & query.stages;
+  const auto uses = [&](Stage stage) { return (stages >> stage & 1) != 0; };
+  Raw raw;
+  if (uses(kByAddress)) {
+    if (const Address* const address = find_address(query)) {
+      prediction.stage = kByAddress;
+      prediction.samples = answers_[address->answer].samples;
+      raw_answer(address->answer, raw);
+      finish(raw, query.calibrated, prediction);
+      return prediction;
+    }
+  }
+
+  const Node* node = nullptr;
+  if (uses(kByNames) || uses(kByNear)) {
+    const Reduced reduced = reduce(stack);
+    node = uses(kByNames) && enough(reduced.count, stack) ? find_stack(reduced) : nullptr;
+    if (node != nullptr) {
+      prediction.stage = kByNames;
+      prediction.matched = static_cast<std::uint16_t>(reduced.count);
+    } else if (uses(kByNear) && enough(reduced.count, stack)) {
+      const NearWalk walk(*this, reduced);
+      if (enough(walk.best().matched, stack)) {
+        node = walk.best().node;
+        prediction.stage = kByNear;
+        prediction.matched = static_cast<std::uint16_t>(walk.best().matched);
+      }
+    }
+  }
+  const float words_in = prediction.stage == kByNames  ? settings_->words_in_names
+                         : prediction.stage == kByNear ? settings_->words_in_near
+                                                     : 1;
+  const bool wants_words = weights_ != nullptr && uses(kByWords) && words_in > 0;
+  const bool wants_network = static_cast<bool>(network_) && uses(kByNetwork) && node == nullptr;
+  bool covered = false;
+  if (wants_words || wants_network) {
+    std::uint32_t known = 0;
+    prediction.coverage = coverage(stack, &known);
+    covered = prediction.coverage >= settings_->least_coverage && known >= settings_->least_tokens &&
+              stack.word_frames() > 0;
+  }
+  Raw by_words, by_network;
+  if (wants_words && covered) raw_words(stack, query.size, by_words);
+  const bool asks_network = wants_network && covered && (!wants_words || settings_->network_in_words > 0);
+  if (asks_network) {
+    std::uint32_t tokens[SequenceNetwork::kMostTokens];
+    float outputs[kOutputs];
+    const size_t count = network_.tokenize(stack.given(), key_, tokens);
+    network_.run({tokens, count}, outputs);
+    from_outputs(outputs, by_network);
+  }
+
+  if (node != nullptr) {
+    prediction.samples = answers_[node->answer()].samples;
+    raw_answer(node->answer(), raw);
+    if (wants_words && covered) blend(raw, by_words, words_in);
+  } else if (wants_words && covered) {
+    prediction.stage = kByWords;
+    raw = by_words;
+    if (asks_network) blend(raw, by_network, settings_->network_in_words);
+  } else if (asks_network) {
+    prediction.stage = kByNetwork;
+    raw = by_network;
+  } else {
+    prediction.stage = kAbstains;
+    return prediction;
+  }
+  finish(raw, query.calibrated, prediction);
+  return prediction;
+}
+
+}  // namespace memoir

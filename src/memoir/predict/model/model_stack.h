@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A stack as models read it: of names, or of code addresses, or both. About 5 KiB, no memory of its own: it
+// may lie on a thread's stack.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "memoir/base/units.h"
+#include "memoir/predict/model/name_words.h"
+
+namespace memoir {
+
+class ModelStack {
+ public:
+  static constexpr size_t kMostFrames = 256;  // with names; those further out are left out
+  static constexpr size_t kMostWordFrames = 16;
+
+  /// `names`: of the frames' functions, mangled or readable, innermost first; empty where nobody knows. They
+  /// are kept alive by the caller. `key`: the model's.
+  ModelStack(std::span<const std::string_view> names, std::uint64_t key) noexcept;
+
+  /// Hashes of plain names, innermost first, without the functions that programs ask for memory by and
+  /// without frames that have no name; equal neighbours are there once.
+  std::span<const std::uint64_t> names() const noexcept { return {names_, count_}; }
+  /// Of the innermost kMostWordFrames of them: the hashes of their words, in order.
+  std::span<const std::uint32_t> words(size_t frame) const noexcept {
+    return {words_[frame], word_counts_[frame]};
+  }
+  size_t word_frames() const noexcept { return count_ < kMostWordFrames ? count_ : kMostWordFrames; }
+  /// How many of the given frames, at the inner end, only ask for memory.
+  size_t skipped() const noexcept { return skipped_; }
+  std::span<const std::string_view> given() const noexcept { return given_; }
+
+ private:
+  std::span<const std::string_view> given_;
+  size_t count_ = 0, skipped_ = 0;
+  std::uint8_t word_counts_[kMostWordFrames] = {};
+  std::uint64_t names_[kMostFrames];
+  std::uint32_t words_[kMostWordFrames][kMostNameWords];
+};
+
+/// Calls visit(row) for each row of the linear model that a stack has; `size`: of the object, 0: not known;
+/// `log2_rows`: 8 to 20.
+template <class Visit>
+void for_each_feature(const ModelStack& stack, Size size, unsigned log2_rows, Visit visit) noexcept {
+  const auto feature = [&](std::uint64_t kind, std::uint64_t x, std::uint64_t y) {
+    visit(static_cast<std::uint32_t>(detail::mix(detail::mix(x + kind * 0x9e3779b97f4a7c15ull) ^ y) >>
+                                     (64 - log2_rows)));
+  };
+  static constexpr std::uint8_t kBand[ModelStack::kMostWordFrames] = {0, 1, 2, 2, 3, 3, 3, 3,
+                                                                      4, 4, 4, 4, 4, 4, 4, 4};
+  const auto names = stack.names();
+  for (size_t i = 0; i < stack.word_frames(); ++i) {
+    feature(1, names[i], 0);
+    if (i + 1 < stack.word_frames()) feature(2, names[i], names[i + 1]);
+    const auto words = stack.words(i);
+    for (size_t w = 0; w < words.size(); ++w) {
+      feature(3, words[w], 0);
+      feature(4, words[w], kBand[i]);
+      if (w + 1 < words.size()) feature(5, words[w], words[w + 1]);
+    }
+  }
+  if (size > 0) feature(6, static_cast<std::uint64_t>(64 - __builtin_clzll(size)), 0);
+}
+
+}  // namespace memoir
