@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memoir/predict/context_table.h"
 
+#include <algorithm>
+
 namespace memoir {
 
 namespace {
@@ -18,12 +20,26 @@ bool ContextTable::observe(ContextKey key, bool outlived) noexcept {
   entry.outlived = static_cast<std::uint16_t>(entry.outlived + (target - entry.outlived) / weight);
   if (entry.outcomes < kMostOutcomes) ++entry.outcomes;
   const LifetimeClass before = entry.learned;
-  if (entry.outlived > kBecomesLong) entry.learned = LifetimeClass::kLong;
-  if (entry.outlived < kBecomesShort) entry.learned = LifetimeClass::kShort;
-  if (entry.learned == before) return false;
-  entry.learned == LifetimeClass::kLong ? ++long_contexts_ : --long_contexts_;
-  if (split()) rows_[key].store(static_cast<std::uint8_t>(entry.learned), std::memory_order_relaxed);
+  if (entry.outlived > kBecomesLong) set_learned(key, LifetimeClass::kLong);
+  if (entry.outlived < kBecomesShort) set_learned(key, LifetimeClass::kShort);
+  return entry.learned != before;
+}
+
+bool ContextTable::expect(ContextKey key, LifetimeClass predicted, double share, unsigned samples) noexcept {
+  Entry& entry = entries_[key];
+  if (entry.outcomes != 0) return false;
+  entry.outlived = static_cast<std::uint16_t>(std::clamp(share, 0.0, 1.0) * kOne);
+  entry.outcomes = static_cast<std::uint8_t>(std::min(samples, kMostOutcomes));
+  set_learned(key, predicted);
   return true;
+}
+
+void ContextTable::set_learned(ContextKey key, LifetimeClass learned) noexcept {
+  Entry& entry = entries_[key];
+  if (entry.learned == learned) return;
+  entry.learned = learned;
+  learned == LifetimeClass::kLong ? ++long_contexts_ : --long_contexts_;
+  if (split()) rows_[key].store(static_cast<std::uint8_t>(learned), std::memory_order_relaxed);
 }
 
 void ContextTable::set_split(bool split) noexcept {

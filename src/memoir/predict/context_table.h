@@ -41,6 +41,9 @@ class ContextTable {
   LifetimeClass learned(ContextKey key) const noexcept { return entries_[key].learned; }
   /// One sample's outcome. Returns true when the class of its context changed.
   bool observe(ContextKey key, bool outlived) noexcept;
+  /// What a model says of a context, before any sample of it: worth `samples` outcomes, of which this share
+  /// (0 to 1) outlived. False where samples were there first, which know better.
+  bool expect(ContextKey key, LifetimeClass predicted, double share, unsigned samples) noexcept;
   /// Whether allocations see what was learned.
   void set_split(bool split) noexcept;
   bool split() const noexcept { return split_.load(std::memory_order_relaxed); }
@@ -54,6 +57,8 @@ class ContextTable {
     std::uint8_t outcomes = 0;   // seen, at most 15
     LifetimeClass learned = LifetimeClass::kShort;
   };
+
+  void set_learned(ContextKey key, LifetimeClass learned) noexcept;
 
   std::array<std::atomic<std::uint8_t>, kEntries> rows_{};
   std::array<Entry, kEntries> entries_{};

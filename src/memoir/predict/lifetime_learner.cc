@@ -8,6 +8,7 @@ namespace memoir {
 namespace {
 constexpr double kDecay = 1 - 1.0 / 2048;  // of the counts, per decided sample
 constexpr double kEnoughLong = 8;          // long samples before a split is considered
+constexpr Size kEnoughDead = 4;  // samples that a model called long and that died, before it is judged
 }  // namespace
 
 bool LifetimeLearner::start(const LearnerOptions& options) noexcept {
@@ -43,6 +44,7 @@ LifetimeLearner::Sample LifetimeLearner::born(ContextKey key) noexcept {
   if (ring_.empty() || next_ - first_ >= kMostSamples) return kNoSample;
   const Sample sample = static_cast<Sample>(next_++ % kMostSamples);
   ring_[sample] = {clock_, key, true};
+  if (trust_ == Trust::kGiven) given_born_ += table_.learned(key) == LifetimeClass::kLong;
   return sample;
 }
 
@@ -63,12 +65,21 @@ void LifetimeLearner::decide(Record& record, bool outlived) noexcept {
   long_ = long_ * kDecay + outlived;
   called_long_ = called_long_ * kDecay + called_long;
   both_ = both_ * kDecay + (outlived && called_long);
+  if (trust_ == Trust::kGiven) given_dead_ += called_long && !outlived;
   table_.observe(record.key, outlived);
   consider_split();
 }
 
 void LifetimeLearner::consider_split() noexcept {
   const Counts now = counts();
+  if (trust_ == Trust::kGiven) {
+    // A model began the split. Objects that die young are decided first, those that live long a horizon
+    // later: until then the dead are compared with all that were born.
+    const bool wrong = given_dead_ >= kEnoughDead && 2 * given_dead_ > given_born_;
+    if (!wrong && long_ < kEnoughLong) return;
+    trust_ = Trust::kDecided;
+    if (wrong) table_.set_split(false);
+  }
   if (long_ < kEnoughLong) return;
   // A class that tells nothing is right as often as samples are long-lived. To begin, it must do half as well
   // again; to stop, less than a fifth better: in between, nothing changes. How many of the long-lived it
@@ -80,6 +91,16 @@ void LifetimeLearner::consider_split() noexcept {
   const double lift = now.long_share > 0 ? now.precision / now.long_share : 0;
   const bool pays = !one_kind && enough && (lift >= (split ? 1.2 : 1.5) || now.precision >= 0.9);
   if (pays != table_.split()) table_.set_split(pays);
+}
+
+bool LifetimeLearner::expect(ContextKey key, LifetimeClass predicted, double share,
+                             unsigned samples) noexcept {
+  if (!table_.expect(key, predicted, share, samples)) return false;
+  if (predicted == LifetimeClass::kLong && trust_ == Trust::kUntold && samples_ == 0) {
+    trust_ = Trust::kGiven;
+    table_.set_split(true);
+  }
+  return true;
 }
 
 LifetimeLearner::Counts LifetimeLearner::counts() const noexcept {

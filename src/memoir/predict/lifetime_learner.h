@@ -50,6 +50,10 @@ class LifetimeLearner {
   /// The clock at the birth of the last sample: with its number it names a sample for ever.
   Size clock() const noexcept { return clock_; }
 
+  /// What a model says of a context. The first one that it calls long-lived begins the split, which the first
+  /// samples confirm or end. False where samples of the context were there first.
+  bool expect(ContextKey key, LifetimeClass predicted, double share, unsigned samples) noexcept;
+
   /// Bytes between samples on average, such that the ring holds a horizon.
   Size sample_every() const noexcept;
   Size horizon() const noexcept;
@@ -80,6 +84,9 @@ class LifetimeLearner {
   Size clock_ = 0, held_ = 0;
   double most_held_ = 0;  // decayed maximum
   Size samples_ = 0, long_samples_ = 0, right_ = 0;
+  enum class Trust : std::uint8_t { kUntold, kGiven, kDecided };
+  Trust trust_ = Trust::kUntold;          // in what a model says: given until the samples decide
+  Size given_born_ = 0, given_dead_ = 0;  // samples meanwhile that it called long; those that died
   double weight_ = 0, long_ = 0, called_long_ = 0, both_ = 0;  // decayed counts
 };
 

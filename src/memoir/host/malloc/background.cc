@@ -6,6 +6,7 @@
 
 #include <cerrno>
 
+#include "memoir/host/malloc/foresight.h"
 #include "memoir/host/malloc/malloc.h"
 #include "memoir/host/malloc/pause.h"
 
@@ -25,9 +26,11 @@ void* run_background(void*) noexcept {
     const std::uint32_t seen = wakes.load(std::memory_order_acquire);
     sleep_on(&wakes, seen, idle < kIdleRounds ? UpkeepRules::kRound : 0);
     if (wakes.load(std::memory_order_relaxed) != seen) idle = 0;
+    foresight().begin(central().options.model.text);
+    const bool answered = foresight().answer();
     const LockGuard guard(upkeep_lock);
     upkeep_storage.value.run(false);
-    if (upkeep_storage.value.busy()) {
+    if (answered || upkeep_storage.value.busy()) {
       idle = 0;
       background_wanted.store(true, std::memory_order_relaxed);
     } else if (++idle >= kIdleRounds) {
@@ -115,9 +118,11 @@ void prepare_fork() noexcept {
   central().lock.lock();
   central().large.lock().lock();
   central().sampler.lock().lock();
+  foresight().lock().lock();
 }
 
 void after_fork(bool child) noexcept {
+  foresight().lock().unlock();
   central().sampler.lock().unlock();
   central().large.lock().unlock();
   central().lock.unlock();
@@ -130,6 +135,7 @@ void after_fork(bool child) noexcept {
   registry().lock().unlock();
   upkeep_lock.unlock();
   if (!child) return;
+  foresight().after_fork();
   prepare_pauses();
   // The other threads are not there: their heaps wait for new ones.
   for_each_heap([](ThreadHeap& heap) {

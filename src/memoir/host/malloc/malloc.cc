@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "memoir/host/malloc/background.h"
+#include "memoir/host/malloc/foresight.h"
 
 extern "C" __attribute__((weak)) void* __libc_stack_end;
 
@@ -119,6 +120,7 @@ void* allocate_single(Size size, size_t row, ContextKey key, bool* zero) noexcep
   if (due) {
     span->stripped.store(true, std::memory_order_relaxed);  // of a single block: it is a sample
     central().sampler.born(block, key, central().allocated(), central().held());
+    if (foresight().sampled(key, size, heap->stack_base)) wake_background();
   }
   return block;
 }
@@ -146,7 +148,10 @@ void* allocate_slowly(ThreadHeap* heap, Size size, ContextKey key) noexcept {
     block = heap->allocate(central().sampler.row_of(key), size_class, &sample_due);
     grew = heap->take_growth();
   }
-  if (sample_due) block = allocate_sample(size_class, key);
+  if (sample_due) {
+    block = allocate_sample(size_class, key);
+    if (foresight().sampled(key, size, heap->stack_base)) wake_background();
+  }
   if (grew && central().grown()) wake_background();
   return block;
 }

@@ -70,6 +70,14 @@ bool read(std::string_view text, Size& value) noexcept {
   return true;
 }
 
+bool read(std::string_view text, PathText& value) noexcept {
+  if (text == "none") text = {};
+  if (text.size() >= sizeof value.text) return false;
+  for (size_t i = 0; i < text.size(); ++i) value.text[i] = text[i];
+  value.text[text.size()] = '\0';
+  return true;
+}
+
 template <class Visit>
 void for_each_setting(Visit visit) noexcept {
   std::apply([&](const auto&... field) { (visit(field), ...); }, MallocOptions::fields());
@@ -99,6 +107,9 @@ void set(MallocOptions& options, std::string_view part) noexcept {
 
 void print_value(char* out, size_t room, bool value) noexcept {
   std::snprintf(out, room, value ? "true" : "false");
+}
+void print_value(char* out, size_t room, const PathText& value) noexcept {
+  std::snprintf(out, room, "%s", value.text[0] == '\0' ? "none" : value.text);
 }
 void print_value(char* out, size_t room, double value) noexcept { std::snprintf(out, room, "%g", value); }
 void print_value(char* out, size_t room, Size value) noexcept {

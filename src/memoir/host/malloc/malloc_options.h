@@ -12,9 +12,15 @@
 
 namespace memoir::host_malloc {
 
+/// A path without a comma; "" or "none": none.
+struct PathText {
+  char text[1024] = "";
+};
+
 struct MallocOptions : LifetimeOptions {
   bool background = true;
   Size cache = 64 * kMiB;
+  PathText model;
   bool stats = false;
   bool help = false;
 
@@ -27,6 +33,8 @@ struct MallocOptions : LifetimeOptions {
                         "a thread that gives memory back and restores huge pages"},
             OptionField{"cache", &Options::cache, Unit::kBytes,
                         "of freed blocks above 512KiB kept ready, at most"},
+            OptionField{"model", &Options::model, Unit::kText,
+                        "a file of memoir train that says how long objects will live; needs `background`"},
             OptionField{"stats", &Options::stats, Unit::kFlag, "print figures to standard error at exit"},
             OptionField{"help", &Options::help, Unit::kFlag, "print these settings to standard error"},
         });

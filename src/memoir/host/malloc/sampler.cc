@@ -60,6 +60,11 @@ Size Sampler::interval(std::uint64_t random) const noexcept {
   return static_cast<Size>(minus_log2 * kLn2 * static_cast<double>(every_.load(std::memory_order_relaxed)));
 }
 
+bool Sampler::expect(ContextKey key, LifetimeClass predicted, double share, unsigned samples) noexcept {
+  const LockGuard guard(lock_);
+  return learner_.expect(key, predicted, share, samples);
+}
+
 LifetimeLearner::Counts Sampler::counts() noexcept {
   const LockGuard guard(lock_);
   return learner_.counts();

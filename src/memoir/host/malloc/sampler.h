@@ -27,6 +27,8 @@ class Sampler {
   Size interval(std::uint64_t random) const noexcept;
 
   size_t row_of(ContextKey key) const noexcept { return learner_.table().row_of(key); }
+  /// What a model says of a context; see LifetimeLearner.
+  bool expect(ContextKey key, LifetimeClass predicted, double share, unsigned samples) noexcept;
   LifetimeLearner::Counts counts() noexcept;
   size_t long_contexts() noexcept;
   /// Whether there are two rows. False: everything is of row 0.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdio>
 
 #include "memoir/host/malloc/background.h"
+#include "memoir/host/malloc/foresight.h"
 #include "memoir/host/malloc/thread_heap.h"
 
 namespace memoir::host_malloc {
@@ -35,7 +37,21 @@ size_t write_statistics(char* out, size_t room) noexcept {
       100 * static_cast<double>(learned.long_samples) / samples,
       100 * static_cast<double>(learned.right) / samples, learned.precision, learned.recall,
       all.sampler.long_contexts());
-  return length < 0 ? 0 : static_cast<size_t>(length) < room ? static_cast<size_t>(length) : room - 1;
+  size_t written = length < 0 ? 0 : std::min(static_cast<size_t>(length), room - 1);
+  if (foresight().active()) {
+    const Foresight::Figures seen = foresight().figures();
+    const auto number = [](Size value) { return static_cast<unsigned long long>(value); };
+    const int more =
+        std::snprintf(out + written, room - written,
+                      "memoir: malloc: model: %llu contexts known by address, %llu looked at, answered by "
+                      "address %llu, names %llu, "
+                      "near %llu, words %llu, network %llu, %llu called long-lived\n",
+                      number(seen.known), number(seen.asked), number(seen.by_stage[0]),
+                      number(seen.by_stage[1]), number(seen.by_stage[2]), number(seen.by_stage[3]),
+                      number(seen.by_stage[4]), number(seen.long_lived));
+    if (more > 0) written = std::min(written + static_cast<size_t>(more), room - 1);
+  }
+  return written;
 }
 
 }  // namespace memoir::host_malloc

@@ -2,8 +2,9 @@
 #include "memoir/predict/model/lifetime_model.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
+
+#include "memoir/predict/model/plain_math.h"
 
 namespace memoir {
 
@@ -18,16 +19,15 @@ std::uint32_t band_of_coverage(float coverage) noexcept {
   return coverage < 0.5f ? 0 : coverage < 0.75f ? 1 : coverage < 0.9f ? 2 : 3;
 }
 
-float sigmoid(float x) noexcept { return 1 / (1 + std::exp(-x)); }
-
 /// Probabilities of the classes and of long, from the nine outputs of a model.
 template <class Raw>
 void from_outputs(const float* outputs, Raw& raw) noexcept {
   float most = outputs[0], sum = 0;
   for (size_t i = 1; i < LifetimeModel::kClasses; ++i) most = std::max(most, outputs[i]);
-  for (size_t i = 0; i < LifetimeModel::kClasses; ++i) sum += raw.wall[i] = std::exp(outputs[i] - most);
+  for (size_t i = 0; i < LifetimeModel::kClasses; ++i)
+    sum += raw.wall[i] = static_cast<float>(plain_math::exp(outputs[i] - most));
   for (float& share : raw.wall) share /= sum;
-  raw.long_lived = sigmoid(outputs[LifetimeModel::kClasses]);
+  raw.long_lived = plain_math::sigmoid(outputs[LifetimeModel::kClasses]);
 }
 
 template <class Raw>
@@ -202,7 +202,7 @@ void LifetimeModel::raw_words(const ModelStack& stack, Size size, Raw& raw) cons
     ++rows;
   });
   float outputs[kOutputs];
-  const float scale = rows == 0 ? 0 : 1 / std::sqrt(static_cast<float>(rows));
+  const float scale = rows == 0 ? 0 : static_cast<float>(1 / plain_math::sqrt(rows));
   for (size_t i = 0; i < kOutputs; ++i)
     outputs[i] = weights_head_->bias[i] + weights_head_->scale[i] * static_cast<float>(sums[i]) * scale;
   from_outputs(outputs, raw);
@@ -216,8 +216,8 @@ void LifetimeModel::finish(const Raw& raw, bool calibrated, Prediction& predicti
   prediction.long_lived = raw.long_lived;
   if (!calibrated) return;
   const Calibration::Stage& stage = calibration_->stages[prediction.stage];
-  const std::uint32_t band =
-      prediction.stage <= kByNear ? band_of_samples(prediction.samples) : band_of_coverage(prediction.coverage);
+  const std::uint32_t band = prediction.stage <= kByNear ? band_of_samples(prediction.samples)
+                                                         : band_of_coverage(prediction.coverage);
   const float place = std::clamp(raw.long_lived, 0.0f, 1.0f) * static_cast<float>(kKnots - 1);
   const auto knot = std::min(static_cast<size_t>(place), kKnots - 2);
   const float* const knots = stage.knots[band];
@@ -227,7 +227,8 @@ void LifetimeModel::finish(const Raw& raw, bool calibrated, Prediction& predicti
   for (const float share : raw.wall) most = std::max(most, share);
   for (float& share : prediction.wall) {
     // Of the largest, so that the sum is at least one.
-    share = share > 0 ? std::exp(std::log(share / most) / stage.temperature) : 0;
+    share = share > 0 ? static_cast<float>(plain_math::exp(plain_math::log(share / most) / stage.temperature))
+                      : 0;
     sum += share;
   }
   for (float& share : prediction.wall) share /= sum;
@@ -276,7 +277,7 @@ LifetimeModel::Prediction LifetimeModel::predict(const ModelStack& stack, const 
   }
   const float words_in = prediction.stage == kByNames  ? settings_->words_in_names
                          : prediction.stage == kByNear ? settings_->words_in_near
-                                                     : 1;
+                                                       : 1;
   const bool wants_words = weights_ != nullptr && uses(kByWords) && words_in > 0;
   const bool wants_network = static_cast<bool>(network_) && uses(kByNetwork) && node == nullptr;
   bool covered = false;

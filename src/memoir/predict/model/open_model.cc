@@ -3,10 +3,10 @@
 // Everything that a file must hold, checked once: afterwards no index of it needs a check.
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
 
 #include "memoir/predict/model/lifetime_model.h"
+#include "memoir/predict/model/plain_math.h"
 
 namespace memoir {
 
@@ -208,7 +208,8 @@ const char* LifetimeModel::check_words() noexcept {
   weights_ = reinterpret_cast<const std::int8_t*>(bytes.data() + sizeof(WeightsHead));
   log2_rows_ = static_cast<unsigned>(std::countr_zero(rows));
   for (size_t i = 0; i < kOutputs; ++i) {
-    if (!(std::fabs(weights_head_->scale[i]) < 1e6f) || !(std::fabs(weights_head_->bias[i]) < 1e6f))
+    if (!plain_math::is_below(weights_head_->scale[i], 1e6f) ||
+        !plain_math::is_below(weights_head_->bias[i], 1e6f))
       return "a scale of its weights is not finite, or very large";
   }
   return nullptr;

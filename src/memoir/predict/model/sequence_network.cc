@@ -2,10 +2,10 @@
 #include "memoir/predict/model/sequence_network.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "memoir/predict/model/name_words.h"
+#include "memoir/predict/model/plain_math.h"
 #include "memoir/predict/model/plain_name.h"
 
 namespace memoir {
@@ -15,7 +15,7 @@ namespace {
 using model_format::kOutputs;
 constexpr std::uint32_t kLstm = 1, kMinGru = 2;
 
-float sigmoid(float x) noexcept { return 1 / (1 + std::exp(-x)); }
+using plain_math::sigmoid;
 
 /// out[i] = bias[i] + sum over j of matrix[i, j] * x[j]. Four sums run at once.
 void multiply_add(const float* matrix, const float* bias, const float* x, size_t rows, size_t columns,
@@ -57,7 +57,8 @@ const char* SequenceNetwork::open(std::string_view section) noexcept {
     if (section[i] != 0) return "its network has bytes where zeros belong";
   const float* const values = reinterpret_cast<const float*>(section.data() + sizeof head_ + padded);
   for (size_t i = 0; i < floats; ++i)
-    if (!(std::fabs(values[i]) < 1e6f)) return "its network has a number that is not finite, or very large";
+    if (!plain_math::is_below(values[i], 1e6f))
+      return "its network has a number that is not finite, or very large";
   embedding_ = values;
   matrices_ = values + embedding;
   out_ = matrices_ + middle;
@@ -109,9 +110,9 @@ void SequenceNetwork::step_lstm(const float* input, float* state, float* cell) c
   for (size_t i = 0; i < 4 * h; ++i) gates[i] += by_input[i];
   for (size_t i = 0; i < h; ++i) {
     const float in = sigmoid(gates[i]), forget = sigmoid(gates[h + i]);
-    const float candidate = std::tanh(gates[2 * h + i]), out = sigmoid(gates[3 * h + i]);
+    const float candidate = plain_math::tanh(gates[2 * h + i]), out = sigmoid(gates[3 * h + i]);
     cell[i] = forget * cell[i] + in * candidate;
-    state[i] = out * std::tanh(cell[i]);
+    state[i] = out * plain_math::tanh(cell[i]);
   }
 }
 

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memoir/host/malloc/foresight.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "memoir/host/control/modules.h"
+#include "memoir/host/stacks/stack_walker.h"
+
+namespace memoir::host_malloc {
+
+namespace {
+
+constinit stacks::StackTables tables;
+
+void complain(const char* path, const char* why) noexcept {
+  char line[1400];
+  const int length =
+      std::snprintf(line, sizeof line, "memoir: %s: %s; the program runs without a model\n", path, why);
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line, static_cast<size_t>(length));
+}
+
+/// How much further than its stack's end a thread's own pointer lies: one number for all threads but the
+/// main one, whose heights count from the end.
+Size thread_pointer_below_end() noexcept {
+  pthread_attr_t attributes;
+  if (::pthread_getattr_np(::pthread_self(), &attributes) != 0) return 0;
+  void* begin = nullptr;
+  size_t size = 0;
+  const bool known = ::pthread_attr_getstack(&attributes, &begin, &size) == 0;
+  ::pthread_attr_destroy(&attributes);
+  const auto end = reinterpret_cast<std::uintptr_t>(begin) + size;
+  const auto pointer = reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
+  return known && pointer < end ? end - pointer : 0;
+}
+
+}  // namespace
+
+bool Foresight::read_file(const char* path) noexcept {
+  const int file = ::open(path, O_RDONLY | O_CLOEXEC);
+  struct stat status {};
+  if (file < 0 || ::fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) {
+    if (file >= 0) ::close(file);
+    complain(path, "cannot be read");
+    return false;
+  }
+  const auto size = static_cast<Size>(std::max<off_t>(status.st_size, 0));
+  if (size == 0 || size > model_format::kMostFile) {
+    ::close(file);
+    complain(path, "is no model");
+    return false;
+  }
+  // A copy, not a mapping: whoever cuts the file meanwhile must not end the program.
+  char* const bytes = static_cast<char*>(map_metadata(size));
+  Size got = 0;
+  while (bytes != nullptr && got < size) {
+    const ssize_t more = ::read(file, bytes + got, size - got);
+    if (more <= 0) break;
+    got += static_cast<Size>(more);
+  }
+  ::close(file);
+  const char* why = bytes == nullptr ? "there is no memory for it" : model_.open({bytes, got});
+  if (why == nullptr) return true;
+  complain(path, why);
+  if (bytes != nullptr) unmap_metadata(bytes, size);
+  return false;
+}
+
+void Foresight::begin_slowly(const char* path) noexcept {
+  begun_ = true;
+  if (!read_file(path) || model_.one_class()) return;
+  walker_ = map_metadata(sizeof(stacks::StackWalker));
+  if (walker_ == nullptr || !pending_.reserve(kMostPending) || !tables.start()) return;
+  tell_known();
+  active_.store(true, std::memory_order_release);
+}
+
+void Foresight::tell(ContextKey key, const LifetimeModel::Prediction& prediction) noexcept {
+  const bool is_long = model_.calls_long(prediction);
+  const auto predicted = is_long ? LifetimeClass::kLong : LifetimeClass::kShort;
+  if (central().sampler.expect(key, predicted, prediction.long_lived, model_.settings().prior_worth))
+    figures_.long_lived += is_long;
+}
+
+void Foresight::tell_known() noexcept {
+  struct Visit {
+    Foresight& self;
+    Size thread_difference;
+  } visit{*this, thread_pointer_below_end()};
+  host_control::visit_code(
+      [](void* data, const host_control::CodeMapping& mapping) noexcept {
+        auto& [self, difference] = *static_cast<Visit*>(data);
+        const std::uint32_t module = self.model_.module_of({mapping.id, mapping.id_size});
+        if (module == LifetimeModel::kNoModule) return true;
+        const auto all = self.model_.addresses();
+        const auto first = std::lower_bound(
+            all.begin(), all.end(), module,
+            [](const model_format::Address& one, std::uint32_t wanted) { return one.module < wanted; });
+        for (auto one = first; one != all.end() && one->module == module; ++one) {
+          const std::uintptr_t place = mapping.bias + one->offset;
+          if (one->height == 0 || place < mapping.begin || place >= mapping.end) continue;
+          const LifetimeModel::Prediction prediction = self.model_.predict(*one);
+          self.tell(ContextTable::key_of(place, one->height), prediction);
+          if (one->height > difference && difference != 0)
+            self.tell(ContextTable::key_of(place, one->height - difference), prediction);
+          ++self.figures_.known;
+        }
+        return true;
+      },
+      &visit);
+}
+
+bool Foresight::remember(ContextKey key, Size size, std::uintptr_t stack_base) noexcept {
+  if (!lock_.try_lock()) return false;  // the context's next sample comes here again
+  bool room = waiting_ < kMostPending;
+  if (room) {
+    using stacks::Address;
+    // Behind this frame are those of the malloc itself, then the program's.
+    const auto frame = reinterpret_cast<Address>(__builtin_frame_address(0));
+    const stacks::StackWalker::Entry entry{frame + sizeof(void*), *reinterpret_cast<const Address*>(frame)};
+    auto& walker = *static_cast<stacks::StackWalker*>(walker_);
+    walker.start(tables, frame, stack_base);
+    walker.capture(entry);
+    stacks::Frame frames[stacks::StackWalker::kMost + 2];
+    const unsigned count = walker.last_frames(frames);
+    const stacks::LoadedModule* const own = tables.modules().find(reinterpret_cast<Address>(&complain));
+    Pending one;
+    one.key = key;
+    one.size = size;
+    one.count = 0;
+    bool inside = true;
+    for (unsigned i = 0; i < count && one.count < kMostFrames; ++i) {
+      if (stacks::kind_of(frames[i]) != stacks::FrameKind::kNative) continue;
+      inside =
+          inside && own != nullptr && own->path[0] != '\0' && frames[i] >= own->begin && frames[i] < own->end;
+      if (!inside) one.frames[one.count++] = frames[i];
+    }
+    room = one.count > 0 && pending_.push_back(one);
+    waiting_ = pending_.size();
+    seen_[key / 64].fetch_or(std::uint64_t{1} << key % 64, std::memory_order_relaxed);
+  }
+  lock_.unlock();
+  return room;
+}
+
+void Foresight::predict(const Pending& one) noexcept {
+  ++figures_.asked;
+  std::string_view names[kMostFrames];
+  for (std::uint32_t i = 0; i < one.count; ++i) {
+    if (const stacks::LoadedModule* const module = tables.modules().find(one.frames[i] - 1))
+      names[i] = names_.find(*module, one.frames[i]);
+  }
+  const ModelStack stack({names, one.count}, model_.key());
+  LifetimeModel::Query query;
+  query.size = one.size;
+  if (stack.skipped() < one.count) {
+    const std::uintptr_t place = one.frames[stack.skipped()];
+    if (const stacks::LoadedModule* const module = tables.modules().find(place - 1)) {
+      query.module = model_.module_of({module->build_id, module->build_id_size});
+      query.offset = place - module->bias;
+    }
+  }
+  const LifetimeModel::Prediction prediction = model_.predict(stack, query);
+  if (prediction.stage == LifetimeModel::kAbstains) return;
+  ++figures_.by_stage[prediction.stage];
+  tell(one.key, prediction);
+}
+
+void Foresight::after_fork() noexcept {
+  if (active()) tables.after_fork();
+}
+
+bool Foresight::answer() noexcept {
+  if (!active()) return false;
+  bool any = false;
+  for (;;) {
+    Pending one;
+    {
+      const LockGuard guard(lock_);
+      if (waiting_ == 0) break;
+      if (!any) tables.look_for_unloaded();
+      one = pending_[--waiting_];
+      pending_.resize_down(waiting_);
+    }
+    any = true;
+    predict(one);
+  }
+  if (any) names_.forget_pages();
+  return any;
+}
+
+}  // namespace memoir::host_malloc
