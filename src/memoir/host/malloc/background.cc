@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <time.h>
 
 #include <cerrno>
 
@@ -20,14 +21,35 @@ Lock upkeep_lock;
 Forever<Upkeep> upkeep_storage;
 std::atomic<bool> started{false};
 std::atomic<std::uint32_t> wakes{0};
+std::atomic<bool> questions{false};  // the last wake was for the model
+
+std::uint64_t now() noexcept {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+/// Sleeps that long (0: until woken). Who only has a question for the model does not end a round: rounds are
+/// what time is measured in.
+void sleep_for_a_round(std::uint32_t seen, std::uint64_t nanoseconds) noexcept {
+  if (nanoseconds == 0) return sleep_on(&wakes, seen, 0);
+  const std::uint64_t end = now() + nanoseconds;
+  for (std::uint64_t at = end - nanoseconds; at < end; at = now()) {
+    sleep_on(&wakes, seen, end - at);
+    const std::uint32_t woken = wakes.load(std::memory_order_acquire);
+    if (woken == seen || !questions.exchange(false, std::memory_order_acq_rel)) return;
+    seen = woken;
+    foresight().answer();
+  }
+}
 
 void* run_background(void*) noexcept {
   for (unsigned idle = 0;;) {
-    const std::uint32_t seen = wakes.load(std::memory_order_acquire);
-    sleep_on(&wakes, seen, idle < kIdleRounds ? UpkeepRules::kRound : 0);
-    if (wakes.load(std::memory_order_relaxed) != seen) idle = 0;
     foresight().begin(central().options.model.text);
+    const std::uint32_t seen = wakes.load(std::memory_order_acquire);
     const bool answered = foresight().answer();
+    sleep_for_a_round(seen, idle < kIdleRounds ? UpkeepRules::kRound : 0);
+    if (wakes.load(std::memory_order_relaxed) != seen) idle = 0;
     const LockGuard guard(upkeep_lock);
     upkeep_storage.value.run(false);
     if (answered || upkeep_storage.value.busy()) {
@@ -69,6 +91,13 @@ void wake_background_slowly() noexcept {
     wake_all(&wakes);
   }
   errno = kept;
+}
+
+void wake_to_answer() noexcept {
+  if (!background_wanted.load(std::memory_order_relaxed)) return wake_background_slowly();
+  questions.store(true, std::memory_order_release);
+  wakes.fetch_add(1, std::memory_order_release);
+  wake_all(&wakes);
 }
 
 bool run_upkeep_now() noexcept {

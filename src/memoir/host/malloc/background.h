@@ -52,6 +52,9 @@ inline void wake_background() noexcept {
   if (!background_wanted.load(std::memory_order_relaxed)) wake_background_slowly();
 }
 
+/// There is a question for the model (foresight.h): it is answered soon. The caller holds no lock.
+void wake_to_answer() noexcept;
+
 /// One round on the calling thread, giving back all that can be. True when something was given back.
 bool run_upkeep_now() noexcept;
 Upkeep::Figures upkeep_figures() noexcept;

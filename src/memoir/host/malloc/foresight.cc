@@ -81,6 +81,7 @@ void Foresight::begin_slowly(const char* path) noexcept {
 }
 
 void Foresight::tell(ContextKey key, const LifetimeModel::Prediction& prediction) noexcept {
+  seen_[key / 64].fetch_or(std::uint64_t{1} << key % 64, std::memory_order_relaxed);
   const bool is_long = model_.calls_long(prediction);
   const auto predicted = is_long ? LifetimeClass::kLong : LifetimeClass::kShort;
   if (central().sampler.expect(key, predicted, prediction.long_lived, model_.settings().prior_worth))

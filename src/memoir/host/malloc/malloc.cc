@@ -120,7 +120,7 @@ void* allocate_single(Size size, size_t row, ContextKey key, bool* zero) noexcep
   if (due) {
     span->stripped.store(true, std::memory_order_relaxed);  // of a single block: it is a sample
     central().sampler.born(block, key, central().allocated(), central().held());
-    if (foresight().sampled(key, size, heap->stack_base)) wake_background();
+    if (foresight().sampled(key, size, heap->stack_base)) wake_to_answer();
   }
   return block;
 }
@@ -150,7 +150,7 @@ void* allocate_slowly(ThreadHeap* heap, Size size, ContextKey key) noexcept {
   }
   if (sample_due) {
     block = allocate_sample(size_class, key);
-    if (foresight().sampled(key, size, heap->stack_base)) wake_background();
+    if (foresight().sampled(key, size, heap->stack_base)) wake_to_answer();
   }
   if (grew && central().grown()) wake_background();
   return block;
