@@ -23,6 +23,7 @@ VERBS = {
     "import": "Make a trace of a PyTorch memory snapshot.",
     "export": "Write a trace or a lifetime profile for the viewers of others.",
     "attach": "Sample or record a process that runs.",
+    "train": "Learn from lifetime profiles how long objects of any context live.",
     "merge": "Lifetime profiles of several runs as one.",
     "run": "Run a program with memoir's malloc.",
     "top": "What memoir's malloc holds in a running program.",

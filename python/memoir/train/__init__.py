@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models of lifetimes, learned from profiles: `memoir train`.
+
+model = memoir.train.train([memoir.Lifetimes.open("a.lifetimes"), ...])
+Path("x.model").write_bytes(model.content)
+
+What a model answers is docs/train.md, what is in its file docs/formats-model.md.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy
+
+from memoir._core import Error, LifetimeModel
+from memoir.lifetimes import Lifetimes
+from memoir.train import replay
+from memoir.train.assembly import NETWORK, Parts, Settings, fit_words, model_bytes
+from memoir.train.calibration import Calibration, Predictions, calibrate, least_long
+from memoir.train.contexts import Contexts, read_contexts
+from memoir.train.evaluation import ask, compare, predictions
+from memoir.train.facts import facts_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+PRECISION = 0.9  # of what is called long, by bytes, on contexts that were held out
+NETWORKS = ("lstm", "mingru")
+_HELD_OUT = 0.3  # of the stacks
+_RENAMED = 0.12  # share of the functions that another build does not have, as calibration imagines it
+
+
+@dataclass
+class TrainedModel:
+    content: bytes  # of a .model file
+    facts: dict[str, Any]  # what it saw, and how well it did on what was held out
+    model: LifetimeModel
+    one_class: bool  # whether it says that two classes do not pay
+
+
+def train(
+    profiles: Sequence[Lifetimes],
+    *,
+    settings: Settings | None = None,
+    network: str | None = None,
+    private: bool = False,
+    replayed: bool = True,
+    seed: int = 1,
+) -> TrainedModel:
+    """Learns from all profiles. The same profiles, settings and seed give the same bytes, but for a private model's key.
+
+    network: one of NETWORKS, which takes torch; None: the stages without one.
+    private: names are hashed with a random key, and none is in the file.
+    replayed: False leaves out whether two classes pay (and they are taken to).
+    Raises memoir.Error when no context of the profiles has a name or a build id.
+    """
+    settings = replace(settings or Settings())
+    if private:
+        settings.key = secrets.randbits(63) | 1
+    contexts = read_contexts(profiles, settings.tau)
+    usable = [
+        bool(stack) or call is not None for stack, call in zip(contexts.stacks, contexts.calls, strict=True)
+    ]
+    if not any(usable):
+        raise Error(
+            "the profiles have no names and no build ids to learn from: run memoir symbolize on them first"
+        )
+    contexts = contexts.take(numpy.array(usable))
+    parts, held_out = learn(contexts, settings, network=network, seed=seed)
+    gain = (
+        _gain(model_bytes(contexts, settings, parts), profiles, contexts, settings, seed)
+        if replayed
+        else None
+    )
+    settings.one_class = gain is not None and gain <= replay.LEAST_GAIN
+    parts.facts = facts_of(profiles, contexts, settings, held_out, gain, network)
+    content = model_bytes(contexts, settings, parts)
+    model = LifetimeModel.from_bytes(content, "the model")
+    return TrainedModel(content, parts.facts, model, settings.one_class)
+
+
+def learn(
+    contexts: Contexts, settings: Settings, *, network: str | None = None, seed: int = 1
+) -> tuple[Parts, dict[str, Any]]:
+    """What is fitted of contexts, and how it did where some were held out. Sets settings.least_long."""
+    if network:
+        settings.stages |= NETWORK
+    calibration, settings.least_long, held_out = _held_out(contexts, settings, network, seed)
+    return Parts(
+        fit_words(contexts, settings), _network(contexts, settings, network, seed), calibration
+    ), held_out
+
+
+def _network(contexts: Contexts, settings: Settings, kind: str | None, seed: int) -> bytes:
+    if kind is None:
+        return b""
+    from memoir.train.network import fit_network  # torch, an extra
+
+    return fit_network(contexts, kind, key=settings.key, seed=seed)
+
+
+def _held_out(
+    contexts: Contexts, settings: Settings, network: str | None, seed: int
+) -> tuple[Calibration, float, dict[str, Any]]:
+    """What is learned of a model by training one without some stacks, and asking it: of those, of all when some functions
+    are not there, as after inlining or renaming, and (with several profiles) of whole profiles."""
+    random = numpy.random.default_rng(seed)
+    named = contexts.take(numpy.array([bool(stack) for stack in contexts.stacks]))
+    if len(named) < 20:
+        return Calibration(), settings.least_long, {}
+    stacks = {stack: None for stack in named.stacks}
+    out = dict(zip(stacks, random.random(len(stacks)) < _HELD_OUT, strict=True))
+    is_out = numpy.array([out[stack] for stack in named.stacks])
+    some = named.take(~is_out)
+    parts = Parts(fit_words(some, settings), _network(some, settings, network, seed))
+    model = LifetimeModel.from_bytes(model_bytes(some, settings, parts), "held out")
+    unseen = named.take(is_out)
+    changed = _renamed(named, random)
+    asked = [(ask(model, each, calibrated=False), each) for each in (unseen, changed)]
+    joined = _join([predictions(answers, each) for answers, each in asked])
+    calibration = calibrate(joined)
+    again = Parts(parts.weights, parts.network, calibration)
+    model = LifetimeModel.from_bytes(model_bytes(some, settings, again), "held out")
+    long, true, amounts = [], [], []
+    for each in (unseen, changed):
+        answers = ask(model, each)
+        chosen = answers.known & each.is_decided
+        long.append(answers.long[chosen])
+        true.append(each.is_long[chosen])
+        amounts.append(each.bytes[chosen])
+    threshold = least_long(
+        numpy.concatenate(long), numpy.concatenate(true), numpy.concatenate(amounts), PRECISION
+    )
+    found = {
+        name: compare(ask(model, each), each, threshold)
+        for name, each in (("unseen", unseen), ("renamed", changed))
+    }
+    return calibration, threshold, found
+
+
+def _renamed(contexts: Contexts, random: numpy.random.Generator) -> Contexts:
+    """The contexts as another build might have them: some functions are gone from all stacks, some have new names."""
+    names = sorted({name for raw in contexts.raw for name in raw if name})
+    fate = dict(zip(names, random.random(len(names)).tolist(), strict=True))
+    raw = [
+        [
+            name if fate.get(name, 1) >= _RENAMED else "unheard_of"
+            for name in names_of
+            if fate.get(name, 1) >= _RENAMED / 2
+        ]
+        for names_of in contexts.raw
+    ]
+    return replace(contexts, raw=raw)
+
+
+def _join(parts: list[Predictions]) -> Predictions:
+    return Predictions(
+        **{
+            name: numpy.concatenate([getattr(part, name) for part in parts])
+            for name in Predictions.__dataclass_fields__
+        }
+    )
+
+
+def _gain(
+    content: bytes, profiles: Sequence[Lifetimes], contexts: Contexts, settings: Settings, seed: int
+) -> float | None:
+    """What two classes save, on average over the profiles by what their runs allocated; None: there is nothing to replay."""
+    model = LifetimeModel.from_bytes(content, "the model")
+    answers = ask(model, contexts)
+    is_long = answers.known & (answers.long >= settings.least_long)
+    gains, weights = [], []
+    for number, lifetimes in enumerate(profiles):
+        if not len(lifetimes.pairs):
+            continue
+        own = contexts.profile == number
+        long: NDArray[numpy.bool_] = numpy.zeros(len(lifetimes), dtype=bool)
+        long[contexts.number[own]] = is_long[own]
+        gains.append(replay.gain(lifetimes, long, tau=settings.tau, seed=seed))
+        weights.append(float(lifetimes.runs["allocated"].sum()))
+    return float(numpy.average(gains, weights=weights)) if gains and sum(weights) else None
+
+
+def read_model(path: str | Path) -> LifetimeModel:
+    """Reads and checks a .model file. Raises memoir.Error when it is none."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise Error(f"{path}: cannot be read: {error.strerror}") from None
+    return LifetimeModel.from_bytes(content, str(path))

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Contexts as the sections of a model file."""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy
+
+from memoir._core import name_hash, write_model
+from memoir.train import words
+from memoir.train.calibration import Calibration
+from memoir.train.contexts import CLASSES, Contexts
+from memoir.train.trie import Answers, Reduced, Trie, Votes, reduce_stack
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+ADDRESS, NAMES, NEAR, WORDS, NETWORK = 1, 2, 4, 8, 16  # stages
+STAGE_NAMES = ("address", "names", "near", "words", "network")
+ONE_CLASS, PRIVATE = 1, 2  # flags of the settings
+MOST_BYTES = 1 << 20  # of a model; larger ones leave details of the trie out
+_MOST_NAMES = 65_535
+_MOST_MODULES = 65_535
+_SETTINGS = struct.Struct("<IIHHfffffIff20x")
+# Frames that every program has: they tell nothing of which program a stack is of.
+_EVERYWHERE = frozenset(
+    (
+        "main",
+        "_start",
+        "__libc_start_main",
+        "__libc_start_call_main",
+        "start_thread",
+        "clone",
+        "clone3",
+        "__clone",
+    )
+)
+_PLUMBING = ("std::", "__gnu_cxx::", "__cxxabiv1::")
+
+
+@dataclass
+class Settings:
+    """What a model file says of how it is used; docs/formats-model.md has the fields."""
+
+    stages: int = ADDRESS | NAMES | NEAR | WORDS
+    least_frames: int = 3
+    prior_worth: int = 2
+    least_coverage: float = 0.6
+    words_in_near: float = 0.3
+    network_in_words: float = 0.0
+    least_long: float = 0.5
+    tau: float = 2.0
+    least_tokens: int = 3
+    words_in_names: float = 0.0
+    least_share: float = 0.25
+    one_class: bool = False
+    key: int = 0  # of hashes; not 0: private
+
+    def record(self) -> bytes:
+        flags = (ONE_CLASS if self.one_class else 0) | (PRIVATE if self.key else 0)
+        return _SETTINGS.pack(
+            flags,
+            self.stages,
+            self.least_frames,
+            self.prior_worth,
+            self.least_coverage,
+            self.words_in_near,
+            self.network_in_words,
+            self.least_long,
+            self.tau,
+            self.least_tokens,
+            self.words_in_names,
+            self.least_share,
+        )
+
+
+@dataclass
+class Parts:
+    """What is fitted once and goes into several files."""
+
+    weights: bytes = b""
+    network: bytes = b""
+    calibration: Calibration = field(default_factory=Calibration)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def votes_of(contexts: Contexts) -> Votes:
+    worth = numpy.log2(1 + contexts.samples)
+    classes = numpy.zeros((len(contexts), CLASSES))
+    classes[numpy.arange(len(contexts)), contexts.classes] = worth
+    decided = numpy.where(contexts.is_decided, numpy.log2(1 + contexts.decided), 0)
+    return Votes(
+        classes,
+        numpy.where(contexts.is_long, decided, 0),
+        numpy.where(contexts.is_long, 0, decided),
+        contexts.samples,
+    )
+
+
+def linear_targets(contexts: Contexts) -> tuple[NDArray[numpy.float64], NDArray[numpy.float64]]:
+    """For words.fit(). A context that was seen once counts half."""
+    targets = numpy.zeros((len(contexts), CLASSES + 1))
+    targets[numpy.arange(len(contexts)), contexts.classes] = 1
+    targets[:, CLASSES] = contexts.is_long
+    weights = numpy.column_stack(
+        [contexts.samples / (contexts.samples + 1), contexts.decided / (contexts.decided + 1)]
+    )
+    return targets, weights
+
+
+def fit_words(contexts: Contexts, settings: Settings) -> bytes:
+    if not len(contexts):
+        return b""
+    return words.fit(contexts.stacks, contexts.sizes, *linear_targets(contexts), key=settings.key)
+
+
+def model_bytes(contexts: Contexts, settings: Settings, parts: Parts) -> bytes:
+    """A model file. Raises memoir.Error when it breaks a rule of the format."""
+    vocabulary = _vocabulary(contexts)
+    hashes = sorted({name_hash(name, settings.key): name for name in vocabulary}.items())[:_MOST_NAMES]
+    numbers = {name: number for number, (_, name) in enumerate(hashes)}
+    votes = votes_of(contexts)
+    reduced = [reduce_stack(stack, numbers) for stack in contexts.stacks]
+    content = b""
+    for short in (False, True):
+        content = _content(contexts, settings, parts, hashes, reduced, votes, short)
+        if len(content) <= MOST_BYTES:
+            break
+    return content
+
+
+def _content(
+    contexts: Contexts,
+    settings: Settings,
+    parts: Parts,
+    hashes: list[tuple[int, str]],
+    reduced: list[Reduced],
+    votes: Votes,
+    short: bool,
+) -> bytes:
+    answers = Answers()
+    some = [number for number, stack in enumerate(reduced) if stack]
+    chosen = numpy.array(some, dtype=numpy.int64)
+    trie = Trie(
+        [reduced[number] for number in some],
+        Votes(votes.classes[chosen], votes.long[chosen], votes.short[chosen], votes.samples[chosen]),
+        _prior(votes),
+    )
+    trie.build(answers, short=short)
+    modules, addresses = _addresses(contexts, votes, answers)
+    sections = {
+        "settings": settings.record(),
+        "modules": modules,
+        "addresses": addresses,
+        "names": numpy.array([number for number, _ in hashes], "<u8").tobytes(),
+        "nodes": trie.section(),
+        "labels": trie.label_section(),
+        "answers": answers.section(),
+        "calibration": parts.calibration.section(),
+    }
+    tokens, texts = words.token_section(contexts.stacks, settings.key)
+    if parts.weights:
+        sections |= {"tokens": tokens, "weights": parts.weights}
+    if parts.network:
+        sections["network"] = parts.network
+    if not settings.key and not short:
+        sections |= _texts([name for _, name in hashes], texts if parts.weights else [])
+    sections["facts"] = json.dumps(parts.facts, separators=(",", ":")).encode()
+    return write_model(sections, settings.key)
+
+
+def _prior(votes: Votes) -> tuple[NDArray[numpy.float64], float]:
+    """What all contexts say together."""
+    wall = votes.classes.sum(axis=0) + 0.1
+    long, short = votes.long.sum(), votes.short.sum()
+    return wall / wall.sum(), float((long + 0.1) / (long + short + 1))
+
+
+def _vocabulary(contexts: Contexts) -> list[str]:
+    names = {name for stack in contexts.stacks for name in stack}
+    return sorted(name for name in names if name not in _EVERYWHERE and not name.startswith(_PLUMBING))
+
+
+def _addresses(contexts: Contexts, votes: Votes, answers: Answers) -> tuple[bytes, bytes]:
+    """Only of calls where all contexts agree: a wrapper's call says nothing of who called the wrapper."""
+    groups: dict[tuple[str, int], list[int]] = {}
+    for number, call in enumerate(contexts.calls):
+        if call is not None:
+            groups.setdefault(call, []).append(number)
+    builds = {
+        build: number for number, build in enumerate(sorted({build for build, _ in groups})[:_MOST_MODULES])
+    }
+    prior = _prior(votes)
+    classes = contexts.classes.tolist()
+    said = numpy.where(contexts.is_decided, contexts.is_long, 2).tolist()
+    rows = []
+    for (build, offset), members in groups.items():
+        same = {(classes[each], said[each]) for each in members}
+        if len(same) > 1 or build not in builds:
+            continue
+        sums = votes.classes[members].sum(axis=0) + 0.25 * prior[0]
+        long, short = votes.long[members].sum(), votes.short[members].sum()
+        share = (long + 0.25 * prior[1]) / (long + short + 0.25)
+        answer = answers.add(sums / sums.sum(), float(share), float(votes.samples[members].sum()))
+        rows.append((builds[build], offset, 0, answer))
+    table = numpy.zeros(
+        len(rows), [("offset", "<u4"), ("height", "<u4"), ("module", "<u2"), ("answer", "<u2")]
+    )
+    for place, (module, offset, height, answer) in enumerate(sorted(rows)):
+        table[place] = (offset, height, module, answer)
+    modules = b"".join(
+        struct.pack("<II32s", len(build) // 2, 0, bytes.fromhex(build)[:32])
+        for build in sorted(builds, key=builds.__getitem__)
+    )
+    return modules, table.tobytes()
+
+
+def _texts(names: list[str], tokens: list[str]) -> dict[str, bytes]:
+    text = bytearray()
+    places: dict[str, tuple[int, int]] = {}
+    result = {}
+    for section, all_words in (("name_texts", names), ("token_texts", tokens)):
+        rows = []
+        for word in all_words:
+            if word not in places:
+                encoded = word.encode()
+                places[word] = (len(text), len(encoded))
+                text += encoded + b"\0"
+            rows.append(places[word])
+        if rows:
+            result[section] = numpy.array(rows, "<u4").tobytes()
+    return {"text": bytes(text), **result} if text else {}
