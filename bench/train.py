@@ -205,7 +205,8 @@ def table_of_programs(rows: list[Row]) -> Iterator[str]:
             f"| {row.program} | {row.case} | {each['contexts']:,} | {percent(each['answered'])} | {percent(each['accuracy'])} "
             f"({percent(each['accuracy_off_by_one'])}) | {percent(each['accuracy_by_objects'])} | {long['decided']:,}, "
             f"{long['true']:,} | {percent(long['recall'])} | {percent(long['precision'])} | "
-            f"{percent(long['precision_by_bytes'])} | {percent(long['short_called_long'], 1)} | {percent(long['calibration_error'], 1)} |"
+            f"{percent(long['precision_by_bytes'])} | {percent(long['short_called_long'], 1)} | "
+            f"{percent(long['calibration_error'], 1)} |"
         )
     yield ""
 

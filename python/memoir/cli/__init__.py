@@ -28,7 +28,7 @@ VERBS = {
     "run": "Run a program with memoir's malloc.",
     "top": "What memoir's malloc holds in a running program.",
     "simulate": "The same allocators on a trace alone: what-if, caps, no hardware needed.",
-    "show": "Tables and pictures of a trace, a plan or a lifetime profile.",
+    "show": "Tables and pictures of a trace, a plan, a lifetime profile or a model.",
     "bench": "Allocators against each other, with intervals.",
     "doctor": "What this machine offers: allocators, huge pages, cores, counters.",
     "diff": "What changed between two results.",

@@ -25,6 +25,9 @@ from memoir.traces.files import ONLY, is_trace, read_begin
 )
 @click.option("--only", type=click.Choice(list(ONLY)), default="both", help="Of a trace: which allocations.")
 @click.option("--at", metavar="12.5s", help="Of a trace: who held memory then, not at the peak.")
+@click.option(
+    "--against", type=click.Path(dir_okay=False), help="Of a model: how it does on this .lifetimes profile."
+)
 @click.option("--diff", is_flag=True, help="Of two traces: what changed, by the names of their stacks.")
 @click.option("--follow", is_flag=True, help="Of a trace that is still recorded: a line a second.")
 @click.option("--live", is_flag=True, help="Of a trace that is being written: a page on this machine alone.")
@@ -40,6 +43,7 @@ def command(
     deadline: float | None,
     only: str,
     at: str | None,
+    against: str | None,
     diff: bool,
     follow: bool,
     live: bool,
@@ -47,12 +51,13 @@ def command(
     json: bool,
     force: bool,
 ) -> None:
-    """Show what FILES hold: a trace, a plan, a lifetime profile, or CSV with an offset column; with --diff, two traces.
+    """Show what FILES hold: a trace, a plan, a lifetime profile, a model, or CSV with offsets; with --diff, two traces.
 
     Of a trace: counts, bytes, the load and the largest operators; of a native program, who held memory at the
     peak, what was never freed or short-lived, and why the process held more. Of a plan: its arena and the
     floor, and as a picture its heap map (address against time). Of a lifetime profile: how long objects lived,
-    and which contexts allocate most. A page (.html) is one file that opens without a network: every object to
+    and which contexts allocate most. Of a model: what it learned from, sites by predicted class, and with --against
+    how it does on a profile. A page (.html) is one file that opens without a network: every object to
     zoom into, and who allocated it.
     """
     if diff:
@@ -83,6 +88,15 @@ def command(
         return
     if follow or at is not None or only != "both":
         raise Error(f"{file} is not a trace: --only, --at and --follow work on traces")
+    if begin.startswith(b"\x89memoirM"):
+        if planner is not None or output is not None:
+            raise Error(f"{file} is a model: it is shown as text or --json; leave -o and --planner out")
+        from memoir.cli._show_model import show_model
+
+        show_model(file, profile=against, json=json)
+        return
+    if against is not None:
+        raise Error(f"{file} is not a model: --against compares a model with a profile")
     if begin.startswith(b"\x89memoirL"):
         if planner is not None:
             raise Error(f"{file} is a lifetime profile: there is no plan of it")
@@ -92,7 +106,7 @@ def command(
         return
     is_plan = begin.startswith(PLAN_MAGIC)
     if not is_plan and (b"\0" in begin[:8] or begin[:1] == b"\x89"):
-        raise Error(f"{file} is neither a trace, nor a plan, nor a lifetime profile, nor CSV")
+        raise Error(f"{file} is neither a trace, nor a plan, nor a lifetime profile, nor a model, nor CSV")
     from memoir.cli._show_plan import show_plan
 
     show_plan(

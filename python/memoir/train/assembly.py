@@ -25,7 +25,7 @@ ONE_CLASS, PRIVATE = 1, 2  # flags of the settings
 MOST_BYTES = 1 << 20  # of a model; larger ones leave details of the trie out
 _MOST_NAMES = 65_535
 _MOST_MODULES = 65_535
-_SETTINGS = struct.Struct("<IIHHfffffIff20x")
+SETTINGS = struct.Struct("<IIHHfffffIff20x")
 # Frames that every program has: they tell nothing of which program a stack is of.
 _EVERYWHERE = frozenset(
     (
@@ -39,7 +39,7 @@ _EVERYWHERE = frozenset(
         "__clone",
     )
 )
-_PLUMBING = ("std::", "__gnu_cxx::", "__cxxabiv1::")
+_PLUMBING = ("__libc_start", "std::", "__gnu_cxx::", "__cxxabiv1::")
 
 
 @dataclass
@@ -49,20 +49,20 @@ class Settings:
     stages: int = ADDRESS | NAMES | NEAR | WORDS
     least_frames: int = 3
     prior_worth: int = 2
-    least_coverage: float = 0.6
-    words_in_near: float = 0.3
+    least_coverage: float = 0.4
+    words_in_near: float = 0.4
     network_in_words: float = 0.0
     least_long: float = 0.5
     tau: float = 2.0
     least_tokens: int = 3
     words_in_names: float = 0.0
-    least_share: float = 0.25
+    least_share: float = 0.4
     one_class: bool = False
     key: int = 0  # of hashes; not 0: private
 
     def record(self) -> bytes:
         flags = (ONE_CLASS if self.one_class else 0) | (PRIVATE if self.key else 0)
-        return _SETTINGS.pack(
+        return SETTINGS.pack(
             flags,
             self.stages,
             self.least_frames,

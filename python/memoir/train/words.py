@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 COLUMNS = CLASSES + 1
 ROWS = 1 << 14
 _FRAMES = 16  # that features look at
-_BATCH = 256
+_BATCH = 256  # at most; an eighth of the contexts where they are few
 _PASSES = 24
 _RATE = 0.35
 _L2 = 1e-5
@@ -66,14 +66,15 @@ def _descend(
     bias[:CLASSES] = numpy.log(mean + 1e-3)
     base = float((targets[:, CLASSES] * weights[:, 1]).sum() / total[1])
     bias[CLASSES] = numpy.log((base + 0.02) / (1 - base + 0.02))
+    size = max(16, min(_BATCH, count // 8))
     passes = max(6, min(_PASSES, 30_000 // max(count, 1)))
     by_column = numpy.repeat(weights, [CLASSES, 1], axis=1).astype(numpy.float32)
     wanted = targets.astype(numpy.float32)
     for turn in range(passes):
         rate = numpy.float32(_RATE * (1 - turn / passes))
         order = random.permutation(count)
-        for first in range(0, count, _BATCH):
-            batch = order[first : first + _BATCH]
+        for first in range(0, count, size):
+            batch = order[first : first + size]
             lengths = begins[batch + 1] - begins[batch]
             offsets = numpy.cumsum(lengths) - lengths
             places = numpy.repeat(begins[batch] - offsets, lengths) + numpy.arange(lengths.sum())

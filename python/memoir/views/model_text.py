@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The summary of a model of lifetimes for a terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from memoir.base.quantities import bytes_text, printable
+
+CLASSES = ("< 10 ms", "< 100 ms", "< 1 s", "< 10 s", "< 100 s", "< 1,000 s", "longer", "never freed")
+_FRAMES = 3
+
+
+def print_model(console: Console, name: str, summary: dict[str, Any]) -> None:
+    def line(text: str, style: str = "") -> None:
+        console.print(Text(text, style=style), soft_wrap=True)
+
+    facts = summary["facts"]
+    line(printable(name), "bold")
+    line(f"  {bytes_text(summary['bytes'])}; answers by {', '.join(summary['stages'])}; else it abstains")
+    if facts:
+        programs = ", ".join(printable(each) for each in facts.get("programs", [])[:5])
+        of = f" of {programs}" if programs else ""
+        line(
+            f"  learned from {facts['contexts']:,} contexts in {facts['profiles']:,} profiles, "
+            f"{facts['samples']:,} samples{of}"
+        )
+        line(f"  long-lived: {facts['long']:,} of the {facts['decided']:,} contexts of which that is known")
+    line(
+        f"  long is to outlive {summary['tau']:g} times the heap; called so from a probability of "
+        f"{summary['least_long']:.2f} on; worth {summary['prior_worth']} samples"
+    )
+    if summary["one_class"]:
+        line("  one class: replaying the profiles said that two do not pay", "bold")
+    elif facts.get("gain") is not None:
+        line(f"  two classes saved {100 * facts['gain']:.1f} % of the heap when the profiles were replayed")
+    if summary["private"]:
+        line("  private: names are hashed with a key of this model")
+    for case, text in (("unseen", "stacks held out"), ("renamed", "functions taken away and renamed")):
+        if case in facts.get("held_out", {}):
+            line(f"  {text}: {_held_out(facts['held_out'][case])}")
+    console.print()
+    console.print(_sites(summary["sites"]))
+    if facts.get("words_for_long"):
+        console.print()
+        words = _table("words that speak for long", "word", "log odds", "long", "short")
+        for row in facts["words_for_long"][:12]:
+            words.add_row(
+                printable(row["word"]), f"{row['log_odds']:.1f}", str(row["long"]), str(row["short"])
+            )
+        console.print(words)
+
+
+def print_comparison(console: Console, name: str, found: dict[str, Any]) -> None:
+    console.print()
+    console.print(Text(f"against {printable(name)}: {_held_out(found)}", style="bold"), soft_wrap=True)
+    answered = ", ".join(f"{count:,} by {stage}" for stage, count in found["stages"].items() if count)
+    console.print(Text(f"  answered: {answered or 'nothing'}"), soft_wrap=True)
+    console.print()
+    shown = [number for number in range(8) if any(found["confusion"][number])]
+    shown = sorted(
+        {*shown, *(number for number in range(8) if any(row[number] for row in found["confusion"]))}
+    )
+    table = _table(
+        "contexts by true class and by what is said", "truth", *(CLASSES[i] for i in shown), "abstained"
+    )
+    for number in shown:
+        row = found["confusion"][number]
+        table.add_row(CLASSES[number], *(f"{row[i]:,}" for i in shown), f"{row[8]:,}")
+    console.print(table)
+    console.print()
+    largest = _table(
+        "contexts that allocate most",
+        "stack, innermost first",
+        "bytes",
+        "said",
+        "sure",
+        "truth",
+        "long",
+        "truly",
+    )
+    for row in found["largest"]:
+        known = row["class"] is not None
+        largest.add_row(
+            _stack(row["stack"]),
+            bytes_text(row["bytes"]),
+            CLASSES[row["class"]] if known else "-",
+            f"{100 * row['confidence']:.0f} %" if known else "-",
+            CLASSES[row["true_class"]],
+            ("yes" if row["called_long"] else "no") if known else "-",
+            {True: "yes", False: "no", None: "?"}[row["true_long"]],
+        )
+    console.print(largest)
+
+
+def _held_out(found: dict[str, Any]) -> str:
+    long = found["long"]
+    return (
+        f"{_percent(found['answered'])} answered, {_percent(found['accuracy'])} in the right class "
+        f"({_percent(found['accuracy_off_by_one'])} off by one at most), "
+        f"{_percent(found['accuracy_by_objects'])} of the objects; long: {_percent(long['recall'])} found, "
+        f"{_percent(long['precision'])} of those called so are"
+    )
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.0f} %"
+
+
+def _sites(rows: list[dict[str, Any]]) -> Table:
+    table = _table("sites by class", "stack, innermost first", "class", "sure", "long", "samples")
+    for row in rows:
+        table.add_row(
+            _stack(row["stack"]),
+            CLASSES[row["class"]],
+            f"{100 * row['confidence']:.0f} %",
+            f"{100 * row['long']:.0f} %" + (" *" if row["called_long"] else ""),
+            f"{row['samples']:,}",
+        )
+    return table
+
+
+def _stack(names: list[str]) -> Text:
+    shown = [printable(name) for name in names[:_FRAMES]]
+    return Text("\n".join([*shown, *(["..."] if len(names) > _FRAMES else [])]) or "[unknown]")
+
+
+def _table(title: str, first: str, *others: str) -> Table:
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table.add_column(first, overflow="fold")
+    for other in others:
+        table.add_column(other, justify="right")
+    return table

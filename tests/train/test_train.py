@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models learned from profiles that are made up, so that what they must answer is known."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from made_profiles import LONG, SHORT, Made, Site, server
+from memoir._core import Error, LifetimeModel
+from memoir.train import train
+from memoir.train.assembly import Settings
+from memoir.train.calibration import isotonic, least_long
+from memoir.train.contexts import NEVER, read_contexts
+from memoir.train.evaluation import ask, compare
+
+
+@pytest.fixture(scope="module")
+def profile():
+    return server().profile()
+
+
+@pytest.fixture(scope="module")
+def trained(profile):
+    return train([profile])
+
+
+def contexts_of(*sites, **more):
+    return read_contexts([Made(list(sites), **more).profile()], tau=2.0)
+
+
+def test_classes_are_those_of_the_95th_percentile():
+    often, seldom = (3, 10, False), (500, 10, False)
+    found = contexts_of(
+        Site(("a", "main"), [often] * 100),
+        Site(("b", "main"), [often] * 96 + [seldom] * 4),
+        Site(("c", "main"), [often] * 90 + [seldom] * 10),
+        Site(("d", "main"), [often] * 90 + [(7, 10, True)] * 10),
+    )
+    assert found.classes.tolist() == [0, 0, 2, NEVER]
+
+
+def test_what_is_alive_at_the_end_counts_as_what_it_outlived():
+    horizon = 2 << 20  # tau times the peak
+    found = contexts_of(
+        Site(("young", "main"), [(1, horizon // 2, True)] * 5),
+        Site(("old", "main"), [(1, horizon * 2, True)] * 5),
+        Site(("mixed", "main"), [(1, 100, False)] * 6 + [(1, horizon * 2, False)] * 4 + [(1, 5, True)] * 90),
+        Site(("few", "main"), [(1, 100, False)] * 8 + [(1, horizon * 2, False)] * 2),
+    )
+    assert found.is_decided.tolist() == [False, True, True, True]
+    assert found.is_long.tolist() == [False, True, True, False]
+    assert found.decided.tolist() == [0, 5, 10, 10]
+
+
+def test_allocation_functions_and_frames_without_names_are_no_part_of_a_stack():
+    found = contexts_of(
+        Site(("malloc", "operator new(unsigned long)", "ns::make(int)", "", "main"), [(1, 1, False)])
+    )
+    assert found.stacks == [("ns::make", "main")]
+
+
+def test_a_model_knows_what_it_was_trained_on(profile, trained):
+    contexts = read_contexts([profile], 2.0)
+    answers = ask(trained.model, contexts)
+    found = compare(answers, contexts, 0.5)
+    assert found["answered"] == 1 and found["accuracy"] == 1
+    assert found["long"]["recall"] == found["long"]["precision"] == 1
+    assert found["stages"]["names"] == 100
+
+
+def test_a_stack_with_more_frames_is_found_without_them(trained):
+    inlined = [
+        "make_parse_registry",
+        "helper_of_o0",
+        "parse_handler",
+        "another_layer",
+        "serve_parse",
+        "run_server",
+        "main",
+    ]
+    said = trained.model.predict(inlined, 64)
+    assert said is not None and said["stage"] <= 2 and said["long"] > 0.5
+
+
+def test_words_answer_for_functions_with_new_names(trained):
+    long = trained.model.predict(
+        [f"make_cache_{LONG}2", "page_handler2", "serve_query2", "run_server2", "main"], 64
+    )
+    short = trained.model.predict(
+        [f"make_cache_{SHORT}2", "page_handler2", "serve_query2", "run_server2", "main"], 64
+    )
+    assert long["stage"] == short["stage"] == 3
+    assert long["long"] > short["long"] + 0.25
+    assert np.argmax(long["wall"]) == 3 and np.argmax(short["wall"]) == 0
+
+
+def test_another_program_gets_no_answer(trained):
+    foreign = [
+        ["allocate_tensor", "conv2d_forward", "launch_kernel", "torch_main", "main", "_start"],
+        ["main", "_start"],
+        [],
+    ]
+    assert (trained.model.predict_many(foreign, [64] * 3)["stage"] == -1).all()
+
+
+def test_an_address_answers_without_names(profile, trained):
+    contexts = read_contexts([profile], 2.0)
+    for number in (0, 1):
+        build, offset = contexts.calls[number]
+        said = trained.model.predict([""], 0, [(build, offset)])
+        assert said["stage"] == 0
+        assert (said["long"] > 0.5) == contexts.is_long[number]
+
+
+def test_half_of_the_stacks_unseen(profile):
+    made = server()
+    known = replace(made, sites=made.sites[::2] + made.sites[1::4], text=bytearray()).profile()
+    rest = replace(made, sites=made.sites[3::4], text=bytearray()).profile()
+    model = train([known], replayed=False).model
+    contexts = read_contexts([rest], 2.0)
+    found = compare(ask(model, contexts), contexts, 0.5)
+    assert found["answered"] > 0.9 and found["accuracy"] > 0.9
+
+
+def test_the_same_profiles_give_the_same_bytes(profile, trained):
+    assert train([profile]).content == trained.content
+
+
+def test_profiles_add_up():
+    both = train([server(build=1).profile(), server(seed=2, build=2).profile()], replayed=False)
+    assert both.facts["profiles"] == 2 and both.facts["contexts"] == 200 and both.facts["stacks"] == 100
+    assert both.model.count("modules") == 2
+
+
+def test_a_private_model_has_no_names(profile, trained):
+    private = train([profile], private=True, replayed=False)
+    assert private.model.key != 0
+    for word in (b"registry", b"parse_handler", b"server"):
+        assert word in trained.content and word not in private.content
+    contexts = read_contexts([profile], 2.0)
+    assert compare(ask(private.model, contexts), contexts, 0.5)["accuracy"] == 1
+
+
+def test_two_classes_only_where_they_pay(profile, trained):
+    """A heap of one MiB has nothing to gain: the replay says so."""
+    assert trained.facts["gain"] <= 0.03 and trained.one_class
+    assert not train([profile], replayed=False).one_class
+
+
+def test_profiles_without_names_and_builds_are_refused():
+    made = Made([Site(("",), [(1, 1, False)])])
+    contexts = made.profile()
+    if read_contexts([contexts], 2.0).calls[0] is None:
+        with pytest.raises(Error, match="symbolize"):
+            train([contexts])
+    else:  # its build is known: an address is learned
+        assert train([contexts], replayed=False).model.count("addresses") == 1
+
+
+def test_isotonic_regression_against_brute_force():
+    random = np.random.default_rng(7)
+    for _ in range(50):
+        values, weights = random.random(6), random.random(6) + 0.1
+        best = isotonic(values, weights)
+        assert (np.diff(best) >= -1e-12).all()
+        assert np.dot(best, weights) == pytest.approx(np.dot(values, weights))
+        cost = np.dot(weights, (best - values) ** 2)
+        for _ in range(30):
+            other = np.sort(best + random.normal(0, 0.05, 6))
+            assert np.dot(weights, (other - values) ** 2) >= cost - 1e-12
+
+
+def test_the_threshold_holds_the_precision():
+    long = np.array([0.9, 0.9, 0.8, 0.7, 0.6, 0.55])
+    true = np.array([True, True, True, False, True, False])
+    weights = np.array([1.0, 1, 1, 1, 1, 1])
+    assert least_long(long, true, weights, 0.9) == 0.8
+    assert least_long(long, true, weights, 0.75) == 0.6
+    assert least_long(long, ~true, weights, 0.9) == 0.95
+
+
+def test_the_command_line(memoir_cli, profile, tmp_path):
+    first, output = tmp_path / "a.lifetimes", tmp_path / "x.model"
+    profile.write(first)
+    status, _, error = memoir_cli("train", first, "-o", output)
+    assert status == 0 and "one class" in error
+    assert LifetimeModel.from_bytes(output.read_bytes()).count("names") > 10
+    assert memoir_cli("train", first, "-o", output)[0] == 2  # it is there already
+    status, out, _ = memoir_cli("show", output)
+    assert status == 0 and "make_parse_registry" in out and "words that speak for long" in out
+    status, out, _ = memoir_cli("show", output, "--against", first, "--json")
+    shown = json.loads(out)
+    assert shown["against"]["accuracy"] == 1 and shown["one_class"]
+    assert {row["word"] for row in shown["facts"]["words_for_long"]} >= {"registry"}
+
+
+def test_settings_out_of_bounds_are_refused(profile):
+    with pytest.raises(Error, match="model"):
+        train([profile], settings=Settings(prior_worth=9), replayed=False)
