@@ -81,6 +81,7 @@ def parts() -> list[Part]:
         reader("trace_fuzz", "traces", 10**7, 50_000),
         reader("plan_file_fuzz", "plan files", 10**7, 200_000),
         reader("lifetimes_fuzz", "lifetime profiles", 10**7, 100_000),
+        reader("model_fuzz", "models", 10**7, 200_000),
         reader("csv_problem_fuzz", "CSV problems", 10**7, 50_000),
         reader("snapshot_fuzz", "PyTorch snapshots", 10**6, 10_000),
         reader("settings_json_fuzz", "JSON settings", 10**7, 200_000),

@@ -200,7 +200,7 @@ const char* LifetimeModel::check_words() noexcept {
     if (i > 0 && tokens_[i - 1].hash >= tokens_[i].hash) return "its tokens are not in order";
   }
   const std::string_view bytes = section(kWeights);
-  if (bytes.empty()) return tokens_.empty() ? nullptr : "it has tokens and no weights";
+  if (bytes.empty()) return nullptr;
   const std::uint64_t rows = count(kWeights);
   if (!std::has_single_bit(rows) || rows < 256 || rows > (1u << 20))
     return "its weights are not 2^8 to 2^20 rows";

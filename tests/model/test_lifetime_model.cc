@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "doctest/doctest.h"
+#include "memoir/base/error.h"
+#include "model/small_model.h"
+
+namespace memoir {
+
+namespace {
+
+using Names = std::vector<std::string_view>;
+
+LifetimeModel::Prediction ask(const LifetimeModel& model, const Names& names,
+                              const LifetimeModel::Query& query = {}) {
+  return model.predict(ModelStack(names, model.key()), query);
+}
+
+SmallModel three_stacks() {
+  SmallModel model;
+  model.stacks[{"parse", "read_file", "serve", "main"}] = SmallModel::answer(0, 0.1);
+  model.stacks[{"insert", "table_add", "serve", "main"}] = SmallModel::answer(7, 0.9);
+  model.stacks[{"insert", "table_add", "load", "main"}] = SmallModel::answer(6, 0.5);
+  return model;
+}
+
+SmallModel golden_model(unsigned seed) {
+  SmallModel model = three_stacks();
+  model.addresses = {{0x1000, 64, 0, 0}, {0x1000, 80, 0, 1}};
+  model.has_words = seed != 1;
+  model.network = seed == 0 || seed == 3 ? 0 : seed;
+  model.settings.words_in_near = 0.25f;
+  if (seed == 3) {
+    model.settings.flags = model_format::kPrivate;
+    model.key = 0xfeedfacecafebeef;
+  }
+  return model;
+}
+
+}  // namespace
+
+TEST_CASE("model: the golden file of the format is read for ever") {
+  std::ifstream file(MEMOIR_TEST_DATA "/small.v1.model", std::ios::binary);
+  const std::string content{std::istreambuf_iterator<char>(file), {}};
+  const AlignedBytes bytes(content);
+  LifetimeModel model;
+  REQUIRE(model.open(bytes.view()) == nullptr);
+  CHECK(content == golden_model(0).bytes());
+  CHECK(model.addresses().size() == 2);
+  CHECK(ask(model, {"insert", "table_add", "load", "main"}).wall[6] > 0.9f);
+}
+
+TEST_CASE("write the golden file of the model format" * doctest::skip()) {
+  std::ofstream(MEMOIR_TEST_DATA "/small.v1.model", std::ios::binary) << golden_model(0).bytes();
+  for (unsigned seed = 0; seed < 4; ++seed)
+    std::ofstream(MEMOIR_TEST_DATA "/../../fuzz/seeds/model_fuzz/" + std::to_string(seed) + ".model",
+                  std::ios::binary)
+        << golden_model(seed).bytes();
+}
+
+TEST_CASE("model: exact names, with unknown frames dropped and repeats merged") {
+  const AlignedBytes bytes(three_stacks().bytes());
+  LifetimeModel model;
+  REQUIRE(model.open(bytes.view()) == nullptr);
+  const auto exact = ask(model, {"insert", "table_add", "serve", "main"});
+  CHECK(exact.stage == LifetimeModel::kByNames);
+  CHECK(exact.matched == 4);
+  CHECK(exact.wall[7] == 1);
+  CHECK(exact.long_lived == doctest::Approx(0.9).epsilon(1e-3));
+  CHECK(model.calls_long(exact));
+  const auto more = ask(model, {"operator new(unsigned long)", "insert(int)", "never_seen", "table_add",
+                                "table_add", "", "serve", "main"});
+  CHECK(more.stage == LifetimeModel::kByNames);
+  CHECK(more.wall[7] == 1);
+  CHECK(ask(model, {"parse", "read_file", "serve", "main"}).wall[0] == 1);
+}
+
+TEST_CASE("model: near stacks, with two frames passed over") {
+  SmallModel maker = three_stacks();
+  const AlignedBytes bytes(maker.bytes());
+  LifetimeModel model;
+  REQUIRE(model.open(bytes.view()) == nullptr);
+  const auto cut = ask(model, {"insert", "table_add", "serve"});
+  CHECK(cut.stage == LifetimeModel::kByNear);
+  CHECK(cut.matched == 3);
+  CHECK(cut.wall[7] == 1);
+  const auto missing = ask(model, {"insert", "serve", "main"});  // table_add was inlined
+  CHECK(missing.stage == LifetimeModel::kByNear);
+  CHECK(missing.matched == 3);
+  CHECK(missing.wall[7] == 1);
+  const auto extra = ask(model, {"parse", "insert", "table_add", "load", "main"});
+  CHECK(extra.stage == LifetimeModel::kByNear);
+  CHECK(extra.matched == 4);
+  CHECK(extra.wall[6] == 1);
+  CHECK(ask(model, {"insert", "table_add"}).stage == LifetimeModel::kAbstains);
+  CHECK(ask(model, {"other", "program", "altogether"}).stage == LifetimeModel::kAbstains);
+
+  maker.settings.least_share = 0.5f;  // three of eight named frames are not enough
+  const AlignedBytes strict(maker.bytes());
+  REQUIRE(model.open(strict.view()) == nullptr);
+  CHECK(ask(model, {"insert", "table_add", "serve"}).stage == LifetimeModel::kByNear);
+  CHECK(ask(model, {"insert", "table_add", "serve", "a", "b", "c", "d", "e"}).stage ==
+        LifetimeModel::kAbstains);
+}
+
+TEST_CASE("model: addresses, at their height or at any") {
+  SmallModel maker = three_stacks();
+  maker.addresses = {{0x1000, 0, 0, 0}, {0x1000, 64, 0, 0}, {0x2000, 128, 0, 0}};
+  const AlignedBytes bytes(maker.bytes());
+  LifetimeModel model;
+  REQUIRE(model.open(bytes.view()) == nullptr);
+  const std::uint32_t module =
+      model.module_of({reinterpret_cast<const unsigned char*>(maker.build_id.data()), maker.build_id.size()});
+  CHECK(module == 0);
+  CHECK(model.module_of({reinterpret_cast<const unsigned char*>("x"), 1}) == LifetimeModel::kNoModule);
+  const auto at = [&](std::uint64_t offset, std::uint64_t height, std::uint32_t in = 0) {
+    return ask(model, {}, {.module = in, .offset = offset, .height = height}).stage;
+  };
+  CHECK(at(0x1000, 64) == LifetimeModel::kByAddress);
+  CHECK(at(0x1000, 80) == LifetimeModel::kByAddress);
+  CHECK(at(0x2000, 128) == LifetimeModel::kByAddress);
+  CHECK(at(0x2000, 136) == LifetimeModel::kAbstains);
+  CHECK(at(0x1008, 64) == LifetimeModel::kAbstains);
+  CHECK(at(0x100001000, 64) == LifetimeModel::kAbstains);
+  CHECK(at(0x1000, 64, LifetimeModel::kNoModule) == LifetimeModel::kAbstains);
+  CHECK(model.predict(model.addresses()[2]).stage == LifetimeModel::kByAddress);
+}
+
+TEST_CASE("model: words answer where names do not, if enough of them are known") {
+  SmallModel maker = three_stacks();
+  maker.has_words = true;
+  maker.long_bias = 20;
+  const AlignedBytes bytes(maker.bytes());
+  LifetimeModel model;
+  REQUIRE(model.open(bytes.view()) == nullptr);
+  const auto renamed = ask(model, {"InsertTable", "ReadTable", "TableAdd"}, {.size = 100});
+  CHECK(renamed.stage == LifetimeModel::kByWords);
+  CHECK(renamed.coverage == 1);
+  CHECK(renamed.long_lived > 0.99f);
+  double sum = 0;
+  for (const float share : renamed.wall) sum += share;
+  CHECK(sum == doctest::Approx(1).epsilon(1e-5));
+  CHECK(ask(model, {"InsertTable", "ReadTable", "TableAdd"}, {.stages = 7}).stage ==
+        LifetimeModel::kAbstains);
+  CHECK(ask(model, {"zlib::Deflate", "png::Encode", "Table"}).stage == LifetimeModel::kAbstains);
+  // A size is one row more.
+  const auto sized = ask(model, {"InsertTable", "ReadTable", "TableAdd"}, {.size = 1 << 20});
+  CHECK(sized.wall[0] != renamed.wall[0]);
+}
+
+TEST_CASE("model: blends are means") {
+  SmallModel maker = three_stacks();
+  maker.has_words = true;
+  maker.long_bias = -20;
+  const Names stack = {"insert", "table_add", "serve", "main"};
+  const auto long_lived = [&](float weight) {
+    maker.settings.words_in_names = weight;
+    const AlignedBytes bytes(maker.bytes());
+    LifetimeModel model;
+    REQUIRE(model.open(bytes.view()) == nullptr);
+    return ask(model, stack).long_lived;
+  };
+  CHECK(long_lived(0) == doctest::Approx(0.9).epsilon(1e-3));
+  CHECK(long_lived(0.5f) == doctest::Approx(0.45).epsilon(1e-3));
+  CHECK(long_lived(1) == doctest::Approx(0).epsilon(1e-3));
+}
+
+TEST_CASE("model: calibration goes by stage and samples") {
+  SmallModel maker = three_stacks();
+  auto sections = maker.sections();
+  model_format::Calibration calibration;
+  std::memcpy(&calibration, sections["calibration"].data(), sizeof calibration);
+  for (float& knot : calibration.stages[LifetimeModel::kByNames].knots[2]) knot = 0.25f;  // 16 to 63 samples
+  sections["calibration"].assign(reinterpret_cast<const char*>(&calibration), sizeof calibration);
+  const AlignedBytes bytes(maker.bytes(sections));
+  LifetimeModel model;
+  REQUIRE(model.open(bytes.view()) == nullptr);
+  const Names stack = {"insert", "table_add", "serve", "main"};
+  CHECK(ask(model, stack).long_lived == 0.25f);
+  CHECK(ask(model, stack, {.calibrated = false}).long_lived == doctest::Approx(0.9).epsilon(1e-3));
+  CHECK(ask(model, {"insert", "table_add", "serve"}).long_lived == doctest::Approx(0.9).epsilon(1e-3));
+}
+
+TEST_CASE("model: a private one answers the same, and has other hashes") {
+  SmallModel maker = three_stacks();
+  const auto open_names = maker.sections()["names"];
+  maker.key = 0x123456789abcdef;
+  maker.settings.flags = model_format::kPrivate;
+  CHECK(maker.sections()["names"] != open_names);
+  const AlignedBytes bytes(maker.bytes());
+  LifetimeModel model;
+  REQUIRE(model.open(bytes.view()) == nullptr);
+  CHECK(ask(model, {"insert", "table_add", "serve", "main"}).wall[7] == 1);
+  auto sections = maker.sections();
+  sections["text"] = std::string("secret\0", 7);
+  CHECK_THROWS_WITH_AS(maker.bytes(sections), doctest::Contains("private"), Error);
+}
+
+TEST_CASE("model: networks are as plain loops have them") {
+  for (const std::uint32_t kind : {1u, 2u}) {
+    SmallModel maker = three_stacks();
+    maker.network = kind;
+    const AlignedBytes bytes(maker.bytes());
+    LifetimeModel model;
+    REQUIRE(model.open(bytes.view()) == nullptr);
+    const SequenceNetwork& network = model.network();
+    REQUIRE(network);
+    std::uint32_t tokens[SequenceNetwork::kMostTokens];
+    const Names names = {"malloc", "insert", "unknown_name", "main"};
+    const size_t count = network.tokenize(names, 0, tokens);
+    REQUIRE(count == 8);  // begin, insert, |, unknown, name, |, main, |
+    CHECK(tokens[0] == SequenceNetwork::kBegin);
+    CHECK(tokens[2] == SequenceNetwork::kSeparator);
+    CHECK(tokens[3] == SequenceNetwork::kUnknown);
+    float outputs[model_format::kOutputs];
+    network.run({tokens, count}, outputs);
+
+    // The same in double, from the file's own bytes.
+    const std::string_view section = model.section(model_format::kNetwork);
+    const size_t t = network.head().tokens, e = 3, h = 5;
+    const float* at = reinterpret_cast<const float*>(section.data() + 32 + ((t - 3) * 4 + 7) / 8 * 8);
+    const auto take = [&](size_t floats) {
+      const float* const begin = at;
+      at += floats;
+      return begin;
+    };
+    const float* const embedding = take(t * e);
+    const auto row = [](const float* matrix, size_t i, const std::vector<double>& x) {
+      double sum = 0;
+      for (size_t j = 0; j < x.size(); ++j) sum += matrix[i * x.size() + j] * x[j];
+      return sum;
+    };
+    const auto gate = [](double x) { return 1 / (1 + std::exp(-x)); };
+    std::vector<double> state(h), cell(h);
+    const float *a = take(kind == 1 ? 4 * h * e : h * e), *b = take(kind == 1 ? 4 * h * h : h),
+                *c = take(kind == 1 ? 4 * h : h * e), *d = take(kind == 1 ? 4 * h : h);
+    for (size_t step = 0; step < count; ++step) {
+      std::vector<double> x;
+      for (size_t j = 0; j < e; ++j) x.push_back(embedding[tokens[step] * e + j]);
+      std::vector<double> next = state;
+      for (size_t i = 0; i < h; ++i) {
+        if (kind == 1) {
+          const auto sum = [&](size_t k) {
+            return row(a, k * h + i, x) + c[k * h + i] + row(b, k * h + i, state) + d[k * h + i];
+          };
+          cell[i] = gate(sum(1)) * cell[i] + gate(sum(0)) * std::tanh(sum(2));
+          next[i] = gate(sum(3)) * std::tanh(cell[i]);
+        } else {
+          const double z = gate(row(a, i, x) + b[i]);
+          next[i] = (1 - z) * state[i] + z * (row(c, i, x) + d[i]);
+        }
+      }
+      state = next;
+    }
+    const float *out = take(9 * h), *bias = take(9);
+    for (size_t i = 0; i < 9; ++i)
+      CHECK(outputs[i] == doctest::Approx(row(out, i, state) + bias[i]).epsilon(1e-5));
+
+    const auto answer = ask(model, {"insert", "insert_serve"});
+    CHECK(answer.stage == LifetimeModel::kByNetwork);
+  }
+}
+
+TEST_CASE("model: whatever is cut off or turned is refused, or answers") {
+  SmallModel maker = three_stacks();
+  maker.has_words = true;
+  maker.network = 1;
+  maker.addresses = {{0x1000, 64, 0, 0}};
+  const std::string good = maker.bytes();
+  LifetimeModel model;
+  for (size_t size = 0; size < good.size(); size += 1 + size / 16) {
+    const AlignedBytes cut(std::string_view(good).substr(0, size));
+    CHECK(model.open(cut.view()) != nullptr);
+  }
+  std::mt19937 random(1);
+  unsigned accepted = 0;
+  for (unsigned round = 0; round < 3000; ++round) {
+    std::string turned = good;
+    for (unsigned i = 0; i < 1 + round % 3; ++i)
+      turned[64 + random() % (turned.size() - 64)] ^= static_cast<char>(1u << random() % 8);
+    {
+      const AlignedBytes damaged(turned);
+      CHECK((turned == good || model.open(damaged.view()) != nullptr));  // the checksum
+    }
+    const std::uint64_t checksum = model_format::checksum(turned);
+    std::memcpy(turned.data() + offsetof(model_format::Header, checksum), &checksum, sizeof checksum);
+    const AlignedBytes hostile(turned);
+    if (model.open(hostile.view()) != nullptr) continue;
+    ++accepted;
+    for (const Names& names : {Names{"insert", "table_add", "serve", "main"},
+                               Names{"insert", "x", "serve", "main"}, Names{"parse_table", "read", "main"}}) {
+      const auto answer = ask(model, names, {.size = 64, .module = 0, .offset = 0x1000});
+      CHECK(answer.long_lived >= 0);
+      CHECK(answer.long_lived <= 1);
+    }
+  }
+  CHECK(accepted > 100);  // of weights and answers any byte is a value
+}
+
+TEST_CASE("model: a writer is told what is wrong") {
+  SmallModel maker = three_stacks();
+  auto sections = maker.sections();
+  sections["names"].pop_back();
+  CHECK_THROWS_WITH_AS(maker.bytes(sections), doctest::Contains("'names'"), Error);
+  sections = maker.sections();
+  sections.erase("nodes");
+  CHECK_THROWS_WITH_AS(maker.bytes(sections), doctest::Contains("missing"), Error);
+  sections = maker.sections();
+  std::swap(sections["names"][0], sections["names"][8]);
+  sections["settings"][8] = 0;  // least_frames
+  CHECK_THROWS_AS(maker.bytes(sections), Error);
+}
+
+}  // namespace memoir
