@@ -149,8 +149,9 @@ void bind_simulation(nb::module_& module) {
           "__init__",
           [](Workload* self, const Trace& trace, std::uint16_t device) {
             new (self) Workload(trace.events(), device);
+            self->set_trace(trace);
           },
-          "trace"_a, "device"_a = 0, Run())
+          "trace"_a, "device"_a = 0, nb::keep_alive<1, 2>(), Run())
       .def_prop_ro("objects", [](const Workload& self) { return self.objects().size(); })
       .def_prop_ro("operations", &Workload::operations)
       .def_prop_ro("peak_live", &Workload::peak_live)

@@ -12,6 +12,7 @@ import click
 
 import memoir
 from memoir import Error, malloc
+from memoir._core import LifetimeModel
 
 
 def _choices(texts: tuple[str, ...]) -> dict[str, str]:
@@ -36,6 +37,21 @@ def _for_python(
         "MEMOIR_REPORT": "1" if report else "",
     }
     return {name: value for name, value in asked.items() if value}
+
+
+def _checked(model: Path) -> str:
+    """The model's path as the malloc takes it, once the file was read as one."""
+    path = str(model.resolve())
+    if "," in path or len(path) > 1000:
+        raise Error(
+            f"{path}: a path with a comma, or of more than 1,000 letters, cannot stand in {malloc.VARIABLE}"
+        )
+    try:
+        content = model.read_bytes()
+    except OSError as error:
+        raise Error(f"{model}: cannot be read: {error.strerror}") from None
+    LifetimeModel.from_bytes(content, str(model))
+    return path
 
 
 def _list_settings(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
@@ -72,6 +88,11 @@ def _print_library(context: click.Context, _parameter: click.Parameter, wanted: 
 )
 @click.option("--set", "chosen", multiple=True, metavar="KEY=VALUE", help="A setting; may be repeated.")
 @click.option(
+    "--model",
+    type=click.Path(path_type=Path),
+    help="A file of memoir train: how long objects will live, from the first one on.",
+)
+@click.option(
     "--remember",
     is_flag=True,
     help="Of a Python program that uses PyTorch on CPUs: remember every module that no other module calls.",
@@ -94,6 +115,7 @@ def _print_library(context: click.Context, _parameter: click.Parameter, wanted: 
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
     chosen: tuple[str, ...],
+    model: Path | None,
     remember: bool,
     plans: tuple[str, ...],
     pool: str | None,
@@ -105,6 +127,7 @@ def command(
     \b
       memoir run -- ./server --port 8000
       memoir run --set stats -- python serve.py
+      memoir run --model server.model -- ./server --port 8000
       LD_PRELOAD=$(memoir run --print) ./server
       memoir run --remember --report -- python serve.py
       memoir run --pool memoir,cap=40GiB -- python train.py
@@ -116,7 +139,10 @@ def command(
 
     path = launch.resolve(program[0])
     proof.check_executable(path)
-    environment = malloc.environment(_choices(chosen))
+    settings = _choices(chosen)
+    if model is not None:
+        settings["model"] = _checked(model)
+    environment = malloc.environment(settings)
     if report and not (remember or plans):
         raise Error("--report says what --remember and --plan did; add one of them")
     if remember or plans or pool:

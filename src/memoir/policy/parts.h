@@ -85,7 +85,8 @@ struct LifetimeSettings {
         OptionField{
             "lifetimes", &Settings::lifetimes, Unit::kText,
             "what requests say: true (as the trace has it), sites (the 95th percentile of their site), "
-            "x.trace (the same of another run), shuffled (true ones at random), none; default: none "
+            "x.trace (the same of another run), x.model (of memoir train), shuffled (true ones at random), "
+            "none; default: none "
             "where the policy learns, else sites"},
         OptionField{"seed", &Settings::seed, Unit::kCount, "of lifetimes=shuffled"}};
   }

@@ -2,13 +2,19 @@
 #include "memoir/simulate/lifetime_classes.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <fstream>
+#include <iterator>
 #include <random>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 
 #include "memoir/base/error.h"
+#include "memoir/base/site.h"
 #include "memoir/predict/lifetime_class.h"
+#include "memoir/predict/model/lifetime_model.h"
 #include "memoir/predict/wall_classes.h"
 #include "memoir/trace/trace.h"
 
@@ -75,6 +81,62 @@ SiteLifetimes by_site(const Workload& workload, const std::vector<Tick>& lifetim
   return percentile;
 }
 
+/// A model with the bytes of its file.
+class ModelFile {
+ public:
+  explicit ModelFile(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::string bytes{std::istreambuf_iterator<char>(file), {}};
+    if (!file) throw Error(path + ": cannot be read");
+    words_.resize((bytes.size() + 7) / 8);
+    std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char*>(words_.data()));
+    if (const char* const why = model_.open({reinterpret_cast<const char*>(words_.data()), bytes.size()}))
+      throw Error(path + ": " + why);
+  }
+  const LifetimeModel& operator*() const noexcept { return model_; }
+  const LifetimeModel* operator->() const noexcept { return &model_; }
+
+ private:
+  std::vector<std::uint64_t> words_;
+  LifetimeModel model_;
+};
+
+/// Of every object what the model says of its site and size: the likeliest class, or whether it is
+/// long-lived.
+std::vector<std::uint8_t> predicted(const Workload& workload, const Policy& policy, bool in_time) {
+  const ModelFile model(policy.lifetimes.lifetimes);
+  const Trace* const trace = workload.trace();
+  if (trace == nullptr)
+    throw Error("policy '" + policy.text +
+                "': this workload has no trace with the names of its sites; make it of one");
+  std::unordered_map<std::uint64_t, std::uint8_t> known;  // by site and number of bits of the size
+  const auto answer = [&](const Workload::Object& object) -> std::uint8_t {
+    if (!in_time && model->one_class()) return 0;
+    std::vector<std::string_view> names;
+    const std::vector<StackFrame> frames = trace->site_frames(object.site);
+    for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame)
+      if (!frame->is_inlined) names.push_back(frame->function);
+    LifetimeModel::Query query;
+    query.size = object.size;
+    const auto prediction = model->predict(ModelStack(names, model->key()), query);
+    if (prediction.stage == LifetimeModel::kAbstains) return Request::kNoLifetime;
+    if (!in_time) return model->calls_long(prediction);
+    return static_cast<std::uint8_t>(
+        std::max_element(std::begin(prediction.wall), std::end(prediction.wall)) -
+        std::begin(prediction.wall));
+  };
+  std::vector<std::uint8_t> out;
+  out.reserve(workload.objects().size());
+  for (const Workload::Object& object : workload.objects()) {
+    const std::uint64_t key =
+        child_site_of_hash(object.site, static_cast<std::uint64_t>(std::bit_width(object.size)));
+    const auto [place, is_new] = known.try_emplace(key);
+    if (is_new) place->second = answer(object);
+    out.push_back(place->second);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::vector<std::uint8_t> lifetime_classes(const Workload& workload, const Policy& policy) {
@@ -82,6 +144,7 @@ std::vector<std::uint8_t> lifetime_classes(const Workload& workload, const Polic
   std::string source = policy.lifetimes.lifetimes;
   if (source == "default") source = in_time ? "sites" : "none";
   if (source == "none") return {};
+  if (source.ends_with(".model")) return predicted(workload, policy, in_time);
   const WallClasses classes(in_time ? static_cast<Tick>(policy.lifetime_unit) : 1);
   const auto class_of = [&](Tick lifetime) {
     const bool is_long = static_cast<double>(lifetime) >= policy.lifetime_unit * 1024;
@@ -104,7 +167,9 @@ std::vector<std::uint8_t> lifetime_classes(const Workload& workload, const Polic
     sites = by_site(other, lifetimes_of(other, policy));
   } else {
     throw Error("policy '" + policy.text + "': lifetimes=" + source +
-                ": give true, sites, shuffled, none, default or the trace of another run (x.trace)");
+                ": give true, sites, shuffled, none, default, the trace of another run (x.trace) or a model "
+                "of memoir train "
+                "(x.model)");
   }
   for (const Workload::Object& object : workload.objects()) {
     const auto known = sites.find(object.site);

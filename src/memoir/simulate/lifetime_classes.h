@@ -7,6 +7,8 @@
 //              (2.2): a predictor that has seen this very run
 //   shuffled   the true classes, dealt out at random: what a heap does without knowledge
 //   x.trace    as sites, of another run: sites that it does not have say nothing
+//   x.model    what a model of memoir train predicts from the names of a site's functions; nothing where it
+//              abstains
 //   none       nothing
 #pragma once
 

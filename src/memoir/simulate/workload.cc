@@ -136,6 +136,7 @@ std::vector<Workload> Workload::by_pool() const {
   for (size_t pool = 0; pool < pools_; ++pool) {
     parts.push_back(Workload());
     parts.back().streams_ = streams_;
+    parts.back().trace_ = trace_;
   }
   std::vector<std::uint32_t> numbers(objects_.size());  // there
   for (const Step& step : steps_) {

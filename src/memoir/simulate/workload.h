@@ -22,6 +22,8 @@
 
 namespace memoir {
 
+class Trace;
+
 class Workload {
  public:
   struct Object {
@@ -62,6 +64,10 @@ class Workload {
   /// allocations.
   explicit Workload(std::span<const Event> events, std::uint16_t device = 0);
 
+  /// Where the names of the objects' sites are; kept alive by the caller. nullptr: nobody said.
+  const Trace* trace() const noexcept { return trace_; }
+  void set_trace(const Trace& trace) noexcept { trace_ = &trace; }
+
   std::uint16_t device() const noexcept { return device_; }  // of the trace
   std::span<const Object> objects() const noexcept { return objects_; }
   std::span<const Step> steps() const noexcept { return steps_; }
@@ -101,6 +107,7 @@ class Workload {
   void end(std::uint32_t object, Tick time, std::uint32_t event);
 
   std::uint16_t device_ = 0;
+  const Trace* trace_ = nullptr;
   std::vector<Object> objects_;
   std::vector<Step> steps_;
   std::vector<Offset> addresses_;  // by object, up to the last that has one
