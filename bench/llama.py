@@ -3,6 +3,7 @@
 
     python bench/llama.py -o llama.md -p llama.png    the four kinds of program that the paper has, made from seeds
     python bench/llama.py a.trace b.trace             recorded programs
+    python bench/llama.py a.trace --model x.model     and with what a model of memoir train predicts
     python bench/llama.py --smoke                     seconds, for the tests
 
 Programs run in simulation under a malloc with size classes in pages of 2 MiB (as the paper reconstructs TCMalloc), under
@@ -43,14 +44,16 @@ class Program:
     name: str
     path: Path
     profile: Path | None = None  # of another run
+    model: Path | None = None  # of other builds or versions
     lines: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
     accuracy: tuple[float, float] | None = None
+    model_accuracy: tuple[float, float] | None = None
 
 
 def policies(program: Program) -> dict[str, str]:
     """Of each column, as `memoir simulate` takes it."""
     profile = "sites" if program.profile is None else f"[{program.profile}]"
-    return {
+    found = {
         BASE: BASE,
         "size_classes": "size_classes",
         "true": "llama,lifetimes=true",
@@ -59,6 +62,10 @@ def policies(program: Program) -> dict[str, str]:
         "lifetime": "lifetime",
         "lifetime_true": "lifetime,lifetimes=true",
     }
+    if program.model is not None:
+        found["model"] = f"llama,lifetimes=[{program.model}]"
+        found["lifetime_model"] = f"lifetime,lifetimes=[{program.model}]"
+    return found
 
 
 def simulate(program: Program) -> None:
@@ -67,6 +74,7 @@ def simulate(program: Program) -> None:
         done = _core.simulate(workload, policy, samples=4_000, timed=False)
         program.lines[column] = done.timeline
     program.accuracy = accuracy(program)
+    program.model_accuracy = model_accuracy(program)
 
 
 def mean(line: dict[str, np.ndarray], column: str) -> float:
@@ -121,6 +129,25 @@ def accuracy(program: Program) -> tuple[float, float] | None:
     )
 
 
+def model_accuracy(program: Program) -> tuple[float, float] | None:
+    """The same of the classes that the model predicts; what it abstains from counts as never freed, as `llama` takes it."""
+    if program.model is None:
+        return None
+    model = _core.LifetimeModel.from_bytes(program.model.read_bytes(), str(program.model))
+    trace = _core.Trace.open(program.path)
+    true, counts = site_classes(program.path)
+    right = {}
+    for site, label in true.items():
+        frames = trace.site_frames(site)[::-1]
+        names = [str(frame["function"]) for frame in frames if not frame["is_inlined"]]
+        answer = model.predict(names)
+        right[site] = label == (7 if answer is None else int(np.argmax(answer["wall"])))
+    return (
+        sum(counts[site] for site in true if right[site]) / sum(counts.values()),
+        sum(right.values()) / len(true),
+    )
+
+
 # --- the report ---
 
 
@@ -131,9 +158,7 @@ def table(programs: list[Program], of: str) -> Iterator[str]:
     yield "| program | accuracy, weighted / sites | live | " + " | ".join(NAMES.values()) + " |"
     yield "|---" * (3 + len(NAMES)) + "|"
     for program in programs:
-        right = program.accuracy
-        shown = "-" if right is None else f"{100 * right[0]:.0f} % / {100 * right[1]:.0f} %"
-        cells = [program.name, shown]
+        cells = [program.name, percent(program.accuracy)]
         line = program.lines[BASE]
         value = (lambda row, name: float(row[name][-1])) if of == "final" else mean
         cells.append(f"{value(line, 'live') / MIB:.1f}")
@@ -144,6 +169,38 @@ def table(programs: list[Program], of: str) -> Iterator[str]:
             cells.append(text)
         yield "| " + " | ".join(cells) + " |"
     yield ""
+
+
+def model_table(programs: list[Program]) -> Iterator[str]:
+    if all(program.model is None for program in programs):
+        return
+    yield "With a model of memoir train; MiB at the end and mean over time:"
+    yield ""
+    titles = [
+        "live",
+        NAMES[BASE],
+        "llama, sites",
+        "llama, model",
+        NAMES["true"],
+        "lifetime",
+        "lifetime, model",
+    ]
+    yield "| program | accuracy, weighted / sites | " + " | ".join(titles) + " |"
+    yield "|---" * 9 + "|"
+    columns = (BASE, "predicted", "model", "true", "lifetime", "lifetime_model")
+    for program in (each for each in programs if each.model is not None):
+        cells = [program.name, percent(program.model_accuracy)]
+        for column in columns:
+            line = program.lines[column]
+            if column == BASE:
+                cells.append(f"{line['live'][-1] / MIB:.1f}, {mean(line, 'live') / MIB:.1f}")
+            cells.append(f"{line['reserved'][-1] / MIB:.1f}, {mean(line, 'reserved') / MIB:.1f}")
+        yield "| " + " | ".join(cells) + " |"
+    yield ""
+
+
+def percent(right: tuple[float, float] | None) -> str:
+    return "-" if right is None else f"{100 * right[0]:.0f} % / {100 * right[1]:.0f} %"
 
 
 def draw(programs: list[Program], output: Path) -> None:
@@ -168,6 +225,11 @@ def draw(programs: list[Program], output: Path) -> None:
 
 @click.command(help=__doc__)
 @click.argument("traces", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--model",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Of memoir train, for the traces.",
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the tables there as well.")
 @click.option("-p", "--picture", type=click.Path(path_type=Path), help="Figure 8: .png, .svg or .pdf.")
 @click.option(
@@ -176,11 +238,17 @@ def draw(programs: list[Program], output: Path) -> None:
 @click.option("--scale", default=1.0, show_default=True, help="Of the programs, in objects and bytes.")
 @click.option("--smoke", is_flag=True, help="Small programs: does it work?")
 def main(
-    traces: tuple[Path, ...], output: Path | None, picture: Path | None, seed: int, scale: float, smoke: bool
+    traces: tuple[Path, ...],
+    model: Path | None,
+    output: Path | None,
+    picture: Path | None,
+    seed: int,
+    scale: float,
+    smoke: bool,
 ) -> None:
     scale = 0.04 if smoke else scale
     with contextlib.ExitStack() as stack:
-        programs = [Program(path.name, path) for path in traces]
+        programs = [Program(path.name, path, model=model) for path in traces]
         if not traces:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             for name in PROGRAMS:
@@ -191,7 +259,7 @@ def main(
         for program in programs:
             simulate(program)
             click.echo(f"{program.name}: simulated", err=True)
-        lines = [*table(programs, "final"), *table(programs, "mean")]
+        lines = [*table(programs, "final"), *table(programs, "mean"), *model_table(programs)]
     click.echo("\n".join(lines))
     if output is not None:
         output.write_text("\n".join(lines) + "\n")
