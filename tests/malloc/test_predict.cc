@@ -54,6 +54,54 @@ TEST_CASE("contexts: a class changes with hysteresis") {
   CHECK(table.long_contexts() == 0);
 }
 
+TEST_CASE("contexts: what a model expects counts as so many samples, and samples overrule it") {
+  ContextTable table;
+  CHECK(table.expect(5, LifetimeClass::kLong, 0.9, 1));
+  CHECK(table.learned(5) == LifetimeClass::kLong);
+  CHECK(table.long_contexts() == 1);
+  table.set_split(true);
+  CHECK(table.row_of(5) == 1);
+  CHECK_FALSE(table.observe(5, false));  // 0.45
+  CHECK(table.observe(5, false));        // 0.3
+  CHECK(table.row_of(5) == 0);
+  CHECK_FALSE(table.expect(5, LifetimeClass::kLong, 1, 2));  // samples were there first
+  CHECK(table.row_of(5) == 0);
+  CHECK(table.expect(6, LifetimeClass::kShort, 0.1, 2));
+  table.observe(6, true);
+  CHECK(table.learned(6) == LifetimeClass::kShort);
+  table.observe(6, true);
+  table.observe(6, true);
+  CHECK(table.learned(6) == LifetimeClass::kLong);
+}
+
+TEST_CASE("learner: a model's split begins at once; what is right stays, what is inverted ends within a turnover") {
+  for (const bool inverted : {false, true}) {
+    LifetimeLearner learner;
+    REQUIRE(learner.start({}));
+    const auto is_long = [](ContextKey key) { return key % 4 == 0; };
+    for (ContextKey key = 0; key < 64; ++key) {
+      const bool called = is_long(key) != inverted;
+      CHECK(learner.expect(key, called ? LifetimeClass::kLong : LifetimeClass::kShort, called ? 0.95 : 0.05, 2));
+    }
+    CHECK(learner.table().split());
+    run(learner, 2 * kHeld / 4, 64, is_long);  // a quarter of the horizon
+    CHECK(learner.table().split() == !inverted);
+    run(learner, 30 * kHeld, 64, is_long);
+    CHECK(learner.table().split());
+    unsigned wrong = 0;
+    for (ContextKey key = 0; key < 64; ++key)
+      wrong += (learner.table().learned(key) == LifetimeClass::kLong) != is_long(key);
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("learner: without a long-lived context a model begins nothing") {
+  LifetimeLearner learner;
+  REQUIRE(learner.start({}));
+  learner.expect(1, LifetimeClass::kShort, 0.1, 1);
+  CHECK_FALSE(learner.table().split());
+}
+
 TEST_CASE("contexts: keys depend on the caller and on the height of the stack") {
   CHECK(ContextTable::key_of(0x401000, 128) != ContextTable::key_of(0x401005, 128));
   CHECK(ContextTable::key_of(0x401000, 128) != ContextTable::key_of(0x401000, 144));

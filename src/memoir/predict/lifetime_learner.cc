@@ -96,7 +96,7 @@ void LifetimeLearner::consider_split() noexcept {
 bool LifetimeLearner::expect(ContextKey key, LifetimeClass predicted, double share,
                              unsigned samples) noexcept {
   if (!table_.expect(key, predicted, share, samples)) return false;
-  if (predicted == LifetimeClass::kLong && trust_ == Trust::kUntold && samples_ == 0) {
+  if (predicted == LifetimeClass::kLong && trust_ == Trust::kUntold && long_ < kEnoughLong) {
     trust_ = Trust::kGiven;
     table_.set_split(true);
   }

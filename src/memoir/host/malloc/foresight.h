@@ -30,7 +30,12 @@ class Foresight {
     Size known = 0;                             // contexts told at the start, by address
     Size asked = 0;                             // contexts whose stack was looked at
     Size by_stage[model_format::kStages] = {};  // that the model answered, by stage
-    Size long_lived = 0;                        // of all of them, called long
+    Size foreseen() const noexcept {            // contexts that the model answered for
+      Size sum = known;
+      for (const Size one : by_stage) sum += one;
+      return sum;
+    }
+    Size long_lived = 0;  // of all of them, called long
   };
 
   /// The background, in each round: once the learner is active, reads the model's file and tells the learner

@@ -5,6 +5,7 @@
 
 #include "memoir/host/malloc/background.h"
 #include "memoir/host/malloc/central.h"
+#include "memoir/host/malloc/foresight.h"
 
 #define MEMOIR_EXPORT __attribute__((visibility("default"), used))
 
@@ -80,6 +81,7 @@ void publish_figures(const Upkeep::Figures& upkeep, const LiveBySize& by_size) n
   writer.add("samples", learned.samples);
   writer.add("long_samples", learned.long_samples);
   writer.add("mispredicted", learned.samples - learned.right);
+  writer.add("foreseen", foresight().figures().foreseen());
   for (size_t i = 0; i < size_classes::kCount; ++i)
     writer.add("size_", size_classes::kTables.size[i], by_size.bytes[i]);
   writer.add("size_larger", by_size.bytes[size_classes::kCount]);

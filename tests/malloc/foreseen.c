@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A program whose contexts a model may know: it fills more than a small heap, then goes on until the malloc
+// says that the model answered for so many contexts (the first argument), or for a minute. Prints how many.
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct figures {
+  uint64_t version, count, changes, number[160];
+};
+
+static uint64_t figure(const char* wanted) {
+  const struct figures* const all = dlsym(RTLD_DEFAULT, "memoir_malloc_figures");
+  const char* name = dlsym(RTLD_DEFAULT, "memoir_malloc_figure_names");
+  if (all == NULL || name == NULL) return 0;
+  for (uint64_t i = 0; i < all->count; ++i) {
+    if (strncmp(name, wanted, strlen(wanted)) == 0 && name[strlen(wanted)] == ' ') return all->number[i];
+    name = strchr(name, ' ') + 1;
+  }
+  return 0;
+}
+
+#define CONTEXT(name)                                             \
+  __attribute__((noinline)) void* name(size_t size) {             \
+    void* const block = malloc(size);                             \
+    if (block == NULL) exit(3);                                   \
+    memset(block, 1, size);                                       \
+    __asm__ volatile("" ::"r"(block) : "memory");                 \
+    return block;                                                 \
+  }
+CONTEXT(keep_session)
+CONTEXT(parse_request)
+CONTEXT(render_reply)
+
+__attribute__((noinline)) void serve(int count) {
+  for (int i = 0; i < count; ++i) {
+    free(parse_request(500));
+    free(render_reply(700));
+    if (i % 10 == 0) *(void**)keep_session(300) = NULL;
+  }
+  __asm__ volatile("" ::: "memory");
+}
+
+int main(int argc, char** argv) {
+  const uint64_t enough = argc > 1 ? (uint64_t)atoi(argv[1]) : 0;
+  enum { kHeap = 48 << 20, kBlock = 1000 };
+  for (int i = 0; i < kHeap / kBlock; ++i) *(void**)keep_session(kBlock) = NULL;
+  for (int round = 0; round < 600; ++round) {
+    serve(5000);
+    if (figure("foreseen") >= enough && round >= 3) break;
+    usleep(100000);
+  }
+  printf("%d\n", (int)figure("foreseen"));
+  return 0;
+}
