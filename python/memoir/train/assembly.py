@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ import numpy
 from memoir._core import name_hash, write_model
 from memoir.train import words
 from memoir.train.calibration import Calibration
-from memoir.train.contexts import CLASSES, Contexts
+from memoir.train.contexts import CLASSES, PLUMBING, Contexts
 from memoir.train.trie import Answers, Reduced, Trie, Votes, reduce_stack
 
 if TYPE_CHECKING:
@@ -37,9 +38,10 @@ _EVERYWHERE = frozenset(
         "clone",
         "clone3",
         "__clone",
+        "call_init",
+        "_dl_init",
     )
 )
-_PLUMBING = ("__libc_start", "std::", "__gnu_cxx::", "__cxxabiv1::")
 
 
 @dataclass
@@ -47,27 +49,28 @@ class Settings:
     """What a model file says of how it is used; docs/formats-model.md has the fields."""
 
     stages: int = ADDRESS | NAMES | NEAR | WORDS
-    least_frames: int = 3
+    least_frames: int = 2
     prior_worth: int = 2
-    least_coverage: float = 0.4
+    least_coverage: float | None = None  # None: by how many words there are
     words_in_near: float = 0.4
     network_in_words: float = 0.0
     least_long: float = 0.5
     tau: float = 2.0
     least_tokens: int = 3
     words_in_names: float = 0.0
-    least_share: float = 0.4
+    least_share: float = 0.15
     one_class: bool = False
     key: int = 0  # of hashes; not 0: private
 
-    def record(self) -> bytes:
+    def record(self, tokens: int) -> bytes:
+        """tokens: how many words the model knows."""
         flags = (ONE_CLASS if self.one_class else 0) | (PRIVATE if self.key else 0)
         return SETTINGS.pack(
             flags,
             self.stages,
             self.least_frames,
             self.prior_worth,
-            self.least_coverage,
+            coverage_for(tokens) if self.least_coverage is None else self.least_coverage,
             self.words_in_near,
             self.network_in_words,
             self.least_long,
@@ -76,6 +79,11 @@ class Settings:
             self.words_in_names,
             self.least_share,
         )
+
+
+def coverage_for(tokens: int) -> float:
+    """The more words a model knows, the more of another program's it knows by chance."""
+    return min(max(0.4 + 0.13 * math.log2(max(tokens, 1) / 400), 0.32), 0.8)
 
 
 @dataclass
@@ -152,8 +160,9 @@ def _content(
     )
     trie.build(answers, short=short)
     modules, addresses = _addresses(contexts, votes, answers)
+    tokens, texts = words.token_section(contexts.stacks, settings.key)
     sections = {
-        "settings": settings.record(),
+        "settings": settings.record(len(texts)),
         "modules": modules,
         "addresses": addresses,
         "names": numpy.array([number for number, _ in hashes], "<u8").tobytes(),
@@ -162,13 +171,14 @@ def _content(
         "answers": answers.section(),
         "calibration": parts.calibration.section(),
     }
-    tokens, texts = words.token_section(contexts.stacks, settings.key)
+    if parts.weights or parts.network:
+        sections["tokens"] = tokens
     if parts.weights:
-        sections |= {"tokens": tokens, "weights": parts.weights}
+        sections["weights"] = parts.weights
     if parts.network:
         sections["network"] = parts.network
     if not settings.key and not short:
-        sections |= _texts([name for _, name in hashes], texts if parts.weights else [])
+        sections |= _texts([name for _, name in hashes], texts if parts.weights or parts.network else [])
     sections["facts"] = json.dumps(parts.facts, separators=(",", ":")).encode()
     return write_model(sections, settings.key)
 
@@ -182,7 +192,7 @@ def _prior(votes: Votes) -> tuple[NDArray[numpy.float64], float]:
 
 def _vocabulary(contexts: Contexts) -> list[str]:
     names = {name for stack in contexts.stacks for name in stack}
-    return sorted(name for name in names if name not in _EVERYWHERE and not name.startswith(_PLUMBING))
+    return sorted(name for name in names if name not in _EVERYWHERE and not name.startswith(PLUMBING))
 
 
 def _addresses(contexts: Contexts, votes: Votes, answers: Answers) -> tuple[bytes, bytes]:

@@ -35,6 +35,8 @@ CLASSES = 8
 NEVER = CLASSES - 1
 LONG_SHARE = 0.3  # of the decided objects of a context
 QUANTILE = 0.95
+# Names that every program of a language has: they tell nothing of which program a stack is of.
+PLUMBING = ("__libc_start", "std::", "__gnu_cxx::", "__cxxabiv1::")
 
 
 @dataclass

@@ -39,7 +39,7 @@ def facts_of(
         "decided": int(contexts.is_decided.sum()),
         "long": int(contexts.is_long.sum()),
         "network": network,
-        "gain": None if gain is None else round(gain, 4),
+        "gain": None if gain is None else round(gain, 2),
         "held_out": {name: _rounded(each) for name, each in held_out.items()},
     }
     if not settings.key:

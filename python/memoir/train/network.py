@@ -24,7 +24,7 @@ MOST_TOKENS = 96
 _VOCABULARY = 2_000  # of the commonest tokens
 _SPECIAL = 3  # separator, unknown, start
 _EMBEDDING, _HIDDEN = 32, 48
-_BATCH = 64
+_BATCH = 64  # at most
 _UNKNOWN_SHARE = 0.05  # of tokens that training replaces: there are unknown ones elsewhere
 _RATE = 4e-3
 
@@ -138,16 +138,17 @@ def _descend(
     long = torch.from_numpy(contexts.is_long.astype(numpy.float32))
     decided = torch.from_numpy(contexts.is_decided.astype(numpy.float32))
     count = len(lengths)
+    size = max(8, min(_BATCH, count // 16))
     turns = passes or max(8, min(60, 80_000 // count))
     optimizer = torch.optim.AdamW(module.parameters(), lr=_RATE, weight_decay=1e-3)
-    total = turns * -(-count // _BATCH)
+    total = turns * -(-count // size)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _RATE, total_steps=total, pct_start=0.1)
     random = numpy.random.default_rng(seed)
     module.train()
     for _ in range(turns):
         order = random.permutation(count)
-        for first in range(0, count, _BATCH):
-            batch = torch.from_numpy(order[first : first + _BATCH])
+        for first in range(0, count, size):
+            batch = torch.from_numpy(order[first : first + size])
             longest = int(ends[batch].max())
             some = numbers[batch][:, :longest]
             some = torch.where(torch.rand(some.shape) < _UNKNOWN_SHARE, torch.ones_like(some), some)

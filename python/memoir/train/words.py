@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy
 
 from memoir._core import name_words, stack_features, token_hash
-from memoir.train.contexts import CLASSES
+from memoir.train.contexts import CLASSES, PLUMBING
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -124,9 +124,10 @@ def token_section(stacks: Sequence[tuple[str, ...]], key: int = 0) -> tuple[byte
             seen[word] = seen.get(word, 0) + 1
     by_hash: dict[int, tuple[int, str]] = {}
     total = max(len(stacks), 2)
+    common = _EVERYWHERE.union(*(words[name] for name in words if name.startswith(PLUMBING)))
     for word, count in seen.items():
         rarity = numpy.log(total / count) / numpy.log(total)
-        value = 0 if word in _EVERYWHERE else round(65_535 * max(min(float(rarity), 1.0), 0.02))
+        value = 0 if word in common else round(65_535 * max(min(float(rarity), 1.0), 0.02))
         by_hash[token_hash(word, key)] = (value, word)
     if len(by_hash) > 65_535:
         by_hash = dict(sorted(by_hash.items(), key=lambda item: item[1][0])[:65_535])
