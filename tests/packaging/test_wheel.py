@@ -21,6 +21,7 @@ CONTENT = [
     r"memoir/views/page/script/(\w+\.js|style\.css)",  # of pages
     r"memoir/_core\.[\w-]+\.so",
     r"memoir/torch/_built/\d\.\d+/(_torch\.[\w-]+|libmemoir_cuda)\.so",
+    r"memoir/include/memoir_onnxruntime\.h",
     r"memoir/bin/(memoir-launch|libmemoir_(proof|malloc|record|onnxruntime)\.so|bench-\w+)",
     r"memoir_alloc-[\d.]+\.data/data/share/man/man1/memoir\.1",
     r"memoir_alloc-[\d.]+\.data/data/share/"

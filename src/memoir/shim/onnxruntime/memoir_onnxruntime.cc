@@ -27,7 +27,12 @@ using namespace memoir;
 
 constexpr std::uint32_t kVersion = 16;
 constexpr Size kAlignment = 64;  // what ONNX Runtime's kernels expect
-constexpr Size kOverrun = 32;    // bytes after an object that quantized kernels may read
+// Bytes after an object that quantized kernels may read.
+#if defined(__aarch64__)
+constexpr Size kOverrun = 32;
+#else
+constexpr Size kOverrun = 0;
+#endif
 constexpr Size kMost = Size{1} << 56;
 
 /// The run of the calling thread.
