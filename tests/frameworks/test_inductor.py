@@ -10,6 +10,7 @@ import memoir.inductor
 import pytest
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.full  # importing Inductor takes ten seconds of a slow machine
 
 
 def generated(model, example):
@@ -117,7 +118,6 @@ def test_a_pool_stays_theirs(why):
     assert planner.pools.device_to_pools["cpu"] == before and blocks[0].offset is None
 
 
-@pytest.mark.full
 def test_pools_are_smaller_and_are_taken_back(installed):
     example = torch.randn(1, 3, 40, 40)
     _, ours = generated(Branches().eval(), example)
@@ -126,7 +126,6 @@ def test_pools_are_smaller_and_are_taken_back(installed):
     assert 0 < ours <= theirs
 
 
-@pytest.mark.full
 def test_outputs_are_equal(installed):
     model, example = Branches().eval(), torch.randn(1, 3, 24, 24)
     with torch.inference_mode():
@@ -137,7 +136,6 @@ def test_outputs_are_equal(installed):
     assert torch.equal(ours, theirs)
 
 
-@pytest.mark.full
 def test_where_memoir_fails_inductor_plans_and_one_warning_says_so(installed, monkeypatch):
     def fail(*_):
         raise memoir.Error("no luck")

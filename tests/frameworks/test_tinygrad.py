@@ -78,6 +78,7 @@ def test_buffers_of_two_kernels_that_live_together_do_not_overlap():
             assert upper <= other or till <= lower or at + size <= below or below + height <= at
 
 
+@pytest.mark.full
 @pytest.mark.skipif(shutil.which("clang") is None, reason="tinygrad's CPU device needs clang")
 def test_outputs_are_equal(installed):
     tinygrad.Tensor.manual_seed(3)
