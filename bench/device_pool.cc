@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Every policy of the simulator on recorded device allocations (text traces, tests/support/gpu_trace.h):
-// memory held, the smallest cap, device calls, the same as a loop of eight rounds, and nanoseconds per
-// operation on one thread that takes and leaves a lock each time. One JSON object a line and trace;
-// bench/device_pool.py makes the table.
+// Every policy of the simulator on recorded device allocations (text traces, tests/support/gpu_trace.h) and
+// on generated ones (NAME@SEED, pool_programs.h): memory held, the smallest cap, device calls, the same as a
+// loop of eight rounds, and nanoseconds per operation on one thread that takes and leaves a lock each time.
+// One JSON object a line and trace; bench/device_pool.py makes the table.
 //
-//   bench_device_pool [--smoke] POLICY[;POLICY...] TRACE...
+//   bench_device_pool [--smoke | --quick] POLICY[;POLICY...] TRACE...
 //
-// --smoke: as few passes as can be timed.
+// --smoke: as few passes as can be timed. --quick: one run and two caps, no loop, no times.
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <ctime>
 #include <exception>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "memoir/base/json.h"
 #include "memoir/simulate/operation_clock.h"
 #include "memoir/simulate/simulation.h"
+#include "pool_programs.h"
 #include "support/gpu_trace_events.h"
 
 namespace memoir {
@@ -139,30 +141,53 @@ std::string text_of(const std::vector<std::uint64_t>& numbers) {
   return "[" + text + "]";
 }
 
-void measure(const std::string& policy, const std::string& path, bool smoke) {
-  const std::vector<Event> events = gpu_trace::events_of(gpu_trace::read(path));
-  const Workload workload(events);
+enum class Effort { kAll, kSmoke, kQuick };
+
+std::vector<Event> events_of(const std::string& trace) {
+  const size_t at = trace.rfind('@');
+  if (at == std::string::npos || trace.find('/') != std::string::npos)
+    return gpu_trace::events_of(gpu_trace::read(trace));
+  return programs::make(trace.substr(0, at), std::stoull(trace.substr(at + 1)));
+}
+
+std::string name_of(const std::string& trace) {
+  const size_t slash = trace.rfind('/') + 1;
+  return trace.substr(slash, trace.rfind(".trace") - slash);
+}
+
+double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+void measure(const std::string& policy, const std::string& trace, Effort effort) {
+  const Workload workload(events_of(trace));
   const double peak = static_cast<double>(workload.peak_live());
+  const double before = cpu_seconds();
   const Simulation free = simulate(workload, policy, {.samples = 0, .timed = false});
-  const CapSearch cap = find_cap(workload, policy);
-  const bool completes =
-      simulate(workload, policy, {.cap = workload.peak_live() / 100 * 101, .samples = 0, .timed = false})
-          .completed;
-  const Loop loop = loop_policy(workload, policy);
-  const Times times = time_policy(workload, policy, smoke);
-  const size_t slash = path.rfind('/') + 1;
+  const double seconds = cpu_seconds() - before;
+  const auto completes_at = [&](Size percent) {
+    const Size cap = std::max(workload.peak_live() / 100 * percent, workload.largest());
+    return simulate(workload, policy, {.cap = cap, .samples = 0, .timed = false}).completed ? "true"
+                                                                                            : "false";
+  };
   std::string policy_json, trace_json;
   append_json_string(policy_json, policy);
-  append_json_string(trace_json, path.substr(slash, path.rfind(".trace") - slash));
+  append_json_string(trace_json, name_of(trace));
   std::printf(
-      "{\"policy\": %s, \"trace\": %s, \"peak\": %llu, \"reserved\": %.5f, \"cap\": %.5f, "
-      "\"cap_1.01\": %s, \"calls\": %llu, \"loop_reserved\": %.5f, \"loop_calls\": %s, \"mean_ns\": %.1f, "
-      "\"p50_ns\": %.1f, \"p99.9_ns\": %.1f}\n",
+      "{\"policy\": %s, \"trace\": %s, \"peak\": %llu, \"operations\": %llu, \"reserved\": %.5f, "
+      "\"calls\": %llu, \"cpu\": %.3f, \"cap_1.02\": %s, \"cap_1.06\": %s",
       policy_json.c_str(), trace_json.c_str(), static_cast<unsigned long long>(workload.peak_live()),
-      static_cast<double>(free.peak_reserved) / peak, static_cast<double>(cap.cap) / peak,
-      completes ? "true" : "false", static_cast<unsigned long long>(free.calls.all()),
-      static_cast<double>(loop.reserved) / peak, text_of(loop.calls).c_str(), times.mean, times.p50,
-      times.p99_9);
+      static_cast<unsigned long long>(workload.operations()), static_cast<double>(free.peak_reserved) / peak,
+      static_cast<unsigned long long>(free.calls.all()), seconds, completes_at(102), completes_at(106));
+  if (effort != Effort::kQuick) {
+    const CapSearch cap = find_cap(workload, policy);
+    const Loop loop = loop_policy(workload, policy);
+    const Times times = time_policy(workload, policy, effort == Effort::kSmoke);
+    std::printf(
+        ", \"cap\": %.5f, \"cap_1.01\": %s, \"loop_reserved\": %.5f, \"loop_calls\": %s, \"mean_ns\": %.1f, "
+        "\"p50_ns\": %.1f, \"p99.9_ns\": %.1f",
+        static_cast<double>(cap.cap) / peak, completes_at(101), static_cast<double>(loop.reserved) / peak,
+        text_of(loop.calls).c_str(), times.mean, times.p50, times.p99_9);
+  }
+  std::printf("}\n");
   std::fflush(stdout);
 }
 
@@ -171,17 +196,20 @@ void measure(const std::string& policy, const std::string& path, bool smoke) {
 }  // namespace memoir
 
 int main(int count, char** arguments) try {
-  const bool smoke = count > 1 && std::string(arguments[1]) == "--smoke";
-  const int first = smoke ? 2 : 1;
+  const std::string word = count > 1 ? arguments[1] : "";
+  const memoir::Effort effort = word == "--smoke"   ? memoir::Effort::kSmoke
+                                : word == "--quick" ? memoir::Effort::kQuick
+                                                    : memoir::Effort::kAll;
+  const int first = effort == memoir::Effort::kAll ? 1 : 2;
   if (count < first + 2) {
-    std::fprintf(stderr, "usage: %s [--smoke] POLICY[;POLICY...] TRACE...\n", arguments[0]);
+    std::fprintf(stderr, "usage: %s [--smoke | --quick] POLICY[;POLICY...] TRACE...\n", arguments[0]);
     return 2;
   }
   const std::string names = std::string(arguments[first]) + ";";
   for (size_t begin = 0; begin < names.size();) {
     const size_t end = names.find(';', begin);
     for (int i = first + 1; i < count; ++i) {
-      memoir::measure(names.substr(begin, end - begin), arguments[i], smoke);
+      memoir::measure(names.substr(begin, end - begin), arguments[i], effort);
     }
     begin = end + 1;
   }
