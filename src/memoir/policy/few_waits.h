@@ -9,6 +9,7 @@
 //   together  | s0 s1 s0 s1  |     least memory; many waits
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "memoir/plan/plan.h"
@@ -18,9 +19,16 @@ namespace memoir {
 /// Bytes of the plan by which fewer waits may exceed the least, as a share.
 inline constexpr double kShareForWaits = 0.01;
 
+inline constexpr std::uint64_t kNoLimitOfSteps = ~std::uint64_t{0};
+
 /// A plan of `problem`, whose buffer i is used by streams[i]: the first of the three that takes no more than
 /// it may. Alignments in the problem are raised to `alignment` (a power of two) first. Throws Error where
 /// planners do.
-Plan plan_with_few_waits(Problem& problem, std::span<const StreamId> streams, Size alignment);
+///
+/// With `steps` it tries only what these allow, and always one planner that takes n log n. A step is a look at
+/// a buffer that lives together with the one that is placed, some 5 ns: counted before each attempt from the
+/// problem alone, so the same steps give the same plan on every machine.
+Plan plan_with_few_waits(Problem& problem, std::span<const StreamId> streams, Size alignment,
+                         std::uint64_t steps = kNoLimitOfSteps);
 
 }  // namespace memoir

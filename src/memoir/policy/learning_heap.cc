@@ -3,10 +3,8 @@
 
 #include <algorithm>
 #include <exception>
-#include <map>
+#include <utility>
 #include <vector>
-
-#include "memoir/policy/few_waits.h"
 
 namespace memoir {
 
@@ -20,12 +18,13 @@ constexpr std::uint64_t kEndOfRound = 8;       // the last of so many parts
 constexpr std::uint64_t kToleratedCalls = 4;   // of a round, after the first that follows a plan
 constexpr std::uint32_t kMostPatience = 1024;  // rounds
 constexpr std::uint32_t kRoundsToWait = 2;     // for a moment at which little lives
+constexpr std::uint32_t kRoundsToPlan = 64;    // after which nobody will bring a plan any more
 constexpr std::uint32_t kGoodPlan = 16;  // rounds: a loop that went so far is not held against the next one
 }  // namespace
 
-LearningHeap::LearningHeap(Arena& arena, const LearningOptions& options, StreamOrder* order,
-                           Segments* plain) noexcept
-    : pool_(arena, options, order, plain), arena_(arena), order_(order), options_(options) {
+LearningHeap::LearningHeap(Arena& arena, const LearningOptions& options, StreamOrder* order, Segments* plain,
+                           PlanRunner* runner) noexcept
+    : pool_(arena, options, order, plain), arena_(arena), order_(order), options_(options), runner_(runner) {
   if (options_.learn) start_learning();
 }
 
@@ -44,7 +43,7 @@ Offset LearningHeap::allocate(const Request& request) noexcept {
     give_up();
     return pool_.allocate(request);
   }
-  if (detector_.due() || pending_) [[unlikely]]
+  if (detector_.due() || job_ || pending_) [[unlikely]]
     learn();
   return offset;
 }
@@ -160,21 +159,20 @@ void LearningHeap::give_up() noexcept try {
 // --- learning ---
 
 void LearningHeap::learn() noexcept try {
-  if (pending_ && (detector_.period() != pending_->period ||
-                   detector_.next() - pending_->made > kRoundsToWait * pending_->period)) {
-    return postpone();
-  }
   if (!pending_) {
-    if (!detector_.due()) return;
-    pending_ = plan_loop();
-    if (!pending_) return postpone();
+    if (!job_ && detector_.due()) have_planned();
+    if (job_) look_at_job();
+    if (!pending_) return;
+  } else if (detector_.period() != pending_->period ||
+             detector_.next() - pending_since_ > kRoundsToWait * pending_->period) {
+    return postpone();
   }
   const Size live = pool_.live();
   const std::uint32_t place = (detector_.next() - pending_->first) % pending_->period;
-  if (live > pending_->most_live || (pending_->at_cut && place != 0)) return;
+  if (live > pending_live_ || (pending_->at_cut && place != 0)) return;
   // What lies beside live objects, in the same granules, cannot be moved.
   if (arena_.committed() - pool_.idle_bytes() > pending_->room) {
-    if (!pending_->at_cut) pending_->most_live = live == 0 ? 0 : live - 1;
+    if (!pending_->at_cut) pending_live_ = live == 0 ? 0 : live - 1;
     return;
   }
   if (!adopt(place)) {
@@ -183,99 +181,65 @@ void LearningHeap::learn() noexcept try {
   }
   pending_.reset();
 } catch (const std::exception&) {  // no memory for it
+  job_.reset();
   pending_.reset();
   detector_.stop();
 }
 
+void LearningHeap::have_planned() {
+  const Size bound = std::max(most_reserved(pool_.peak_held()), arena_.committed());
+  job_ = std::make_shared<LoopPlanJob>(detector_, options_.alignment, bound, order_);
+  if (runner_ != nullptr) {
+    runner_->start(job_);
+  } else {
+    job_->run();
+  }
+}
+
+/// Takes the plan over where a round begins.
+void LearningHeap::look_at_job() noexcept {
+  if (detector_.period() != job_->period() ||
+      detector_.next() - job_->made() > std::uint64_t{kRoundsToPlan} * job_->period()) {
+    return postpone();
+  }
+  if (!job_->is_done()) return;
+  if (job_->made_plan() == nullptr) return postpone();
+  if ((detector_.next() - job_->made_plan()->first) % job_->period() != 0) return;
+  pending_ = job_->take();
+  job_.reset();
+  pending_since_ = detector_.next();
+  pending_live_ = pending_->room;
+}
+
 /// No plan now; the loop, or the next one, has to repeat itself more often.
 void LearningHeap::postpone() noexcept {
+  job_.reset();
   pending_.reset();
   detector_.want_rounds(patience_);
   patience_ = std::min(2 * patience_, kMostPatience);
 }
 
-/// What passes from one round to the next has a place for the whole round, if there is a moment at which so
-/// little lives that the slab can be made; else it is left to the online pool.
-std::optional<LearningHeap::PendingPlan> LearningHeap::plan_loop() const {
-  const LoopRound round(detector_);
-  const std::uint32_t cut = round.cut();
-  if (auto pending = plan_round(round, cut, true)) return pending;
-  return plan_round(round, cut, false);
-}
-
-std::optional<LearningHeap::PendingPlan> LearningHeap::plan_round(const LoopRound& round, std::uint32_t cut,
-                                                                  bool with_passing) const {
-  const auto count = static_cast<std::uint32_t>(round.objects.size());
-  PendingPlan pending;
-  pending.first = round.first + cut;
-  pending.period = count;
-  pending.made = detector_.next();
-  Problem problem;
-  std::vector<StreamId> streams;
-  std::map<StreamId, Size> bytes;
-  std::vector<std::uint32_t> members;  // of the plan
-  Size passing = 0;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    const LoopRound::Object& object = round.objects[(cut + i) % count];
-    const std::uint32_t begin = (object.begin + round.ticks - round.objects[cut].begin) % round.ticks;
-    const std::uint64_t end = std::uint64_t{begin} + object.ticks;
-    const bool passes = end > round.ticks;
-    const Lifetime lifetime = passes ? Lifetime{0, round.ticks} : Lifetime{begin, end};
-    pending.plan.sequence.push_back(
-        {SiteId{object.stream} + 1, object.size, options_.alignment, lifetime, kNoOffset});
-    if (passes) passing += object.size;
-    if (object.ticks == 0 || (passes && !with_passing)) continue;
-    problem.push_back({lifetime, object.size, options_.alignment});
-    streams.push_back(object.stream);
-    bytes[object.stream] += object.size;
-    members.push_back(i);
-  }
-  if (problem.empty() || (passing == 0 && !with_passing)) return std::nullopt;
-  const Plan plan = plan_with_few_waits(problem, streams, options_.alignment);
-  const Size bound = std::max(most_reserved(pool_.peak_held()), arena_.committed());
-  // What lives at the cut passes it, or lives for longer than rounds.
-  const Size live = detector_.record(pending.first + count).live;
-  const Size beside = (live > passing ? live - passing : 0) + round.longer + (with_passing ? 0 : passing);
-  if (plan.arena_size > bound || bound - plan.arena_size < std::max(beside, round.least_live))
-    return std::nullopt;
-  for (size_t i = 0; i < members.size(); ++i) pending.plan.sequence[members[i]].offset = plan.offsets[i];
-  pending.plan.arena_size = plan.arena_size;
-  pending.at_cut = !with_passing;
-  pending.room = pending.most_live = bound - plan.arena_size;
-  pending.owner = std::max_element(bytes.begin(), bytes.end(), [](const auto& a, const auto& b) {
-                    return a.second < b.second;
-                  })->first;
-  return pending;
-}
-
-bool LearningHeap::adopt(std::uint32_t place) noexcept try {
-  auto layout = std::make_unique<PlannedLayout>(pending_->plan);
-  if (!layout->ok()) return false;
-  auto planned = std::make_unique<PlannedHeap>(*layout);
-  if (!planned->ok()) return false;
-  auto streams = std::make_unique<SlabStreams>(*layout, order_, pending_->owner);
+bool LearningHeap::adopt(std::uint32_t place) noexcept {
   peak_held_ = pool_.peak_held();
   detector_.stop();
-  const Size size = layout->arena_size();
+  const Size size = pending_->layout->arena_size();
   const Offset offset = pool_.allocate({.size = size, .stream = pending_->owner});
   if (offset == kNoOffset) return false;
-  if (!streams->open()) {
+  if (!pending_->streams->open()) {
     pool_.free(offset);
     pool_.lower_peak(peak_held_);
     return false;
   }
   slab_ = {offset, size};
-  layout_ = std::move(layout);
-  planned_ = std::move(planned);
-  streams_ = std::move(streams);
+  layout_ = std::move(pending_->layout);
+  planned_ = std::move(pending_->heap);
+  streams_ = std::move(pending_->streams);
   planned_->begin_pass(place);
   departed_ = 0;
   rounds_ = 0;
   calls_ = pool_.counters().calls();
   ++counters_.plans;
   return true;
-} catch (const std::exception&) {
-  return false;
 }
 
 }  // namespace memoir

@@ -9,7 +9,8 @@
 //                                              ^ calls, no searches; what the plan does not know goes online
 //
 // Round 2 is like round 1, so at its end every lifetime is known, those of objects that pass from one round
-// to the next as well. The slab is an object of the online pool, which moves idle memory there. It is made at
+// to the next as well. The plan is a job (plan_job.h) that the heap does not wait for: what comes of it counts
+// from the next begin of a round on, which is at once where the job runs at once. The slab is an object of the online pool, which moves idle memory there. It is made at
 // a moment when so little lives that pool and slab together stay within the bounds of the online pool; where
 // too much passes from round to round for that, what passes is not planned.
 //
@@ -18,17 +19,15 @@
 // of its bytes is free again: the online pool goes on as if there had never been a plan. Loops that keep
 // departing are waited for longer each time.
 //
-// Planning takes memory from malloc and some milliseconds for each thousand objects of a round, once.
+// A plan takes memory from malloc, and at most some 50 ms, counted in steps.
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <tuple>
 
 #include "memoir/heap/planned/planned_heap.h"
 #include "memoir/heap/pool/device_pool_heap.h"
-#include "memoir/policy/loop_round.h"
-#include "memoir/policy/slab_streams.h"
+#include "memoir/policy/loop_plan.h"
 
 namespace memoir {
 
@@ -52,9 +51,10 @@ class LearningHeap final : public Heap {
     std::uint64_t dropped = 0;   // plans that were given up
   };
 
-  /// As DevicePoolHeap.
+  /// As DevicePoolHeap. `runner` has plans made, kept alive by the caller; without one they are made where
+  /// they are asked for.
   explicit LearningHeap(Arena& arena, const LearningOptions& options = {}, StreamOrder* order = nullptr,
-                        Segments* plain = nullptr) noexcept;
+                        Segments* plain = nullptr, PlanRunner* runner = nullptr) noexcept;
 
   bool ok() const noexcept { return pool_.ok(); }
   bool follows() const noexcept { return planned_ != nullptr; }
@@ -75,28 +75,15 @@ class LearningHeap final : public Heap {
   }
 
  private:
-  /// A plan that waits for a moment at which little lives.
-  struct PendingPlan {
-    RecordedPlan plan;         // its sites are 1 + a stream
-    StreamId owner = 0;        // the stream that uses most of it
-    std::uint32_t first = 0;   // number of a request that was the first of the plan
-    std::uint32_t period = 0;  // requests in a round
-    std::uint32_t made = 0;    // number of the request that it was made at
-    Size room = 0;             // bytes that the device may have taken beside the slab
-    Size most_live = 0;        // bytes: when no more are live, it is worth looking whether there is room
-    /// It can begin with its first request only: later, more of what passes would come beside the slab.
-    bool at_cut = false;
-  };
-
   Offset follow(const Request& request) noexcept;
   bool begins_round(const Request& request) const noexcept;
   Offset match(const Request& request) noexcept;
   bool may_stay(const Request& request) const noexcept;
   void begin_round() noexcept;
   void learn() noexcept;
+  void have_planned();
+  void look_at_job() noexcept;
   void postpone() noexcept;
-  std::optional<PendingPlan> plan_loop() const;
-  std::optional<PendingPlan> plan_round(const LoopRound& round, std::uint32_t cut, bool with_passing) const;
   bool adopt(std::uint32_t place) noexcept;
   void give_up() noexcept;
   bool is_in_slab(Offset offset) const noexcept { return offset - slab_.begin < slab_.size; }
@@ -108,7 +95,11 @@ class LearningHeap final : public Heap {
   StreamOrder* order_;
   LearningOptions options_;
   LoopDetector detector_;
-  std::optional<PendingPlan> pending_;
+  PlanRunner* runner_;
+  std::shared_ptr<LoopPlanJob> job_;   // under way, or its plan waits for the begin of a round
+  std::unique_ptr<LoopPlan> pending_;  // waits for a moment at which little lives
+  std::uint32_t pending_since_ = 0;    // number of a request
+  Size pending_live_ = 0;  // bytes: when no more are live, it is worth looking whether there is room
   std::unique_ptr<PlannedLayout> layout_;
   std::unique_ptr<PlannedHeap> planned_;  // follows layout_
   std::unique_ptr<SlabStreams> streams_;

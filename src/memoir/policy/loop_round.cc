@@ -25,7 +25,8 @@ LoopRound::LoopRound(const LoopDetector& detector) : first(detector.next() - 2 *
     // On a device some frees come sooner or later than in the round before.
     const std::uint32_t lived =
         lifetime_of(record) == 0 ? 0 : std::max(lifetime_of(record), lifetime_of(again));
-    objects.push_back({record.size, record.stream, record.begin - start, lived <= ticks ? lived : 0});
+    objects.push_back(
+        {record.size, record.stream, record.begin - start, lived <= ticks ? lived : 0, again.live});
     if (objects.back().ticks == 0) longer += record.size;
     least_live = std::min(least_live, again.live);
   }

@@ -20,6 +20,7 @@ struct LoopRound {
     StreamId stream = 0;
     std::uint32_t begin = 0;  // in ticks of the round
     std::uint32_t ticks = 0;  // that it lives, on into the next round if need be; 0: for longer than a round
+    Size live = 0;            // bytes of the whole program before it, in the last round
   };
 
   /// Of a detector whose period() is not 0. Throws std::bad_alloc.
