@@ -53,6 +53,7 @@ TEST_CASE(
           REQUIRE(program.free(dead.pointer));
         }
         void* const stream = streams[object.stream];
+        program.runtime.finish_plans();
         void* const pointer = program.allocate(object.size, stream);
         REQUIRE(pointer != nullptr);
         const int value = 1 + static_cast<int>(random() % 250);

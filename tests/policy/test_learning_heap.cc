@@ -2,7 +2,9 @@
 #include "memoir/policy/learning_heap.h"
 
 #include <map>
+#include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "doctest/doctest.h"
@@ -335,6 +337,37 @@ TEST_CASE("a small program whose weights pin more granules than their bytes is p
   const std::uint64_t before = pool.pool().counters().calls();
   REQUIRE(driver.take({steps.begin() + static_cast<std::ptrdiff_t>(cut), steps.end()}));
   CHECK(pool.pool().counters().calls() == before);
+}
+
+TEST_CASE(
+    "a plan that is late is followed from the begin of a round on, and one that never comes is given up") {
+  class LateRunner final : public PlanRunner {
+   public:
+    void start(std::shared_ptr<PlanJob> job) noexcept override { jobs.push_back(std::move(job)); }
+    std::vector<std::shared_ptr<PlanJob>> jobs;
+  };
+  const Round round(400, 1, 3);
+  const auto loop_of = [&](int rounds_late, int rounds) {
+    SimArena arena(512 * kGiB, {.granule = 2 * kMiB});
+    LateRunner runner;
+    LearningHeap pool(arena, {{.patience = 1000}}, nullptr, nullptr, &runner);
+    Checked checked(pool, nullptr);
+    std::mt19937_64 random(3);
+    Loop loop(round);
+    for (int i = 0; i < rounds; ++i) {
+      REQUIRE(loop.run(checked, random));
+      if (i == rounds_late) {
+        REQUIRE(!runner.jobs.empty());
+        CHECK_FALSE(pool.follows());
+        runner.jobs.back()->run();
+      }
+    }
+    checked.free_all();
+    return std::pair(pool.counters().plans, runner.jobs.size());
+  };
+  CHECK(loop_of(5, 8) == std::pair<std::uint64_t, size_t>(1, 1));
+  CHECK(loop_of(-1, 200).first == 0);
+  CHECK(loop_of(-1, 200).second > 1);  // it was asked for again
 }
 
 TEST_CASE("learning can be switched off, and needs what the pool needs") {

@@ -12,6 +12,7 @@
 #include "memoir/arena/cuda_arena.h"
 #include "memoir/device/cuda_segments.h"
 #include "memoir/device/device_streams.h"
+#include "memoir/policy/plan_job.h"
 #include "memoir/policy/policies.h"
 
 namespace memoir {
@@ -21,6 +22,7 @@ struct DeviceContext {
   CudaDevice& device;
   DeviceStreams& streams;
   Collector* collector = nullptr;
+  PlanRunner* planner = nullptr;
   std::uint32_t pool = 0;  // 0: ordinary memory; private pools in the order of their first use
   bool keeps = false;      // its memory will not move, because a captured graph uses it
 };
@@ -65,6 +67,7 @@ class DeviceHeap final : private Parts {
   Size left() const override;
   StreamOrder* order() override { return &context_.streams; }
   Collector* collector() override { return context_.collector; }
+  PlanRunner* planner() override { return context_.planner; }
   PhaseTable* phases() override { return nullptr; }
   bool keeps() const override { return context_.keeps; }
   bool is_alone() const override { return false; }  // streams come and go

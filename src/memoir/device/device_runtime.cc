@@ -131,8 +131,8 @@ std::uint32_t DeviceRuntime::find_pool(DevicePoolId id, StreamId stream) {
     }
   }
   const bool keeps = id != DevicePoolId{};
-  auto made =
-      std::make_unique<DeviceHeap>(policy_, DeviceContext{device_, streams_, this, number_of(id), keeps});
+  auto made = std::make_unique<DeviceHeap>(
+      policy_, DeviceContext{device_, streams_, this, &planner_, number_of(id), keeps});
   if (keeps) made->keep(true);
   due_ = std::min(due_, made->heap().tick(now()));
   if (unused == pools_.size()) pools_.emplace_back();

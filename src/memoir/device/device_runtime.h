@@ -29,6 +29,7 @@
 #include "memoir/base/metadata_queue.h"
 #include "memoir/device/device_heap.h"
 #include "memoir/device/device_view.h"
+#include "memoir/device/plan_thread.h"
 #include "memoir/heap/index/offset_table.h"
 
 namespace memoir {
@@ -81,6 +82,10 @@ class DeviceRuntime final : private Collector, private DeviceWatch {
   /// One begin_pool() less is in need of the pool's memory; with the last one it goes back as its objects
   /// die.
   void release_pool(DevicePoolId id);
+
+  /// Until the plans that are being made are there, without the lock: who waits so before each request gets
+  /// what a simulation says.
+  void finish_plans() noexcept { planner_.wait(); }
 
   void on_low_memory(LowMemoryCallback callback, void* context);
 
@@ -159,6 +164,7 @@ class DeviceRuntime final : private Collector, private DeviceWatch {
   DeviceStreams streams_;
   const Policy policy_;
   const DeviceRuntimeOptions options_;
+  PlanThread planner_;
   std::vector<Pool> pools_;
   std::vector<Graph> graphs_;
   std::vector<DevicePoolId> private_pools_;  // in the order of their first use

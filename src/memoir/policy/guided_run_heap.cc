@@ -16,8 +16,8 @@ LearningOptions without_learning(const DevicePoolOptions& options) noexcept {
 }  // namespace
 
 GuidedRunHeap::GuidedRunHeap(const RecordedPlan& plan, Arena& arena, const DevicePoolOptions& options,
-                             StreamOrder* order, Segments* plain, bool learns) noexcept
-    : online_(arena, without_learning(options), order, plain),
+                             StreamOrder* order, Segments* plain, bool learns, PlanRunner* runner) noexcept
+    : online_(arena, without_learning(options), order, plain, runner),
       layout_(plan),
       guided_(online_.pool(), online_),
       learns_(learns),

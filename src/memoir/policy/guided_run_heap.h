@@ -18,9 +18,10 @@ namespace memoir {
 class GuidedRunHeap final : public Heap {
  public:
   /// As LearningHeap. `plan` is one for objects at multiples of options.alignment; an empty one is none.
-  /// `learns`: when the plan is given up it looks for loops.
+  /// `learns`: when the plan is given up it looks for loops, and `runner` plans them.
   GuidedRunHeap(const RecordedPlan& plan, Arena& arena, const DevicePoolOptions& options = {},
-                StreamOrder* order = nullptr, Segments* plain = nullptr, bool learns = true) noexcept;
+                StreamOrder* order = nullptr, Segments* plain = nullptr, bool learns = true,
+                PlanRunner* runner = nullptr) noexcept;
   GuidedRunHeap(const GuidedRunHeap&) = delete;
   GuidedRunHeap& operator=(const GuidedRunHeap&) = delete;
 

@@ -34,6 +34,8 @@ void LearningHeap::start_learning() noexcept {
 }
 
 Offset LearningHeap::allocate(const Request& request) noexcept {
+  if (job_ || pending_) [[unlikely]]
+    learn();
   if (planned_ != nullptr) {
     if (const Offset offset = follow(request); offset != kNoOffset) [[likely]]
       return offset;
@@ -43,8 +45,8 @@ Offset LearningHeap::allocate(const Request& request) noexcept {
     give_up();
     return pool_.allocate(request);
   }
-  if (detector_.due() || job_ || pending_) [[unlikely]]
-    learn();
+  if (detector_.due() && !job_ && !pending_) [[unlikely]]
+    have_planned();
   return offset;
 }
 
@@ -158,13 +160,12 @@ void LearningHeap::give_up() noexcept try {
 
 // --- learning ---
 
-void LearningHeap::learn() noexcept try {
-  if (!pending_) {
-    if (!job_ && detector_.due()) have_planned();
-    if (job_) look_at_job();
-    if (!pending_) return;
-  } else if (detector_.period() != pending_->period ||
-             detector_.next() - pending_since_ > kRoundsToWait * pending_->period) {
+/// Before a request is served, and after a free.
+void LearningHeap::learn() noexcept {
+  if (job_) look_at_job();
+  if (!pending_) return;
+  if (detector_.period() != pending_->period ||
+      detector_.next() - pending_since_ > kRoundsToWait * pending_->period) {
     return postpone();
   }
   const Size live = pool_.live();
@@ -180,13 +181,9 @@ void LearningHeap::learn() noexcept try {
     return postpone();
   }
   pending_.reset();
-} catch (const std::exception&) {  // no memory for it
-  job_.reset();
-  pending_.reset();
-  detector_.stop();
 }
 
-void LearningHeap::have_planned() {
+void LearningHeap::have_planned() noexcept try {
   const Size bound = std::max(most_reserved(pool_.peak_held()), arena_.committed());
   job_ = std::make_shared<LoopPlanJob>(detector_, options_.alignment, bound, order_);
   if (runner_ != nullptr) {
@@ -194,6 +191,9 @@ void LearningHeap::have_planned() {
   } else {
     job_->run();
   }
+} catch (const std::exception&) {  // no memory for it
+  job_.reset();
+  detector_.stop();
 }
 
 /// Takes the plan over where a round begins.

@@ -81,7 +81,7 @@ class LearningHeap final : public Heap {
   bool may_stay(const Request& request) const noexcept;
   void begin_round() noexcept;
   void learn() noexcept;
-  void have_planned();
+  void have_planned() noexcept;
   void look_at_job() noexcept;
   void postpone() noexcept;
   bool adopt(std::uint32_t place) noexcept;

@@ -28,6 +28,7 @@
 #include "memoir/heap/stream_order.h"
 #include "memoir/plan/program_plan.h"
 #include "memoir/policy/learning_heap.h"
+#include "memoir/policy/plan_job.h"
 
 namespace memoir {
 
@@ -117,6 +118,8 @@ class Parts {
   virtual StreamOrder* order() = 0;
   /// nullptr when there is nothing to collect.
   virtual Collector* collector() = 0;
+  /// Who makes the plans of heaps that learn; nullptr: they are made where they are asked for.
+  virtual PlanRunner* planner() { return nullptr; }
   /// nullptr unless somebody wants phases timed.
   virtual PhaseTable* phases() = 0;
   /// Its memory will not move, because a captured graph uses it.

@@ -30,7 +30,7 @@ PolicyHeap make_memoir(Parts& parts, const LearningOptions& options) {
   Arena& arena = parts.arena();
   LearningOptions own = options;
   own.learn &= !parts.keeps();
-  auto heap = make_heap<LearningHeap>(arena, own, parts.order(), &parts.segments());
+  auto heap = make_heap<LearningHeap>(arena, own, parts.order(), &parts.segments(), parts.planner());
   const auto plans = [&pool = *heap] { return pool.counters(); };
   return {.heap = std::move(heap), .plans = plans};
 }
@@ -59,8 +59,8 @@ PolicyHeap make_guided(Parts& parts, const GuidedOptions& options) {
                 bytes_setting(options.alignment) + "; make it with memoir plan --guided");
   }
   Arena& arena = parts.arena();
-  auto heap =
-      make_heap<GuidedRunHeap>(plan, arena, options, parts.order(), &parts.segments(), !parts.keeps());
+  auto heap = make_heap<GuidedRunHeap>(plan, arena, options, parts.order(), &parts.segments(), !parts.keeps(),
+                                       parts.planner());
   const auto plans = [&run = *heap] { return run.counters(); };
   return {.heap = std::move(heap), .plans = plans};
 }
