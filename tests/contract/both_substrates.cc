@@ -81,10 +81,10 @@ BothResult run_on_both(const Workload& workload, const std::string& policy, Size
     const std::string where = "step " + std::to_string(at);
     now = step.time;
     simulated->tick(now);
+    runtime->finish_plans();
     if (step.kind == Workload::Kind::kAllocate) {
       offsets[step.object] = simulated->allocate(object);
       const PoolScope pool(*runtime, object.pool);
-      runtime->finish_plans();
       std::string refusal;
       pointers[step.object] = runtime->allocate(object.size, streams[object.stream], object.site, refusal);
       const bool refused = pointers[step.object] == nullptr;

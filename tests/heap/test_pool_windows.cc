@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memoir/heap/pool/pool_windows.h"
 
+#include <random>
+#include <utility>
 #include <vector>
 
 #include "doctest/doctest.h"
@@ -96,6 +98,67 @@ TEST_CASE("a hole needs whole granules, but those that the range touches alone")
   CHECK(example.windows.need_of(example.row[hole], {6 * kGranule - 1, 2}) == 2 * kGranule);
   CHECK(example.windows.need_of(example.row[hole], {4 * kGranule, kGranule}) == 0);
   CHECK(example.windows.need_of(example.row[example.row.block_at(kGranule)], {kGranule, kGranule}) == 0);
+}
+
+/// The best window, by a look at every block and every place where one could begin or end.
+static Window best_of_all(const PoolRow& row, const PoolWindows& windows, const PoolWindows::Wish& wish) {
+  Window best;
+  for (Index index = row.head(); index != 0; index = row[index].after) {
+    if (row[index].state == PoolRow::State::kLive) continue;
+    for (Offset begin = row[index].range.begin; begin < row[index].range.end(); begin += kAlignment) {
+      if (begin % wish.alignment != 0 || begin + wish.size > kCapacity) continue;
+      Window window{begin, index, 0, 0};
+      bool fits = true;
+      for (Index at = index; at != 0 && row[at].range.begin < begin + wish.size; at = row[at].after) {
+        fits &= row[at].state != PoolRow::State::kLive;
+        window.need += windows.need_of(row[at], {begin, wish.size});
+        window.waits += !windows.is_ordered(row[at], wish.slot);
+      }
+      const bool is_better = window.need != best.need ? window.need < best.need : window.waits < best.waits;
+      if (fits && (wish.waits || window.waits == 0) && is_better) best = window;
+    }
+  }
+  return best;
+}
+
+TEST_CASE("around holes and the largest free blocks lies the best window that there is") {
+  for (unsigned seed = 1; seed <= 40; ++seed) {
+    CAPTURE(seed);
+    Example example;
+    std::mt19937_64 random(seed);
+    std::vector<Index> live;
+    REQUIRE(example.row.reserve_records(2000));
+    for (int step = 0; step < 120; ++step) {
+      const auto stream = static_cast<StreamId>(seed % 2 == 0 ? 0 : random() % 3);
+      PoolWindows::Wish wish{kAlignment * (1 + random() % 40), kAlignment << random() % 3,
+                             example.row.slot_of(stream), random() % 2 == 0};
+      const Window window = example.windows.find(wish, Zone::kCommon);
+      const Window best = best_of_all(example.row, example.windows, wish);
+      CHECK((window.first != 0) == (best.first != 0));
+      if (best.first != 0) {
+        CHECK(window.need == best.need);
+        CHECK(window.waits == best.waits);
+      }
+      if (window.first != 0 && random() % 2 == 0) {
+        live.push_back(
+            example.row.take_window(window.first, {window.begin, wish.size}, kGranule, wish.size, wish.slot));
+      } else if (!live.empty()) {
+        std::swap(live[random() % live.size()], live.back());
+        example.free(live.back(), 1 + random() % 2);
+        live.pop_back();
+      }
+      // Some idle memory goes elsewhere.
+      for (Index index = example.row.head(); index != 0 && random() % 4 == 0;
+           index = example.row[index].after) {
+        const PoolRow::Block& block = example.row[index];
+        const Offset begin = align_up(block.range.begin, kGranule),
+                     end = align_down(block.range.end(), kGranule);
+        if (block.state != PoolRow::State::kFree || begin >= end) continue;
+        example.row.make_hole(index, {begin, end - begin});
+        break;
+      }
+    }
+  }
 }
 
 }  // namespace memoir

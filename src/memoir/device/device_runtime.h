@@ -83,8 +83,8 @@ class DeviceRuntime final : private Collector, private DeviceWatch {
   /// die.
   void release_pool(DevicePoolId id);
 
-  /// Until the plans that are being made are there, without the lock: who waits so before each request gets
-  /// what a simulation says.
+  /// Until the plans that are being made are there, without the lock: who waits so before each request and
+  /// free gets what a simulation says.
   void finish_plans() noexcept { planner_.wait(); }
 
   void on_low_memory(LowMemoryCallback callback, void* context);

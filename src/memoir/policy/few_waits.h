@@ -25,9 +25,9 @@ inline constexpr std::uint64_t kNoLimitOfSteps = ~std::uint64_t{0};
 /// it may. Alignments in the problem are raised to `alignment` (a power of two) first. Throws Error where
 /// planners do.
 ///
-/// With `steps` it tries only what these allow, and always one planner that takes n log n. A step is a look at
-/// a buffer that lives together with the one that is placed, some 5 ns: counted before each attempt from the
-/// problem alone, so the same steps give the same plan on every machine.
+/// With `steps` it tries only what these allow, and always one planner that takes n log n. A step is a look
+/// at a buffer that lives together with the one that is placed, some 5 ns: counted before each attempt from
+/// the problem alone, so the same steps give the same plan on every machine.
 Plan plan_with_few_waits(Problem& problem, std::span<const StreamId> streams, Size alignment,
                          std::uint64_t steps = kNoLimitOfSteps);
 

@@ -58,7 +58,7 @@ bool LearningHeap::free(Offset offset) noexcept {
     return true;
   }
   const bool freed = pool_.free(offset);
-  if (pending_) [[unlikely]]
+  if (job_ || pending_) [[unlikely]]
     learn();
   return freed;
 }

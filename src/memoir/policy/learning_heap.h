@@ -9,10 +9,11 @@
 //                                              ^ calls, no searches; what the plan does not know goes online
 //
 // Round 2 is like round 1, so at its end every lifetime is known, those of objects that pass from one round
-// to the next as well. The plan is a job (plan_job.h) that the heap does not wait for: what comes of it counts
-// from the next begin of a round on, which is at once where the job runs at once. The slab is an object of the online pool, which moves idle memory there. It is made at
-// a moment when so little lives that pool and slab together stay within the bounds of the online pool; where
-// too much passes from round to round for that, what passes is not planned.
+// to the next as well. The plan is a job (plan_job.h) that the heap does not wait for: what comes of it
+// counts from the next begin of a round on, which is at once where the job runs at once. The slab is an
+// object of the online pool, which moves idle memory there. It is made at a moment when so little lives that
+// pool and slab together stay within the bounds of the online pool; where too much passes from round to round
+// for that, what passes is not planned.
 //
 // When the program departs from the plan (another phase begins, a shape changes), or memory is short, or
 // somebody asks for it (trim), the slab becomes the objects that live in it, each where it is, and the rest

@@ -82,6 +82,44 @@ class FreeBins {
     return smallest(blocks, heads_[word * 64 + static_cast<std::uint32_t>(std::countr_zero(bits))], size);
   }
 
+  /// Visits blocks as visit(index), smaller classes first, from the class of `units` on, or larger ones first
+  /// down to it; at most `most` of them, and until it says false. The visitor changes nothing here.
+  template <class Block, class Visit>
+  void visit_upwards(const Block* blocks, Size units, int most, Visit&& visit) const {
+    const std::uint32_t bin = class_of(units);
+    std::uint32_t word = bin / 64;
+    std::uint64_t bits = words_[word] & (~std::uint64_t{0} << (bin % 64));
+    for (;;) {
+      for (; bits != 0; bits &= bits - 1) {
+        const auto head = heads_[word * 64 + static_cast<std::uint32_t>(std::countr_zero(bits))];
+        for (Index index = head; index != 0; index = blocks[index].next) {
+          if (most-- == 0 || !visit(index)) return;
+        }
+      }
+      const std::uint64_t above = summary_ & (~std::uint64_t{1} << word);
+      if (above == 0) return;
+      word = static_cast<std::uint32_t>(std::countr_zero(above));
+      bits = words_[word];
+    }
+  }
+  template <class Block, class Visit>
+  void visit_downwards(const Block* blocks, Size units, int most, Visit&& visit) const {
+    const std::uint32_t last = class_of(units);
+    std::uint64_t left = summary_;
+    while (left != 0) {
+      const std::uint32_t word = 63 - static_cast<std::uint32_t>(std::countl_zero(left));
+      left &= ~(std::uint64_t{1} << word);
+      for (std::uint64_t bits = words_[word]; bits != 0;) {
+        const std::uint32_t bit = 63 - static_cast<std::uint32_t>(std::countl_zero(bits));
+        bits &= ~(std::uint64_t{1} << bit);
+        if (word * 64 + bit < last) return;
+        for (Index index = heads_[word * 64 + bit]; index != 0; index = blocks[index].next) {
+          if (most-- == 0 || !visit(index)) return;
+        }
+      }
+    }
+  }
+
  private:
   static constexpr Size kExact = 64;  // below, a class holds one size
   static constexpr int kLooks = 24;

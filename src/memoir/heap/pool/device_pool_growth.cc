@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// DevicePoolHeap: what it does when no committed block of the request's own stream holds it. Everything here
-// may look at every block once; it ends in a device call, a wait, or a rare find.
+// DevicePoolHeap: what it does when no committed block of the request's own stream holds it. It ends in a
+// device call, a wait, or a rare find, after a number of steps that does not grow with the blocks.
 #include <algorithm>
 
 #include "memoir/heap/pool/device_pool_heap.h"
@@ -9,6 +9,8 @@
 namespace memoir {
 
 namespace {
+// At free blocks of one stream, for what to move: those that are enough, and others.
+constexpr int kFewLooks = 16, kLooks = 96;
 constexpr double kShareOfPeak = 0.005;  // what a pool with Aside::kShare may hold beyond the peak live bytes
 
 /// What of a range lies before or after another one: the larger part.
@@ -128,9 +130,12 @@ bool DevicePoolHeap::commit_all(Index& first, Range range, Size need) noexcept {
   const Range keep{align_down(range.begin, granule),
                    align_up(range.end(), granule) - align_down(range.begin, granule)};
   bool moved = false;
+  // What lies before the row of free blocks and holes stays as it is.
+  Index anchor = first;
+  while (anchor != 0 && row_[anchor].state != State::kLive) anchor = row_[anchor].before;
   const auto move = [&](Size bytes) {
     const Size got = move_away(bytes, keep);
-    first = row_.block_at(range.begin);
+    first = row_.block_from(anchor == 0 ? row_.head() : anchor, range.begin);
     if (got == 0) return false;
     counters_.moves += !moved;
     moved = true;
@@ -238,20 +243,40 @@ bool DevicePoolHeap::join_across() noexcept {
   return any;
 }
 
-/// Few pieces: the smallest that is enough, else the largest and so on.
+/// Few pieces: the smallest that is enough, else the largest and so on, as far as a few looks tell.
 Size DevicePoolHeap::move_pieces(Size bytes, Range keep) noexcept {
   Size done = 0;
   while (done < bytes && row_.reserve_records(8)) {
     const Size wanted = bytes - done;
     Index best = 0;
     Size size = 0;
-    for (Index index = row_.head(); index != 0; index = row_[index].after) {
-      const Range found = outside(idle(row_[index]), keep);
-      if (found.size == 0) continue;
+    bool hidden = false;  // by what is kept
+    const auto look = [&](Index index) {
+      const Range whole = idle(row_[index]), found = outside(whole, keep);
+      hidden |= found.size != whole.size;
+      if (found.size == 0) return;
       if (best == 0 || (size < wanted ? found.size > size : found.size >= wanted && found.size < size)) {
         best = index;
         size = found.size;
       }
+    };
+    for (std::uint16_t slot = 0; slot < row_.slots(); ++slot) {
+      for (const Zone zone : {Zone::kCommon, Zone::kAside}) {
+        const FreeBins& bins = row_.free_bins(slot, zone);
+        bins.visit_upwards(row_.blocks(), row_.units(wanted), kFewLooks, [&](Index index) {
+          look(index);
+          return true;
+        });
+        if (size >= wanted) continue;
+        bins.visit_downwards(row_.blocks(), row_.units(arena_->granule()), kLooks, [&](Index index) {
+          if (row_[index].range.size <= size) return false;  // nor do those to come hold more
+          look(index);
+          return true;
+        });
+      }
+    }
+    if (best == 0 && hidden) {  // a slab's window covers most of the row: rare
+      for (Index index = row_.head(); index != 0; index = row_[index].after) look(index);
     }
     if (best == 0) break;
     const Range found = outside(idle(row_[best]), keep);

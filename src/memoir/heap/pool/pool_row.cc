@@ -15,6 +15,7 @@ bool PoolRow::begin(Size capacity) noexcept {
   head_ = take_record();
   blocks_[head_].range = {0, capacity};
   blocks_[head_].state = State::kHole;
+  put_in_bin(head_);
   return true;
 }
 
@@ -118,14 +119,10 @@ bool PoolRow::can_join(Index left, Index right) const noexcept {
 }
 
 void PoolRow::put_in_bin(Index index) noexcept {
-  const Block& block = blocks_[index];
-  bins_[bin_of(block.slot, block.zone)].insert(blocks_.data(), index, units(block.range.size));
+  bins_for(index).insert(blocks_.data(), index, units(blocks_[index].range.size));
 }
 
-void PoolRow::take_from_bin(Index index) noexcept {
-  const Block& block = blocks_[index];
-  bins_[bin_of(block.slot, block.zone)].erase(blocks_.data(), index);
-}
+void PoolRow::take_from_bin(Index index) noexcept { bins_for(index).erase(blocks_.data(), index); }
 
 PoolRow::Index PoolRow::settle(Index index) noexcept {
   return blocks_[index].state == State::kFree ? settle_free(index) : settle_hole(index);
@@ -134,10 +131,17 @@ PoolRow::Index PoolRow::settle(Index index) noexcept {
 PoolRow::Index PoolRow::settle_hole(Index index) noexcept {
   const Index after = blocks_[index].after, before = blocks_[index].before;
   const bool joins_before = can_join(before, index);
-  if (can_join(index, after)) join_after(index);
-  if (!joins_before) return index;
-  join_after(before);
-  return before;
+  if (can_join(index, after)) {
+    take_from_bin(after);
+    join_after(index);
+  }
+  if (joins_before) {
+    take_from_bin(before);
+    join_after(before);
+    index = before;
+  }
+  put_in_bin(index);
+  return index;
 }
 
 /// Of a free block, which is in no bin, with what no stream has used: rare, so it may look twice.
@@ -201,17 +205,18 @@ PoolRow::Index PoolRow::take_window(Index first, Range range, Size granule, Size
   Index at = first;
   for (Index index = first; index != 0 && blocks_[index].range.begin < range.end();
        index = blocks_[index].after) {
-    if (blocks_[index].state == State::kFree) {
-      take_from_bin(index);
-    } else {
+    take_from_bin(index);
+    if (blocks_[index].state == State::kHole) {
       const Offset begin = std::max(blocks_[index].range.begin, align_down(range.begin, granule));
       const Offset end = std::min(blocks_[index].range.end(), align_up(range.end(), granule));
       if (begin > blocks_[index].range.begin) {
         const bool is_first = index == at;
+        const Index rest = index;
         index = cut(index, begin);
+        put_in_bin(rest);
         if (is_first) at = index;
       }
-      if (end < blocks_[index].range.end()) cut(index, end);
+      if (end < blocks_[index].range.end()) put_in_bin(cut(index, end));
       blocks_[index].state = State::kFree;
     }
   }
@@ -237,15 +242,17 @@ void PoolRow::end_aside() noexcept {
   for (Index index = head_; index != 0; index = blocks_[index].after) {
     Block& block = blocks_[index];
     if (block.zone != Zone::kAside) continue;
-    if (block.state == State::kFree) take_from_bin(index);
+    if (block.state != State::kLive) take_from_bin(index);
     block.zone = Zone::kCommon;
     if (block.state != State::kLive) index = settle(index);
   }
 }
 
 void PoolRow::set_aside(Index hole, Size size) noexcept {
-  if (blocks_[hole].range.size > size) cut(hole, blocks_[hole].range.begin + size);
+  take_from_bin(hole);
+  if (blocks_[hole].range.size > size) put_in_bin(cut(hole, blocks_[hole].range.begin + size));
   blocks_[hole].zone = Zone::kAside;
+  put_in_bin(hole);
 }
 
 PoolRow::Index PoolRow::add_plain(Range range, std::uint16_t slot) noexcept {

@@ -5,7 +5,7 @@
 // there is room across blocks is pool_windows.h's.
 //
 //   | live | free, slot 0 | free, slot 1 | recent | hole ...       slot: of the stream that used it last
-//            in a bin       in a bin       in none   in none        recent: freed, but kept for its like
+//            in a bin       in a bin       in none   in a bin       recent: freed, but kept for its like
 //
 // Free neighbours join at once when all of their Use is the same; holes, when no stream or the same one used
 // them. Blocks of different zones never join. Plain blocks lie beyond the row, each segment in a row of its
@@ -100,6 +100,18 @@ class PoolRow {
   Index find(std::uint16_t slot, Zone zone, Size size) const noexcept {
     return bins_[bin_of(slot, zone)].find(blocks_.data(), size, units(size));
   }
+  /// The free blocks of this slot and zone, and the holes of the zone, by size in units().
+  const FreeBins& free_bins(std::uint16_t slot, Zone zone) const noexcept {
+    return bins_[bin_of(slot, zone)];
+  }
+  const FreeBins& holes(Zone zone) const noexcept { return holes_[static_cast<size_t>(zone)]; }
+  const Block* blocks() const noexcept { return blocks_.data(); }
+  Size units(Size size) const noexcept { return size >> shift_; }
+  /// The block that the offset lies in, at or after `index`, which lies before it: a walk.
+  Index block_from(Index index, Offset offset) const noexcept {
+    while (blocks_[index].range.end() <= offset) index = blocks_[index].after;
+    return index;
+  }
   /// A block of exactly this size that the slot freed last, live now; or 0.
   Index take_recent(Size size, Size asked, std::uint16_t slot) noexcept;
   /// Gives out a part of a free block: large objects get its begin, small ones its end, so that each kind
@@ -158,7 +170,6 @@ class PoolRow {
   static size_t bin_of(std::uint16_t slot, Zone zone) noexcept {
     return slot * kZones + static_cast<size_t>(zone);
   }
-  Size units(Size size) const noexcept { return size >> shift_; }
   Index& recent_of(Size size, std::uint16_t slot) noexcept {
     return recent_[((units(size) + slot) * 0x9e3779b97f4a7c15ull) >> (64 - kRecentBits)];
   }
@@ -181,6 +192,11 @@ class PoolRow {
   }
   void join_after(Index index) noexcept;
   bool can_join(Index left, Index right) const noexcept;
+  FreeBins& bins_for(Index index) noexcept {
+    const Block& block = blocks_[index];
+    return block.state == State::kHole ? holes_[static_cast<size_t>(block.zone)]
+                                       : bins_[bin_of(block.slot, block.zone)];
+  }
   void put_in_bin(Index index) noexcept;
   void take_from_bin(Index index) noexcept;
   Index settle_free(Index index) noexcept;
@@ -197,6 +213,7 @@ class PoolRow {
   size_t room_ = 0;                  // blocks_ may have so many records without a look at other tables
   MetadataArray<FreeBins> bins_;     // per slot and zone
   MetadataArray<StreamId> streams_;  // per slot, in order of appearance
+  std::array<FreeBins, kZones> holes_;
   OffsetChains live_;
   std::array<Index, size_t{1} << kRecentBits> recent_{};  // freed last, not joined yet, by size and stream
   StartSet starts_;  // of blocks in the row, in units; kept, as is by_start_, since keep_starts()

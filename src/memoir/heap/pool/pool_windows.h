@@ -5,7 +5,10 @@
 //   | live | free | hole      | free | live |   a window of the request's size anywhere between the live ones
 //          |    request      |                  need: granules of the hole; waits: blocks of other streams
 //
-// It looks at every block of the row once. It changes nothing.
+// A window that needs memory touches a hole, so it looks at what lies around holes, the smallest first, and
+// around the largest free blocks: at most kLooks of them, and of each at a few neighbours. With fewer holes
+// than that it finds the best window there is. The same few steps, however many blocks there are; only where
+// they find nothing it looks at every block before it says so. It changes nothing.
 #pragma once
 
 #include "memoir/arena/arena.h"
@@ -46,6 +49,10 @@ class PoolWindows {
   bool is_ordered(const PoolRow::Block& block, std::uint16_t slot) const noexcept;
 
  private:
+  static constexpr int kLooks = 96, kLooksOfStream = 8, kNeighbours = 16;
+
+  Window find_anywhere(const Wish& wish, PoolRow::Zone zone) const noexcept;
+  void look_around(Window& best, Index index, const Wish& wish) const noexcept;
   void weigh(Window& best, Offset begin, Index first, const Wish& wish) const noexcept;
 
   const PoolRow* row_;
