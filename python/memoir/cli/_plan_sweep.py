@@ -44,9 +44,10 @@ def plan_task(
     alignment: int | None,
     deadline: float | None,
     effort: dict[str, Any],
+    dims: dict[str, int],
 ) -> dict[str, Any]:
     """One problem, planner and seed: the summary of its plan."""
-    source = open_problem(path, device)
+    source = open_problem(path, device, dims)
     problem = source.problem
     if alignment is not None:
         problem = problem.aligned_to(alignment)
@@ -60,7 +61,7 @@ def plan_sweep(options: PlanOptions) -> int:
     sweep has the cores."""
     seeds = seeds_of(options.seeds) if options.seeds is not None else [options.seed]
     for path in options.inputs:
-        open_problem(path, options.device)  # what cannot be read is told before anything runs
+        open_problem(path, options.device, options.dims)  # what cannot be read is told before anything runs
     names = list(PLANNERS) if options.planner == "all" else [options.planner]
     effort = {
         "capacity": options.capacity,
@@ -68,7 +69,7 @@ def plan_sweep(options: PlanOptions) -> int:
         "work_limit": options.work_limit,
     }
     tasks = [
-        (path, name, seed, options.device, options.alignment, options.deadline, effort)
+        (path, name, seed, options.device, options.alignment, options.deadline, effort, options.dims)
         for path, name in itertools.product(options.inputs, names)
         for seed in (seeds if name in _SEARCHING else seeds[:1])
     ]

@@ -244,17 +244,18 @@ class _Cover:
         row_of = np.full(len(sections.loads) + 1, len(over), np.int64)
         row_of[: len(sections.loads)] = np.searchsorted(over, np.arange(len(sections.loads)))
         self._excess = sections.loads[over] - budget
+        sizes = problem.size
         self._options: list[Option] = []
         spans: list[tuple[int, int]] = []
         for option in options:
             first, last = sections.within(option.lower, option.upper)
             begin, end = int(row_of[first]), int(row_of[last])
-            if begin < end and problem.size[option.buffer] > 0:
+            if begin < end and sizes[option.buffer] > 0:
                 self._options.append(option)
                 spans.append((begin, end))
         self._begin = np.array([span[0] for span in spans], np.int64)
         self._end = np.array([span[1] for span in spans], np.int64)
-        self._bytes = np.array([int(problem.size[one.buffer]) for one in self._options], np.int64)
+        self._bytes = np.array([int(sizes[one.buffer]) for one in self._options], np.int64)
         self._cost = np.array([one.cost for one in self._options])
         # Options of one buffer that overlap exclude each other.
         self._rivals: list[list[int]] = [[] for _ in self._options]

@@ -22,6 +22,7 @@ from memoir.planning.sections import Sections
 
 EFFORT = 1.0  # seconds for sets that only a search proves, and as many to try the changes
 _PEAKS = 4_000  # sections that are looked into, the fullest first
+_MOST = 20_000  # buffers, of problems where several are looked for that are let go together
 _CHANGES = 3  # of each kind that are tried and told
 
 
@@ -100,18 +101,22 @@ def explain(problem: Any, capacity: int, seconds: float = EFFORT) -> Why | None:
 
 def _fullest_set(problem: Problem, sections: Sections, capacity: int) -> tuple[int, np.ndarray, bool]:
     """The section and the fewest of its buffers that exceed the capacity; and whether all sections were looked into."""
+    sizes = problem.size.astype(np.int64)
+    until = time.monotonic() + EFFORT
+    looked = 0
     peaks = sorted(sections.peaks(capacity), key=lambda section: -sections.loads[section])
     best: tuple[int, np.ndarray] | None = None
-    for section in peaks[:_PEAKS]:
+    for section in peaks:
+        if looked == _PEAKS or (looked and time.monotonic() > until):
+            break
+        looked += 1
         live = sections.live(section)
-        live = live[np.argsort(-problem.size[live].astype(np.int64), kind="stable")]
-        count = (
-            int(np.searchsorted(np.cumsum(problem.size[live].astype(np.int64)), capacity, side="right")) + 1
-        )
+        live = live[np.argsort(-sizes[live], kind="stable")]
+        count = int(np.searchsorted(np.cumsum(sizes[live]), capacity, side="right")) + 1
         if best is None or count < len(best[1]):
             best = section, np.sort(live[:count])
     assert best is not None, "a section that is too full has a peak at or after it"
-    return *best, len(peaks) <= _PEAKS
+    return *best, looked == len(peaks)
 
 
 # --- sets that no tick explains ---
@@ -191,16 +196,15 @@ def _changes(
     """Changes of one buffer that were tried, the cheapest of each kind first."""
     if len(over) == 0:
         return _changes_by_trial(problem, buffers, capacity, seconds)
+    lowers, uppers, sizes = problem.lower, problem.upper, problem.size
     first, last = int(over[0]), int(over[-1])
     begin, end = int(sections.ticks[first]), int(sections.ticks[last + 1])
     excess = int(sections.loads[over].max()) - capacity
     found: dict[str, list[Change]] = {"shrink": [], "end earlier": [], "begin later": [], "let go": []}
     # Only a buffer that lives whenever there is too much, and has as many bytes, can do it alone.
-    for buffer in np.flatnonzero(
-        (sections.first <= first) & (sections.last > last) & (problem.size >= excess)
-    ):
-        i, lower, upper = int(buffer), int(problem.lower[buffer]), int(problem.upper[buffer])
-        size = int(problem.size[i])
+    for buffer in np.flatnonzero((sections.first <= first) & (sections.last > last) & (sizes >= excess)):
+        i, lower, upper = int(buffer), int(lowers[buffer]), int(uppers[buffer])
+        size = int(sizes[i])
         if size > excess:
             found["shrink"].append(Change("shrink", i, excess, 0, lower, upper))
         if lower < begin:
@@ -215,7 +219,7 @@ def _changes(
         # The least of what it is about: a share of the buffer, ticks, or bytes that move.
         changes.sort(
             key=lambda change: (
-                (change.bytes / int(problem.size[change.buffer]), -change.buffer)
+                (change.bytes / int(sizes[change.buffer]), -change.buffer)
                 if kind == "shrink"
                 else (change.bytes, change.ticks)
                 if kind == "let go"
@@ -258,10 +262,13 @@ def _let_go(problem: Problem, sections: Sections, over: np.ndarray, capacity: in
     """The fewest bytes found that can be let go over the ticks that are too full, so that it fits."""
     from memoir.planning.budget import Option, choose
 
-    options = []
-    for i in np.flatnonzero((problem.upper - problem.lower > 2) & (problem.size > 0)):
-        lower, upper = int(problem.lower[i]) + 1, int(problem.upper[i]) - 1
-        options.append(Option(int(i), lower, upper, "let go", float(problem.size[i])))
+    if len(problem) > _MOST:
+        return ()
+    lowers, uppers, sizes = problem.lower, problem.upper, problem.size
+    options = [
+        Option(i, int(lowers[i]) + 1, int(uppers[i]) - 1, "let go", float(sizes[i]))
+        for i in np.flatnonzero((uppers - lowers > 2) & (sizes > 0)).tolist()
+    ]
     chosen = choose(problem, capacity, options, time.monotonic() + EFFORT / 2)
     if chosen is None:
         return ()
@@ -271,7 +278,7 @@ def _let_go(problem: Problem, sections: Sections, over: np.ndarray, capacity: in
         inside = over[(sections.ticks[over] < option.upper) & (sections.ticks[over + 1] > option.lower)]
         begin = max(option.lower, int(sections.ticks[inside[0]]))
         end = min(option.upper, int(sections.ticks[inside[-1] + 1]))
-        out.append(Change("let go", option.buffer, int(problem.size[option.buffer]), end - begin, begin, end))
+        out.append(Change("let go", option.buffer, int(sizes[option.buffer]), end - begin, begin, end))
     return tuple(out) if applied(problem, out, capacity, EFFORT) else ()
 
 
