@@ -88,9 +88,11 @@ class LifetimeModel::NearWalk {
 LifetimeModel::Reduced LifetimeModel::reduce(const ModelStack& stack) const noexcept {
   Reduced reduced;
   for (const std::uint64_t hash : stack.names()) {
-    const auto found = std::lower_bound(names_.begin(), names_.end(), hash);
-    if (found == names_.end() || *found != hash) continue;
-    const auto name = static_cast<std::uint16_t>(found - names_.begin());
+    const std::uint64_t* const begin = names_.data() + names_by_byte_.begin[hash >> 56];
+    const std::uint64_t* const end = names_.data() + names_by_byte_.begin[(hash >> 56) + 1];
+    const std::uint64_t* const found = std::lower_bound(begin, end, hash);
+    if (found == end || *found != hash) continue;
+    const auto name = static_cast<std::uint16_t>(found - names_.data());
     if (reduced.count > 0 && reduced.names[reduced.count - 1] == name) continue;
     if (reduced.count == Reduced::kMost) break;
     reduced.names[reduced.count++] = name;
@@ -159,27 +161,32 @@ const Address* LifetimeModel::find_address(const Query& query) const noexcept {
 }
 
 const Token* LifetimeModel::find_token(std::uint32_t hash) const noexcept {
-  const auto found =
-      std::lower_bound(tokens_.begin(), tokens_.end(), hash,
-                       [](const Token& token, std::uint32_t wanted) { return token.hash < wanted; });
-  return found != tokens_.end() && found->hash == hash ? &*found : nullptr;
+  const Token* const begin = tokens_.data() + tokens_by_byte_.begin[hash >> 24];
+  const Token* const end = tokens_.data() + tokens_by_byte_.begin[(hash >> 24) + 1];
+  const Token* const found = std::lower_bound(
+      begin, end, hash, [](const Token& token, std::uint32_t wanted) { return token.hash < wanted; });
+  return found != end && found->hash == hash ? found : nullptr;
 }
 
 float LifetimeModel::coverage(const ModelStack& stack, std::uint32_t* known) const noexcept {
-  std::uint32_t words[ModelStack::kMostWordFrames * kMostNameWords];
-  size_t count = 0;
-  for (size_t i = 0; i < stack.word_frames(); ++i)
-    for (const std::uint32_t word : stack.words(i)) words[count++] = word;
-  std::sort(words, words + count);
-  count = static_cast<size_t>(std::unique(words, words + count) - words);
+  constexpr size_t kPlaces = 2 * ModelStack::kMostWordFrames * kMostNameWords;
+  std::uint32_t seen[kPlaces] = {};  // words, at or behind the place that their lower bits name; 0: none
+  bool zero = false;
   std::uint64_t all = 0, found = 0;
   *known = 0;
-  for (size_t i = 0; i < count; ++i) {
-    const Token* const token = find_token(words[i]);
-    all += token == nullptr ? 65535 : token->rarity;
-    if (token == nullptr) continue;
-    found += token->rarity;
-    *known += token->rarity > 0;
+  for (size_t i = 0; i < stack.word_frames(); ++i) {
+    for (const std::uint32_t word : stack.words(i)) {
+      size_t place = word % kPlaces;
+      while (seen[place] != 0 && seen[place] != word) place = (place + 1) % kPlaces;
+      if (word == 0 ? zero : seen[place] == word) continue;
+      if (word == 0) zero = true;
+      seen[place] = word;
+      const Token* const token = find_token(word);
+      all += token == nullptr ? 65535 : token->rarity;
+      if (token == nullptr) continue;
+      found += token->rarity;
+      *known += token->rarity > 0;
+    }
   }
   return all == 0 ? 0 : static_cast<float>(found) / static_cast<float>(all);
 }

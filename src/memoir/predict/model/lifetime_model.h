@@ -75,6 +75,10 @@ class LifetimeModel {
     std::uint16_t names[kMost];
     size_t count = 0;
   };
+  /// Where the hashes with each first byte begin, in an ascending array of at most 65,535.
+  struct FirstBytes {
+    std::uint16_t begin[257] = {};
+  };
   struct Raw {
     float wall[kClasses];
     float long_lived;
@@ -116,6 +120,7 @@ class LifetimeModel {
   std::span<const std::uint16_t> labels_;
   std::span<const model_format::Answer> answers_;
   std::span<const model_format::Token> tokens_;
+  FirstBytes names_by_byte_, tokens_by_byte_;
   const model_format::WeightsHead* weights_head_ = nullptr;
   const std::int8_t* weights_ = nullptr;
   unsigned log2_rows_ = 0;

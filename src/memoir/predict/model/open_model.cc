@@ -18,6 +18,15 @@ constexpr std::uint64_t kMost16 = 65535, kMost24 = (1u << 24) - 1;
 
 bool in_unit(float value) noexcept { return value >= 0 && value <= 1; }
 
+/// `first_byte`: of the value at an index; values ascend.
+template <class FirstByte>
+void index_by_byte(size_t count, FirstByte first_byte, std::uint16_t (&begin)[257]) noexcept {
+  size_t next = 0;
+  for (size_t i = 0; i < count; ++i)
+    while (next <= first_byte(i)) begin[next++] = static_cast<std::uint16_t>(i);
+  while (next < 257) begin[next++] = static_cast<std::uint16_t>(count);
+}
+
 template <class T>
 bool all_zero(const T& values) noexcept {
   for (const auto& value : values)
@@ -156,6 +165,8 @@ const char* LifetimeModel::check_names_and_answers() noexcept {
   if (names_.size() > kMost16 || answers_.size() > kMost16) return "it has more names or answers than it may";
   for (size_t i = 1; i < names_.size(); ++i)
     if (names_[i - 1] >= names_[i]) return "its names are not in order";
+  index_by_byte(
+      names_.size(), [&](size_t i) { return names_[i] >> 56; }, names_by_byte_.begin);
   for (const Answer& answer : answers_)
     if (all_zero(answer.wall)) return "an answer has no class";
   return nullptr;
@@ -199,6 +210,8 @@ const char* LifetimeModel::check_words() noexcept {
     if (tokens_[i].reserved != 0) return "a token has bytes where zeros belong";
     if (i > 0 && tokens_[i - 1].hash >= tokens_[i].hash) return "its tokens are not in order";
   }
+  index_by_byte(
+      tokens_.size(), [&](size_t i) { return tokens_[i].hash >> 24; }, tokens_by_byte_.begin);
   const std::string_view bytes = section(kWeights);
   if (bytes.empty()) return nullptr;
   const std::uint64_t rows = count(kWeights);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memoir/predict/model/plain_name.h"
 
+#include <array>
+
 #include "memoir/predict/model/mangled_parser.h"
 
 namespace memoir {
@@ -8,9 +10,15 @@ namespace memoir {
 namespace {
 
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
-bool is_word(char c) noexcept {
-  return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$';
-}
+/// Letters of identifiers, by their codes.
+constexpr std::array<bool, 256> kIsWord = [] {
+  std::array<bool, 256> table{};
+  for (int c = 0; c < 256; ++c)
+    table[static_cast<size_t>(c)] =
+        (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$';
+  return table;
+}();
+bool is_word(char c) noexcept { return kIsWord[static_cast<unsigned char>(c)]; }
 
 // string_view::substr can throw, and with it libstdc++ would come in.
 std::string_view head(std::string_view text, size_t length) noexcept {
@@ -59,27 +67,31 @@ class ReadableParser {
   /// Past what matches the bracket that stands here.
   void pass_brackets(char open, char close) noexcept {
     int depth = 0;
-    for (; at_ < text_.size(); ++at_) {
-      const char c = text_[at_];
+    const char* const begin = text_.data();
+    const char* const end = begin + text_.size();
+    for (const char* place = begin + at_; place < end; ++place) {
+      const char c = *place;
+      if (is_word(c)) continue;
       if (c == open) ++depth;
-      if (c == close && !(c == '>' && at_ > 0 && text_[at_ - 1] == '-') && --depth == 0) {
-        ++at_;
+      if (c == close && !(c == '>' && place > begin && place[-1] == '-') && --depth == 0) {
+        at_ = static_cast<size_t>(place - begin) + 1;
         return;
       }
     }
+    at_ = text_.size();
   }
 
   bool step() noexcept {
     const char c = text_[at_];
     const std::string_view so_far = out_.view();
-    const bool begins = so_far.empty() || so_far.back() == ':';
-    if (begins && at("operator") && !is_word(at_ + 8 < text_.size() ? text_[at_ + 8] : ' ')) {
-      pass_operator();
-      return true;
-    }
-    if (at("(anonymous namespace)")) {
-      out_.add("(anonymous namespace)");
-      at_ += 21;
+    if (is_word(c)) {
+      const bool begins = so_far.empty() || so_far.back() == ':';
+      if (c == 'o' && begins && at("operator") && !is_word(at_ + 8 < text_.size() ? text_[at_ + 8] : ' ')) {
+        pass_operator();
+        return true;
+      }
+      do out_.add(text_[at_]);
+      while (++at_ < text_.size() && is_word(text_[at_]));
       return true;
     }
     switch (c) {
@@ -90,6 +102,11 @@ class ReadableParser {
         pass_brackets('[', ']');
         return true;
       case '(': {
+        if (at("(anonymous namespace)")) {
+          out_.add("(anonymous namespace)");
+          at_ += 21;
+          return true;
+        }
         const bool nothing = so_far.empty();  // decltype (...)
         pass_brackets('(', ')');
         return nothing || local();
@@ -185,9 +202,10 @@ PlainName::PlainName(std::string_view name) noexcept {
     add(without_suffixes(name));
     return;
   }
-  bool readable = false;
-  for (const char c : name) readable = readable || c == '(' || c == '<' || c == ' ' || c == ':';
-  if (readable) {
+  size_t letters = 0;
+  while (letters < name.size() && (is_word(name[letters]) || name[letters] == '.' || name[letters] == '@'))
+    ++letters;
+  if (letters < name.size()) {
     ReadableParser(name, *this).parse();
     if (size_ > 0) return;
   }
