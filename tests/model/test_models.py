@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models as Python and simulations see them: the golden file, names, predicted lifetimes of a trace."""
+
+from pathlib import Path
+
+import pytest
+
+from memoir import Error, _core
+
+DATA = Path(__file__).parents[1] / "data"
+MODEL = DATA / "small.v1.model"
+
+
+def test_names_are_those_of_the_golden_file():
+    lines = (DATA / "model_names.txt").read_text().splitlines()
+    rows = [line.split("\t") for line in lines if line and not line.startswith("#")]
+    assert len(rows) >= 30
+    for name, plain, words in rows:
+        assert _core.plain_name(name) == plain
+        assert " ".join(_core.name_words(plain)) == words
+
+
+def test_one_answer_and_many_are_the_same():
+    model = _core.LifetimeModel.from_bytes(MODEL.read_bytes(), "small.v1.model")
+    stacks = [
+        ["malloc", "insert", "table_add", "serve", "main"],
+        ["insert(int)", "table_add", "other", "serve"],
+        ["TableInsert", "ReadFile"],
+        ["another", "program"],
+    ]
+    many = model.predict_many(stacks, [64] * len(stacks))
+    assert many["stage"].tolist() == [1, 2, 3, -1]
+    for index, stack in enumerate(stacks):
+        one = model.predict(stack, size=64)
+        if one is None:
+            assert many["stage"][index] == -1
+            continue
+        assert one["wall"] == pytest.approx(many["wall"][index].tolist())
+        assert one["long"] == pytest.approx(many["long"][index])
+    by_address = model.predict(["", ""], frames=[(b"0123456789abcdefghij".hex(), 0x1000)], height=80)
+    assert by_address is not None and by_address["stage"] == 0
+
+
+def test_what_no_reader_takes_is_not_written():
+    with pytest.raises(Error, match="no section 'nonsense'"):
+        _core.write_model({"nonsense": b""})
+    with pytest.raises(Error, match="a section is missing"):
+        _core.write_model({"settings": bytes(64)})
+
+
+@pytest.fixture
+def trace(tmp_path):
+    """A million bytes from each of two stacks; what the model calls never freed is never freed."""
+    path = tmp_path / "x.trace"
+    writer = _core.TraceWriter(path)
+    sites = {}
+    for stack in (("main", "serve", "table_add", "insert"), ("main", "serve", "read_file", "parse")):
+        site = 0
+        for name in stack:
+            parent, site = site, _core.child_site(site, name)
+            if site not in sites.values():
+                writer.define_site(site, parent, name)
+            sites[name] = site
+    for number in range(2000):
+        writer.set_time(number * 1_000_000)
+        writer.allocate(2 * number + 1, sites["insert"], 500, 16, 0)
+        writer.allocate(2 * number + 2, sites["parse"], 500, 16, 0)
+        writer.free(2 * number + 2, 0)
+    writer.close()
+    return path
+
+
+def test_a_simulation_asks_a_model(trace):
+    workload = _core.Workload(_core.Trace.open(trace))
+
+    def placed(policy):
+        done = _core.simulate(workload, policy, samples=50, timed=False)
+        return done.timeline["reserved"].tolist()
+
+    # The model knows both stacks, as the sites of this very run do.
+    assert placed(f"llama,lifetimes=[{MODEL}]") == placed("llama,lifetimes=sites")
+    assert placed(f"llama,lifetimes=[{MODEL}]") != placed("llama,lifetimes=none")
+    with pytest.raises(Error, match="cannot be read"):
+        placed("llama,lifetimes=[nowhere.model]")
+    with pytest.raises(Error, match="no model"):
+        placed(f"llama,lifetimes=[{copy_of_trace(trace)}]")
+
+
+def copy_of_trace(trace):
+    other = trace.with_suffix(".model")
+    other.write_bytes(trace.read_bytes())
+    return other
