@@ -42,12 +42,14 @@ def test_objects_of_a_sample_do_not_live_and_die_together():
 def test_a_small_heap_saves_nothing():
     made = server()
     long = np.arange(100) % 4 == 0
-    assert replay.gain(made.profile(), long, tau=2.0) == 0
+    assert replay.gain(made.profile(), long, tau=2.0) == (0, 1)
+    assert not replay.pays(0, 1)
 
 
 def test_a_large_heap_is_replayed():
     made = replace(server(), peak=32 << 20, allocated=1 << 28, text=bytearray())
     profile = made.profile()
     long = np.arange(100) % 4 == 0
-    first, again = (replay.gain(profile, long, tau=2.0) for _ in range(2))
+    (first, part), (again, _) = (replay.gain(profile, long, tau=2.0) for _ in range(2))
+    assert part == 1
     assert -1 < first < 1 and first == pytest.approx(again, abs=0.005)

@@ -72,12 +72,9 @@ def train(
         )
     contexts = contexts.take(numpy.array(usable))
     parts, held_out = learn(contexts, settings, network=network, seed=seed)
-    gain = (
-        _gain(model_bytes(contexts, settings, parts), profiles, contexts, settings, seed)
-        if replayed
-        else None
-    )
-    settings.one_class = gain is not None and gain <= replay.LEAST_GAIN
+    content = model_bytes(contexts, settings, parts)
+    gain, part = _gain(content, profiles, contexts, settings, seed) if replayed else (None, 1.0)
+    settings.one_class = gain is not None and not replay.pays(gain, part)
     parts.facts = facts_of(profiles, contexts, settings, held_out, gain, network)
     content = model_bytes(contexts, settings, parts)
     model = LifetimeModel.from_bytes(content, "the model")
@@ -169,21 +166,24 @@ def _join(parts: list[Predictions]) -> Predictions:
 
 def _gain(
     content: bytes, profiles: Sequence[Lifetimes], contexts: Contexts, settings: Settings, seed: int
-) -> float | None:
-    """What two classes save, on average over the profiles by what their runs allocated; None: there is nothing to replay."""
+) -> tuple[float | None, float]:
+    """What two classes save, on average over the profiles by what their runs allocated (None: there is nothing to replay),
+    and the least part of a profile's objects that was replayed."""
     model = LifetimeModel.from_bytes(content, "the model")
     answers = ask(model, contexts)
     is_long = answers.known & (answers.long >= settings.least_long)
-    gains, weights = [], []
+    gains, weights, parts = [], [], [1.0]
     for number, lifetimes in enumerate(profiles):
         if not len(lifetimes.pairs):
             continue
         own = contexts.profile == number
         long: NDArray[numpy.bool_] = numpy.zeros(len(lifetimes), dtype=bool)
         long[contexts.number[own]] = is_long[own]
-        gains.append(replay.gain(lifetimes, long, tau=settings.tau, seed=seed))
+        found, part = replay.gain(lifetimes, long, tau=settings.tau, seed=seed)
+        gains.append(found)
+        parts.append(part)
         weights.append(float(lifetimes.runs["allocated"].sum()))
-    return float(numpy.average(gains, weights=weights)) if gains and sum(weights) else None
+    return float(numpy.average(gains, weights=weights)) if gains and sum(weights) else None, min(parts)
 
 
 def read_model(path: str | Path) -> LifetimeModel:

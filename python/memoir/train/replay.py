@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MOST_OBJECTS = 600_000  # that the replay of a run draws out
+_REGION = 2 << 20  # bytes that a class of the heap holds at a time (heap/lifetime)
 _NEIGHBOURS = 4  # samples of a context on either side whose deaths an object may have
 _LARGE = 0.7  # a fall is large that is such a part of the largest
 MOST_RUNS = 1  # of a profile that are replayed: those that allocated most
@@ -29,9 +30,17 @@ SPLIT_FROM = 16 << 20  # bytes: the malloc keeps smaller heaps in one class (hea
 LEAST_GAIN = 0.03
 
 
-def gain(lifetimes: Lifetimes, long: NDArray[numpy.bool_], *, tau: float, seed: int = 1) -> float:
-    """The share of resident bytes that two classes save, on average over the runs that are kept; long: of each context."""
-    gains, weights = [], []
+def pays(gain: float, part: float) -> bool:
+    """Whether two classes are worth it. A part of a heap is a poor judge of small gains: there only a loss decides."""
+    return gain > (LEAST_GAIN if part == 1 else -LEAST_GAIN)
+
+
+def gain(
+    lifetimes: Lifetimes, long: NDArray[numpy.bool_], *, tau: float, seed: int = 1
+) -> tuple[float, float]:
+    """The share of resident bytes that two classes save, and the part of the objects that was replayed (the least of the
+    runs). long: of each context."""
+    gains, weights, parts = [], [], [1.0]
     slices = lifetimes.run_slices()
     largest = numpy.argsort(-lifetimes.runs["allocated"].astype(float), kind="stable")[:MOST_RUNS]
     for number in largest.tolist():
@@ -44,8 +53,10 @@ def gain(lifetimes: Lifetimes, long: NDArray[numpy.bool_], *, tau: float, seed: 
         if not len(curve) or curve["live"].max() < SPLIT_FROM:
             gains.append(0.0)
             continue
-        gains.append(_gain_of_run(lifetimes.pairs[pairs], curve, run, long, tau, seed))
-    return float(numpy.average(gains, weights=weights)) if gains and sum(weights) else 0.0
+        found, part = _gain_of_run(lifetimes.pairs[pairs], curve, run, long, tau, seed)
+        gains.append(found)
+        parts.append(part)
+    return float(numpy.average(gains, weights=weights)) if gains and sum(weights) else 0.0, min(parts)
 
 
 def _gain_of_run(
@@ -55,10 +66,10 @@ def _gain_of_run(
     long: NDArray[numpy.bool_],
     tau: float,
     seed: int,
-) -> float:
+) -> tuple[float, float]:
     with tempfile.TemporaryDirectory(prefix="memoir-train-") as folder:
         trace, classes = Path(folder) / "run.trace", Path(folder) / "classes.trace"
-        after = _write_trace(trace, pairs, curve, run, seed)
+        after, part = _write_trace(trace, pairs, curve, run, seed)
         _write_classes(classes, numpy.flatnonzero(long))
         workload = _core.Workload(_core.Trace.open(trace))
         resident = {}
@@ -66,13 +77,15 @@ def _gain_of_run(
             policy = f"lifetime,{setting},tau={tau:g}"
             done = _core.simulate(workload, policy, samples=400, timed=False)
             resident[name] = _mean(done.timeline, after)
-    return 1 - resident["two"] / resident["one"] if resident["one"] else 0.0
+    # A second class costs about a region that is not full, whatever the heap's size: in a part of the heap it weighs too much.
+    two = resident["two"] - _REGION * (1 - part)
+    return 1 - two / resident["one"] if resident["one"] else 0.0, part
 
 
 def _write_trace(
     path: Path, pairs: NDArray[numpy.void], curve: NDArray[numpy.void], run: numpy.void, seed: int
-) -> float:
-    """Gives the nanosecond of the peak."""
+) -> tuple[float, float]:
+    """Gives the nanosecond of the peak, and which part of the objects was drawn out."""
     random = numpy.random.default_rng(seed)
     # The reservoir is a part of all samples; each of it stands for more when others were left out.
     kept = max(float(run["samples"]) / len(pairs), 1.0)
@@ -111,7 +124,7 @@ def _write_trace(
         else:
             writer.allocate(number + 1, site_of[number], size_of[number], 16)
     writer.close()
-    return float(_moments(numpy.array([_window(curve)[0]]), curve, run)[0])
+    return float(_moments(numpy.array([_window(curve)[0]]), curve, run)[0]), part
 
 
 def _spread(
