@@ -3,10 +3,13 @@
 // A program whose contexts a model may know: it fills more than a small heap, then goes on until the malloc
 // says that the model answered for so many contexts (the first argument), or for a minute. Prints how many.
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 struct figures {
@@ -24,13 +27,13 @@ static uint64_t figure(const char* wanted) {
   return 0;
 }
 
-#define CONTEXT(name)                                             \
-  __attribute__((noinline)) void* name(size_t size) {             \
-    void* const block = malloc(size);                             \
-    if (block == NULL) exit(3);                                   \
-    memset(block, 1, size);                                       \
-    __asm__ volatile("" ::"r"(block) : "memory");                 \
-    return block;                                                 \
+#define CONTEXT(name)                                 \
+  __attribute__((noinline)) void* name(size_t size) { \
+    void* const block = malloc(size);                 \
+    if (block == NULL) exit(3);                       \
+    memset(block, 1, size);                           \
+    __asm__ volatile("" ::"r"(block) : "memory");     \
+    return block;                                     \
   }
 CONTEXT(keep_session)
 CONTEXT(parse_request)
@@ -45,12 +48,35 @@ __attribute__((noinline)) void serve(int count) {
   __asm__ volatile("" ::: "memory");
 }
 
+static void* in_a_thread(void* ignored) {
+  serve(2000);
+  return ignored;
+}
+
+static void in_a_coroutine(void) { serve(2000); }
+
+static void serve_elsewhere(void) {
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, in_a_thread, NULL) == 0) pthread_join(thread, NULL);
+  ucontext_t here, there;
+  enum { kStack = 64 << 10 };
+  void* const stack = mmap(NULL, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (stack == MAP_FAILED || getcontext(&there) != 0) return;
+  there.uc_stack.ss_sp = stack;
+  there.uc_stack.ss_size = kStack;
+  there.uc_link = &here;
+  makecontext(&there, in_a_coroutine, 0);
+  swapcontext(&here, &there);
+  munmap(stack, kStack);
+}
+
 int main(int argc, char** argv) {
   const uint64_t enough = argc > 1 ? (uint64_t)atoi(argv[1]) : 0;
   enum { kHeap = 48 << 20, kBlock = 1000 };
   for (int i = 0; i < kHeap / kBlock; ++i) *(void**)keep_session(kBlock) = NULL;
   for (int round = 0; round < 600; ++round) {
     serve(5000);
+    serve_elsewhere();
     if (figure("foreseen") >= enough && round >= 3) break;
     usleep(100000);
   }

@@ -95,9 +95,11 @@ void wake_background_slowly() noexcept {
 
 void wake_to_answer() noexcept {
   if (!background_wanted.load(std::memory_order_relaxed)) return wake_background_slowly();
+  const int kept = errno;
   questions.store(true, std::memory_order_release);
   wakes.fetch_add(1, std::memory_order_release);
   wake_all(&wakes);
+  errno = kept;
 }
 
 bool run_upkeep_now() noexcept {

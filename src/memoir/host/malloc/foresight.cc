@@ -4,9 +4,11 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 
 #include "memoir/host/control/modules.h"
@@ -23,6 +25,27 @@ void complain(const char* path, const char* why) noexcept {
   const int length =
       std::snprintf(line, sizeof line, "memoir: %s: %s; the program runs without a model\n", path, why);
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line, static_cast<size_t>(length));
+}
+
+/// The end of what may be read from `begin` on without a fault, at most `end`: whole pages, asked of the
+/// kernel. The program may run on a stack that is not its thread's own (coroutines), whose end nobody knows.
+stacks::Address readable_until(stacks::Address begin, stacks::Address end) noexcept {
+  constexpr size_t kAtOnce = 64;
+  constexpr stacks::Address kPage = 4096, kMostStack = stacks::Address{16} << 20;
+  if (begin >= end || end - begin > kMostStack) return begin;
+  for (stacks::Address page = begin / kPage * kPage; page < end;) {
+    char bytes[kAtOnce];
+    iovec pages[kAtOnce];
+    size_t count = 0;
+    for (stacks::Address at = page; at < end && count < kAtOnce; at += kPage)
+      pages[count++] = {reinterpret_cast<void*>(at), 1};
+    const iovec to{bytes, count};
+    const ssize_t got = ::process_vm_readv(::getpid(), &to, 1, pages, count, 0);
+    if (got < static_cast<ssize_t>(count))
+      return got <= 0 ? std::max(page, begin) : page + static_cast<size_t>(got) * kPage;
+    page += count * kPage;
+  }
+  return end;
 }
 
 /// How much further than its stack's end a thread's own pointer lies: one number for all threads but the
@@ -118,6 +141,7 @@ void Foresight::tell_known() noexcept {
 
 bool Foresight::remember(ContextKey key, Size size, std::uintptr_t stack_base) noexcept {
   if (!lock_.try_lock()) return false;  // the context's next sample comes here again
+  const int kept = errno;
   bool room = waiting_ < kMostPending;
   if (room) {
     using stacks::Address;
@@ -125,7 +149,7 @@ bool Foresight::remember(ContextKey key, Size size, std::uintptr_t stack_base) n
     const auto frame = reinterpret_cast<Address>(__builtin_frame_address(0));
     const stacks::StackWalker::Entry entry{frame + sizeof(void*), *reinterpret_cast<const Address*>(frame)};
     auto& walker = *static_cast<stacks::StackWalker*>(walker_);
-    walker.start(tables, frame, stack_base);
+    walker.start(tables, frame, readable_until(frame, stack_base));
     walker.capture(entry);
     stacks::Frame frames[stacks::StackWalker::kMost + 2];
     const unsigned count = walker.last_frames(frames);
@@ -146,6 +170,7 @@ bool Foresight::remember(ContextKey key, Size size, std::uintptr_t stack_base) n
     seen_[key / 64].fetch_or(std::uint64_t{1} << key % 64, std::memory_order_relaxed);
   }
   lock_.unlock();
+  errno = kept;
   return room;
 }
 
