@@ -127,11 +127,17 @@ inline int of(Kind kind) {
     return list.fold([](long x, long y) { return x ^ (y + n); }, long(squares.sum() + seen + area)) + \
            shapes::of(static_cast<shapes::Kind>(a));                                                  \
   }
-WORK(1)
-WORK(2) WORK(3) WORK(4) WORK(5) WORK(6) WORK(7) WORK(8)
+WORK(1);
+WORK(2);
+WORK(3);
+WORK(4);
+WORK(5);
+WORK(6);
+WORK(7);
+WORK(8);
 #if SEED > 1
-    template <typename T>
-    concept Small = sizeof(T) < 9;
+template <typename T>
+concept Small = sizeof(T) < 9;
 template <Small T>
 T smallest(T a, T b) {
   return a < b ? a : b;
@@ -141,6 +147,10 @@ struct Deep : virtual shapes::Shape {
   operator bool() const { return area() > 1; }
   bool operator==(const Deep& other) const { return area() == other.area(); }
 };
-WORK(9) WORK(10) WORK(11) WORK(12) bool deep() { return Deep{} == Deep{}; }
+WORK(9);
+WORK(10);
+WORK(11);
+WORK(12);
+bool deep() { return Deep{} == Deep{}; }
 #endif
 int main(int count, char**) { return int(work1(count, 1.5) + work2(count, 2.5) + work8(count, 0.5)); }
