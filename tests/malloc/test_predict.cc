@@ -74,14 +74,15 @@ TEST_CASE("contexts: what a model expects counts as so many samples, and samples
   CHECK(table.learned(6) == LifetimeClass::kLong);
 }
 
-TEST_CASE("learner: a model's split begins at once; what is right stays, what is inverted ends within a turnover") {
+TEST_CASE("learner: a model's split begins at once, stays if right, soon ends if inverted") {
   for (const bool inverted : {false, true}) {
     LifetimeLearner learner;
     REQUIRE(learner.start({}));
     const auto is_long = [](ContextKey key) { return key % 4 == 0; };
     for (ContextKey key = 0; key < 64; ++key) {
       const bool called = is_long(key) != inverted;
-      CHECK(learner.expect(key, called ? LifetimeClass::kLong : LifetimeClass::kShort, called ? 0.95 : 0.05, 2));
+      CHECK(learner.expect(key, called ? LifetimeClass::kLong : LifetimeClass::kShort, called ? 0.95 : 0.05,
+                           2));
     }
     CHECK(learner.table().split());
     run(learner, 2 * kHeld / 4, 64, is_long);  // a quarter of the horizon
