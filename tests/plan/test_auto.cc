@@ -227,7 +227,7 @@ TEST_CASE("under a work limit the plan depends on the seed alone") {
     options.seed = 3;
     options.threads = 1;
     const SearchResult one = plan_auto(problem, options);
-    CHECK(one.work <= 400'000);
+    CHECK(one.work <= 700'000);  // those of plan_exact() too
     options.threads = 3;
     const SearchResult three = plan_auto(problem, options), again = plan_auto(problem, options);
     CHECK(one.plan == three.plan);

@@ -70,7 +70,7 @@ TEST_CASE("what is found tied up is a plan within the capacity, and a failure is
       CAPTURE(round);
       std::vector<Offset> offsets;
       std::uint64_t work = 0;
-      const Verdict verdict = search_tied(bundles, capacity, "TWA", {}, offsets, work);
+      const Verdict verdict = search_tied(bundles, capacity, Ranking{"TWA"}, {}, offsets, work);
       CHECK(verdict != Verdict::kInfeasible);
       if (verdict == Verdict::kFits) {
         CHECK(capacity >= best);

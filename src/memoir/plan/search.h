@@ -21,9 +21,11 @@ struct Bound {
 };
 
 struct SearchOptions {
-  double deadline_s = 1.0;       // seconds of wall clock; infinity: until the answer is proven
-  std::uint64_t work_limit = 0;  // placements tried, 0: no limit. With one, the deadline is not looked at and
-                                 // the same seed gives the same plan on any machine, whatever `threads` is
+  double deadline_s = 1.0;  // seconds of wall clock; infinity: until the answer is proven
+  // Placements tried by one planner, 0: no limit. With one, the deadline is not looked at and the same seed
+  // gives the same plan on any machine, whatever `threads` is. plan_auto() then runs plan_exact() too, with
+  // as many.
+  std::uint64_t work_limit = 0;
   unsigned threads = 0;          // 0: one per core
   std::uint64_t seed = 0;        // of the randomised restarts
   std::optional<Size> capacity;  // bytes: stop at the first plan that fits. Without it: the smallest arena
@@ -40,6 +42,8 @@ struct SearchResult {
   bool optimal = false;            // plan.arena_size == lower_bound
   bool proven_infeasible = false;  // no plan fits the capacity: lower_bound > capacity
   double seconds = 0;              // wall clock
+  double cpu_seconds = 0;          // of all threads of the process, in that time
+  bool starved = false;            // the deadline came, and it had got less than 0.7 of one processor
   std::uint64_t work = 0;          // placements tried
 
   bool fits(const SearchOptions& options) const {

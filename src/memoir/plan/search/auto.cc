@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memoir/plan/search/auto.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -8,37 +10,41 @@
 #include <thread>
 #include <unordered_map>
 
+#include "memoir/plan/search/canonical.h"
 #include "memoir/plan/search/decompose.h"
 #include "memoir/plan/search/part_search.h"
+#include "memoir/plan/simple/planners.h"
 
 namespace memoir {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr std::size_t kOneStep = 500, kMany = 20'000;  // buffers
+constexpr std::size_t kFewEnough = 4000;  // buffers: all cheap planners together take some milliseconds
+constexpr double kFair = 0.7;             // of one processor
+
+// Of all threads of this process.
+double processor_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
 // Equal parts, as the micro-batches of a training step often are, share one search.
 struct Shape {
   const Problem* problem;
 
-  bool operator==(const Shape& other) const {
-    if (problem->size() != other.problem->size()) return false;
-    const Tick a = problem->front().lifetime.begin, b = other.problem->front().lifetime.begin;
-    return std::equal(
-        problem->begin(), problem->end(), other.problem->begin(), [&](const Buffer& x, const Buffer& y) {
-          return x.lifetime.begin - a == y.lifetime.begin - b && x.lifetime.end - a == y.lifetime.end - b &&
-                 x.size == y.size && x.alignment == y.alignment;
-        });
-  }
+  bool operator==(const Shape& other) const { return *problem == *other.problem; }
 };
 
 struct ShapeHash {
   std::size_t operator()(const Shape& shape) const {
     std::uint64_t h = shape.problem->size();
-    const Tick origin = shape.problem->front().lifetime.begin;
     const auto add = [&](std::uint64_t value) { h = (h ^ value) * 0x9e3779b97f4a7c15ull, h ^= h >> 29; };
     for (const Buffer& buffer : *shape.problem) {
-      add(buffer.lifetime.begin - origin);
-      add(buffer.lifetime.end - origin);
+      add(buffer.lifetime.begin);
+      add(buffer.lifetime.end);
       add(buffer.size);
       add(buffer.alignment);
     }
@@ -69,7 +75,12 @@ class Search {
     const Parts parts = decompose(problem_);
     build(parts);
     first_plans();
-    improve();
+    if (!context_.exact_only) {
+      // One step ends most small problems; on very many buffers it is worth more than all cheap planners.
+      if (problem_.size() <= kOneStep || problem_.size() > kMany) improve(1);
+      run_cheap_planners(parts);
+    }
+    improve(~0u);
     return result(parts);
   }
 
@@ -83,6 +94,7 @@ class Search {
 
   void build(const Parts& parts) {
     group_of_.resize(parts.parts.size());
+    buffers_of_.resize(parts.parts.size());
     std::unordered_map<Shape, std::size_t, ShapeHash> known;
     groups_.reserve(parts.parts.size());
     // Of equal parts the one that lies highest gives the group its ticks: its bound is the whole's.
@@ -91,11 +103,11 @@ class Search {
     std::stable_sort(by_base.begin(), by_base.end(),
                      [&](auto a, auto b) { return parts.parts[a].base > parts.parts[b].base; });
     for (const std::size_t p : by_base) {
-      Problem part = extract(problem_, parts.parts[p].buffers);
-      const auto it = known.find(Shape{&part});
+      Canonical part = canonical(problem_, parts.parts[p].buffers);
+      buffers_of_[p] = std::move(part.buffers);
+      const auto it = known.find(Shape{&part.problem});
       if (it == known.end()) {
-        const Tick origin = problem_[parts.parts[p].buffers.front()].lifetime.begin;
-        groups_.push_back(std::make_unique<Group>(Group{PartSearch(std::move(part), origin)}));
+        groups_.push_back(std::make_unique<Group>(Group{PartSearch(std::move(part))}));
         known.emplace(Shape{&groups_.back()->search.problem()}, groups_.size() - 1);
         group_of_[p] = groups_.size() - 1;
       } else {
@@ -117,11 +129,12 @@ class Search {
     for (const auto& group : groups_) bytes = std::max(bytes, group->base + group->search.bound().bytes);
     return bytes;
   }
-  Size arena() const {
+  Size arena_of_parts() const {
     Size bytes = bars_;
     for (const auto& group : groups_) bytes = std::max(bytes, group->base + group->search.arena());
     return bytes;
   }
+  Size arena() const { return std::min(arena_of_parts(), whole_.arena_size); }
   // Seen from inside a group: at least its own bound, so that its search has a target that may exist.
   Size target(const Group& group) const {
     const Size goal = this->goal();
@@ -135,10 +148,31 @@ class Search {
     report();
   }
 
-  void improve() {
-    while (!context_.stopped()) {
+  // Whatever the deadline, on what is small. They see the problem as it is, not its parts.
+  void run_cheap_planners(const Parts& parts) {
+    for (const Planner* planner : cheap_planners()) {
+      const bool always =
+          problem_.size() <= kFewEnough || (problem_.size() <= kMany && planner == cheap_planners().front());
+      if (arena() <= goal() || (!always && context_.stopped())) return;
+      Plan plan = planner->run(problem_);
+      context_.work += problem_.size();
+      if (plan.arena_size >= whole_.arena_size) continue;
+      whole_ = std::move(plan);
+      for (std::size_t p = 0; p < parts.parts.size(); ++p) {
+        if (parts.parts[p].base != 0 || context_.repeatable) continue;
+        std::vector<Offset> offsets;
+        for (const std::uint32_t i : buffers_of_[p]) offsets.push_back(whole_.offsets[i]);
+        groups_[group_of_[p]]->search.keep(std::move(offsets));
+      }
+      report();
+    }
+  }
+
+  void improve(unsigned steps) {
+    for (; steps > 0 && !context_.stopped(); --steps) {
       if (options_.capacity && floor() > *options_.capacity) return;
       const Size goal = this->goal();
+      if (arena() <= goal) return;
       Group* worst = nullptr;
       for (const auto& group : groups_) {
         if (group->exhausted || group->base + group->search.arena() <= goal) continue;
@@ -166,12 +200,12 @@ class Search {
     result.plan.offsets.resize(problem_.size());
     for (const auto& [buffer, offset] : parts.placed) result.plan.offsets[buffer] = offset;
     for (std::size_t p = 0; p < parts.parts.size(); ++p) {
-      const Part& part = parts.parts[p];
       const std::vector<Offset>& offsets = groups_[group_of_[p]]->search.offsets();
-      for (std::size_t k = 0; k < part.buffers.size(); ++k)
-        result.plan.offsets[part.buffers[k]] = part.base + offsets[k];
+      for (std::size_t k = 0; k < offsets.size(); ++k)
+        result.plan.offsets[buffers_of_[p][k]] = parts.parts[p].base + offsets[k];
     }
-    result.plan.arena_size = arena();
+    result.plan.arena_size = arena_of_parts();
+    if (whole_.arena_size < result.plan.arena_size) result.plan = std::move(whole_);
     result.lower_bound = bars_;
     result.bound_reason = problem_.empty()
                               ? "there are no buffers"
@@ -191,16 +225,23 @@ class Search {
     result.proven_infeasible = options_.capacity && result.lower_bound > *options_.capacity;
     result.work = context_.work;
     result.seconds = seconds();
+    result.cpu_seconds = processor_seconds() - cpu_start_;
+    result.starved = !result.optimal && !result.proven_infeasible &&
+                     std::chrono::steady_clock::now() >= context_.limits.deadline &&
+                     result.cpu_seconds < kFair * result.seconds;
     return result;
   }
 
   const Problem& problem_;
   const SearchOptions& options_;
   const Clock::time_point start_;
+  const double cpu_start_ = processor_seconds();
   SearchContext context_;
   std::vector<std::unique_ptr<Group>> groups_;
-  std::vector<std::size_t> group_of_;  // per part
-  Size bars_ = 0;                      // the top of the highest buffer that lives throughout its part
+  std::vector<std::size_t> group_of_;                   // per part
+  std::vector<std::vector<std::uint32_t>> buffers_of_;  // per part, as its group has them
+  Plan whole_{{}, ~Size{0}};                            // of a planner that knows no parts
+  Size bars_ = 0;  // the top of the highest buffer that lives throughout its part
   std::uint32_t bar_ = 0;
   Size reported_ = ~Size{0};
 };
@@ -208,7 +249,27 @@ class Search {
 }  // namespace
 
 SearchResult plan_auto(const Problem& problem, const SearchOptions& options) {
-  return Search(problem, options, false).run();
+  if (options.work_limit == 0) return Search(problem, options, false).run();
+  SearchResult exact = Search(problem, options, true).run();
+  if (exact.optimal || exact.proven_infeasible || (options.capacity && exact.fits(options))) return exact;
+  SearchOptions rest = options;
+  if (options.improved) {
+    rest.improved = [&](Size arena, double seconds) {
+      if (arena < exact.plan.arena_size) options.improved(arena, exact.seconds + seconds);
+    };
+  }
+  SearchResult found = Search(problem, rest, false).run();
+  if (exact.plan.arena_size < found.plan.arena_size) found.plan = std::move(exact.plan);
+  if (exact.lower_bound > found.lower_bound) {
+    found.lower_bound = exact.lower_bound;
+    found.bound_reason = std::move(exact.bound_reason);
+  }
+  found.optimal = found.plan.arena_size == found.lower_bound;
+  found.proven_infeasible = options.capacity && found.lower_bound > *options.capacity;
+  found.work += exact.work;
+  found.seconds += exact.seconds;
+  found.cpu_seconds += exact.cpu_seconds;
+  return found;
 }
 
 SearchResult plan_exact(const Problem& problem, const SearchOptions& options) {

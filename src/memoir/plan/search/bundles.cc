@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "memoir/plan/index/first_fit_orders.h"
 #include "memoir/plan/index/grid.h"
 #include "memoir/plan/random.h"
 #include "memoir/plan/search/decompose.h"
@@ -196,7 +195,7 @@ Bundles tie(const Problem& problem, const Sections& sections, const BundleOption
   return Tying(problem, sections, options).run();
 }
 
-Verdict search_tied(const Bundles& bundles, Size capacity, std::string_view keys, const SearchLimits& limits,
+Verdict search_tied(const Bundles& bundles, Size capacity, const Ranking& ranking, const SearchLimits& limits,
                     std::vector<Offset>& offsets, std::uint64_t& work) {
   const Parts parts = decompose(bundles.problem);
   std::vector<Offset> tied(bundles.problem.size());
@@ -209,8 +208,7 @@ Verdict search_tied(const Bundles& bundles, Size capacity, std::string_view keys
     const Problem problem = extract(bundles.problem, part.buffers);
     ExactSearch search(problem);
     std::vector<Offset> found;
-    const Verdict verdict =
-        search.run(capacity - part.base, make_order(problem, search.sections(), keys), limits, found);
+    const Verdict verdict = search.run(capacity - part.base, ranking, limits, found);
     work += search.nodes();
     if (verdict != Verdict::kFits) return Verdict::kGaveUp;
     for (std::size_t k = 0; k < found.size(); ++k) tied[part.buffers[k]] = part.base + found[k];

@@ -18,7 +18,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "memoir/plan/index/sections.h"
@@ -47,8 +46,8 @@ struct Bundles {
 Bundles tie(const Problem& problem, const Sections& sections, const BundleOptions& options);
 
 /// Tied up, does it fit? kFits with the problem's offsets, or kGaveUp, be it that the limit of nodes came or
-/// that these ties do not fit. `keys` see make_order; `work` is increased by the placements tried.
-Verdict search_tied(const Bundles& bundles, Size capacity, std::string_view keys, const SearchLimits& limits,
+/// that these ties do not fit. `work` is increased by the placements tried.
+Verdict search_tied(const Bundles& bundles, Size capacity, const Ranking& ranking, const SearchLimits& limits,
                     std::vector<Offset>& offsets, std::uint64_t& work);
 
 }  // namespace memoir

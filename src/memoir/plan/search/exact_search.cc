@@ -2,8 +2,11 @@
 #include "memoir/plan/search/exact_search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
+
+#include "memoir/plan/random.h"
 
 namespace memoir {
 namespace {
@@ -23,18 +26,18 @@ std::uint64_t mix(std::uint64_t x) {  // splitmix64's finaliser
 ExactSearch::ExactSearch(const Problem& problem)
     : problem_(problem), sections_(find_sections(problem)), grid_(find_grid(problem)) {}
 
-void ExactSearch::prepare(const std::vector<std::uint32_t>& order) {
-  if (order == order_) return;
-  order_ = order;
-  const auto n = static_cast<std::uint32_t>(order.size());
+void ExactSearch::prepare() {
+  const auto n = static_cast<std::uint32_t>(problem_.size());
+  if (position_.size() == n) return;
   const std::uint32_t m = sections_.count;
-  for (auto* v : {&first_, &last_, &twin_, &position_}) v->assign(n, kNone);
-  for (auto* v : {&size_, &alignment_, &latest_, &contact_, &lowest_, &at_}) v->assign(n, 0);
+  first_ = sections_.first;
+  last_ = sections_.last;
+  for (auto* v : {&twin_, &position_, &rank_}) v->assign(n, kNone);
+  for (auto* v : {&size_, &alignment_, &latest_, &contact_, &lowest_, &at_, &most_}) v->assign(n, 0);
+  width_.assign(n, 0);
   member_begin_.assign(m + 1, 0);
   for (std::uint32_t i = 0; i < n; ++i) {
-    const Buffer& buffer = problem_[order[i]];
-    first_[i] = sections_.first[order[i]];
-    last_[i] = sections_.last[order[i]];
+    const Buffer& buffer = problem_[i];
     size_[i] = static_cast<Units>(grid_.padded(buffer.size) / grid_.unit);
     alignment_[i] =
         grid_.unit % buffer.alignment == 0 ? 1 : static_cast<Units>(buffer.alignment / grid_.unit);
@@ -47,7 +50,7 @@ void ExactSearch::prepare(const std::vector<std::uint32_t>& order) {
     for (std::uint32_t s = first_[i]; s < last_[i]; ++s) section_members_[fill[s]++] = i;
   }
 
-  // In order of first section, i meets exactly the followers that start before it ends.
+  // By first section, i meets exactly the followers that start before it ends.
   std::vector<std::uint32_t> by_first(n);
   std::iota(by_first.begin(), by_first.end(), 0u);
   std::stable_sort(by_first.begin(), by_first.end(), [&](auto a, auto b) { return first_[a] < first_[b]; });
@@ -64,12 +67,12 @@ void ExactSearch::prepare(const std::vector<std::uint32_t>& order) {
   fill.assign(neighbour_begin_.begin(), neighbour_begin_.end() - 1);
   each_pair([&](auto i, auto j) { neighbours_[fill[i]++] = j, neighbours_[fill[j]++] = i; });
 
-  // Buffers that are alike are placed in their order: the first of them lower.
+  // Buffers that are alike are placed in the problem's order: the first of them lower.
   for (std::uint32_t i = 0; i < n; ++i) {
     for (std::uint32_t k = neighbour_begin_[i]; k < neighbour_begin_[i + 1]; ++k) {
       const std::uint32_t j = neighbours_[k];
       if (j < i && (twin_[i] == kNone || j > twin_[i]) && first_[j] == first_[i] && last_[j] == last_[i] &&
-          problem_[order[j]].size == problem_[order[i]].size && alignment_[j] == alignment_[i]) {
+          problem_[j].size == problem_[i].size && alignment_[j] == alignment_[i]) {
         twin_[i] = j;
       }
     }
@@ -77,15 +80,17 @@ void ExactSearch::prepare(const std::vector<std::uint32_t>& order) {
   trail_.reserve(neighbours_.size() / 2 + 4 * n + 64);
   candidates_.reserve(std::size_t{64} * n + 1024);
   frames_.reserve(2 * std::size_t{n} + 2);
+  old_ranks_.reserve(std::size_t{4} * n + 64);
 }
 
 bool ExactSearch::reset(Size capacity) {
-  const auto n = static_cast<std::uint32_t>(order_.size());
+  const auto n = static_cast<std::uint32_t>(problem_.size());
   capacity_ = static_cast<Units>(grid_.padded(capacity) / grid_.unit);
   remaining_.assign(sections_.count, 0);
   crossing_.assign(sections_.count + 1, 0);
   witness_.assign(sections_.count, 0);
   trail_.clear();
+  old_ranks_.clear();
   candidates_.clear();
   members_.resize(n);
   refuted_.resize(kRefutedSlots);
@@ -93,7 +98,7 @@ bool ExactSearch::reset(Size capacity) {
   state_ = 0;
   nodes_ = 0;
   for (std::uint32_t i = 0; i < n; ++i) {
-    const Size size = problem_[order_[i]].size;
+    const Size size = problem_[i].size;
     if (size > capacity) return false;
     latest_[i] = static_cast<Units>((capacity - size) / grid_.unit);
     contact_[i] = lowest_[i] = 0;
@@ -113,17 +118,72 @@ bool ExactSearch::reset(Size capacity) {
 
 Verdict ExactSearch::run(Size capacity, const std::vector<std::uint32_t>& order, const SearchLimits& limits,
                          std::vector<Offset>& offsets) {
+  prepare();
+  keys_ = {};
+  for (std::uint32_t k = 0; k < order.size(); ++k) rank_[order[k]] = k;
+  return run(capacity, limits, offsets);
+}
+
+Verdict ExactSearch::run(Size capacity, const Ranking& ranking, const SearchLimits& limits,
+                         std::vector<Offset>& offsets) {
+  prepare();
+  keys_ = ranking.keys;
+  std::vector<double> before(sections_.count + 1);  // the widths of all sections before
+  Random random(ranking.seed);
+  for (std::uint32_t s = 0; s < sections_.count; ++s)
+    before[s + 1] = before[s] + (ranking.warp > 0 ? std::exp(ranking.warp * random.normal()) : 1.0);
+  for (std::uint32_t i = 0; i < problem_.size(); ++i) width_[i] = before[last_[i]] - before[first_[i]];
+  return run(capacity, limits, offsets);
+}
+
+Verdict ExactSearch::run(Size capacity, const SearchLimits& limits, std::vector<Offset>& offsets) {
   if (problem_.empty()) return offsets.clear(), Verdict::kFits;
   limits_ = limits;
-  prepare(order);
   if (!reset(capacity)) return Verdict::kInfeasible;
-  const auto n = static_cast<std::uint32_t>(order.size());
+  const auto n = static_cast<std::uint32_t>(problem_.size());
+  if (!keys_.empty()) rank({0, n, 0, sections_.count});
+  old_ranks_.clear();
   const Verdict verdict = search();
   if (verdict == Verdict::kFits) {
     offsets.resize(n);
-    for (std::uint32_t i = 0; i < n; ++i) offsets[order_[i]] = static_cast<Offset>(at_[i]) * grid_.unit;
+    for (std::uint32_t i = 0; i < n; ++i) offsets[i] = static_cast<Offset>(at_[i]) * grid_.unit;
   }
   return verdict;
+}
+
+bool ExactSearch::before(std::uint32_t a, std::uint32_t b) const {
+  for (const char key : keys_) {
+    double x = 0, y = 0;
+    switch (key) {
+      case 'T':
+        x = static_cast<double>(most_[a]), y = static_cast<double>(most_[b]);
+        break;
+      case 'W':
+        x = width_[a], y = width_[b];
+        break;
+      case 'L':
+        x = first_[b], y = first_[a];
+        break;
+      case 'U':
+        x = last_[a], y = last_[b];
+        break;
+      default:
+        x = width_[a] * static_cast<double>(size_[a]), y = width_[b] * static_cast<double>(size_[b]);
+    }
+    if (x != y) return x > y;
+  }
+  return a < b;
+}
+
+// Ranks the buffers of a piece by what is left of it.
+void ExactSearch::rank(const Piece& piece) {
+  ranked_.assign(members_.begin() + piece.begin, members_.begin() + piece.end);
+  for (const std::uint32_t i : ranked_) {
+    old_ranks_.emplace_back(i, rank_[i]);
+    most_[i] = *std::max_element(remaining_.begin() + first_[i], remaining_.begin() + last_[i]);
+  }
+  std::sort(ranked_.begin(), ranked_.end(), [&](auto a, auto b) { return before(a, b); });
+  for (std::uint32_t k = 0; k < ranked_.size(); ++k) rank_[ranked_[k]] = k;
 }
 
 std::uint64_t ExactSearch::key(std::uint32_t i) const {
@@ -145,7 +205,7 @@ bool ExactSearch::out_of_time() {
 // of the thread's than a shallow one.
 Verdict ExactSearch::search() {
   Verdict verdict = Verdict::kInfeasible;
-  const auto n = static_cast<std::uint32_t>(order_.size());
+  const auto n = static_cast<std::uint32_t>(problem_.size());
   frames_.clear();
   enter({0, n, 0, sections_.count}, 0, true);
   for (bool returned = false; !frames_.empty();) {
@@ -226,7 +286,9 @@ bool ExactSearch::find_candidates(Frame& node) {
     candidates_.push_back(i);
   }
   std::sort(candidates_.begin() + static_cast<std::ptrdiff_t>(node.begin), candidates_.end(),
-            [&](auto a, auto b) { return contact_[a] != contact_[b] ? contact_[a] < contact_[b] : a < b; });
+            [&](auto a, auto b) {
+              return contact_[a] != contact_[b] ? contact_[a] < contact_[b] : rank_[a] < rank_[b];
+            });
   node.mark = trail_.size();
   node.state = state_;
   return true;
@@ -266,7 +328,14 @@ void ExactSearch::take_back(const Frame& node) {
 // Pieces that do not see each other, one after another; a failure of one refutes all.
 Verdict ExactSearch::next_piece(Frame& pieces, bool returned, Verdict verdict) {
   Piece& piece = pieces.piece;
-  if (returned && verdict != Verdict::kFits) return verdict;
+  if (!returned) pieces.mark = old_ranks_.size();
+  if (returned) {
+    while (old_ranks_.size() > pieces.mark) {
+      rank_[old_ranks_.back().first] = old_ranks_.back().second;
+      old_ranks_.pop_back();
+    }
+    if (verdict != Verdict::kFits) return verdict;
+  }
   if (piece.begin == piece.end) return Verdict::kFits;
   // Peel off the first in time: up to the first boundary that no unplaced buffer crosses.
   std::uint32_t s = piece.first;
@@ -288,6 +357,8 @@ Verdict ExactSearch::next_piece(Frame& pieces, bool returned, Verdict verdict) {
   const Piece first{piece.begin, end, from, s};
   piece.begin = end;
   piece.first = s;
+  pieces.several |= end != piece.end;
+  if (pieces.several && !keys_.empty()) rank(first);
   enter(first, pieces.floor, false);
   return verdict;
 }

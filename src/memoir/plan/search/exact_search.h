@@ -20,6 +20,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "memoir/plan/index/grid.h"
@@ -42,6 +43,17 @@ struct SearchLimits {
   const std::atomic<bool>* enough = nullptr;  // another thread has found the answer
 };
 
+/// Which of two candidates at one offset is tried first: keys as make_order() has them, A, T and W. Lengths
+/// are counted in sections, each with a width of its own where `warp` > 0: exp(warp * N(0, 1)), drawn from
+/// the seed. Stretching time changes nothing about a problem, so one ranking under many stretchings is many
+/// rankings, all of them sensible. Where what is left falls apart in time, T is taken anew in each piece from
+/// what is left.
+struct Ranking {
+  std::string_view keys = "TWA";
+  double warp = 0;
+  std::uint64_t seed = 0;
+};
+
 /// Reusable for many capacities and orders of one problem. Not thread-safe; one per thread. Memory is
 /// proportional to the number of pairs that live together. No allocation happens while it searches.
 class ExactSearch {
@@ -49,6 +61,8 @@ class ExactSearch {
   /// The problem must outlive it.
   explicit ExactSearch(const Problem& problem);
 
+  Verdict run(Size capacity, const Ranking& ranking, const SearchLimits& limits,
+              std::vector<Offset>& offsets);
   /// `order` is a permutation of the buffers: among candidates at one offset, the earlier is tried first.
   Verdict run(Size capacity, const std::vector<std::uint32_t>& order, const SearchLimits& limits,
               std::vector<Offset>& offsets);
@@ -65,6 +79,7 @@ class ExactSearch {
     Piece piece;
     Units floor;
     bool split;                       // the pieces of it, one after another
+    bool several = false;             // of these, there are two or more
     std::size_t begin = 0, next = 0;  // its candidates are the last of candidates_, from begin on
     std::size_t mark = 0, inner_mark = 0;
     std::uint64_t state = 0, inner_state = 0;
@@ -76,9 +91,12 @@ class ExactSearch {
     Units contact, lowest;
   };
 
-  void prepare(const std::vector<std::uint32_t>& order);
+  void prepare();
   bool reset(Size capacity);
+  Verdict run(Size capacity, const SearchLimits& limits, std::vector<Offset>& offsets);
   Verdict search();
+  void rank(const Piece& piece);
+  bool before(std::uint32_t a, std::uint32_t b) const;
   void enter(const Piece& piece, Units floor, bool split);
   Verdict next_candidate(Frame& node, bool returned, Verdict verdict);
   Verdict next_piece(Frame& pieces, bool returned, Verdict verdict);
@@ -101,9 +119,11 @@ class ExactSearch {
   Sections sections_;
   Grid grid_;
 
-  // Per buffer, in the order of the current run.
-  std::vector<std::uint32_t> order_, first_, last_, twin_, position_;
+  // Per buffer.
+  std::vector<std::uint32_t> first_, last_, twin_, position_, rank_;
   std::vector<Units> size_, alignment_, latest_, contact_, lowest_, at_;
+  std::vector<double> width_;                                // of the sections it lives in
+  std::vector<Units> most_;                                  // bytes left in the fullest of them
   std::vector<std::uint32_t> neighbour_begin_, neighbours_;  // who lives together with whom
   // Per section.
   std::vector<std::uint32_t> member_begin_, section_members_, witness_, crossing_;
@@ -113,7 +133,11 @@ class ExactSearch {
   std::vector<std::uint32_t> members_;     // the unplaced, each piece one stretch
   std::vector<std::uint32_t> candidates_;  // a stack of lists, one per open node
   std::vector<Saved> trail_;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>>
+      old_ranks_;                      // (buffer, its rank), while a piece has its own
+  std::vector<std::uint32_t> ranked_;  // scratch
   std::vector<Frame> frames_;
+  std::string_view keys_;               // empty: an order was given
   std::vector<std::uint64_t> refuted_;  // hashes of states known to be dead
   std::uint64_t state_ = 0, salt_ = 0;
   SearchLimits limits_;

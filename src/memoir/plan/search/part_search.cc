@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <numeric>
 
 #include "memoir/plan/index/fit_index.h"
 #include "memoir/plan/search/attempts.h"
@@ -12,27 +13,21 @@
 namespace memoir {
 namespace {
 
+constexpr std::chrono::milliseconds kAlone{20};   // without other threads
 constexpr std::size_t kLargestSearch = 6000;      // buffers; beyond, only pieces are searched
 constexpr std::uint64_t kMostPairs = 20'000'000;  // 160 MB of neighbour lists
-constexpr std::uint64_t kFirstNodes = 1000;       // limit of an attempt in the first round
 constexpr unsigned kMostMisses = 3;
-constexpr std::size_t kLargestWindow = 1000;  // buffers
-constexpr std::uint64_t kWindowNodes = 1000;  // of the first search of a window; four times more in the next
-constexpr std::size_t kFewBuffers = 500;      // nothing but the exact search is worth its time
-constexpr std::uint64_t kFirstFits = 1000;    // of the first local search over orders
-constexpr std::uint64_t kTiesPerRound = 24;   // at the least effort
-constexpr double kWorthTying = 0.1;           // of the buffers are tied to others
-constexpr double kMuchTied = 0.3;             // for the first round
-constexpr std::size_t kLargestExact = 700;    // buffers of a piece of the core that is tried otherwise too
+constexpr double kFull = 0.85;       // of the load, on average over the sections: then nothing is easy
+constexpr unsigned kTurnsAlone = 6;  // of the exact search, where it is worth its time
+constexpr std::uint64_t kMostSqueezed = 3'000'000;  // pairs
+constexpr std::uint64_t kMovesPerBuffer = 20;       // of one turn
+constexpr double kLeastShare = 0.01;
+constexpr std::size_t kMany = 20'000;       // buffers
+constexpr std::size_t kFewBuffers = 500;    // nothing but the exact search is worth its time
+constexpr std::uint64_t kFirstFits = 1000;  // of the first local search over orders
+constexpr std::size_t kLargestExact = 700;  // buffers of a piece of the core that is tried otherwise too
 constexpr unsigned kRetries = 7, kManyRetries = 40;  // of a piece
 constexpr std::uint64_t kFewRepairs = 200;           // comparisons a buffer: about as long as one fit
-
-// The static orders that solve most, and for restarts those that bear perturbation: each order's successes
-// are heavy-tailed, so several short attempts beat a long one (measured on the challenging instances of
-// minimalloc).
-constexpr std::array<std::string_view, 5> kOrders{"TWA", "WAT", "U", "AW", "L"};
-constexpr std::array<std::string_view, 4> kRestarts{"W", "TW", "W", "AW"};
-constexpr std::array<double, 4> kNoise{0.05, 0.1, 0.2, 0.1};
 
 std::uint64_t count_pairs(const Sections& sections) {
   // Followers that start before each ends, by prefix sums of births.
@@ -45,13 +40,6 @@ std::uint64_t count_pairs(const Sections& sections) {
   return pairs;
 }
 
-// Their ticks are for people only.
-Sections sections_from(const Problem& problem, Tick origin) {
-  Sections sections = find_sections(problem);
-  for (Tick& tick : sections.tick) tick += origin;
-  return sections;
-}
-
 }  // namespace
 
 bool SearchContext::stopped() const {
@@ -59,13 +47,20 @@ bool SearchContext::stopped() const {
   return work >= work_limit || std::chrono::steady_clock::now() >= limits.deadline;
 }
 
-PartSearch::PartSearch(Problem problem, Tick origin)
-    : problem_(std::move(problem)),
-      sections_(sections_from(problem_, origin)),
-      grid_(find_grid(problem_)),
-      bound_(lower_bound(problem_, sections_)) {
+unsigned SearchContext::threads_now() const {
+  return std::chrono::steady_clock::now() - start < kAlone ? 1 : threads;
+}
+
+PartSearch::PartSearch(Canonical canonical)
+    : problem_(std::move(canonical.problem)), sections_(find_sections(problem_)), grid_(find_grid(problem_)) {
+  sections_.tick = std::move(canonical.ticks);  // for people
+  bound_ = lower_bound(problem_, sections_);
+  Size step = 0;
+  for (const Buffer& buffer : problem_) step = std::gcd(std::gcd(step, buffer.size), buffer.alignment);
+  step_ = std::max<Size>(step, 1);
   long_lives_ = lives_long(sections_);
-  searchable_ = problem_.size() <= kLargestSearch && count_pairs(sections_) <= kMostPairs;
+  pairs_ = count_pairs(sections_);
+  searchable_ = problem_.size() <= kLargestSearch && pairs_ <= kMostPairs;
 }
 
 void PartSearch::keep(std::vector<Offset> offsets) {
@@ -83,52 +78,14 @@ void PartSearch::prove_above(Size capacity, const std::string& who) {
                        " bytes and do not fit"};
 }
 
-// What lives in a window of time must fit by itself. The exact search often ends on the few sections around
-// the fullest one where the whole is far too large for it; whatever it refutes there is refuted for all.
-bool PartSearch::refute_windows(Size target, SearchContext& context) {
-  const std::uint64_t nodes = kWindowNodes << (2 * std::min(windows_++, 10u));
-  const auto fullest = static_cast<std::uint32_t>(
-      std::max_element(sections_.load.begin(), sections_.load.end()) - sections_.load.begin());
-  for (std::uint32_t reach = 2; !context.stopped(); reach *= 2) {
-    const std::uint32_t first = fullest - std::min(fullest, reach);
-    const std::uint32_t last = std::min(sections_.count, fullest + reach + 1);
-    if (first == 0 && last == sections_.count) return false;  // the whole is not a window
-    std::vector<std::uint32_t> members;
-    for (std::uint32_t i = 0; i < problem_.size(); ++i) {
-      if (sections_.first[i] < last && sections_.last[i] > first) members.push_back(i);
-    }
-    if (members.size() > kLargestWindow) return false;
-    // Lifetimes cut to the window, in sections: what happens outside is left out.
-    Problem window;
-    for (const std::uint32_t i : members) {
-      window.push_back(problem_[i]);
-      window.back().lifetime = {std::max(sections_.first[i], first), std::min(sections_.last[i], last)};
-    }
-    ExactSearch search(window);
-    SearchLimits limits = context.limits;
-    Verdict verdict = Verdict::kGaveUp;
-    for (const std::string_view keys : {"TWA", "WAT"}) {
-      limits.nodes = std::min(nodes, context.work_limit - std::min(context.work, context.work_limit));
-      std::vector<Offset> offsets;
-      verdict = search.run(target, make_order(window, search.sections(), keys), limits, offsets);
-      context.work += search.nodes();
-      if (verdict != Verdict::kGaveUp) break;
-    }
-    if (verdict == Verdict::kGaveUp) return false;
-    if (verdict == Verdict::kInfeasible) {
-      prove_above(target, "the " + std::to_string(window.size()) + " buffers that live in the ticks " +
-                              std::to_string(sections_.tick[first]) + " to " +
-                              std::to_string(sections_.tick[last - 1]));
-      return true;
-    }
-  }
-  return false;
-}
-
 void PartSearch::choose_methods(const SearchContext& context) {
   const std::size_t n = problem_.size();
   if (context.exact_only || n <= kFewBuffers) {
     methods_ = {{Method::kFit, "W"}};
+    return;
+  }
+  if (full()) {
+    methods_ = {{Method::kFit, "TW"}};  // there is no core: all of it is
     return;
   }
   // When the core resists, a little slack is worth more than another threshold: 0.4 % over in time beats 7 %.
@@ -157,6 +114,11 @@ void PartSearch::choose_methods(const SearchContext& context) {
               {Method::kCore, "TW", 0.9, 0.01},
               {Method::kCore, "TW", 0.8, 0},
               {Method::kCore, "W", 0.95, 0.002}};
+  // Here each takes a good part of a second, and what the first has not packed the third will not either.
+  if (n > kMany) {
+    methods_.insert(methods_.begin() + 1, {{Method::kCore, "TW", 0.9, 0.004, Fit::kFirst, kRetries},
+                                           {Method::kCore, "TW", 0.85, 0.004}});
+  }
 }
 
 bool PartSearch::step(Size target, SearchContext& context) {
@@ -173,7 +135,8 @@ bool PartSearch::step(Size target, SearchContext& context) {
       return round(target, context);
     } else {
       std::size_t to = stage_ + 1;
-      while (to < methods_.size() && to < stage_ + context.threads && methods_[to].method == Method::kCore)
+      while (to < methods_.size() && to < stage_ + context.threads_now() &&
+             methods_[to].method == Method::kCore)
         ++to;
       if (context.repeatable || stage_ == 0 || methods_[stage_ - 1].method != Method::kCore) to = stage_ + 1;
       core(target, stage_, to, context);
@@ -185,9 +148,17 @@ bool PartSearch::step(Size target, SearchContext& context) {
   if ((++turn_ > 1 || problem_.size() > kFewBuffers) && std::has_single_bit(turn_) &&
       refute_windows(target, context))
     return true;
-  if (context.exact_only || problem_.size() <= kFewBuffers) {
-    return searchable_ && round(target, context);
+  if (context.exact_only) return searchable_ && round(target, context);
+  // The smaller the problem, the more often the exact search is the better one.
+  const bool small = problem_.size() <= kFewBuffers;
+  if (turn_ >= next_squeeze_ && turn_ > (small ? kTurnsAlone : 0) && may_squeeze()) {
+    const Size before = arena_;
+    squeeze(target, context);
+    if (arena_ <= target) return true;
+    squeeze_pause_ = small && arena_ == before ? 2 * squeeze_pause_ + 1 : 0;
+    next_squeeze_ = turn_ + 1 + squeeze_pause_;
   }
+  if (small || full()) return searchable_ && round(target, context);
   if (turn_ % 2 == 0 && !long_lives_) search_orders(target, problem_.size() / 2 + 8 * kFirstFits, context);
   else core_again(target, context);
   if (arena_ > target && searchable_) return round(target, context);
@@ -210,17 +181,82 @@ void PartSearch::search_orders(Size target, std::uint64_t fits, SearchContext& c
     context.work += problem_.size();
     stale_ = 0;
   }
-  fits = std::min(fits, context.work_limit - std::min(context.work, context.work_limit));
+  fits = std::min(fits, context.work_left());
   const Size before = orders_->arena();
   orders_->run(target, fits, context.limits, context.work);
   stale_ = orders_->arena() < before ? 0 : stale_ + 1;
   if (orders_->arena() < arena_) keep(orders_->offsets());
 }
 
+bool PartSearch::full() const {
+  double sum = 0;
+  for (const Size load : sections_.load) sum += static_cast<double>(load);
+  return sum > kFull * static_cast<double>(sections_.max_load()) * sections_.count;
+}
+
+bool PartSearch::may_squeeze() const {
+  return pairs_ <= kMostSqueezed && std::all_of(problem_.begin(), problem_.end(), [&](const Buffer& buffer) {
+           return grid_.unit % buffer.alignment == 0;
+         });
+}
+
+// Each worker takes a share of the excess off the best plan. When it does not come through, it goes on with a
+// smaller one.
+void PartSearch::squeeze(Size target, SearchContext& context) {
+  const unsigned count = context.repeatable ? 1 : context.threads_now();
+  squeezers_.resize(std::max<std::size_t>(squeezers_.size(), count));
+  const std::uint64_t moves = std::min(kMovesPerBuffer * problem_.size(), context.work_left() / count + 1);
+  const Size largest =
+      std::max_element(problem_.begin(), problem_.end(), [](const Buffer& a, const Buffer& b) {
+        return a.size < b.size;
+      })->size;
+  first_attempt(count, count, context.repeatable, [&](std::size_t k, unsigned, const std::atomic<bool>&) {
+    Squeezer& mine = squeezers_[k];
+    if (!mine.search) {
+      mine.search = std::make_unique<Squeeze>(problem_, sections_, grid_, context.seed + k);
+      mine.share = 0.1 / static_cast<double>(k + 1);
+    }
+    Size arena = arena_;
+    std::vector<Offset> offsets = offsets_;
+    mine.work = 0;
+    bool found = false;
+    for (bool again = true; again && arena > target && mine.work < moves && !context.stopped();) {
+      if (mine.from != arena) {
+        const Size less =
+            std::max<Size>(grid_.unit, static_cast<Size>(mine.share * static_cast<double>(arena - target)));
+        mine.from = arena;
+        mine.to = std::max({target, largest, arena - std::min(less, arena)}) / grid_.unit * grid_.unit;
+        if (mine.to < std::max(target, largest)) mine.to += grid_.unit;
+        if (mine.to >= arena) break;
+        mine.search->start(offsets, mine.to);
+      }
+      again = mine.search->run(moves - mine.work, context.limits, mine.work);
+      if (!again) {
+        // From the best plan again, a smaller step.
+        mine.share = std::max(kLeastShare, 0.7 * mine.share);
+        if (mine.work >= moves && ++mine.misses % 3 == 0) mine.from = 0;
+        break;
+      }
+      offsets = mine.search->offsets();
+      arena = arena_size(problem_, offsets);
+      mine.misses = 0;
+      mine.share = std::min(0.2, 1.1 * mine.share);
+      found = true;
+    }
+    if (found) mine.found = std::move(offsets);
+    return arena <= target;
+  });
+  for (unsigned k = 0; k < count; ++k) {
+    context.work += squeezers_[k].work;
+    keep(std::move(squeezers_[k].found));
+    squeezers_[k].found.clear();
+  }
+}
+
 void PartSearch::core(Size target, std::size_t from, std::size_t to, SearchContext& context) {
   std::vector<std::vector<Offset>> found(to - from);
   std::vector<std::uint64_t> work(to - from);
-  first_attempt(to - from, context.threads, context.repeatable,
+  first_attempt(to - from, context.threads_now(), context.repeatable,
                 [&](std::size_t k, unsigned, const std::atomic<bool>& enough) {
                   SearchLimits limits = context.limits;
                   limits.enough = arena_ == ~Size{0} && k == 0 ? nullptr : &enough;
@@ -274,95 +310,6 @@ void PartSearch::core_again(Size target, SearchContext& context) {
     context.work += work[k];
     keep(std::move(found[k]));
   }
-}
-
-// Of the buffers, those that tying makes away with.
-double PartSearch::tied_share(const Bundles& bundles) const {
-  return 1.0 - static_cast<double>(bundles.problem.size()) / static_cast<double>(problem_.size());
-}
-
-// What one round tries, in order. A plain attempt is the first: where it succeeds, that is at once. Tied up,
-// what resists is often no harder, so this comes next; most that succeed do so within few placements, so
-// other ties are worth more than a longer search.
-std::vector<PartSearch::Attempt> PartSearch::choose_attempts(Size target, Size capacity, std::uint64_t seed) {
-  const std::uint64_t least = std::max<std::uint64_t>(kFirstNodes, 2 * problem_.size());
-  const std::uint64_t nodes = least << (2 * std::min(level_, 20u));
-  seed += 1000 * round_;
-  std::vector<Attempt> attempts;
-  // A tighter capacity prunes more and is sometimes the easier one: two more attempts aim at the bound.
-  const bool aim_at_bound = round_ == 1 && capacity > bound_.bytes;
-  if (aim_at_bound) attempts.push_back({bound_.bytes, nodes, kOrders[0]});
-  attempts.push_back({capacity, nodes, kOrders[0]});
-  if (round_ == 1) {
-    for (const std::string_view keys : {"TWA", "WAT"})
-      attempts.push_back({capacity, nodes, keys, 0, seed, 1.0});
-    if (aim_at_bound) attempts.push_back({bound_.bytes, nodes, kOrders[1]});
-  } else if (tied_share(tie(problem_, sections_, {})) >= kWorthTying) {
-    for (std::uint64_t k = 0; k < kTiesPerRound << std::min(level_, 3u); ++k) {
-      const unsigned effort = std::array{0u, 2u, 0u, 4u}[k % 4];
-      attempts.push_back({k % 3 == 0 ? capacity : target, least << std::min(effort, 2 * level_),
-                          k % 5 == 0 ? "TWA" : "WAT", 0, seed + kOrders.size() + kRestarts.size() + k,
-                          k % 7 == 0 ? 0.7 : 0.95});
-    }
-  }
-  for (std::size_t k = 1; k < kOrders.size(); ++k) attempts.push_back({capacity, nodes, kOrders[k]});
-  for (std::size_t r = 0; r < kRestarts.size(); ++r)
-    attempts.push_back({capacity, nodes, kRestarts[r], kNoise[r], seed + kOrders.size() + r});
-  return attempts;
-}
-
-bool PartSearch::round(Size target, SearchContext& context) {
-  // At each level of effort: the target itself once, then something between it and the best plan for as long
-  // as that works.
-  const bool improve = misses_ > 0 && arena_ - target > grid_.unit;
-  const auto between = static_cast<Size>(reach_ * static_cast<double>(arena_ - target));
-  const Size capacity = improve ? std::min<Size>(arena_ - 1, target + between) : target;
-  ++round_;
-  const std::vector<Attempt> attempts = choose_attempts(target, capacity, context.seed);
-  const std::uint64_t left = context.work_limit - std::min(context.work, context.work_limit);
-
-  struct Answer {
-    Verdict verdict = Verdict::kGaveUp;
-    std::vector<Offset> offsets;
-    std::uint64_t nodes = 0;
-  };
-  std::vector<Answer> answers(attempts.size());
-  // the first round is over before a thread has started
-  const unsigned threads = round_ == 1 ? 1 : context.threads;
-  if (searches_.size() < std::max(1u, threads)) searches_.resize(std::max(1u, threads));
-  const auto winner = first_attempt(
-      attempts.size(), threads, context.repeatable,
-      [&](std::size_t k, unsigned worker, const std::atomic<bool>& enough) {
-        const Attempt& attempt = attempts[k];
-        Answer& answer = answers[k];
-        SearchLimits limits = context.limits;
-        limits.nodes = std::min(attempt.nodes, left / attempts.size() + 1);
-        limits.enough = &enough;
-        if (attempt.keep > 0) {
-          const Bundles bundles = tie(problem_, sections_, {attempt.keep, attempt.seed});
-          if (round_ == 1 && tied_share(bundles) < kMuchTied) return false;
-          answer.verdict =
-              search_tied(bundles, attempt.aim, attempt.keys, limits, answer.offsets, answer.nodes);
-          return answer.verdict != Verdict::kGaveUp;
-        }
-        if (!searches_[worker]) searches_[worker] = std::make_unique<ExactSearch>(problem_);
-        ExactSearch& search = *searches_[worker];
-        const Order order = make_order(problem_, sections_, attempt.keys, attempt.noise, attempt.seed);
-        answer.verdict = search.run(attempt.aim, order, limits, answer.offsets);
-        answer.nodes = search.nodes();
-        return answer.verdict != Verdict::kGaveUp;
-      });
-  for (std::size_t k = 0; k < attempts.size() && k <= winner; ++k) context.work += answers[k].nodes;
-  if (winner == attempts.size()) {
-    if (improve) reach_ = 0.5 * (reach_ + 1.0);
-    if (++misses_ > kMostMisses) ++level_, misses_ = 0, reach_ = 0.5;
-    return true;
-  }
-  if (answers[winner].verdict == Verdict::kFits) keep(std::move(answers[winner].offsets));
-  if (answers[winner].verdict == Verdict::kInfeasible)
-    prove_above(attempts[winner].aim, "the " + std::to_string(problem_.size()) + " buffers around tick " +
-                                          std::to_string(sections_.tick[sections_.tick.size() / 2]));
-  return true;
 }
 
 }  // namespace memoir

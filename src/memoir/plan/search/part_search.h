@@ -5,15 +5,19 @@
 // between for what is large. One step is one method or one round.
 #pragma once
 
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "memoir/plan/search.h"
-#include "memoir/plan/search/bundles.h"
+#include "memoir/plan/search/canonical.h"
 #include "memoir/plan/search/core_first.h"
 #include "memoir/plan/search/exact_search.h"
 #include "memoir/plan/search/order_search.h"
+#include "memoir/plan/search/portfolio.h"
+#include "memoir/plan/search/squeeze.h"
 
 namespace memoir {
 
@@ -26,14 +30,17 @@ struct SearchContext {
   std::uint64_t work_limit = ~std::uint64_t{0};
   std::uint64_t work = 0;  // placements tried so far, over all parts
   SearchLimits limits;     // deadline and stop flag
+  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
 
   bool stopped() const;
+  /// How many threads to use now: one at first. Most problems are solved before a second one has started.
+  unsigned threads_now() const;
+  std::uint64_t work_left() const { return work_limit - (work < work_limit ? work : work_limit); }
 };
 
 class PartSearch {
  public:
-  /// `origin`: what is to be added to the problem's ticks where a reason names them.
-  explicit PartSearch(Problem problem, Tick origin = 0);
+  explicit PartSearch(Canonical canonical);
 
   const Problem& problem() const { return problem_; }
   const std::vector<Offset>& offsets() const { return offsets_; }  // valid after the first step
@@ -44,6 +51,9 @@ class PartSearch {
   /// Afterwards the arena may be smaller, the bound may be larger. Always returns, the first step with a
   /// plan. False: nothing is left to try.
   bool step(Size target, SearchContext& context);
+
+  /// Keeps these offsets if they are better than its own.
+  void keep(std::vector<Offset> offsets);
 
  private:
   enum class Method { kFit, kOrder, kCore };
@@ -56,30 +66,28 @@ class PartSearch {
     unsigned retries = 0;  // of each piece of the core
   };
 
-  struct Attempt {  // of a round
-    Size aim;       // bytes: its capacity
-    std::uint64_t nodes;
-    std::string_view keys;
-    double noise = 0;
-    std::uint64_t seed = 0;
-    double keep = 0;  // above 0: tied up, see BundleOptions
+  struct Aimed {  // of a round
+    Size aim;     // bytes: its capacity
+    Attempt attempt;
   };
 
   void choose_methods(const SearchContext& context);
-  double tied_share(const Bundles& bundles) const;
-  std::vector<Attempt> choose_attempts(Size target, Size capacity, std::uint64_t seed);
+  std::vector<Aimed> choose_attempts(Size target, Size capacity, std::uint64_t seed);
   void fit(const Quick& quick, SearchContext& context);
   void search_orders(Size target, std::uint64_t fits, SearchContext& context);
   void core(Size target, std::size_t from, std::size_t to, SearchContext& context);
   void core_again(Size target, SearchContext& context);
   bool round(Size target, SearchContext& context);
+  bool full() const;
+  bool may_squeeze() const;
+  void squeeze(Size target, SearchContext& context);
   bool refute_windows(Size target, SearchContext& context);
-  void keep(std::vector<Offset> offsets);
   void prove_above(Size capacity, const std::string& who);
 
   Problem problem_;
   Sections sections_;
   Grid grid_;
+  Size step_ = 1;  // divides all sizes and alignments
   Bound bound_;
   std::vector<Offset> offsets_;
   Size arena_ = ~Size{0};
@@ -90,6 +98,18 @@ class PartSearch {
   std::vector<Quick> methods_;
   std::size_t stage_ = 0;
   std::uint64_t round_ = 0, again_ = 0, turn_ = 0;
+  struct Squeezer {  // one per worker
+    std::unique_ptr<Squeeze> search;
+    Size from = 0, to = 0;  // bytes: the arena it began with, and the height it works on
+    double share = 0.1;     // of what is above the target: what it takes off at once
+    std::vector<Offset> found;
+    std::uint64_t work = 0;
+    unsigned misses = 0;  // turns in a row
+  };
+  std::vector<Squeezer> squeezers_;
+  std::uint64_t next_squeeze_ = 0, squeeze_pause_ = 0;  // turns
+  std::uint64_t pairs_ = 0;                             // of buffers that live together
+  std::optional<Portfolio> portfolio_;
   unsigned windows_ = 0;             // how often the windows around the fullest section were searched
   unsigned level_ = 0, misses_ = 0;  // of the rounds: effort, and rounds without success at this effort
   double reach_ = 0.5;               // how far between the target and the best the rounds for improvement aim

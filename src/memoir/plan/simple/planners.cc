@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memoir/plan/simple/planners.h"
 
+#include <array>
+
 #include "memoir/base/error.h"
 #include "memoir/plan/simple/aligned_load.h"
 #include "memoir/plan/simple/best_fit.h"
@@ -36,14 +38,34 @@ constexpr std::string_view kQuick[] = {"greedy_by_size", "greedy_by_breadth", "b
 constexpr std::string_view kQuickForMany[] = {"best_fit", "gergov", "greedy_by_breadth", "greedy_by_size"};
 constexpr std::size_t kMany = 20'000;
 
+const Planner* named(std::string_view name) {
+  for (const Planner& planner : kPlanners) {
+    if (planner.name == name) return &planner;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 std::span<const Planner> planners() noexcept { return kPlanners; }
 
+std::span<const Planner* const> cheap_planners() noexcept {
+  static const std::array<const Planner*, 9> cheap{named("best_fit"),
+                                                   named("first_fit_by_length"),
+                                                   named("first_fit_by_start"),
+                                                   named("first_fit_by_area"),
+                                                   named("greedy_by_size"),
+                                                   named("greedy_by_breadth"),
+                                                   named("greedy_by_conflicts"),
+                                                   named("gergov"),
+                                                   named("boxing")};
+  return cheap;
+}
+
 const Planner& find_planner(std::string_view name) {
   std::string names;
+  if (const Planner* planner = named(name)) return *planner;
   for (const Planner& planner : kPlanners) {
-    if (planner.name == name) return planner;
     names += (names.empty() ? "" : ", ") + std::string(planner.name);
   }
   throw Error("there is no planner called '" + std::string(name) + "'; there are " + names);
