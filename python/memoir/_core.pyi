@@ -715,6 +715,16 @@ class SearchResult:
     def seconds(self) -> float: ...
 
     @property
+    def cpu_seconds(self) -> float:
+        """Of all threads of this process while it searched."""
+
+    @property
+    def starved(self) -> bool:
+        """
+        The deadline ended it, and it had got less than 0.7 of one processor: more time would help.
+        """
+
+    @property
     def work(self) -> int:
         """Placements tried."""
 

@@ -47,6 +47,12 @@ void bind_search(nb::module_& module) {
       .def_prop_ro("proven_infeasible", [](const Found& self) { return self.result.proven_infeasible; })
       .def_prop_ro("seconds", [](const Found& self) { return self.result.seconds; })
       .def_prop_ro(
+          "cpu_seconds", [](const Found& self) { return self.result.cpu_seconds; },
+          "Of all threads of this process while it searched.")
+      .def_prop_ro(
+          "starved", [](const Found& self) { return self.result.starved; },
+          "The deadline ended it, and it had got less than 0.7 of one processor: more time would help.")
+      .def_prop_ro(
           "work", [](const Found& self) { return self.result.work; }, "Placements tried.")
       .def_ro("interrupted", &Found::interrupted)
       .def_prop_ro(
