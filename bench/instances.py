@@ -9,6 +9,8 @@ random    births uniform in [0, n), lifetimes 1 + Exp(60), 2 % of them thirty ti
           log-uniform from 64 B to 1 MiB in steps of 64
 training  micro-batches through the layers of a network, forward and backward: activations are freed in reverse,
           each operator has temporaries, gradients pass from layer to layer
+full      a rectangle cut in two again and again: a third as many ticks as buffers, and every tick as loaded as any;
+          a plan without any gap exists
 """
 
 from __future__ import annotations
@@ -59,7 +61,49 @@ def training(count: int, seed: int = 1, layers: int = 200) -> Arrays:
     return tuple(np.array(values[:count], np.uint64) for values in (lower, upper, size))
 
 
-FAMILIES = {"random": random, "training": training}
+def full(count: int, seed: int = 1, left_out: float = 0.0, height: int = 2**20) -> Arrays:
+    """`left_out` of the buffers are taken away again: then the arena that is needed is at most the load's."""
+    draw = np.random.default_rng(seed)
+    made = int(round(count / (1 - left_out)))
+    parts = [(0, max(2, made // 3), height // 64)]  # begin, end, units of 64 bytes
+    areas = [float(parts[0][1] * parts[0][2])]
+    while len(parts) < made:
+        # A large one is cut more often than a small one.
+        weights = np.sqrt(np.array(areas))
+        at = int(draw.choice(len(parts), p=weights / weights.sum()))
+        begin, end, size = parts[at]
+        if draw.random() < 0.5 and end - begin > 1:
+            middle = int(draw.integers(begin + 1, end))
+            pair = [(begin, middle, size), (middle, end, size)]
+        elif size > 1:
+            lower = int(draw.integers(1, size))
+            pair = [(begin, end, lower), (begin, end, size - lower)]
+        else:
+            continue
+        parts[at] = pair[0]
+        parts.append(pair[1])
+        areas[at] = float((pair[0][1] - pair[0][0]) * pair[0][2])
+        areas.append(float((pair[1][1] - pair[1][0]) * pair[1][2]))
+    order = draw.permutation(len(parts))[:count]
+    lower, upper, size = (np.array([parts[i][k] for i in order], np.uint64) for k in range(3))
+    return lower, upper, size * np.uint64(64)
+
+
+def retold(arrays: Arrays, seed: int) -> Arrays:
+    """The same problem with its time stretched at random, perhaps reversed, and its buffers in another order."""
+    draw = np.random.default_rng(seed)
+    lower, upper, size = arrays
+    ticks = np.unique(np.concatenate([lower, upper]))
+    steps = draw.integers(1, 6, len(ticks)) * np.where(draw.random(len(ticks)) < 0.25, 200, 1)
+    moved = np.cumsum(steps).astype(np.uint64)
+    lower, upper = moved[np.searchsorted(ticks, lower)], moved[np.searchsorted(ticks, upper)]
+    if draw.random() < 0.5:
+        lower, upper = moved[-1] - upper, moved[-1] - lower
+    order = draw.permutation(len(size))
+    return lower[order], upper[order], size[order]
+
+
+FAMILIES = {"random": random, "training": training, "full": full}
 
 
 def smoke() -> None:

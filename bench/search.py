@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The planner `auto` on problems that nobody has tuned it to: drawn from seeds, and known ones told otherwise.
+
+    python bench/search.py -o table.md                       a quarter of an hour
+    python bench/search.py --against OTHER/bin/python        the same with the memoir that another Python has, in turn
+    python bench/search.py --smoke                           a second, for the tests
+
+Each run is a process of its own; where there are two memoirs they take turns. Seconds are CPU time of all threads of
+the search, which other work on the machine changes little; the deadline is wall time.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import click
+from instances import Arrays, full, random, retold
+from memoir.bench.statistics import geometric_mean
+
+DATA = Path(__file__).parent.parent / "tests" / "data" / "planning"
+SHARED = Path(__file__).parent.parent.parent / "shared" / "planning"
+CHALLENGING = 1_048_576  # bytes: the capacity of minimalloc's challenging instances
+CHEAP = ("best_fit", "greedy_by_size", "greedy_by_breadth", "gergov")
+FULL_SEED, RANDOM_SEED = 1000, 2000  # what was tuned was tuned on others
+
+ONE = """
+import json, sys, time
+from memoir import _core
+path, deadline, capacity, cheap = json.loads(sys.argv[1])
+problem = _core.read_csv(path).problem
+load = _core.load(problem)
+cpu = time.process_time()
+found = _core.search(problem, deadline=deadline, **({"capacity": capacity} if capacity else {}))
+cpu = time.process_time() - cpu
+assert _core.check(problem, found.plan) is None
+best = min((_core.run_planner(name, problem).arena_size for name in cheap), default=0)
+print(json.dumps([found.arena_size / load, cpu, best / load, found.arena_size]))
+"""
+
+
+def write(arrays: Arrays, folder: Path, name: str) -> Path:
+    path = folder / f"{name}.csv"
+    rows = zip(*(values.tolist() for values in arrays), strict=True)
+    lines = [f"{k},{lower},{upper},{size}\n" for k, (lower, upper, size) in enumerate(rows)]
+    path.write_text("id,lower,upper,size\n" + "".join(lines))
+    return path
+
+
+def one(
+    python: str, path: Path, deadline: float, capacity: int = 0, cheap: tuple[str, ...] = ()
+) -> list[float]:
+    said = json.dumps([str(path), deadline, capacity, cheap])
+    done = subprocess.run([python, "-c", ONE, said], check=True, capture_output=True, text=True)
+    return json.loads(done.stdout)
+
+
+def arrays_of(path: Path) -> Arrays:
+    import numpy as np
+
+    table = np.genfromtxt(path, delimiter=",", names=True, dtype=None, encoding=None)
+    return tuple(table[name].astype(np.uint64) for name in ("lower", "upper", "size"))
+
+
+def stretched(pythons: list[str], names: str, copies: int, folder: Path) -> list[str]:
+    """minimalloc's instances at their capacity, told otherwise each time."""
+    rows = [
+        "| instance | solved, CPU ms: median, most |"
+        + " the other: solved, median, most |" * (len(pythons) - 1)
+    ]
+    rows.append("|---|" + "---|" * len(pythons))
+    medians: list[list[float]] = [[] for _ in pythons]
+    for name in names:
+        arrays = arrays_of(DATA / "minimalloc" / f"{name}.{CHALLENGING}.csv")
+        paths = [write(retold(arrays, seed), folder, f"{name}{seed}") for seed in range(copies)]
+        runs = [[one(python, path, 5.0, CHALLENGING) for python in pythons] for path in paths]
+        cells = []
+        for k in range(len(pythons)):
+            seconds = sorted(run[k][1] for run in runs)
+            solved = sum(run[k][3] <= CHALLENGING for run in runs)
+            medians[k].append(seconds[copies // 2])
+            cells.append(f"{solved} of {copies}, {1e3 * seconds[copies // 2]:.1f}, {1e3 * seconds[-1]:.1f}")
+        rows.append(f"| {name} | " + " | ".join(cells) + " |")
+    means = " | ".join(f"{1e3 * geometric_mean(values):.1f} ms" for values in medians)
+    return [*rows, f"| geometric mean of the medians | {means} |"]
+
+
+def against_load(
+    pythons: list[str], kinds: dict[str, list[Arrays | Path]], deadline: float, folder: Path
+) -> list[str]:
+    """Arena over load: mean and worst of each kind, and of the best cheap planner."""
+    head = "| problems | seeds | auto, mean | worst | best cheap planner, mean |"
+    rows = [head + " the other's auto, mean | worst |" * (len(pythons) - 1)]
+    rows.append("|---|" + "---:|" * (4 + 2 * (len(pythons) - 1)))
+    for kind, problems in kinds.items():
+        ratios: list[list[float]] = [[] for _ in pythons]
+        cheap = []
+        for seed, problem in enumerate(problems):
+            path = (
+                problem
+                if isinstance(problem, Path)
+                else write(problem, folder, f"{kind.replace(' ', '_')}_{seed}")
+            )
+            for k, python in enumerate(pythons):
+                ratio, _, best, _ = one(python, path, deadline, 0, CHEAP if k == 0 else ())
+                ratios[k].append(ratio)
+                if k == 0:
+                    cheap.append(best)
+        mean = [math.fsum(values) / len(values) for values in ratios]
+        row = f"| {kind} | {len(problems)} | {mean[0]:.4f} | {max(ratios[0]):.4f} | {math.fsum(cheap) / len(cheap):.4f} |"
+        rows.append(row + "".join(f" {mean[k]:.4f} | {max(ratios[k]):.4f} |" for k in range(1, len(pythons))))
+    return rows
+
+
+@click.command()
+@click.option("-o", "--output", type=click.File("w"), default="-", help="The tables, as Markdown.")
+@click.option("--against", type=click.Path(exists=True), help="A Python with another memoir.")
+@click.option("--copies", type=int, default=20, show_default=True, help="Of each instance, told otherwise.")
+@click.option("--seeds", type=int, default=5, show_default=True, help="Of each kind of problem.")
+@click.option("--deadline", type=float, default=1.0, show_default=True, help="Seconds.")
+@click.option("--smoke", is_flag=True, help="Two instances and small problems only.")
+def main(output, against: str | None, copies: int, seeds: int, deadline: float, smoke: bool) -> None:
+    """Prints what docs/planners.md holds of problems that are new."""
+    pythons = [sys.executable, *([against] if against else [])]
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        if smoke:
+            copies, seeds, deadline = 2, 1, 0.05
+        kinds: dict[str, list[Arrays | Path]] = {}
+        for count in (100,) if smoke else (200, 600, 1000, 3000):
+            kinds[f"full {count}"] = [full(count, FULL_SEED + k) for k in range(seeds)]
+        if not smoke:
+            kinds["full 600, 5 % left out"] = [full(600, FULL_SEED + k, 0.05) for k in range(seeds)]
+            kinds["random 10^5"] = [random(10**5, RANDOM_SEED + k) for k in range(seeds)]
+            hard = sorted((SHARED / "hard").glob("tight*.csv"))
+            kinds |= {path.stem: [path] for path in hard if "gap" not in path.stem}
+        output.write("\n".join(stretched(pythons, "CK" if smoke else "ACDEGJK", copies, folder)) + "\n\n")
+        output.write("\n".join(against_load(pythons, kinds, deadline, folder)) + "\n")
+    click.echo(f"{time.perf_counter() - began:.0f} s", err=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
