@@ -9,7 +9,7 @@ import pickletools
 from pathlib import Path
 
 import pytest
-from memoir._core import Error, EventKind, Trace, import_snapshot_bytes
+from memoir._core import Error, EventKind, Trace, export_trace_bytes, import_snapshot_bytes
 from snapshots import (
     BASE,
     LINEAR,
@@ -445,3 +445,24 @@ def test_lists_that_are_shared_do_not_multiply():
     first, second = segment(BASE, MIB), segment(BASE, MIB, device=1)
     first["blocks"] = second["blocks"] = blocks
     refused(snapshot(segments=[first, second]), r"segments\[1\]\.blocks holds blocks that were there before")
+
+
+def test_an_address_given_again_before_its_free_was_done_comes_back_the_same():
+    """Imported and exported once, a contradiction is settled: from then on nothing changes any more, streams included."""
+    history = [
+        entry("free_requested", BASE, 100, 1, stream=5, frames=[LINEAR, MAIN]),
+        entry("snapshot", 0, 0, 1),
+        entry("alloc", BASE, 512, 2, stream=0, frames=[RELU, MAIN]),
+        entry("free_completed", BASE, 512, 3, stream=5),
+    ]
+    first = imported(snapshot(history, segments=[segment(BASE, 2 * MIB)]))
+    second = import_snapshot_bytes(export_trace_bytes(first, "snapshot"))
+    third = import_snapshot_bytes(export_trace_bytes(Trace.from_bytes(second), "snapshot"))
+    assert second == third
+    assert [row[1] for row in rows(first)][-4:] == ["Free", "Allocate", "Address", "Free"]
+
+
+def test_a_free_outside_of_all_segments_of_the_history_cannot_be():
+    history = [entry("segment_alloc", BASE, 2 * MIB, 0), entry("free_completed", BASE + 9 * MIB, 512, 1)]
+    with pytest.raises(Error, match=r"device_traces\[0\]\[1\].addr .* no segment held when the history began"):
+        imported(snapshot(history))

@@ -211,7 +211,7 @@ void Undo::undo_segments() {
         {begin, piece.end - begin, piece.stream, static_cast<std::uint32_t>(piece.origin), piece.pool, true});
   std::sort(before_.segments.begin(), before_.segments.end(),
             [](const auto& a, const auto& b) { return a.address < b.address; });
-  knows_segments_ = knows_segments_ || !before_.segments.empty();
+  knows_segments_ = knows_segments_ || !before_.segments.empty() || !segment_entries_.empty();
 }
 
 /// A free that comes first of all at its address is of an object from before, if something was there before.

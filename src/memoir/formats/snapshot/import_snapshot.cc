@@ -326,18 +326,21 @@ void Importer::write_entry(std::uint16_t number, size_t index) {
       break;
     }
     case Word::kFreeCompleted: {
-      std::uint32_t stack = entry.stack;
+      std::uint32_t stack = entry.stack, from = entry.stream;
       ObjectTable::Entry& known = devices_[number].live.find(entry.address);
-      // The stack that matters is the one that let go of it.
+      // The stack that matters is the one that let go of it, and the stream: from these alone an object is known
+      // that was allocated before the history.
       if (known.tag == 0 && index > 0) {
         const TraceEntry& requested = snapshot_.entry(number, index - 1);
-        if (requested.origin.kind() == Word::kFreeRequested && requested.address == entry.address)
+        if (requested.origin.kind() == Word::kFreeRequested && requested.address == entry.address) {
           stack = requested.stack;
+          from = requested.stream;
+        }
       }
       ++report_.frees;
       known.state = State::kFreed;
       const SiteId site = sites_.site_of(stack);
-      writer_.free(known.value, 0, number, stream(entry.stream), site);
+      writer_.free(known.value, 0, number, stream(from), site);
       break;
     }
     case Word::kSegmentAlloc:
