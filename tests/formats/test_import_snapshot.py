@@ -464,5 +464,27 @@ def test_an_address_given_again_before_its_free_was_done_comes_back_the_same():
 
 def test_a_free_outside_of_all_segments_of_the_history_cannot_be():
     history = [entry("segment_alloc", BASE, 2 * MIB, 0), entry("free_completed", BASE + 9 * MIB, 512, 1)]
-    with pytest.raises(Error, match=r"device_traces\[0\]\[1\].addr .* no segment held when the history began"):
+    with pytest.raises(
+        Error, match=r"device_traces\[0\]\[1\].addr .* no segment held when the history began"
+    ):
         imported(snapshot(history))
+
+
+def test_segments_at_one_address_are_refused():
+    """As a hostile file has them by the thousand: no allocator was ever in such a state."""
+    with pytest.raises(Error, match="segments holds two at 0x7f0000000000, of 2097152 and of 2097152 bytes"):
+        imported(snapshot([], segments=[segment(BASE, 2 * MIB)] * 1000))
+    imported(snapshot([], segments=[segment(BASE, 2 * MIB), segment(BASE, 2 * MIB, device=1)]))
+
+
+def test_a_byte_that_is_in_a_segment_and_mapped_is_exported_once():
+    history = [
+        entry("segment_map", BASE, 20 * MIB, 1),
+        entry("segment_alloc", BASE, 2 * MIB, 2),
+        entry("alloc", BASE + 4 * MIB, MIB, 3),
+        entry("free_requested", BASE + 4 * MIB, MIB, 4),
+    ]
+    exported = pickle.loads(export_trace_bytes(imported(snapshot(history)), "snapshot"))
+    held = [(one["address"], one["total_size"]) for one in exported["segments"]]
+    assert held == [(BASE, 2 * MIB), (BASE + 2 * MIB, 18 * MIB)]
+    imported(exported)

@@ -328,8 +328,8 @@ void Importer::write_entry(std::uint16_t number, size_t index) {
     case Word::kFreeCompleted: {
       std::uint32_t stack = entry.stack, from = entry.stream;
       ObjectTable::Entry& known = devices_[number].live.find(entry.address);
-      // The stack that matters is the one that let go of it, and the stream: from these alone an object is known
-      // that was allocated before the history.
+      // The stack and the stream that matter are those that let go of it: from these alone an object is
+      // known that was allocated before the history.
       if (known.tag == 0 && index > 0) {
         const TraceEntry& requested = snapshot_.entry(number, index - 1);
         if (requested.origin.kind() == Word::kFreeRequested && requested.address == entry.address) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "memoir/base/error.h"
+#include "memoir/base/hex.h"
 #include "memoir/formats/pickle/pickle_machine.h"
 #include "memoir/formats/pickle/settings_json.h"
 #include "memoir/trace/format.h"
@@ -135,6 +136,7 @@ void Snapshot::read(PickleInput& input) {
   for (std::vector<SnapshotSegment>& of_device : segments_) {
     std::sort(of_device.begin(), of_device.end(),
               [](const auto& a, const auto& b) { return a.address < b.address; });
+    check_apart(of_device);
   }
   traces_.resize(segments_.size());
 
@@ -149,6 +151,16 @@ void Snapshot::read(PickleInput& input) {
     const auto text = to_json(values_, *settings, kMaxMetaText / 2);
     if (!text) fail("allocator_settings", "is no dict of plain values, is nested too deep, or over 512 KiB");
     settings_ = *text;
+  }
+}
+
+/// Of segments in order of addresses: each is there once.
+void Snapshot::check_apart(const std::vector<SnapshotSegment>& segments) const {
+  for (size_t i = 1; i < segments.size(); ++i) {
+    const SnapshotSegment &one = segments[i - 1], &other = segments[i];
+    if (other.address != one.address) continue;
+    fail("segments", "holds two at " + hex(one.address) + ", of " + std::to_string(one.size) + " and of " +
+                         std::to_string(other.size) + " bytes");
   }
 }
 
