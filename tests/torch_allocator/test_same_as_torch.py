@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from allocator_script import MIB, random_script
 from memoir.simulation import simulate
+from memoir.simulation.out_of_memory import explain
 
 torch = pytest.importorskip("torch")
 
@@ -243,3 +244,70 @@ def test_settings(programs, settings):
         if "INTERNAL ASSERT" not in str(error):  # torch ends itself over these, memoir refuses them
             raise
         assert follow(programs, "memoir_allocator", settings, 1000 * MIB, 1000 * MIB, script) == ["refused"]
+
+
+def fragmenting_script(seed):
+    """(steps, most bytes live): sizes of several classes that come and go in phases, so that holes do not fit."""
+    choice = random.Random(seed)
+    lines, live, held, most = [], {}, 0, 0
+    for number in range(choice.choice([300, 700])):
+        largest = [4 * MIB, 16 * MIB, 48 * MIB][number // 60 % 3]
+        if live and choice.random() < (0.3 if number % 60 < 40 else 0.6):
+            one = choice.choice(list(live))
+            held -= live.pop(one)
+            lines.append(f"free {one}")
+            continue
+        size = choice.randrange(largest // 8, largest) if choice.random() < 0.8 else choice.randrange(1, MIB)
+        live[number] = size
+        held += size
+        most = max(most, held)
+        lines.append(f"allocate {number} {size} {choice.choice([0, 0, 0, 1]) if seed % 3 == 2 else 0}")
+    return lines, most
+
+
+def until_it_fails(folder, settings, cap, lines):
+    """The steps up to the one that PyTorch's allocator cannot serve; None when it serves all of them."""
+    for number, line in enumerate(
+        line
+        for line in run(folder, "torch_allocator", settings, cap, cap, "\n".join(lines) + "\n").splitlines()
+        if line.startswith(("allocate ", "free "))
+    ):
+        if line.endswith("oom"):
+            return lines[: number + 1]
+    return None
+
+
+@pytest.mark.skipif(MINOR == 12, reason="its ties depend on the ages of records, which no snapshot tells")
+@pytest.mark.parametrize("recorded", ["", "max_split_size_mb:64", "expandable_segments:True"])
+def test_what_would_have_served_a_request_is_what_torch_does(programs, recorded, tmp_path):
+    """Real failures under a cap: for every setting that `memoir oom` names, the verdict is that of PyTorch's own
+    allocator with that setting, run on the same steps and the same device."""
+    path = tmp_path / "failed.pickle"
+    failures, verdicts = 0, []
+    for seed in range(24):
+        lines, most = fragmenting_script(seed)
+        cap = -(-int(most * random.Random(seed).choice([0.97, 1.03, 1.08, 1.15])) // (2 * MIB)) * 2 * MIB
+        steps = until_it_fails(programs, recorded, cap, lines)
+        if steps is None:
+            continue
+        script = "\n".join(steps) + "\n"
+        path.write_bytes(
+            pickle.dumps(recorded_by_torch(programs, recorded, cap, cap, script, 100_000), protocol=4)
+        )
+        answer = explain(str(path), find_caps=False, workers=1)
+        assert (
+            answer["cap"] == cap and answer["cap_from"] == "held and free" and answer["recorded_fails_again"]
+        )
+        size = int(steps[-1].split()[2])
+        assert size <= answer["failure"]["asked"] < size + max(512, size // 4)
+        failures += 1
+        if failures > 5:  # the rest would show the same, slowly
+            break
+        for row in answer["rows"]:
+            if not row["policy"].startswith(("pytorch", "expandable")):
+                continue
+            settings = row["paste"].partition("=")[2]
+            lived = "oom" not in run(programs, "torch_allocator", settings, cap, cap, script)
+            assert row["survives"] == lived, f"seed {seed}, {row['policy']}: {row['out_of_memory']}"
+            verdicts.append(lived)
+    assert failures >= 4 and any(verdicts) and not all(verdicts)  # or they show little

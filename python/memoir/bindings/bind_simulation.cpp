@@ -55,6 +55,25 @@ nb::list phases(const Simulation& self) {
   return rows;
 }
 
+nb::list failures(const Workload& self) {
+  nb::list rows;
+  for (const Workload::Failure& failure : self.failures()) {
+    nb::dict row;
+    row["event"] = failure.event;
+    row["asked"] = failure.asked;
+    row["live"] = failure.live;
+    row["reserved"] = failure.reserved;
+    row["device_free"] = failure.device_free;
+    row["cap"] = failure.cap();
+    row["site"] = failure.site;
+    row["stream"] = failure.stream;
+    row["pool"] = failure.pool;
+    row["asked_again"] = failure.object != Workload::kNotAsked;
+    rows.append(row);
+  }
+  return rows;
+}
+
 std::optional<Size> cap_of(const Simulation& self) {
   return self.cap == kNoCap ? std::nullopt : std::optional(self.cap);
 }
@@ -147,11 +166,28 @@ void bind_simulation(nb::module_& module) {
                        "What one device was asked for, made ready to be replayed. Immutable; sizes in bytes.")
       .def(
           "__init__",
-          [](Workload* self, const Trace& trace, std::uint16_t device) {
-            new (self) Workload(trace.events(), device);
+          [](Workload* self, const Trace& trace, std::uint16_t device, bool failures) {
+            new (self)
+                Workload(trace.events(), device, failures ? Workload::Ask::kAll : Workload::Ask::kNone);
             self->set_trace(trace);
           },
-          "trace"_a, "device"_a = 0, nb::keep_alive<1, 2>(), Run())
+          "trace"_a, "device"_a = 0, "failures"_a = true, nb::keep_alive<1, 2>(), Run(),
+          "`failures`: requests that the recorded allocator could not serve are asked for, too.")
+      .def_static(
+          "up_to_failure",
+          [](const Trace& trace, std::uint16_t device, size_t event) {
+            const std::span<const Event> events = trace.events();
+            if (event >= events.size() || events[event].kind != EventKind::kOutOfMemory)
+              throw Error("event " + std::to_string(event) + " is no request that failed");
+            Workload workload(events.first(event + 1), device, Workload::Ask::kLast);
+            workload.set_trace(trace);
+            return workload;
+          },
+          "trace"_a, "device"_a, "event"_a, nb::keep_alive<0, 1>(), Run(),
+          "The trace until that request failed, and the request; those that failed before are not asked for.")
+      .def_prop_ro("failures", &failures,
+                   "A dict per request that the recorded allocator could not serve: event, asked, live, "
+                   "reserved, device_free, cap (reserved and free), site, stream, pool, asked_again. Bytes.")
       .def_prop_ro("objects", [](const Workload& self) { return self.objects().size(); })
       .def_prop_ro("operations", &Workload::operations)
       .def_prop_ro("peak_live", &Workload::peak_live)

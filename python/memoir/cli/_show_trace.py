@@ -47,7 +47,9 @@ def show_trace(
         return
     print_summary(console(120), str(path), summary, ascii_only=not _shows_blocks())
     next_plan = Path(path).with_suffix(".plan")
-    if summary["allocations"]["count"]:
+    if any(row["out_of_memory"] for row in summary["devices"]):
+        click.echo(f"\nnext: memoir oom {shlex.quote(str(path))}")
+    elif summary["allocations"]["count"]:
         click.echo(f"\nnext: memoir plan {shlex.quote(str(path))} -o {shlex.quote(str(next_plan))}")
 
 

@@ -49,11 +49,22 @@ sweeping = section("Sweeps, over several inputs, policies, settings or caps")
     "--cap",
     "caps",
     multiple=True,
-    metavar="BYTES|1.05x",
-    help="Of the device: bytes (20GiB), or a multiple of the most bytes live. Repeatable.",
+    metavar="BYTES|1.05x|recorded",
+    help="Of the device: bytes (20GiB), a multiple of the most bytes live, or what there was when a recorded request "
+    "failed. Repeatable.",
 )
 @judging("--find-cap", is_flag=True, help="Search the smallest cap that each policy completes under.")
 @judging("--what-if", is_flag=True, help="PyTorch's settings beside each other, with the text to copy.")
+@judging(
+    "--search", metavar="TIME", help="Search PyTorch's settings for what takes least, so long (30s, 2min)."
+)
+@judging(
+    "--goal",
+    type=click.Choice(("reserved", "calls")),
+    default="reserved",
+    show_default=True,
+    help="Of the search: fewest bytes, or fewest device calls.",
+)
 @judging(
     "--from-recorded",
     is_flag=True,
@@ -85,6 +96,8 @@ def command(
     caps: tuple[str, ...],
     find_cap: bool,
     what_if: bool,
+    search: str | None,
+    goal: str,
     from_recorded: bool,
     device: int | None,
     only: str,
@@ -115,6 +128,13 @@ def command(
         check_output(Path(output), (".png", ".svg", ".pdf", ".html"), force)
     if what_if and policies:
         raise Error("--what-if brings its own policies: leave --policy out")
+    if search is not None:
+        from memoir.cli._search import search_seconds
+
+        if what_if or policies or len(inputs) > 1 or len(caps) > 1:
+            raise Error("--search tries PyTorch's settings on one trace under one cap: leave the rest out")
+        seconds = search_seconds(search)
+        policies = ("pytorch", "pytorch:expandable_segments:True")
     if what_if:
         policies = tuple(simulation.what_if_policies(bool(caps)))
     samples = 1000 if output is not None or timeline else 0
@@ -140,23 +160,49 @@ def command(
     groups = _groups(swept.values)
     if output is not None and groups:
         _draw(output, groups, force, from_recorded)
+    found = None
+    if search is not None:
+        found = _search(swept.values[0], seconds, goal, only, workers)
     if as_json:
         failed = [{"task": vars(o.arguments[0]), "error": o.error} for o in swept.failed]
         results = swept.values if timeline else [_without_timeline(result) for result in swept.values]
-        summary = {"results": results, "failed": failed, "interrupted": swept.interrupted}
+        summary: dict[str, Any] = {"results": results, "failed": failed, "interrupted": swept.interrupted}
+        if found is not None:
+            summary["search"] = found
         click.echo(json.dumps(summary, indent=2))
     else:
         _print(groups, phases, what_if, from_recorded)
+        if found is not None:
+            from memoir.views.search_text import found_lines, matters_table
+
+            click.echo(f"\n{found_lines(found)}\n")
+            console(150).print(matters_table(found))
     for outcome in swept.failed:
         click.echo(f"memoir: {_name(outcome)}: {outcome.error}", err=True)
     if output is not None and groups:
         click.echo(f"wrote {output}", err=True)
     if not as_json:
-        if from_recorded and not what_if:
+        ran_out = [r["trace"] for _, results in groups for r in results if r["workload"]["failures"]]
+        if ran_out:
+            click.echo(f"\nnext: memoir oom {shlex.quote(ran_out[0])}")
+        elif from_recorded and not what_if:
             click.echo(f"\nnext: memoir simulate {shlex.quote(inputs[0])} --from-recorded --what-if")
         else:
             click.echo(f"\nnext: {_next(inputs, caps, find_cap, output)}")
     sys.exit(1 if swept.failed else 0)
+
+
+def _search(
+    first: dict[str, Any], seconds: float, goal: str, only: str, workers: int | None
+) -> dict[str, Any]:
+    """Of the trace, device and cap of a result; from the recorded state where that began there."""
+    from memoir.cli._search import search_settings
+    from memoir.simulation import workload_of
+
+    asks = first["start"] is None or first["cap"] is not None
+    workload = workload_of(first["trace"], first["device"], only, failures=asks)
+    recorded = first["fidelity"]["recorded_policy"] if first["fidelity"] else ""
+    return search_settings(workload, seconds, goal=goal, cap=first["cap"], recorded=recorded, workers=workers)
 
 
 def _groups(results: list[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
@@ -185,6 +231,8 @@ def _print(
             + f"{private:,} private pool{'s' * (private != 1)}, " * (private > 0)
             + f"{first['floor']:,} bytes live at event {counts['peak_event']:,}"
         )
+        if counts["failures"]:
+            click.echo(view.failure_line(first))
         click.echo()
         out.print(view.simulation_table(results))
         compared = [result for result in results if view.is_reproduction(result)]

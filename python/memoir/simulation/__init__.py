@@ -21,7 +21,7 @@ from typing import Any
 from memoir import _core
 from memoir._core import Error, Trace, Workload
 from memoir.base.quantities import BYTE_UNITS, read_amount
-from memoir.simulation.recorded import recorded_policy, recorded_settings
+from memoir.simulation.recorded import recorded_cap, recorded_policy, recorded_settings
 from memoir.sweep import Sweep, cores, sweep
 from memoir.traces.files import ONLY, only_device, open_trace
 
@@ -35,7 +35,7 @@ class Task:
     path: str
     device: int
     policy: str
-    cap: str | None = None  # bytes ("20GiB") or a multiple of the most bytes live ("1.05x")
+    cap: str | None = None  # bytes ("20GiB"), a multiple of the most bytes live ("1.05x"), or "recorded"
     find_cap: bool = False
     stop_at_oom: bool = True
     timed: bool = True
@@ -43,19 +43,31 @@ class Task:
     phases: bool = False
     from_recorded: bool = False
     only: str = "both"  # of the trace's allocations: tensors, malloc
+    up_to_failure: int | None = None  # the trace until this event, a request that failed, and that request
+
+    @property
+    def asks_failures(self) -> bool:
+        """A comparison with what the program did leaves out what it did not get."""
+        return not self.from_recorded or self.cap is not None
 
 
 def cap_bytes(cap: str | int | None, workload: Workload) -> int | None:
     """The bytes of a cap as people write it; None for none."""
     if cap is None or isinstance(cap, int):
         return cap
+    if cap == "recorded":
+        if not workload.failures:
+            raise Error("a cap of 'recorded' is what a request that failed tells: none did in this recording")
+        return recorded_cap(workload.failures[-1])[0]
     amount, unit = read_amount(cap) or (Fraction(0), None)
     if unit == "x":
         if amount < 1:
             raise Error(f"a cap of {cap} is under the most bytes that are live at once: nothing can complete")
         return math.ceil(workload.peak_live * amount)
     if unit not in BYTE_UNITS:
-        raise Error(f"'{cap}' is not a cap: give bytes (20GiB), or a multiple of the most bytes live (1.05x)")
+        raise Error(
+            f"'{cap}' is not a cap: give bytes (20GiB), a multiple of the most bytes live (1.05x), or 'recorded'"
+        )
     return min(int(amount * BYTE_UNITS[unit]), 2**62)
 
 
@@ -73,15 +85,17 @@ def simulate(
 ) -> _core.Simulation:
     """One policy over one device of a trace; see _core.Simulation for what it tells.
 
-    `policy` is a name with settings, "span,granule=64KiB" (None: "span"); `cap` bytes or "1.05x". `from_recorded`:
-    PyTorch's policies start from the segments that were recorded when the history began, and are compared with the
-    recording; `policy` None is then the recorded allocator. Raises Error for what there is not.
+    `policy` is a name with settings, "span,granule=64KiB" (None: "span"); `cap` bytes, "1.05x", or "recorded": what the
+    recorded allocator held when a request failed, and what the device had free. `from_recorded`: PyTorch's policies
+    start from the segments that were recorded when the history began, and are compared with the recording; `policy`
+    None is then the recorded allocator. Requests that failed are asked for as well, but in a comparison without a cap.
+    Raises Error for what there is not.
     """
     if isinstance(trace, (str, Path)):
         trace = open_trace(trace)
     settings = recorded_settings(trace) if from_recorded and isinstance(trace, Trace) else None
     if isinstance(trace, Trace):
-        trace = Workload(trace, only_device(trace, device))
+        trace = Workload(trace, only_device(trace, device), not from_recorded or cap is not None)
     recorded = recorded_policy(trace, settings) if from_recorded else ""
     policy = policy or recorded or "span"
     return _core.simulate(trace, policy, cap_bytes(cap, trace), stop_at_oom, samples, timed, phases, recorded)
@@ -137,7 +151,7 @@ def tasks_of(
         trace = _trace_of(*_identity(path, only))
         devices = _core.devices_of(trace) if device is None else [only_device(trace, device)]
         for number, cap in itertools.product(devices, caps):
-            cap_bytes(cap, _workload(path, number, only))  # a cap that is none is told before anything runs
+            cap_bytes(cap, workload_of(path, number, only))  # a cap that is none is told before anything runs
         for number in devices:
             names = expanded
             if options.get("from_recorded"):
@@ -151,7 +165,7 @@ def tasks_of(
 def run(tasks: Sequence[Task], *, engine: str = "local", workers: int | None = None, **options: Any) -> Sweep:
     """The result of every task, as simulate_task() gives it; see memoir.sweep."""
     if engine == "local" and workers is None:
-        operations = sum(_workload(task.path, task.device, task.only).operations for task in tasks[:200])
+        operations = sum(_workload(task).operations for task in tasks[:200])
         operations *= 12 if any(task.find_cap for task in tasks) else 1
         workers = 1 if operations < _FEW else cores()
     return sweep(
@@ -166,7 +180,7 @@ def run(tasks: Sequence[Task], *, engine: str = "local", workers: int | None = N
 
 def simulate_task(task: Task) -> dict[str, Any]:
     """The result of one task, ready for JSON."""
-    workload = _workload(task.path, task.device, task.only)
+    workload = _workload(task)
     cap = cap_bytes(task.cap, workload)
     recorded = _recorded(task.path, task.device, task.only) if task.from_recorded else ""
     done = _core.simulate(
@@ -188,7 +202,8 @@ def simulate_task(task: Task) -> dict[str, Any]:
                 "most_live",
                 "empty",
             )
-        },
+        }
+        | {"failures": workload.failures},
         "completed": done.completed,
         "floor": workload.peak_live,
         "peak_live": done.peak_live,
@@ -303,9 +318,20 @@ def _trace_of(path: str, _changed: int, _size: int, only: str) -> Trace:
 
 
 @functools.lru_cache(maxsize=4)
-def _workload_of(path: str, changed: int, size: int, only: str, device: int) -> Workload:
+def _workload_of(
+    path: str,
+    changed: int,
+    size: int,
+    only: str,
+    device: int,
+    failures: bool = True,
+    up_to_failure: int | None = None,
+) -> Workload:
     try:
-        return Workload(_trace_of(path, changed, size, only), device)
+        trace = _trace_of(path, changed, size, only)
+        if up_to_failure is not None:
+            return Workload.up_to_failure(trace, device, up_to_failure)
+        return Workload(trace, device, failures)
     except Error as error:
         raise Error(f"{path}: {error}") from None
 
@@ -325,5 +351,18 @@ def _recorded(path: str, device: int, only: str) -> str:
     return _recorded_of(*_identity(path, only), device)
 
 
-def _workload(path: str, device: int, only: str) -> Workload:
-    return _workload_of(*_identity(path, only), device)
+def trace_of(path: str, only: str = "both") -> Trace:
+    """Read once by a process, unless the file changes."""
+    return _trace_of(*_identity(path, only))
+
+
+def workload_of(
+    path: str, device: int, only: str = "both", *, failures: bool = True, up_to_failure: int | None = None
+) -> Workload:
+    """As trace_of(), with all requests that failed or none, or up to one of them."""
+    return _workload_of(*_identity(path, only), device, failures, up_to_failure)
+
+
+def _workload(task: Task) -> Workload:
+    identity = _identity(task.path, task.only)
+    return _workload_of(*identity, task.device, task.asks_failures, task.up_to_failure)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 from memoir import _core
 from memoir._core import Error, Trace, Workload
@@ -50,3 +51,14 @@ def recorded_policy(workload: Workload, settings: str | None) -> str:
         raise Error(f"its recorded settings cannot be PyTorch's: {error}") from None
     _core.check_recorded_start(workload, policy)
     return policy
+
+
+def recorded_cap(failure: dict[str, Any]) -> tuple[int, str]:
+    """(bytes that the recorded allocator could have had at most, where they are known from) of one of
+    Workload.failures."""
+    # What PyTorch's allocator asks of the device when no block serves a request is 20 MiB more than it at most.
+    unit = 20 * 2**20
+    if failure["device_free"] < -(-failure["asked"] // unit) * unit + unit:
+        return failure["cap"], "held and free"
+    # The device had room, and the request failed all the same.
+    return max(failure["reserved"], 1), "held"

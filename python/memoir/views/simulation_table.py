@@ -102,6 +102,26 @@ def oom_line(result: Result) -> str:
     return text + f". No layout fits {bytes_text(oom['live'] + oom['asked'])} live under this cap"
 
 
+def failure_line(result: Result) -> str:
+    """One line about the request that failed last in the recording."""
+    failures = result["workload"]["failures"]
+    last = failures[-1]
+    text = (
+        f"its recording ran out of memory at event {last['event']:,}: {bytes_text(last['asked'])} asked, "
+        f"{bytes_text(last['live'])} live, {bytes_text(last['reserved'])} held, "
+        f"{bytes_text(last['device_free'])} free"
+    )
+    if len(failures) > 1:
+        text += f" ({len(failures):,} failures in all)"
+    if result["start"] and result["cap"] is None:
+        return text + "; not asked for again, since this compares with the recording (--cap recorded asks)"
+    return (
+        text
+        + "; asked for here as well"
+        + " (--cap recorded: under what there was)" * (result["cap"] is None)
+    )
+
+
 def is_reproduction(result: Result) -> bool:
     """Whether fidelity_lines() are about it: from the recorded state, with the recorded settings."""
     return result["fidelity"] is not None and result["fidelity"]["same_settings"]

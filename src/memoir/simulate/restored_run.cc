@@ -6,8 +6,12 @@
 namespace memoir {
 
 RestoredRun::RestoredRun(const Workload& workload, SimulatedHeap& simulated, const RestoredState& start,
-                         std::string_view policy)
-    : workload_(workload), simulated_(simulated), next_(workload.start_calls()), reserved_(start.held) {
+                         std::string_view policy, Size cap)
+    : workload_(workload),
+      simulated_(simulated),
+      is_capped_(cap != kNoCap),
+      next_(workload.start_calls()),
+      reserved_(start.held) {
   ends_.resize(workload.pools());
   for (const Workload::Object& object : workload.objects())
     ends_[object.pool] = std::max<size_t>(ends_[object.pool], object.begin + 1);
@@ -19,6 +23,17 @@ RestoredRun::RestoredRun(const Workload& workload, SimulatedHeap& simulated, con
 
 Offset RestoredRun::start_offset(std::uint32_t object) const noexcept {
   return simulated_.restored()->offset_of(workload_.recorded_address(object));
+}
+
+/// Whether the recorded allocator seems to have given that back for the request of this step, because its
+/// device was full: right before it took more, or failed.
+bool RestoredRun::was_pressed(size_t step, std::span<const Workload::DeviceCall> calls) const noexcept {
+  if (calls.back().gives()) return true;
+  for (const Workload::Failure& failure : workload_.failures()) {
+    if (failure.object != Workload::kNotAsked && workload_.objects()[failure.object].begin == step)
+      return true;
+  }
+  return false;
 }
 
 void RestoredRun::before(size_t step) noexcept {
@@ -40,9 +55,12 @@ void RestoredRun::before(size_t step) noexcept {
     fidelity_.recorded_peak = std::max(fidelity_.recorded_peak, reserved_);
   }
   fidelity_.recorded_calls += next_ - first;
-  // A trace does not say that the program emptied the cache, only what came of it.
-  if (gave_back) simulated_.heap().trim();
-  simulated_.restored()->expect(calls.subspan(first, next_ - first));
+  // A trace does not say that the program emptied the cache, only what came of it. What the recorded
+  // allocator did for want of memory, another one under a cap does when it comes to that.
+  const auto now = calls.subspan(first, next_ - first);
+  const bool follows = fidelity_.same_settings || !is_capped_;
+  if (gave_back && (follows || !was_pressed(step, now))) simulated_.heap().trim();
+  simulated_.restored()->expect(now);
 }
 
 void RestoredRun::placed(const Workload::Step& step, Offset offset) noexcept {

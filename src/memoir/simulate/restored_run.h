@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "memoir/simulate/simulated_heap.h"
@@ -29,10 +30,10 @@ struct Fidelity {
 
 class RestoredRun {
  public:
-  /// `simulated` was made with this start, for this policy. Both it and the workload are kept alive by the
-  /// caller.
+  /// `simulated` was made with this start, for this policy, under this cap. Both it and the workload are kept
+  /// alive by the caller.
   RestoredRun(const Workload& workload, SimulatedHeap& simulated, const RestoredState& start,
-              std::string_view policy);
+              std::string_view policy, Size cap = kNoCap);
 
   /// Where the heap has an object that was live at the start.
   Offset start_offset(std::uint32_t object) const noexcept;
@@ -44,9 +45,12 @@ class RestoredRun {
   const Fidelity& fidelity() const noexcept { return fidelity_; }
 
  private:
+  bool was_pressed(size_t step, std::span<const Workload::DeviceCall> calls) const noexcept;
+
   const Workload& workload_;
   SimulatedHeap& simulated_;
   Fidelity fidelity_;
+  bool is_capped_;
   std::vector<size_t> ends_;  // by pool: the step from which on nothing is allocated in it
   size_t next_;               // device call
   Size reserved_;             // by the recorded allocator

@@ -234,7 +234,7 @@ Simulation simulate(const Workload& workload, std::string_view policy, const Sim
   std::unique_ptr<SimulatedHeap> simulated =
       make_policy(policy, workload, options.cap, options.with_phases, start ? &*start : nullptr);
   std::optional<RestoredRun> restored;
-  if (simulated->restored() != nullptr) restored.emplace(workload, *simulated, *start, policy);
+  if (simulated->restored() != nullptr) restored.emplace(workload, *simulated, *start, policy, options.cap);
   const size_t end = count(workload, *simulated, restored ? &*restored : nullptr, options, result);
   if (const PhaseTable* table = simulated->phases())
     result.phases.assign(table->phases().begin(), table->phases().end());

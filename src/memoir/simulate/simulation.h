@@ -45,8 +45,8 @@ struct SimulationOptions {
   /// The policy that made the recording, as text: recorded_policy() with its settings. Unless "", a policy
   /// over segments of the same kind starts from the recorded state, as the program had it: what was live at
   /// the start is placed and not asked for, and counts as no operation. Where the recording gives segments
-  /// back, it empties its cache, too (the program asked for that, or its device was full). Other policies
-  /// start afresh.
+  /// back, it empties its cache, too (the program asked for that, or its device was full; under a cap, other
+  /// settings than the recorded ones meet their own full device). Other policies start afresh.
   std::string recorded = {};
 };
 

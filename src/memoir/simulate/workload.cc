@@ -12,13 +12,15 @@ namespace memoir {
 
 namespace {
 
+constexpr Size kFailureAlignment = 256;  // bytes: as importers give it to what was served
+
 [[noreturn]] void fail(size_t event, const std::string& what) {
   throw Error("event " + std::to_string(event) + ": " + what);
 }
 
 }  // namespace
 
-Workload::Workload(std::span<const Event> events, std::uint16_t device) : device_(device) {
+Workload::Workload(std::span<const Event> events, std::uint16_t device, Ask failures) : device_(device) {
   if (events.size() >= Size{1} << 31) throw Error("a trace of 2^31 events or more is not simulated");
   const Lives lives(events);
   constexpr std::uint32_t kNone = ~std::uint32_t{0};
@@ -39,6 +41,14 @@ Workload::Workload(std::span<const Event> events, std::uint16_t device) : device
       fail(event, "a trace with more than " + std::to_string(kMostPools) + " pools is not simulated");
     return known->second;
   };
+  const auto fails = [&](const Event& event) {
+    return event.kind == EventKind::kOutOfMemory && event.device == device;
+  };
+  size_t last_failure = events.size();
+  for (size_t i = 0; i < events.size(); ++i) {
+    if (fails(events[i])) last_failure = i;
+  }
+  Size reserved = 0;
   bool begun = false;  // the history
   const auto begin = [&] {
     begun = true;
@@ -92,10 +102,39 @@ Workload::Workload(std::span<const Event> events, std::uint16_t device) : device
                                  event.stream,
                                  {event.object, event.size},
                                  pool_of(event) == 0 ? 0 : pool_number(i)});
+        reserved =
+            device_calls_.back().gives() ? reserved + event.size : reserved - std::min(reserved, event.size);
         if (!begun && !device_calls_.back().gives()) {
           begin();
           --start_calls_;  // not this one
         }
+        break;
+      }
+      case EventKind::kOutOfMemory: {
+        if (!fails(event)) break;
+        if (!begun) begin();
+        Failure failure{.event = number,
+                        .asked = event.size,
+                        .live = live_,
+                        .reserved = reserved,
+                        .device_free = event.object,
+                        .site = event.site,
+                        .stream = event.stream,  // the trace's, until all that allocate are numbered
+                        .pool = pool_of(event) == 0 ? 0 : pool_number(i)};
+        const bool wanted = failures == Ask::kAll || (failures == Ask::kLast && i == last_failure);
+        if (wanted && event.size != 0 && event.size < kHopeless) {
+          failure.object = static_cast<std::uint32_t>(objects_.size());
+          const Size served = largest_;
+          add({.size = event.size,
+               .alignment = kFailureAlignment,
+               .site = event.site,
+               .stream = number_of(event.stream),
+               .pool = failure.pool},
+              event.time, number);
+          largest_ = served;
+          end(failure.object, event.time, number);
+        }
+        failures_.push_back(failure);
         break;
       }
       default:
@@ -106,6 +145,7 @@ Workload::Workload(std::span<const Event> events, std::uint16_t device) : device
   for (Object& object : objects_)
     object.end = std::min(object.end, static_cast<std::uint32_t>(steps_.size()));
   streams_ = streams.size();
+  for (Failure& failure : failures_) failure.stream = number_of(failure.stream);
   for (DeviceCall& call : device_calls_) call.stream = number_of(call.stream);
 }
 
@@ -169,7 +209,8 @@ Problem Workload::problem() const {
 std::vector<std::uint16_t> devices_of(std::span<const Event> events) {
   std::vector<bool> seen(1 << 16);
   for (const Event& event : events) {
-    if (event.kind == EventKind::kAllocate) seen[event.device] = true;
+    if (event.kind == EventKind::kAllocate || event.kind == EventKind::kOutOfMemory)
+      seen[event.device] = true;
   }
   std::vector<std::uint16_t> devices;
   for (size_t i = 0; i < seen.size(); ++i) {

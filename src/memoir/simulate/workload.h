@@ -9,6 +9,9 @@
 // What was live before the recording began is allocated first, as the trace has it: the steps before
 // start_steps(). Memory is reusable at kFree; that its free was asked for earlier does not matter here.
 // Objects of 0 bytes are left out: no heap sees them.
+//
+// A request that the recorded allocator could not serve is asked for as any other, and freed at once: nobody
+// knows for how long the program would have kept it.
 #pragma once
 
 #include <cstdint>
@@ -58,11 +61,31 @@ class Workload {
     }
   };
 
+  /// A request that the recorded allocator could not serve, and what stood in its way.
+  struct Failure {
+    std::uint32_t event = 0;           // its index in the trace
+    std::uint32_t object = kNotAsked;  // of objects()
+    Size asked = 0;                    // bytes, as recorded: PyTorch's are rounded up
+    Size live = 0;                     // bytes live then, as asked
+    Size reserved = 0;                 // bytes that the recorded allocator held then; 0 where no trace says
+    Size device_free = 0;              // bytes that the device had free
+    SiteId site = kNoSite;
+    StreamId stream = 0;     // as the objects'
+    std::uint32_t pool = 0;  // as the objects'
+    /// What the allocator could have had at most: what it held and what was free.
+    Size cap() const noexcept { return reserved + device_free; }
+  };
+  static constexpr std::uint32_t kNotAsked = ~std::uint32_t{0};
+  static constexpr Size kHopeless = Size{1} << 42;  // bytes
+
+  /// Which of the failures are asked for.
+  enum class Ask : std::uint8_t { kNone, kLast, kAll };
+
   static constexpr size_t kMostPools = 4096;
 
-  /// Throws Error for a trace beyond 2^31 events or with more pools, or whose frees do not follow their
-  /// allocations.
-  explicit Workload(std::span<const Event> events, std::uint16_t device = 0);
+  /// Failures of kHopeless bytes or more, which no device has, are not asked for. Throws Error for a trace
+  /// beyond 2^31 events or with more pools, or whose frees do not follow their allocations.
+  explicit Workload(std::span<const Event> events, std::uint16_t device = 0, Ask failures = Ask::kAll);
 
   /// Where the names of the objects' sites are; kept alive by the caller. nullptr: nobody said.
   const Trace* trace() const noexcept { return trace_; }
@@ -76,11 +99,14 @@ class Workload {
 
   Size peak_live() const noexcept { return peak_live_; }             // bytes as asked: no layout needs less
   std::uint32_t peak_event() const noexcept { return peak_event_; }  // where it is reached first
-  Size largest() const noexcept { return largest_; }                 // bytes of the largest request
+  Size largest() const noexcept { return largest_; }                 // bytes of the largest that was served
   std::uint64_t most_live() const noexcept { return most_live_; }    // objects live at once
   size_t streams() const noexcept { return streams_; }               // that allocate
   size_t pools() const noexcept { return pools_; }                   // private ones, and the default one
   std::uint64_t empty() const noexcept { return empty_; }            // objects of 0 bytes, left out
+
+  /// In order; those that are not asked for, too.
+  std::span<const Failure> failures() const noexcept { return failures_; }
 
   // What an importer knows of the recorded allocator. Its state when the history began stands at time 0 of a
   // trace.
@@ -112,6 +138,7 @@ class Workload {
   std::vector<Step> steps_;
   std::vector<Offset> addresses_;  // by object, up to the last that has one
   std::vector<DeviceCall> device_calls_;
+  std::vector<Failure> failures_;
   size_t start_steps_ = 0;
   size_t start_calls_ = 0;
   Size peak_live_ = 0;
@@ -125,7 +152,7 @@ class Workload {
   std::uint64_t most_live_ = 0;
 };
 
-/// The devices that the events allocate on, ascending; {0} when they allocate nothing.
+/// The devices that the events allocate on, or fail to, ascending; {0} when there are none.
 std::vector<std::uint16_t> devices_of(std::span<const Event> events);
 
 }  // namespace memoir

@@ -54,7 +54,7 @@ def _stacked(space: np.ndarray, offset: np.ndarray, size: np.ndarray, placed: np
     base = np.uint64(0)
     for one in np.unique(space[placed]):
         mine = placed & (space == one)
-        added[mine] = base - offset[mine].min()
+        added[mine] = (int(base) - int(offset[mine].min())) % 2**64  # what is added to it wraps back
         base += np.uint64(int((offset[mine] - offset[mine].min() + size[mine].astype(np.uint64)).max()))
         base += np.uint64(int(base) // 64)
     return added

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`memoir oom`: why did this program run out of memory, and what would have served it?"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from memoir.base.files import write_output
+from memoir.cli._arguments import check_output, console
+
+
+@click.command(
+    epilog="Exit codes: 0 some setting or policy would have survived; 1 none would; 2 bad input, or no request failed."
+)
+@click.argument("snapshot", type=click.Path(dir_okay=False))
+@click.option(
+    "--device", type=click.IntRange(0, 65535), help="The default: the one where a request failed last."
+)
+@click.option("--event", type=click.IntRange(0), help="The request that failed. The default: the last one.")
+@click.option(
+    "--cap",
+    metavar="BYTES",
+    help="The memory that there was (20GiB). The default: what was held and what was free.",
+)
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="NAME[,KEY=VALUE...]",
+    help="Judge this one, too. Repeatable; key=a|b|c tries each. See memoir simulate --policies.",
+)
+@click.option("--no-caps", is_flag=True, help="Do not search the smallest cap of each: quicker.")
+@click.option(
+    "--search",
+    metavar="TIME",
+    help="Then search PyTorch's settings for what takes least, so long (30s, 2min).",
+)
+@click.option(
+    "--goal",
+    type=click.Choice(("reserved", "calls")),
+    default="reserved",
+    show_default=True,
+    help="Of the search: fewest bytes, or fewest device calls.",
+)
+@click.option("--workers", type=click.IntRange(min=1), help="Processes; the default: one per core.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="A page with curves and maps: .html.")
+@click.option("--json", "as_json", is_flag=True, help="The answer as JSON on stdout.")
+@click.option("-f", "--force", is_flag=True, help="Overwrite the page.")
+def command(
+    snapshot: str,
+    device: int | None,
+    event: int | None,
+    cap: str | None,
+    policies: tuple[str, ...],
+    no_caps: bool,
+    search: str | None,
+    goal: str,
+    workers: int | None,
+    output: str | None,
+    as_json: bool,
+    force: bool,
+) -> None:
+    """Why the program of SNAPSHOT ran out of memory, and which settings would have served it.
+
+    SNAPSHOT is what torch.cuda.memory._dump_snapshot wrote after (or when) a request failed, with the history recorded, or
+    a trace of it. The request is replayed under every setting of PyTorch's allocator and every policy of memoir.
+    """
+    from memoir.cli._search import search_seconds, search_settings
+    from memoir.simulation import expand, workload_of
+    from memoir.simulation.out_of_memory import explain
+
+    if output is not None:
+        check_output(Path(output), (".html",), force)
+    seconds = None if search is None else search_seconds(search)
+    answer = explain(
+        snapshot,
+        device=device,
+        event=event,
+        cap=cap,
+        policies=expand(policies),
+        find_caps=not no_caps,
+        samples=1000 if output is not None else 0,
+        workers=workers,
+    )
+    if seconds is not None:
+        asked = workload_of(snapshot, answer["device"], up_to_failure=answer["failure"]["event"])
+        recorded = answer["recorded"] if answer["start"] == "recorded" else ""
+        answer["search"] = search_settings(
+            asked, seconds, goal=goal, cap=answer["cap"], recorded=recorded, workers=workers
+        )
+    if output is not None:
+        _write_page(answer, Path(output), force)
+    if as_json:
+        shown = {name: value for name, value in answer.items() if name != "results"}
+        click.echo(json.dumps(shown, indent=2))
+    else:
+        _print(answer)
+        click.echo(f"\nnext: {_next(snapshot, answer, output)}")
+    for one in answer["failed"]:
+        click.echo(f"memoir: {one['policy']}: {one['error']}", err=True)
+    if output is not None:
+        click.echo(f"wrote {output}", err=True)
+    best = answer.get("search", {}).get("best")
+    sys.exit(0 if answer["survivors"] or (best and best["completed"]) else 1)
+
+
+def _print(answer: dict[str, Any]) -> None:
+    from memoir.views import oom_text as view
+
+    out = console(150)
+    click.echo(view.words(answer))
+    click.echo()
+    out.print(view.ranked_table(answer))
+    for table in (view.sites_table(answer), view.ages_table(answer), view.pins_table(answer)):
+        if table.row_count:
+            click.echo()
+            out.print(table)
+    click.echo()
+    click.echo(view.paste_lines(answer))
+    if "search" in answer:
+        from memoir.views.search_text import found_lines, matters_table
+
+        click.echo()
+        click.echo(found_lines(answer["search"]))
+        click.echo()
+        out.print(matters_table(answer["search"]))
+
+
+def _write_page(answer: dict[str, Any], output: Path, force: bool) -> None:
+    from memoir.traces.files import open_trace
+    from memoir.views import oom_text as view
+    from memoir.views.page.of_simulation import simulation_page
+
+    groups = [(answer["trace"], answer["results"])]
+    said = " ".join(line.strip() for line in view.words(answer).splitlines() if line.strip())
+    page = simulation_page(groups, f"{said} {view.paste_lines(answer)}", open_trace)
+    write_output(output, page.render().encode(), force)
+
+
+def _next(snapshot: str, answer: dict[str, Any], output: str | None) -> str:
+    path = shlex.quote(snapshot)
+    if output is None:
+        page = shlex.quote(str(Path(snapshot).with_suffix(".html").name))
+        return f"memoir oom {path} -o {page}"
+    return f"memoir simulate {path} --device {answer['device']} --cap recorded"

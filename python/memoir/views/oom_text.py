@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a program ran out of memory, in words and tables: what memoir.simulation.out_of_memory.explain() found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.table import Table
+
+from memoir.base.quantities import bytes_text, duration_text, printable
+
+Answer = dict[str, Any]
+
+
+def words(answer: Answer) -> str:
+    """The answer itself, before any table."""
+    failure, cap, needed = answer["failure"], answer["cap"], answer["needed"]
+    idle = max(failure["reserved"] - failure["live"], 0)
+    lines = [
+        f"{answer['trace']}, device {answer['device']}: event {failure['event']:,}, "
+        f"{duration_text(answer['time_ns'])} into the recording, ran out of memory",
+        f"  asked  {bytes_text(failure['asked'])}"
+        + (f" at {_leaf(failure['site'])}" if failure["site"] else ""),
+        f"  live   {bytes_text(failure['live'])} in {answer['held']['objects']:,} objects",
+        f"  held   {bytes_text(failure['reserved'])} by the allocator, {bytes_text(idle)} of it idle",
+        f"  free   {bytes_text(failure['device_free'])} on the device",
+        f"  cap    {bytes_text(cap)}: {_CAPS[answer['cap_from']]}",
+    ]
+    if answer["failures"] > 1:
+        lines.append(f"  {answer['failures']:,} requests failed in all; --event chooses another")
+    return "\n".join([*lines, "", _verdict(answer, cap, needed), *_doubts(answer)])
+
+
+_CAPS = {
+    "held and free": "what the allocator held and what was free",
+    "held": "what the allocator held. The device had room, so a limit of the process said no "
+    "(per_process_memory_fraction?)",
+    "given": "as given",
+}
+
+
+def _verdict(answer: Answer, cap: int, needed: int) -> str:
+    fits, survivors = answer["any_placement_fits"], answer["survivors"]
+    if fits is False:
+        text = (
+            f"No placement could have served it: with it {bytes_text(needed)} are live, {bytes_text(needed - cap)} more "
+            "than the cap. Only less live memory helps."
+        )
+    elif fits is None:
+        text = f"With it {bytes_text(needed)} are live, under the cap; private pools keep some of that apart."
+    else:
+        text = (
+            f"A placement could have served it: with it {bytes_text(needed)} are live, {bytes_text(cap - needed)} under "
+            "the cap. The memory was there, but in pieces."
+        )
+    if fits is not False:
+        text += f" {survivors} of {len(answer['rows'])} settings and policies would have survived."
+    return text
+
+
+def _doubts(answer: Answer) -> list[str]:
+    lines = []
+    if answer["recorded_fails_again"] is False:
+        lines.append(
+            "Replayed, the recorded settings serve the request: what limited the program is not in the recording. "
+            "Give the real limit with --cap."
+        )
+    if answer["why_afresh"]:
+        lines.append(f"Replays start empty: {answer['why_afresh']}")
+    return lines
+
+
+def ranked_table(answer: Answer) -> Table:
+    """Every setting and policy, the one with the most room first."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    searched = any(row["smallest_cap"] for row in answer["rows"])
+    started = answer["start_segments"] > 0
+    table.add_column("settings or policy", overflow="fold")
+    table.add_column("survives", no_wrap=True)
+    for title, wanted in (
+        ("room", searched),
+        ("smallest cap", searched),
+        ("held", True),
+        ("device calls", True),
+    ):
+        if wanted:
+            table.add_column(title, justify="right", no_wrap=True)
+    if started:
+        table.add_column("start", no_wrap=True)
+    for row in answer["rows"]:
+        cells = [printable(row["policy"]) + " (recorded)" * (row["policy"] == answer["recorded"])]
+        cells.append("yes" if row["survives"] else _failed_at(answer, row))
+        if searched:
+            known = row["smallest_cap"] is not None
+            cells += [_signed(row["room"]), bytes_text(row["smallest_cap"])] if known else ["-", "none found"]
+        cells += [bytes_text(row["peak_reserved"]), f"{row['device_calls']:,}"]
+        table.add_row(*cells, *[row["start"]] * started)
+    return table
+
+
+def _failed_at(answer: Answer, row: dict[str, Any]) -> str:
+    event = row["out_of_memory"]["event"]
+    return "[red]no[/]" if event == answer["failure"]["event"] else f"[red]no, event {event:,}[/]"
+
+
+def _signed(count: int) -> str:
+    return f"+{bytes_text(count)}" if count >= 0 else f"-{bytes_text(-count)}"
+
+
+def sites_table(answer: Answer, most: int = 10) -> Table:
+    """Who held the memory, most bytes first."""
+    table = _table("who held it", "bytes", "share", "objects", "oldest")
+    held = answer["held"]
+    for row in held["sites"][:most]:
+        share = 100 * row["bytes"] / held["bytes"] if held["bytes"] else 0
+        cells = (bytes_text(row["bytes"]), f"{share:.1f} %", f"{row['objects']:,}", _oldest(row))
+        table.add_row(printable(_leaf(row["site"])), *cells)
+    return table
+
+
+def ages_table(answer: Answer) -> Table:
+    """The same by age."""
+    table = _table("live since", "bytes", "objects")
+    for row in answer["held"]["ages"]:
+        if row["from_ns"] is None:
+            age = "before the recording"
+        elif row["to_ns"] is None:
+            age = f"{duration_text(row['from_ns'])} or more"
+        else:
+            age = f"{duration_text(row['from_ns'])} to {duration_text(row['to_ns'])}"
+        table.add_row(age, bytes_text(row["bytes"]), f"{row['objects']:,}")
+    return table
+
+
+def pins_table(answer: Answer, most: int = 5) -> Table:
+    """Who kept free memory from going back, most first."""
+    table = _table("what kept free memory from going back", "kept", "with", "objects", "oldest")
+    for row in answer["held"]["pins"][:most]:
+        cells = (bytes_text(row["kept_bytes"]), bytes_text(row["bytes"]), f"{row['objects']:,}", _oldest(row))
+        table.add_row(printable(_leaf(row["site"])), *cells)
+    return table
+
+
+def paste_lines(answer: Answer) -> str:
+    """What to change, exactly."""
+    paste = answer["paste"]
+    lines = [line for line in (paste["pytorch"], paste["memoir"]) if line]
+    if not lines:
+        return "None of these settings and policies serves the request under this cap."
+    return "To survive, start the program with\n" + "\nor\n".join(f"  {line}" for line in lines)
+
+
+def _table(*titles: str) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for number, title in enumerate(titles):
+        table.add_column(title, justify="right" if number else "left", no_wrap=number > 0, overflow="fold")
+    return table
+
+
+def _oldest(row: dict[str, Any]) -> str:
+    return "before the recording" if row["before_recording"] else duration_text(row["oldest_ns"])
+
+
+def _leaf(site: str) -> str:
+    """The innermost frame: --json has the whole chain."""
+    return printable(site.rpartition(" > ")[2])
