@@ -906,7 +906,22 @@ class Workload:
     What one device was asked for, made ready to be replayed. Immutable; sizes in bytes.
     """
 
-    def __init__(self, trace: Trace, device: int = 0) -> None: ...
+    def __init__(self, trace: Trace, device: int = 0, failures: bool = True) -> None:
+        """
+        `failures`: requests that the recorded allocator could not serve are asked for, too.
+        """
+
+    @staticmethod
+    def up_to_failure(trace: Trace, device: int, event: int) -> Workload:
+        """
+        The trace until that request failed, and the request; those that failed before are not asked for.
+        """
+
+    @property
+    def failures(self) -> list[dict[str, Any]]:
+        """
+        A dict per request that the recorded allocator could not serve: event, asked, live, reserved, device_free, cap (reserved and free), site, stream, pool, asked_again. Bytes.
+        """
 
     @property
     def objects(self) -> int: ...
@@ -1373,6 +1388,14 @@ def import_snapshot(snapshot: str, trace: str, passes: str = 'ProfilerStep#') ->
 
 def import_snapshot_bytes(snapshot: bytes, name: str = '<memory>', passes: str = 'ProfilerStep#') -> bytes:
     """The same over bytes: the bytes of the trace."""
+
+def is_rmm_log(begin: bytes) -> bool:
+    """Whether a file that begins so is a log of RAPIDS Memory Manager."""
+
+def import_rmm_log(log: bytes, name: str = "<memory>") -> tuple[bytes, dict[str, int]]:
+    """
+    (bytes of a trace, what was counted) of the bytes of a log of RAPIDS Memory Manager.
+    """
 
 class ExportReport:
     """What an export wrote, and left out."""

@@ -5,9 +5,11 @@
 #include <nanobind/stl/string.h>
 
 #include <cstring>
+#include <span>
 
 #include "bind.h"
 #include "memoir/base/error.h"
+#include "memoir/formats/rmm/import_rmm_log.h"
 #include "memoir/formats/snapshot/export_snapshot.h"
 #include "memoir/formats/snapshot/import_snapshot.h"
 #include "memoir/formats/timeline/export_timeline.h"
@@ -35,6 +37,24 @@ nb::bytes import_bytes(nb::bytes snapshot, const std::string& name, const std::s
   writer.close();
   const std::span<const std::byte> bytes = writer.bytes();
   return nb::bytes(bytes.data(), bytes.size());
+}
+
+nb::tuple import_rmm(nb::bytes log, const std::string& name) {
+  TraceWriter writer;
+  const RmmReport report = import_rmm_log({log.c_str(), log.size()}, name, writer);
+  writer.close();
+  nb::dict counts;
+  counts["rows"] = report.rows;
+  counts["allocations"] = report.allocations;
+  counts["frees"] = report.frees;
+  counts["out_of_memory"] = report.out_of_memory;
+  counts["live_before"] = report.live_before;
+  counts["lost_frees"] = report.lost_frees;
+  counts["times_back"] = report.times_back;
+  counts["threads"] = report.threads;
+  counts["streams"] = report.streams;
+  const std::span<const std::byte> bytes = writer.bytes();
+  return nb::make_tuple(nb::bytes(bytes.data(), bytes.size()), counts);
 }
 
 ExportReport export_as(const Trace& trace, const std::string& format, Output& output) {
@@ -88,6 +108,15 @@ void bind_formats(nb::module_& module) {
       "file is of no use.");
   module.def("import_snapshot_bytes", &import_bytes, "snapshot"_a, "name"_a = "<memory>",
              "passes"_a = defaults.passes, "The same over bytes: the bytes of the trace.");
+
+  module.def(
+      "is_rmm_log",
+      [](nb::bytes begin) {
+        return is_rmm_log({begin.c_str(), begin.size()});
+      },
+      "begin"_a, "Whether a file that begins so is a log of RAPIDS Memory Manager.");
+  module.def("import_rmm_log", &import_rmm, "log"_a, "name"_a = "<memory>",
+             "(bytes of a trace, what was counted) of the bytes of a log of RAPIDS Memory Manager.");
 
   nb::class_<ExportReport>(module, "ExportReport", "What an export wrote, and left out.")
       .def_ro("events", &ExportReport::events)

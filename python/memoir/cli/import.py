@@ -9,10 +9,11 @@ from pathlib import Path
 
 import click
 
-from memoir._core import EventKind, ImportReport, Trace, import_snapshot
+from memoir._core import EventKind, ImportReport, Trace, import_rmm_log, import_snapshot, is_rmm_log
 from memoir.base.files import finished_output, write_output
 from memoir.cli._arguments import check_output
 from memoir.traces.files import read_begin
+from memoir.traces.text import import_text, is_text_trace
 
 
 @click.command()
@@ -30,14 +31,19 @@ from memoir.traces.files import read_begin
 @click.option("--json", "as_json", is_flag=True, help="The counts as JSON on stdout.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the output.")
 def command(snapshot: str, output: str | None, passes: str, as_json: bool, force: bool) -> None:
-    """Make a trace of SNAPSHOT, a file that torch.cuda.memory._dump_snapshot wrote, or of a text trace.
+    """Make a trace of SNAPSHOT, a file that torch.cuda.memory._dump_snapshot wrote, of a log of RAPIDS Memory Manager
+    (logging_resource_adaptor), or of a text trace.
 
     The file is read as data: nothing in it is run, and a pickle that would run something is refused.
     """
     target = Path(output) if output is not None else Path(snapshot).with_suffix(".trace")
     check_output(target, (".trace",), force)
-    if _is_text(snapshot):
+    begin = read_begin(snapshot)
+    if is_text_trace(begin):
         _import_text(snapshot, target, as_json, force)
+        return
+    if is_rmm_log(begin):
+        _import_rmm_log(snapshot, target, as_json, force)
         return
     with finished_output(target, force) as unfinished:
         report = import_snapshot(snapshot, str(unfinished), passes)
@@ -55,18 +61,13 @@ def command(snapshot: str, output: str | None, passes: str, as_json: bool, force
         click.echo(f"note: {note}", err=True)
     click.echo(f"wrote {target}", err=True)
     if not as_json:
-        click.echo(f"\nnext: memoir simulate {shlex.quote(str(target))} --what-if")
-
-
-def _is_text(path: str) -> bool:
-    from memoir.traces.text import is_text_trace
-
-    return is_text_trace(read_begin(path))
+        if report.out_of_memory:
+            click.echo(f"\nnext: memoir oom {shlex.quote(str(target))}")
+        else:
+            click.echo(f"\nnext: memoir simulate {shlex.quote(str(target))} --what-if")
 
 
 def _import_text(path: str, target: Path, as_json: bool, force: bool) -> None:
-    from memoir.traces.text import import_text
-
     content = import_text(path)
     write_output(target, content, force)
     kinds = Trace.from_bytes(content).events["kind"].tolist()
@@ -78,6 +79,31 @@ def _import_text(path: str, target: Path, as_json: bool, force: bool) -> None:
     click.echo(f"wrote {target}", err=True)
     if not as_json:
         click.echo(f"\nnext: memoir simulate {shlex.quote(str(target))}")
+
+
+def _import_rmm_log(path: str, target: Path, as_json: bool, force: bool) -> None:
+    content, counts = import_rmm_log(Path(path).read_bytes(), path)
+    write_output(target, content, force)
+    if as_json:
+        click.echo(json.dumps({"snapshot": path, "trace": str(target), **counts}, indent=2))
+    else:
+        click.echo(
+            f"{_number(counts['allocations'], 'allocation')} and {_number(counts['frees'], 'free')} on "
+            f"{_number(counts['streams'], 'stream')}, after {_number(counts['live_before'], 'object')} that were live "
+            f"before; {counts['out_of_memory']:,} out of memory"
+        )
+    if counts["lost_frees"]:
+        lost = _number(counts["lost_frees"], "free")
+        click.echo(f"note: {lost} missing: inferred where the address was given again", err=True)
+    if counts["times_back"]:
+        back = _number(counts["times_back"], "row")
+        click.echo(f"note: {back} earlier than the one before: given its time", err=True)
+    click.echo(f"wrote {target}", err=True)
+    if not as_json:
+        if counts["out_of_memory"]:
+            click.echo(f"\nnext: memoir oom {shlex.quote(str(target))} --cap BYTES")
+        else:
+            click.echo(f"\nnext: memoir simulate {shlex.quote(str(target))} --policy rmm --policy memoir")
 
 
 def notes(report: ImportReport) -> list[str]:

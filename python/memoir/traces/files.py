@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files that hold a trace: a .trace, a memory snapshot of PyTorch, or a text trace, told apart by how they begin."""
+"""The files that hold a trace: a .trace, a memory snapshot of PyTorch, a log of RAPIDS Memory Manager, or a text trace,
+told apart by how they begin."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def is_trace(begin: bytes) -> bool:
     """Whether open_trace() is for a file that begins so."""
     from memoir.traces.text import is_text_trace
 
-    return begin.startswith((_MAGIC, _PICKLE)) or is_text_trace(begin)
+    return begin.startswith((_MAGIC, _PICKLE)) or is_text_trace(begin) or _core.is_rmm_log(begin)
 
 
 def open_trace(path: str | Path, only: Only = Only.kBoth) -> Trace:
@@ -39,6 +40,8 @@ def open_trace(path: str | Path, only: Only = Only.kBoth) -> Trace:
     begin = read_begin(path)
     if is_text_trace(begin):
         return Trace.from_bytes(import_text(path), path, only)
+    if _core.is_rmm_log(begin):
+        return Trace.from_bytes(_core.import_rmm_log(Path(path).read_bytes(), path)[0], path, only)
     if begin.startswith(_PICKLE):
         return Trace.from_bytes(_core.import_snapshot_bytes(Path(path).read_bytes(), path), path, only)
     return Trace.open(path, only)
