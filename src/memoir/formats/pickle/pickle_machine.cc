@@ -95,6 +95,10 @@ constexpr auto kRefused = std::to_array<Refused>({
     {'p', "PUT", kText},
 });
 
+constexpr Size kPerByte = 2;          // bytes of memory for each that was read,
+constexpr Size kFree = 4 * kMiB;      // and these for nothing
+constexpr unsigned kCheckEach = 256;  // opcodes
+
 class Machine {
  public:
   Machine(PickleInput& input, PickleValues& values, const std::string& name)
@@ -148,6 +152,15 @@ class Machine {
   void check(const char* wrong) const {
     if (wrong != nullptr) fail(std::string("the pickle is damaged: ") + wrong);
   }
+  /// Opcodes of one byte make values of many: a file gets memory for what it is, not for what it could be.
+  void check_memory() const {
+    const Size taken = values_.memory() + sizeof(Value) * (2 * stack_.size() + memo_.size()) +
+                       2 * sizeof(size_t) * marks_.size();
+    if (taken > kFree + kPerByte * at_) {
+      fail("it makes more than " + std::to_string(kPerByte) +
+           " bytes of every byte that was read, which no memory snapshot does");
+    }
+  }
   void put(std::uint64_t number);
   void get(std::uint64_t number);
   void tuple(size_t size);
@@ -162,6 +175,7 @@ class Machine {
   ChunkedArray<Value> memo_;
 };
 
+static_assert(PickleValues::kDeepest == 64, "an error says so");
 constexpr Value kNoValue{~std::uint64_t{0}};
 
 void Machine::truncated() {
@@ -214,7 +228,8 @@ void Machine::get(std::uint64_t number) {
 void Machine::tuple(size_t size) {
   if (stack_.size() - floor() < size) underflow();
   const size_t begin = stack_.size() - size;
-  const Value made = values_.tuple(std::span(stack_).subspan(begin));
+  Value made;
+  check(values_.tuple(std::span(stack_).subspan(begin), made));
   stack_.resize(begin);
   push(made);
 }
@@ -247,8 +262,9 @@ Value Machine::run() {
                   ", but 2 to 5 are read");
     }
   }
-  while (true) {
+  for (unsigned steps = 0;; ++steps) {
     at_ = input_.at();
+    if (steps % kCheckEach == 0) check_memory();
     const std::uint8_t opcode = *take(1);
     switch (static_cast<Opcode>(opcode)) {
       case Opcode::kProto:
@@ -357,7 +373,7 @@ Value Machine::run() {
         add_items(true);
         break;
       case Opcode::kEmptyTuple:
-        push(values_.tuple({}));
+        tuple(0);
         break;
       case Opcode::kTuple1:
         tuple(1);

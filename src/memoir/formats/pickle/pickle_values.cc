@@ -59,6 +59,8 @@ constexpr auto kWords = std::to_array<std::string_view>({"",
 static_assert(kWords.size() == static_cast<size_t>(Word::kCount));
 
 constexpr Size kTextPiece = 64 * kKiB;
+constexpr Size kHeapBlock = 16;        // bytes that malloc takes besides
+constexpr size_t kTuplePiece = 8'192;  // values
 
 /// FNV over eight bytes at a time; strings are short.
 std::uint64_t hash_text(std::string_view text) noexcept {
@@ -74,6 +76,15 @@ std::uint64_t hash_text(std::string_view text) noexcept {
   std::uint64_t rest = 0;
   std::memcpy(&rest, bytes, size);
   return detail::mix(hash ^ rest);
+}
+
+std::uint64_t hash_values(std::span<const Value> values) noexcept {
+  std::uint64_t hash = values.size();
+  for (const Value value : values) {
+    hash = (hash ^ value.bits) * 0x9e3779b97f4a7c15ull;
+    hash ^= hash >> 32;
+  }
+  return detail::mix(hash);
 }
 
 }  // namespace
@@ -92,6 +103,7 @@ Value PickleValues::integer(std::int64_t value) {
   if (value >= -kLimit && value < kLimit)
     return Value::of(Value::Kind::kInt, static_cast<std::uint64_t>(value));
   const auto bits = static_cast<std::uint64_t>(value);
+  memory_ += sizeof(BigInt);
   big_ints_.push_back({value < 0 ? 0 - bits : bits, value < 0, false});
   return Value::of(Value::Kind::kBigInt, big_ints_.size() - 1);
 }
@@ -106,11 +118,13 @@ Value PickleValues::integer(std::span<const std::uint8_t> bytes) {
   std::memcpy(&word, bytes.data(), std::min<size_t>(bytes.size(), 8));
   if (bytes.size() <= 8) return integer(static_cast<std::int64_t>(word));
   const bool beyond = negative || bytes.size() > 9 || bytes[8] != 0;
+  memory_ += sizeof(BigInt);
   big_ints_.push_back({word, negative, beyond});
   return Value::of(Value::Kind::kBigInt, big_ints_.size() - 1);
 }
 
 Value PickleValues::number(double value) {
+  memory_ += sizeof(double);
   floats_.push_back(value);
   return Value::of(Value::Kind::kFloat, floats_.size() - 1);
 }
@@ -125,6 +139,7 @@ Value PickleValues::string(std::string_view text) {
 }
 
 std::string_view PickleValues::keep(std::string_view text) {
+  memory_ += sizeof text + 2 * sizeof(std::uint32_t) + text.size();
   if (text.empty()) return {};
   char* to;
   if (text.size() > kTextPiece / 4) {  // a piece of its own, before the one that is being filled
@@ -142,16 +157,43 @@ std::string_view PickleValues::keep(std::string_view text) {
   return {to, text.size()};
 }
 
-Value PickleValues::tuple(std::span<const Value> items) {
-  std::vector<std::uint64_t> key;
-  key.reserve(items.size());
-  for (const Value item : items) key.push_back(item.bits);
-  const auto [found, fresh] = tuple_numbers_.emplace(std::move(key), tuples_.size());
-  if (fresh) tuples_.emplace_back(items.begin(), items.end());
-  return Value::of(Value::Kind::kTuple, found->second);
+const char* PickleValues::tuple(std::span<const Value> items, Value& made) {
+  std::uint32_t depth = 1;
+  for (const Value item : items) {
+    if (item.kind() == Value::Kind::kTuple) depth = std::max(depth, tuples_[item.content()].depth + 1);
+  }
+  if (depth > kDeepest) return "tuples are nested more than 64 levels deep";
+  const auto next = static_cast<std::uint32_t>(tuples_.size());
+  const std::uint32_t number = tuple_table_.find_or_add(
+      hash_values(items), next,
+      [&](std::uint32_t known) { return std::ranges::equal(tuples_[known].items, items); },
+      [&](std::uint32_t known) { return hash_values(tuples_[known].items); });
+  if (number == next) tuples_.push_back({keep(items), depth});
+  made = Value::of(Value::Kind::kTuple, number);
+  return nullptr;
+}
+
+std::span<const Value> PickleValues::keep(std::span<const Value> items) {
+  memory_ += sizeof(Tuple) + 2 * sizeof(std::uint32_t) + items.size_bytes();
+  if (items.empty()) return {};
+  Value* to;
+  if (items.size() > kTuplePiece / 4) {  // a piece of its own, before the one that is being filled
+    const auto place = tuple_pieces_.end() - (tuple_left_ == 0 ? 0 : 1);
+    to = tuple_pieces_.insert(place, std::make_unique_for_overwrite<Value[]>(items.size()))->get();
+  } else {
+    if (tuple_left_ < items.size()) {
+      tuple_pieces_.push_back(std::make_unique_for_overwrite<Value[]>(kTuplePiece));
+      tuple_left_ = kTuplePiece;
+    }
+    to = tuple_pieces_.back().get() + (kTuplePiece - tuple_left_);
+    tuple_left_ -= items.size();
+  }
+  std::copy(items.begin(), items.end(), to);
+  return {to, items.size()};
 }
 
 Value PickleValues::new_slot(SlotKind kind) {
+  memory_ += sizeof(Slot);
   slots_.push_back(Slot::of(kind));
   return Value::of(Value::Kind::kSlot, slots_.size() - 1);
 }
@@ -170,6 +212,7 @@ const char* PickleValues::append(Value list, std::span<const Value> items) {
         slot = Slot::of(SlotKind::kStack, stack);
         return nullptr;
       }
+      memory_ += sizeof(std::vector<Value>) + kHeapBlock + items.size_bytes();
       lists_.emplace_back(items.begin(), items.end());
       slot = Slot::of(SlotKind::kList, lists_.size() - 1);
       return nullptr;
@@ -177,6 +220,7 @@ const char* PickleValues::append(Value list, std::span<const Value> items) {
     case SlotKind::kStack: {  // a second helping of frames, before anybody used the first
       const auto stack = static_cast<std::uint32_t>(slot.index());
       std::vector<Value>& frames = lists_.emplace_back();
+      memory_ += sizeof frames + kHeapBlock + (stack_size(stack) + items.size()) * 2 * sizeof(Value);
       for (std::uint32_t i = 0; i < stack_size(stack); ++i) {
         slots_.push_back(Slot::of(SlotKind::kFrame, stack_frame(stack, i)));
         frames.push_back(Value::of(Value::Kind::kSlot, slots_.size() - 1));
@@ -187,6 +231,7 @@ const char* PickleValues::append(Value list, std::span<const Value> items) {
     }
     case SlotKind::kList: {
       std::vector<Value>& values = lists_[slot.index()];
+      memory_ += 2 * items.size_bytes();  // vectors double
       values.insert(values.end(), items.begin(), items.end());
       return nullptr;
     }
@@ -209,9 +254,14 @@ const char* PickleValues::set_items(Value dict, std::span<const Value> items, Of
       has_state |= key == Word::kState;
       has_line |= key == Word::kLine;
     }
+    memory_ += has_action  ? sizeof(TraceEntry)
+               : has_state ? sizeof(SnapshotBlock)
+               : has_line  ? sizeof(Frame)
+                           : 0;
     if (has_action) slot = entry(items, byte);
     else if (has_state) slot = block(items, byte);
     else if (!has_line || !frame(items, slot)) {
+      memory_ += sizeof(Dict) + kHeapBlock;
       dicts_.emplace_back();
       slot = Slot::of(SlotKind::kDict, dicts_.size() - 1);
     }
@@ -220,6 +270,7 @@ const char* PickleValues::set_items(Value dict, std::span<const Value> items, Of
   }
   if (slot.kind() == SlotKind::kDict) {
     Dict& target = dicts_[slot.index()];
+    memory_ += 2 * items.size_bytes();
     for (size_t i = 0; i < items.size(); i += 2) target.items.emplace_back(items[i], items[i + 1]);
     target.byte = byte;
   }

@@ -183,7 +183,8 @@ class PickleValues {
   Value integer(std::span<const std::uint8_t> bytes);
   Value number(double value);
   Value string(std::string_view text);
-  Value tuple(std::span<const Value> items);
+  /// Tuples nest up to kDeepest levels; nothing is made of one that would be deeper.
+  const char* tuple(std::span<const Value> items, Value& made);
   Value list();
   Value dict();
   const char* append(Value list, std::span<const Value> items);
@@ -198,7 +199,7 @@ class PickleValues {
   const TraceEntry& entry_of(Value value) const noexcept { return entries_[row(value)]; }
   const SnapshotBlock& block_of(Value value) const noexcept { return blocks_[row(value)]; }
   std::string_view text(std::uint64_t string) const noexcept { return strings_[string]; }
-  std::span<const Value> tuple_items(Value tuple) const noexcept { return tuples_[tuple.content()]; }
+  std::span<const Value> tuple_items(Value tuple) const noexcept { return tuples_[tuple.content()].items; }
   double float_of(Value value) const noexcept { return floats_[value.content()]; }
   /// A number from 0 to 2^64 - 1.
   Fault natural(Value value, std::uint64_t& result) const noexcept;
@@ -226,6 +227,11 @@ class PickleValues {
   /// The ids behind the numbers of pools; the default pool is 0.
   using PoolPair = std::pair<std::uint64_t, std::uint64_t>;
   std::span<const PoolPair> pools() const noexcept { return pools_; }
+
+  /// Bytes that all of it takes, about: what the machine holds against the bytes that it read.
+  Size memory() const noexcept { return memory_; }
+
+  static constexpr std::uint32_t kDeepest = 64;
 
   // What entries had that a trace does not keep.
   std::uint64_t user_metadata_entries = 0;
@@ -257,26 +263,35 @@ class PickleValues {
     bool beyond = false;  // 64 bits do not hold it
   };
 
+  struct Tuple {
+    std::span<const Value> items;
+    std::uint32_t depth = 1;
+  };
+
   std::size_t row(Value value) const noexcept { return slots_[value.content()].index(); }
   bool is_frame(Value value) const noexcept {
     return value.kind() == Value::Kind::kSlot && slots_[value.content()].kind() == SlotKind::kFrame;
   }
   Value new_slot(SlotKind kind);
   std::string_view keep(std::string_view text);
+  std::span<const Value> keep(std::span<const Value> items);
   bool intern_stack(std::span<const Value> frames, std::uint32_t& stack);
   Word word_of(Value value) const noexcept;
   Slot entry(std::span<const Value> items, Offset byte);
   Slot block(std::span<const Value> items, Offset byte);
   bool frame(std::span<const Value> items, Slot& slot);
 
+  Size memory_ = 0;
   std::vector<std::unique_ptr<char[]>> text_;  // owns what strings_ shows
   Size text_left_ = 0;                         // bytes of the last of them
   std::vector<std::string_view> strings_;
   NumberTable string_table_;
   std::vector<BigInt> big_ints_;
   std::vector<double> floats_;
-  std::map<std::vector<std::uint64_t>, std::uint64_t> tuple_numbers_;
-  std::vector<std::vector<Value>> tuples_;
+  std::vector<std::unique_ptr<Value[]>> tuple_pieces_;  // own what tuples_ shows
+  size_t tuple_left_ = 0;                               // values of the last of them
+  ChunkedArray<Tuple> tuples_;
+  NumberTable tuple_table_;
   ChunkedArray<Slot> slots_;
   std::deque<std::vector<Value>> lists_;
   std::deque<Dict> dicts_;

@@ -188,6 +188,7 @@ bool PickleValues::intern_stack(std::span<const Value> frames, std::uint32_t& st
   const auto next = static_cast<std::uint32_t>(stacks());
   stack = stack_table_.find_or_add(detail::mix(hash), next, same, hash_of);
   if (stack != next) return true;
+  memory_ += 4 * sizeof(std::uint32_t) + sizeof(std::uint32_t) * frames.size();
   for (const Value value : frames) stack_frames_.push_back(static_cast<std::uint32_t>(row(value)));
   stack_begins_.push_back(stack_frames_.size());
   return true;
