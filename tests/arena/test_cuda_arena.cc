@@ -268,3 +268,69 @@ TEST_CASE("random commits and decommits beside a plain account") {
     CHECK(fake::misuses() == "");
   }
 }
+
+TEST_CASE("memory is made for network cards and other processes, where the device makes such") {
+  constexpr int kBoth = cuda::kFileDescriptorHandle | cuda::kFabricHandle;
+  struct {
+    int refused_rdma, refused_handles;
+    int rdma, handles;  // in the end
+    const char* notice;
+  } const kCases[] = {
+      {0, 0, 1, kBoth, ""},
+      {0, 8, 1, 1, "mapped memory of Fake GPU 0 cannot be shared with other nodes (fabric handles)"},
+      {1, 0, 0, 1,
+       "mapped memory of Fake GPU 0 cannot be shared with other nodes (fabric handles), be registered by "
+       "network "
+       "cards (GPUDirect RDMA)"},
+      {1, kBoth, 0, 0,
+       "mapped memory of Fake GPU 0 cannot be shared with other nodes (fabric handles), be registered by "
+       "network "
+       "cards (GPUDirect RDMA), be shared with other processes (CUDA IPC)"},
+  };
+  for (const auto& one : kCases) {
+    fake::fresh();
+    fake_set_features(1, kBoth, one.refused_rdma, one.refused_handles);
+    CudaDevice device(0);
+    CHECK(device.properties().gpu_direct_rdma_capable == one.rdma);
+    CHECK(device.properties().handle_types == one.handles);
+    CHECK(std::string(device.notice()) == one.notice);
+    {
+      CudaArena arena(device, 8 * kMiB);
+      CHECK(arena.commit({0, kGranule}));
+    }
+    CHECK(fake_live_things() == 0);
+    CHECK(fake::misuses() == "");
+  }
+}
+
+TEST_CASE("a device that says it maps memory and does not is one that cannot") {
+  fake::fresh();
+  fake_set_features(1, 0, 1, 0);
+  fake_fail("cuMemCreate", 0, 10, 801);
+  const CudaDevice device(0);
+  CHECK(device.ok());
+  CHECK(device.granularity() == 0);
+  CHECK(std::string(device.notice()).find("Fake GPU 0 says that it can map memory, and does not") == 0);
+}
+
+TEST_CASE("a full device does not say what it could make") {
+  fake::fresh();
+  fake_set_features(1, 1, 0, 0);
+  fake_fail("cuMemCreate", 0, 1, 2);
+  const CudaDevice device(0);
+  CHECK(device.properties().gpu_direct_rdma_capable == 1);
+  CHECK(std::string(device.notice()).empty());
+}
+
+TEST_CASE("a reset of the device takes the memory away, and ends nobody") {
+  fake::fresh();
+  CudaDevice device(0);
+  {
+    CudaArena arena(device, 16 * kMiB);
+    REQUIRE(arena.commit({0, 8 * kMiB}));
+    fake_device_reset();
+    arena.decommit({0, 4 * kMiB});
+    CHECK(std::string(device.last_failure()).find("cuMemUnmap") == 0);
+  }
+  CHECK(device.held() == 0);
+}

@@ -568,3 +568,36 @@ TEST_CASE("threads allocate, hand over, record and free at the same time") {
   CHECK(fake_used(0) == 0);
   CHECK(fake::misuses() == "");
 }
+
+TEST_CASE("where memory cannot be mapped, memoir's pool is served over plain memory, and says so") {
+  for (const char* policy : {"memoir", "memoir,learn=false", "memoir,piece=4MiB"}) {
+    CAPTURE(std::string(policy));
+    fake::fresh(64 * kMiB, 0);
+    {
+      Program program(policy);
+      CHECK(program.runtime.notice().find("Fake GPU 0 cannot map memory: memoir_plain") == 0);
+      CHECK(program.runtime.notice().find("serves it, over plain memory") != std::string::npos);
+      void* const object = program.allocate(3 * kMiB);
+      REQUIRE(object != nullptr);
+      std::memset(object, 1, 3 * kMiB);
+      CHECK(program.free(object));
+    }
+    CHECK(fake_live_things() == 0);
+  }
+  fake::fresh();
+  CHECK(Program("memoir").runtime.notice().empty());
+}
+
+TEST_CASE("a reset of the device under a pool of any policy ends nobody") {
+  for (const Tried& policy : kTried) {
+    CAPTURE(std::string(policy.name));
+    fake::fresh();
+    Program program(policy.name);
+    std::vector<void*> objects;
+    for (int i = 0; i < 8; ++i) objects.push_back(program.allocate(3 * kMiB));
+    fake_device_reset();
+    for (void* const object : objects) CHECK(program.free(object));
+    program.runtime.empty_cache();
+    program.allocate(5 * kMiB);  // it may or may not be there
+  }
+}

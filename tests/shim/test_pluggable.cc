@@ -2,9 +2,14 @@
 //
 // The functions that PyTorch calls, as it calls them. Slots are opened once per process: each test has its
 // own.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "doctest/doctest.h"
@@ -15,6 +20,8 @@ using namespace memoir;
 
 MEMOIR_EXPORT void* memoir_cuda_alloc_1(std::size_t, int, cuda::Stream);
 MEMOIR_EXPORT void memoir_cuda_free_1(void*, std::size_t, int, cuda::Stream);
+MEMOIR_EXPORT void* memoir_cuda_alloc_9(std::size_t, int, cuda::Stream);
+MEMOIR_EXPORT void memoir_cuda_free_9(void*, std::size_t, int, cuda::Stream);
 
 namespace {
 
@@ -133,5 +140,40 @@ TEST_CASE("a MemPool's functions answer nullptr, and give memory back when PyTor
   memoir_cuda_free_1(segment, 6 * kMiB, 0, nullptr);
   CHECK(fake_used(0) == 0);
   CHECK(has(text(memoir_cuda_stats(1)), "\"num_ooms\": 1"));
+  CHECK(fake::misuses() == "");
+}
+
+TEST_CASE("a fork while other threads allocate: the child goes on without the device") {
+  fake::fresh(256 * kMiB, 2 * kMiB);
+  REQUIRE(memoir_cuda_open(9, "memoir", 128 * kMiB, 0) == nullptr);
+  void* const kept = memoir_cuda_alloc_9(kMiB, 0, nullptr);
+  REQUIRE(kept != nullptr);
+  std::atomic<bool> stop = false;
+  std::thread busy([&] {
+    while (!stop) memoir_cuda_free_9(memoir_cuda_alloc_9(kMiB, 0, nullptr), kMiB, 0, nullptr);
+  });
+  for (int round = 0; round < 50; ++round) {
+    const pid_t child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      ::alarm(60);  // a child that waits for a lock ends as a failure
+      int code = 1;
+      try {
+        memoir_cuda_alloc_9(kMiB, 0, nullptr);
+      } catch (const std::runtime_error& error) {
+        code = has(error.what(), "forked from one that uses it") ? 0 : 2;
+      }
+      memoir_cuda_free_9(kept, kMiB, 0, nullptr);
+      memoir_cuda_record_stream(kept, nullptr);
+      memoir_cuda_reset_slot(9);
+      ::_exit(code);
+    }
+    int status = -1;
+    CHECK(::waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+  }
+  stop = true;
+  busy.join();
+  memoir_cuda_free_9(kept, kMiB, 0, nullptr);
   CHECK(fake::misuses() == "");
 }

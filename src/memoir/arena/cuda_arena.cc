@@ -3,13 +3,10 @@
 
 #include <algorithm>
 
-#include "memoir/base/check.h"
-
 namespace memoir {
 
 namespace {
 constexpr Size kWorthAsking = 256 * kMiB;
-constexpr cuda::Result kInvalidValue = 1;  // CUDA_ERROR_INVALID_VALUE; others are the device's own trouble
 }  // namespace
 
 CudaArena::CudaArena(CudaDevice& device, Size capacity, CudaArenaOptions options) noexcept
@@ -155,8 +152,9 @@ void CudaArena::unmap_piece(size_t first) noexcept {
   const Granule piece = granules_[first];
   const Size size = piece.length * granule_;
   const cuda::Driver& driver = device_->driver();
-  const cuda::Result unmapped = driver.unmap(address(first), size);
-  MEMOIR_CHECK(unmapped != kInvalidValue, "a mapped piece is unmapped once, and whole");
+  // After a reset of the device nothing is mapped any more: the driver says so, and that is all.
+  if (const cuda::Result result = driver.unmap(address(first), size); result != cuda::kSuccess)
+    device_->note_refusal("cuMemUnmap", result);
   driver.release(piece.handle);
   for (size_t i = first; i < first + piece.length; ++i) granules_[i] = {};
   if (piece.wanted == 0) --unwanted_;

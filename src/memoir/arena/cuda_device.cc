@@ -2,6 +2,7 @@
 #include "memoir/arena/cuda_device.h"
 
 #include <cstdio>
+#include <iterator>
 
 namespace memoir {
 
@@ -42,17 +43,67 @@ CudaDevice::CudaDevice(int ordinal) noexcept : driver_(cuda::driver()), ordinal_
   driver_->device_get_name(name_, sizeof name_, device_);
   properties_.location.id = device_;
   accessors_[accessor_count_++].location.id = device_;
-  int maps = 0, rdma = 0;
+  int maps = 0;
   driver_->device_get_attribute(&maps, cuda::kAttributeVirtualMemory, device_);
-  driver_->device_get_attribute(&rdma, cuda::kAttributeRdmaWithVirtualMemory, device_);
-  properties_.gpu_direct_rdma_capable = rdma != 0;
   size_t granularity = 0;
   const Scope scope(*this);
   if (maps != 0 &&
       driver_->granularity(&granularity, &properties_, cuda::kMinimumGranularity) == cuda::kSuccess &&
       is_power_of_two(granularity)) {
     granularity_ = granularity;
+    settle_properties();
   }
+}
+
+/// Network cards and other processes can use mapped memory only if it was made so. A device may say that it
+/// makes such memory and then refuse (WSL2, containers without IMEX channels): each refusal gives up the
+/// demand that is met most rarely, and the last one mapping itself.
+void CudaDevice::settle_properties() noexcept {
+  struct Demand {
+    int attribute;
+    int handle_type;  // 0: for network cards
+    const char* loss;
+  };
+  static constexpr Demand kDemands[] = {
+      {cuda::kAttributeFabricHandles, cuda::kFabricHandle, "be shared with other nodes (fabric handles)"},
+      {cuda::kAttributeRdmaWithVirtualMemory, 0, "be registered by network cards (GPUDirect RDMA)"},
+      {cuda::kAttributeFileDescriptorHandles, cuda::kFileDescriptorHandle,
+       "be shared with other processes (CUDA IPC)"},
+  };
+  bool asked[std::size(kDemands)] = {};
+  bool asks = false;
+  for (size_t i = 0; i < std::size(kDemands); ++i) {
+    int has = 0;
+    driver_->device_get_attribute(&has, kDemands[i].attribute, device_);
+    asked[i] = has != 0;
+    asks |= asked[i];
+    if (has == 0) continue;
+    if (kDemands[i].handle_type != 0) properties_.handle_types |= kDemands[i].handle_type;
+    else properties_.gpu_direct_rdma_capable = 1;
+  }
+  if (!asks || can_create()) return;
+  int length = std::snprintf(notice_, sizeof notice_, "mapped memory of %s cannot", name_);
+  for (size_t i = 0; i < std::size(kDemands); ++i) {
+    if (!asked[i]) continue;
+    if (kDemands[i].handle_type != 0) properties_.handle_types &= ~kDemands[i].handle_type;
+    else properties_.gpu_direct_rdma_capable = 0;
+    length += std::snprintf(notice_ + length, sizeof notice_ - static_cast<size_t>(length), "%s %s",
+                            notice_[length - 1] == ')' ? "," : "", kDemands[i].loss);
+    if (can_create()) return;
+  }
+  granularity_ = 0;
+  std::snprintf(notice_, sizeof notice_, "%s says that it can map memory, and does not (%s)", name_,
+                failure_);
+}
+
+/// Whether memory of these properties can be made, or may be: a full device does not say.
+bool CudaDevice::can_create() noexcept {
+  cuda::Handle handle = 0;
+  const cuda::Result result = driver_->create(&handle, granularity_, &properties_, 0);
+  if (result == cuda::kSuccess) driver_->release(handle);
+  else if (result != cuda::kOutOfMemory)
+    std::snprintf(failure_, sizeof failure_, "cuMemCreate: %s", driver_->error_name(result));
+  return result == cuda::kSuccess || result == cuda::kOutOfMemory;
 }
 
 CudaDevice::~CudaDevice() {

@@ -57,6 +57,9 @@ class CudaDevice {
   CudaDevice& operator=(const CudaDevice&) = delete;
 
   bool ok() const noexcept { return context_ != nullptr; }
+  /// What mapped memory here cannot do though the device says so, in a sentence for people; "" when nothing is
+  /// amiss.
+  const char* notice() const noexcept { return notice_; }
   /// One sentence for people; "" when ok.
   const char* problem() const noexcept { return problem_; }
 
@@ -122,6 +125,9 @@ class CudaDevice {
   };
 
  private:
+  void settle_properties() noexcept;
+  bool can_create() noexcept;
+
   const cuda::Driver* driver_ = nullptr;
   int ordinal_;
   cuda::Device device_ = 0;
@@ -140,6 +146,7 @@ class CudaDevice {
   char name_[96] = "";
   char problem_[512] = "";
   char failure_[160] = "";
+  char notice_[320] = "";
 };
 
 }  // namespace memoir

@@ -56,7 +56,11 @@ inline constexpr unsigned kDisableTiming = 2;  // CU_EVENT_DISABLE_TIMING
 inline constexpr int kCaptureModeRelaxed = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED
 inline constexpr int kNotCapturing = 0;        // CU_STREAM_CAPTURE_STATUS_NONE
 inline constexpr int kAttributeVirtualMemory = 102;
+inline constexpr int kAttributeFileDescriptorHandles = 103;
 inline constexpr int kAttributeRdmaWithVirtualMemory = 110;
+inline constexpr int kAttributeFabricHandles = 128;
+inline constexpr int kFileDescriptorHandle = 1;  // CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+inline constexpr int kFabricHandle = 8;          // CU_MEM_HANDLE_TYPE_FABRIC
 
 /// The driver's functions. Every member is set when driver() returned it.
 struct Driver {

@@ -8,10 +8,14 @@
 namespace memoir {
 
 DeviceHeap::DeviceHeap(const Policy& policy, const DeviceContext& context)
-    : context_(context), options_(policy.mapped), made_(policy.make(*this)) {}
+    : context_(context), options_(policy.mapped), is_plain_(policy.traits.plain), made_(policy.make(*this)) {}
 
 Arena& DeviceHeap::arena(Size capacity) {
   CudaDevice& device = context_.device;
+  if (device.granularity() == 0 && is_plain_) {
+    mapped_end_ = nothing_.capacity();
+    return nothing_;
+  }
   if (device.granularity() == 0) {
     throw Error(std::string(device.name()) +
                 " cannot map memory; a policy over plain memory, such as split, can be used");
@@ -31,11 +35,12 @@ Arena& DeviceHeap::arena(Size capacity) {
     throw Error("no addresses for the device's memory (" + std::string(device.last_failure()) +
                 "): try fewer, with addresses=1");
   }
+  mapped_end_ = arena_->capacity();
   return *arena_;
 }
 
 Segments& DeviceHeap::segments() {
-  segments_ = std::make_unique<CudaSegments>(context_.device, arena_ ? arena_->capacity() : 0);
+  segments_ = std::make_unique<CudaSegments>(context_.device, mapped_end_);
   return *segments_;
 }
 

@@ -27,6 +27,16 @@ struct DeviceContext {
   bool keeps = false;      // its memory will not move, because a captured graph uses it
 };
 
+/// Stands for mapped memory on a device that cannot map, under heaps that are asked for plain memory only.
+class NothingMapped final : public Arena {
+ public:
+  Size capacity() const noexcept override { return 16 * granule(); }
+  Size granule() const noexcept override { return 2 * kMiB; }
+  bool commit(Range) noexcept override { return false; }
+  void decommit(Range) noexcept override {}
+  Size committed() const noexcept override { return 0; }
+};
+
 class DeviceHeap final : private Parts {
  public:
   /// The policy's heap on the device. Throws Error where the policy does, and when there is no memory for it.
@@ -38,13 +48,11 @@ class DeviceHeap final : private Parts {
   Heap& heap() noexcept { return *made_.heap; }
   const Heap& heap() const noexcept { return *made_.heap; }
   cuda::Address address(Offset offset) const noexcept {
-    const Size capacity = arena_ ? arena_->capacity() : 0;
-    return offset < capacity ? arena_->base() + offset : offset - capacity;
+    return arena_ && offset < mapped_end_ ? arena_->base() + offset : offset - mapped_end_;
   }
   Offset offset(cuda::Address address) const noexcept {
-    const Size capacity = arena_ ? arena_->capacity() : 0;
-    return capacity != 0 && address - arena_->base() < capacity ? address - arena_->base()
-                                                                : capacity + address;
+    return arena_ && address - arena_->base() < mapped_end_ ? address - arena_->base()
+                                                            : mapped_end_ + address;
   }
   /// See CudaArena::keep.
   void keep(bool keep) noexcept;
@@ -84,7 +92,10 @@ class DeviceHeap final : private Parts {
 
   const DeviceContext context_;
   const MappedOptions options_;
+  const bool is_plain_;  // nothing is asked of mapped memory
   std::unique_ptr<CudaArena> arena_;
+  NothingMapped nothing_;
+  Size mapped_end_ = 0;  // offsets from here on are plain memory's
   std::unique_ptr<CudaSegments> segments_;
   PolicyHeap made_;  // its heap goes first: see the destructor
 };

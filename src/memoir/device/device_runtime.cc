@@ -12,6 +12,8 @@ namespace memoir {
 DeviceRuntime::DeviceRuntime(int ordinal, Policy policy, DeviceRuntimeOptions options)
     : device_(ordinal), streams_(device_), policy_(std::move(policy)), options_(std::move(options)) {
   if (!device_.ok()) throw Error(device_.problem());
+  notice_ = device_.notice();
+  if (device_.granularity() == 0) use_plain_memory();
   device_.set_cap(options_.cap);
   device_.set_quiet(&streams_);
   device_.set_watch(this);
@@ -20,6 +22,22 @@ DeviceRuntime::DeviceRuntime(int ordinal, Policy policy, DeviceRuntimeOptions op
   find_pool(
       {},
       policy_.traits.sees_streams ? kAnyStream : streams_.number(nullptr));  // what cannot be shows at once
+}
+
+/// Where memory cannot be mapped, memoir's own pool goes on over plain memory, with the settings that it has
+/// there; other policies say what is missing.
+void DeviceRuntime::use_plain_memory() {
+  const std::string_view text = policy_.text;
+  if (text != "memoir" && !text.starts_with("memoir,")) return;
+  std::string plain = "memoir_plain" + std::string(text.substr(6));
+  try {
+    policy_ = choose_policy(plain, Substrate::kDevice);
+  } catch (const Error&) {  // a setting of mapped memory
+    plain = "memoir_plain";
+    policy_ = choose_policy(plain, Substrate::kDevice);
+  }
+  if (notice_.empty()) notice_ = std::string(device_.name()) + " cannot map memory";
+  notice_ += ": " + plain + " serves it, over plain memory";
 }
 
 DeviceRuntime::~DeviceRuntime() {
@@ -34,6 +52,10 @@ DeviceRuntime::~DeviceRuntime() {
 void* DeviceRuntime::allocate(Size size, cuda::Stream handle, SiteId site, std::string& refusal) {
   if (size == 0) return nullptr;
   std::unique_lock lock(mutex_);
+  if (is_child_) [[unlikely]] {
+    throw Error(
+        "CUDA does not work in a process that was forked from one that uses it: start workers with spawn");
+  }
   streams_.begin_section();
   if (due_ != Heap::kNever) tick();
   if (waiting_count_ != 0 && routes_.empty()) poll();
@@ -186,6 +208,8 @@ DeviceRuntime::Index DeviceRuntime::take_record() {
 
 bool DeviceRuntime::free(void* pointer) {
   const std::lock_guard lock(mutex_);
+  if (is_child_) [[unlikely]]
+    return true;  // its memory is the parent's
   streams_.begin_section();
   if (due_ != Heap::kNever) tick();
   const Index index = by_address_.find(reinterpret_cast<cuda::Address>(pointer));
@@ -223,9 +247,12 @@ void DeviceRuntime::finish(Index index) noexcept {
 void DeviceRuntime::record_stream(void* pointer, cuda::Stream handle) {
   const std::lock_guard lock(mutex_);
   const Index index = by_address_.find(reinterpret_cast<cuda::Address>(pointer));
-  if (index == 0) return;
+  if (index == 0 || is_child_) return;
   const StreamId stream = streams_.number(handle);
-  MEMOIR_CHECK(stream != DeviceStreams::kNoStream, "there is metadata memory for a stream's number");
+  if (stream == DeviceStreams::kNoStream) {  // no memory for its number: as if every stream used it
+    objects_[index].users = ~std::uint64_t{0};
+    return;
+  }
   if (stream != objects_[index].stream) {
     objects_[index].users |= std::uint64_t{1} << std::min<unsigned>(stream, kManyStreams);
   }
@@ -319,6 +346,7 @@ void DeviceRuntime::trim_all(const DeviceHeap* except) noexcept {
 
 void DeviceRuntime::empty_cache() {
   const std::lock_guard lock(mutex_);
+  if (is_child_) return;
   streams_.begin_section();
   forget_failed_captures();
   if (routes_.empty()) wait_for_pending();

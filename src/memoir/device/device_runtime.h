@@ -59,7 +59,7 @@ class DeviceRuntime final : private Collector, private DeviceWatch {
   DeviceRuntime& operator=(const DeviceRuntime&) = delete;
 
   /// `size` bytes for work that is queued on `stream` from now on; nullptr for 0 bytes, and when there are
-  /// none: `refusal` then says who holds what.
+  /// none: `refusal` then says who holds what. Throws Error in a process that was forked after this was made.
   void* allocate(Size size, cuda::Stream stream, SiteId site, std::string& refusal);
   /// Ends the object there. False when there is none: nothing happened.
   bool free(void* pointer);
@@ -96,6 +96,17 @@ class DeviceRuntime final : private Collector, private DeviceWatch {
   DeviceView view(DeviceDetail detail = DeviceDetail::kObjects) const;
   void reset_peaks();
   const CudaDevice& device() const noexcept { return device_; }
+  /// What the device does not do, or what was chosen in its place, in a sentence for people; "" when all is
+  /// as asked for. Does not change.
+  const std::string& notice() const noexcept { return notice_; }
+
+  /// Around a fork: no other thread is inside, so that the child finds the pool as it should be.
+  void before_fork() noexcept { mutex_.lock(); }
+  /// `child`: CUDA does not work in it. Allocations are refused from now on, and frees do nothing.
+  void after_fork(bool child) noexcept {
+    is_child_ = is_child_ || child;
+    mutex_.unlock();
+  }
 
  private:
   using Index = OffsetTable::Index;  // of an object; 0 is none
@@ -135,6 +146,7 @@ class DeviceRuntime final : private Collector, private DeviceWatch {
   void taken(cuda::Address address, Size size, bool mapped) noexcept override;
   void given_back(cuda::Address address, Size size, bool mapped) noexcept override;
 
+  void use_plain_memory();
   DevicePoolId pool_of(StreamId stream);
   void forget_failed_captures() noexcept;
   std::uint32_t find_pool(DevicePoolId id, StreamId stream);
@@ -162,9 +174,11 @@ class DeviceRuntime final : private Collector, private DeviceWatch {
   mutable std::mutex mutex_;  // guards all below
   CudaDevice device_;
   DeviceStreams streams_;
-  const Policy policy_;
+  Policy policy_;
   const DeviceRuntimeOptions options_;
   PlanThread planner_;
+  std::string notice_;
+  bool is_child_ = false;  // of a fork
   std::vector<Pool> pools_;
   std::vector<Graph> graphs_;
   std::vector<DevicePoolId> private_pools_;  // in the order of their first use

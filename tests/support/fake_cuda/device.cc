@@ -86,7 +86,12 @@ Result cuDeviceGetName(char* name, int length, int device) {
 
 Result cuDeviceGetAttribute(int* value, int attribute, int) {
   LOCKED("cuDeviceGetAttribute");
-  *value = attribute == memoir::cuda::kAttributeVirtualMemory && state().granularity != 0 ? 1 : 0;
+  const State::Features& features = state().features;
+  *value = 0;
+  if (attribute == memoir::cuda::kAttributeVirtualMemory) *value = state().granularity != 0;
+  if (attribute == memoir::cuda::kAttributeRdmaWithVirtualMemory) *value = features.rdma;
+  if (attribute == memoir::cuda::kAttributeFileDescriptorHandles) *value = (features.handle_types & 1) != 0;
+  if (attribute == memoir::cuda::kAttributeFabricHandles) *value = (features.handle_types & 8) != 0;
   return 0;
 }
 

@@ -26,6 +26,11 @@ void fake_reset(int devices, uint64_t capacity, uint64_t granularity);
 /// The `after`-th call from now (0: the next) to the driver's function of this name, and `times` from there
 /// on, fail with `result`.
 void fake_fail(const char* function, int after, int times, int result);
+/// From now on until the reset, the devices say that mapped memory can be registered by network cards and
+/// shared by handles of these types, and memory that is asked for with a refused one is not made.
+void fake_set_features(int rdma, int handle_types, int refused_rdma, int refused_handle_types);
+/// As cudaDeviceReset(): what is mapped and allocated is gone, and whoever gives it back is told so.
+void fake_device_reset(void);
 /// Bytes that another process takes on the device (they are not there for memoir).
 void fake_set_foreign(int device, uint64_t bytes);
 

@@ -93,6 +93,14 @@ bool may_use(int device, Address address, uint64_t size) {
 
 using namespace fake;
 
+namespace {
+/// What plain memory is rounded up to.
+uint64_t plain_step(uint64_t size) {
+  const uint64_t page = state().granularity != 0 ? state().granularity : uint64_t{2} << 20;
+  return size < (1 << 20) ? 512 : page;
+}
+}  // namespace
+
 #define LOCKED(function)                                           \
   const std::lock_guard<std::recursive_mutex> lock(state().mutex); \
   if (const Result wanted = entered(function); wanted != 0) return wanted
@@ -114,7 +122,7 @@ Result cuMemAlloc_v2(Address* address, size_t size) {
   if (const Result result = unsafe_during_capture("cuMemAlloc")) return result;
   if (size == 0) return kInvalidValue;
   const int device = thread().contexts.back();
-  const uint64_t step = size < (1 << 20) ? 512 : state().granularity;
+  const uint64_t step = plain_step(size);
   if (const Result result = take(device, (size + step - 1) / step * step)) return result;
   if (state().placing.place != nullptr) {
     *address = state().placing.place(state().placing.context, size);
@@ -138,7 +146,7 @@ Result cuMemFree_v2(Address address) {
   }
   const auto [size, device] = found->second;
   if (is_in_use(address, size)) misuse("cuMemFree under queued work");
-  const uint64_t step = size < (1 << 20) ? 512 : state().granularity;
+  const uint64_t step = plain_step(size);
   state().devices[static_cast<size_t>(device)].used -= (size + step - 1) / step * step;
   if (state().placing.gone != nullptr) {
     state().placing.gone(state().placing.context, address);
@@ -196,6 +204,10 @@ Result cuMemCreate(Handle* handle, size_t size, const memoir::cuda::AllocationPr
                    unsigned long long) {
   LOCKED("cuMemCreate");
   if (const Result result = unsafe_during_capture("cuMemCreate")) return result;
+  const State::Features& features = state().features;
+  if ((properties->gpu_direct_rdma_capable != 0 && features.refused_rdma != 0) ||
+      (properties->handle_types & features.refused_handle_types) != 0)
+    return kNotSupported;
   const int device = properties->location.id;
   if (size == 0 || size % state().granularity != 0 || device < 0 ||
       device >= static_cast<int>(state().devices.size())) {
@@ -305,6 +317,8 @@ void fake_reset(int devices, uint64_t capacity, uint64_t granularity) {
     for (const auto& [address, allocation] : all.allocations) ::munmap(pointer(address), allocation.first);
   }
   all.placing = {};
+  all.features = {};
+  all.was_reset = false;
   for (const auto& [address, size] : all.reservations) ::munmap(pointer(address), size);
   for (Event* event : all.events) delete event;
   for (Stream* stream : all.streams) delete stream;
@@ -322,6 +336,20 @@ void fake_reset(int devices, uint64_t capacity, uint64_t granularity) {
 void fake_place_segments(uint64_t (*place)(void*, uint64_t), void (*gone)(void*, uint64_t), void* context) {
   const std::lock_guard<std::recursive_mutex> lock(state().mutex);
   state().placing = {place, gone, context};
+}
+
+void fake_set_features(int rdma, int handle_types, int refused_rdma, int refused_handle_types) {
+  const std::lock_guard<std::recursive_mutex> lock(state().mutex);
+  state().features = {rdma, handle_types, refused_rdma, refused_handle_types};
+}
+
+void fake_device_reset(void) {
+  const std::lock_guard<std::recursive_mutex> lock(state().mutex);
+  State& all = state();
+  for (const auto& [address, mapping] : all.mappings) close_range(address, mapping.size);
+  all.mappings.clear(), all.memory.clear(), all.allocations.clear();
+  for (Device& device : all.devices) device.used = 0;
+  all.was_reset = true;
 }
 
 void fake_set_foreign(int device, uint64_t bytes) {

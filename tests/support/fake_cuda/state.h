@@ -23,7 +23,7 @@ using memoir::cuda::Handle;
 using memoir::cuda::Result;
 
 constexpr Result kInvalidValue = 1, kOutOfMemory = 2, kInvalidContext = 201, kInvalidHandle = 400,
-                 kNotReady = 600, kCaptureUnsupported = 900, kCaptureInvalidated = 901,
+                 kNotReady = 600, kNotSupported = 801, kCaptureUnsupported = 900, kCaptureInvalidated = 901,
                  kCaptureIsolation = 905, kCapturedEvent = 907;
 
 struct Stream;
@@ -88,6 +88,10 @@ struct State {
   std::map<Address, uint64_t> reservations;
   std::map<Address, Mapping> mappings;
   std::map<Address, std::pair<uint64_t, int>> allocations;  // size, device
+  struct Features {
+    int rdma = 0, handle_types = 0, refused_rdma = 0, refused_handle_types = 0;
+  } features;
+  bool was_reset = false;  // misuse is the reset's from then on
   struct Placing {
     uint64_t (*place)(void* context, uint64_t size) = nullptr;
     void (*gone)(void* context, uint64_t address) = nullptr;

@@ -17,7 +17,9 @@ Thread& thread() {
   return it;
 }
 
-void misuse(const std::string& text) { state().misuses.push_back(text); }
+void misuse(const std::string& text) {
+  if (!state().was_reset) state().misuses.push_back(text);
+}
 
 Result entered(const char* function) {
   ++state().calls[function];

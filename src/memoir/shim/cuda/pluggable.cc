@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memoir/shim/cuda/pluggable.h"
 
+#include <pthread.h>
+
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -42,6 +45,36 @@ DeviceRuntime* find(int slot, int device) noexcept {
   return g_slots[slot].runtimes[device].load(std::memory_order_acquire);
 }
 
+template <class Call>
+void for_all_runtimes(Call call) {
+  for (int slot = 0; slot < kSlots; ++slot) {
+    for (int device = 0; device < kDevices; ++device) {
+      if (DeviceRuntime* const runtime = find(slot, device)) call(*runtime);
+    }
+  }
+}
+
+/// A worker of a DataLoader is a fork of a process whose other threads allocate: it must not find a lock that
+/// nobody will ever give back, and must not call the driver.
+void watch_forks() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    ::pthread_atfork(
+        [] {
+          for (int slot = 0; slot < kSlots; ++slot) g_slots[slot].mutex.lock();
+          for_all_runtimes([](DeviceRuntime& runtime) { runtime.before_fork(); });
+        },
+        [] {
+          for_all_runtimes([](DeviceRuntime& runtime) { runtime.after_fork(false); });
+          for (int slot = 0; slot < kSlots; ++slot) g_slots[slot].mutex.unlock();
+        },
+        [] {
+          for_all_runtimes([](DeviceRuntime& runtime) { runtime.after_fork(true); });
+          for (int slot = 0; slot < kSlots; ++slot) g_slots[slot].mutex.unlock();
+        });
+  });
+}
+
 DeviceRuntime& make(int slot_number, int device) {
   Slot& slot = g_slots[slot_number];
   const std::lock_guard lock(slot.mutex);
@@ -50,6 +83,7 @@ DeviceRuntime& make(int slot_number, int device) {
   if (!slot.policy)
     throw Error("memoir's allocator was not set up: call memoir.torch.use_pool() or memoir.torch.pool()");
   DeviceRuntime* const made = new DeviceRuntime(device, *slot.policy, slot.options);
+  if (!made->notice().empty()) std::fprintf(stderr, "memoir: %s\n", made->notice().c_str());
   for (const auto& [callback, context] : slot.callbacks) made->on_low_memory(callback, context);
   if (slot.fractions[device] != 1.0) made->set_fraction(slot.fractions[device]);
   // A program on several devices copies between them; one on a single device does not pay for that.
@@ -128,6 +162,7 @@ const char* memoir_cuda_open(int number, const char* policy, std::uint64_t cap, 
     Slot& slot = g_slots[number];
     const std::lock_guard lock(slot.mutex);
     if (slot.policy) return keep("memoir's allocator is in use already, with policy " + slot.policy->text);
+    watch_forks();
     slot.options = {.cap = cap, .history = history, .site_names = site_name};
     slot.policy = std::move(chosen);
     return nullptr;
