@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An allocator for ONNX Runtime that remembers: the first runs of a model record what they allocate, then runs
- * are planned and follow their plan in one slab; input shapes never seen are planned from what others taught.
+ * An allocator for ONNX Runtime that remembers: the first runs of a model record what they allocate, then
+ * runs are planned and follow their plan in one slab; input shapes never seen are planned from what others taught.
  *
  *   OrtMemoryInfo* info;    api->CreateMemoryInfo("Cpu", OrtDeviceAllocator, 0, OrtMemTypeDefault, &info);
  *   memoir_onnxruntime* memory = memoir_onnxruntime_create(info);
  *   api->RegisterAllocator(env, memoir_onnxruntime_allocator(memory));
  *   api->AddSessionConfigEntry(options, "session.use_env_allocators", "1");
- *   api->DisableMemPattern(options);       ONNX Runtime's own planning of runs
+ *   api->DisableMemPattern(options);       its own planning of runs
  *   ...
  *   int64_t numbers[] = {1, 3, 224, 224};  all dimensions of all inputs
  *   memoir_onnxruntime_begin(memory, model, numbers, 4);
