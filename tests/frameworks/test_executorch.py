@@ -160,8 +160,8 @@ def models():
 
     class Branching(nn.Module):
         def forward(self, x):
-            y = torch.cond(x.sum() > 0, lambda x: (x + 1).exp() * x, lambda x: (x - 1).cos() * x, (x * 2,))
-            return y * 3 + (x + 1).sigmoid() * y.exp()  # y still lies in the memory of a branch
+            y = torch.cond(x.sum() > 0, lambda x: (x + 1).tanh() * x, lambda x: (x - 1).cos() * x, (x * 2,))
+            return y * 3 + (x + 1).sigmoid() * y.tanh()  # y still lies in the memory of a branch
 
     torch.manual_seed(0)
     return {
@@ -185,7 +185,7 @@ def test_an_exported_program_runs_in_its_own_runtime_with_equal_outputs(executor
         assert arena(ours) < arena(theirs)
     output = run_exported(ours, example)
     assert torch.equal(output, run_exported(theirs, example))
-    torch.testing.assert_close(output, model(*example))
+    torch.testing.assert_close(output, model(*example), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.full

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * An allocator for ONNX Runtime that remembers: the first runs of a model record what they allocate, then
- * runs are planned and follow their plan in one slab; input shapes never seen are planned from what others taught.
+ * runs are planned and follow their plan in one slab; input shapes never seen are planned from what others
+ * taught.
  *
  *   OrtMemoryInfo* info;    api->CreateMemoryInfo("Cpu", OrtDeviceAllocator, 0, OrtMemTypeDefault, &info);
  *   memoir_onnxruntime* memory = memoir_onnxruntime_create(info);
@@ -14,8 +15,8 @@
  *   OrtStatus* status = api->Run(...);
  *   memoir_onnxruntime_end(memory, status == NULL);
  *
- * What no plan serves comes from malloc: weights, outputs, runs of other threads without a begin. Thread-safe;
- * nothing here throws or prints.
+ * What no plan serves comes from malloc: weights, outputs, runs of other threads without a begin.
+ * Thread-safe; nothing here throws or prints.
  */
 #ifndef MEMOIR_ONNXRUNTIME_H
 #define MEMOIR_ONNXRUNTIME_H
