@@ -279,7 +279,9 @@ void bind_csv(nb::module_& module) {
   module.def("read_csv", &read_csv, "path"_a, nb::call_guard<nb::gil_scoped_release>());
   module.def(
       "parse_csv",
-      [](nb::bytes text, const std::string& name) { return parse_csv({text.c_str(), text.size()}, name); },
+      [](nb::bytes text, const std::string& name) {
+        return parse_csv({text.c_str(), text.size()}, name);
+      },
       "text"_a, "name"_a, "The same of text; `name` is for errors.");
   module.def(
       "write_column",
