@@ -19,7 +19,7 @@ help: ## list the targets
 
 dev: $(VENV)/built ## set everything up in .venv; .venv/bin/memoir is then the command
 
-demo: dev ## record ResNet-50, plan it, run it from its slab beside plain PyTorch
+demo: dev ## the four doors on real input: a model, a server, a GPU out of memory, a plan; out/demo.html shows it
 	@$(BIN)/python examples/demo.py
 
 test: dev ## run every test

@@ -126,18 +126,22 @@ def main() -> None:
     parser.add_argument("--scale", type=int, default=5)
     parser.add_argument("--programs", default=",".join(PROGRAMS))
     parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--objects", type=int, default=400_000, help="of --memory: blocks at the peak")
+    parser.add_argument("--cycles", type=int, default=3, help="of --memory: loads and drops")
+    parser.add_argument("--wait", type=float, default=6.0, help="of --memory: seconds after a drop")
     parser.add_argument("--smoke", action="store_true")
     parser.add_argument("-o", "--output", type=Path, help="keep all rows in this folder")
     options = parser.parse_args()
     malloc.library()
     if options.smoke:
         options.replicates, options.scale = 2, 1
+        options.objects, options.cycles, options.wait = 20_000, 1, 0.5
         options.allocators, options.programs = "system,memoir", "simple,stress,large"
     if options.memory:
         print(
             f"{'allocator':<12}{'cycle':>6}{'live':>9}{'full':>9}{'huge %':>8}{'settled':>9}{'/ live':>8}   MiB"
         )
-        for row in memory(options.allocators, *((20000, 1, 0.5) if options.smoke else (400000, 3, 6.0))):
+        for row in memory(options.allocators, options.objects, options.cycles, options.wait):
             share = 100 * row["huge"] / row["full"]
             print(
                 f"{row['allocator']:<12}{row['cycle']:>6}{row['live']:>9.1f}{row['full']:>9.1f}{share:>8.0f}"
