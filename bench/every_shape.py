@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """How a remembered model does on shapes and lengths that were never seen: how many passes are recorded, how many follow
-their plan to the last allocation, how much larger than its load a plan is, and the time beside plain PyTorch's.
+their plan to the last allocation, how much larger than its load a plan is, and the time next to plain PyTorch's.
 
     bench/every_shape.py [--programs gpt2,llama,t5,unet,squeezenet1_0,resnet50] [--shapes 72]
     bench/every_shape.py --smoke                      one small language model and one small network

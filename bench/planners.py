@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Planners against each other: arena over load and seconds for each problem, and who has what by when.
 
-    python bench/planners.py -o docs/planners-table.md --picture docs/planners-anytime.svg
+    python bench/planners.py -o docs/planners-table.md --picture docs/results/planners-anytime.svg
     python bench/planners.py --smoke                      a second, for the tests
 
 The peers' figures were measured on two cores of the same kind, not in this run: minimalloc and idealloc are
@@ -126,7 +126,7 @@ def picture(problems: dict[str, tuple[_core.Problem, float]], path: Path, second
 )
 @click.option("--smoke", is_flag=True, help="Small problems and short deadlines only.")
 def main(output, picture_path: Path | None, picture_seconds: float, largest: int, smoke: bool) -> None:
-    """Prints what docs/planners.md holds."""
+    """Prints what docs/results/planners.md holds."""
     challenging = {
         name: (from_csv(DATA / "minimalloc" / f"{name}.{CHALLENGING}.csv"), 0.1 if smoke else 10.0)
         for name in "ACDEGJK"

@@ -6,7 +6,7 @@ python bench/record.py --smoke
 
 Each program runs plain, with the recorder dormant, and recorded, in turn; heaptrack too where it is installed. Ratios
 are of CPU seconds (user and system, children too), medians with the smallest and largest pair. --check instead compares
-every stack with a full unwind, --stacks prints what one costs. docs/record.md has results."""
+every stack with a full unwind, --stacks prints what one costs. docs/guides/record.md has results."""
 
 from __future__ import annotations
 

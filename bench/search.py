@@ -125,7 +125,7 @@ def against_load(
 @click.option("--deadline", type=float, default=1.0, show_default=True, help="Seconds.")
 @click.option("--smoke", is_flag=True, help="Two instances and small problems only.")
 def main(output, against: str | None, copies: int, seeds: int, deadline: float, smoke: bool) -> None:
-    """Prints what docs/planners.md holds of problems that are new."""
+    """Prints what docs/results/planners.md holds of problems that are new."""
     pythons = [sys.executable, *([against] if against else [])]
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as made:

@@ -9,7 +9,7 @@
     bench/torch_latency.py --from out/latency --report docs/results/torch   tables and pictures again
     bench/torch_latency.py --verify --nets all                              outputs equal bit for bit?
 
-How it measures, and what the numbers mean: docs/torch-latency.md.
+How it measures, and what the numbers mean: docs/results/torch-latency.md.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ _VARIANTS = _Names(tuple(VARIANTS), {"all": DEFAULT})
 @click.option("-f", "--force", is_flag=True, help="Overwrite the output.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON instead of Markdown.")
 def command(**options: Any) -> None:
-    """Times PyTorch networks under allocators and compares them with intervals; see docs/torch-latency.md."""
+    """Times PyTorch networks under allocators and compares them with intervals; see docs/results/torch-latency.md."""
     if options["smoke"]:
         smoke = dict(
             net_names=("squeezenet1_0",),

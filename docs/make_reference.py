@@ -158,7 +158,7 @@ def paragraphs(text: str | None, first: bool = False) -> str:
 
 
 def exit_codes() -> list[str]:
-    """The rows of docs/exit-codes.md."""
+    """The rows of docs/reference/exit-codes.md."""
     table = [
         line.strip("|").split("|")
         for line in (FOLDER.parent / "exit-codes.md").read_text().splitlines()

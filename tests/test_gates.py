@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What .ci/run promises of itself: docs/gates.md has its table, budgets fit, failures stop it, and skips are said."""
+"""What .ci/run promises of itself: docs/contributing/gates.md has its table, budgets fit, failures stop it, and skips
+are said."""
 
 import importlib.util
 import subprocess
@@ -23,7 +24,7 @@ fuzz = load("fuzz/run.py", "run")
 
 
 def test_the_docs_have_the_table_of_gates():
-    text = (ROOT / "docs" / "gates.md").read_text()
+    text = (ROOT / "docs" / "contributing" / "gates.md").read_text()
     written = text.split("<!-- .ci/run --list -->\n")[1].split("\n<!-- end -->")[0]
     assert written == gates.table()
 
@@ -34,7 +35,7 @@ def test_the_default_gates_fit_into_25_minutes():
 
 
 def test_every_fuzzer_has_small_seeds_and_a_line_in_the_docs():
-    text = (ROOT / "docs" / "gates.md").read_text()
+    text = (ROOT / "docs" / "contributing" / "gates.md").read_text()
     assert len(fuzz.names()) >= 7
     for name in fuzz.names():
         seeds = list((ROOT / "fuzz" / "seeds" / name).iterdir())

@@ -58,7 +58,14 @@ def test_one_version():
 
 
 @pytest.mark.parametrize(
-    "name", ["CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs/bibliography.md", "docs/style.md"]
+    "name",
+    [
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "CHANGELOG.md",
+        "docs/reference/bibliography.md",
+        "docs/contributing/style.md",
+    ],
 )
 def test_links_lead_somewhere(name):
     page = ROOT / name
@@ -68,7 +75,7 @@ def test_links_lead_somewhere(name):
 
 
 def test_the_bibliography_names_rooms_that_exist():
-    text = (ROOT / "docs/bibliography.md").read_text()
+    text = (ROOT / "docs/reference/bibliography.md").read_text()
     rooms = [
         room
         for room in re.findall(r"`([a-z_]+(?:/[a-z_.]+)+)`", text)

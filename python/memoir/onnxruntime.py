@@ -4,7 +4,7 @@
     session = memoir.onnxruntime.Session("model.onnx")
     outputs = session.run({"x": array})          # the first runs record, later ones follow their plan
 
-C and C++ programs register the allocator themselves: memoir_onnxruntime.h, docs/onnxruntime.md."""
+C and C++ programs register the allocator themselves: memoir_onnxruntime.h, docs/guides/onnxruntime.md."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// memoir's declarations of the driver's types beside cuda.h, where CMake found one (PyTorch's wheels bring
+// memoir's declarations of the driver's types next to cuda.h, where CMake found one (PyTorch's wheels bring
 // it).
 #include "doctest/doctest.h"
 #include "memoir/arena/cuda_driver.h"

@@ -234,7 +234,7 @@ TEST_CASE("the fake driver sees misuse") {
         "a kernel uses memory that is not there\n");
 }
 
-TEST_CASE("random commits and decommits beside a plain account") {
+TEST_CASE("random commits and decommits next to a plain account") {
   for (const Size piece : {Size{0}, 8 * kKiB, 32 * kKiB}) {
     fake::fresh(kMiB, 4 * kKiB);
     CudaDevice device(0);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/exit-codes.md: 1 is an answer, never an error; what nobody foresaw has a code of its own."""
+"""docs/reference/exit-codes.md: 1 is an answer, never an error; what nobody foresaw has a code of its own."""
 
 import json
 import subprocess

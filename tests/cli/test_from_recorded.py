@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`memoir simulate --from-recorded`: from the state that a recording has at its begin, beside what was recorded."""
+"""`memoir simulate --from-recorded`: from the state that a recording has at its begin, next to what was recorded."""
 
 import json
 import pickle

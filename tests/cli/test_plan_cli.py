@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`memoir plan` and `memoir show` of plans, as they are typed.
 
-MEMOIR_REWRITE_GOLDEN=1 pytest tests/cli/test_plan_cli.py writes the golden outputs anew.
+MEMOIR_REWRITE_GOLDEN=1 pytest tests/cli/test_plan_cli.py writes the golden outputs again.
 """
 
 import json

@@ -136,7 +136,7 @@ TEST_CASE("random walks on a machine that is full at a quarter of the arena") {
   }
 }
 
-TEST_CASE("random walks beside a slow oracle; the offsets are the same on every arena") {
+TEST_CASE("random walks next to a slow oracle; the offsets are the same on every arena") {
   for (const Subject& subject : subjects()) {
     for (unsigned seed = 0; seed < rounds(20u); ++seed) {
       CAPTURE(seed);

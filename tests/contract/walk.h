@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Random walks over a heap, beside an oracle that is slow and obviously right. A walk is a list of steps, so
+// Random walks over a heap, next to an oracle that is slow and obviously right. A walk is a list of steps, so
 // that one that fails can be made short and printed as C++, to be pasted into a test as a regression.
 #pragma once
 

@@ -256,7 +256,7 @@ def test_fields_are_those_that_torch_writes():
 
 
 def test_a_block_keeps_what_pytorch_does_not_cut_off():
-    """Up to 1 MiB in a large segment; nothing in one that grows, or in a small one; beside tiles of 512 bytes."""
+    """Up to 1 MiB in a large segment; nothing in one that grows, or in a small one; next to tiles of 512 bytes."""
     kept, grown, small, cut = BASE, BASE + 64 * MIB, BASE + 128 * MIB, BASE + 192 * MIB
     blocks = {
         kept: [

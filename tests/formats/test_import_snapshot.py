@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a PyTorch memory snapshot becomes: by hand, and of real ones beside what others read out of them."""
+"""What a PyTorch memory snapshot becomes: by hand, and of real ones next to what others read out of them."""
 
 from __future__ import annotations
 

@@ -284,7 +284,7 @@ def steady(policy: str) -> dict:
 
 
 def program(policy: str) -> dict:
-    """What programs do beside allocating: they ask for statistics, load data in other processes, run on several threads
+    """What programs do in addition to allocating: they ask for statistics, load data in other processes, run on several threads
     and devices, and end with tensors in their hands."""
     start(policy)
     assert torch.cuda.memory_allocated() == 0

@@ -183,7 +183,7 @@ TEST_CASE("options that cannot be, and sizes that wrap, are refused") {
   CHECK(heap.allocate({100, 1 * kMiB}) % (1 * kMiB) == 0);
 }
 
-TEST_CASE("random walks: caps, streams, alignments, trims and places set aside, beside a map") {
+TEST_CASE("random walks: caps, streams, alignments, trims and places set aside, next to a map") {
   for (unsigned seed = 0; seed < 40; ++seed) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);

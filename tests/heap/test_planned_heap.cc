@@ -126,7 +126,7 @@ TEST_CASE("a plan that cannot be followed is not") {
 }
 
 // Whatever is asked, in whatever order, whatever is freed when: two live objects never share a byte.
-TEST_CASE("random walks beside a slow oracle") {
+TEST_CASE("random walks next to a slow oracle") {
   for (unsigned seed = 0; seed < 200; ++seed) {
     CAPTURE(seed);
     std::mt19937_64 random(seed);

@@ -16,7 +16,7 @@ using Zone = PoolRow::Zone;
 
 constexpr Size kAlignment = 512, kSmall = 4096, kGranule = 16 * kKiB, kCapacity = 64 * kGranule;
 
-// The row as it must be at any time: neighbours meet, nothing lies beside its like, all bytes are there.
+// The row as it must be at any time: neighbours meet, nothing lies next to its like, all bytes are there.
 void check_row(const PoolRow& row, bool joined) {
   Offset end = 0;
   Index before = 0;
@@ -117,7 +117,7 @@ TEST_CASE("a hole is made in the middle of a free block, and a window opens it a
   CHECK(row[row.head()].range.size == kCapacity);  // what a window opened is committed to its granule's end
 }
 
-TEST_CASE("random walks of a row, beside a map") {
+TEST_CASE("random walks of a row, next to a map") {
   for (const bool keeps_starts : {false, true}) {
     CAPTURE(keeps_starts);
     PoolRow row(kAlignment, kSmall);

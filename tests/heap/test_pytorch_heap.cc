@@ -346,7 +346,7 @@ TEST_CASE("expandable areas grow by units, at the lowest addresses, and shrink b
   CHECK(heap.free(second));
   heap.trim();
   CHECK(arena.committed() == 42 * kMiB);          // of 30 free MiB one unit is free as a whole
-  CHECK(heap.allocate({12 * kMiB, 1}) == first);  // the lowest addresses, mapped anew ...
+  CHECK(heap.allocate({12 * kMiB, 1}) == first);  // the lowest addresses, mapped again ...
   CHECK(arena.committed() == 62 * kMiB);
   CHECK(heap.allocate({18 * kMiB, 1}) == first + 12 * kMiB);  // ... and joined with what was free behind them
   CHECK(arena.committed() == 62 * kMiB);

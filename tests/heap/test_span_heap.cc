@@ -104,8 +104,8 @@ TEST_CASE("a hundred thousand live objects are served; what a pair costs is said
     nanoseconds[i] =
         std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / kPairs;
   }
-  MESSAGE("free + allocate: " << nanoseconds[0] << " ns beside 100 live objects, " << nanoseconds[1]
-                              << " ns beside 100,000");
+  MESSAGE("free + allocate: " << nanoseconds[0] << " ns with 100 live objects, " << nanoseconds[1]
+                              << " ns with 100,000");
 }
 
 }  // namespace memoir

@@ -13,7 +13,7 @@ namespace {
 const void* address(std::uintptr_t value) { return reinterpret_cast<const void*>(value); }
 }  // namespace
 
-TEST_CASE("a live table remembers what is live, beside a map") {
+TEST_CASE("a live table remembers what is live, next to a map") {
   LiveTable table;
   std::map<std::uintptr_t, ObjectId> expected;
   std::mt19937_64 random(1);

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from memoir import _core, malloc
 
-PAGE = Path(__file__).parents[2] / "docs" / "malloc.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "malloc.md"
 
 
 def test_the_page_lists_what_there_is(library):

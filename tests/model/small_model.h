@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A writer of small models, made from docs/formats-model.md alone but for hashes and header: what tests and
-// the fuzzer begin with.
+// A writer of small models, made from docs/reference/formats-model.md alone but for hashes and header: what
+// tests and the fuzzer begin with.
 #pragma once
 
 #include <algorithm>

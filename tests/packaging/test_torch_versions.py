@@ -53,7 +53,7 @@ def test_memoir_torch_works_whichever_is_installed_first(wheel, tmp_path, torch,
 
 
 def test_sources_build_for_the_torch_that_is_here_without_a_package_index(tmp_path):
-    """As docs/gpu.md has it; -S leaves this checkout's own installation out."""
+    """As docs/guides/gpu.md has it; -S leaves this checkout's own installation out."""
     torch = pytest.importorskip("torch")
     packages = Path(torch.__file__).parents[1]
     install = [

@@ -56,7 +56,7 @@ constexpr size_t kSkeletonSize = (6 + 2) * 4;
 
 /// The file with another checksum, which is the one that it should have.
 std::string sealed(std::string bytes) {
-  // As docs/formats-plan.md has it, in other words than the writer's.
+  // As docs/reference/formats-plan.md has it, in other words than the writer's.
   std::uint64_t hash = bytes.size();
   for (size_t word_at = 0; word_at < bytes.size(); word_at += 8) {
     std::uint64_t word = 0;
@@ -283,7 +283,7 @@ TEST_CASE("version 1: the golden file, and a forger's") {
   refused(record(1, 7), std::uint64_t{1}, "p: record 1: has unknown fields");
 }
 
-// MEMOIR_REWRITE_GOLDEN=1 build/release/tests/test_plan -tc="the golden file*" writes it anew.
+// MEMOIR_REWRITE_GOLDEN=1 build/release/tests/test_plan -tc="the golden file*" writes it again.
 TEST_CASE("the golden file of format version 2") {
   if (std::getenv("MEMOIR_REWRITE_GOLDEN") != nullptr) {
     std::ofstream(kGoldenV2, std::ios::binary) << write_plan(small());

@@ -224,8 +224,9 @@ TEST_CASE("gradients that live on through the next forward pass are no obstacle"
       gradients.push_back(kMiB * (2 + random() % 30) + 512 * (random() % 512));
       scratch.push_back(kMiB * (1 + random() % 40));
     }
-    SimArena arena(32 * kGiB, {.granule = 64 * kKiB});  // as small beside the objects as on a real device
-    LearningHeap pool(arena, {{.patience = 1000}});     // there is trouble
+    // as small compared with the objects as on a real device
+    SimArena arena(32 * kGiB, {.granule = 64 * kKiB});
+    LearningHeap pool(arena, {{.patience = 1000}});  // there is trouble
     Checked checked(pool, nullptr);
     std::vector<Offset> weights, kept, old;
     for (const Size size : gradients) weights.push_back(checked.allocate(size));

@@ -20,7 +20,7 @@ def named_in_tables(text: str, header: str) -> set[str]:
 
 @pytest.mark.parametrize(
     ("page", "header", "substrate"),
-    [("gpu.md", "policy", "device"), ("simulate.md", "name", "simulation")],
+    [("guides/gpu.md", "policy", "device"), ("guides/simulate.md", "name", "simulation")],
 )
 def test_the_table_has_every_policy(page, header, substrate):
     known = {name for name, _, _ in _core.policies(substrate)}
@@ -29,7 +29,7 @@ def test_the_table_has_every_policy(page, header, substrate):
 
 def test_settings_that_a_page_names_exist():
     settings = {setting[0] for _, _, rows in _core.policies() for setting in rows}
-    text = (DOCS / "device-pools.md").read_text()
+    text = (DOCS / "concepts" / "device-pools.md").read_text()
     tables = re.findall(r"\| setting \| initial \| \|\n\|---\|---\|---\|\n((?:\|.*\n)+)", text)
     named = {
         name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A second reader of native traces, for tests alone: from docs/formats.md, sharing no code with the core's."""
+"""A second reader of native traces, for tests alone: from docs/reference/formats.md, sharing no code with the core's."""
 
 from __future__ import annotations
 

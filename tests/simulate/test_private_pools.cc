@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Private pools (CUDA graphs, MemPools): in workloads, in PyTorch's heaps beside a checker that knows whose
+// Private pools (CUDA graphs, MemPools): in workloads, in PyTorch's heaps next to a checker that knows whose
 // every segment is, and under every policy of the simulator.
 #include <map>
 #include <random>

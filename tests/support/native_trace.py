@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes traces as recorders of native programs write them, by docs/formats.md alone: the plainest operations, a lane for
-each thread."""
+"""Makes traces as recorders of native programs write them, by docs/reference/formats.md alone: the plainest operations, a lane
+for each thread."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def test_a_plan_of_the_wrong_sequence_costs_tightness_only(tmp_path):
     with torch.inference_mode():
         for _ in range(5):
             assert torch.equal(model(x), net(x))
-    assert memoir.torch.stats(model).in_step_passes >= 2  # recorded anew
+    assert memoir.torch.stats(model).in_step_passes >= 2  # recorded again
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "text", "cut", "csv plan"])

@@ -62,7 +62,7 @@ def test_a_training_step_is_bit_for_bit_equal(small_net):
     for a, b in zip(small_net.parameters(), twin.parameters(), strict=True):
         assert torch.equal(a, b)
     stats = memoir.torch.stats(step)
-    # The first step makes the optimizer's state, and the second frees the first's gradients: both were recorded anew.
+    # The first step makes the optimizer's state, and the second frees the first's gradients: both were recorded again.
     assert stats.recorded_passes <= 4
     assert stats.in_step_passes >= 6
     assert stats.planned > 20 * stats.in_step_passes

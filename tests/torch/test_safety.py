@@ -257,7 +257,7 @@ def test_a_skipped_and_a_reordered_stretch_are_found_again():
             assert after.fallen_back - before.fallen_back <= 2
             assert after.planned - before.planned >= len(changed) - 2
             order[:] = [0, 1, 2, 3, 4, 5]
-            for _ in range(3):  # and in step again, recorded anew or not
+            for _ in range(3):  # and in step again, recorded again or not
                 model(x)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/formats.md is enough to read a trace: second readers, written from that page alone."""
+"""docs/reference/formats.md is enough to read a trace: second readers, written from that page alone."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Profiles of programs that do not exist, written from docs/formats-lifetimes.md: each byte is known."""
+"""Profiles of programs that do not exist, written from docs/reference/formats-lifetimes.md: each byte is known."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@
 
 namespace memoir {
 
-/// Runs `work` beside this thread, which releases the GIL and looks out for Ctrl-C: Python's handlers run
+/// Runs `work` next to this thread, which releases the GIL and looks out for Ctrl-C: Python's handlers run
 /// only on the main one. At Ctrl-C it sets `stop` and waits for the work to come back. True: interrupted.
 /// What the work throws is thrown here.
 template <class Work>

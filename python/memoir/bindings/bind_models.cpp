@@ -52,7 +52,8 @@ struct Names {
 std::uint32_t section_kind(std::string_view name) {
   for (std::uint32_t kind = 1; kind <= model_format::kKinds; ++kind)
     if (model_format::kSectionRows[kind - 1].name == name) return kind;
-  throw Error("a model has no section '" + std::string(name) + "'; docs/formats-model.md lists them");
+  throw Error("a model has no section '" + std::string(name) +
+              "'; docs/reference/formats-model.md lists them");
 }
 
 unsigned log2_of_rows(std::uint64_t rows) {

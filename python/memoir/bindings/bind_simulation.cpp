@@ -110,7 +110,7 @@ void bind_results(nb::module_& module) {
       .def_ro("reason", &OutOfMemory::reason)
       .def_prop_ro("fragmented", &OutOfMemory::fragmented)
       .def("any_layout_fits", &OutOfMemory::any_layout_fits, "cap"_a);
-  nb::class_<Fidelity>(module, "Fidelity", "A run from the recorded state, beside the recording. Bytes.")
+  nb::class_<Fidelity>(module, "Fidelity", "A run from the recorded state, next to the recording. Bytes.")
       .def_ro("same_settings", &Fidelity::same_settings,
               "The policy's settings are the recording's: all shall agree.")
       .def_ro("start_segments", &Fidelity::start_segments)

@@ -12,7 +12,7 @@ import click
 
 from memoir import __version__
 
-# Of every verb; docs/exit-codes.md has the table. 1 is a verb's own "no", and no error ever ends with it.
+# Of every verb; docs/reference/exit-codes.md has the table. 1 is a verb's own "no", and no error ever ends with it.
 BAD_INPUT, UNFORESEEN, INTERRUPTED, NO_READER = 2, 70, 130, 141
 
 # verb -> what it does; the command is `command` in memoir/cli/<verb>.py

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of `memoir plan` for what a problem can say beside its columns, and how such a plan is shown."""
+"""The options of `memoir plan` for what a problem can say in addition to its columns, and how such a plan is shown."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class BanksOption(ParamType):
         return int(count), Size().convert(width, parameter, context)
 
 
-constraining = section("What a problem can say (docs/constraints.md)")
+constraining = section("What a problem can say (docs/guides/constraints.md)")
 _OPTIONS = (
     constraining(
         "--arena", "arenas", type=ArenaOption(), multiple=True, help="One of several arenas, with its limit."
@@ -91,7 +91,7 @@ _OPTIONS = (
     constraining(
         "--conflicts",
         type=click.Path(dir_okay=False),
-        help="CSV with the columns a,b: buffers that conflict, beside or instead of times.",
+        help="CSV with the columns a,b: buffers that conflict, in addition to or instead of times.",
     ),
     constraining(
         "--replan",

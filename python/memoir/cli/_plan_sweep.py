@@ -51,7 +51,9 @@ def plan_task(
     problem = source.problem
     if alignment is not None:
         problem = problem.aligned_to(alignment)
-    constrained = _NO_OPTIONS.constrain(source, problem)  # by what its columns say beside lifetimes and sizes
+    constrained = _NO_OPTIONS.constrain(
+        source, problem
+    )  # by what its columns say in addition to lifetimes and sizes
     result = plan(constrained or problem, planner, deadline=deadline, seed=seed, **effort)
     return {"input": path, "seed": seed, **result.summary()}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the program of a verb that stays beside it: the program's exit status is ours, and signals to us reach it."""
+"""Runs the program of a verb that stays with it: the program's exit status is ours, and signals to us reach it."""
 
 from __future__ import annotations
 

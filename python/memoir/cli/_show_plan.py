@@ -109,7 +109,7 @@ def show_plan(
     json: bool,
     force: bool,
 ) -> None:
-    """Prints what a plan is worth; draws its heap map into `output`, beside those of `planner` (or "all")."""
+    """Prints what a plan is worth; draws its heap map into `output`, next to those of `planner` (or "all")."""
     if output is not None:
         check_output(Path(output), PICTURES, force)
     shown = open_shown(path, is_plan)

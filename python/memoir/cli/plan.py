@@ -43,7 +43,9 @@ guiding = section("Plans for device pools")
 )
 @click.option("--bandwidth", type=Size(), help="With --budget: bytes per tick to other memory, and back.")
 @click.option(
-    "--alignment", type=Size(), help="Bytes that every offset shall be a multiple of, beside its own."
+    "--alignment",
+    type=Size(),
+    help="Bytes that every offset is a multiple of, in addition to its own alignment.",
 )
 @click.option("--device", type=click.IntRange(0, 65535), help="Of a trace: plan what was allocated on it.")
 @click.option(
@@ -96,9 +98,9 @@ def command(**given: Any) -> None:
     """Give every buffer of INPUT its offset in one arena.
 
     INPUT is a trace, a memory snapshot of PyTorch or a text trace, whose last complete pass is planned; a model or
-    a dump of another framework (TFLite, ONNX, XLA, ggml, logs: docs/importers.md); or CSV
+    a dump of another framework (TFLite, ONNX, XLA, ggml, logs: docs/guides/importers.md); or CSV
     with the columns id, lower, upper (exclusive; or end, inclusive), size and perhaps alignment, gaps and more
-    that a problem can say (docs/constraints.md). Several inputs, or --seeds, make a sweep over all inputs,
+    that a problem can say (docs/guides/constraints.md). Several inputs, or --seeds, make a sweep over all inputs,
     planners and seeds.
     """
     given["dims"] = _dims(given["dims"])

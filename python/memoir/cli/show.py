@@ -19,7 +19,7 @@ from memoir.traces.files import ONLY, is_trace, read_begin
     type=click.Path(dir_okay=False),
     help="A page to look into: .html; or a picture: .png, .svg, .pdf.",
 )
-@click.option("--planner", metavar="NAME|all", help="Of a plan: beside that of this planner, or all.")
+@click.option("--planner", metavar="NAME|all", help="Of a plan: next to that of this planner, or all.")
 @click.option(
     "--deadline", type=click.FloatRange(min=0), help="With --planner: seconds for one that searches on."
 )

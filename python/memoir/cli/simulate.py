@@ -54,7 +54,7 @@ sweeping = section("Sweeps, over several inputs, policies, settings or caps")
     "failed. Repeatable.",
 )
 @judging("--find-cap", is_flag=True, help="Search the smallest cap that each policy completes under.")
-@judging("--what-if", is_flag=True, help="PyTorch's settings beside each other, with the text to copy.")
+@judging("--what-if", is_flag=True, help="PyTorch's settings next to each other, with the text to copy.")
 @judging(
     "--search", metavar="TIME", help="Search PyTorch's settings for what takes least, so long (30s, 2min)."
 )

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Problems out of the files of other frameworks: read as data, never run. Each importer makes the CSV that
-docs/formats-plan.md describes, so that whatever takes that takes them all; docs/importers.md has a row for each.
+docs/reference/formats-plan.md describes, so that whatever takes that takes them all; docs/guides/importers.md has a row
+for each.
 
     model.tflite   ->   id,lower,upper,size,alignment        memoir plan model.tflite -o planned.tflite
                         t3,0,2,1024,16

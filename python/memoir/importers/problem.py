@@ -46,7 +46,7 @@ class Imported:
         self.rows.append(row)
 
     def csv(self) -> bytes:
-        """As docs/formats-plan.md describes it. Names that CSV cannot hold are changed, and made different."""
+        """As docs/reference/formats-plan.md describes it. Names that CSV cannot hold are changed, and made different."""
         used: set[str] = set()
         gaps = any(row.gaps for row in self.rows)
         lines = ["id,lower,upper,size,alignment" + (",gaps" if gaps else "")]

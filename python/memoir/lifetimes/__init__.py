@@ -33,7 +33,7 @@ _ESTIMATE = numpy.dtype([("samples", "<u8"), ("objects", "<u8"), ("bytes", "<u8"
 _TALLY = numpy.dtype(
     [("count", "<u8"), ("least", "<u8"), ("most", "<u8"), ("sum", "<u8", (2,)), ("squares", "<u8", (2,))]
 )
-# docs/formats-lifetimes.md says what each field means.
+# docs/reference/formats-lifetimes.md says what each field means.
 RECORDS = {
     "modules": numpy.dtype(
         [("path", "<u4", (2,)), ("id_size", "<u4"), ("reserved", "<u4"), ("id", "u1", (32,))]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from memoir._core import ConstrainedProblem, Error, Problem, Skeleton
-from memoir.planning.constraints import Arena, Beside
+from memoir.planning.constraints import Arena, Rules
 from memoir.planning.plain import plan_plain
 from memoir.planning.planners.planner import Effort
 from memoir.planning.result import PlanResult
@@ -99,8 +99,8 @@ def plan(
     they give the same plan for the same seed on any machine. Raises Error for what is no problem, or too much
     for that planner. Releases the GIL while it plans; Ctrl-C ends auto and exact with their best.
 
-    A mapping may say more (docs/constraints.md): per buffer `size_low`, `fixed`, `hint`, `alias` (-1: none), `after`,
-    `weight`, `arenas`; as rows `gaps`, `in_place`, `apart`. Beside it: `arenas` to choose from, `forbid`
+    A mapping may say more (docs/guides/constraints.md): per buffer `size_low`, `fixed`, `hint`, `alias` (-1: none), `after`,
+    `weight`, `arenas`; as rows `gaps`, `in_place`, `apart`. In addition: `arenas` to choose from, `forbid`
     ([arena,] begin, end), `banks` (count, width), `conflicts` (pairs of buffers), `replan` (earlier offsets or
     result) with at most `moves` moved, `locality`. The result then tells about these too.
 
@@ -114,14 +114,14 @@ def plan(
         return _skeleton(problem, planner, effort, sizes)
     if isinstance(problem, ConstrainedProblem):
         return _by_constraints(problem, planner, effort, arenas)
-    beside = Beside(arenas, forbid, banks, conflicts, replan, moves, locality)
-    if isinstance(problem, Problem) and not beside.any():
+    rules = Rules(arenas, forbid, banks, conflicts, replan, moves, locality)
+    if isinstance(problem, Problem) and not rules.any():
         return plan_plain(problem, planner, effort)
     from memoir.planning.arrays import constrain, split_problem
 
     plain, said, timed = split_problem(problem)
-    if beside.any() or said or not timed:
-        return _by_constraints(constrain(plain, said, beside, timed=timed), planner, effort, arenas)
+    if rules.any() or said or not timed:
+        return _by_constraints(constrain(plain, said, rules, timed=timed), planner, effort, arenas)
     return plan_plain(plain, planner, effort)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Problems of numpy arrays, for the core: behind memoir.plan(); docs/constraints.md has examples."""
+"""Problems of numpy arrays, for the core: behind memoir.plan(); docs/guides/constraints.md has examples."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 
 from memoir import _core
 from memoir._core import Error, Problem
-from memoir.planning.constraints import Beside, common
+from memoir.planning.constraints import Rules, common
 
 NONE = 2**64 - 1  # in the core's arrays: no offset, no buffer
 
-# Arrays of one element per buffer that a problem may have beside lower, upper, size and alignment.
+# Arrays of one element per buffer that a problem may have in addition to lower, upper, size and alignment.
 PER_BUFFER = ("size_low", "fixed", "hint", "alias", "after", "weight", "arenas")
 # Arrays of rows: pairs of buffers, and gaps as (buffer, lower, upper) or (buffer, lower, upper, begin, end).
 ROWS = ("gaps", "in_place", "apart")
@@ -101,10 +101,10 @@ def rows(name: str, values: Any, widths: Sequence[int]) -> list[np.ndarray]:
 
 
 def constrain(
-    problem: Problem, said: Mapping[str, Any], beside: Beside, *, timed: bool
+    problem: Problem, said: Mapping[str, Any], rules: Rules, *, timed: bool
 ) -> _core.ConstrainedProblem:
     """The problem with `said`, the arrays of PER_BUFFER and ROWS, and what is not per buffer."""
-    arenas = beside.arenas
+    arenas = rules.arenas
     out = _core.ConstrainedProblem(problem, [arena.as_tuple() for arena in arenas])
     if "gaps" in said:
         out.set_gaps(*rows("gaps", said["gaps"], (3, 5)))
@@ -129,14 +129,14 @@ def constrain(
                 f"arenas must be booleans of the shape ({len(problem)}, {len(arenas)}): buffer, arena"
             )
         out.set_allowed(allowed @ (np.uint64(1) << np.arange(len(arenas), dtype=np.uint64)))
-    if not timed and beside.conflicts is None:
+    if not timed and rules.conflicts is None:
         raise Error("without lower and upper, say which buffers conflict: conflicts=[(0, 1), ...]")
     out.set_timed(timed)
-    if beside.conflicts is not None:
-        out.set_conflicts(*rows("conflicts", beside.conflicts, (2,)))
-    if beside.replan is not None:
-        set_old(out, beside.replan)
-    common(out, forbid=beside.forbid, banks=beside.banks, moves=beside.moves, locality=beside.locality)
+    if rules.conflicts is not None:
+        out.set_conflicts(*rows("conflicts", rules.conflicts, (2,)))
+    if rules.replan is not None:
+        set_old(out, rules.replan)
+    common(out, forbid=rules.forbid, banks=rules.banks, moves=rules.moves, locality=rules.locality)
     return out
 
 

@@ -10,7 +10,7 @@ Which options: a covering problem. It is searched through by branch and bound: g
 needed for the cost, then those that turn out not to be needed taken back), with the larger of two floors: the least
 fractional cost of one tick, and the sum of such over ticks that share no option. Where that does not end in time, the
 best so far is taken, and the floor says how far it is from the least. Then the plan is made with gaps; where it
-does not fit (offsets do not reach the load), the choice is made anew for a smaller budget.
+does not fit (offsets do not reach the load), the choice is made again for a smaller budget.
 """
 
 from __future__ import annotations
@@ -309,7 +309,7 @@ class _Cover:
             old, k = heapq.heappop(heap)
             if not usable[k] or (now := entry(k)) is None:
                 continue
-            if now[0] > old and heap and now > heap[0]:  # gains only fall: it is looked at anew
+            if now[0] > old and heap and now > heap[0]:  # gains only fall: it is looked at again
                 heapq.heappush(heap, now)
                 continue
             chosen.append(k)

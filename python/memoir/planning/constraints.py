@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a problem can say beyond lifetimes, sizes and alignments, in files and at the command line;
-docs/constraints.md has examples."""
+docs/guides/constraints.md has examples."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Arena:
 
 
 @dataclass(frozen=True)
-class Beside:
-    """What is said of a problem beside its arrays, as memoir.plan() takes it."""
+class Rules:
+    """What is said of a problem in addition to its arrays, as memoir.plan() takes it."""
 
     arenas: Sequence[Arena]
     forbid: Sequence[tuple[Any, ...]]

@@ -10,7 +10,7 @@ PyTorch's own allocator where it does: looser, never wrong.
 
     memoir.torch.use_pool("memoir", cap=40 * 2**30)
 
-Before the first use of CUDA: all GPU memory of the process comes from the pool of that name. docs/gpu.md says more.
+Before the first use of CUDA: all GPU memory of the process comes from the pool of that name. docs/guides/gpu.md says more.
 """
 
 from __future__ import annotations

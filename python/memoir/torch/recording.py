@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recording on purpose: a trace file of some passes, with what the exported graph would have shown beside it."""
+"""Recording on purpose: a trace file of some passes, with what the exported graph would have shown next to it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def record(
 
     passes: calls that are recorded, each a pass of the trace. warm_up: calls before them, which are not (a first call
     makes caches that later ones find). graph: also exports the graph (torch.export) and notes its allocations, so that
-    `memoir show` prints them beside those that really happened. force: overwrites the file. Returns the last result.
+    `memoir show` prints them next to those that really happened. force: overwrites the file. Returns the last result.
     """
     path = Path(path)
     if path.exists() and not force:

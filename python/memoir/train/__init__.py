@@ -4,7 +4,7 @@
 model = memoir.train.train([memoir.Lifetimes.open("a.lifetimes"), ...])
 Path("x.model").write_bytes(model.content)
 
-What a model answers is docs/train.md, what is in its file docs/formats-model.md.
+What a model answers is docs/guides/train.md, what is in its file docs/reference/formats-model.md.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ _EVERYWHERE = frozenset(
 
 @dataclass
 class Settings:
-    """What a model file says of how it is used; docs/formats-model.md has the fields."""
+    """What a model file says of how it is used; docs/reference/formats-model.md has the fields."""
 
     stages: int = ADDRESS | NAMES | NEAR | WORDS
     least_frames: int = 2

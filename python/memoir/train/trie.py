@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Contexts by their stacks: a trie from the innermost frame outwards, whose every node says what is known of all stacks
-that lead through it. docs/formats-model.md has its records.
+that lead through it. docs/reference/formats-model.md has its records.
 """
 
 from __future__ import annotations

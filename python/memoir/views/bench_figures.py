@@ -134,7 +134,7 @@ def serial_by_load(result: Result) -> Any:
 
 
 def ratios(wall: Analysis) -> Any:
-    """Every ratio with its interval around the line of no difference, its value in words beside it."""
+    """Every ratio with its interval around the line of no difference, its value in words next to it."""
     groups, names = list(wall.groups), list(dict.fromkeys(line.cell.allocator for line in wall.lines()))
     others = [name for name in names if name != wall.baseline]
     if not others:
@@ -269,7 +269,7 @@ def memory_beside_time(wall: Analysis, memory: Analysis) -> Any:
         for i, group in enumerate(groups)
     ]
     figure.legend(handles=handles, loc="outside right upper", fontsize=6)
-    figure.suptitle("Memory beside time")
+    figure.suptitle("Memory against time")
     return figure
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What there is to say about a plan of a constrained problem beside its table."""
+"""What there is to say about a plan of a constrained problem next to its table."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans as a table: every planner beside the floor."""
+"""Plans as a table: every planner next to the floor."""
 
 from __future__ import annotations
 

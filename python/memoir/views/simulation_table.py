@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulations as tables: every policy beside the floor; where memory ran out; where a pool's time goes."""
+"""Simulations as tables: every policy next to the floor; where memory ran out; where a pool's time goes."""
 
 from __future__ import annotations
 

@@ -312,7 +312,7 @@ def load_curve(events: np.ndarray, objects: Objects, points: int) -> dict[str, A
 
 
 def _graph(summary: dict[str, Any]) -> dict[str, Any] | None:
-    """What the exported graph shows beside what really happened (MemoMalloc, table 3.1), for one pass."""
+    """What the exported graph shows next to what really happened (MemoMalloc, table 3.1), for one pass."""
     try:
         shown = {name: int(summary["meta"][f"graph_{name}"]) for name in ("allocations", "bytes")}
     except (KeyError, ValueError):

@@ -63,8 +63,8 @@ bool CudaArena::commit(Range range) noexcept {
   return true;
 }
 
-/// Whether the cap and the device have so much. The device is asked only where it costs little beside the
-/// mapping.
+/// Whether the cap and the device have so much. The device is asked only where it costs little compared with
+/// the mapping.
 bool CudaArena::is_there(Size size) noexcept {
   if (!device_->allows(size)) return false;
   if (size < kWorthAsking) return true;

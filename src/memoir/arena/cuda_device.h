@@ -57,8 +57,8 @@ class CudaDevice {
   CudaDevice& operator=(const CudaDevice&) = delete;
 
   bool ok() const noexcept { return context_ != nullptr; }
-  /// What mapped memory here cannot do though the device says so, in a sentence for people; "" when nothing is
-  /// amiss.
+  /// What mapped memory here cannot do though the device says so, in a sentence for people; "" when nothing
+  /// is amiss.
   const char* notice() const noexcept { return notice_; }
   /// One sentence for people; "" when ok.
   const char* problem() const noexcept { return problem_; }

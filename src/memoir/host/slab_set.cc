@@ -15,7 +15,7 @@ namespace memoir {
 
 namespace {
 
-// What malloc keeps of the recorded pass would lie beside the slab that replaces it: ask for it back first.
+// What malloc keeps of the recorded pass would lie next to the slab that replaces it: ask for it back first.
 // Under another malloc this is glibc's own empty heap, and costs nothing.
 void return_unused_malloc_memory() noexcept {
 #if defined(__GLIBC__)

@@ -126,7 +126,7 @@ Problem aligned_to(const Problem& problem, Size alignment) {
 
 std::optional<Violation> check(const Problem& problem, const Plan& plan) {
   if (auto violation = check_each(problem, plan)) return violation;
-  // Every pair that lives together is compared: visit births in order, beside the buffers still live.
+  // Every pair that lives together is compared: visit births in order, next to the buffers still live.
   std::vector<size_t> order(problem.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(),

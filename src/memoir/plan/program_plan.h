@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The plan of a whole program, as a plan file holds it (docs/formats-plan.md): the allocations of all heaps
-// in one sequence, laid out in one or more memories. A heap takes its own part of it:
+// The plan of a whole program, as a plan file holds it (docs/reference/formats-plan.md): the allocations of
+// all heaps in one sequence, laid out in one or more memories. A heap takes its own part of it:
 //
 //   sequence   a  device 0, pool 0   memory 0, offset 0        memories   0  "device 0"          8 KiB
 //              b  device 0, pool 1   memory 1, offset 0                   1  "device 0, pool 1"  4 KiB

@@ -171,7 +171,7 @@ void LearningHeap::learn() noexcept {
   const Size live = pool_.live();
   const std::uint32_t place = (detector_.next() - pending_->first) % pending_->period;
   if (live > pending_live_ || (pending_->at_cut && place != 0)) return;
-  // What lies beside live objects, in the same granules, cannot be moved.
+  // What lies next to live objects, in the same granules, cannot be moved.
   if (arena_.committed() - pool_.idle_bytes() > pending_->room) {
     if (!pending_->at_cut) pending_live_ = live == 0 ? 0 : live - 1;
     return;

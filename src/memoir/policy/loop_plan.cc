@@ -46,8 +46,8 @@ std::unique_ptr<LoopPlan> LoopPlanJob::plan_round(std::uint32_t cut, bool with_p
   const Plan plan = plan_with_few_waits(problem, streams, alignment_, steps);
   // What lives at the cut passes it, or lives for longer than rounds.
   const Size live = round_.objects[cut].live;
-  const Size beside = (live > passing ? live - passing : 0) + round_.longer + (with_passing ? 0 : passing);
-  if (plan.arena_size > bound_ || bound_ - plan.arena_size < std::max(beside, round_.least_live))
+  const Size outside = (live > passing ? live - passing : 0) + round_.longer + (with_passing ? 0 : passing);
+  if (plan.arena_size > bound_ || bound_ - plan.arena_size < std::max(outside, round_.least_live))
     return nullptr;
   for (size_t i = 0; i < members.size(); ++i) recorded.sequence[members[i]].offset = plan.offsets[i];
   recorded.arena_size = plan.arena_size;

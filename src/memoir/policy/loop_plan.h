@@ -23,8 +23,8 @@ struct LoopPlan {
   StreamId owner = 0;        // the stream that uses most of it
   std::uint32_t first = 0;   // number of a request that was the first of the plan
   std::uint32_t period = 0;  // requests in a round
-  Size room = 0;             // bytes that the device may have taken beside the slab
-  /// It can begin with its first request only: later, more of what passes would come beside the slab.
+  Size room = 0;             // bytes that the device may have taken in addition to the slab
+  /// It can begin with its first request only: later, more of what passes would come in addition to the slab.
   bool at_cut = false;
 };
 

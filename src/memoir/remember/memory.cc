@@ -166,9 +166,9 @@ Memory::Decision Memory::decide_slowly(Decision decision) noexcept try {
       last_ = decision.plan;
       return decision;
     }
-    // Without a plan to follow meanwhile, callers wait for it, since a pass on malloc beside the recorded one
-    // would leave malloc with memory that no later pass needs; but not for long: the recorded pass may itself
-    // be waiting for this caller's.
+    // Without a plan to follow meanwhile, callers wait for it, since a pass on malloc next to the recorded
+    // one would leave malloc with memory that no later pass needs; but not for long: the recorded pass may
+    // itself be waiting for this caller's.
     const bool busy = plan.recording.is_held();
     if (!busy || !waits_ || waited >= options_.patience_ms) {
       if (busy && waits_) waits_ = false;

@@ -122,7 +122,7 @@ std::optional<SizeForm> SizeForm::fit(std::span<const SizePoint> points) {
     }
     return factors;
   };
-  // As many factors have the same step as there are; but one may be plain: a batch, beside height and width.
+  // As many factors have the same step as there are; but one may be plain: a batch, next to height and width.
   const auto divided = [&](std::int64_t step, std::int64_t shift) -> std::optional<SizeForm> {
     for (const auto& product : products) {
       for (size_t plain = 0; plain <= product.size(); ++plain) {

@@ -13,7 +13,7 @@
 
 namespace memoir {
 
-/// A run that started from the recorded state, beside the recording. Addresses of new segments are the
+/// A run that started from the recorded state, next to the recording. Addresses of new segments are the
 /// recorded device's, where the heap asks for the same.
 struct Fidelity {
   bool same_settings = false;        // as far as PyTorch has such settings: then all shall agree

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Blocks, which a trace of version 3 is made of; docs/formats.md is the specification, this is its C++ side.
+// Blocks, which a trace of version 3 is made of; docs/reference/formats.md is the specification, this is its
+// C++ side.
 //
 //   | file header 64 | ... | block header 48 | operations          | block header 48 | ...
 //                           `room` bytes ------------------------->

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a trace is made of, as readers give it. docs/formats.md is the specification of the bytes.
+// What a trace is made of, as readers give it. docs/reference/formats.md is the specification of the bytes.
 //
 //   allocate    object 7, site s, 4096 bytes, thread 0   object ids are never reused; an address identifies
 //   free        object 7, thread 2                         nothing, since addresses are

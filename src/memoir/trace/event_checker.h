@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rules of docs/formats.md that one record after the other must keep, so that whoever reads a trace can
-// rely on them. Text, sites and checksums are the reader's.
+// The rules of docs/reference/formats.md that one record after the other must keep, so that whoever reads a
+// trace can rely on them. Text, sites and checksums are the reader's.
 #pragma once
 
 #include <map>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The file header of a trace, format version 3, and the bounds that hold for all versions; docs/formats.md is
-// the specification, this is its C++ side. Behind the header come blocks (block_format.h).
+// The file header of a trace, format version 3, and the bounds that hold for all versions;
+// docs/reference/formats.md is the specification, this is its C++ side. Behind the header come blocks
+// (block_format.h).
 #pragma once
 
 #include <bit>

@@ -20,7 +20,7 @@ def build_driver(folder: Path) -> Path:
 
 
 def build_runtime(folder: Path) -> Path:
-    """libcuda.so.1, for with_fake_gpu: PyTorch finds the driver, the runtime and cuBLAS in it, and NVML beside it.
+    """libcuda.so.1, for with_fake_gpu: PyTorch finds the driver, the runtime and cuBLAS in it, and NVML next to it.
     Raises FileNotFoundError where there are no headers of CUDA 13."""
     includes = _cuda_headers()
     library, blas, nvml = folder / "libcuda.so.1", folder / "blas.o", folder / NVML
@@ -62,5 +62,5 @@ def _cuda_headers() -> list[Path]:
     found = [folder for folder in folders if folder.is_dir()]
     for needed in ("cuda_runtime_api.h", "crt/host_defines.h"):
         if not any((folder / needed).is_file() for folder in found):
-            raise FileNotFoundError(f"there is no {needed} of CUDA 13 beside this PyTorch")
+            raise FileNotFoundError(f"there is no {needed} of CUDA 13 next to this PyTorch")
     return found

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The log of RAPIDS Memory Manager's logging_resource_adaptor becomes a trace; docs/snapshots.md tells what
-// becomes what.
+// The log of RAPIDS Memory Manager's logging_resource_adaptor becomes a trace; docs/guides/snapshots.md tells
+// what becomes what.
 //
 //   Thread,Time,Action,Pointer,Size,Stream
 //   4711,10:38:08.459523,allocate,0x7f2d18000000,4096,0x0

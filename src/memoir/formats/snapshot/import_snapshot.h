@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A PyTorch memory snapshot becomes a trace; docs/snapshots.md tells what becomes what.
+// A PyTorch memory snapshot becomes a trace; docs/guides/snapshots.md tells what becomes what.
 #pragma once
 
 #include <cstdint>

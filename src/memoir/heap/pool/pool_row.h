@@ -59,8 +59,7 @@ class PoolRow {
   };
 
   /// Blocks begin and end at multiples of `alignment`, a power of two; those below `small` bytes are small.
-  PoolRow(Size alignment, Size small) noexcept
-      : alignment_(alignment), small_(small), shift_(std::countr_zero(alignment)) {}
+  PoolRow(Size alignment, Size small) noexcept : small_(small), shift_(std::countr_zero(alignment)) {}
 
   /// One hole of so many bytes, and the slot of stream 0. False when there is no metadata memory.
   bool begin(Size capacity) noexcept;
@@ -115,7 +114,7 @@ class PoolRow {
   /// A block of exactly this size that the slot freed last, live now; or 0.
   Index take_recent(Size size, Size asked, std::uint16_t slot) noexcept;
   /// Gives out a part of a free block: large objects get its begin, small ones its end, so that each kind
-  /// finds its like beside it and small ones do not cut what large ones leave. The block that is live now.
+  /// finds its like next to it and small ones do not cut what large ones leave. The block that is live now.
   Index take_part(Index index, Size size, Size asked, std::uint16_t slot) noexcept;
   /// The same for a block that find() gave for this slot and zone: for the fast path.
   Index take_found(Index index, Size size, Size asked, std::uint16_t slot, Zone zone) noexcept {
@@ -205,7 +204,6 @@ class PoolRow {
   void forget_start(Offset begin) noexcept;
   void note_start(Offset begin, Index index) noexcept;
 
-  Size alignment_;
   Size small_;
   int shift_;                             // log2 of the alignment
   std::array<std::uint16_t, 8> slots_{};  // of the last requests, by stream

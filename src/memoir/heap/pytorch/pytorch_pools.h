@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What PyTorchHeap and ExpandableHeap share: PyTorch's CUDA caching allocator, but for where new memory comes
-// from. Behaviour as of torch 2.11 to 2.13 (c10/cuda/CUDACachingAllocator.cpp); docs/device-pools.md
+// from. Behaviour as of torch 2.11 to 2.13 (c10/cuda/CUDACachingAllocator.cpp); docs/concepts/device-pools.md
 // describes it, and what is not modelled.
 //
 //   pool      blocks of up to 1 MiB, or larger ones; the default pool, or a private one (graphs, MemPool)

@@ -20,7 +20,7 @@
 
 namespace memoir::record {
 
-/// As host/record/trace_file.cc writes it; docs/formats.md is the specification.
+/// As host/record/trace_file.cc writes it; docs/reference/formats.md is the specification.
 struct FileHeader {
   char magic[8];
   std::uint32_t version;

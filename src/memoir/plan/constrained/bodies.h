@@ -36,7 +36,7 @@ struct Body {
   struct Edge {
     std::uint32_t body, mine, other;  // mine and other are the buffers that conflict
   };
-  std::vector<Edge> edges;  // conflicts said beside the times
+  std::vector<Edge> edges;  // conflicts said in addition to the times
 };
 
 struct Bodies {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The planners that take whatever a problem can say, alone or mixed (docs/constraints.md).
+// The planners that take whatever a problem can say, alone or mixed (docs/guides/constraints.md).
 #pragma once
 
 #include <optional>
@@ -37,7 +37,7 @@ struct ConstrainedResult {
 /// Makes small, in this order: the moves (when replanning without a limit), the cost, the sum of the arenas.
 /// Then follows hints and, if asked, warms up. `options.capacity` is that of the one arena: unless
 /// replanning, the first plan that fits is good enough. Deterministic for a seed under a work limit.
-/// Thread-safe. Throws Error where validate() does, or for a capacity beside several arenas.
+/// Thread-safe. Throws Error where validate() does, or for a capacity and several arenas.
 ConstrainedResult plan_constrained(const ConstrainedProblem& problem, ConstrainedPlanner planner,
                                    const SearchOptions& options = {});
 

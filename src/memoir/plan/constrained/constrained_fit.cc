@@ -293,7 +293,7 @@ class Placer {
 
   // --- several arenas ---
 
-  /// Packs the cheap arenas anew, tighter, and brings over from dearer ones what then finds room.
+  /// Packs the cheap arenas again, tighter, and brings over from dearer ones what then finds room.
   bool promote() {
     bool better = false;
     std::vector<std::uint32_t> by_area(order_), by_gain(order_);

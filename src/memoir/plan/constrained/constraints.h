@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a problem can say beyond lifetimes, sizes and alignments. A plain Problem stays a vector of buffers;
-// whatever else is known stands beside it, in vectors that are empty when nothing is said.
-// docs/constraints.md has an example of each; docs/decisions/constraints-stand-beside-the-problem.md says why
-// it is built so.
+// whatever else is known stands next to it, in vectors that are empty when nothing is said.
+// docs/guides/constraints.md has an example of each; docs/decisions/constraints-stand-next-to-the-problem.md
+// says why it is built so.
 //
 //   offset
 //     4 |   +-----+         problem    {{0, 4}, 4, 1}  a     alias     {kNoBuffer, kNoBuffer, 0}

@@ -100,7 +100,7 @@ std::optional<Violation> check(const ConstrainedProblem& problem, const Constrai
   }
   if (!said.timed) return std::nullopt;
 
-  // Every pair that lives together: births in order, beside the buffers still live.
+  // Every pair that lives together: births in order, next to the buffers still live.
   std::vector<std::vector<Piece>> pieces(n);
   for (std::uint32_t i = 0; i < n; ++i) pieces[i] = pieces_of(problem, i);
   std::vector<std::uint32_t> order(n), live;

@@ -210,7 +210,7 @@ class Validator {
     for (std::uint32_t i = 0; i < n; ++i) {
       if (!seen[i]) refuse(i, "comes after itself, by way of others");
       if (in_row[root(i)] && said_.replanned()) {
-        refuse(i, "lies in a row (after), which an earlier plan cannot be changed with: plan it anew");
+        refuse(i, "lies in a row (after), which an earlier plan cannot be changed with: plan it again");
       }
     }
     const auto alone = [&](const std::vector<Constraints::Pair>& pairs, const char* what) {

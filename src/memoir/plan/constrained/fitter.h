@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where may a body lie beside those that have a place already? For an offset x of the body, every placed
+// Where may a body lie next to those that have a place already? For an offset x of the body, every placed
 // piece that lives together with one of its own rules out an open interval of x:
 //
 //   mine [u, v) above the offset, the other one at [begin, end)   ->   x not in (begin - v, end - u)

@@ -119,7 +119,7 @@ void LayoutSearch::make_sections() {
     if (!body.partners.empty()) continue;
     Tick end = 0;
     for (std::uint32_t p = body.first_piece; p < body.last_piece; ++p) {
-      if (bodies_.pieces[p].lifetime.begin < end) continue;  // of an alias, beside one that counts already
+      if (bodies_.pieces[p].lifetime.begin < end) continue;  // of an alias, next to one that counts already
       end = bodies_.pieces[p].lifetime.end;
       const auto begin = static_cast<Units>(bodies_.window_begin[p]);
       members.push_back({i, begin, begin + static_cast<Units>(bodies_.pieces[p].size)});

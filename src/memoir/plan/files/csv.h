@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Problems and plans as CSV, in the format that minimalloc reads and writes (docs/formats-plan.md has every
-// detail):
+// Problems and plans as CSV, in the format that minimalloc reads and writes (docs/reference/formats-plan.md
+// has every detail):
 //
 //   id,lower,upper,size,alignment,gaps,offset
 //   b1,0,3,4,1,,8                     lives in [0, 3)
@@ -9,7 +9,7 @@
 //
 // Columns come in any order; all but id, lower, upper and size may be left out, and lower and upper may be
 // left out together (then only a graph says what conflicts). A column named `end` instead of `upper` is
-// inclusive, and so are the ends of the gaps then. What each column says: docs/constraints.md.
+// inclusive, and so are the ends of the gaps then. What each column says: docs/guides/constraints.md.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Files beside a problem's CSV that name its buffers by their ids.
+// Files next to a problem's CSV that name its buffers by their ids.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The plan file (.plan), format version 2; version 1 is read too. docs/formats-plan.md is the specification;
-// this is its C++ side.
+// The plan file (.plan), format version 2; version 1 is read too. docs/reference/formats-plan.md is the
+// specification; this is its C++ side.
 //
 //   0        128                  128 + 32 * sections
 //   | header | section | section | records ... | memories ... | metas ... | skeleton ... |

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a reader and the writer of plan files hold a plan against: every rule of docs/formats-plan.md that is
-// not about bytes.
+// What a reader and the writer of plan files hold a plan against: every rule of
+// docs/reference/formats-plan.md that is not about bytes.
 #pragma once
 
 #include <string>

@@ -63,7 +63,7 @@ class FitIndex {
   std::vector<std::pair<Offset, Offset>> found_;  // scratch: [begin, end) of the neighbours
 };
 
-/// The lowest aligned offset with `size` free bytes beside these occupied ranges [begin, end), which it
+/// The lowest aligned offset with `size` free bytes next to these occupied ranges [begin, end), which it
 /// sorts.
 Offset lowest_gap(std::vector<std::pair<Offset, Offset>>& occupied, Size size, Size alignment);
 

@@ -164,7 +164,7 @@ class CoreFirst {
     return false;
   }
 
-  // Puts an overflowing buffer where those in its way are the easiest to fit elsewhere, and fits them anew:
+  // Puts an overflowing buffer where those in its way are the easiest to fit elsewhere, and fits them again:
   // big short-lived buffers come down, small ones move aside. Who has moved often is harder to move again.
   void eject(std::uint32_t i, std::vector<std::uint32_t>& over) {
     index_.erase(i);

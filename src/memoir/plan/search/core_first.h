@@ -4,8 +4,8 @@
 // only there is packing hard. The core, all buffers that live in a section above a threshold, falls into
 // independent pieces of a few hundred buffers; the exact search packs each into the target. Everything else
 // is fitted around them, the longest lived first. Where that overflows, the overflowing buffer is put where
-// those in its way are the easiest to fit elsewhere, and they are fitted anew. No conflict graph of the whole
-// is ever built.
+// those in its way are the easiest to fit elsewhere, and they are fitted again. No conflict graph of the
+// whole is ever built.
 //
 // A piece that is too large for the exact search can be packed the same way: its hotter part first, the rest
 // of it around that. Each such try fails about as often as it succeeds, but costs no more than a fit of the

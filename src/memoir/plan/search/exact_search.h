@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One complete depth-first search: does this problem fit into this many bytes? See docs/exact.md for the
-// whole argument.
+// One complete depth-first search: does this problem fit into this many bytes? See docs/concepts/exact.md for
+// the whole argument.
 //
 // Buffers are placed bottom-up: offsets never decrease along a branch, and each buffer rests on what is
 // placed below it. A plan that is not of this form can be pushed down into one, so nothing is lost
@@ -46,8 +46,8 @@ struct SearchLimits {
 /// Which of two candidates at one offset is tried first: keys as make_order() has them, A, T and W. Lengths
 /// are counted in sections, each with a width of its own where `warp` > 0: exp(warp * N(0, 1)), drawn from
 /// the seed. Stretching time changes nothing about a problem, so one ranking under many stretchings is many
-/// rankings, all of them sensible. Where what is left falls apart in time, T is taken anew in each piece from
-/// what is left.
+/// rankings, all of them sensible. Where what is left falls apart in time, T is taken again in each piece
+/// from what is left.
 struct Ranking {
   std::string_view keys = "TWA";
   double warp = 0;

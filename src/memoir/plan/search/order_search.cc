@@ -112,7 +112,7 @@ bool OrderSearch::fits_among_first(std::uint32_t buffer, std::size_t count) {
          target_;
 }
 
-// Places anew what is marked, in turn, and what that moves. False: too much, or worse than the limit.
+// Places again what is marked, in turn, and what that moves. False: too much, or worse than the limit.
 bool OrderSearch::settle(double limit, std::size_t most_moves) {
   while (!queue_.empty()) {
     const std::uint32_t i = queue_.top().second;

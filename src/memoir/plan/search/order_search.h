@@ -12,7 +12,7 @@ namespace memoir {
 
 /// Local search over the order of a first fit, for problems of any size. Whoever ends above the target is the
 /// squeaky wheel (Joslin and Clements, "Squeaky wheel optimization", JAIR 10, 1999): it gets an earlier turn,
-/// early enough to end below, and what then no longer fits is placed anew. Only that: a buffer is looked at
+/// early enough to end below, and what then no longer fits is placed again. Only that: a buffer is looked at
 /// again when one before it has moved into its place or out from under it, so an attempt costs some dozens of
 /// fits, on ten buffers as on a million. Attempts that raise the sum of what sticks out, or that move too
 /// much, are taken back; a little worse is sometimes accepted.

@@ -81,7 +81,7 @@ class HillClimb {
     for (const std::uint32_t i : {exchange.first, exchange.second}) order_[turn_[i]] = i;
   }
 
-  // Places anew, in their turns, the two and whatever has had a neighbour before it move, come or go.
+  // Places again, in their turns, the two and whatever has had a neighbour before it move, come or go.
   void swap(const Exchange& exchange) {
     exchange_turns(exchange);
     for (const std::uint32_t i : {exchange.first, exchange.second}) {

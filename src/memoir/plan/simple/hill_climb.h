@@ -10,7 +10,7 @@ namespace memoir {
 /// exchanges the turns of two that may be in its way, one that it meets and that was placed before it, and
 /// one that such a one meets. What is worse is taken back, or kept now and then while the search is young.
 ///
-/// Only what an exchange changes is placed anew: a buffer whose earlier neighbours have not moved stays. So
+/// Only what an exchange changes is placed again: a buffer whose earlier neighbours have not moved stays. So
 /// an attempt costs what it moves, and there are 2,000 instead of TVM's 500, fewer where buffers have many
 /// thousands of neighbours (the effort is bounded, not the time). Deterministic. Throws Error where
 /// validate() does.

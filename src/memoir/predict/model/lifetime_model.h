@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Predicts how long the objects of an allocation context will live, from a model that was trained elsewhere.
-// Stages are tried one after the other (docs/formats-model.md says how each answers):
+// Stages are tried one after the other (docs/reference/formats-model.md says how each answers):
 //
 //   address -> names -> near -> words -> network -> nothing: the model abstains
 //

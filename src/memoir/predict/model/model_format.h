@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The records of .model files. docs/formats-model.md specifies them.
+// The records of .model files. docs/reference/formats-model.md specifies them.
 #pragma once
 
 #include <cstddef>

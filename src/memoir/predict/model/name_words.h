@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The words that a plain name consists of: what is left of it when somebody renames functions.
-// docs/formats-model.md specifies them.
+// docs/reference/formats-model.md specifies them.
 //
 //   leveldb::DBImpl::GetFromMemTable2
 //   parts   leveldb  DBImpl  GetFromMemTable2

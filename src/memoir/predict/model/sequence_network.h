@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A small recurrent network over the words of a stack, run as it lies in the file (docs/formats-model.md):
-// an LSTM as in the LLAMA paper, or a minGRU, whose gates do not look at the state. Plain loops over floats,
-// equal to torch's results within 1e-5. Some 0.1 to 1 ms a stack: never on an allocation.
+// A small recurrent network over the words of a stack, run as it lies in the file
+// (docs/reference/formats-model.md): an LSTM as in the LLAMA paper, or a minGRU, whose gates do not look at
+// the state. Plain loops over floats, equal to torch's results within 1e-5. Some 0.1 to 1 ms a stack: never
+// on an allocation.
 #pragma once
 
 #include <cstddef>

@@ -44,7 +44,8 @@ std::string write_model(const ModelSections& sections, std::uint64_t key) {
   std::memcpy(aligned.data(), file.data(), file.size());
   LifetimeModel model;
   if (const char* const why = model.open({reinterpret_cast<const char*>(aligned.data()), file.size()}))
-    throw Error(std::string("these sections make no model: ") + why + "; see docs/formats-model.md");
+    throw Error(std::string("these sections make no model: ") + why +
+                "; see docs/reference/formats-model.md");
   return file;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Puts a .model file together from its sections. docs/formats-model.md says what each holds.
+// Puts a .model file together from its sections. docs/reference/formats-model.md says what each holds.
 #pragma once
 
 #include <array>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A lifetime profile: how long the sampled objects of a program lived, per allocation context. It is what a
-// .lifetimes file holds, as arrays of the records that stand in the file (docs/formats-lifetimes.md says what
-// each field means):
+// .lifetimes file holds, as arrays of the records that stand in the file (docs/reference/formats-lifetimes.md
+// says what each field means):
 //
 //   modules <- frames <- stacks <- contexts <- cells     tallies and histograms, of all runs that were merged
 //                                     ^

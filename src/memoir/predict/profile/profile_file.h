@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// .lifetimes files. docs/formats-lifetimes.md specifies them.
+// .lifetimes files. docs/reference/formats-lifetimes.md specifies them.
 #pragma once
 
 #include <string>
