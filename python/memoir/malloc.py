@@ -33,9 +33,14 @@ class Setting:
     help: str
 
 
-def library() -> Path:
-    """libmemoir_malloc.so, to be preloaded or linked. Raises memoir.Error when it was not built."""
-    path = Path(_core.__file__).parent / "bin" / "libmemoir_malloc.so"
+def library(secure: bool = False) -> Path:
+    """libmemoir_malloc.so, to be preloaded or linked; with `secure`, libmemoir_malloc_secure.so, which ends a program
+    that misuses the heap.
+
+    Raises memoir.Error when it was not built.
+    """
+    name = "libmemoir_malloc_secure.so" if secure else "libmemoir_malloc.so"
+    path = Path(_core.__file__).parent / "bin" / name
     if not path.exists():
         raise Error(f"{path.name} is missing next to the package's compiled core: build it again (make dev)")
     return path
@@ -50,25 +55,34 @@ def settings() -> dict[str, Setting]:
     return {row[0]: Setting(*row) for row in rows}
 
 
+def asks_for_checks(chosen: Mapping[str, str]) -> bool:
+    """Whether these settings are for the library that library(secure=True) names."""
+    return chosen.get("secure", "false") in ("1", "true", "yes", "on")
+
+
 def environment(
     chosen: Mapping[str, str] | None = None, base: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """The variables of `base` (this process's own) with the malloc in front of whatever is preloaded.
 
-    chosen: settings by name; they follow those that `base` has, and the last one counts.
+    chosen: settings by name; they follow those that `base` has, and the last one counts. `secure` chooses the library.
     Raises memoir.Error for a setting that does not exist.
     """
     for name in chosen or {}:
         if name not in settings():
             raise Error(f"no setting {name!r} of the malloc: use {', '.join(settings())}")
-    path = library()
+    result = dict(os.environ if base is None else base)
+    words = [f"{name}={value}" for name, value in (chosen or {}).items()]
+    text = ",".join(filter(None, [result.get(VARIABLE), *words]))
+    pairs = (part.partition("=") for part in text.split(","))
+    path = library(asks_for_checks({name: value if equals else "true" for name, equals, value in pairs}))
     if any(letter in str(path) for letter in ": "):
         raise Error(f"{path} has a space or a colon in it, which LD_PRELOAD cannot name")
-    result = dict(os.environ if base is None else base)
-    result["LD_PRELOAD"] = ":".join(filter(None, [str(path), result.get("LD_PRELOAD")]))
-    words = [f"{name}={value}" for name, value in (chosen or {}).items()]
+    mallocs = {str(path.parent / f"libmemoir_malloc{kind}.so") for kind in ("", "_secure")}
+    others = [one for one in result.get("LD_PRELOAD", "").split(":") if one and one not in mallocs]
+    result["LD_PRELOAD"] = ":".join([str(path), *others])
     if words:
-        result[VARIABLE] = ",".join(filter(None, [result.get(VARIABLE), *words]))
+        result[VARIABLE] = text
     return result
 
 

@@ -65,7 +65,7 @@ def _list_settings(context: click.Context, _parameter: click.Parameter, wanted: 
 def _print_library(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
     if not wanted or context.resilient_parsing:
         return
-    click.echo(malloc.library())
+    click.echo(malloc.library(malloc.asks_for_checks(_choices(context.params["chosen"]))))
     context.exit()
 
 
@@ -73,7 +73,6 @@ def _print_library(context: click.Context, _parameter: click.Parameter, wanted: 
 @click.option(
     "--print",
     is_flag=True,
-    is_eager=True,
     expose_value=False,
     callback=_print_library,
     help="Print the library's path, for LD_PRELOAD, and end.",
@@ -86,7 +85,14 @@ def _print_library(context: click.Context, _parameter: click.Parameter, wanted: 
     callback=_list_settings,
     help="List what --set takes, and end.",
 )
-@click.option("--set", "chosen", multiple=True, metavar="KEY=VALUE", help="A setting; may be repeated.")
+@click.option(  # read before --print, which names the library that --set chooses
+    "--set",
+    "chosen",
+    multiple=True,
+    is_eager=True,
+    metavar="KEY=VALUE",
+    help="A setting; may be repeated.",
+)
 @click.option(
     "--model",
     type=click.Path(path_type=Path),

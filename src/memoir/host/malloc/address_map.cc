@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "memoir/base/site.h"
+#include "memoir/host/malloc/free_list.h"
 
 namespace memoir::host_malloc {
 
@@ -43,12 +44,15 @@ std::uintptr_t random_base(int attempt) noexcept {
 }  // namespace
 
 bool choose_addresses() noexcept {
+  // The kernel's choice is random only where the program has not switched that off.
+  constexpr Size kSpread = kChecked ? 64 * kGiB : kAlignment;
   constexpr Size kTotal = kSpanBytes + kBackBytes + kArenaCapacity;
   void* const all =
-      ::mmap(nullptr, kTotal + kAlignment, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      ::mmap(nullptr, kTotal + kSpread, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (all != MAP_FAILED) {
     reserved = true;
-    const auto begin = reinterpret_cast<std::uintptr_t>(all);
+    auto begin = reinterpret_cast<std::uintptr_t>(all);
+    if constexpr (kChecked) begin += free_list::keys.shift % (kSpread / kAlignment) * kAlignment;
     arena_base.store(align_up(begin + kSpanBytes + kBackBytes, kAlignment), std::memory_order_release);
     return true;
   }
@@ -76,7 +80,10 @@ bool commit_addresses(Offset from, Size size) noexcept {
     back_committed = back_end;
   }
   if (!make_usable(reinterpret_cast<std::uintptr_t>(span_at(first)), slots * sizeof(Span))) return false;
-  if (make_usable(base() + from, size)) return true;
+  if (make_usable(base() + from, size)) {
+    if constexpr (kChecked) arena_committed.store(from + size, std::memory_order_relaxed);
+    return true;
+  }
   if (!reserved) ::munmap(span_at(first), slots * sizeof(Span));  // so that a smaller piece can be asked for
   return false;
 }

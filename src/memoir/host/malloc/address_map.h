@@ -12,6 +12,7 @@
 #include <atomic>
 
 #include "memoir/base/units.h"
+#include "memoir/host/malloc/checked.h"
 #include "memoir/host/malloc/span.h"
 
 namespace memoir::host_malloc {
@@ -25,6 +26,15 @@ inline constexpr Size kSpanBytes = kArenaSlots * sizeof(Span) + 0x12 * 4 * kKiB;
 
 /// Before the arena exists no address lies in it.
 inline constinit std::atomic<std::uintptr_t> arena_base{std::uintptr_t{1} << 63};
+
+/// Of the checked build: how much of the arena is usable, so that the records of a wild pointer are there.
+inline constinit std::atomic<Size> arena_committed{0};
+
+/// Offsets below it have a record.
+inline Size arena_size() noexcept {
+  if constexpr (kChecked) return arena_committed.load(std::memory_order_relaxed);
+  return kArenaCapacity;
+}
 
 inline std::uintptr_t base() noexcept { return arena_base.load(std::memory_order_relaxed); }
 /// Below kArenaCapacity for addresses of the arena.
@@ -48,6 +58,12 @@ inline Span* span_of(Offset offset, std::uintptr_t arena) noexcept {
   return reinterpret_cast<Span*>(back - kSpanBytes) + slot - reinterpret_cast<std::uint8_t*>(back)[slot];
 }
 inline Span* span_of(Offset offset) noexcept { return span_of(offset, base()); }
+
+/// How far into its span that address lies.
+inline Size into_span(Offset offset, std::uintptr_t arena) noexcept {
+  const std::uint8_t back = reinterpret_cast<std::uint8_t*>(arena - kBackBytes)[offset / size_classes::kSlot];
+  return back * size_classes::kSlot + offset % size_classes::kSlot;
+}
 
 /// Chooses the base. False when there are no addresses at all. The caller locks.
 bool choose_addresses() noexcept;

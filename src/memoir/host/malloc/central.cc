@@ -3,18 +3,35 @@
 
 #include <sched.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
+#include <string_view>
 
+#include "memoir/host/malloc/free_list.h"
 #include "memoir/host/malloc/pause.h"
 
 namespace memoir::host_malloc {
+
+namespace {
+
+void say_which_is_checked() noexcept {
+  constexpr std::string_view kLine =
+      kChecked
+          ? "memoir: MEMOIR_MALLOC: secure=0 has no effect in libmemoir_malloc_secure.so, which checks\n"
+          : "memoir: MEMOIR_MALLOC: secure=1 needs another library, libmemoir_malloc_secure.so: start the "
+            "program with memoir run --set secure\n";
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kLine.data(), kLine.size());
+}
+
+}  // namespace
 
 bool Central::set_up() noexcept {
   std::uint32_t fresh = kFresh;
   if (state_.compare_exchange_strong(fresh, kSettingUp, std::memory_order_acquire)) {
     options = read_malloc_options();
+    if (options.secure != kChecked) say_which_is_checked();
+    if constexpr (kChecked) free_list::choose_keys();
     prepare_pauses();
     const bool done = choose_addresses();
     state_.store(done ? kReady : kBroken, std::memory_order_release);

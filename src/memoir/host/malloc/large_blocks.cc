@@ -6,12 +6,14 @@
 #include <algorithm>
 
 #include "memoir/base/site.h"
+#include "memoir/host/malloc/checked.h"
 
 namespace memoir::host_malloc {
 
 namespace {
 
 constexpr Size kPage = 4 * kKiB;
+constexpr Size kGuard = kChecked ? kPage : 0;  // in front of a block and behind it
 constexpr Size kHugePage = 2 * kMiB;
 constexpr Size kHugeFrom = 4 * kMiB;  // smaller blocks have no whole huge page for sure
 
@@ -20,8 +22,36 @@ void* map(Size size) noexcept {
   return address == MAP_FAILED ? nullptr : address;
 }
 
+void unmap(std::uintptr_t address, Size size) noexcept {
+  ::munmap(reinterpret_cast<void*>(address - kGuard), size + 2 * kGuard);
+}
+
+/// Of the checked build: whether the bytes of a block that waits to be used again may be touched.
+bool let_touch(std::uintptr_t address, Size size, bool may) noexcept {
+  return !kChecked ||
+         ::mprotect(reinterpret_cast<void*>(address), size, may ? PROT_READ | PROT_WRITE : PROT_NONE) == 0;
+}
+
+/// Reserves more, unmaps what is too much, and leaves a page on both sides that cannot be touched.
+std::uintptr_t map_guarded(Size size, Size alignment) noexcept {
+  alignment = std::max(alignment, kPage);
+  const Size room = size + 2 * kGuard + alignment - kPage;
+  if (room < size) return 0;
+  void* const all = ::mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (all == MAP_FAILED) return 0;
+  const auto begin = reinterpret_cast<std::uintptr_t>(all), end = begin + room;
+  const std::uintptr_t aligned = align_up(begin + kGuard, alignment);
+  const std::uintptr_t low = aligned - kGuard, high = aligned + size + kGuard;
+  if (low != begin) ::munmap(all, low - begin);
+  if (high != end) ::munmap(reinterpret_cast<void*>(high), end - high);
+  if (let_touch(aligned, size, true)) return aligned;
+  unmap(aligned, size);
+  return 0;
+}
+
 /// Maps more and unmaps what is too much.
 std::uintptr_t map_aligned(Size size, Size alignment) noexcept {
+  if constexpr (kChecked) return map_guarded(size, alignment);
   if (alignment <= kPage) return reinterpret_cast<std::uintptr_t>(map(size));
   if (size + alignment < size) return 0;
   const auto begin = reinterpret_cast<std::uintptr_t>(map(size + alignment));
@@ -31,6 +61,21 @@ std::uintptr_t map_aligned(Size size, Size alignment) noexcept {
   const std::uintptr_t end = begin + size + alignment;
   if (aligned + size != end) ::munmap(reinterpret_cast<void*>(aligned + size), end - aligned - size);
   return aligned;
+}
+
+/// The same contents between guards of their own.
+void* move_guarded(void* address, Size old, Size size) noexcept {
+  const auto place = reinterpret_cast<void*>(map_guarded(size, kPage));
+  if (place == nullptr) return MAP_FAILED;
+  void* const moved = ::mremap(address, old, size, MREMAP_MAYMOVE | MREMAP_FIXED, place);
+  if (moved == MAP_FAILED) {
+    unmap(reinterpret_cast<std::uintptr_t>(place), size);
+    return MAP_FAILED;
+  }
+  const auto left = reinterpret_cast<std::uintptr_t>(address);
+  ::munmap(reinterpret_cast<void*>(left - kGuard), kGuard);
+  ::munmap(reinterpret_cast<void*>(left + old), kGuard);
+  return moved;
 }
 
 }  // namespace
@@ -55,8 +100,8 @@ LargeBlocks::Block LargeBlocks::allocate(Size size, Size alignment, bool huge) n
       zero = false;
       cached_.fetch_sub(got, std::memory_order_relaxed);
       *best = cache_[--cache_count_];
-      if (!insert(address, got)) {
-        ::munmap(reinterpret_cast<void*>(address), got);
+      if (!let_touch(address, got, true) || !insert(address, got)) {
+        unmap(address, got);
         return {};
       }
     }
@@ -68,7 +113,7 @@ LargeBlocks::Block LargeBlocks::allocate(Size size, Size alignment, bool huge) n
     if (huge) ::madvise(reinterpret_cast<void*>(address), bytes, MADV_HUGEPAGE);
     const LockGuard guard(lock_);
     if (!insert(address, bytes)) {
-      ::munmap(reinterpret_cast<void*>(address), bytes);
+      unmap(address, bytes);
       return {};
     }
   }
@@ -87,13 +132,14 @@ bool LargeBlocks::free(void* address, Size cache_budget) noexcept {
     live_.fetch_sub(size, std::memory_order_relaxed);
     // A quarter of what lives is kept at most, and 4 MiB in a small heap.
     const Size budget = std::min(cache_budget, std::max(4 * kMiB, live() / 4));
-    if (cached() + size <= budget && cache_count_ < kMostCached) {
+    if (cached() + size <= budget && cache_count_ < kMostCached &&
+        let_touch(reinterpret_cast<std::uintptr_t>(address), size, false)) {
       cache_[cache_count_++] = {reinterpret_cast<std::uintptr_t>(address), size, purges_};
       cached_.fetch_add(size, std::memory_order_relaxed);
       return true;
     }
   }
-  ::munmap(address, size);
+  unmap(reinterpret_cast<std::uintptr_t>(address), size);
   return true;
 }
 
@@ -112,7 +158,8 @@ void* LargeBlocks::resize(void* address, Size size) noexcept {
   if (entry == nullptr) return nullptr;
   old = entry->size;
   if (bytes == old) return address;
-  void* const moved = ::mremap(address, old, bytes, MREMAP_MAYMOVE);
+  void* const moved =
+      kChecked ? move_guarded(address, old, bytes) : ::mremap(address, old, bytes, MREMAP_MAYMOVE);
   if (moved == MAP_FAILED) return nullptr;
   erase(entry);
   insert(reinterpret_cast<std::uintptr_t>(moved), bytes);  // there is room: one was just erased
@@ -136,7 +183,7 @@ void LargeBlocks::purge(unsigned age) noexcept {
       cache_[i] = cache_[--cache_count_];
     }
   }
-  for (size_t i = 0; i < count; ++i) ::munmap(reinterpret_cast<void*>(old[i].address), old[i].size);
+  for (size_t i = 0; i < count; ++i) unmap(old[i].address, old[i].size);
 }
 
 size_t LargeBlocks::place_of(std::uintptr_t address) const noexcept {

@@ -5,8 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 #include "memoir/host/malloc/background.h"
@@ -72,11 +70,12 @@ ThreadHeap* attach() noexcept {
   return heap;
 }
 
-[[noreturn]] void wild(const void* block, const char* why) noexcept {
-  char line[128];
-  const int length = std::snprintf(line, sizeof line, "memoir: free(%p): %s\n", block, why);
-  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line, static_cast<size_t>(length));
-  std::abort();
+[[maybe_unused]] void fetch_to_write(const void* address) noexcept {
+#if defined(__x86_64__)
+  asm volatile("prefetchw (%0)" : : "r"(address));  // the compiler's own needs a later processor's flag
+#else
+  __builtin_prefetch(address, 1);
+#endif
 }
 
 /// A sampled block lies apart, so that its free is seen.
@@ -202,27 +201,32 @@ void notified(ThreadHeap* heap, Span* span) noexcept {
 void free_slowly(ThreadHeap* heap, void* block) noexcept {
   if (block == nullptr) return;
   const Offset offset = offset_of(block);
-  if (offset >= kArenaCapacity) {
+  if (offset >= arena_size()) {
     if (!central().large.free(block, central().options.cache))
-      wild(block, "not a block of this heap, or freed already");
+      misused("free", block, "not a block of this heap, or freed already");
     return;
   }
   Span* const span = span_of(offset);
+  // The mark is read and then written: another core's line need not come twice.
+  if constexpr (kChecked) fetch_to_write(block);
   switch (const HeapId owner = span->owner.load(std::memory_order_relaxed)) {
     case kNobody:
-      wild(block, "not a block of this heap, or freed already");
+      misused("free", block, "not a block of this heap, or freed already");
     case kCentral:
-      if (block != start_of(span)) wild(block, "inside a block, not at its start");
+      if (block != start_of(span)) misused("free", block, "inside a block, not at its start");
       if (span->stripped.load(std::memory_order_relaxed))
         central().sampler.freed(block, central().allocated(), central().held());
       return central().end_span(span);
     case kSampleHeap:
+      if constexpr (kChecked) free_list::check_used("free", span, block, into_span(offset, base()));
       return free_sample(span, block);
     case kCommonHeap: {
+      if constexpr (kChecked) free_list::check_used("free", span, block, into_span(offset, base()));
       const LockGuard guard(common_heap.lock());
       return common_heap.free(span, block);
     }
     default:
+      if constexpr (kChecked) free_list::check_used("free", span, block, into_span(offset, base()));
       if (heap != &no_heap) {
         heap->busy.store(1, std::memory_order_relaxed);
         std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -238,10 +242,29 @@ void free_slowly(ThreadHeap* heap, void* block) noexcept {
   }
 }
 
+void check_live(const char* call, void* block) noexcept {
+  const Offset offset = offset_of(block);
+  if (offset >= arena_size()) {
+    if (central().large.size_of(block) != 0) return;
+    misused(call, block, "not a block of this heap, or freed already");
+  }
+  const Span* const span = span_of(offset);
+  const HeapId owner = span->owner.load(std::memory_order_relaxed);
+  if (owner == kNobody) misused(call, block, "not a block of this heap, or freed already");
+  if (owner != kCentral) return free_list::check_used(call, span, block, into_span(offset, base()));
+  if (block != start_of(span)) misused(call, block, "inside a block, not at its start");
+}
+
+void check_size(void* block, Size size) noexcept {
+  if (block == nullptr) return;
+  check_live("free", block);
+  if (size > size_of(block)) misused("free", block, "smaller than the size that its free names");
+}
+
 Size size_of(void* block) noexcept {
   const Offset offset = offset_of(block);
   if (block == nullptr) return 0;
-  return offset < kArenaCapacity ? span_of(offset)->block_size() : central().large.size_of(block);
+  return offset < arena_size() ? span_of(offset)->block_size() : central().large.size_of(block);
 }
 
 void* allocate_zeroed(Size size, const void* return_address) noexcept {
@@ -270,8 +293,9 @@ void* allocate_aligned(Size size, Size alignment, const void* return_address) no
 void* reallocate(void* block, Size size, const void* return_address) noexcept {
   const Offset offset = offset_of(block);
   const Size old = size_of(block);
-  if (old == 0) wild(block, "realloc of what is not a block of this heap, or freed already");
-  if (offset < kArenaCapacity) {
+  if (old == 0) misused("realloc", block, "not a block of this heap, or freed already");
+  if constexpr (kChecked) check_live("realloc", block);
+  if (offset < arena_size()) {
     if (size <= old && (size >= old / 2 || old <= 64)) return block;
   } else if (size > kLargestSpan) {
     if (size <= old && size >= old - old / 8) return block;

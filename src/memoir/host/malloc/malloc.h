@@ -7,6 +7,7 @@
 // The fast paths are here, to be compiled into each entry point, so that the return address is the program's.
 #pragma once
 
+#include "memoir/host/malloc/free_list.h"
 #include "memoir/host/malloc/thread_heap.h"
 
 #if defined(__GNUC__)
@@ -58,7 +59,7 @@ MEMOIR_ALWAYS_INLINE void* allocate_or(Size size, const void* return_address, Sl
     Span* const span = heap->direct[row][size_class].load(std::memory_order_relaxed);
     void* const block = span->free.load(std::memory_order_relaxed);
     if (mine && block != nullptr) [[likely]] {
-      span->free.store(link_of(block), std::memory_order_relaxed);
+      span->free.store(free_list::take(block), std::memory_order_relaxed);
       span->used.store(static_cast<std::uint16_t>(span->used.load(std::memory_order_relaxed) + 1),
                        std::memory_order_relaxed);
       heap->busy.store(0, std::memory_order_release);
@@ -76,18 +77,24 @@ MEMOIR_ALWAYS_INLINE void* allocate(Size size, const void* return_address) noexc
 }
 
 void notified(ThreadHeap* heap, Span* span) noexcept;
+/// Of the checked build: ends the program unless the block is live; or, given its size, holds that.
+void check_live(const char* call, void* block) noexcept;
+void check_size(void* block, Size size) noexcept;
 
-MEMOIR_ALWAYS_INLINE void free(void* block) noexcept {
+/// `asked`: how many bytes the block holds at least, if its free says so. Only the checked build looks at it.
+MEMOIR_ALWAYS_INLINE void free(void* block, [[maybe_unused]] Size asked = 0) noexcept {
   const std::uintptr_t arena = base();  // once: the compiler may not assume that it stays what it is
   const Offset offset = reinterpret_cast<std::uintptr_t>(block) - arena;
   ThreadHeap* const heap = this_heap;
-  if (offset < kArenaCapacity) [[likely]] {
+  if (offset < arena_size()) [[likely]] {
     Span* const span = span_of(offset, arena);
+    [[maybe_unused]] const Size into = kChecked ? into_span(offset, arena) : 0;
     heap->busy.store(1, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     if (span->owner.load(std::memory_order_relaxed) == heap->token.load(std::memory_order_acquire))
         [[likely]] {
-      link_of(block) = span->local_free;
+      if constexpr (kChecked) free_list::check_used("free", span, block, into, asked);
+      free_list::link(block, span->local_free);
       span->local_free = block;
       const auto used = static_cast<std::uint16_t>(span->used.load(std::memory_order_relaxed) - 1);
       span->used.store(used, std::memory_order_relaxed);
@@ -98,6 +105,9 @@ MEMOIR_ALWAYS_INLINE void free(void* block) noexcept {
       return;
     }
     heap->busy.store(0, std::memory_order_release);
+  }
+  if constexpr (kChecked) {
+    if (asked != 0) check_size(block, asked);
   }
   free_slowly(heap, block);
 }

@@ -9,6 +9,7 @@
 
 #include "memoir/base/option.h"
 #include "memoir/heap/lifetime/lifetime_options.h"
+#include "memoir/host/malloc/checked.h"
 
 namespace memoir::host_malloc {
 
@@ -22,6 +23,7 @@ struct MallocOptions : LifetimeOptions {
   Size cache = 64 * kMiB;
   PathText model;
   bool stats = false;
+  bool secure = kChecked;
   bool help = false;
 
   static constexpr auto fields() {
@@ -36,6 +38,8 @@ struct MallocOptions : LifetimeOptions {
             OptionField{"model", &Options::model, Unit::kText,
                         "a file of memoir train that says how long objects will live; needs `background`"},
             OptionField{"stats", &Options::stats, Unit::kFlag, "print figures to standard error at exit"},
+            OptionField{"secure", &Options::secure, Unit::kFlag,
+                        "another library, which ends a program that misuses the heap"},
             OptionField{"help", &Options::help, Unit::kFlag, "print these settings to standard error"},
         });
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "memoir/host/malloc/free_list.h"
 #include "memoir/host/malloc/thread_heap.h"
 
 namespace memoir::host_malloc {
@@ -42,8 +43,11 @@ std::uint64_t ThreadHeap::strip(Span* span) noexcept {
   char* const start = static_cast<char*>(start_of(span));
   BlockBits is_free;
   for (void* list : {span->free.load(std::memory_order_relaxed), span->local_free}) {
-    for (; list != nullptr; list = link_of(list))
-      is_free.set(static_cast<Size>(static_cast<char*>(list) - start) / size);
+    for (; list != nullptr; list = free_list::next_of(list)) {
+      const size_t block = static_cast<Size>(static_cast<char*>(list) - start) / size;
+      if (kChecked && is_free.test(block)) damaged(list);
+      is_free.set(block);
+    }
   }
   std::uint64_t touched = 0;  // by blocks that are used
   for (size_t i = 0; i < span->linked; ++i) {
@@ -63,7 +67,7 @@ std::uint64_t ThreadHeap::strip(Span* span) noexcept {
   void* list = nullptr;
   for (size_t i = span->linked; i-- > 0;) {
     if (!is_free.test(i) || (pages_of(i * size, size) & gone) != 0) continue;
-    link_of(start + i * size) = list;
+    free_list::link(start + i * size, list);
     list = start + i * size;
   }
   span->local_free = list;

@@ -5,6 +5,7 @@
 #include <bit>
 #include <new>
 
+#include "memoir/host/malloc/free_list.h"
 #include "memoir/host/malloc/pause.h"
 
 namespace memoir::host_malloc {
@@ -49,7 +50,7 @@ void* ThreadHeap::allocate(size_t row, size_t size_class, bool* sample_due) noex
     if ((*sample_due = count_down(bytes))) return nullptr;
   }
   void* const block = span->free.load(std::memory_order_relaxed);
-  span->free.store(link_of(block), std::memory_order_relaxed);
+  span->free.store(free_list::take(block), std::memory_order_relaxed);
   set_used(span, used_of(span) + 1u);
   return block;
 }
@@ -101,9 +102,13 @@ bool ThreadHeap::link_more(Span* span) noexcept {
   const size_t count = std::min<size_t>(std::max<Size>(kPage / size, 1), span->blocks - span->linked);
   if (count == 0) return false;
   char* const first = static_cast<char*>(start_of(span)) + span->linked * size;
+  span->linked = static_cast<std::uint16_t>(span->linked + count);
+  if constexpr (kChecked) {
+    span->free.store(free_list::link_shuffled(first, size, count), std::memory_order_relaxed);
+    return true;
+  }
   for (size_t i = 0; i + 1 < count; ++i) link_of(first + i * size) = first + (i + 1) * size;
   link_of(first + (count - 1) * size) = nullptr;
-  span->linked = static_cast<std::uint16_t>(span->linked + count);
   span->free.store(first, std::memory_order_relaxed);
   return true;
 }
@@ -124,7 +129,7 @@ bool ThreadHeap::bring_page_back(Span* span) noexcept {
     const std::uint64_t pages = (~std::uint64_t{0} >> (63 - (high - low))) << low;
     if (block >= span->linked || (pages & span->gone) != 0) continue;
     void* const at = static_cast<char*>(start_of(span)) + block * size;
-    link_of(at) = list;
+    free_list::link(at, list);
     list = at;
   }
   span->free.store(list, std::memory_order_relaxed);
@@ -209,7 +214,7 @@ bool ThreadHeap::end_if_empty(Span* span, bool keep_one) noexcept {
 }
 
 void ThreadHeap::free(Span* span, void* block) noexcept {
-  link_of(block) = span->local_free;
+  free_list::link(block, span->local_free);
   span->local_free = block;
   set_used(span, used_of(span) - 1u);
   if (used_of(span) == span->notify) notified(span);
@@ -224,9 +229,7 @@ void ThreadHeap::collect(Span* span) noexcept {
     } else if (span->free.load(std::memory_order_relaxed) == nullptr) {
       span->free.store(first, std::memory_order_relaxed);
     } else {  // a walk over blocks that another thread wrote to: dear
-      void* last = first;
-      while (link_of(last) != nullptr) last = link_of(last);
-      link_of(last) = span->local_free;
+      free_list::link(free_list::last_of(span, first), span->local_free);
       span->local_free = first;
     }
     set_used(span, used_of(span) - remote.count());
@@ -241,7 +244,7 @@ void ThreadHeap::push_remote(Span* span, void* first, void* last, std::uint64_t 
   const std::uint64_t limit = remote_limit(span);
   RemoteList old{span->remote.load(std::memory_order_relaxed)}, wanted{};
   do {
-    link_of(last) = old.count() == 0 ? nullptr : address_of(old.first());
+    free_list::link(last, old.count() == 0 ? nullptr : address_of(old.first()));
     wanted =
         RemoteList::make(offset_of(first), old.count() + count, old.queued() || old.count() + count >= limit);
   } while (!span->remote.compare_exchange_weak(old.word, wanted.word, std::memory_order_acq_rel,
@@ -272,11 +275,11 @@ void ThreadHeap::hold_remote(Span* span, void* block) noexcept {
     flush(held);
     held.span = span;
     held.first = held.last = block;
-    link_of(block) = nullptr;
+    free_list::link(block, nullptr);
     held.count = 1;
     return;
   }
-  link_of(block) = held.first;
+  free_list::link(block, held.first);
   held.first = block;
   if (++held.count >= kHeldBlocks || held.count * kTables.size[span->size_class] >= kHeldBytes) flush(held);
 }
@@ -297,9 +300,7 @@ void ThreadHeap::give_back() noexcept {
         place.store(&no_span, std::memory_order_release);
         span->state.store(SpanState::kFull, std::memory_order_relaxed);
         if (void* const rest = span->free.exchange(nullptr, std::memory_order_relaxed); rest != nullptr) {
-          void* last = rest;
-          while (link_of(last) != nullptr) last = link_of(last);
-          link_of(last) = span->local_free;
+          free_list::link(free_list::last_of(span, rest), span->local_free);
           span->local_free = rest;
         }
         set_available(span);

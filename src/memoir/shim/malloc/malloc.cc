@@ -135,8 +135,8 @@ MEMOIR_EXPORT void* pvalloc(size_t size) {
 MEMOIR_EXPORT size_t malloc_usable_size(void* block) { return heap::size_of(block); }
 
 MEMOIR_EXPORT void cfree(void* block) MEMOIR_ALIAS(free);
-MEMOIR_EXPORT void free_sized(void* block, size_t) { heap::free(block); }
-MEMOIR_EXPORT void free_aligned_sized(void* block, size_t, size_t) { heap::free(block); }
+MEMOIR_EXPORT void free_sized(void* block, size_t size) { heap::free(block, size); }
+MEMOIR_EXPORT void free_aligned_sized(void* block, size_t, size_t size) { heap::free(block, size); }
 
 MEMOIR_EXPORT void* __libc_malloc(size_t) MEMOIR_ALIAS(malloc);
 MEMOIR_EXPORT void __libc_free(void*) MEMOIR_ALIAS(free);

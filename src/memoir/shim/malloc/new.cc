@@ -107,14 +107,18 @@ MEMOIR_NEW void* operator new[](size_t size, std::align_val_t alignment, const s
 
 MEMOIR_NEW void operator delete(void* block) noexcept { heap::free(block); }
 MEMOIR_NEW void operator delete[](void* block) noexcept { heap::free(block); }
-MEMOIR_NEW void operator delete(void* block, size_t) noexcept { heap::free(block); }
-MEMOIR_NEW void operator delete[](void* block, size_t) noexcept { heap::free(block); }
+MEMOIR_NEW void operator delete(void* block, size_t size) noexcept { heap::free(block, size); }
+MEMOIR_NEW void operator delete[](void* block, size_t size) noexcept { heap::free(block, size); }
 MEMOIR_NEW void operator delete(void* block, const std::nothrow_t&) noexcept { heap::free(block); }
 MEMOIR_NEW void operator delete[](void* block, const std::nothrow_t&) noexcept { heap::free(block); }
 MEMOIR_NEW void operator delete(void* block, std::align_val_t) noexcept { heap::free(block); }
 MEMOIR_NEW void operator delete[](void* block, std::align_val_t) noexcept { heap::free(block); }
-MEMOIR_NEW void operator delete(void* block, size_t, std::align_val_t) noexcept { heap::free(block); }
-MEMOIR_NEW void operator delete[](void* block, size_t, std::align_val_t) noexcept { heap::free(block); }
+MEMOIR_NEW void operator delete(void* block, size_t size, std::align_val_t) noexcept {
+  heap::free(block, size);
+}
+MEMOIR_NEW void operator delete[](void* block, size_t size, std::align_val_t) noexcept {
+  heap::free(block, size);
+}
 MEMOIR_NEW void operator delete(void* block, std::align_val_t, const std::nothrow_t&) noexcept {
   heap::free(block);
 }

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is said, in one line on standard error, when a program frees what is no block or writes where it must
+// not; the program ends there.
+#pragma once
+
+namespace memoir::host_malloc {
+
+/// "memoir: free(0x7f12): `what`", and abort(). `call` names what the program called.
+[[noreturn]] void misused(const char* call, const void* block, const char* what) noexcept;
+/// Of a free block whose link or mark is not what was written there: "memoir: block 0x7f12: ...", and
+/// abort().
+[[noreturn]] void damaged(const void* block) noexcept;
+
+}  // namespace memoir::host_malloc
