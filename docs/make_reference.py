@@ -161,7 +161,7 @@ def exit_codes() -> list[str]:
     """The rows of docs/reference/exit-codes.md."""
     table = [
         line.strip("|").split("|")
-        for line in (FOLDER.parent / "exit-codes.md").read_text().splitlines()
+        for line in (FOLDER / "exit-codes.md").read_text().splitlines()
         if line[:1] == "|"
     ]
     plain = [[cell.strip().replace("`", "").replace("*", "") for cell in row] for row in table[2:]]

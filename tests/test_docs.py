@@ -14,7 +14,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-WRITTEN = {"commands.md", "python.md", "policies.md", "malloc-settings.md"}  # from the code (test_reference.py)
+WRITTEN = {
+    "commands.md",
+    "python.md",
+    "policies.md",
+    "malloc-settings.md",
+}  # from the code (test_reference.py)
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",

@@ -1029,7 +1029,7 @@ class OutOfMemory:
     def any_layout_fits(self, cap: int) -> bool: ...
 
 class Fidelity:
-    """A run from the recorded state, beside the recording. Bytes."""
+    """A run from the recorded state, next to the recording. Bytes."""
 
     @property
     def same_settings(self) -> bool:

@@ -103,12 +103,13 @@ inline constexpr auto kReciprocals = [] {
   return (span->gone & (~std::uint64_t{0} >> (63 - (high - low))) << low) != 0;
 }
 
-/// Ends the program unless `block`, `into` bytes after the start of its span, which is divided into blocks, is
-/// one that was handed out, of at least `asked` bytes.
+/// Ends the program unless `block`, `into` bytes after the start of its span, which is divided into blocks,
+/// is one that was handed out, of at least `asked` bytes.
 [[gnu::always_inline]] inline void check_used(const char* call, const Span* span, const void* block,
                                               Size into, Size asked = 0) noexcept {
   const std::uint64_t reciprocal = kReciprocals[span->size_class];
-  const auto product = static_cast<unsigned __int128>(into) * reciprocal;
+  __extension__ using Wide = unsigned __int128;
+  const Wide product = static_cast<Wide>(into) * reciprocal;
   if (static_cast<std::uint64_t>(product) >= reciprocal || (product >> 64) >= span->linked) [[unlikely]]
     misused(call, block, "not the start of a block that was handed out");
   if (is_marked(block)) [[unlikely]]
