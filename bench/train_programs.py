@@ -56,7 +56,7 @@ def crate(name: str, version: str) -> Path:
     if not (folder / "done").exists():
         (folder / "src").mkdir(parents=True, exist_ok=True)
         (folder / "src" / "lib.rs").touch()
-        package = '[package]\nname = "fetch"\nversion = "0.1.0"\nedition = "2021"\n[dependencies]\n'
+        package = '[package]\nname = "fetch"\nversion = "0.0.0"\nedition = "2021"\n[dependencies]\n'
         (folder / "Cargo.toml").write_text(package + f'{name} = "={version}"\n')
         run(["cargo", "fetch"], folder, CARGO_HOME=str(home))
         (folder / "done").touch()

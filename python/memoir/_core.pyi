@@ -1246,15 +1246,15 @@ def is_allocation_name(plain: str) -> bool:
     Whether programs ask for memory by the function of that plain name: stacks begin behind it.
     """
 
-def stack_plain(names: list) -> list:
+def stack_plain(names: list[str]) -> list[str]:
     """
     Plain names of a stack's functions, innermost first, without those that ask for memory and without frames that have no name.
     """
 
-def name_parts(plain: str) -> list:
+def name_parts(plain: str) -> list[str]:
     """The identifiers that a plain name consists of."""
 
-def name_words(plain: str) -> list:
+def name_words(plain: str) -> list[str]:
     """The words that its identifiers consist of, in small letters."""
 
 def name_hash(text: str, key: int = 0) -> int:
@@ -1263,17 +1263,17 @@ def name_hash(text: str, key: int = 0) -> int:
 def token_hash(text: str, key: int = 0) -> int:
     """Of a word or a part of a name, in models."""
 
-def stack_features(stacks: list, sizes: list, rows: int, key: int = 0) -> tuple:
+def stack_features(stacks: list[list[str]], sizes: list[int], rows: int, key: int = 0) -> tuple[NDArray[numpy.uint32], NDArray[numpy.uint64]]:
     """
     For each stack (names, innermost first) the rows of a linear model that it has: all of them, and where those of each stack begin. `sizes`: of the objects, 0: not known.
     """
 
-def network_tokens(stacks: list, hashes: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)], split: int, most_tokens: int, key: int = 0) -> tuple:
+def network_tokens(stacks: list[list[str]], hashes: NDArray[numpy.uint32], split: int, most_tokens: int, key: int = 0) -> tuple[NDArray[numpy.int32], NDArray[numpy.uint64]]:
     """
     For each stack the tokens that a sequence model reads: all of them, and where those of each begin. `hashes`: of the known ones, ascending; `split`: 0 parts, 1 words.
     """
 
-def write_model(sections: dict, key: int = 0) -> bytes:
+def write_model(sections: dict[str, bytes], key: int = 0) -> bytes:
     """
     The bytes of a .model file with these sections, by name. Raises Error for what no reader takes.
     """
@@ -1287,18 +1287,18 @@ class LifetimeModel:
     def from_bytes(bytes: bytes, name: str = '<memory>') -> LifetimeModel:
         """Checks the bytes of a file. Raises Error when they are none."""
 
-    def predict(self, names: list, size: int = 0, frames: list = [], height: int = 0, stages: int = 31, calibrated: bool = True) -> object:
+    def predict(self, names: list[str], size: int = 0, frames: list[tuple[str, int]] = [], height: int = 0, stages: int = 31, calibrated: bool = True) -> dict[str, Any] | None:
         """
         Of a stack, innermost first: names of functions ('' unknown), and for each frame (build id, offset) where that is known. None: the model abstains.
         """
 
-    def predict_many(self, stacks: list, sizes: list, stages: int = 31, calibrated: bool = True) -> dict:
+    def predict_many(self, stacks: list[list[str]], sizes: list[int], stages: int = 31, calibrated: bool = True) -> dict[str, NDArray[Any]]:
         """The same of many stacks of names, as arrays; stage -1: it abstains."""
 
-    def network_tokens(self, names: list) -> list:
+    def network_tokens(self, names: list[str]) -> list[int]:
         """What its sequence model reads of a stack; [] without one."""
 
-    def network_outputs(self, names: list) -> list:
+    def network_outputs(self, names: list[str]) -> list[float]:
         """
         What its sequence model answers, before softmax: eight classes, then long; [] without one.
         """

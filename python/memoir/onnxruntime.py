@@ -268,7 +268,7 @@ class Session:
         if self._ours is None:
             return {}
         stats = self._ours.memoir_onnxruntime_get_stats(self._runtime.memory)
-        return {name: getattr(stats, name) for name, _ in _Stats._fields_}
+        return {field[0]: getattr(stats, field[0]) for field in _Stats._fields_}
 
     def _run(self, arrays: list[np.ndarray], values: list[ctypes.c_void_p], results: Any) -> None:
         numbers = [size for array in arrays for size in array.shape]

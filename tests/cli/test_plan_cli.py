@@ -406,7 +406,10 @@ def test_heap_maps_side_by_side(memoir, folder):
         (b"id,lower,upper,size,alignment,offset\na,0,4,8,4,2\n", "not a multiple of the alignment"),
         (b"\x89memoirP123", "x.csv: is cut off after 11 bytes"),
         (b"\x89memoirT", "x.csv: "),
-        (b"\x7fELF\0\0\0\0", "x.csv is neither a trace, nor a plan, nor a lifetime profile, nor CSV"),
+        (
+            b"\x7fELF\0\0\0\0",
+            "x.csv is neither a trace, nor a plan, nor a lifetime profile, nor a model, nor CSV",
+        ),
     ],
 )
 def test_show_bad_input(memoir, folder, content, message):

@@ -20,8 +20,21 @@ def run_program(program: Sequence[str], environment: Mapping[str, str]) -> int:
     SIGTERM, SIGHUP, SIGINT, SIGUSR1 and SIGUSR2 that somebody sends to this process are sent on to the program; those of
     a terminal reach it by themselves. Raises memoir.Error when it cannot be run.
     """
+    process: subprocess.Popen[bytes] | None = None
+
+    def send_on(number: int) -> None:
+        if process is not None and process.poll() is None:
+            os.kill(process.pid, number)
+
     waited = {*_FORWARDED, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
+    # While nobody waits, a signal may reach a thread that lets it through (numpy has some): it is sent on from there.
+    # What is ignored stays so, for the program too.
+    handlers = {
+        number: signal.signal(number, lambda number, _frame: send_on(number))
+        for number in _FORWARDED
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
     # A child whose parent ignores SIGCHLD vanishes without a status.
     child_handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
@@ -35,10 +48,11 @@ def run_program(program: Sequence[str], environment: Mapping[str, str]) -> int:
             received = signal.sigtimedwait(waited, 1)
             if received is None or received.si_signo == signal.SIGCHLD or received.si_code == _FROM_KERNEL:
                 continue
-            if process.poll() is None:
-                os.kill(process.pid, received.si_signo)
+            send_on(received.si_signo)
     finally:
         signal.signal(signal.SIGCHLD, child_handler)
+        for number, handler in handlers.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return 128 - code if code < 0 else code
 

@@ -38,8 +38,9 @@ def fit(
 ) -> bytes:
     """The weights section. targets: (n, 9), the class as one of eight, then long; weights: (n, 2), of either."""
     indices, begins = stack_features([list(stack) for stack in stacks], sizes.tolist(), rows, key)
-    indices, begins = indices.astype(numpy.int64), begins.astype(numpy.int64)
-    matrix, bias = _descend(indices, begins, targets, weights, rows, seed)
+    matrix, bias = _descend(
+        indices.astype(numpy.int64), begins.astype(numpy.int64), targets, weights, rows, seed
+    )
     scale = numpy.abs(matrix).max(axis=0) / 127
     scale[scale == 0] = 1
     whole = numpy.clip(numpy.rint(matrix / scale), -127, 127).astype(numpy.int8)
