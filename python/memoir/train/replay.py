@@ -110,6 +110,7 @@ def _write_trace(
     order = numpy.lexsort((is_end, times))
     moments = _moments(times[order], curve, run)
     writer = _core.TraceWriter(path)
+    writer.set_time(0)  # or what follows would have the time of the clock
     contexts = pairs["context"][which].astype(numpy.int64)
     sites = {int(context): _site(int(context)) for context in numpy.unique(contexts)}
     for context, site in sites.items():
