@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The programs that `bench/train.py` learns from: fetched from registries, built in several ways, and recorded.
 
-All of it is kept in a cache outside the repository, and made only once: sources of crates.io by cargo, sources and binaries of
+All of it is kept in a cache outside the repository, and made only once: sources of crates by cargo, sources and binaries of
 Debian by apt-get, which needs neither root nor a change of this machine's lists.
 """
 
@@ -64,6 +64,17 @@ def crate(name: str, version: str) -> Path:
     return unpacked
 
 
+def _mirror() -> str:
+    """Where this machine's own lists have Debian's packages from."""
+    sites = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(SITE)"], capture_output=True, text=True, check=True
+    ).stdout.split()
+    for site in sites:
+        if site.rstrip("/").endswith("/debian"):
+            return site
+    raise SystemExit("no mirror of Debian is in the lists of apt: this needs one")
+
+
 def _apt() -> list[str | Path]:
     folder = cache() / "apt"
     options = {
@@ -81,8 +92,7 @@ def _apt() -> list[str | Path]:
             (folder / each).mkdir(parents=True, exist_ok=True)
         suites = ("bullseye", "bookworm", "trixie")
         kinds = [("deb-src", suite) for suite in suites] + [("deb", "bookworm")]
-        url = "http://deb.debian.org/debian"
-        lines = [f"{kind} [signed-by={KEYS}] {url} {suite} main\n" for kind, suite in kinds]
+        lines = [f"{kind} [signed-by={KEYS}] {_mirror()} {suite} main\n" for kind, suite in kinds]
         (folder / "list").write_text("".join(lines))
         run([*command, "update"])
         (folder / "done").touch()
