@@ -94,7 +94,7 @@ Skeleton read_skeleton(std::string_view bytes, std::uint64_t pairs, const Progra
 }
 
 /// The sections of a file by their kind, from 1 on; where each is, and how much is in it.
-class Sections {
+class FileSections {
  public:
   struct Place {
     std::string_view bytes;
@@ -102,7 +102,7 @@ class Sections {
     bool there = false;
   };
 
-  Sections(std::string_view bytes, const Header& header, const PlanProof& proof) : proof_(proof) {
+  FileSections(std::string_view bytes, const Header& header, const PlanProof& proof) : proof_(proof) {
     const std::string_view table = bytes.substr(sizeof(Header));
     if (header.sections > table.size() / sizeof(Section)) refuse_cut_off(bytes, proof);
     std::uint64_t begin = sizeof(Header) + header.sections * sizeof(Section);
@@ -167,9 +167,9 @@ ProgramPlan read_plan_v2(std::string_view bytes, const PlanProof& proof) {
   if (std::any_of(std::begin(header.reserved), std::end(header.reserved),
                   [](auto word) { return word != 0; }))
     proof.refuse("has unknown fields");
-  const Sections sections(bytes, header, proof);
-  const Sections::Place& records = sections.table(plan_format::kRecords, sizeof(Record));
-  const Sections::Place& memories = sections.table(plan_format::kMemories, sizeof(Memory));
+  const FileSections sections(bytes, header, proof);
+  const FileSections::Place& records = sections.table(plan_format::kRecords, sizeof(Record));
+  const FileSections::Place& memories = sections.table(plan_format::kMemories, sizeof(Memory));
 
   ProgramPlan plan;
   plan.planner = zero_padded(header.planner);

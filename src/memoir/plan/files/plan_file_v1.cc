@@ -8,7 +8,7 @@ namespace memoir {
 
 namespace {
 
-struct Header {
+struct HeaderV1 {
   char magic[8];
   std::uint32_t version;
   std::uint32_t endianness;
@@ -25,9 +25,9 @@ struct Header {
   char planner[32];
   std::uint64_t checksum;
 };
-static_assert(sizeof(Header) == 128);
+static_assert(sizeof(HeaderV1) == 128);
 
-struct Record {
+struct RecordV1 {
   std::uint64_t site;
   std::uint64_t size;
   std::uint64_t alignment;
@@ -36,19 +36,19 @@ struct Record {
   std::uint64_t offset;
   std::uint64_t reserved[2];
 };
-static_assert(sizeof(Record) == 64);
+static_assert(sizeof(RecordV1) == 64);
 
 }  // namespace
 
 ProgramPlan read_plan_v1(std::string_view bytes, const PlanProof& proof) {
-  const auto header = element_at<Header>(bytes, 0);
-  if (header.header_size != sizeof(Header) || header.record_size != sizeof(Record)) {
+  const auto header = element_at<HeaderV1>(bytes, 0);
+  if (header.header_size != sizeof(HeaderV1) || header.record_size != sizeof(RecordV1)) {
     proof.refuse("has headers of " + std::to_string(header.header_size) + " and records of " +
                  std::to_string(header.record_size) + " bytes; version 1 has 128 and 64");
   }
   const std::string_view rest = bytes.substr(sizeof header);
-  if (header.records > rest.size() / sizeof(Record)) refuse_cut_off(bytes, proof);
-  const std::size_t records_size = header.records * sizeof(Record);
+  if (header.records > rest.size() / sizeof(RecordV1)) refuse_cut_off(bytes, proof);
+  const std::size_t records_size = header.records * sizeof(RecordV1);
   if (header.meta_size > rest.size() - records_size) refuse_cut_off(bytes, proof);
   if (header.meta_size < rest.size() - records_size) {
     proof.refuse("has " + std::to_string(rest.size() - records_size - header.meta_size) +
@@ -66,7 +66,7 @@ ProgramPlan read_plan_v1(std::string_view bytes, const PlanProof& proof) {
   plan.sequence.reserve(header.records);
   std::uint64_t planned = 0;
   for (std::size_t i = 0; i < header.records; ++i) {
-    const auto record = element_at<Record>(rest, i);
+    const auto record = element_at<RecordV1>(rest, i);
     if (record.reserved[0] != 0 || record.reserved[1] != 0) proof.refuse(i, "has unknown fields");
     plan.sequence.push_back(
         {record.site, record.size, record.alignment, {record.begin, record.end}, record.offset});

@@ -26,8 +26,8 @@ constexpr std::size_t kMany = 20'000;       // buffers
 constexpr std::size_t kFewBuffers = 500;    // nothing but the exact search is worth its time
 constexpr std::uint64_t kFirstFits = 1000;  // of the first local search over orders
 constexpr std::size_t kLargestExact = 700;  // buffers of a piece of the core that is tried otherwise too
-constexpr unsigned kRetries = 7, kManyRetries = 40;  // of a piece
-constexpr std::uint64_t kFewRepairs = 200;           // comparisons a buffer: about as long as one fit
+constexpr unsigned kPieceRetries = 7, kManyPieceRetries = 40;  // of a piece
+constexpr std::uint64_t kRepairsPerBuffer = 200;  // comparisons a buffer: about as long as one fit
 
 std::uint64_t count_pairs(const Sections& sections) {
   // Followers that start before each ends, by prefix sums of births.
@@ -98,16 +98,16 @@ void PartSearch::choose_methods(const SearchContext& context) {
   }
   // The first reaches the load of nine random problems in ten. Of the others each succeeds on some that the
   // rest fails on, and 1 % over soon is better than 8 % until one does.
-  methods_ = {{Method::kCore, "TW", 0.85, 0, Fit::kFirst, kRetries},
+  methods_ = {{Method::kCore, "TW", 0.85, 0, Fit::kFirst, kPieceRetries},
               {Method::kCore, "TW", 0.9, 0},
               {Method::kCore, "TW", 0.9, 0, Fit::kBest},
-              {Method::kCore, "TW", 0.85, 0.01, Fit::kBest, kRetries},
+              {Method::kCore, "TW", 0.85, 0.01, Fit::kBest, kPieceRetries},
               {Method::kCore, "TW", 0.95, 0.004},
-              {Method::kCore, "TW", 0.75, 0, Fit::kFirst, kRetries},
-              {Method::kCore, "TW", 0.85, 0.002, Fit::kBest, kRetries},
+              {Method::kCore, "TW", 0.75, 0, Fit::kFirst, kPieceRetries},
+              {Method::kCore, "TW", 0.85, 0.002, Fit::kBest, kPieceRetries},
               {Method::kCore, "TW", 0.97, 0},
               {Method::kOrder, "TW"},
-              {Method::kCore, "TW", 0.85, 0, Fit::kFirst, kManyRetries},
+              {Method::kCore, "TW", 0.85, 0, Fit::kFirst, kManyPieceRetries},
               {Method::kCore, "TW", 0.9, 0.004, Fit::kBest},
               {Method::kCore, "TW", 0.97, 0.002},
               {Method::kOrder, "TW"},
@@ -116,7 +116,7 @@ void PartSearch::choose_methods(const SearchContext& context) {
               {Method::kCore, "W", 0.95, 0.002}};
   // Here each takes a good part of a second, and what the first has not packed the third will not either.
   if (n > kMany) {
-    methods_.insert(methods_.begin() + 1, {{Method::kCore, "TW", 0.9, 0.004, Fit::kFirst, kRetries},
+    methods_.insert(methods_.begin() + 1, {{Method::kCore, "TW", 0.9, 0.004, Fit::kFirst, kPieceRetries},
                                            {Method::kCore, "TW", 0.85, 0.004}});
   }
 }
@@ -265,7 +265,7 @@ void PartSearch::core(Size target, std::size_t from, std::size_t to, SearchConte
                   options.order = methods_[from + k].order;
                   options.fit = methods_[from + k].fit;
                   options.retries = methods_[from + k].retries;
-                  options.repair_effort = kFewRepairs;
+                  options.repair_effort = kRepairsPerBuffer;
                   if (options.retries > 0) options.largest_exact = kLargestExact;
                   const Size aim =
                       target + static_cast<Size>(methods_[from + k].slack * static_cast<double>(target));

@@ -10,9 +10,9 @@
 namespace memoir {
 namespace {
 
-constexpr std::size_t kAttempts = 24;         // of a round; at each level of effort twice as many
+constexpr std::size_t kAttemptsOfRound = 24;  // of a round; at each level of effort twice as many
 constexpr std::size_t kTowardsTarget = 4;     // one in so many aims at a small improvement only
-constexpr unsigned kMostMisses = 3;           // rounds without success before more effort
+constexpr unsigned kMissesOfRounds = 3;       // rounds without success before more effort
 constexpr std::size_t kLargestWindow = 1000;  // buffers
 constexpr std::uint64_t kWindowNodes = 1000;  // of the first search of a window; four times more in the next
 
@@ -80,7 +80,7 @@ std::vector<PartSearch::Aimed> PartSearch::choose_attempts(Size target, Size cap
   // Many short ones, and one as long as a quarter of them together, which may end with a proof.
   std::uint64_t nodes = 0;
   attempts.push_back({capacity, {0, {}}});
-  for (const Attempt& attempt : portfolio_->next(kAttempts << std::min(level_, 12u))) {
+  for (const Attempt& attempt : portfolio_->next(kAttemptsOfRound << std::min(level_, 12u))) {
     attempts.push_back({attempts.size() % kTowardsTarget == 0 ? capacity : target, attempt});
     nodes += attempt.nodes;
   }
@@ -129,7 +129,7 @@ bool PartSearch::round(Size target, SearchContext& context) {
   for (std::size_t k = 0; k < attempts.size() && k <= winner; ++k) context.work += answers[k].nodes;
   if (winner == attempts.size()) {
     if (improve) reach_ = 0.5 * (reach_ + 1.0);
-    if (++misses_ > kMostMisses) ++level_, misses_ = 0, reach_ = 0.5;
+    if (++misses_ > kMissesOfRounds) ++level_, misses_ = 0, reach_ = 0.5;
     return true;
   }
   if (answers[winner].verdict == Verdict::kFits) keep(std::move(answers[winner].offsets));
