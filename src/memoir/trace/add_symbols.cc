@@ -93,11 +93,12 @@ class Writer {
   std::uint32_t string(const std::string& text) {
     if (text.empty()) return 0;
     const auto [found, fresh] = strings_.try_emplace(text, present_.strings + 1);
+    const std::uint32_t id = found->second;
     if (fresh) {
       ++present_.strings;
-      put([&] { return encoder_.define_string(found->second, text); });
+      put([&] { return encoder_.define_string(id, text); });
     }
-    return found->second;
+    return id;
   }
 
   Present present_;
