@@ -440,58 +440,45 @@ def _run_small(program: Path, seed: int, folder: Path, environment: dict[str, st
     _work(environment, program, str(seed), "20000")
 
 
+def _builds(
+    make: Callable[..., Callable[[Path], Path]], sources: tuple[object, ...], others: tuple[object, ...]
+) -> tuple[Build, ...]:
+    """Of the same sources at two levels, of another version, and with another input."""
+    return (
+        Build("base", make(*sources, "-O2"), 1),
+        Build("O0", make(*sources, "-O0"), 1),
+        Build("version", make(*others, "-O2"), 1),
+        Build("input", make(*sources, "-O2"), 4, of="base"),
+    )
+
+
 PROGRAMS = {
     each.name: each
     for each in (
         Program(
             "small",
             _run_small,
-            (
-                Build("base", _small(1, "-O2"), 1),
-                Build("O0", _small(1, "-O0"), 1),
-                Build("version", _small(2, "-O2"), 1),
-                Build("input", _small(1, "-O2"), 4, of="base"),
-            ),
+            _builds(_small, (1,), (2,)),
         ),
         Program(
             "sqlite",
             _run_sqlite,
-            (
-                Build("base", _sqlite("0.25.2", "-O2"), 1),
-                Build("O0", _sqlite("0.25.2", "-O0"), 1),
-                Build("version", _sqlite("0.35.0", "-O2"), 1),
-                Build("input", _sqlite("0.25.2", "-O2"), 4, of="base"),
-            ),
+            _builds(_sqlite, ("0.25.2",), ("0.35.0",)),
         ),
         Program(
             "lua",
             _run_lua,
-            (
-                Build("base", _lua("lua-5.4.6", "-O2"), 1),
-                Build("O0", _lua("lua-5.4.6", "-O0"), 1),
-                Build("version", _lua("lua-5.3.6", "-O2"), 1),
-                Build("input", _lua("lua-5.4.6", "-O2"), 4, of="base"),
-            ),
+            _builds(_lua, ("lua-5.4.6",), ("lua-5.3.6",)),
         ),
         Program(
             "redis",
             _run_redis,
-            (
-                Build("base", _redis("7.0.15", "-O2"), 1),
-                Build("O0", _redis("7.0.15", "-O0"), 1),
-                Build("version", _redis("6.0.16", "-O2"), 1),
-                Build("input", _redis("7.0.15", "-O2"), 4, of="base"),
-            ),
+            _builds(_redis, ("7.0.15",), ("6.0.16",)),
         ),
         Program(
             "leveldb",
             _run_leveldb,
-            (
-                Build("base", _leveldb("1.23", "-O2"), 1),
-                Build("O0", _leveldb("1.23", "-O0"), 1),
-                Build("version", _leveldb("1.22", "-O2"), 1),
-                Build("input", _leveldb("1.23", "-O2"), 4, of="base"),
-            ),
+            _builds(_leveldb, ("1.23",), ("1.22",)),
         ),
         Program(
             "clang",
@@ -506,11 +493,8 @@ PROGRAMS = {
         Program(
             "quickjs",
             _run_quickjs,
-            (
-                Build("base", _quickjs("rquickjs-sys", "0.4.0", "quickjs", "-O2"), 1),
-                Build("O0", _quickjs("rquickjs-sys", "0.4.0", "quickjs", "-O0"), 1),
-                Build("version", _quickjs("libquickjs-sys", "0.9.0", "embed/quickjs", "-O2"), 1),
-                Build("input", _quickjs("rquickjs-sys", "0.4.0", "quickjs", "-O2"), 4, of="base"),
+            _builds(
+                _quickjs, ("rquickjs-sys", "0.4.0", "quickjs"), ("libquickjs-sys", "0.9.0", "embed/quickjs")
             ),
         ),
     )

@@ -1,6 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 import signal
 
+import pytest
+
 # A job in the background of a script starts with SIGINT ignored, and so do its children: tests that send it would wait.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def memoir_cli(capfd):
+    """Runs the command: (exit code, stdout, stderr). In this process, for speed."""
+    from memoir.cli import main
+
+    def run(*arguments):
+        capfd.readouterr()
+        try:
+            main([str(argument) for argument in arguments])
+        except SystemExit as exit:
+            return exit.code or 0, *capfd.readouterr()
+        raise AssertionError("main() always exits")
+
+    return run

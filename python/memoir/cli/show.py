@@ -99,7 +99,7 @@ def command(
         raise Error(f"{file} is not a model: --against compares a model with a profile")
     if begin.startswith(b"\x89memoirL"):
         if planner is not None:
-            raise Error(f"{file} is a lifetime profile: there is no plan of it")
+            raise Error(f"{file} is a lifetime profile: only traces and problems can be planned")
         from memoir.cli._show_lifetimes import show_lifetimes
 
         show_lifetimes(file, output=output, json=json, force=force)

@@ -120,7 +120,7 @@ def _bytes(most: int | None) -> int:
 
 
 def open_model_plan(path: str | os.PathLike[str]) -> tuple[str, _core.RecordedPlan]:
-    """The model that a plan file is for, and the plan. Raises memoir.Error for a file that is no plan of a model."""
+    """The model that a plan file is for, and the plan. Raises memoir.Error for a file that is not the plan of a model."""
     plan = _core.open_plan(os.fspath(path))
     meta = dict(plan.meta)
     if "signature" not in meta or "model" not in meta:

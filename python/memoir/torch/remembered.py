@@ -39,7 +39,8 @@ def remember(
     max_slabs: how many passes may run from a slab at the same time; more run on PyTorch's allocator.
     max_bytes: the most memory that all slabs may hold together; None for no limit.
     plan: a plan file (`memoir plan x.trace -o y.plan` of a trace of this model): calls with the signature that it was
-    recorded with follow it from the first on. Raises memoir.Error for a file that is no plan, or one of another model.
+    recorded with follow it from the first on. Raises memoir.Error for a file that is not a plan, or for the plan of another
+    model.
     share: the arena that these callables share with others, which do not run at the same time: see `Share`. Its limits are
     then those of all.
 

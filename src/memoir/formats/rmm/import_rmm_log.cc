@@ -11,6 +11,7 @@
 
 #include "memoir/base/error.h"
 #include "memoir/base/hex.h"
+#include "memoir/formats/stream_list.h"
 #include "memoir/trace/format.h"
 
 namespace memoir {
@@ -211,14 +212,7 @@ void RmmImporter::write() {
     writer_.set_time(row.time - first + 1'000);  // what was there before stands at time 0
     write_row(row);
   }
-  if (handles_.size() > 1) {
-    std::string list;
-    for (const std::uint64_t handle : handles_) {
-      if (!list.empty()) list += ',';
-      list += std::to_string(handle);
-    }
-    writer_.meta("streams", list);
-  }
+  write_stream_list(writer_, handles_);
   if (!writer_.ok()) throw Error(name_ + ": cannot write its trace: " + std::strerror(writer_.error()));
   if (writer_.dropped() != 0) throw Error(name_ + ": holds what no trace can: a list of streams over 1 MiB");
 }

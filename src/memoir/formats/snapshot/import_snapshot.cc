@@ -13,6 +13,7 @@
 #include "memoir/formats/snapshot/before_history.h"
 #include "memoir/formats/snapshot/frame_sites.h"
 #include "memoir/formats/snapshot/mapped_ranges.h"
+#include "memoir/formats/stream_list.h"
 #include "memoir/trace/object_table.h"
 
 namespace memoir {
@@ -123,14 +124,7 @@ ImportReport Importer::run() {
   for (size_t d = 0; d < devices_.size(); ++d) write_before(static_cast<std::uint16_t>(d));
   write_history();
 
-  if (handles_.size() > 1) {
-    std::string list;
-    for (const std::uint64_t handle : handles_) {
-      if (!list.empty()) list += ',';
-      list += std::to_string(handle);
-    }
-    writer_.meta("streams", list);
-  }
+  write_stream_list(writer_, handles_);
   const PickleValues& values = snapshot_.values();
   report_.user_metadata = values.user_metadata_entries;
   report_.compile_contexts = values.compile_context_entries;

@@ -23,7 +23,9 @@ struct mallinfo2 {
 namespace heap = memoir::host_malloc;
 
 // The aliases need not repeat what the C library's headers say of the functions.
+#if !defined(__clang__)  // which does not know the warning
 #pragma GCC diagnostic ignored "-Wmissing-attributes"
+#endif
 
 #define MEMOIR_EXPORT extern "C" __attribute__((visibility("default"), used, noinline))
 #define MEMOIR_ALIAS(name) __attribute__((visibility("default"), used, alias(#name)))

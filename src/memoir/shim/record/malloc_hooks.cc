@@ -14,7 +14,9 @@
 #include "memoir/shim/record/real.h"
 #include "memoir/shim/record/sampled.h"
 
+#if !defined(__clang__)  // which does not know the warning
 #pragma GCC diagnostic ignored "-Wmissing-attributes"
+#endif
 
 namespace memoir::record {
 
