@@ -313,7 +313,7 @@ def run_shapes(path: str, way: Any, shapes: list[tuple[int, int]], rounds: int) 
     session = memoir.onnxruntime.Session(path, memory=way, threads=1)
     random = np.random.default_rng(1)
     images = [random.normal(size=(1, 3, *shape)).astype(np.float32) for shape in shapes]
-    ctypes.CDLL(None).malloc_trim(0)  # what loading left is no part of the runs
+    ctypes.CDLL(None).malloc_trim(0)  # what loading left is not part of the runs
     before = resident("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
     sums, began = [], time.process_time()

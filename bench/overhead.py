@@ -4,7 +4,7 @@
     python bench/overhead.py [RUNS]
     python bench/overhead.py --smoke      five runs
 
-A posix_spawn with wait4, timed around both calls, is the least that anyone can measure. Both run in turn.
+A posix_spawn with wait4, timed around both calls, is the smallest that anyone can measure. Both run in turn.
 """
 
 import argparse

@@ -28,7 +28,7 @@ html_copy_source = False
 myst_heading_anchors = 4
 pygments_style, pygments_dark_style = "friendly", "native"
 nitpicky = True
-suppress_warnings = ["misc.highlighting_failure"]  # a piece of output is no piece of code
+suppress_warnings = ["misc.highlighting_failure"]  # a piece of output is not a piece of code
 
 
 def _contents() -> str:

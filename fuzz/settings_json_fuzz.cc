@@ -21,7 +21,7 @@ void must(bool holds) {
   if (!holds) std::abort();
 }
 
-/// The text as a pickle and back. nullopt when it is no JSON, or says what a setting does not hold.
+/// The text as a pickle and back. nullopt when it is not JSON, or says what a setting does not hold.
 std::optional<std::string> through_a_pickle(std::string_view json, bool& accepted) {
   Output output;
   PickleWriter writer(output);

@@ -209,7 +209,7 @@ void print_escaped(FILE* out, const std::string& text) {
   std::fputc('"', out);
   for (const char letter : text) {
     const auto byte = static_cast<unsigned char>(letter);
-    if (byte >= 0x80) {  // as Python's file names have bytes that are no UTF-8
+    if (byte >= 0x80) {  // as Python's file names have bytes that are not UTF-8
       std::fprintf(out, "\\udc%02x", byte);
     } else if (byte < 0x20 || byte == '"' || byte == '\\') {
       std::fprintf(out, "\\u%04x", byte);

@@ -117,7 +117,7 @@ class Summary:
 
 
 def from_json(text: str) -> Summary:
-    """The inverse of to_json(); raises KeyError, TypeError or ValueError for what is no summary."""
+    """The inverse of to_json(); raises KeyError, TypeError or ValueError for what is not a summary."""
     document = json.loads(text)
     candidate = document["candidate"]
     cells = []

@@ -391,7 +391,7 @@ def aligned_load(problem: Problem) -> int:
     """A floor of the arena, never below load(), that knows of alignment."""
 
 def check(problem: Problem, plan: Plan) -> tuple[int, int, str] | None:
-    """Why this is no plan: (buffer, buffer, reason); None when it is one."""
+    """Why this is not a plan: (buffer, buffer, reason); None when it is one."""
 
 def planners() -> list[tuple[str, str]]:
     """(name, what it does) of every planner in C++, cheapest first."""
@@ -820,7 +820,7 @@ class ConstrainedProblem:
     def validate(self) -> None: ...
 
     def low_load(self) -> int:
-        """The load when every buffer has its least size."""
+        """The load when every buffer has its smallest size."""
 
 class ConstrainedResult:
     """What was found. Sizes in bytes."""
@@ -887,7 +887,7 @@ def plan_constrained(problem: ConstrainedProblem, planner: str, deadline: float 
 def check_constrained(
     problem: ConstrainedProblem, offsets: NDArray[numpy.uint64], arenas: NDArray[numpy.uint64]
 ) -> tuple[int, int, str] | None:
-    """Why this is no plan: (buffer, buffer, reason); None when it is one."""
+    """Why this is not a plan: (buffer, buffer, reason); None when it is one."""
 
 def measure(
     problem: ConstrainedProblem, offsets: NDArray[numpy.uint64], arenas: NDArray[numpy.uint64]

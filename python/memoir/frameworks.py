@@ -30,7 +30,7 @@ def place(
     deadline: float = DEADLINE,
 ) -> Placed:
     """Offsets for buffers that live from tick `lower` to before `upper`. Sizes in bytes, 0 allowed: such a buffer gets
-    the offset 0. Every offset is a multiple of `alignment`. Raises memoir.Error for what is no problem."""
+    the offset 0. Every offset is a multiple of `alignment`. Raises memoir.Error for what is not a problem."""
     import numpy as np
 
     held = [index for index, size in enumerate(sizes) if size > 0]

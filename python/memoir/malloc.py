@@ -144,7 +144,7 @@ def _dynamic_symbols(path: Path) -> dict[str, int]:
     try:
         data = path.read_bytes()
         if data[:6] != b"\x7fELF\x02\x01":
-            raise Error(f"{path} is no shared object of 64 bits")
+            raise Error(f"{path} is not a shared object of 64 bits")
         (offset,) = struct.unpack_from("<Q", data, 0x28)
         size, count = struct.unpack_from("<HH", data, 0x3A)
         sections = [struct.unpack_from("<IIQQQQIIQQ", data, offset + i * size) for i in range(count)]

@@ -137,7 +137,7 @@ class _Api:
         self._functions["GetErrorMessage"].restype = ctypes.c_char_p
 
     def call(self, name: str, *args: Any) -> None:
-        """By its name. Python's integers must be ctypes' already where they are no int."""
+        """By its name. Python's integers must be ctypes' already where they are not an int."""
         status = self._functions[name](*args)
         if name in RELEASES or not status:
             return
@@ -228,7 +228,7 @@ class Session:
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """All outputs, in order, as arrays of their own. Raises memoir.Error for inputs that are not the model's, or of a
-        type that is no number."""
+        type that is not a number."""
         import numpy as np
 
         missing = [name for name in self.inputs if name not in feeds]

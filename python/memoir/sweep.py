@@ -72,7 +72,7 @@ def sweep(
     """
     tasks = [tuple(task) for task in tasks]
     if workers is not None and workers < 1:
-        raise Error(f"{workers} workers: the least is 1")
+        raise Error(f"{workers} workers: give at least 1")
     workers = min(workers or cores(), max(len(tasks), 1))
     if engine == "ray":
         results = _on_ray(function, tasks, workers, address)

@@ -119,7 +119,7 @@ TEST_CASE("the cap holds over all arenas of a device; the device itself may be f
   CHECK_FALSE(other.commit({8 * kMiB, 6 * kMiB}));
   CHECK(other.commit({8 * kMiB, 4 * kMiB}));
   CHECK(device.counts().refusals == 2);
-  CHECK(std::string(device.last_failure()).empty());  // a lack of memory is no failure
+  CHECK(std::string(device.last_failure()).empty());  // a lack of memory is not a failure
   CHECK(fake::misuses() == "");
 }
 

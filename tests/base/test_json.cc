@@ -102,7 +102,7 @@ TEST_CASE("numbers read back as the same") {
   }
 }
 
-TEST_CASE("what is no number is null, or as Python has it") {
+TEST_CASE("what is not a number is null, or as Python has it") {
   const double infinity = std::numeric_limits<double>::infinity();
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const double value : {infinity, -infinity, nan}) CHECK(number(value) == "null");

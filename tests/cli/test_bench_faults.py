@@ -35,7 +35,7 @@ RAN = "touch ran; cat /dev/null"
         (["--metric", "(?P<rss_peak>.)", "--", "sh", "-c", RAN], "metric 'rss_peak': every run has"),
         (["--load", "1,2", "--", "sh", "-c", RAN], r"--load: nothing in the command takes it; write {load}"),
         (["--param", "size=1,2", "--", "sh", "-c", RAN], r"--param size: nothing in the command takes it"),
-        (["-o", "file/x", "--", "sh", "-c", RAN], "file is no folder|Not a directory"),
+        (["-o", "file/x", "--", "sh", "-c", RAN], "file is not a folder|Not a directory"),
         (["-o", "/proc/x", "--", "sh", "-c", RAN], "/proc/x: cannot be written"),
         (["--sessions", "0", "--", "sh", "-c", RAN], "--sessions 0"),
         (["--sessions", "2", "--until", "2%", "--", "sh", "-c", RAN], "leave out --sessions"),

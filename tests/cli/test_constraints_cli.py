@@ -63,12 +63,12 @@ FILES = {
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["p.csv", "--forbid", "4"], "'4' is no range: give BEGIN:END or ARENA:BEGIN:END"),
+        (["p.csv", "--forbid", "4"], "'4' is not a range: give BEGIN:END or ARENA:BEGIN:END"),
         (["p.csv", "--forbid", "4:2"], "the forbidden range 4:2 is empty, inverted"),
-        (["p.csv", "--forbid", "sram:0:4"], "a range is forbidden in 'sram', which is no arena"),
+        (["p.csv", "--forbid", "sram:0:4"], "a range is forbidden in 'sram', which is not an arena"),
         (["p.csv", "--arena", "a=4", "--arena", "a"], "two arenas are called 'a'"),
         (["p.csv", "--arena", "a", "--arena", "b", "--forbid", "0:4"], "say which of the several"),
-        (["p.csv", "--arena", "a=4,price=4"], "'price=4' is no setting of an arena: there is cost=N"),
+        (["p.csv", "--arena", "a=4,price=4"], "'price=4' is not a setting of an arena: there is cost=N"),
         (["p.csv", "--arena", "=4"], "an arena needs a name"),
         (["p.csv", "--arena", "a", "--arena", "b", "--capacity", "4"], "a capacity is of the one arena"),
         (["p.csv", "--banks", "4"], "give the number of banks and their width"),
@@ -77,7 +77,7 @@ FILES = {
         (["p.csv", "--replan", "o.csv"], "o.csv: none of its ids is one of p.csv"),
         (["p.csv", "--replan", "none.csv"], "none.csv: cannot be read"),
         (["p.csv", "--conflicts", "o.csv"], "o.csv:1: the columns must be a,b"),
-        (["t.csv", "--banks", "2:8"], "t.csv:2: arenas names 'sram', which is no arena that was given"),
+        (["t.csv", "--banks", "2:8"], "t.csv:2: arenas names 'sram', which is not an arena that was given"),
         (["t.csv", "--arena", "sram"], "no banks are given"),
         (["g.csv"], "g.csv: has no columns lower and upper; without times, give --conflicts"),
         (["fixed.csv"], "fixed.csv:2: and fixed.csv:3 are fixed where they cannot be together"),
@@ -123,7 +123,7 @@ def test_show_of_a_plan_with_gaps_and_of_several_arenas(run, tmp_path):
     code, out, _ = run("show", "s.csv")
     assert code == 0 and "10" in out
     (tmp_path / "s.csv").write_text("id,lower,upper,size,gaps,offset\na,0,6,4,3-4@0:2,0\nb,2,4,2,,2\n")
-    assert "the offsets are no plan: a and b" in run("show", "s.csv")[2]
+    assert "the offsets are not a plan: a and b" in run("show", "s.csv")[2]
 
 
 def test_a_trace_takes_what_needs_no_ids(run, tmp_path):
@@ -185,7 +185,7 @@ class TestArrays:
             ({"alias": [-1, 0, -1]}, {}, "buffer 1 is an alias of another size"),
             ({"in_place": [(0, 9)]}, {}, "names a buffer that is not there"),
             ({"arenas": [[True]] * 3}, {}, r"arenas must be booleans of the shape \(3, 0\)"),
-            ({"size_low": [5, 1, 1]}, {}, "buffer 0 has a least size of 5"),
+            ({"size_low": [5, 1, 1]}, {}, "buffer 0 has a smallest size of 5"),
             ({}, {"replan": [0, 1]}, "the earlier plan has 2 offsets for 3 buffers"),
             ({}, {"moves": -1}, "moves must be 0 or more"),
             ({}, {"forbid": [(4, 4)]}, "the forbidden range 4:4 is empty"),

@@ -128,7 +128,7 @@ def test_a_budget(memoir, tmp_path):
     (tmp_path / "p.csv").write_text(BUDGET)
     code, out, _ = memoir("plan", "p.csv", "--budget", "12", "-o", "o.csv")
     assert code == 0
-    assert "recompute act3 in [4, 6), cost 1" in out and "cost 1, the least there is" in out
+    assert "recompute act3 in [4, 6), cost 1" in out and "cost 1, the smallest possible" in out
     rows = [line.split(",") for line in (tmp_path / "o.csv").read_text().splitlines()]
     assert rows[0][-2:] == ["offset", "gaps"] and [row[-1] for row in rows[1:]] == ["", "", "4-6", ""]
     assert memoir("plan", "o.csv", "--capacity", "12")[0] == 0

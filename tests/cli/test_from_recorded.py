@@ -239,7 +239,7 @@ def test_recordings_that_cannot_have_been(memoir, tmp_path, trace, message):
     [
         ("s 4096 20971520\ni 1 9 0 4611686018427387904\nb\n", "object 1 of 9 bytes at 0x4000000000000000"),
         (f"s 0 {1 << 62}\ni 1 9 0 0\nb\n", "x.txt:1: a number in it is out of all bounds"),
-        (f"s 0 {1 << 64}\nb\n", "x.txt:1: '18446744073709551616' is no number from 0 to 2^63"),
+        (f"s 0 {1 << 64}\nb\n", "x.txt:1: '18446744073709551616' is not a number from 0 to 2^63"),
         ("s 4096 20971520\ni 1 9 0\nb\n", "object 1 was live when the history began, but the recording does"),
         ("s 4096 20971520\nb\na 1 9 0 4096\nM 0 2097152\n", "segments of both kinds"),
     ],

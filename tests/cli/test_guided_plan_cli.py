@@ -88,7 +88,7 @@ def test_alignment(memoir, folder):
         (("two.trace", "--device", "3", "--capacity", "1MiB"), "--guided takes one trace"),
         (
             ("two.trace", "--device", "3", "--alignment", "96"),
-            "two.trace: the alignment of 96 bytes is no power",
+            "two.trace: the alignment of 96 bytes is not a power",
         ),
         (("two.trace", "--device", "3", "-o", "x.csv"), ".plan"),
     ],

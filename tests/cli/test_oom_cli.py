@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`memoir oom`: the answer in words, tables and JSON; searches; what is no failure."""
+"""`memoir oom`: the answer in words, tables and JSON; searches; what is not a failure."""
 
 import json
 import pickle
@@ -121,7 +121,7 @@ def test_the_last_failure_is_meant_unless_another_is_named(memoir, failed):
     first = json.loads(out)
     assert (first["failure"]["asked"], first["failure"]["event"]) == (64 * MIB, first_event)
     code, _, err = memoir("oom", FAILED, "--event", 3)
-    assert code == 2 and "event 3 is no request that failed; these are: " in err
+    assert code == 2 and "event 3 is not a request that failed; these are: " in err
 
 
 def test_without_a_failure_there_is_nothing_to_answer(memoir, failed):
@@ -230,5 +230,5 @@ def test_searches_on_the_command_line(memoir, failed):
     code, out, _ = memoir("oom", FAILED, "--no-caps", "--workers", "1", "--search", "0.3")
     assert "settings of PyTorch's allocator tried" in out and "matters here" in out
     for wrong in ("0", "soon"):
-        assert "is no time to search in" in memoir("oom", FAILED, "--search", wrong)[2]
+        assert "is not a time to search for" in memoir("oom", FAILED, "--search", wrong)[2]
     assert "leave the rest out" in memoir("simulate", FAILED, "--search", "1", "--what-if")[2]

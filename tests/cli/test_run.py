@@ -60,12 +60,12 @@ def test_the_environment_keeps_its_settings(monkeypatch):
 @pytest.mark.parametrize(
     ("variable", "said"),
     [
-        ("tua=3", "'tua=3' is no setting"),
+        ("tua=3", "'tua=3' is not a setting"),
         ("tau=x", "'tau=x' has a value that cannot be read"),
         ("tau=-1,sample=9", "'tau=-1' has a value"),
         ("cache=99999999999999999999GiB", "has a value"),
-        (",,,=,", "'=' is no setting"),
-        ("a" * 5000, "is no setting"),
+        (",,,=,", "'=' is not a setting"),
+        ("a" * 5000, "is not a setting"),
     ],
 )
 def test_a_bad_variable_is_reported_and_the_program_runs(variable, said):

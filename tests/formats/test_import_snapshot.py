@@ -330,19 +330,19 @@ def test_bad_fields_are_named_by_path_and_byte():
     )
     refused(with_entry(size=2**70), r"device_traces\[1\]\[2\]\.size \(byte \d+\) is 2\^64 or more")
     refused(with_entry(size=-1), r"\.size \(byte \d+\) is negative")
-    refused(with_entry(size="1"), r"\.size \(byte \d+\) is no integer")
-    refused(with_entry(size=True), r"\.size \(byte \d+\) is no integer")
+    refused(with_entry(size="1"), r"\.size \(byte \d+\) is not an integer")
+    refused(with_entry(size=True), r"\.size \(byte \d+\) is not an integer")
     refused(
         with_entry(addr=2**64 - 1),
         r"\.addr \(byte \d+\) is 18446744073709551615, so that it ends beyond 2\^63",
     )
-    refused(with_entry(stream=None), r"\.stream \(byte \d+\) is no integer")
+    refused(with_entry(stream=None), r"\.stream \(byte \d+\) is not an integer")
     refused(
         with_entry(time_us=2**62), r"\.time_us \(byte \d+\) is 4611686018427387904, beyond what a clock says"
     )
-    refused(with_entry(frames=[1]), r"\.frames \(byte \d+\) is no list of frames")
+    refused(with_entry(frames=[1]), r"\.frames \(byte \d+\) is not a list of frames")
     for pool in (3, (1,), (0, 1, 2), [0, 1], None):
-        refused(with_entry(pool_id=pool), r"\.pool_id \(byte \d+\) is no pair of numbers")
+        refused(with_entry(pool_id=pool), r"\.pool_id \(byte \d+\) is not a pair of numbers")
     pools = [entry("alloc", BASE + 512 * i, 512, i, pool_id=(i, 0)) for i in range(4096)]
     assert imported(snapshot(pools[:-1])).complete
     refused(
@@ -350,15 +350,15 @@ def test_bad_fields_are_named_by_path_and_byte():
     )
     refused(with_entry(pool_id=(0, -1)), r"\.pool_id \(byte \d+\) is negative")
     refused(with_entry(pool_id=(2**64, 0)), r"\.pool_id \(byte \d+\) is 2\^64 or more")
-    refused(with_entry(pool_id=(0, "1")), r"\.pool_id \(byte \d+\) is no integer")
-    refused(with_entry(action=4), r"\.action \(byte \d+\) is no text")
+    refused(with_entry(pool_id=(0, "1")), r"\.pool_id \(byte \d+\) is not an integer")
+    refused(with_entry(action=4), r"\.action \(byte \d+\) is not text")
     missing = {key: value for key, value in ok.items() if key != "size"}
     refused(snapshot([missing]), r"device_traces\[0\]\[0\]\.size \(byte \d+\) is missing")
-    refused(snapshot([ok, 7]), r"device_traces\[0\]\[1\] is no dict with an action")
+    refused(snapshot([ok, 7]), r"device_traces\[0\]\[1\] is not a dict with an action")
     refused(
         snapshot([oom(2**64 - 1, 0, 0)]), r"\.size \(byte \d+\) is 18446744073709551615 bytes, over 2\^63"
     )
-    refused(snapshot(7), r"device_traces\[0\] is no list")
+    refused(snapshot(7), r"device_traces\[0\] is not a list")
     held = segment(BASE, MIB)
     refused(
         snapshot(segments=[held, held | {"total_size": 2**63}]),
@@ -379,7 +379,7 @@ def test_bad_fields_are_named_by_path_and_byte():
         r"segments\[0\]\.blocks\[0\] \(byte \d+\) of 2097152 bytes .* not lie in its",
     )
     refused(
-        snapshot(segments=[held | {"blocks": [5]}]), r"segments\[0\]\.blocks\[0\] is no dict with a state"
+        snapshot(segments=[held | {"blocks": [5]}]), r"segments\[0\]\.blocks\[0\] is not a dict with a state"
     )
     refused(
         snapshot(annotations=[{"stage": "STOP", "name": "a", "time_us": 1}]),
@@ -387,7 +387,7 @@ def test_bad_fields_are_named_by_path_and_byte():
     )
     cycle = {}
     cycle["me"] = cycle
-    refused(snapshot(settings=cycle), "allocator_settings is no dict of plain values, is nested too deep")
+    refused(snapshot(settings=cycle), "allocator_settings is not a dict of plain values, is nested too deep")
 
 
 def test_frees_that_cannot_be():
@@ -412,7 +412,7 @@ def test_other_files():
     refused(b"PK\x03\x04", "a zip archive")
     refused(b"id,lower\n", "not a pickle of protocol 2 to 5")
     refused(b"\x80\x09K\x01.", "a pickle of protocol 9")
-    refused(pickle.dumps(7), "holds no dict: this is no memory snapshot")
+    refused(pickle.dumps(7), "holds no dict: this is not a memory snapshot")
     refused(pickle.dumps({"model": {}, "epoch": 3}), "without segments and device_traces")
     refused(b"\x80\x04cos\nsystem\n.", r"byte 2: the opcode GLOBAL of os\.system would run code")
     refused(b"\x80\x04\xff.", "no pickle has the opcode 255")
@@ -421,7 +421,7 @@ def test_other_files():
     refused(b"\x80\x04h\x05.", "reads memo 5")
     refused(b"\x80\x04Nr\xff\xff\xff\xff.", "the memo jumps to 4294967295")
     refused(b"\x80\x04\x8d\xff\xff\xff\xff\xff\xff\xff\x7fabc", "the file ends at byte 14")
-    refused(b"\x80\x04K\x01}a.", "to what is no list")
+    refused(b"\x80\x04K\x01}a.", "to what is not a list")
 
 
 def test_truncated_anywhere():

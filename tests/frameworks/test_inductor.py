@@ -35,7 +35,7 @@ def generated(model, example):
 
 
 class Branches(torch.nn.Module):
-    """Inception's: branches of unequal widths and depths, which are no pointwise neighbours."""
+    """Inception's: branches of unequal widths and depths, which are not pointwise neighbours."""
 
     def __init__(self):
         super().__init__()

@@ -160,7 +160,7 @@ TEST_CASE("the loop around a loop is found, however often the inner one repeats"
   CHECK(detector.period() == period);
 }
 
-TEST_CASE("a program that changes is no loop until it repeats again; streams distinguish requests") {
+TEST_CASE("a program that changes is not a loop until it repeats again; streams distinguish requests") {
   LoopDetector detector;
   REQUIRE(detector.start());
   Program program(detector);

@@ -361,7 +361,7 @@ static void idle_gives_back(void) {
   }
   long after = full;
   int waited = 0;
-  /* 5 s on a quiet machine; a busy one starves the background thread, which is no fault of the malloc */
+  /* 5 s on a quiet machine; a busy one starves the background thread, which is not a fault of the malloc */
   for (; waited < 60 && after >= full / 4; ++waited) {
     sleep(1);
     after = resident();

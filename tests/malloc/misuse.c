@@ -134,7 +134,7 @@ static void realloc_of_freed(void) {
   go_on(kSmall);
 }
 
-/* --- freed what is no block --- */
+/* --- freed what is not a block --- */
 static void inside_small(void) {
   fill(kSmall);
   free((char*)blocks[7] + 16);

@@ -19,7 +19,7 @@ def files():
     """The files that git tracks; a checkout without git has none."""
     done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
     if done.returncode != 0:
-        pytest.skip("this is no git checkout")
+        pytest.skip("this is not a git checkout")
     return [ROOT / name for name in done.stdout.split("\0") if name]
 
 

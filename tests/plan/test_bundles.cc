@@ -58,7 +58,7 @@ TEST_CASE("every plan of the bundles is a plan of the problem, whatever the alig
   CHECK(tied > rounds(std::size_t{3000}));
 }
 
-TEST_CASE("what is found tied up is a plan within the capacity, and a failure is no proof") {
+TEST_CASE("what is found tied up is a plan within the capacity, and a failure is not a proof") {
   std::mt19937_64 random(31);
   int fits = 0, gave_up = 0;
   for (int round = 0; round < rounds(500); ++round) {

@@ -226,14 +226,14 @@ TEST_CASE("what contradicts itself is refused, by row") {
        "p.csv:3: must not share a bank with p.csv:2 and is its alias"},
       {"id,lower,upper,size,apart\na,0,4,4,a\n", "p.csv:2: is in apart with itself"},
       {"id,lower,upper,size,size_low\na,0,4,4,5\n",
-       "p.csv:2: has a least size of 5 bytes, which is not within 1 and its size of 4"},
-      {"id,lower,upper,size,size_low\na,0,4,4,0\n", "p.csv:2: has a least size of 0 bytes"},
+       "p.csv:2: has a smallest size of 5 bytes, which is not within 1 and its size of 4"},
+      {"id,lower,upper,size,size_low\na,0,4,4,0\n", "p.csv:2: has a smallest size of 0 bytes"},
       {"id,lower,upper,size,hint\na,0,4,600000000000000000,\nb,0,4,600000000000000000,4\n",
        "p.csv:3: of 600000000000000000 bytes brings the sum of all sizes to 2^60"},
-      {"id,lower,upper,size,alias\na,0,4,4,c\n", "p.csv:2: alias is 'c', which is no buffer's id"},
+      {"id,lower,upper,size,alias\na,0,4,4,c\n", "p.csv:2: alias is 'c', which is not the ID of a buffer"},
       {"id,lower,upper,size,in_place\na,0,4,4,\nb,0,4,4,a c\n",
-       "p.csv:3: in_place is 'c', which is no buffer's id"},
-      {"id,lower,upper,size,arenas\na,0,4,4,flash\n", "p.csv:2: arenas names 'flash', which is no arena"},
+       "p.csv:3: in_place is 'c', which is not the ID of a buffer"},
+      {"id,lower,upper,size,arenas\na,0,4,4,flash\n", "p.csv:2: arenas names 'flash', which is not an arena"},
       {"id,size,gaps\na,4,1-2\n", "p.csv:2: gap '1-2' leaves the lifetime"},
       {"id,size,gaps\na,4,0-1\n", "p.csv:2: has gaps, but there are no times"},
       {"id,lower,size\na,0,4\n", "p.csv:1: no column 'upper'"},
@@ -274,7 +274,7 @@ TEST_CASE("conflicts and earlier plans name buffers by their ids") {
   };
   refused("", "e.csv: is empty");
   refused("from,to\n", "e.csv:1: the columns must be a,b");
-  refused("a,b\nx,w\n", "e.csv:2: 'w' is no buffer's id");
+  refused("a,b\nx,w\n", "e.csv:2: 'w' is not the ID of a buffer");
   refused("a,b\nx,x\n", "e.csv:2: a buffer conflicts with itself");
   refused("a,b\nx\n", "e.csv:2: has 1 fields");
   const auto no_plan = [&](const char* text, const char* error) {
@@ -338,7 +338,7 @@ TEST_CASE("rows that cannot be are refused, with both lines") {
         "p.csv:4: and p.csv:3 both come right after p.csv:2");
   CHECK(why(",after", "a,0,2,4,b\nb,0,2,4,a\n") == "p.csv:2: comes after itself, by way of others");
   CHECK(why(",after", "a,0,2,4,a\n") == "p.csv:2: comes after itself, or after an alias of its own");
-  CHECK(why(",after", "a,0,2,4,x\n") == "p.csv:2: after is 'x', which is no buffer's id");
+  CHECK(why(",after", "a,0,2,4,x\n") == "p.csv:2: after is 'x', which is not the ID of a buffer");
   CHECK(why(",after,alignment", "a,0,2,2,,2\nb,0,2,3,a,2\nc,0,2,3,b,2\n") ==
         "p.csv:4: has an alignment of 2, which it cannot have right after the others of its row");
   CHECK(why(",after,fixed", "a,0,2,4,,0\nb,0,2,4,a,8\n") ==

@@ -32,7 +32,7 @@ TEST_CASE("an alignment for all goes with each buffer's own") {
   CHECK(aligned[0].alignment == 4);
   CHECK(aligned[1].alignment == 12);
   CHECK(aligned[2].alignment == 8);
-  CHECK_THROWS_WITH_AS(aligned_to(problem, 0), doctest::Contains("the least is 1"), Error);
+  CHECK_THROWS_WITH_AS(aligned_to(problem, 0), doctest::Contains("it must be at least 1"), Error);
   CHECK_THROWS_WITH_AS(aligned_to(problem, (Size{1} << 55) + 1), doctest::Contains("beyond 2^56"), Error);
 }
 

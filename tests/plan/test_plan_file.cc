@@ -184,7 +184,7 @@ TEST_CASE("a forger's file: the bytes fit and the plan does not") {
   refused(record(2, 5), std::uint64_t{8}, "p: record 2: offset is not a multiple of the memory's alignment");
   refused(record(2, 5), Size{1} << 50, "p: record 2: buffer ends outside the arena");
   refused(record(2, 5), std::uint64_t{512}, "p: records 0 and 2: the two live at the same time and overlap");
-  refused(record(2, 6) + 6, std::uint16_t{3}, "p: record 2: is in memory 3, which there is not");
+  refused(record(2, 6) + 6, std::uint16_t{3}, "p: record 2: is in memory 3, which does not exist");
   refused(record(1, 6) + 6, std::uint16_t{1}, "p: record 1: is in a memory and has no offset");
   refused(record(1, 7) + 4, 1u, "p: record 1: has unknown fields");
   refused(memory(0, -4), '\x7f', "p: memory 0: its name is not one");
@@ -218,9 +218,9 @@ TEST_CASE("a forger's skeleton") {
   refused({0, 0, 1, 0, 0, 1, 0, 0}, "p: skeleton: record 4 lies on record 2, which it does not say");
   refused({0, 0, 0, 0, 2, 0, 2, 0}, "p: skeleton: record 2 lies on record 0, which it does not say");
   refused({0, 0, 0, 0, 2, 2, 0, 0}, "p: skeleton: what record 4 lies on is not in ascending order");
-  refused({0, 0, 1, 0, 0, 1, 99, 0}, "p: skeleton: record 4 lies on record 99, which there is not");
+  refused({0, 0, 1, 0, 0, 1, 99, 0}, "p: skeleton: record 4 lies on record 99, which does not exist");
   refused({0, 0, 1, 0, 0, 1, 1, 0}, "p: skeleton: record 4 lies on record 1, and one of them is not planned");
-  refused({0, 0, 1, 0, 0, 0, 0, 0}, "p: the skeleton has pairs that are no record's");
+  refused({0, 0, 1, 0, 0, 0, 0, 0}, "p: the skeleton has pairs that belong to no record");
   refused({0, 0, 1, 0, 0, 2, 2, 0}, "p: record 4: lies on 2 others, more than the skeleton has");
   refused({9, 0, 1, 0, 0, 1, 2, 0}, "p: record 0: lies on 9 others, more than the skeleton has");
   ProgramPlan more = small();

@@ -49,7 +49,7 @@ TEST_CASE("every planner gives a valid plan, never below the best there is") {
   }
 }
 
-TEST_CASE("random problems of many shapes, alignments that are no powers of two among them") {
+TEST_CASE("random problems of many shapes, alignments that are not powers of two among them") {
   std::mt19937_64 random(8);
   for (int round = 0; round < rounds(40); ++round) {
     const Tick ticks = 2 + random() % 400;

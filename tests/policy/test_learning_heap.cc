@@ -212,7 +212,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("gradients that live on through the next forward pass are no obstacle") {
+TEST_CASE("gradients that live on through the next forward pass are not an obstacle") {
   // Forward: results are kept. Then the old gradients go; backward: gradients come, results go.
   constexpr size_t kLayers = 48;
   for (const bool before_forward : {true, false}) {  // where the old gradients are freed

@@ -63,7 +63,7 @@ TEST_CASE("strided operators round: learned from some neighbours") {
   }
 }
 
-TEST_CASE("no form is exact for noise, and none gives what is no size") {
+TEST_CASE("no form is exact for noise, and none gives what is not a size") {
   std::mt19937_64 random(1);
   std::vector<Numbers> points;
   for (std::int64_t i = 0; i < 12; ++i) points.push_back({i + 100});

@@ -89,7 +89,7 @@ TEST_CASE("what a heap takes of it is what the simulated guided pool follows") {
 
 TEST_CASE("alignments that cannot be") {
   CHECK_THROWS_WITH_AS(plan_run(std::span<const Event>(), 0, 0),
-                       doctest::Contains("0 bytes is no power of two"), Error);
+                       doctest::Contains("0 bytes is not a power of two"), Error);
   CHECK_THROWS_WITH_AS(plan_run(std::span<const Event>(), 0, 96), doctest::Contains("96 bytes"), Error);
   CHECK(plan_run(std::span<const Event>(), 0, 512).sequence.empty());
 }

@@ -371,7 +371,7 @@ TEST_CASE("policies that cannot start from recorded segments start afresh, and o
   CHECK_THROWS_WITH_AS(simulate_from(mapped, "split", "split"), doctest::Contains("only PyTorch's"), Error);
 }
 
-TEST_CASE("a cap is no less than what the recording starts with, and the search for one knows") {
+TEST_CASE("a cap is not below what the recording starts with, and the search for one knows") {
   const Workload workload = recorded(read_recorded("silmont_fwd_fp32_128.d0")).workload();
   const Simulation free = simulate_from(workload, "pytorch", "pytorch");
   const Size held = free.fidelity->start_reserved;

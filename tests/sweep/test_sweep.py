@@ -60,7 +60,7 @@ def test_no_tasks_and_bad_arguments():
     assert sweep(sweep_tasks.square, []).outcomes == []
     with pytest.raises(Error, match="no engine 'cloud'"):
         sweep(sweep_tasks.square, [(1,)], engine="cloud")
-    with pytest.raises(Error, match="the least is 1"):
+    with pytest.raises(Error, match="give at least 1"):
         sweep(sweep_tasks.square, [(1,)], workers=0)
     with pytest.raises(Error, match="--engine ray"):
         sweep(sweep_tasks.square, [(1,)], address="auto")

@@ -229,7 +229,7 @@ TEST_CASE("stacks: native, Python and operator frames, symbols, inlined function
   CHECK(trace.process().modules[0].ranges[0].protection == 5);
 }
 
-TEST_CASE("a stack that nobody defined is no site; ids that cannot be are refused") {
+TEST_CASE("a stack that nobody defined is not a site; ids that cannot be are refused") {
   NativeTrace trace;
   trace.allocate(1, 0, 0x1000, 64, 7);
   CHECK(Trace::from_bytes(trace.bytes()).events()[0].site == kNoSite);

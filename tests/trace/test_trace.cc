@@ -369,7 +369,7 @@ TEST_CASE("records of devices that cannot be, though their checksums are right")
       "bytes are free on device 0, over 2^56"));
 }
 
-TEST_CASE("things that are no file of ours") {
+TEST_CASE("things that are not files of ours") {
   TemporaryFolder folder;
   const auto why = [](const std::string& path) {
     try {

@@ -19,7 +19,7 @@ DURATION_UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10*
 
 
 def read_duration(text: str) -> int | None:
-    """'12.5s' -> 12500000000: nanoseconds; seconds without a unit; None for what is no duration."""
+    """'12.5s' -> 12500000000: nanoseconds; seconds without a unit; None for what is not a duration."""
     amount = read_amount(text)
     if amount is None or (amount[1] or "s") not in DURATION_UNITS:
         return None

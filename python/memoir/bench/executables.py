@@ -72,7 +72,7 @@ def why_unreachable(image: dict[str, Any], library: Path) -> str:
 
 
 def read_header(path: Path) -> Header | None:
-    """None for what is no ELF executable; of a script, its interpreter's."""
+    """None for what is not an ELF executable; of a script, its interpreter's."""
     with path.open("rb") as file:
         head = file.read(64)
         if head[:2] == b"#!":

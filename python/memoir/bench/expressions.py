@@ -38,7 +38,7 @@ def evaluate(text: str, values: Mapping[str, str]) -> str:
     """The value as a command has it: a whole number where it is one, else with six digits.
 
     Knows + - * / // %, parentheses, and sqrt log2 exp2 ceil floor round int abs min max. Never runs anything else.
-    Raises memoir.Error for what is no such expression, names what is no number, or has no finite value.
+    Raises memoir.Error for what is no such expression, names what is not a number, or has no finite value.
     """
     try:
         result = _value(ast.parse(text.strip(), mode="eval").body, values)
@@ -68,7 +68,7 @@ def _value(node: ast.AST, values: Mapping[str, str]) -> float:
             try:
                 return float(values[name])
             except ValueError:
-                raise Error(f"{{=...}}: {name} is {values[name]!r} here, which is no number") from None
+                raise Error(f"{{=...}}: {name} is {values[name]!r} here, which is not a number") from None
         case ast.Name(id=name):
             raise Error(f"{{=...}}: nothing is called {name}; there are {', '.join(values)}")
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:

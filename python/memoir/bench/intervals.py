@@ -15,7 +15,7 @@ RESAMPLES = 9999  # odd: its quantiles are then order statistics (Davison & Hink
 
 
 def paired_t(differences: np.ndarray, confidence: float = 0.95, noise: float = 0.0) -> Estimate:
-    """Student's interval of the mean along the last axis. noise: the least variance of one difference."""
+    """Student's interval of the mean along the last axis. noise: the smallest variance of one difference."""
     d = np.asarray(differences, dtype=float)
     n = d.shape[-1]
     centre = d.mean(axis=-1)
@@ -52,7 +52,7 @@ def bootstrap_t(
     seed: int = 0,
     noise: float = 0.0,
 ) -> Estimate:
-    """The symmetric studentised bootstrap along the last axis. noise: the least variance of one difference."""
+    """The symmetric studentised bootstrap along the last axis. noise: the smallest variance of one difference."""
     d = np.asarray(differences, dtype=float)
     if d.shape[-1] < 2:
         return paired_t(d, confidence)

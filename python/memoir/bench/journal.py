@@ -93,7 +93,7 @@ def strict(value: Any) -> Any:
 
 
 def read(path: Path) -> tuple[Record, list[Record]]:
-    """Header and runs. A torn last line is left out; anything else that is no record: memoir.Error."""
+    """Header and runs. A torn last line is left out; anything else that is not a record: memoir.Error."""
     kept = read_all(path)
     return kept.header, kept.rows
 
@@ -113,7 +113,7 @@ def read_all(path: Path) -> Kept:
 def read_lines(path: Path) -> list[tuple[int, Record]]:
     """(line number, JSON object) of every whole line; a torn last line is left out.
 
-    Raises memoir.Error, naming the line, for one that is no JSON object.
+    Raises memoir.Error, naming the line, for one that is not a JSON object.
     """
     try:
         lines = path.read_bytes().split(b"\n")
@@ -156,7 +156,7 @@ def check_rows(path: Path, rows: list[Record]) -> None:
         for name, kind in _ROW.items():
             value = row[name]
             if not isinstance(value, kind) or isinstance(value, bool) or not _fits(value):
-                raise Error(f"{path}: run {number} has {name} {str(value)[:40]!r}, which is no {_KIND[name]}")
+                raise Error(f"{path}: run {number} has {name} {str(value)[:40]!r}, not a {_KIND[name]}")
 
 
 def _fits(value: object) -> bool:

@@ -56,7 +56,7 @@ class Transcript:
         return self.tail().splitlines()[-TAIL_LINES:]
 
     def last_number(self, pattern: re.Pattern[str]) -> float | None:
-        """The last number that the pattern's first group matches, or None. nan and inf are no numbers."""
+        """The last number that the pattern's first group matches, or None. nan and inf are not numbers."""
         value = None
         for piece in self.pieces():
             found = read_metric(pattern, piece)

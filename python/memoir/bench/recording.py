@@ -61,7 +61,7 @@ class Recording:
 
     @classmethod
     def resume(cls, folder: Path, notes: list[str] | None = None) -> Recording:
-        """What a folder's journal holds, to go on with. Raises memoir.Error for what is no journal."""
+        """What a folder's journal holds, to go on with. Raises memoir.Error for what is not a journal."""
         path = folder / NAME
         if not path.is_file():
             raise Error(f"--resume {folder}: no {NAME} in it")
@@ -161,7 +161,7 @@ class Recording:
 
 
 def check_output(path: Path, force: bool) -> None:
-    """Raises memoir.Error when a bench is there already, something that is no folder, or nothing can be written."""
+    """Raises memoir.Error when a bench is there already, something that is not a folder, or nothing can be written."""
     if path.exists() and not path.is_dir():
         raise Error(f"{path} is a file; a bench writes a folder")
     if not force and any((path / name).exists() for name in (NAME, "results.json")):

@@ -23,7 +23,7 @@ QUANTITIES = {
     "peak_rss": ("B", "less", "more"),
     "minor_faults": ("", "fewer", "more"),
 }
-# The least step of a quantity that is counted; what programs print and what files hold may be coarser.
+# The smallest step of a quantity that is counted; what programs print and what files hold may be coarser.
 _STEPS = {"wall": 1e-6, "cpu": 1e-6, "peak_rss": 4096.0, "minor_faults": 1.0}
 _MEMORY = ("rss_", "pss_", "huge_", "lazy_", "swap_")  # what a row's samples of its memory became
 

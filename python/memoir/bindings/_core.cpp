@@ -16,7 +16,7 @@ NB_MODULE(_core, module) {
   module.attr("__version__") = MEMOIR_VERSION;
   nb::exception<memoir::Error>(module, "Error").doc() =
       "A bad file or argument: what is wrong, where, and what to do. The command line exits with 2 on it.";
-  // Tried before that one: a message may quote bytes of a file that are no UTF-8.
+  // Tried before that one: a message may quote bytes of a file that are not UTF-8.
   nb::register_exception_translator(
       [](const std::exception_ptr& pointer, void* type) {
         try {

@@ -84,7 +84,7 @@ void forbid(ConstrainedProblem& problem, const std::optional<std::string>& arena
                          : std::find_if(arenas.begin(), arenas.end(),
                                         [&](const auto& choice) { return choice.name == *arena; });
   if (at == arenas.end())
-    throw Error("a range is forbidden in '" + *arena + "', which is no arena that was given");
+    throw Error("a range is forbidden in '" + *arena + "', which is not an arena that was given");
   at->forbidden.push_back({begin, end - begin});
 }
 
@@ -241,7 +241,7 @@ void bind_problem(nb::module_& module) {
       .def("validate", [](const ConstrainedProblem& self) { validate(self); })
       .def(
           "low_load", [](const ConstrainedProblem& self) { return low_load(self); },
-          "The load when every buffer has its least size.");
+          "The load when every buffer has its smallest size.");
 }
 
 void bind_result(nb::module_& module) {
@@ -280,7 +280,7 @@ void bind_result(nb::module_& module) {
         return nb::make_tuple(violation->first, violation->second, violation->what);
       },
       "problem"_a, "offsets"_a, "arenas"_a,
-      "Why this is no plan: (buffer, buffer, reason); None when it is one.");
+      "Why this is not a plan: (buffer, buffer, reason); None when it is one.");
   module.def(
       "measure",
       [](const ConstrainedProblem& problem, In offsets, In arenas) {

@@ -42,7 +42,7 @@ struct Names {
       const char* const text = PyUnicode_AsUTF8AndSize(one.ptr(), &size);
       if (text == nullptr) {
         PyErr_Clear();
-        throw Error("a name is no text that UTF-8 can hold");
+        throw Error("a name is not text that UTF-8 can hold");
       }
       views.emplace_back(text, static_cast<size_t>(size));
     }

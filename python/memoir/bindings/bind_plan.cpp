@@ -166,7 +166,7 @@ void bind_problem(nb::module_& module) {
       nb::call_guard<nb::gil_scoped_release>(),
       "A floor of the arena, never below load(), that knows of alignment.");
   module.def("check", &check_plan, "problem"_a, "plan"_a,
-             "Why this is no plan: (buffer, buffer, reason); None when it is one.");
+             "Why this is not a plan: (buffer, buffer, reason); None when it is one.");
   module.def(
       "planners",
       [] {

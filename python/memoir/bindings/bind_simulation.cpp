@@ -178,7 +178,7 @@ void bind_simulation(nb::module_& module) {
           [](const Trace& trace, std::uint16_t device, size_t event) {
             const std::span<const Event> events = trace.events();
             if (event >= events.size() || events[event].kind != EventKind::kOutOfMemory)
-              throw Error("event " + std::to_string(event) + " is no request that failed");
+              throw Error("event " + std::to_string(event) + " is not a request that failed");
             Workload workload(events.first(event + 1), device, Workload::Ask::kLast);
             workload.set_trace(trace);
             return workload;

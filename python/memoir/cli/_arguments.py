@@ -31,7 +31,7 @@ class Size(ParamType):
         amount, unit = read_amount(value.replace("_", "")) or (0, None)
         if unit not in BYTE_UNITS:
             self.fail(
-                f"'{value}' is no size: give bytes, or a number with KiB, MiB or GiB", parameter, context
+                f"'{value}' is not a size: give bytes, or a number with KiB, MiB or GiB", parameter, context
             )
         size = amount * BYTE_UNITS[unit]
         if size.denominator != 1:

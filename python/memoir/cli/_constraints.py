@@ -33,7 +33,7 @@ class ForbiddenRange(ParamType):
             return value
         *arena, begin, end = value.rsplit(":", 2) if ":" in value else ("", "")
         if not begin or not end:
-            self.fail(f"'{value}' is no range: give BEGIN:END or ARENA:BEGIN:END", parameter, context)
+            self.fail(f"'{value}' is not a range: give BEGIN:END or ARENA:BEGIN:END", parameter, context)
         size = Size()
         return (*arena, size.convert(begin, parameter, context), size.convert(end, parameter, context))
 
@@ -56,7 +56,7 @@ class ArenaOption(ParamType):
         for setting in settings:
             key, _, number = setting.partition("=")
             if key != "cost" or not number.isdecimal():
-                self.fail(f"'{setting}' is no setting of an arena: there is cost=N", parameter, context)
+                self.fail(f"'{setting}' is not a setting of an arena: there is cost=N", parameter, context)
             cost = int(number)
         return name, Size().convert(capacity, parameter, context) if capacity else None, cost
 

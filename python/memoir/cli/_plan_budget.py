@@ -79,7 +79,9 @@ def _print(found: BudgetResult, buffers: int, path: str, ids: list[str]) -> None
     if len(found.chosen) > _SHOWN:
         click.echo(f"  and {len(found.chosen) - _SHOWN:,} more (--json has all)")
     proof = (
-        "the least there is" if found.optimal else f"at least {found.lower_bound_cost:,.6g} by what is proven"
+        "the smallest possible"
+        if found.optimal
+        else f"at least {found.lower_bound_cost:,.6g} by what is proven"
     )
     click.echo(f"cost {found.cost:,.6g}, {proof}")
     verdict = "fits" if found.fits else "does not fit"

@@ -141,7 +141,7 @@ def _plan(options: PlanOptions, problem: Problem, constrained: ConstrainedProble
 
 
 def _rank(result: PlanResult) -> tuple[bool, bool, int, int, int]:
-    """The best has the least: it fits, moves few, costs little, is small."""
+    """The best is the smallest: it fits, moves few, costs little, is small."""
     return not result.found, result.fits is False, result.moves or 0, result.cost, result.arena_size
 
 

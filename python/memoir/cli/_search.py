@@ -11,11 +11,11 @@ from memoir.base.quantities import DURATION_UNITS, bytes_text, read_duration
 
 
 def search_seconds(text: str) -> float:
-    """Of '30s', '2min', '30'. Error for what is no duration."""
+    """Of '30s', '2min', '30'. Error for what is not a duration."""
     found = read_duration(text)
     if found is None or found == 0:
         raise Error(
-            f"'{text}' is no time to search in: give seconds (30), or one of {', '.join(DURATION_UNITS)}"
+            f"'{text}' is not a time to search for: give seconds (30), or one of {', '.join(DURATION_UNITS)}"
         )
     return found / 1e9
 

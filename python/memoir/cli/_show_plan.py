@@ -42,7 +42,7 @@ class ShownPlan:
 
 
 def open_shown(path: str, is_plan: bool) -> ShownPlan:
-    """Error for a file that is bad, a CSV without offsets, or one whose offsets are no plan."""
+    """Error for a file that is bad, a CSV without offsets, or one whose offsets are not a plan."""
     if is_plan:
         program = _core.open_plan(path)
         planned = program.offsets != _NOT_PLANNED
@@ -68,7 +68,7 @@ def open_shown(path: str, is_plan: bool) -> ShownPlan:
     tops = [offset + size for offset, size in zip(offsets.tolist(), csv.problem.size.tolist(), strict=True)]
     arena_size = max(tops, default=0)
     if arena_size >= 2**64:
-        raise Error(f"{path}: the offsets are no plan: an offset is beyond 64 bits")
+        raise Error(f"{path}: the offsets are not a plan: an offset is beyond 64 bits")
     if csv.has_constraints or csv.arenas:
         return _open_constrained(path, csv, offsets)
     _refuse(path, csv, _core.check(csv.problem, _core.Plan(offsets, arena_size)))
@@ -80,7 +80,7 @@ def _refuse(path: str, csv: _core.CsvProblem, violation: tuple[int, int, str] | 
         return
     first, second, reason = violation
     names = [csv.ids[index] for index in {first, second}]
-    raise Error(f"{path}: the offsets are no plan: {' and '.join(names)}: {reason}")
+    raise Error(f"{path}: the offsets are not a plan: {' and '.join(names)}: {reason}")
 
 
 def _open_constrained(path: str, csv: _core.CsvProblem, offsets: np.ndarray) -> ShownPlan:

@@ -31,7 +31,7 @@ class Duration(ParamType):
             return value
         amount, unit = read_amount(value) or (0, "none")
         if unit not in _UNITS or not amount:
-            self.fail(f"'{value}' is no time: give a number with ms, s, min or h", parameter, context)
+            self.fail(f"'{value}' is not a time: give a number with ms, s, min or h", parameter, context)
         return float(amount * _UNITS[unit])
 
 

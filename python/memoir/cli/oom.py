@@ -39,7 +39,7 @@ from memoir.cli._arguments import check_output, console
 @click.option(
     "--search",
     metavar="TIME",
-    help="Then search PyTorch's settings for what takes least, so long (30s, 2min).",
+    help="Then search PyTorch's settings for what takes least memory, for this long (30s, 2min).",
 )
 @click.option(
     "--goal",

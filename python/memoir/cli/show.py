@@ -134,7 +134,7 @@ def _show_diff(files: tuple[str, ...], json: bool, only: Only) -> None:
         raise Error(f"--diff compares two traces; {len(files)} {'is' if len(files) == 1 else 'are'} named")
     for file in files:
         if not is_trace(read_begin(file)):
-            raise Error(f"{file} is no trace: --diff compares two traces")
+            raise Error(f"{file} is not a trace: --diff compares two traces")
     from memoir.cli._show_trace import show_diff
 
     show_diff(*files, json=json, only=only)

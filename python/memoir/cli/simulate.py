@@ -56,7 +56,9 @@ sweeping = section("Sweeps, over several inputs, policies, settings or caps")
 @judging("--find-cap", is_flag=True, help="Search the smallest cap that each policy completes under.")
 @judging("--what-if", is_flag=True, help="PyTorch's settings next to each other, with the text to copy.")
 @judging(
-    "--search", metavar="TIME", help="Search PyTorch's settings for what takes least, so long (30s, 2min)."
+    "--search",
+    metavar="TIME",
+    help="Search PyTorch's settings for what takes least memory, for this long (30s, 2min).",
 )
 @judging(
     "--goal",
@@ -255,7 +257,7 @@ def _print(
 
 
 def _recommend(results: list[dict[str, Any]]) -> None:
-    """The settings of PyTorch that took the least, to copy."""
+    """The settings of PyTorch that took the least memory, to copy."""
     # From one start only: what the recording holds at its begin and never uses would count against some.
     everything = len(results)
     results = [r for r in results if r["start"] != "afresh"]
@@ -271,7 +273,7 @@ def _recommend(results: list[dict[str, Any]]) -> None:
         click.echo(f"\nNone of these settings{among} takes less than PyTorch's defaults.")
         return
     click.echo(
-        f"\nPyTorch's allocator takes the least, {best['peak_reserved']:,} bytes, with\n  {best['torch_settings']}"
+        f"\nPyTorch's allocator takes the least memory, {best['peak_reserved']:,} bytes, with\n  {best['torch_settings']}"
     )
 
 

@@ -54,7 +54,7 @@ def read(data: bytes, path: str) -> Imported:
         label = _LABEL.match(node[2])
         if label is None or label[2] not in _TYPES:
             raise Error(
-                f"{path}:{number}: a node says '{node[2][:60]}', which is no type and shape of ggml's"
+                f"{path}:{number}: a node says '{node[2][:60]}', which is not a type and a shape of ggml's"
             )
         if node[1] in tensors:
             raise Error(f"{path}:{number}: the node {node[1]} is there twice")

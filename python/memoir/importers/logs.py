@@ -67,7 +67,7 @@ def _somas(lines: list[str], path: str) -> Imported:
             raise Error(f"{path}:{number}: has {len(fields)} fields; the header has {len(columns)}")
         told = dict(zip(columns, fields, strict=True))
         if not (told["life_start"].isdecimal() and told["life_end"].isdecimal()) or told["lifelong"] == "":
-            raise Error(f"{path}:{number}: life_start and life_end are no ticks")
+            raise Error(f"{path}:{number}: life_start and life_end are not ticks")
         first, last, size = int(told["life_start"]), int(told["life_end"]), int(found[3])
         if last < first:
             raise Error(f"{path}:{number}: ends before it begins")

@@ -49,7 +49,7 @@ _VIEWS = {
 def read(data: bytes, path: str, dims: dict[str, int]) -> Imported:
     graph = Message(data, path).one(7)
     if graph is None:
-        raise Error(f"{path}: is no ONNX model: it has no graph")
+        raise Error(f"{path}: is not an ONNX model: it has no graph")
     sizes, open_dims = _sizes(graph, dims)
     if open_dims:
         unknown = ", ".join(sorted(open_dims))

@@ -40,9 +40,9 @@ class Imported:
         if len(self.rows) == MOST_BUFFERS:
             raise Error(f"{self.path}: has more than {MOST_BUFFERS:,} buffers")
         if not 0 <= row.lower < row.upper < 1 << 62:
-            raise Error(f"{self.path}: {row.id} lives in [{row.lower}, {row.upper}), which is no lifetime")
+            raise Error(f"{self.path}: {row.id} lives in [{row.lower}, {row.upper}), which is not a lifetime")
         if not 0 <= row.size < _MOST_SIZE:
-            raise Error(f"{self.path}: {row.id} has {row.size} bytes, which is no size")
+            raise Error(f"{self.path}: {row.id} has {row.size} bytes, which is not a size")
         self.rows.append(row)
 
     def csv(self) -> bytes:

@@ -96,7 +96,7 @@ def plan(
     perhaps alignment. The deadline in seconds binds the planners that would otherwise search on (auto and
     exact: 1 unless given; mip and cpsat: 10); with a capacity in bytes those stop at the first plan that fits. auto and
     exact use `threads` threads (0: one per core); with a work limit (placements tried) instead of a deadline
-    they give the same plan for the same seed on any machine. Raises Error for what is no problem, or too much
+    they give the same plan for the same seed on any machine. Raises Error for what is not a problem, or too much
     for that planner. Releases the GIL while it plans; Ctrl-C ends auto and exact with their best.
 
     A mapping may say more (docs/guides/constraints.md): per buffer `size_low`, `fixed`, `hint`, `alias` (-1: none), `after`,

@@ -7,9 +7,9 @@
               +-+----+--> tick
 
 Which options: a covering problem. It is searched through by branch and bound: greedy first (the most bytes that are
-needed for the cost, then those that turn out not to be needed taken back), with the larger of two floors: the least
+needed for the cost, then those that turn out not to be needed taken back), with the larger of two floors: the lowest
 fractional cost of one tick, and the sum of such over ticks that share no option. Where that does not end in time, the
-best so far is taken, and the floor says how far it is from the least. Then the plan is made with gaps; where it
+best so far is taken, and the floor says how far it is from the lowest cost. Then the plan is made with gaps; where it
 does not fit (offsets do not reach the load), the choice is made again for a smaller budget.
 """
 
@@ -147,7 +147,7 @@ def fit_budget(
     `problem` is lower, upper, size and perhaps alignment, as memoir.plan() takes them. `idle`: rows (buffer, lower,
     upper) of ticks in which a buffer is not touched. `recompute`: per buffer what it costs to have it again, None where
     it cannot be; `bandwidth`: bytes per tick to other memory and back, in ticks of cost. Each idle stretch is chosen or
-    not as a whole. `deadline` in seconds. Raises Error for what is no problem.
+    not as a whole. `deadline` in seconds. Raises Error for what is not a problem.
     """
     from memoir.planning.arrays import as_problem
 

@@ -52,7 +52,7 @@ class PlanResult:
     known_before: int | None = None  # buffers that the earlier plan knew
     hints: int | None = None  # how many there are; None without
     hints_followed: int | None = None
-    load_low: int | None = None  # the load when every buffer has its least size; None without such
+    load_low: int | None = None  # the load when every buffer has its smallest size; None without such
     cold_bytes: int = 0  # of all buffers' bytes, those that none had before
     mean_age: float = 0.0  # ticks since the others were freed, on average
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why nothing fits: the smallest set of buffers that cannot live together, and what is the least to change.
+"""Why nothing fits: the smallest set of buffers that cannot live together, and the smallest changes that help.
 
 capacity 8     c  |   +---+        a, b and c live together at tick 4 and have 9 bytes: without any one of
                b  | +-----+        them the other two fit. c one byte smaller would do, or c two ticks later

@@ -281,7 +281,7 @@ def _out_of_memory(done: _core.Simulation, task: Task, workload: Workload) -> di
         return None
     names = ("event", "object", "asked", "live", "reserved", "rounding", "fragmented", "reason")
     site = _trace_of(*_identity(task.path, task.only)).site_chain(oom.site) if oom.site else ""
-    # With private pools it does not follow from the bytes live: what is free in one is no room for another.
+    # With private pools it does not follow from the bytes live: what is free in one cannot serve another.
     known = workload.private_pools == 0
     any_layout = oom.any_layout_fits(done.cap) if known and done.cap is not None else None
     return {name: getattr(oom, name) for name in names} | {"site": site, "any_layout_fits": any_layout}

@@ -78,7 +78,7 @@ def explain(
         "cap": limit,
         "cap_from": known_from if cap is None else "given",
         "needed": needed,
-        # With private pools it does not follow from the bytes live: what is free in one is no room for another.
+        # With private pools it does not follow from the bytes live: what is free in one cannot serve another.
         "any_placement_fits": None if workload.private_pools and needed <= limit else needed <= limit,
         "recorded": recorded,
         "recorded_fails_again": None if as_recorded is None else not as_recorded["survives"],
@@ -108,7 +108,7 @@ def find_failure(path: str, device: int | None = None, event: int | None = None)
         where = "" if device is None else f" on device {device}"
         if rows:
             raise Error(
-                f"{path}: event {event} is no request that failed{where}; these are: {_numbers(rows)}"
+                f"{path}: event {event} is not a request that failed{where}; these are: {_numbers(rows)}"
             )
         raise Error(
             f"{path}: no request failed{where} in this recording; memoir simulate {path} --cap 1.05x says what a smaller "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings of PyTorch's allocator that take least for a recorded program, searched for a while.
+"""The settings of PyTorch's allocator that take least memory for a recorded program, searched for a while.
 
 Every setting is tried alone first; then, from the best so far, one setting after another takes the value that is best,
 until none gets better; then the same from settings at random. So the best that is known is always one whose neighbours
@@ -68,9 +68,9 @@ def search(
     _core.simulate takes them; under a cap what completes is better than what does not. `tell(elapsed, tried, best)`
     is called now and then. An interruption by Ctrl-C ends the search early. Raises Error for a goal that is none."""
     if goal not in GOALS:
-        raise Error(f"'{goal}' is no goal of a search: give one of {', '.join(GOALS)}")
+        raise Error(f"'{goal}' is not a goal of a search: give one of {', '.join(GOALS)}")
     if seconds <= 0:
-        raise Error(f"{seconds} seconds are no time to search in")
+        raise Error(f"{seconds} seconds: the time to search must be above 0")
     names = [name for name in SPACE if cap is not None or not name.startswith("garbage")]
     run = _Search(workload, seconds, goal, cap, recorded, workers or cores(), names, tell)
     exhausted = interrupted = False

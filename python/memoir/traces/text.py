@@ -54,7 +54,7 @@ def import_text(path: str, device: int = 0) -> bytes:
     except OSError as error:
         raise Error(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise Error(f"{path}: is no text trace: it is not ASCII") from None
+        raise Error(f"{path}: is not a text trace: it is not ASCII") from None
     writer = TraceWriter()
     writer.set_time(0)
     writer.meta("source", "text trace")
@@ -89,7 +89,7 @@ class _State:
         values = []
         for word in words[1:]:
             if not word.isdecimal() or int(word) >= 2**63:
-                self.fail(number, f"'{word[:30]}' is no number from 0 to 2^63")
+                self.fail(number, f"'{word[:30]}' is not a number from 0 to 2^63")
             values.append(int(word))
         if self.begun:
             self.time += STEP

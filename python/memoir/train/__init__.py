@@ -168,7 +168,7 @@ def _gain(
     content: bytes, profiles: Sequence[Lifetimes], contexts: Contexts, settings: Settings, seed: int
 ) -> tuple[float | None, float]:
     """What two classes save, on average over the profiles by what their runs allocated (None: there is nothing to replay),
-    and the least part of a profile's objects that was replayed."""
+    and the smallest part of a profile's objects that was replayed."""
     model = LifetimeModel.from_bytes(content, "the model")
     answers = ask(model, contexts)
     is_long = answers.known & (answers.long >= settings.least_long)

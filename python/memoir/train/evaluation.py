@@ -43,7 +43,7 @@ class Answers:
 def ask(
     model: LifetimeModel, contexts: Contexts, *, stages: int = ALL_STAGES, calibrated: bool = True
 ) -> Answers:
-    """By names and sizes; addresses are those of the profile's own builds, which is no test of anything."""
+    """By names and sizes; addresses are those of the profile's own builds, which is not a test of anything."""
     said = model.predict_many(contexts.raw, contexts.sizes.tolist(), stages=stages, calibrated=calibrated)
     return Answers(
         stage=said["stage"].astype(numpy.int64),

@@ -10,7 +10,7 @@ from memoir.planning import PlanResult
 def result_lines(result: PlanResult, locality: bool) -> list[str]:
     lines = []
     if result.load_low is not None:
-        lines.append(f"if every size turns out the least: a load of {result.load_low:,} bytes")
+        lines.append(f"if every size turns out the smallest: a load of {result.load_low:,} bytes")
     if len(result.arena_names) > 1 and result.found:
         for arena in result.arena_rows():
             size = arena["size"]
@@ -18,7 +18,9 @@ def result_lines(result: PlanResult, locality: bool) -> list[str]:
                 f"{arena['name']}: {arena['buffers']:,} buffers in {size:,} bytes ({bytes_text(size)})"
             )
         proven = (
-            "the least" if result.cost == result.lower_bound_cost else f"at least {result.lower_bound_cost:,}"
+            "the lowest"
+            if result.cost == result.lower_bound_cost
+            else f"at least {result.lower_bound_cost:,}"
         )
         reason = f": {result.cost_reason}" if result.cost_reason else ""
         lines.append(f"cost: {result.cost:,} ({proven}{reason})")

@@ -50,7 +50,7 @@ def draw_heap_maps(
     *,
     title: str,
 ) -> bytes:
-    """A `png`, `svg` or `pdf` with one map per plan, side by side; `floor` is the least possible arena.
+    """A `png`, `svg` or `pdf` with one map per plan, side by side; `floor` is the smallest possible arena.
 
     Rectangles are coloured by size class (powers of two). A plan far above the others gets a scale of its
     own, and its title says so. The same input gives the same bytes.

@@ -146,7 +146,7 @@ def _grouped(sites: np.ndarray, name_of: Callable[[int], str], top: int) -> list
 
 
 def excluded_because(trace: Trace, site: int, known: dict[int, str]) -> str:
-    """Why what a site keeps is no leak; '' when nothing says so. `known` remembers the sites that were asked for."""
+    """Why what a site keeps is not a leak; '' when nothing says so. `known` remembers the sites that were asked for."""
     chain = []
     reason = ""
     while site and site not in known:

@@ -44,7 +44,7 @@ def plan_table(
         if result.optimal:
             notes.append("optimal")
         if result.lower_bound > floor:
-            notes.append(f"proved that {result.lower_bound:,} is the least possible")
+            notes.append(f"proved that {result.lower_bound:,} is the smallest possible")
         if result.fits is False:
             notes.append("does not fit")
         table.add_row(

@@ -14,7 +14,7 @@ Result = dict[str, Any]  # of memoir.simulation.simulate_task()
 
 
 def simulation_table(results: Sequence[Result]) -> Table:
-    """Of one trace and device: for each cap the least reserved first, those that ran out of memory last."""
+    """Of one trace and device: for each cap the smallest reserved first, those that ran out of memory last."""
     capped = any(result["cap"] is not None for result in results)
     several_caps = len({result["cap"] for result in results}) > 1
     searched = any("smallest_cap" in result for result in results)

@@ -9,7 +9,7 @@
 //   {"size": 64, "frames": []}
 //
 // Any text can be written: quotes, backslashes and control characters (with U+007F) are escaped, and each
-// byte that is no valid UTF-8, surrogates among them, becomes U+FFFD. Numbers are written so that they read
+// byte that is not valid UTF-8, surrogates among them, becomes U+FFFD. Numbers are written so that they read
 // back as the same.
 #pragma once
 

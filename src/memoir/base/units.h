@@ -54,8 +54,8 @@ inline constexpr bool is_power_of_two(Size value) noexcept {
   return value != 0 && (value & (value - 1)) == 0;
 }
 
-/// The least multiple of `alignment` (a power of two) that is >= value. The caller keeps value below 2^64 -
-/// alignment.
+/// The smallest multiple of `alignment` (a power of two) that is >= value. The caller keeps value below 2^64
+/// - alignment.
 inline constexpr Size align_up(Size value, Size alignment) noexcept {
   return (value + alignment - 1) & ~(alignment - 1);
 }

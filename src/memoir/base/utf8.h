@@ -26,7 +26,7 @@ inline constexpr std::size_t utf8_size(std::string_view text) noexcept {
   return size;
 }
 
-/// The text, with U+FFFD for every byte that is no UTF-8.
+/// The text, with U+FFFD for every byte that is not UTF-8.
 inline std::string valid_utf8(std::string_view text) {
   std::string result;
   result.reserve(text.size());
@@ -39,7 +39,7 @@ inline std::string valid_utf8(std::string_view text) {
   return result;
 }
 
-/// The text as a message can show it: with \xNN for every byte that is no UTF-8, and for NUL and its like,
+/// The text as a message can show it: with \xNN for every byte that is not UTF-8, and for NUL and its like,
 /// which would end or hide the rest.
 inline std::string readable(std::string_view text) {
   constexpr char kDigits[] = "0123456789abcdef";

@@ -49,10 +49,10 @@ class StaticTensors {
   /// A tensor whose data are bytes [offset, offset + size) of those of `of`, which it keeps alive; nullptr
   /// when they are not, or there is no descriptor left.
   Tensor* view(const Tensor* of, Size offset, Size size) noexcept;
-  /// One reference more; false for what is no live tensor.
+  /// One reference more; false for what is not a live tensor.
   bool retain(Tensor* tensor) noexcept;
   /// One reference less; the tensor ends with its last, and its bytes with the last tensor that has them.
-  /// False for what is no live tensor: nothing changed.
+  /// False for what is not a live tensor: nothing changed.
   bool release(Tensor* tensor) noexcept;
 
   /// Why the last tensor was refused, or why nothing could be secured: one line. Never nullptr.

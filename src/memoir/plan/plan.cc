@@ -74,7 +74,7 @@ void validate(const Problem& problem, Empty empty) {
                     "): it must end after it begins");
     }
     if (size == 0 && empty == Empty::kRefused) refuse(i, "has the size 0: leave it out, it needs no offset");
-    if (alignment == 0) refuse(i, "has the alignment 0: the least is 1");
+    if (alignment == 0) refuse(i, "has the alignment 0: it must be at least 1");
     if (__builtin_add_overflow(total, size, &total) || __builtin_add_overflow(total, alignment - 1, &total) ||
         total >> 63 != 0) {
       refuse(i, "of " + std::to_string(size) + " bytes brings the sum of all sizes to 2^63 bytes or more");
@@ -110,7 +110,7 @@ Size load(const Problem& problem) { return find_peak(problem).load; }
 Tick busiest_tick(const Problem& problem) { return find_peak(problem).tick; }
 
 Problem aligned_to(const Problem& problem, Size alignment) {
-  if (alignment == 0) throw Error("alignment 0: the least is 1");
+  if (alignment == 0) throw Error("alignment 0: it must be at least 1");
   Problem aligned = problem;
   for (Buffer& buffer : aligned) {
     const Size factor = alignment / std::gcd(alignment, buffer.alignment);

@@ -120,7 +120,7 @@ std::vector<Offset> place_on(const Skeleton& skeleton, std::span<const Size> siz
   std::vector<Offset> offsets(buffers);
   if (const auto bad = place_on(skeleton, sizes, alignments, offsets)) {
     if (alignments[*bad] == 0)
-      throw Error("buffer " + std::to_string(*bad) + " has the alignment 0: the least is 1");
+      throw Error("buffer " + std::to_string(*bad) + " has the alignment 0: it must be at least 1");
     throw Error("buffer " + std::to_string(*bad) + " of " + std::to_string(sizes[*bad]) +
                 " bytes brings the sum of all sizes to 2^63 bytes or more");
   }

@@ -16,7 +16,7 @@
 
 namespace memoir {
 
-/// Bytes of the plan by which fewer waits may exceed the least, as a share.
+/// Bytes of the plan by which a plan of fewer waits may exceed the smallest plan, as a share.
 inline constexpr double kShareForWaits = 0.01;
 
 inline constexpr std::uint64_t kNoLimitOfSteps = ~std::uint64_t{0};

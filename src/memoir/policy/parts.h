@@ -47,7 +47,7 @@ struct MappedOptions {
     using Options = MappedOptions;
     return std::tuple{
         OptionField{"granule", &Options::granule, Unit::kBytes,
-                    "mapped at a time, a power of two; 0: 2 MiB in a simulation, on a device its least"},
+                    "mapped at a time, a power of two; 0: 2 MiB in a simulation, on a device its own"},
         OptionField{"piece", &Options::piece, Unit::kBytes,
                     "most that one handle of physical memory covers, a power of two; 0: one granule"},
         OptionField{
@@ -157,7 +157,11 @@ struct PolicyHeap {
 template <class H, class... Arguments>
 std::unique_ptr<H> make_heap(Arguments&&... arguments) {
   auto heap = std::make_unique<H>(std::forward<Arguments>(arguments)...);
-  if (!heap->ok()) throw Error("the heap cannot be made so: an option is out of range, or memory is short");
+  if (!heap->ok()) {
+    throw Error(
+        "the heap cannot start: no memory for its bookkeeping, or the device has less than it "
+        "takes at the start");
+  }
   return heap;
 }
 

@@ -82,7 +82,7 @@ Size parse_bytes(std::string_view text, const std::string& where) {
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (digits.empty() || error != std::errc{} || end != digits.data() + digits.size() || known == kUnits.end())
     throw Error(where + ": '" + std::string(text) +
-                "' is no size: give bytes, or a number with KiB, MiB or GiB");
+                "' is not a size: give bytes, or a number with KiB, MiB or GiB");
   Size whole = 0;
   const auto [after, overflow] = std::from_chars(digits.data(), digits.data() + digits.size(), whole);
   if (after == digits.data() + digits.size()) {
@@ -100,7 +100,7 @@ Size parse_count(std::string_view text, const std::string& where) {
   Size value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty() || error != std::errc{} || end != text.data() + text.size())
-    throw Error(where + ": '" + std::string(text) + "' is no whole number");
+    throw Error(where + ": '" + std::string(text) + "' is not a whole number");
   return value;
 }
 
@@ -109,7 +109,7 @@ double parse_fraction(std::string_view text, const std::string& where) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (text.empty() || error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value) ||
       value < 0)
-    throw Error(where + ": '" + std::string(text) + "' is no number of 0 or more");
+    throw Error(where + ": '" + std::string(text) + "' is not a number of 0 or more");
   return value;
 }
 

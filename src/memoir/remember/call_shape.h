@@ -5,7 +5,7 @@
 //
 //   model(x: float32[1, 3, 128, 130], steps=50, mode="fast")
 //
-//   form      a hash of what is no number: float32, 4 dimensions, contiguous, the names, the thread's state
+//   form      a hash of what is not a number: float32, 4 dimensions, contiguous, names, the thread's state
 //   numbers   1, 3, 128, 130         dimensions: they decide sizes, so a plan is kept per numbers
 //   values    50, hash("fast")       they may decide sizes, and seldom do: looked at once they did
 #pragma once

@@ -34,7 +34,7 @@ class SizeForm {
   /// The simplest form that is exact for all points; nullopt when none of ours is. Needs a point.
   static std::optional<SizeForm> fit(std::span<const SizePoint> points);
 
-  /// Rounded up; nullopt when it is no size: negative, or beyond 2^56.
+  /// Rounded up; nullopt when it is not a size: negative, or beyond 2^56.
   std::optional<Size> at(std::span<const std::int64_t> variables) const noexcept;
 
   bool operator==(const SizeForm&) const = default;

@@ -28,7 +28,7 @@ RecordedPlan plan_workload(const Workload& workload, Size alignment) {
 
 ProgramPlan plan_run(std::span<const Event> events, std::uint16_t device, Size alignment) {
   if (!is_power_of_two(alignment) || alignment > kGiB)
-    throw Error("the alignment of " + std::to_string(alignment) + " bytes is no power of two up to 2^30");
+    throw Error("the alignment of " + std::to_string(alignment) + " bytes is not a power of two up to 2^30");
   const Workload workload(events, device);
   ProgramPlan plan;
   plan.planner = "pool";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The simulated device with the recorded device's addresses: a heap that goes on from a recorded state is
-// told the addresses that the recorded allocator was told, as long as it asks the same. Best fit looks at
+// given the addresses that the recorded allocator was given, as long as it asks the same. Best fit looks at
 // addresses, so without them even the same allocator would place objects elsewhere.
 //
 //   the recording   segment of 20 MiB at A for object 7          S  A 20 MiB, a 7

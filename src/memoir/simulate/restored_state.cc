@@ -98,7 +98,7 @@ void Builder::take_segments(bool expandable) {
       fail(call.event, what + ", with those before it, is more than a device has addresses for, 2^47 bytes");
     if (call.range.size % unit != 0 || call.range.begin % kUnit != 0)
       fail(call.event,
-           what + " is none of PyTorch's: it is no multiple of " + std::to_string(unit) + " bytes");
+           what + " is none of PyTorch's: it is not a multiple of " + std::to_string(unit) + " bytes");
     stretches_.push_back({call.range, call.event, call.stream, call.pool, kNone, kNone, {}, {}});
   }
   std::sort(stretches_.begin(), stretches_.end(),
@@ -244,7 +244,7 @@ void Builder::join_areas(RestoredState& start) {
                               ", though both are of one pool, stream and kind");
     if ((stretch.range.begin - area.base) % kMapUnit != 0)
       fail(stretch.event, "the memory mapped at " + hex(stretch.range.begin) +
-                              " is no multiple of 2 MiB from that at " + hex(area.base) +
+                              " is not a multiple of 2 MiB from that at " + hex(area.base) +
                               ", though both are of one pool, stream and kind");
     area.memory.push_back(stretch.range);
     lay_out(stretch, true, area.objects);
@@ -333,7 +333,7 @@ RestoredState restored_state(const Workload& workload, std::string_view policy) 
   PolicyText text = read_policy_text(policy);
   const std::string kind = recorded_policy(workload);
   RestoredState start;
-  start.settings = torch_settings(policy);  // refuses what is no policy
+  start.settings = torch_settings(policy);  // refuses what is not a policy
   if (text.name != "pytorch" && text.name != "expandable")
     throw Error("'" + std::string(policy) +
                 "' cannot have made the recording: only PyTorch's allocators are known to");

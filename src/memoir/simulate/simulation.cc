@@ -217,8 +217,8 @@ void check_cap(const Workload& workload, Size cap) {
   if (cap >= workload.largest()) return;
   throw Error("a cap of " + std::to_string(cap) + " bytes is under the largest request, " +
               std::to_string(workload.largest()) +
-              " bytes: nothing can complete under it; the least that can is " + "the peak of live bytes, " +
-              std::to_string(workload.peak_live()));
+              " bytes: nothing can complete under it; the smallest that can is " +
+              "the peak of live bytes, " + std::to_string(workload.peak_live()));
 }
 
 }  // namespace

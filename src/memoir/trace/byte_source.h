@@ -15,7 +15,7 @@ namespace memoir {
 
 class ByteSource {
  public:
-  /// Throws Error, which names the file: it cannot be read, is a folder, is no regular file.
+  /// Throws Error, which names the file: it cannot be read, is a folder, is not a regular file.
   static ByteSource open(const std::string& path);
   /// Copies the bytes; `name` is for messages.
   static ByteSource copy(std::span<const std::byte> bytes, const std::string& name);

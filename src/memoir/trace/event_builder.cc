@@ -182,7 +182,7 @@ void EventBuilder::record(const BlockDecoder::Item& item) {
   event.time = time_;
   if (event.kind == EventKind::kAllocate || event.kind == EventKind::kFree) {
     name_objects(false);
-    if (event.family != Family::kTensor) throw Error("an object by its id that is no tensor");
+    if (event.family != Family::kTensor) throw Error("an object by its id that is not a tensor");
     if (only_ == Only::kMallocs) throw Error("the file holds tensors only, no mallocs");
   }
   if (const std::string why = checker_.refusal(event, data_.events); !why.empty()) throw Error(why);

@@ -22,7 +22,7 @@ namespace memoir {
 class Trace {
  public:
   /// Reads and checks a file. Throws Error: not a trace, another version, a record that cannot be. A file
-  /// that just ends too early is no error: complete() is then false.
+  /// that just ends too early is not an error: complete() is then false.
   ///
   /// What holds for the events of any Trace: an object is allocated once and freed at most once, later; times
   /// do not decrease; sizes and alignments, and the bytes live at once, are at most 2^56; a pass begins once

@@ -36,7 +36,7 @@ class TraceWriter {
   int error() const noexcept;  // an errno: ENOSPC, EFBIG (a limit on file sizes), ...; 0 when nothing failed
 
   /// All return false when the record was dropped: after the recording ended, or because no reader would
-  /// believe it (an allocation beyond 2^56 bytes, an alignment that is no power of two). The free of an
+  /// believe it (an allocation beyond 2^56 bytes, an alignment that is not a power of two). The free of an
   /// allocation that was dropped must not be recorded. The time is filled in by the writer.
   bool allocate(ObjectId object, SiteId site, Size size, Size alignment, std::uint32_t thread,
                 std::uint16_t device = 0, StreamId stream = 0) noexcept;

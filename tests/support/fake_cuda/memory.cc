@@ -169,7 +169,7 @@ Result cuMemAddressReserve(Address* address, size_t size, size_t, Address, unsig
   LOCKED("cuMemAddressReserve");
   const uint64_t unit = state().granularity;
   if (size == 0 || size % unit != 0) {
-    misuse("cuMemAddressReserve of a size that is no multiple of the granularity");
+    misuse("cuMemAddressReserve of a size that is not a multiple of the granularity");
     return kInvalidValue;
   }
   void* const mapped =

@@ -35,7 +35,7 @@ class AddressAxis:
         begin = begin[order]
         end = np.maximum.accumulate(begin + size[order])
         used = int((end - begin).max()) if len(begin) == 1 else _covered(begin, end)
-        apart = max(used // 256, 1)  # a smaller gap is no break
+        apart = max(used // 256, 1)  # a smaller gap is not a break
         first = np.concatenate([[True], begin[1:] > end[:-1] + np.uint64(apart)])
         starts = begin[first]
         ends = end[np.concatenate([np.flatnonzero(first)[1:] - 1, [len(begin) - 1]])]

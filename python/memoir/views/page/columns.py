@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of whole numbers, packed for a page: each by the coding that takes the least, then deflated.
+"""Columns of whole numbers, packed for a page: each by the coding that takes least, then deflated.
 
 A column becomes planes of bytes (all low bytes, then all second bytes, ...) of one of
 

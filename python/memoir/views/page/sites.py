@@ -93,7 +93,7 @@ def sites_of(trace: Trace, ids: np.ndarray) -> tuple[SiteTree, np.ndarray]:
 
 
 def shortened(text: str, longest: int) -> str:
-    """Cut in the middle, where names of functions and paths say the least."""
+    """Cut in the middle, where names of functions and paths say least."""
     if len(text) <= longest:
         return text
     half = (longest - 3) // 2

@@ -206,7 +206,7 @@ void Machine::refuse(std::uint8_t opcode) {
       what += "; a memory snapshot has none, so this is something else: nothing was run";
     fail(what);
   }
-  fail("no pickle has the opcode " + std::to_string(opcode) + ": this is no snapshot, or a damaged one");
+  fail("no pickle has the opcode " + std::to_string(opcode) + ": this is not a snapshot, or a damaged one");
 }
 
 void Machine::put(std::uint64_t number) {

@@ -202,7 +202,7 @@ Value PickleValues::list() { return new_slot(SlotKind::kEmptyList); }
 Value PickleValues::dict() { return new_slot(SlotKind::kEmptyDict); }
 
 const char* PickleValues::append(Value list, std::span<const Value> items) {
-  if (list.kind() != Value::Kind::kSlot) return "items are added to what is no list";
+  if (list.kind() != Value::Kind::kSlot) return "items are added to what is not a list";
   Slot& slot = slots_[list.content()];
   switch (slot.kind()) {
     case SlotKind::kEmptyList: {
@@ -238,12 +238,12 @@ const char* PickleValues::append(Value list, std::span<const Value> items) {
     case SlotKind::kUsedStack:
       return "a list of frames is added to after it was used";
     default:
-      return "items are added to what is no list";
+      return "items are added to what is not a list";
   }
 }
 
 const char* PickleValues::set_items(Value dict, std::span<const Value> items, Offset byte) {
-  if (dict.kind() != Value::Kind::kSlot) return "items are set in what is no dict";
+  if (dict.kind() != Value::Kind::kSlot) return "items are set in what is not a dict";
   if (items.size() % 2 != 0) return "a key has no value";
   Slot& slot = slots_[dict.content()];
   if (slot.kind() == SlotKind::kEmptyDict) {
@@ -266,7 +266,7 @@ const char* PickleValues::set_items(Value dict, std::span<const Value> items, Of
       slot = Slot::of(SlotKind::kDict, dicts_.size() - 1);
     }
   } else if (slot.kind() != SlotKind::kDict) {
-    return "items are set in what is no dict, or a dict that was complete";
+    return "items are set in what is not a dict, or a dict that was complete";
   }
   if (slot.kind() == SlotKind::kDict) {
     Dict& target = dicts_[slot.index()];

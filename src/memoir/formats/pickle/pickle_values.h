@@ -205,7 +205,7 @@ class PickleValues {
   Fault natural(Value value, std::uint64_t& result) const noexcept;
   /// The number of the stack that this list of frames is. False when it is none.
   bool stack_of(Value frames, std::uint32_t& stack);
-  /// The number of the stream whose handle this is. False when it is no integer of 64 bits.
+  /// The number of the stream whose handle this is. False when it is not an integer of 64 bits.
   bool stream_of(Value handle, std::uint32_t& stream);
   /// The number of the pool whose id this is, a pair of numbers.
   Fault pool_of(Value id, std::uint32_t& pool);

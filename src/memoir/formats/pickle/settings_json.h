@@ -13,7 +13,7 @@
 namespace memoir {
 
 /// The value as JSON, tuples as arrays. nullopt: more than `most` bytes, nested deeper than 16, or with a key
-/// that is no string.
+/// that is not a string.
 std::optional<std::string> to_json(const PickleValues& values, Value value, std::size_t most);
 
 /// The other way: writes what the JSON text says as one value. False, and nothing is written, when it is no

@@ -68,7 +68,8 @@ class RmmImporter {
       : text_(text), name_(name), writer_(writer) {}
 
   RmmReport run() {
-    if (!is_rmm_log(text_)) throw Error(name_ + ": is no log of RMM: its first line names no columns of one");
+    if (!is_rmm_log(text_))
+      throw Error(name_ + ": is not a log of RMM: its first line names no columns of one");
     take_line(text_);
     for (line_ = 2; !text_.empty(); ++line_) {
       const std::string_view line = take_line(text_);
@@ -112,7 +113,8 @@ std::uint64_t RmmImporter::number(std::string_view text, Column column, std::uin
   if (is_hex) text.remove_prefix(2);
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, is_hex ? 16 : 10);
   if (text.empty() || error != std::errc() || end != text.data() + text.size()) {
-    fail(std::string(kNames[column]) + " '" + std::string(whole.substr(0, 40)) + "' is no number of 64 bits");
+    fail(std::string(kNames[column]) + " '" + std::string(whole.substr(0, 40)) +
+         "' is not a number of 64 bits");
   }
   if (value > most) {
     fail(std::string(kNames[column]) + " is " + std::to_string(value) + ", over " + std::to_string(most));
@@ -138,7 +140,7 @@ std::uint64_t RmmImporter::time_of(std::string_view text) const {
     }
   }
   if (!is_time)
-    fail("Time '" + std::string(text.substr(0, 40)) + "' is no time of day such as 10:38:08.459523");
+    fail("Time '" + std::string(text.substr(0, 40)) + "' is not a time of day such as 10:38:08.459523");
   for (; digits < 9; ++digits) fraction *= 10;
   return ((hours * 60 + minutes) * 60 + seconds) * 1'000'000'000 + fraction;
 }

@@ -30,7 +30,7 @@ bool is_rmm_log(std::string_view begin) noexcept;
 
 /// Writes the log's story; `name` is the file's, for errors. Takes memory for the rows that there are, some
 /// 48 bytes each. Throws Error, naming file and line, for what cannot be, and when the writer gave up; what
-/// it wrote until then is no use.
+/// it wrote until then is useless.
 RmmReport import_rmm_log(std::string_view text, const std::string& name, TraceWriter& writer);
 
 }  // namespace memoir

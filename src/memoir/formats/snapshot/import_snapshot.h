@@ -37,7 +37,7 @@ struct ImportReport {
 };
 
 /// Writes the snapshot's story. Throws Error, which begins with the snapshot's name, for one that cannot be,
-/// and when the writer gave up; what it wrote until then is no use.
+/// and when the writer gave up; what it wrote until then is useless.
 ImportReport import_snapshot(const Snapshot& snapshot, TraceWriter& writer,
                              const ImportOptions& options = {});
 

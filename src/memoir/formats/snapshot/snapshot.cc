@@ -35,17 +35,17 @@ const char* describe(Fault fault) {
     case Fault::kMissing:
       return "is missing";
     case Fault::kNotANumber:
-      return "is no integer";
+      return "is not an integer";
     case Fault::kNegative:
       return "is negative";
     case Fault::kTooLarge:
       return "is 2^64 or more";
     case Fault::kNotAString:
-      return "is no text";
+      return "is not text";
     case Fault::kNotFrames:
-      return "is no list of frames";
+      return "is not a list of frames";
     case Fault::kNotAPool:
-      return "is no pair of numbers";
+      return "is not a pair of numbers";
     default:
       return "is one of more than 2^20 streams, or of more than 4,095 pools";
   }
@@ -102,16 +102,16 @@ void Snapshot::read(PickleInput& input) {
     for (size_t i = 0; i < segments.size(); ++i) read_segment(segments[i], element("", i));
     return;
   }
-  if (values_.type(root) != Type::kDict) fail("the pickle", "holds no dict: this is no memory snapshot");
+  if (values_.type(root) != Type::kDict) fail("the pickle", "holds no dict: this is not a memory snapshot");
   const PickleValues::Dict& dict = values_.dict_of(root);
   const Value* const segments = values_.find(dict, Word::kSegments);
   const Value* const traces = values_.find(dict, Word::kDeviceTraces);
   if (segments == nullptr && traces == nullptr) {
-    fail("the pickle", "is a dict without segments and device_traces: this is no memory snapshot");
+    fail("the pickle", "is a dict without segments and device_traces: this is not a memory snapshot");
   }
   const auto list = [&](const Value* value, Word key) -> std::span<const Value> {
     if (value == nullptr || value->kind() == Value::Kind::kNone) return {};
-    if (values_.type(*value) != Type::kList) fail(std::string(word_text(key)), "is no list");
+    if (values_.type(*value) != Type::kList) fail(std::string(word_text(key)), "is not a list");
     return values_.items_of(*value);
   };
 
@@ -120,7 +120,7 @@ void Snapshot::read(PickleInput& input) {
   segments_.resize(std::max<size_t>(devices.size(), 1));
   size_t total = 0;
   for (size_t i = 0; i < devices.size(); ++i) {
-    if (values_.type(devices[i]) != Type::kList) fail(element("device_traces", i), "is no list");
+    if (values_.type(devices[i]) != Type::kList) fail(element("device_traces", i), "is not a list");
     traces_.push_back(values_.items_of(devices[i]));
     total += traces_.back().size();
     const bool repeated = total > values_.entries();  // or no entries at all, which is found first
@@ -149,7 +149,8 @@ void Snapshot::read(PickleInput& input) {
 
   if (const Value* const settings = values_.find(dict, Word::kAllocatorSettings)) {
     const auto text = to_json(values_, *settings, kMaxMetaText / 2);
-    if (!text) fail("allocator_settings", "is no dict of plain values, is nested too deep, or over 512 KiB");
+    if (!text)
+      fail("allocator_settings", "is not a dict of plain values, is nested too deep, or over 512 KiB");
     settings_ = *text;
   }
 }
@@ -167,7 +168,7 @@ void Snapshot::check_apart(const std::vector<SnapshotSegment>& segments) const {
 void Snapshot::check_entry(size_t device, size_t index) const {
   const Value value = traces_[device][index];
   if (values_.type(value) != Type::kEntry)
-    fail(element(element("device_traces", device), index), "is no dict with an action");
+    fail(element(element("device_traces", device), index), "is not a dict with an action");
   const TraceEntry& entry = values_.entry_of(value);
   if (entry.origin.fault != 0) fail(element(element("device_traces", device), index), entry.origin);
   const Word action = entry.origin.kind();
@@ -188,7 +189,7 @@ void Snapshot::check_entry(size_t device, size_t index) const {
 }
 
 void Snapshot::read_segment(Value value, const std::string& path) {
-  if (values_.type(value) != Type::kDict) fail(path, "is no dict");
+  if (values_.type(value) != Type::kDict) fail(path, "is not a dict");
   const PickleValues::Dict& dict = values_.dict_of(value);
   SnapshotSegment segment;
   segment.address = natural(dict, Word::kAddress, path, kMaxAddress);
@@ -198,14 +199,14 @@ void Snapshot::read_segment(Value value, const std::string& path) {
       values_.find(dict, Word::kDevice) == nullptr ? 0 : natural(dict, Word::kDevice, path, kMostDevices - 1);
   const Value* const stream = values_.find(dict, Word::kStream);
   if (stream != nullptr && !values_.stream_of(*stream, segment.stream))
-    fail(field(path, Word::kStream), "is no integer of 64 bits");
+    fail(field(path, Word::kStream), "is not an integer of 64 bits");
   if (const Value* const pool = values_.find(dict, Word::kSegmentPoolId)) {
     const Fault fault = values_.pool_of(*pool, segment.pool);
     if (fault != Fault::kNone) fail(field(path, Word::kSegmentPoolId), describe(fault));
   }
   const Value* const frames = values_.find(dict, Word::kFrames);
   if (frames != nullptr && !values_.stack_of(*frames, segment.stack))
-    fail(field(path, Word::kFrames), "is no list of frames");
+    fail(field(path, Word::kFrames), "is not a list of frames");
   const Value* const expandable = values_.find(dict, Word::kIsExpandable);
   segment.expandable = expandable != nullptr && expandable->kind() == Value::Kind::kTrue;
   if (const Value* const blocks = values_.find(dict, Word::kBlocks))
@@ -215,12 +216,12 @@ void Snapshot::read_segment(Value value, const std::string& path) {
 }
 
 void Snapshot::read_blocks(Value value, const std::string& path, SnapshotSegment& segment) {
-  if (values_.type(value) != Type::kList) fail(path, "is no list");
+  if (values_.type(value) != Type::kList) fail(path, "is not a list");
   const std::span<const Value> blocks = values_.items_of(value);
   blocks_read_ += blocks.size();
   std::uint64_t next = segment.address;
   for (size_t i = 0; i < blocks.size(); ++i) {
-    if (values_.type(blocks[i]) != Type::kBlock) fail(element(path, i), "is no dict with a state");
+    if (values_.type(blocks[i]) != Type::kBlock) fail(element(path, i), "is not a dict with a state");
     SnapshotBlock block = values_.block_of(blocks[i]);
     if (block.origin.fault != 0) fail(element(path, i), block.origin);
     if (block.address == SnapshotBlock::kNoAddress) block.address = next;
@@ -245,7 +246,7 @@ void Snapshot::read_blocks(Value value, const std::string& path, SnapshotSegment
 }
 
 void Snapshot::read_annotation(Value value, const std::string& path) {
-  if (values_.type(value) != Type::kDict) fail(path, "is no dict");
+  if (values_.type(value) != Type::kDict) fail(path, "is not a dict");
   const PickleValues::Dict& dict = values_.dict_of(value);
   const auto text = [&](Word key) -> std::string_view {
     const Value* const found = values_.find(dict, key);

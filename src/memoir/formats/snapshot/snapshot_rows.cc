@@ -133,7 +133,7 @@ PickleValues::Slot PickleValues::block(std::span<const Value> items, Offset byte
   return Slot::of(SlotKind::kBlock, blocks_.size() - 1);
 }
 
-/// False: it has a line, but is no frame.
+/// False: it has a line, but is not a frame.
 bool PickleValues::frame(std::span<const Value> items, Slot& slot) {
   Frame frame;
   bool has_file = false;
@@ -163,7 +163,7 @@ bool PickleValues::frame(std::span<const Value> items, Slot& slot) {
   return true;
 }
 
-/// False when one of them is no frame.
+/// False when one of them is not a frame.
 bool PickleValues::intern_stack(std::span<const Value> frames, std::uint32_t& stack) {
   const auto mixed = [](std::uint64_t hash, std::uint64_t frame) {
     return (hash ^ frame) * 0x9e3779b97f4a7c15ull ^ hash >> 29;

@@ -35,7 +35,7 @@ struct RmmOptions {
     return std::tuple{
         OptionField{"initial", &Options::initial, Unit::kBytes, "taken from the device at the start"},
         OptionField{"maximum", &Options::maximum, Unit::kBytes,
-                    "most that the pool grows to; 0 is no maximum"}};
+                    "most that the pool grows to; 0: no maximum"}};
   }
 };
 

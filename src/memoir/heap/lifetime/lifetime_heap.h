@@ -47,7 +47,7 @@ class LifetimeHeap {
   /// A span of `size` bytes, a multiple of kSlot and at most kRegion. No offset: add regions and ask again.
   /// `huge`: when it opens a region without memory, the owner asks for a huge page there.
   Placement allocate(Size size, LifetimeClass lifetime, bool huge) noexcept;
-  /// Ends a span. False (and nothing changed) for what is no used slots of one region.
+  /// Ends a span. False (and nothing changed) for what does not start at used slots of one region.
   bool free(Range span) noexcept;
 
   /// Pages of a used span that its owner gave back, or is about to touch again. Whole pages.

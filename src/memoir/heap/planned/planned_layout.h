@@ -36,7 +36,7 @@ class PlannedLayout {
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
   /// Takes a plan that passes check(). ok() is false when it does not fit: no metadata memory, 2^31
-  /// allocations or more, a range outside the arena, an alignment that is no power of two.
+  /// allocations or more, a range outside the arena, an alignment that is not a power of two.
   explicit PlannedLayout(const RecordedPlan& plan) noexcept;
 
   bool ok() const noexcept { return ok_; }

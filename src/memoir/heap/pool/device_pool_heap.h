@@ -69,7 +69,7 @@ struct DevicePoolOptions {
         OptionField{"wait_first", &DevicePoolOptions::wait_first, Unit::kFlag,
                     "make a stream wait for another's free memory rather than grow"},
         OptionField{"plain_step", &DevicePoolOptions::plain_step, Unit::kBytes,
-                    "the least segment of plain memory"}};
+                    "the smallest segment of plain memory"}};
   }
 };
 

@@ -209,7 +209,7 @@ void apply(const ConfValue& value, const std::string& key, PyTorchOptions& optio
   } else if (key == "backend") {
     if (value.token() == "cudaMallocAsync")
       value.fail("that is the driver's pool, not PyTorch's; use native");
-    if (value.token() != "native") value.fail("'" + value.token() + "' is no backend; use native");
+    if (value.token() != "native") value.fail("'" + value.token() + "' is not a backend; use native");
   } else if (std::find(std::begin(kOtherFlags), std::end(kOtherFlags), key) != std::end(kOtherFlags)) {
     value.flag();
   }

@@ -75,7 +75,7 @@ bool Foresight::read_file(const char* path) noexcept {
   const auto size = static_cast<Size>(std::max<off_t>(status.st_size, 0));
   if (size == 0 || size > model_format::kMostFile) {
     ::close(file);
-    complain(path, "is no model");
+    complain(path, "is not a model");
     return false;
   }
   // A copy, not a mapping: whoever cuts the file meanwhile must not end the program.

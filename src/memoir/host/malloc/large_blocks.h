@@ -18,7 +18,7 @@ class LargeBlocks {
   };
   /// `size` > 0 and below 2^47, the alignment a power of two. No address when the system has none.
   Block allocate(Size size, Size alignment, bool huge) noexcept;
-  /// False for an address that is no block of ours.
+  /// False for an address that is not a block of ours.
   bool free(void* address, Size cache_budget) noexcept;
   /// Bytes of a live block, 0 for an address that is none.
   Size size_of(void* address) noexcept;

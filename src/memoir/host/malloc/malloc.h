@@ -115,7 +115,7 @@ MEMOIR_ALWAYS_INLINE void free(void* block, [[maybe_unused]] Size asked = 0) noe
 /// A block whose class is known, in the row of that class: for the bound that a perfect predictor gives.
 void* allocate_in_row(Size size, size_t row) noexcept;
 
-/// Bytes that the block holds; 0 for what is no block.
+/// Bytes that the block holds; 0 for what is not a block.
 Size size_of(void* block) noexcept;
 void* allocate_zeroed(Size size, const void* return_address) noexcept;
 /// At a multiple of `alignment`, a power of two.

@@ -101,7 +101,7 @@ void set(MallocOptions& options, std::string_view part) noexcept {
     known = true;
     readable = read(value, options.*field.member);
   });
-  if (!known) complain(part, "is no setting");
+  if (!known) complain(part, "is not a setting");
   else if (!readable) complain(part, "has a value that cannot be read");
 }
 

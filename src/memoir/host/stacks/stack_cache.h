@@ -5,9 +5,9 @@
 //
 //   event's place, return address -> | slot = word | slot = word | by the word in slot -> | ... | leaf: node
 //
-// A hit has compared every word that its stack was found by, so it is no guess (see stack_walker.h). Memory
-// is fixed: a full cache is emptied. One that hits too rarely to pay for itself, as with a compiler's hundred
-// thousand stacks, rests for a while. Not thread-safe.
+// A hit has compared every word that its stack was found by, so it is not a guess (see stack_walker.h).
+// Memory is fixed: a full cache is emptied. One that hits too rarely to pay for itself, as with a compiler's
+// hundred thousand stacks, rests for a while. Not thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -97,8 +97,8 @@ class StackWalker {
     bool reads_rbp;  // the step outwards from here used rbp
     bool restores;   // the step outwards from here read the caller's rbp from the stack
   };
-  /// A word that is no return address and must not have changed: the frames outside of `valid` were found by
-  /// it, in the step outwards from `reader`.
+  /// A word that is not a return address and must not have changed: the frames outside of `valid` were found
+  /// by it, in the step outwards from `reader`.
   struct Dependency {
     Address slot, value;
     unsigned valid, reader;

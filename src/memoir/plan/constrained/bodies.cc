@@ -96,7 +96,8 @@ std::vector<std::uint32_t> followers(const Constraints& said, const std::vector<
   return next;
 }
 
-/// The least lead at which every member of a row meets its alignment: x + shift = 0 (mod alignment) for all.
+/// The smallest lead at which every member of a row meets its alignment: x + shift = 0 (mod alignment) for
+/// all.
 void align_row(Bodies& out, Body& body) {
   __extension__ typedef __int128 Wide;
   Wide lead = 0, modulus = 1;

@@ -22,9 +22,10 @@ namespace memoir {
 struct Body {
   std::vector<std::uint32_t> members;  // buffers
   Size size = 0;                       // bytes, the lead and all members
-  Size lead = 0;       // bytes at its begin that are no member's: they bring the members to their alignments
-  Size alignment = 1;  // the least common multiple of the members'
-  bool row = false;    // members lie one after another
+  // bytes at its begin that belong to no member: they bring the members to their alignments
+  Size lead = 0;
+  Size alignment = 1;                   // the least common multiple of the members'
+  bool row = false;                     // members lie one after another
   std::uint32_t misplaced = kNoBuffer;  // a member that no offset of the row aligns; validate() refuses it
   Offset fixed = kNoOffset;             // of all
   Offset hint = kNoOffset;              // of the first member that has one
@@ -75,7 +76,7 @@ Bodies make_bodies(const ConstrainedProblem& problem);
 ConstrainedPlan to_plan(const Bodies& bodies, const std::vector<Offset>& offsets,
                         const std::vector<std::uint32_t>& arenas);
 
-/// The least offset >= from at which a body meets its alignment, its fixed offset and the arena's forbidden
+/// The lowest offset >= from at which a body meets its alignment, its fixed offset and the arena's forbidden
 /// ranges; kNoOffset when there is none.
 Offset next_place(const Body& body, const ArenaChoice& arena, Offset from);
 

@@ -191,7 +191,7 @@ Load clique_load(const Bodies& bodies) {
   return load;
 }
 
-/// The least arena of which `bytes` are not forbidden.
+/// The smallest arena of which `bytes` are not forbidden.
 Size with_forbidden(const ArenaChoice& arena, Size bytes) {
   for (const Range& range : arena.forbidden) {
     if (range.begin < bytes) bytes += range.size;

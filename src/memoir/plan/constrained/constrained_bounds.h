@@ -22,8 +22,8 @@ struct ConstrainedBound {
 /// up. O(n log n) without a conflict graph; cliques of one are grown greedily.
 ConstrainedBound lower_bound(const Bodies& bodies);
 
-/// The most bytes needed at one tick when every buffer has its least size: what the uncertainty costs is the
-/// difference to load(). Windows count as far as they lie within the least size.
+/// The most bytes needed at one tick when every buffer has its smallest size: what the uncertainty costs is
+/// the difference to load(). Windows count as far as they lie within the smallest size.
 Size low_load(const ConstrainedProblem& problem);
 
 }  // namespace memoir

@@ -70,8 +70,9 @@ struct Constraints {
   std::vector<std::vector<Gap>> gaps;  // by time, not overlapping
   std::vector<Offset> fixed;           // its offset; kNoOffset: free
   std::vector<Offset> hints;           // an offset to prefer among equal plans; kNoOffset: none
-  std::vector<Size> low_sizes;         // bytes: the least it may turn out to have; the problem has the most
-  std::vector<std::uint32_t> alias;    // another buffer whose bytes it has; kNoBuffer: none
+  // bytes: the smallest it may turn out to have; the problem has the largest
+  std::vector<Size> low_sizes;
+  std::vector<std::uint32_t> alias;  // another buffer whose bytes it has; kNoBuffer: none
   std::vector<std::uint32_t> after;  // the buffer that it begins right behind, in one arena; kNoBuffer: none
   std::vector<std::uint64_t> allowed;  // bit k: it may be in arenas[k]
   std::vector<std::uint64_t> weights;  // what an arena's cost is multiplied with; without: the size

@@ -48,7 +48,7 @@ class Validator {
       const auto& [lifetime, _, alignment] = buffers_[i];
       if (lifetime.begin >= lifetime.end)
         refuse(i, "has the lifetime " + text(lifetime) + ": it must end after it begins");
-      if (alignment == 0) refuse(i, "has the alignment 0: the least is 1");
+      if (alignment == 0) refuse(i, "has the alignment 0: it must be at least 1");
     }
     validate(buffers_, Empty::kAllowed);  // the sum
   }
@@ -99,7 +99,7 @@ class Validator {
     const auto& [lifetime, size, alignment] = buffers_[i];
     if (!said_.gaps.empty()) gaps(i);
     if (!said_.low_sizes.empty() && ((said_.low_sizes[i] == 0 && size != 0) || said_.low_sizes[i] > size)) {
-      refuse(i, "has a least size of " + text(said_.low_sizes[i]) +
+      refuse(i, "has a smallest size of " + text(said_.low_sizes[i]) +
                     " bytes, which is not within 1 and its size of " + text(size));
     }
     const std::uint64_t allowed = allowed_of(said_, i);

@@ -6,10 +6,10 @@
 // open intervals (x, y), one for whole buffers, several where windows differ, split at 0 where they may share
 // in place. For each interval a plan has d <= x or d >= y, so a node is a set of such choices:
 //
-//   low[b]    the least offsets that meet the choices, a fixpoint of  low[a] >= next(low[b] + y)
+//   low[b]    the lowest offsets that meet the choices, a fixpoint of  low[a] >= next(low[b] + y)
 //   high[b]   the greatest ones within the capacity, the same from above
 //
-// next() is the least offset from there on that the body may have at all: alignment, forbidden ranges, a
+// next() is the lowest offset from there on that the body may have at all: alignment, forbidden ranges, a
 // fixed offset, the banks chosen for it. When a bound rules one side out, the other is chosen; when the
 // offsets low[] break no interval, they are a plan, and no plan of this node is lower anywhere. Otherwise a
 // broken interval is branched on. Every plan meets some leaf, so a search that ends is a proof.

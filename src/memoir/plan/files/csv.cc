@@ -121,7 +121,7 @@ class Parser {
              (buffer.lifetime.begin == buffer.lifetime.end ? "empty" : "inverted") +
              ": it must end after it begins");
     }
-    if (buffer.alignment == 0) refuse("the alignment is 0: the least is 1");
+    if (buffer.alignment == 0) refuse("the alignment is 0: it must be at least 1");
     if (__builtin_add_overflow(total_, buffer.size, &total_) ||
         __builtin_add_overflow(total_, buffer.alignment - 1, &total_) || total_ >> 63 != 0) {
       refuse("a size of " + std::to_string(buffer.size) +
@@ -170,7 +170,8 @@ class Parser {
       const auto at = rows_.find(std::string(id));
       if (at == rows_.end()) {
         reader_.refuse(csv_.lines[from], std::string(kNames[column]) + " is '" +
-                                             std::string(id.substr(0, 40)) + "', which is no buffer's id");
+                                             std::string(id.substr(0, 40)) +
+                                             "', which is not the ID of a buffer");
       }
       return static_cast<std::uint32_t>(at->second);
     };
@@ -294,7 +295,7 @@ ConstrainedProblem to_constrained(const CsvProblem& csv, const std::vector<Arena
           std::find_if(arenas.begin(), arenas.end(), [&](const auto& arena) { return arena.name == name; });
       if (at == arenas.end()) {
         throw Error(problem.refusal(
-            i, "arenas names '" + name.substr(0, 40) + "', which is no arena that was given"));
+            i, "arenas names '" + name.substr(0, 40) + "', which is not an arena that was given"));
       }
       mask |= std::uint64_t{1} << (at - arenas.begin());
     }

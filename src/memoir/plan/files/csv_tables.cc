@@ -35,7 +35,7 @@ std::vector<Constraints::Pair> parse_conflicts(const std::string& text, const st
     for (int k = 0; k < 2; ++k) {
       const auto at = index.find(fields[k]);
       if (at == index.end())
-        reader.refuse("'" + std::string(fields[k].substr(0, 40)) + "' is no buffer's id");
+        reader.refuse("'" + std::string(fields[k].substr(0, 40)) + "' is not the ID of a buffer");
       found[k] = at->second;
     }
     if (found[0] == found[1]) reader.refuse("a buffer conflicts with itself");

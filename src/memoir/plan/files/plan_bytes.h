@@ -23,7 +23,8 @@ Element element_at(std::string_view table, std::size_t index) {
 template <std::size_t N>
 std::string_view zero_padded(const char (&field)[N]) {
   const std::string_view text(field, N);
-  return text.substr(0, text.find_last_not_of('\0') + 1);  // a zero within is no letter, which the proof sees
+  // a zero within is not a letter, which the proof sees
+  return text.substr(0, text.find_last_not_of('\0') + 1);
 }
 
 [[noreturn]] void refuse_cut_off(std::string_view bytes, const PlanProof& proof);

@@ -89,7 +89,7 @@ Skeleton read_skeleton(std::string_view bytes, std::uint64_t pairs, const Progra
       skeleton.below.push_back(element_at<std::uint32_t>(bytes, at++));
     skeleton.first.push_back(static_cast<std::uint32_t>(skeleton.below.size()));
   }
-  if (skeleton.below.size() != pairs) proof.refuse("the skeleton has pairs that are no record's");
+  if (skeleton.below.size() != pairs) proof.refuse("the skeleton has pairs that belong to no record");
   return skeleton;
 }
 

@@ -79,7 +79,7 @@ void PlanProof::prove_records(const ProgramPlan& plan) const {
     }
     if (allocation.size == 0) refuse(i, "has an offset for 0 bytes");
     if (allocation.memory >= plan.memories.size())
-      refuse(i, "is in memory " + std::to_string(allocation.memory) + ", which there is not");
+      refuse(i, "is in memory " + std::to_string(allocation.memory) + ", which does not exist");
     if (allocation.offset % plan.memories[allocation.memory].alignment != 0)
       refuse(i, "offset is not a multiple of the memory's alignment");
     total += allocation.size + allocation.alignment;  // at most 2^57: this notices long before it overflows
@@ -138,7 +138,7 @@ void PlanProof::prove_skeleton(const ProgramPlan& plan) const {
     for (size_t i = 0; i < list.size(); ++i) {
       const std::uint32_t lower = list[i];
       if (lower >= records)
-        refuse_skeleton(record(upper) + " lies on " + record(lower) + ", which there is not");
+        refuse_skeleton(record(upper) + " lies on " + record(lower) + ", which does not exist");
       if (i != 0 && lower <= list[i - 1])
         refuse_skeleton("what " + record(upper) + " lies on is not in ascending order");
       const PlannedAllocation& under = plan.sequence[lower];

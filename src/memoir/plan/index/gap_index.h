@@ -30,7 +30,7 @@
 namespace memoir {
 
 /// Which of the gaps that are large enough: the lowest, or the smallest (the lowest of those; of thousands,
-/// only the lowest 128 are compared). Above all is no gap.
+/// only the lowest 128 are compared). The room above all buffers is not a gap.
 enum class Fit { kFirst, kBest };
 
 /// Not thread-safe. Keeps a reference to the problem, which validate() must accept.

@@ -132,7 +132,7 @@ std::vector<Order> find_overlaps(const Problem& problem, const std::vector<Offse
   return overlaps;
 }
 
-/// Step 2: the least colour that no overlapping buffer placed earlier has.
+/// Step 2: the lowest colour that no overlapping buffer placed earlier has.
 Order colour(const std::vector<Order>& overlaps, const Order& order) {
   constexpr std::uint32_t kUncoloured = ~std::uint32_t{0};
   Order colours(order.size(), kUncoloured);

@@ -62,9 +62,9 @@ const char* LifetimeModel::open(std::string_view bytes) noexcept {
 const char* LifetimeModel::check_table(std::string_view bytes) noexcept {
   if (reinterpret_cast<std::uintptr_t>(bytes.data()) % 8 != 0) return "its bytes are not aligned in memory";
   Header header;
-  if (bytes.size() < sizeof header) return "it is no model: too short";
+  if (bytes.size() < sizeof header) return "it is not a model: too short";
   std::memcpy(&header, bytes.data(), sizeof header);
-  if (header.magic != kMagic) return "it is no model";
+  if (header.magic != kMagic) return "it is not a model";
   if (header.version != kVersion || header.byte_order != kByteOrder || header.header_size != sizeof header)
     return "it is a model of another version; this memoir reads version 1";
   if (header.file_size != bytes.size()) return "it is cut off, or has bytes behind its end";
@@ -177,9 +177,9 @@ const char* LifetimeModel::check_trie() noexcept {
   labels_ = records<std::uint16_t>(kLabels);
   if (nodes_.size() > kMost24 || labels_.size() > kMost24) return "its trie is larger than it may be";
   for (const std::uint16_t label : labels_)
-    if (label >= names_.size()) return "a label is no name";
+    if (label >= names_.size()) return "a label is not a name";
   if (nodes_.empty()) return nullptr;
-  if (nodes_[0].labels() != 0 || nodes_[0].flags() != 0) return "the root of its trie is no root";
+  if (nodes_[0].labels() != 0 || nodes_[0].flags() != 0) return "the root of its trie is not a root";
   std::uint64_t next = 1;  // whose parent is still to come
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = nodes_[i];

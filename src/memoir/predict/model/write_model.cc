@@ -23,7 +23,7 @@ std::string write_model(const ModelSections& sections, std::uint64_t key) {
     const size_t head = kind == kWeights ? sizeof(WeightsHead) : 0;
     if (content->size() < head || (content->size() - head) % about.record != 0)
       throw Error("a model's section '" + std::string(about.name) + "' has " +
-                  std::to_string(content->size()) + " bytes, which is no number of records; make it " +
+                  std::to_string(content->size()) + " bytes, which is not a number of records; make it " +
                   std::to_string(head) + " + " + std::to_string(about.record) + " for each");
     Section section;
     section.kind = kind;

@@ -78,7 +78,7 @@ struct LifetimeProfile {
     std::uint32_t frames = 0;  // innermost first
     std::uint32_t flags = 0;
     std::uint32_t reserved = 0;
-    std::uint64_t height = 0;            // bytes of stack at the allocation, the least; 0: not known
+    std::uint64_t height = 0;            // bytes of stack at the allocation, the fewest; 0: not known
     Size least_size = 0, most_size = 0;  // of a sampled object
     std::uint64_t freed_elsewhere = 0;   // samples that another thread freed
     Estimate estimates[2];               // by Fate

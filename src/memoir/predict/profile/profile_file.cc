@@ -75,7 +75,7 @@ class Checker {
     if (profile_.text.size() > ~std::uint32_t{0}) fail("text", 0, "is larger than 4 GiB");
     for (std::string_view rest = profile_.text; !rest.empty();) {
       const size_t size = utf8_size(rest);
-      if (size == 0) fail("text, byte", profile_.text.size() - rest.size(), "is no UTF-8");
+      if (size == 0) fail("text, byte", profile_.text.size() - rest.size(), "is not UTF-8");
       rest.remove_prefix(size);
     }
     totals();
@@ -99,7 +99,7 @@ class Checker {
     if (part.size == 0 || part.size > P::kMostWord || part.size >= text.size() ||
         part.begin >= text.size() - part.size || text[part.begin + part.size] != '\0' ||
         (part.begin > 0 && text[part.begin - 1] != '\0') || profile_.view(part).find('\0') != text.npos)
-      fail(what, number, "has text that is no word of the file's");
+      fail(what, number, "has text that is not a word of the file's");
   }
   void zero(std::uint64_t reserved, const char* what, size_t number) const {
     if (reserved != 0) fail(what, number, "has a reserved field that is not 0");
@@ -145,7 +145,7 @@ class Checker {
       zero(context.flags & ~P::kCut, "context", i);
       zero(context.reserved, "context", i);
       if (context.least_size > context.most_size || context.most_size > P::kMostSize)
-        fail("context", i, "has sizes that are none");
+        fail("context", i, "has sizes that cannot be");
       for (const int fate : {P::kFreed, P::kCensored}) {
         for (const int clock : {P::kMilliseconds, P::kBytes}) {
           const Tally& tally = context.tallies[fate][clock];
@@ -178,7 +178,7 @@ class Checker {
       text(run.program, "run", i);
       if (run.milliseconds > P::kMostTime || run.allocated > P::kMostClock || run.every == 0 ||
           run.every > P::kMostSize || !(run.priority >= 0) || run.priority > 1e300)
-        fail("run", i, "has figures that are none");
+        fail("run", i, "has figures that cannot be");
       if (i > 0) {
         const P::Run& last = profile_.runs[i - 1];
         if (last.id[0] > run.id[0] || (last.id[0] == run.id[0] && last.id[1] >= run.id[1]))
@@ -271,7 +271,7 @@ LifetimeProfile read_lifetimes(std::string_view bytes, const std::string& name) 
   if (header.version != kVersion)
     fail("version " + std::to_string(header.version) + " of the format; this memoir reads version 1");
   if (header.byte_order != kByteOrder || header.header_size != sizeof header)
-    fail("a header that is none: the file is damaged");
+    fail("a header that cannot be: the file is damaged");
   if (header.file_size != bytes.size())
     fail("has " + std::to_string(bytes.size()) + " bytes instead of " + std::to_string(header.file_size) +
          ": it was cut, or something was added");

@@ -108,7 +108,7 @@ inline constexpr Size kSize = region_begin(kRegions);
 
 /// The run as a profile. `bytes` begin with the header and end wherever the file ended; `now`:
 /// CLOCK_MONOTONIC in nanoseconds when the run ended, 0 when only the program knows. Throws Error when they
-/// are no image.
+/// are not an image.
 LifetimeProfile read_image(std::string_view bytes, const std::string& program, const std::string& name,
                            std::uint64_t now);
 

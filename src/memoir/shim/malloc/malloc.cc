@@ -98,7 +98,7 @@ MEMOIR_EXPORT void* reallocarray(void* block, size_t count, size_t size) {
 }
 
 MEMOIR_EXPORT void* memalign(size_t alignment, size_t size) {
-  // As glibc: an alignment that is no power of two is rounded up to one.
+  // As glibc: an alignment that is not a power of two is rounded up to one.
   if (alignment > kMost / 2 + 1) {
     errno = EINVAL;
     return nullptr;

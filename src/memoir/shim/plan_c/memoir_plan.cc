@@ -66,7 +66,7 @@ int check_arrays(const BufferArrays& buffers, const void* offsets) noexcept {
     const char* what = nullptr;
     if (buffers.lower[i] >= buffers.upper[i])
       what = "has an empty or inverted lifetime: it must end after it begins";
-    else if (buffers.alignment_of(i) == 0) what = "has the alignment 0: the least is 1";
+    else if (buffers.alignment_of(i) == 0) what = "has the alignment 0: it must be at least 1";
     else if (__builtin_add_overflow(total, buffers.size[i], &total) ||
              __builtin_add_overflow(total, buffers.alignment_of(i) - 1, &total) || total >> 63 != 0)
       what = "brings the sum of all sizes to 2^63 bytes or more";
@@ -202,7 +202,7 @@ memoir_skeleton* memoir_skeleton_create(size_t count, const uint64_t* lower, con
       alignments.push_back(problem[i].alignment);
     }
     if (const auto violation = memoir::quick_check(problem, plan))
-      return refuse(("the offsets are no plan: " + violation->what).c_str());
+      return refuse(("the offsets are not a plan: " + violation->what).c_str());
     made = new memoir_skeleton{memoir::find_skeleton(sequence), std::move(alignments)};
     return int{MEMOIR_PLAN_OK};
   });

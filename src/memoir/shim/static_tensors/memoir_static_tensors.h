@@ -52,7 +52,7 @@ MEMOIR_STATIC_TENSORS_API memoir_tensor* memoir_tensor_new(memoir_static_tensors
 MEMOIR_STATIC_TENSORS_API memoir_tensor* memoir_tensor_new_view(memoir_static_tensors* pool,
                                                                 const memoir_tensor* of, size_t offset,
                                                                 size_t size);
-/* One reference more, one less: 0, or -1 for what is no live tensor of the pool (nothing changed). */
+/* One reference more, one less: 0, or -1 for what is not a live tensor of the pool (nothing changed). */
 MEMOIR_STATIC_TENSORS_API int memoir_tensor_retain(memoir_static_tensors* pool, memoir_tensor* tensor);
 MEMOIR_STATIC_TENSORS_API int memoir_tensor_release(memoir_static_tensors* pool, memoir_tensor* tensor);
 /* Of a live tensor. */

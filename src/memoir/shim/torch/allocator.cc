@@ -97,7 +97,7 @@ void tell_allocated(const void* pointer, Size size, bool planned) {
     pass.recorder->allocated(pointer, size, kAlignment, &pass.scopes);
     return;
   }
-  if (pass.slab != nullptr) return;  // what its plan does not serve is no other thread's to plan
+  if (pass.slab != nullptr) return;  // other threads do not plan what its plan does not serve
   const auto& passes = recordings().passes;
   if (passes.size() == 1) passes[0]->allocated(pointer, size, kAlignment, nullptr);
 }
