@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run's records: the rows and members of memoir.bench, and a header that says how the passes were made.
 
-A folder as every bench writes it (docs/guides/bench.md): runs.jsonl, results.json, results.csv.
+A folder as every bench writes it (docs/reference/bench.md): runs.jsonl, results.json, results.csv.
 
 row      a turn: wall, user, system, faults and cycles of one pass (wall: the median pass), and
          "turn": {"ns": [one number per pass], "made", "wall_ns", "anonymous", "minor", "user_us", ...}

@@ -10,7 +10,7 @@ import pytest
 
 import memoir
 
-PAGE = Path(__file__).parents[2] / "docs" / "guides" / "constraints.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "constraints.md"
 EXAMPLES = re.findall(r"^```console\n(.*?)^```", PAGE.read_text(), re.M | re.S)
 
 

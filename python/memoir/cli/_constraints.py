@@ -77,7 +77,7 @@ class BanksOption(ParamType):
         return int(count), Size().convert(width, parameter, context)
 
 
-constraining = section("What a problem can say (docs/guides/constraints.md)")
+constraining = section("What a problem can say (docs/reference/constraints.md)")
 _OPTIONS = (
     constraining(
         "--arena", "arenas", type=ArenaOption(), multiple=True, help="One of several arenas, with its limit."

@@ -100,7 +100,7 @@ def command(**given: Any) -> None:
     INPUT is a trace, a memory snapshot of PyTorch or a text trace, whose last complete pass is planned; a model or
     a dump of another framework (TFLite, ONNX, XLA, ggml, logs: docs/guides/importers.md); or CSV
     with the columns id, lower, upper (exclusive; or end, inclusive), size and perhaps alignment, gaps and more
-    that a problem can say (docs/guides/constraints.md). Several inputs, or --seeds, make a sweep over all inputs,
+    that a problem can say (docs/reference/constraints.md). Several inputs, or --seeds, make a sweep over all inputs,
     planners and seeds.
     """
     given["dims"] = _dims(given["dims"])

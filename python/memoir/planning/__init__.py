@@ -99,7 +99,7 @@ def plan(
     they give the same plan for the same seed on any machine. Raises Error for what is not a problem, or too much
     for that planner. Releases the GIL while it plans; Ctrl-C ends auto and exact with their best.
 
-    A mapping may say more (docs/guides/constraints.md): per buffer `size_low`, `fixed`, `hint`, `alias` (-1: none), `after`,
+    A mapping may say more (docs/reference/constraints.md): per buffer `size_low`, `fixed`, `hint`, `alias` (-1: none), `after`,
     `weight`, `arenas`; as rows `gaps`, `in_place`, `apart`. In addition: `arenas` to choose from, `forbid`
     ([arena,] begin, end), `banks` (count, width), `conflicts` (pairs of buffers), `replan` (earlier offsets or
     result) with at most `moves` moved, `locality`. The result then tells about these too.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Problems of numpy arrays, for the core: behind memoir.plan(); docs/guides/constraints.md has examples."""
+"""Problems of numpy arrays, for the core: behind memoir.plan(); docs/reference/constraints.md has examples."""
 
 from __future__ import annotations
 

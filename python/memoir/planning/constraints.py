@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a problem can say beyond lifetimes, sizes and alignments, in files and at the command line;
-docs/guides/constraints.md has examples."""
+docs/reference/constraints.md has examples."""
 
 from __future__ import annotations
 

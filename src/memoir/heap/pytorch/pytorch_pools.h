@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What PyTorchHeap and ExpandableHeap share: PyTorch's CUDA caching allocator, but for where new memory comes
-// from. Behaviour as of torch 2.11 to 2.13 (c10/cuda/CUDACachingAllocator.cpp); docs/concepts/device-pools.md
-// describes it, and what is not modelled.
+// from. Behaviour as of torch 2.11 to 2.13 (c10/cuda/CUDACachingAllocator.cpp), and what is not modelled:
+// docs/concepts/device-pools-pytorch.md.
 //
 //   pool      blocks of up to 1 MiB, or larger ones; the default pool, or a private one (graphs, MemPool)
 //   set       the free blocks of one pool and one stream, ordered by size and address: best fit

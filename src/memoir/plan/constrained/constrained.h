@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The planners that take whatever a problem can say, alone or mixed (docs/guides/constraints.md).
+// The planners that take whatever a problem can say, alone or mixed (docs/reference/constraints.md).
 #pragma once
 
 #include <optional>

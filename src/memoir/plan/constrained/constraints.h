@@ -2,8 +2,8 @@
 //
 // What a problem can say beyond lifetimes, sizes and alignments. A plain Problem stays a vector of buffers;
 // whatever else is known stands next to it, in vectors that are empty when nothing is said.
-// docs/guides/constraints.md has an example of each; docs/decisions/constraints-stand-next-to-the-problem.md
-// says why it is built so.
+// docs/reference/constraints.md has an example of each; why it is built so stands in
+// docs/decisions/constraints-stand-next-to-the-problem.md.
 //
 //   offset
 //     4 |   +-----+         problem    {{0, 4}, 4, 1}  a     alias     {kNoBuffer, kNoBuffer, 0}

@@ -9,7 +9,7 @@
 //
 // Columns come in any order; all but id, lower, upper and size may be left out, and lower and upper may be
 // left out together (then only a graph says what conflicts). A column named `end` instead of `upper` is
-// inclusive, and so are the ends of the gaps then. What each column says: docs/guides/constraints.md.
+// inclusive, and so are the ends of the gaps then. What each column says: docs/reference/constraints.md.
 #pragma once
 
 #include <optional>
