@@ -232,4 +232,4 @@ def test_a_program_without_the_recorder_is_told_how_to_start_it(program, memoir_
         assert status == 2 and len(error.splitlines()) == 1
         assert f"LD_PRELOAD={LIBRARY} {program} say" in error
     assert "there is no process" in memoir_cli("attach", running.pid, "--lifetimes", "--for", "1s")[2]
-    assert "no time" in memoir_cli("attach", running.pid, "--for", "soon")[2]
+    assert "not a time" in memoir_cli("attach", running.pid, "--for", "soon")[2]

@@ -160,5 +160,5 @@ def test_addresses_fill_the_table_at_the_start(tmp_path, under, program):
 
 
 def test_a_model_is_checked_before_a_program_runs(tmp_path):
-    with pytest.raises(Error, match="no model"):
+    with pytest.raises(Error, match="not a model"):
         _core.LifetimeModel.from_bytes(b"x" * 100, "x.model")

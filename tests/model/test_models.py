@@ -82,7 +82,7 @@ def test_a_simulation_asks_a_model(trace):
     assert placed(f"llama,lifetimes=[{MODEL}]") != placed("llama,lifetimes=none")
     with pytest.raises(Error, match="cannot be read"):
         placed("llama,lifetimes=[nowhere.model]")
-    with pytest.raises(Error, match="no model"):
+    with pytest.raises(Error, match="not a model"):
         placed(f"llama,lifetimes=[{copy_of_trace(trace)}]")
 
 

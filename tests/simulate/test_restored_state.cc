@@ -420,10 +420,10 @@ TEST_CASE("recordings that cannot have been get an error that names the event") 
   CHECK(
       has(message_of(Recording().segment(kSegment, {0, Size{1} << 62})), "more than a device has addresses"));
   CHECK(has(message_of(Recording().segment(kSegment, {~Offset{0} - 511, kMiB})), "ends beyond 2^63"));
-  CHECK(has(message_of(Recording().segment(kSegment, {kBase, 1000})), "no multiple of 512"));
+  CHECK(has(message_of(Recording().segment(kSegment, {kBase, 1000})), "not a multiple of 512"));
   CHECK(has(message_of(Recording().segment(kSegment, large).segment(kMap, {2 * kBase, 2 * kMiB})),
             "event 1: the recording has segments of both kinds"));
-  CHECK(has(message_of(Recording().segment(kMap, {kBase, kMiB}), "expandable"), "no multiple of 2097152"));
+  CHECK(has(message_of(Recording().segment(kMap, {kBase, kMiB}), "expandable"), "not a multiple of 2097152"));
   CHECK(has(message_of(Recording()
                            .segment(kMap, {kBase, 20 * kMiB})
                            .allocate(7, 3 * kMiB, kBase)
@@ -436,7 +436,7 @@ TEST_CASE("recordings that cannot have been get an error that names the event") 
   CHECK(has(
       message_of(Recording().segment(kMap, {kBase, 20 * kMiB}).segment(kMap, {kBase + 21 * kMiB, 20 * kMiB}),
                  "expandable"),
-      "no multiple of 2 MiB from"));
+      "not a multiple of 2 MiB from"));
 }
 
 TEST_CASE("a device that put segments where the simulation still has some is not followed") {
