@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "doctest/doctest.h"
 #include "memoir/base/error.h"
+#include "memoir/base/units.h"
+#include "memoir/policy/option_limits.h"
 #include "memoir/policy/policies.h"
 
 namespace memoir {
@@ -64,6 +67,24 @@ TEST_CASE("a text is read alike for every substrate, defaults and all") {
     CHECK(refusal("mermoir", substrate).find("there is no policy 'mermoir'; did you mean 'memoir'?") == 0);
     CHECK(refusal("guided,plan=/none/x.plan", substrate).find("/none/x.plan") != std::string::npos);
   }
+}
+
+TEST_CASE("a setting that its heap refuses is named, with what it may be") {
+  const auto said = [](std::string_view text) { return refusal(text, Substrate::kSimulation); };
+  CHECK(said("binned,largest=1GiB") == "policy 'binned', largest=1GiB: must be at most 512MiB");
+  CHECK(said("binned,least_delay=0") == "policy 'binned', least_delay=0: must be above 0");
+  CHECK(said("binned,least_delay=9") == "policy 'binned', most_delay=5: must be at least least_delay, 9");
+  CHECK(said("split,small=100KiB") == "policy 'split', small=100KiB: must be a multiple of 128KiB, above 0");
+  CHECK(said("split,small=64MiB").find("policy 'split', large=32MiB: must be at least small, 64MiB") == 0);
+  CHECK(said("split,large=1664KiB") == "policy 'split', large=1664KiB: must be a multiple of 1MiB");
+  CHECK(said("split,first_id=0") == "policy 'split', first_id=0: must be at least 1");
+  CHECK(said("rmm,initial=2MiB,maximum=1MiB") == "policy 'rmm', initial=2MiB: must be at most maximum, 1MiB");
+  for (const char* const fine : {"binned,largest=512MiB", "split,small=2MiB,large=2MiB", "rmm,initial=1MiB"})
+    CHECK(said(fine) == "");
+  CHECK_NOTHROW(check_pool_alignment(2 * kMiB, 2 * kMiB));
+  CHECK_THROWS_WITH_AS(check_pool_alignment(768, 2 * kMiB),
+                       "alignment=768: must be a power of two, at most the granule of 2MiB", Error);
+  CHECK_THROWS_AS(check_pool_alignment(4 * kMiB, 2 * kMiB), Error);
 }
 
 TEST_CASE("a substrate that does not have a policy says who has it") {

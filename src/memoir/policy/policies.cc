@@ -17,6 +17,7 @@
 #include "memoir/plan/files/plan_file.h"
 #include "memoir/policy/guided_run_heap.h"
 #include "memoir/policy/high_water_heap.h"
+#include "memoir/policy/option_limits.h"
 #include "memoir/policy/planned_slab_heap.h"
 #include "memoir/policy/policy_text.h"
 
@@ -28,6 +29,7 @@ namespace {
 
 PolicyHeap make_memoir(Parts& parts, const LearningOptions& options) {
   Arena& arena = parts.arena();
+  check_pool_alignment(options.alignment, arena.granule());
   LearningOptions own = options;
   own.learn &= !parts.keeps();
   auto heap = make_heap<LearningHeap>(arena, own, parts.order(), &parts.segments(), parts.planner());
@@ -59,6 +61,7 @@ PolicyHeap make_guided(Parts& parts, const GuidedOptions& options) {
                 bytes_setting(options.alignment) + "; make it with memoir plan --guided");
   }
   Arena& arena = parts.arena();
+  check_pool_alignment(options.alignment, arena.granule());
   auto heap = make_heap<GuidedRunHeap>(plan, arena, options, parts.order(), &parts.segments(), !parts.keeps(),
                                        parts.planner());
   const auto plans = [&run = *heap] { return run.counters(); };
@@ -178,7 +181,7 @@ struct Row {
   unsigned substrates;
   PolicyTraits traits;
   std::vector<SettingInfo> (*settings)();
-  /// Takes the policy's own settings out of the text; the rest is for who asks next.
+  /// Takes the policy's own settings out of the text; the rest is for the caller.
   void (*read)(PolicyText& text, Policy& policy);
 };
 
@@ -188,6 +191,7 @@ constexpr Row row(std::string_view name, std::string_view what, unsigned substra
   return {name, what, substrates, traits, &settings_of<Options>, [](PolicyText& text, Policy& policy) {
             Options options;
             take_settings(options, text.settings, text.name);
+            if constexpr (requires { check_options(options, ""); }) check_options(options, text.name);
             if constexpr (requires { options.prepare(); }) options.prepare();
             if constexpr (requires { options.lifetime_unit(); })
               policy.lifetime_unit = options.lifetime_unit();
