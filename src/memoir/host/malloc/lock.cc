@@ -9,19 +9,13 @@
 #include <cerrno>
 #include <climits>
 
+#include "memoir/base/pause.h"
+
 namespace memoir::host_malloc {
 
 namespace {
 
 constexpr int kSpins = 100;
-
-void pause_processor() noexcept {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 // errno is the program's: a lock that waits must not change it.
 long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value,

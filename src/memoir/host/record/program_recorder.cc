@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "memoir/base/metadata.h"
+#include "memoir/base/pause.h"
 #include "memoir/host/stacks/thread_stack.h"
 
 namespace memoir::record {
@@ -31,7 +32,7 @@ class SpinGuard {
   explicit SpinGuard(std::atomic<bool>& lock) noexcept : lock_(lock) {
     for (unsigned tries = 1; lock_.exchange(true, std::memory_order_acquire); ++tries)
       if (tries % 64 == 0) ::sched_yield();
-      else __builtin_ia32_pause();
+      else pause_processor();
   }
   ~SpinGuard() { lock_.store(false, std::memory_order_release); }
   SpinGuard(const SpinGuard&) = delete;

@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "memoir/base/pause.h"
+
 namespace memoir::record {
 
 namespace {
@@ -175,7 +177,7 @@ std::byte* TraceFile::claim(Size size) noexcept {
   for (unsigned tries = 0; locked_.exchange(true, std::memory_order_acquire);) {
     if (++tries > 100'000) return nullptr;  // who holds it was stopped there: this event is lost, no more
     if (tries % 64 == 0) ::sched_yield();
-    else __builtin_ia32_pause();
+    else pause_processor();
   }
   std::byte* block = nullptr;
   const int file = descriptor();

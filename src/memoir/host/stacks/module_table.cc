@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "memoir/base/metadata.h"
+#include "memoir/base/pause.h"
 
 // glibc 2.35's, which takes no lock. Absent elsewhere.
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
@@ -145,7 +146,7 @@ const LoadedModule* ModuleTable::find(Address pc) noexcept {
   if (!ask(pc, loaded)) return nullptr;
   for (unsigned tries = 0; locked_.exchange(true, std::memory_order_acquire);) {
     if (++tries > 100'000) return nullptr;  // who holds it was stopped inside; the frame stays unknown
-    __builtin_ia32_pause();
+    pause_processor();
   }
   const LoadedModule* module = known();  // another thread may have been faster
   const unsigned index = count();

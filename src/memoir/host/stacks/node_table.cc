@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include "memoir/base/metadata.h"
+#include "memoir/base/pause.h"
 
 namespace memoir::stacks {
 
@@ -55,7 +56,7 @@ NodeTable::Found NodeTable::intern_slowly(NodeId caller, Frame frame) noexcept {
     for (unsigned spin = 0; spin < 100; ++spin) {
       const std::uint64_t second = slot.second.load(std::memory_order_acquire);
       if (second == 0) {
-        __builtin_ia32_pause();
+        pause_processor();
         continue;
       }
       if ((second & ~std::uint64_t{0xffffffff}) == upper &&
