@@ -113,7 +113,9 @@ def _ratio_by_size(pyplot: Any, summary: Summary) -> Any:
     cells = [cell for cell in summary.cells if REFERENCE in cell.comparisons and cell.key.callers == 1]
     if not cells:
         return None
-    title = f"Latency of {summary.candidate} / {REFERENCE} against input size (batch×side), 95 % intervals"
+    title = (
+        f"Latency of {summary.candidate} / {REFERENCE} by input (batch×side), 95 % intervals; lower is better"
+    )
     figure, axes, inputs = _panels(pyplot, cells, title)
     threads = sorted({cell.key.threads for cell in cells})
     for net, axis in axes.items():
@@ -151,7 +153,9 @@ def _memory_by_size(pyplot: Any, summary: Summary) -> Any:
     ]
     if not cells:
         return None
-    title = f"Peak anonymous memory / the smallest of the others' ({fewest} thread{'s' * (fewest > 1)})"
+    title = (
+        f"Peak memory / the smallest of the others' ({fewest} thread{'s' * (fewest > 1)}); lower is better"
+    )
     figure, axes, inputs = _panels(pyplot, cells, title)
     names = [name for name in VARIANTS if any(name in cell.variants for cell in cells)]
     for net, axis in axes.items():
@@ -183,7 +187,7 @@ def _callers(pyplot: Any, summary: Summary) -> Any:
     if not groups:
         return None
     figure, axes = _grid(
-        pyplot, list(groups), f"Median latency with concurrent callers / {summary.candidate}'s"
+        pyplot, list(groups), f"Median latency by concurrent callers / {summary.candidate}'s; lower is better"
     )
     for name, cells in groups.items():
         axis = axes[name]

@@ -27,7 +27,7 @@ def to_bytes(figure: Any, kind: str) -> bytes:
     out = io.BytesIO()
     with matplotlib.rc_context(_TO_FILES), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of glyphs and layouts: nothing that a reader can act on
-        figure.savefig(out, format=kind, dpi=110, metadata={"Date": None} if kind == "svg" else {})
+        figure.savefig(out, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else {})
     return out.getvalue()
 
 

@@ -66,7 +66,7 @@ def times(result: Result) -> Any:
         axes.set_xticks(range(len(names)), names, rotation=30, ha="right", fontsize=7)
         axes.set_ylim(bottom=0)
 
-    return _facets(result, draw, "time (s)", "Raw times", share_y=False)
+    return _facets(result, draw, "time (s)", "Time of each run (lower is better)", share_y=False)
 
 
 def serial_by_allocator(result: Result) -> Any:
@@ -86,7 +86,11 @@ def serial_by_allocator(result: Result) -> Any:
         axes.set_xticks(range(len(names)), names, rotation=30, ha="right", fontsize=7)
 
     return _facets(
-        result, draw, "serial-normalised time", "Serial-normalised times by allocator", share_y=True
+        result,
+        draw,
+        "serial-normalised time",
+        "Time over the mean of one thread (lower is better)",
+        share_y=True,
     )
 
 
@@ -129,7 +133,7 @@ def serial_by_load(result: Result) -> Any:
         figure.legend(
             *cells[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=7
         )
-    figure.suptitle("Serial-normalised times by load")
+    figure.suptitle("Time over the mean of one thread, by load (lower is better)")
     return figure
 
 
@@ -172,6 +176,7 @@ def ratios(wall: Analysis) -> Any:
         f"{wall.quantity} / {wall.baseline}, {100 * wall.confidence:g} % intervals; filled: differs",
         fontsize=8,
     )
+    figure.suptitle(f"Time over {wall.baseline}'s: left of the line is faster")
     return figure
 
 
@@ -218,7 +223,7 @@ def scaling_of_ratios(wall: Analysis) -> Any:
     figure.legend(
         *cells[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=len(others), fontsize=7
     )
-    figure.suptitle("Who scales better")
+    figure.suptitle("Who scales better: lines that fall (lower is better)")
     return figure
 
 
@@ -269,7 +274,7 @@ def memory_beside_time(wall: Analysis, memory: Analysis) -> Any:
         for i, group in enumerate(groups)
     ]
     figure.legend(handles=handles, loc="outside right upper", fontsize=6)
-    figure.suptitle("Memory against time")
+    figure.suptitle("Memory against time: best is the lower left")
     return figure
 
 

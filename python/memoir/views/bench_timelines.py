@@ -20,7 +20,14 @@ def live_and_resident(result: Result) -> Any:
     cells = {
         cell: rows for cell, rows in result.cells().items() if rows and all("memory" in row for row in rows)
     }
-    return _over_time(result, cells, "memory", line=2, dots=1, title="resident (lines) and live (dots)")
+    return _over_time(
+        result,
+        cells,
+        "memory",
+        line=2,
+        dots=1,
+        title="resident memory (lines; lower is better) and live (dots)",
+    )
 
 
 def memory_over_time(result: Result) -> Any:
@@ -30,7 +37,14 @@ def memory_over_time(result: Result) -> Any:
         for cell, rows in result.cells().items()
         if any("samples" in row for row in rows)
     }
-    return _over_time(result, cells, "samples", line=1, dots=2, title="resident (lines), shared out (dots)")
+    return _over_time(
+        result,
+        cells,
+        "samples",
+        line=1,
+        dots=2,
+        title="resident memory (lines; lower is better), shared out (dots)",
+    )
 
 
 def _over_time(
@@ -79,7 +93,7 @@ def run_order(result: Result) -> Any:
     axes.set_xlabel("run", fontsize=7)
     axes.set_ylabel("time / mean of its cell", fontsize=7)
     figure.legend(loc="outside lower center", ncols=min(len(names), 8), fontsize=7)
-    figure.suptitle("Runs in their order")
+    figure.suptitle("Runs in their order (level is good: no drift)")
     return figure
 
 

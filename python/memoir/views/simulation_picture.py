@@ -71,7 +71,7 @@ def draw_simulation(results: Sequence[dict[str, Any]], title: str, kind: str) ->
     figure.legend(
         loc="outside right upper", fontsize=7, frameon=False, title="reserved, / floor", title_fontsize=7
     )
-    figure.suptitle(plain(title), fontsize=10)
+    figure.suptitle(f"Memory that each policy holds of {plain(title)} (lower is better)", fontsize=10)
     return to_bytes(figure, kind)
 
 
