@@ -140,7 +140,7 @@ class SoakWalker {
     if (!failure_.empty()) return;
     if (heap_->live() != 0) return fail("live() is not 0 when nothing is live");
     heap_->trim();
-    if (options_.traits.gives_back && arena_.committed() != 0) {
+    if (is_to_be_empty(options_.traits, arena_) && arena_.committed() != 0) {
       return fail(std::to_string(arena_.committed()) + " bytes stay committed in an empty heap");
     }
     if (!options_.traits.joins) return;

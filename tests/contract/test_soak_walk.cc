@@ -30,7 +30,7 @@ TEST_CASE("live ranges: what overlaps by a byte is found, what touches is not") 
 
 TEST_CASE("long walks of every heap on every arena") {
   for (const Subject& subject : subjects()) {
-    for (const ArenaKind& kind : arenas()) {
+    for (const ArenaKind& kind : soaked_arenas()) {
       CAPTURE(subject.name);
       CAPTURE(kind.name);
       const std::unique_ptr<Arena> arena = kind.make(kArenaSize);

@@ -48,7 +48,7 @@ class Walker {
     if (!wrong.empty()) return wrong;
     if (heap_->live() != 0) return "live() is not 0 when nothing is live";
     heap_->trim();
-    if (options_.traits.gives_back && arena_.committed() != 0)
+    if (is_to_be_empty(options_.traits, arena_) && arena_.committed() != 0)
       return std::to_string(arena_.committed()) + " bytes stay committed in an empty heap";
     if (!options_.traits.joins) return "";
     const Offset whole = heap_->allocate({arena_.capacity(), 1, kNoSite});

@@ -51,9 +51,15 @@ struct Traits {
   bool fills = true;          // equal requests of a power of two fill a whole arena
   bool gives_back = true;     // nothing is committed once nothing is live and trim() was called,
   bool joins = true;          // and the whole arena can then be had in one piece
+  Size page = ~Size{0};       // bytes that it gives back at a time: no granule goes that is larger
   bool secures = false;       // it commits all that it will ever need when it is made
   size_t serves = 150;        // of the requests of a walk where memory is short, more than this
 };
+
+/// Whether the heap is to have given everything back, once nothing is live and trim() was called.
+inline bool is_to_be_empty(const Traits& traits, const Arena& arena) noexcept {
+  return traits.gives_back && arena.granule() <= traits.page;
+}
 
 struct WalkOptions {
   Traits traits;

@@ -26,20 +26,6 @@ double seconds_of_cpu() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-/// The suite's arenas, but for a device that maps 64 KiB at a time: a call for each page would take nearly
-/// all the time.
-std::vector<ArenaKind> soaked_arenas() {
-  std::vector<ArenaKind> kinds = arenas();
-  for (ArenaKind& kind : kinds) {
-    if (kind.name != "cuda") continue;
-    kind.make = [](Size capacity) {
-      fake::fresh(capacity, 64 * kKiB);
-      return std::make_unique<FakeCudaArena>(capacity);
-    };
-  }
-  return kinds;
-}
-
 struct Sums {
   std::uint64_t operations = 0, allocations = 0, failures = 0;
 };
