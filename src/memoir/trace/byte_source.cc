@@ -87,7 +87,8 @@ Size ByteSource::read(Size from, std::span<std::byte> to) const {
 }
 
 Size ByteSource::end_of_data(Size from) const {
-  std::vector<std::byte> part(256 * kKiB);
+  if (from >= size_) return from;
+  std::vector<std::byte> part(std::min<Size>(256 * kKiB, size_ - from));
   Size end = from;
   for (Size at = from; at < size_;) {
     if (file_ >= 0) {
