@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """memoir's malloc as a library, and the small programs that are run under it."""
 
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
+from compiled import compiler_into
 
 from memoir import Error, malloc
-
-HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="session")
@@ -22,27 +20,8 @@ def library():
 
 @pytest.fixture(scope="session")
 def compiled(tmp_path_factory):
-    """Compiles a file of this folder, once: compiled("conformance.c")."""
-    folder, done = tmp_path_factory.mktemp("compiled"), {}
-
-    def build(name, *flags):
-        if name not in done:
-            done[name] = folder / Path(name).stem
-            compiler = os.environ.get("CXX", "c++") if name.endswith(".cpp") else os.environ.get("CC", "cc")
-            command = [
-                compiler,
-                "-O1",
-                "-w",
-                "-fno-builtin",
-                "-pthread",
-                str(HERE / name),
-                "-o",
-                str(done[name]),
-            ]
-            subprocess.run([*command, *flags], check=True)
-        return done[name]
-
-    return build
+    """A file of this folder as a program: compiled("conformance.c")."""
+    return compiler_into(tmp_path_factory.mktemp("compiled"), Path(__file__).parent)
 
 
 @pytest.fixture

@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The recorder of native programs, and small programs that are run under it."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from compiled import compiler_into
 
 from memoir import Error, native
-
-HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -23,28 +21,8 @@ def library():
 
 @pytest.fixture(scope="session")
 def compiled(tmp_path_factory):
-    """Compiles a file of this folder, once: compiled("family.c"); compiled("library.c", "-shared", name="a.so")."""
-    folder, done = tmp_path_factory.mktemp("compiled"), {}
-
-    def build(source, *flags, name=None):
-        target = folder / (name or Path(source).stem)
-        if target not in done:
-            compiler = os.environ.get("CXX", "c++") if source.endswith(".cpp") else os.environ.get("CC", "cc")
-            command = [
-                compiler,
-                "-O1",
-                "-w",
-                "-fno-builtin",
-                "-pthread",
-                str(HERE / source),
-                "-o",
-                str(target),
-            ]
-            subprocess.run([*command, *flags, "-ldl"], check=True)
-            done[target] = True
-        return target
-
-    return build
+    """A file of this folder as a program: compiled("family.c"); compiled("library.c", "-shared", name="a.so")."""
+    return compiler_into(tmp_path_factory.mktemp("compiled"), Path(__file__).parent)
 
 
 @pytest.fixture
