@@ -23,6 +23,7 @@
 
 #include "memoir/base/metadata.h"
 #include "memoir/base/option.h"
+#include "memoir/heap/classic/cap_option.h"
 #include "memoir/heap/collector.h"
 #include "memoir/heap/heap.h"
 #include "memoir/heap/index/offset_table.h"
@@ -41,8 +42,7 @@ struct BinnedOptions {
   static constexpr auto fields() {
     using Options = BinnedOptions;
     return std::tuple{
-        OptionField{"cap", &Options::cap, Unit::kBytes,
-                    "most that is taken from the device at once; 0: no limit"},
+        cap_option<Options>(),
         OptionField{"largest", &Options::largest, Unit::kBytes,
                     "larger requests are exact, and freed at once"},
         OptionField{"least_delay", &Options::least_delay, Unit::kSeconds,

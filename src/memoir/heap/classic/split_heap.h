@@ -28,6 +28,7 @@
 #include <tuple>
 
 #include "memoir/base/option.h"
+#include "memoir/heap/classic/cap_option.h"
 #include "memoir/heap/collector.h"
 #include "memoir/heap/heap.h"
 #include "memoir/heap/index/block_row.h"
@@ -50,8 +51,7 @@ struct SplitOptions {
 
   static constexpr auto fields() {
     using Options = SplitOptions;
-    return std::tuple{OptionField{"cap", &Options::cap, Unit::kBytes,
-                                  "most that is taken from the device at once; 0: no limit"},
+    return std::tuple{cap_option<Options>(),
                       OptionField{"small", &Options::small, Unit::kBytes,
                                   "largest of the small class, a multiple of 128 KiB"},
                       OptionField{"large", &Options::large, Unit::kBytes,

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The limit that CuArrays.jl gives both of its pools, as a setting.
+#pragma once
+
+#include "memoir/base/option.h"
+
+namespace memoir {
+
+/// For a policy's table of fields; Options has `Size cap`, of which 0 is no limit.
+template <class Options>
+constexpr OptionField<Options, Size> cap_option() {
+  return {"cap", &Options::cap, Unit::kBytes, "most that is taken from the device at once; 0: no limit"};
+}
+
+}  // namespace memoir
