@@ -133,7 +133,7 @@ TEST_CASE("lifetimes file: damaged, cut and later ones are refused in words") {
 
 TEST_CASE("lifetimes file: a later section that is optional is passed over, another is not") {
   using namespace lifetimes_format;
-  for (const std::uint32_t flags : {0u, kOptional}) {
+  for (const std::uint32_t flags : {0u, kOptionalSection}) {
     std::string bytes = write_lifetimes(made_up_profile(5));
     Header header;
     std::memcpy(&header, bytes.data(), sizeof header);
@@ -154,7 +154,7 @@ TEST_CASE("lifetimes file: a later section that is optional is passed over, anot
     bytes += "later it";
     CHECK(why_refused(bytes).find("does not know") ==
           (flags == 0 ? why_refused(bytes).find("does") : std::string::npos));
-    CHECK((why_refused(bytes) == "") == (flags == kOptional));
+    CHECK((why_refused(bytes) == "") == (flags == kOptionalSection));
   }
 }
 

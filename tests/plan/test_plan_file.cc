@@ -143,18 +143,21 @@ TEST_CASE("a forger's file: the checksum fits and the bytes do not") {
   refused(8, 7u, "p: has format version 7; this memoir reads versions 1 and 2");
   refused(12, 0x04030201u, "p: was written on a machine of the other endianness");
   refused(16, 64u, "p: has a header of 64 bytes");
-  refused(20, ~0u, "p: is cut off after");
-  refused(20, 3u, "p: the section of kind 1 does not lie where");
+  refused(20, ~0u, "p: its table of sections is cut off");
+  refused(20, 3u, "p: a section does not lie where the one before it ends, within the file (kind 1)");
   refused(24, ~std::uint64_t{0}, "p: is cut off after");
   refused(24, std::uint64_t{8}, "bytes after its end");
   refused(80, std::uint64_t{1}, "p: has unknown fields");
-  refused(section(0, 0), 0u, "p: the section of kind 0 is not in the order of the kinds");
-  refused(section(1, 0), 1u, "p: the section of kind 1 is not in the order of the kinds");
+  refused(section(0, 0), 0u, "p: its sections are not in the order of the kinds");
+  refused(section(1, 0), 1u, "p: its sections are not in the order of the kinds (kind 1)");
   refused(section(0, 4), 1u, "p: the section of kind 1 has unknown flags");
   refused(section(3, 4), 0u, "p: the section of kind 4 has unknown flags");
-  refused(section(1, 8), kMemoriesAt + 8, "p: the section of kind 2 does not lie where");
-  refused(section(3, 16), ~std::uint64_t{0}, "p: the section of kind 4 does not lie where");
-  refused(section(3, 16), ~std::uint64_t{0} - 7, "p: the section of kind 4 does not lie where");
+  refused(section(1, 8), kMemoriesAt + 8,
+          "p: a section does not lie where the one before it ends, within the file (kind 2)");
+  refused(section(3, 16), ~std::uint64_t{0},
+          "p: a section does not lie where the one before it ends, within the file (kind 4)");
+  refused(section(3, 16), ~std::uint64_t{0} - 7,
+          "p: a section does not lie where the one before it ends, within the file (kind 4)");
   refused(section(3, 16), kSkeletonSize - 8, "bytes that are of no section");
   refused(section(0, 24), std::uint64_t{5},
           "p: the section of kind 1 has not the size that its elements have");
@@ -163,7 +166,7 @@ TEST_CASE("a forger's file: the checksum fits and the bytes do not") {
   refused(section(2, 24), std::uint64_t{4}, "p: meta 3 is cut off");
   refused(section(2, 24), std::uint64_t{2}, "p: there are 13 bytes after the last meta");
   refused(section(3, 24), std::uint64_t{3}, "p: the skeleton has 32 bytes, which its pairs do not take");
-  refused(kSkeletonAt - 1, 'x', "p: the section of kind 3 is not followed by zeros");
+  refused(kSkeletonAt - 1, 'x', "p: a section is not followed by zeros (kind 3)");
   refused(kMetasAt, ~0u, "p: meta 0 is cut off");
 }
 

@@ -16,7 +16,6 @@ namespace {
 using plan_format::Header;
 using plan_format::Memory;
 using plan_format::Record;
-using plan_format::Section;
 
 void append(std::string& bytes, const void* data, size_t size) {
   bytes.append(static_cast<const char*>(data), size);
@@ -103,25 +102,11 @@ class FileSections {
   };
 
   FileSections(std::string_view bytes, const Header& header, const PlanProof& proof) : proof_(proof) {
-    const std::string_view table = bytes.substr(sizeof(Header));
-    if (header.sections > table.size() / sizeof(Section)) refuse_cut_off(bytes, proof);
-    std::uint64_t begin = sizeof(Header) + header.sections * sizeof(Section);
-    std::uint32_t last = 0;
-    for (std::uint32_t i = 0; i < header.sections; ++i) {
-      const auto section = element_at<Section>(table, i);
-      if (section.kind <= last) refuse(section.kind, "is not in the order of the kinds");
-      last = section.kind;
-      const std::uint64_t padding = (8 - section.size % 8) % 8;
-      const std::uint64_t room = bytes.size() - begin;
-      if (section.begin != begin || section.size > room || padding > room - section.size)
-        refuse(section.kind, "does not lie where the section before it ends, within the file");
-      const std::string_view zeros = bytes.substr(begin + section.size, padding);
-      if (zeros.find_first_not_of('\0') != zeros.npos) refuse(section.kind, "is not followed by zeros");
-      keep(section, bytes.substr(begin, section.size));
-      begin += section.size + padding;
-    }
-    if (begin != bytes.size())
-      proof.refuse("has " + std::to_string(bytes.size() - begin) + " bytes that are of no section");
+    SectionReader table(bytes, sizeof(Header), header.sections);
+    while (table.next()) keep(table.section(), table.content());
+    const std::uint32_t kind = table.section().kind;  // the one that it stopped at
+    const std::string where = kind == 0 ? "" : " (kind " + std::to_string(kind) + ")";
+    if (table.fault() != nullptr) proof.refuse(table.fault() + where);
   }
 
   const Place& of(plan_format::SectionKind kind) const { return places_[kind]; }
@@ -140,13 +125,13 @@ class FileSections {
   }
   void keep(const Section& section, std::string_view bytes) {
     const bool known = section.kind < places_.size();
-    if (!known && section.flags == plan_format::kOptional) return;
+    if (!known && section.flags == kOptionalSection) return;
     if (!known && section.flags == 0) {
       refuse(section.kind,
              "is needed, and this memoir does not know it: use a newer memoir, or make the plan "
              "again with memoir plan");
     }
-    if (section.flags != (section.kind == plan_format::kSkeleton ? plan_format::kOptional : 0))
+    if (section.flags != (section.kind == plan_format::kSkeleton ? kOptionalSection : 0))
       refuse(section.kind, "has unknown flags");
     places_[section.kind] = {bytes, section.count, true};
   }
@@ -206,18 +191,6 @@ ProgramPlan read_plan_v2(std::string_view bytes, const PlanProof& proof) {
 
 }  // namespace
 
-std::uint64_t plan_format::checksum(std::string_view file) {
-  constexpr size_t kField = offsetof(Header, checksum);
-  std::uint64_t hash = file.size();
-  for (size_t at = 0; at < file.size(); at += 8) {
-    std::uint64_t word = 0;
-    if (at != kField) std::memcpy(&word, file.data() + at, std::min<size_t>(8, file.size() - at));
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
-    hash ^= hash >> 32;
-  }
-  return hash;
-}
-
 void refuse_cut_off(std::string_view bytes, const PlanProof& proof) {
   proof.refuse("is cut off after " + std::to_string(bytes.size()) + " bytes; make it again with memoir plan");
 }
@@ -264,7 +237,7 @@ std::string write_plan(const ProgramPlan& plan) {
   std::string bytes(sizeof header + parts.size() * sizeof(Section), '\0');
   for (size_t i = 0; i < parts.size(); ++i) {
     const auto& [kind, count, content] = parts[i];
-    const Section section{kind, kind == plan_format::kSkeleton ? plan_format::kOptional : 0, bytes.size(),
+    const Section section{kind, kind == plan_format::kSkeleton ? kOptionalSection : 0, bytes.size(),
                           content.size(), count};
     std::memcpy(bytes.data() + sizeof header + i * sizeof section, &section, sizeof section);
     bytes += content;

@@ -11,10 +11,12 @@
 // file's size, and proves that the plan is one, so that no two live allocations of it overlap.
 #pragma once
 
-#include <bit>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
+#include "memoir/base/sections.h"
 #include "memoir/plan/program_plan.h"
 
 namespace memoir {
@@ -43,18 +45,6 @@ static_assert(sizeof(Header) == 128);
 
 enum SectionKind : std::uint32_t { kRecords = 1, kMemories = 2, kMetas = 3, kSkeleton = 4 };
 
-/// What a reader that does not know the kind may pass over.
-inline constexpr std::uint32_t kOptional = 1;
-
-struct Section {
-  std::uint32_t kind;   // larger than that of the section before it
-  std::uint32_t flags;  // kOptional or 0
-  std::uint64_t begin;  // bytes from the begin of the file, a multiple of 8: where the section before it ends
-  std::uint64_t size;   // bytes, without the zeros up to the next multiple of 8
-  std::uint64_t count;  // records; memories; metas; pairs
-};
-static_assert(sizeof(Section) == 32);
-
 struct Record {
   std::uint64_t site;
   std::uint64_t size;
@@ -79,12 +69,10 @@ struct Memory {
   std::uint64_t reserved[4];
 };
 static_assert(sizeof(Memory) == 96);
-static_assert(std::endian::native == std::endian::little, "a big-endian writer would need byte swaps");
-
-/// Of a whole file, whose own checksum field counts as 0. One multiply and one fold per eight bytes, the last
-/// of which count as if zeros followed: enough against torn and flipped bytes, not against a forger, whom the
-/// proof is for.
-std::uint64_t checksum(std::string_view file);
+/// Of a whole file: enough against torn and flipped bytes, not against a forger, whom the proof is for.
+inline std::uint64_t checksum(std::string_view file) noexcept {
+  return file_checksum(file, offsetof(Header, checksum));
+}
 
 }  // namespace plan_format
 

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "memoir/base/sections.h"
+
 namespace memoir::model_format {
 
 inline constexpr std::uint64_t kMagic = 0x4d72696f6d656d89;  // 0x89, "memoirM"
@@ -46,7 +48,6 @@ enum SectionKind : std::uint32_t {
   kFacts
 };
 inline constexpr std::uint32_t kKinds = 15;
-inline constexpr std::uint32_t kOptional = 1;  // a reader that does not know the kind may pass over it
 
 /// What the sections are called, by kind - 1; and the bytes of a record.
 struct SectionRow {
@@ -61,15 +62,6 @@ inline constexpr SectionRow kSectionRows[kKinds] = {
     {"calibration", 1440, true, false}, {"network", 1, false, true},     {"text", 1, false, true},
     {"name_texts", 8, false, true},     {"token_texts", 8, false, true}, {"facts", 1, false, true},
 };
-
-struct Section {
-  std::uint32_t kind = 0;
-  std::uint32_t flags = 0;
-  std::uint64_t begin = 0;
-  std::uint64_t size = 0;
-  std::uint64_t count = 0;
-};
-static_assert(sizeof(Section) == 32);
 
 enum SettingsFlags : std::uint32_t { kOneClass = 1, kPrivate = 2 };
 struct Settings {
@@ -165,7 +157,9 @@ struct TextPlace {
   std::uint32_t size = 0;
 };
 
-/// Of a whole file, the checksum's own word taken as 0.
-std::uint64_t checksum(std::string_view bytes) noexcept;
+/// Of a whole file.
+inline std::uint64_t checksum(std::string_view file) noexcept {
+  return file_checksum(file, offsetof(Header, checksum));
+}
 
 }  // namespace memoir::model_format

@@ -36,18 +36,6 @@ bool all_zero(const T& values) noexcept {
 
 }  // namespace
 
-std::uint64_t model_format::checksum(std::string_view bytes) noexcept {
-  std::uint64_t hash = bytes.size();
-  for (size_t i = 0; i < bytes.size(); i += 8) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, bytes.data() + i, std::min<size_t>(8, bytes.size() - i));
-    if (i == offsetof(Header, checksum)) word = 0;
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
-    hash ^= hash >> 32;
-  }
-  return hash;
-}
-
 const char* LifetimeModel::open(std::string_view bytes) noexcept {
   *this = LifetimeModel{};
   if (const char* const why = check_table(bytes)) return why;
@@ -71,35 +59,26 @@ const char* LifetimeModel::check_table(std::string_view bytes) noexcept {
   if (bytes.size() > kMostFile) return "it is larger than a model may be (64 MiB)";
   if (!all_zero(header.reserved)) return "its header has bytes where zeros belong";
   if (header.checksum != checksum(bytes)) return "its checksum does not match: it is damaged";
-  if (header.sections > kMostSections || header.sections * sizeof(Section) > bytes.size() - sizeof header)
-    return "its table of sections is cut off";
-  std::uint64_t end = sizeof header + header.sections * sizeof(Section);
-  std::uint32_t before = 0;
+  if (header.sections > kMostSections) return "it has more sections than a model may have";
   bool have[kKinds] = {};
-  for (std::uint32_t i = 0; i < header.sections; ++i) {
-    Section section;
-    std::memcpy(&section, bytes.data() + sizeof header + i * sizeof section, sizeof section);
-    if (section.kind <= before) return "its sections are not in the order of their kinds";
-    before = section.kind;
-    if (section.begin != end || section.size > bytes.size() - end)
-      return "its sections do not lie one behind the other";
-    for (end += section.size; end % 8 != 0; ++end)
-      if (end >= bytes.size() || bytes[end] != 0) return "its sections are not filled up with zeros";
+  SectionReader table(bytes, sizeof header, header.sections);
+  while (table.next()) {
+    const Section& section = table.section();
     if (section.kind > kKinds) {
-      if ((section.flags & kOptional) == 0) return "it has a section that this memoir does not know";
+      if ((section.flags & kOptionalSection) == 0) return "it has a section that this memoir does not know";
       continue;
     }
     const SectionRow& row = kSectionRows[section.kind - 1];
     const bool weights = section.kind == kWeights;
-    if (section.flags != (row.optional ? kOptional : 0)) return "the flags of a section are wrong";
+    if (section.flags != (row.optional ? kOptionalSection : 0)) return "the flags of a section are wrong";
     if (section.count > bytes.size() ||
         section.size != (weights ? sizeof(WeightsHead) : 0) + section.count * row.record)
       return "the size of a section is not that of its records";
     have[section.kind - 1] = true;
-    sections_[section.kind - 1] = {bytes.data() + section.begin, section.size};
+    sections_[section.kind - 1] = table.content();
     counts_[section.kind - 1] = section.count;
   }
-  if (end != bytes.size()) return "it has bytes behind its last section";
+  if (table.fault() != nullptr) return table.fault();
   for (std::uint32_t i = 0; i < kKinds; ++i)
     if (kSectionRows[i].needed && !have[i]) return "a section is missing";
   key_ = header.key;

@@ -27,7 +27,7 @@ std::string write_model(const ModelSections& sections, std::uint64_t key) {
                   std::to_string(head) + " + " + std::to_string(about.record) + " for each");
     Section section;
     section.kind = kind;
-    section.flags = about.optional ? kOptional : 0;
+    section.flags = about.optional ? kOptionalSection : 0;
     section.begin = file.size();
     section.size = content->size();
     section.count = (content->size() - head) / about.record;

@@ -11,24 +11,6 @@
 
 namespace memoir {
 
-static_assert(std::endian::native == std::endian::little, "the arrays stand in the file as they are");
-
-namespace lifetimes_format {
-
-std::uint64_t checksum(std::string_view bytes) noexcept {
-  std::uint64_t hash = bytes.size();
-  for (size_t at = 0; at < bytes.size(); at += 8) {
-    std::uint64_t word = 0;
-    if (at != offsetof(Header, checksum))
-      std::memcpy(&word, &bytes[at], std::min<size_t>(8, bytes.size() - at));
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
-    hash ^= hash >> 32;
-  }
-  return hash;
-}
-
-}  // namespace lifetimes_format
-
 using namespace lifetimes_format;
 
 LifetimeProfile::Text LifetimeProfile::store(std::string_view word) {
@@ -225,17 +207,17 @@ class Checker {
   const std::string& name_;
 };
 
-void read_section(std::string_view bytes, const Section& section, std::string& to, const std::string&) {
-  to.assign(bytes.substr(section.begin, section.size));
+void read_section(std::string_view bytes, const Section&, std::string& to, const std::string&) {
+  to.assign(bytes);
 }
 template <class T>
 void read_section(std::string_view bytes, const Section& section, std::vector<T>& to,
                   const std::string& name) {
-  if (section.size % sizeof(T) != 0 || section.count != section.size / sizeof(T))
+  if (bytes.size() % sizeof(T) != 0 || section.count != bytes.size() / sizeof(T))
     throw Error(name + ": section " + std::to_string(section.kind) +
                 " does not hold as many elements as it says");
   to.resize(section.count);
-  if (section.size > 0) std::memcpy(to.data(), &bytes[section.begin], section.size);
+  if (!bytes.empty()) std::memcpy(to.data(), bytes.data(), bytes.size());
 }
 
 }  // namespace
@@ -279,43 +261,29 @@ LifetimeProfile read_lifetimes(std::string_view bytes, const std::string& name) 
   for (const std::uint64_t word : header.reserved) {
     if (word != 0) fail("a reserved field of the header is not 0");
   }
-  if (header.sections > 64 || bytes.size() < sizeof header + header.sections * sizeof(Section))
-    fail("too short for its table of sections");
-
   LifetimeProfile profile;
-  std::uint64_t end = sizeof header + header.sections * sizeof(Section);
-  std::uint32_t last = 0, known = 0;
-  for (std::uint32_t i = 0; i < header.sections; ++i) {
-    Section section;
-    std::memcpy(&section, &bytes[sizeof header + i * sizeof section], sizeof section);
-    if (section.kind <= last || section.begin != end || section.size > bytes.size() - end ||
-        (section.flags & ~(section.kind > kSections ? kOptional : 0)) != 0)
-      fail("section " + std::to_string(i) + " of the table does not follow the one before");
-    last = section.kind;
-    const std::uint64_t padded = align_up(section.begin + section.size, 8);
-    if (padded > bytes.size()) fail("section " + std::to_string(section.kind) + " is cut");
-    for (std::uint64_t at = section.begin + section.size; at < padded; ++at) {
-      if (bytes[at] != '\0') fail("section " + std::to_string(section.kind) + " is not padded with zeros");
-    }
-    end = padded;
-    if (section.kind > kSections) {
-      if ((section.flags & kOptional) == 0)
-        fail("section " + std::to_string(section.kind) + " is of a kind that this memoir does not know");
-      continue;
-    }
+  std::uint32_t known = 0;
+  SectionReader table(bytes, sizeof header, header.sections);
+  while (table.next()) {
+    const Section& section = table.section();
+    const bool is_known = section.kind <= kSections;
+    if (!is_known && section.flags == kOptionalSection) continue;
+    if (!is_known)
+      fail("section " + std::to_string(section.kind) + " is of a kind that this memoir does not know");
+    if (section.flags != 0) fail("section " + std::to_string(section.kind) + " has unknown flags");
     ++known;
     if (section.kind == kTotals) {
       if (section.size != sizeof profile.totals || section.count != 1) fail("totals of another size");
-      std::memcpy(&profile.totals, &bytes[section.begin], sizeof profile.totals);
+      std::memcpy(&profile.totals, table.content().data(), sizeof profile.totals);
       continue;
     }
     for_each_array(profile, [&](std::uint32_t kind, auto& array) {
-      if (kind == section.kind) read_section(bytes, section, array, name);
+      if (kind == section.kind) read_section(table.content(), section, array, name);
     });
     if (section.kind == kText && section.count != section.size)
       fail("a text section that contradicts itself");
   }
-  if (end != bytes.size()) fail("goes on behind its last section");
+  if (table.fault() != nullptr) fail(table.fault());
   if (known != kSections) fail("a section is missing");
   Checker(profile, name).check();
   return profile;

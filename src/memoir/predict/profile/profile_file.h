@@ -3,9 +3,12 @@
 // .lifetimes files. docs/reference/formats-lifetimes.md specifies them.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
+#include "memoir/base/sections.h"
 #include "memoir/predict/profile/lifetime_profile.h"
 
 namespace memoir {
@@ -41,19 +44,11 @@ enum SectionKind : std::uint32_t {
   kTotals
 };
 inline constexpr std::uint32_t kSections = 10;
-inline constexpr std::uint32_t kOptional = 1;  // a reader that does not know the kind may pass over it
 
-struct Section {
-  std::uint32_t kind = 0;
-  std::uint32_t flags = 0;
-  std::uint64_t begin = 0;
-  std::uint64_t size = 0;
-  std::uint64_t count = 0;
-};
-static_assert(sizeof(Section) == 32);
-
-/// Of a whole file, the checksum's own word taken as 0.
-std::uint64_t checksum(std::string_view bytes) noexcept;
+/// Of a whole file.
+inline std::uint64_t checksum(std::string_view file) noexcept {
+  return file_checksum(file, offsetof(Header, checksum));
+}
 
 }  // namespace lifetimes_format
 
