@@ -4,11 +4,14 @@
 make soak                                    goes on where it stopped, until every goal is met
 make soak SOAK="--seconds 600"               ten minutes of it
 make soak SOAK="--share 0.01"                a hundredth of each goal
-.venv/bin/python tests/soak/soak.py --report docs/results/soak.md      the table, without running anything
+.venv/bin/python tests/soak/soak.py --report                           keeps what was done, without running anything
 
 The work is cut into slices of seconds. Each finished slice is a line of build/soak/journal.jsonl, so a stop at any moment,
 a kill too, loses the slices that run. Slices have seeds of their own and are counted in order; the part that lacks most
 goes next, so that all goals come nearer alike. A failure is kept in build/soak/failures and ends with exit status 1.
+
+--report adds the journal up in docs/results/soak.jsonl, a line for each part and commit, empties it, and writes the table
+docs/results/soak.md. Both are committed, so that the next checkout goes on where this one stopped.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ import run as fuzz_run  # noqa: E402 (fuzz/run.py)
 
 STATE = ROOT / "build" / "soak"
 JOURNAL = STATE / "journal.jsonl"
+RESULTS = ROOT / "docs" / "results" / "soak.jsonl"
 
 
 @dataclass(frozen=True)
@@ -134,15 +138,37 @@ def commit() -> str:
 
 
 def read_journal() -> list[dict]:
-    if not JOURNAL.exists():
-        return []
+    """The slices of this checkout after what was kept of earlier ones."""
     lines = []
-    for line in JOURNAL.read_text().splitlines():
-        try:
-            lines.append(json.loads(line))
-        except ValueError:
-            continue  # torn by a kill
+    for path in (RESULTS, JOURNAL):
+        for line in path.read_text().splitlines() if path.exists() else []:
+            try:
+                lines.append(json.loads(line))
+            except ValueError:
+                continue  # torn by a kill
     return lines
+
+
+def added_up(lines: list[dict]) -> list[dict]:
+    """One line for each part and commit, with its last slice and last day."""
+    sums: dict[tuple[str, str], dict] = {}
+    for line in lines:
+        kept = sums.setdefault(
+            (line["part"], line["commit"]), {**line, "done": 0, "failures": 0, "seconds": 0}
+        )
+        for figure in ("done", "failures", "seconds"):
+            kept[figure] = round(kept[figure] + line[figure], 2)
+        kept["slice"] = max(kept["slice"], line["slice"])
+        kept["date"] = max(kept["date"], line["date"])
+    return list(sums.values())
+
+
+def keep() -> None:
+    """Adds the journal up in RESULTS and writes the table."""
+    lines = added_up(read_journal())
+    RESULTS.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    JOURNAL.unlink(missing_ok=True)
+    RESULTS.with_suffix(".md").write_text(report())
 
 
 class Soak:
@@ -264,11 +290,8 @@ def main() -> int:
     parser.add_argument("--share", type=float, default=1, help="of each goal")
     parser.add_argument("--jobs", type=int, default=1, help="slices at a time")
     parser.add_argument("--only", action="append", default=[], help="a part; may be given several times")
-    parser.add_argument("--report", type=Path, help="write the table to this file and end")
+    parser.add_argument("--report", action="store_true", help="keep what was done in docs/results, and end")
     arguments = parser.parse_args()
-    if arguments.report:
-        arguments.report.write_text(report())
-        return 0
     unknown = set(arguments.only) - {part.name for part in parts()}
     if unknown:
         parser.error(
@@ -281,6 +304,9 @@ def main() -> int:
     except BlockingIOError:
         print("another soak of this checkout is running; two would take the same slices", file=sys.stderr)
         return 2
+    if arguments.report:
+        keep()
+        return 0
     soak = Soak(arguments.share, arguments.only)
     end = time.monotonic() + arguments.seconds if arguments.seconds else float("inf")
     workers = [threading.Thread(target=work, args=(soak, end)) for _ in range(arguments.jobs)]
