@@ -165,7 +165,8 @@ def marked_full() -> Iterator[list[str]]:
     if not marked:
         raise Missing("no test is marked `full`")
     need_browser()
-    yield [str(BIN / "python"), "-m", "pytest", "-q", "-m", "full", *map(str, marked)]
+    patience = ["-o", "faulthandler_timeout=3000"]  # for what downloads or compiles
+    yield [str(BIN / "python"), "-m", "pytest", "-q", "-m", "full", *patience, *map(str, marked)]
 
 
 def mutants() -> Iterator[list[str]]:

@@ -77,9 +77,14 @@ def main() -> None:
         action="store_true",
         help="for the torch that is here alone, from what make dev compiled",
     )
+    arguments.add_argument(
+        "--no-torch", action="store_true", help="as pip builds it where no torch is, from the same"
+    )
     given = arguments.parse_args()
     settings = {}
-    if not given.installed_torch:
+    if given.no_torch:
+        settings = {"cmake.define.MEMOIR_TORCH_FOLDERS": "none"}
+    elif not given.installed_torch:
         settings = {
             "build-dir": "build/wheel/{wheel_tag}",
             "cmake.define.MEMOIR_TORCH_FOLDERS": ";".join(str(torch_folder(minor)) for minor in supported()),

@@ -1,11 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """Wheels, and virtual environments to install them into."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+
+# To be formatted with the minor version of the torch that is to be there.
+USE_TORCH = """
+import memoir.torch, torch
+assert torch.__version__.startswith({torch!r} + "."), torch.__version__
+model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 64)).eval()
+x = torch.randn(8, 64)
+with torch.inference_mode():
+    expected = model(x)
+    model = memoir.torch.remember(model)
+    for _ in range(4):
+        assert torch.equal(model(x), expected)
+print(memoir.torch.stats(model))
+assert memoir.torch.stats(model).plan_hits == 3
+assert "memoir" in memoir.torch.pools()
+"""
 
 
 def build_wheel(output: Path, *options: str) -> Path:
@@ -16,7 +33,8 @@ def build_wheel(output: Path, *options: str) -> Path:
 
 
 class Environment:
-    """A virtual environment of this Python. What is started in it finds its programs alone: no compiler, no CMake."""
+    """A virtual environment of this Python. What is started in it finds its programs alone, no compiler, no CMake, unless
+    it is told otherwise."""
 
     def __init__(self, folder: Path):
         base = Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}")
@@ -24,12 +42,14 @@ class Environment:
         self.folder = folder
         self.python = folder / "bin" / "python"
 
-    def run(self, program: str, *arguments: str | Path, code: int = 0) -> str:
-        """What a program of the environment prints, errors included. It is started away from the checkout."""
+    def run(self, program: str, *arguments: str | Path, code: int = 0, tools: bool = False) -> str:
+        """What a program of the environment prints, errors included. It is started away from the checkout. `tools`: it
+        finds the machine's programs too."""
+        path = [str(self.folder / "bin"), *([os.environ["PATH"]] if tools else [])]
         done = subprocess.run(
             [self.folder / "bin" / program, *map(str, arguments)],
             cwd=self.folder,
-            env={"PATH": str(self.folder / "bin"), "HOME": str(self.folder)},
+            env={"PATH": os.pathsep.join(path), "HOME": str(self.folder)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

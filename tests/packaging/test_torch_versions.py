@@ -8,24 +8,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from installed import ROOT, Environment, build_wheel
+from installed import ROOT, USE_TORCH, Environment, build_wheel
 
 pytestmark = pytest.mark.full
-
-USE = """
-import memoir.torch, torch
-assert torch.__version__.startswith({torch!r} + "."), torch.__version__
-model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 64)).eval()
-x = torch.randn(8, 64)
-with torch.inference_mode():
-    expected = model(x)
-    model = memoir.torch.remember(model)
-    for _ in range(4):
-        assert torch.equal(model(x), expected)
-print(memoir.torch.stats(model))
-assert memoir.torch.stats(model).plan_hits == 3
-assert "memoir" in memoir.torch.pools()
-"""
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +33,7 @@ def test_memoir_torch_works_whichever_is_installed_first(wheel, tmp_path, torch,
     order = [wheel, f"torch=={torch}.*"]
     for what in order if first == "memoir" else reversed(order):
         environment.install(what)
-    said = environment.run("python", "-c", USE.format(torch=torch))
+    said = environment.run("python", "-c", USE_TORCH.format(torch=torch))
     assert "planned" in said
 
 
@@ -70,7 +55,7 @@ def test_sources_build_for_the_torch_that_is_here_without_a_package_index(tmp_pa
     subprocess.run(
         [*install, "--target", str(tmp_path), "."], cwd=ROOT, env={**os.environ, "PATH": path}, check=True
     )
-    code = USE.format(torch=".".join(torch.__version__.split(".")[:2])) + "print(memoir.__file__)"
+    code = USE_TORCH.format(torch=".".join(torch.__version__.split(".")[:2])) + "print(memoir.__file__)"
     said = subprocess.run(
         [sys.executable, "-S", "-c", code],
         cwd=tmp_path,

@@ -15,6 +15,8 @@ Before the first use of CUDA: all GPU memory of the process comes from the pool 
 
 from __future__ import annotations
 
+from pathlib import Path
+
 try:
     import torch as _pytorch
 except ModuleNotFoundError as error:
@@ -24,7 +26,7 @@ except ModuleNotFoundError as error:
 
 from memoir.torch import _parts
 
-_parts.load(_pytorch.__version__)
+_parts.load(_pytorch.__version__, Path(_pytorch.__file__).parent)
 
 from memoir.torch.device import on_low_memory, pool, pools, use_pool  # noqa: E402
 from memoir.torch.device_statistics import reset_peak_stats, snapshot  # noqa: E402

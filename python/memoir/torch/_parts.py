@@ -7,6 +7,8 @@ supports, and a build from sources one for the torch that it found:
     memoir/torch/_built/2.12/_torch.cpython-312-x86_64-linux-gnu.so    becomes the module memoir._torch
                              libmemoir_cuda.so                         _library.py loads it
                         2.13/...
+
+A build that found no torch has none, but what it takes to compile one (_compile.py).
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import sys
 from pathlib import Path
 
 from memoir import _core
+from memoir.torch import _compile
 
 NAME = "memoir._torch"
 BUILD = "in a checkout of memoir, pip install --no-deps ."
@@ -30,8 +33,8 @@ def built() -> list[str]:
     return sorted(found, key=lambda version: [int(number) for number in version.split(".")])
 
 
-def find(version: str) -> Path:
-    """The module for a torch of this version; ImportError says what to do when there is none."""
+def find(version: str, torch: Path) -> Path:
+    """The module for a torch of this version in this folder; ImportError says what to do when there is none."""
     minor = ".".join(version.split(".")[:2])
     for suffix in importlib.machinery.EXTENSION_SUFFIXES:
         module = FOLDER / minor / f"_torch{suffix}"
@@ -39,8 +42,14 @@ def find(version: str) -> Path:
             return module
     supported = built()
     if not supported:
+        why = ""
+        if _compile.has_kit():
+            try:
+                return _compile.module(version, torch)
+            except _compile.Impossible as reason:
+                why = f", and memoir.torch cannot be compiled here: {reason}"
         raise ImportError(
-            f"memoir was built where no PyTorch was: build it again now that torch {version} is here ({BUILD}), or "
+            f"memoir was built where no PyTorch was{why}. Build it again now that torch {version} is here ({BUILD}), or "
             f"install the wheel that make wheel builds. {REST}"
         )
     raise ImportError(
@@ -49,11 +58,11 @@ def find(version: str) -> Path:
     )
 
 
-def load(version: str) -> None:
-    """Imports the part for a torch of this version, which has been imported already, as memoir._torch."""
+def load(version: str, torch: Path) -> None:
+    """Imports the part for a torch of this version, which was imported from this folder, as memoir._torch."""
     if NAME in sys.modules:
         return
-    spec = importlib.util.spec_from_file_location(NAME, find(version))
+    spec = importlib.util.spec_from_file_location(NAME, find(version, torch))
     assert spec is not None and spec.loader is not None
     try:
         module = importlib.util.module_from_spec(spec)
