@@ -43,7 +43,7 @@ MUTANTS = [
     Mutant(
         "slab: a plan of any size is leased",
         "host/slab.cc",
-        "    if (layout->arena_size() > arena_.capacity()) return false;\n",
+        "    if (layout->arena_size() > arena_.committed()) return false;\n",
         "",
         "test_host",
         "a slab refuses a plan*",
@@ -91,7 +91,7 @@ MUTANTS = [
     Mutant(
         "event checker: a free leaves the live bytes as they were",
         "trace/event_checker.cc",
-        "    live_ -= entry.value;\n",
+        "    live_ -= allocation.size;\n",
         "",
         "test_trace",
         "2^56 bytes*",

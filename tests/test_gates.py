@@ -121,3 +121,10 @@ def test_a_gate_that_is_not_there_is_named():
     done = subprocess.run([ROOT / ".ci" / "run", "nothing"], capture_output=True, text=True)
     assert done.returncode == 2
     assert "no gate nothing" in done.stderr
+
+
+def test_every_mutant_still_finds_the_text_that_it_changes():
+    for mutant in load("tests/mutants.py", "mutants").MUTANTS:
+        text = (ROOT / "src" / "memoir" / mutant.file).read_text()
+        assert text.count(mutant.old) == 1, f"{mutant.name}: {mutant.file}"
+        assert (ROOT / "tests" / mutant.test.removeprefix("test_")).is_dir(), mutant.name
