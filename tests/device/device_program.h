@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "memoir/device/device_runtime.h"
@@ -15,7 +16,7 @@ inline cuda::Stream as_stream(void* stream) { return static_cast<cuda::Stream>(s
 inline std::uint64_t as_address(void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
 
 struct Program {
-  explicit Program(const char* policy = "span", DeviceRuntimeOptions options = {})
+  explicit Program(std::string_view policy = "span", DeviceRuntimeOptions options = {})
       : runtime(0, choose_policy(policy, Substrate::kDevice), std::move(options)) {}
   void* allocate(Size size, void* stream = nullptr, SiteId site = kNoSite) {
     return runtime.allocate(size, as_stream(stream), site, refusal);

@@ -12,9 +12,9 @@ using namespace memoir;
 using run::as_address;
 using run::as_stream;
 using run::kGranule;
-using run::kTried;
 using run::Program;
 using run::Tried;
+using run::tried_policies;
 
 TEST_CASE("the ladder: pending frees are waited for, and what they free is found") {
   fake::fresh(32 * kMiB);
@@ -102,9 +102,9 @@ TEST_CASE("out of memory: who holds what, and whether a layout could have held i
 }
 
 TEST_CASE("a cap, a fraction, and a device that others fill") {
-  for (const Tried& policy : kTried) {
+  for (const Tried& policy : tried_policies()) {
     if (!policy.exact) continue;
-    CAPTURE(std::string(policy.name));
+    CAPTURE(policy.name);
     fake::fresh(64 * kMiB);
     Program program(policy.name, {.cap = 32 * kMiB});
     CHECK(program.allocate(40 * kMiB) == nullptr);

@@ -12,13 +12,13 @@ using namespace memoir;
 using run::as_address;
 using run::as_stream;
 using run::kGranule;
-using run::kTried;
 using run::Program;
 using run::Tried;
+using run::tried_policies;
 
 TEST_CASE("a captured graph's memory is its own until it is released") {
-  for (const Tried& policy : kTried) {
-    CAPTURE(std::string(policy.name));
+  for (const Tried& policy : tried_policies()) {
+    CAPTURE(policy.name);
     fake::fresh();
     {
       Program program(policy.name);

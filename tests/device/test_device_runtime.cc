@@ -16,13 +16,13 @@
 using namespace memoir;
 using run::as_address;
 using run::as_stream;
-using run::kTried;
 using run::Program;
 using run::Tried;
+using run::tried_policies;
 
 TEST_CASE("allocations can be used, are aligned, and go back") {
-  for (const Tried& policy : kTried) {
-    CAPTURE(std::string(policy.name));
+  for (const Tried& policy : tried_policies()) {
+    CAPTURE(policy.name);
     fake::fresh();
     {
       Program program(policy.name);
@@ -88,8 +88,8 @@ TEST_CASE("what cannot be is said at once") {
 }
 
 TEST_CASE("many streams have their own objects at once") {
-  for (const Tried& policy : kTried) {
-    CAPTURE(std::string(policy.name));
+  for (const Tried& policy : tried_policies()) {
+    CAPTURE(policy.name);
     fake::fresh(1024 * kMiB);
     {
       Program program(policy.name);
@@ -108,8 +108,8 @@ TEST_CASE("many streams have their own objects at once") {
 }
 
 TEST_CASE("bytes freed on one stream are not given to another while they are used") {
-  for (const Tried& policy : kTried) {
-    CAPTURE(std::string(policy.name));
+  for (const Tried& policy : tried_policies()) {
+    CAPTURE(policy.name);
     for (unsigned seed = 0; seed < 5; ++seed) {
       fake::fresh(32 * kMiB);
       fake_seed(seed);
@@ -296,8 +296,8 @@ TEST_CASE("where memory cannot be mapped, memoir's pool is served over plain mem
 }
 
 TEST_CASE("a reset of the device under a pool of any policy ends nobody") {
-  for (const Tried& policy : kTried) {
-    CAPTURE(std::string(policy.name));
+  for (const Tried& policy : tried_policies()) {
+    CAPTURE(policy.name);
     fake::fresh();
     Program program(policy.name);
     std::vector<void*> objects;

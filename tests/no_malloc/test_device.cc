@@ -18,7 +18,7 @@ TEST_CASE("the runtime of a device calls no malloc for what it serves") {
     CAPTURE(policy.name);
     fake::fresh(kGiB);
     {
-      run::Program program(policy.name.c_str());
+      run::Program program(policy.name);
       std::vector<void*> streams = {nullptr, fake_stream_create(), fake_stream_create()};
       std::vector<void*> live;
       live.reserve(64);
