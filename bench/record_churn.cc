@@ -28,7 +28,7 @@ __attribute__((noinline)) void pair() {
 }
 
 // Three ways down from each level: `path` says which.
-__attribute__((noinline, optimize("no-optimize-sibling-calls"))) void down(int depth, unsigned path) {
+__attribute__((noinline)) void down(int depth, unsigned path) {
   if (depth == 0) {
     path % 3 == 0 ? pair<0>() : path % 3 == 1 ? pair<1>() : pair<2>();
   } else if (path % 3 == 0) {

@@ -27,7 +27,7 @@ _Unwind_Reason_Code count_frame(struct _Unwind_Context* context, void* data) {
   return _URC_NO_REASON;
 }
 
-__attribute__((noinline, optimize("no-optimize-sibling-calls"))) void event() {
+__attribute__((noinline)) void event() {
   auto* const base = static_cast<Address*>(__builtin_frame_address(0));
   const memoir::stacks::StackWalker::Entry entry{reinterpret_cast<Address>(base + 1), base[0]};
   for (int i = 0; i < repeats; ++i) {
