@@ -189,7 +189,7 @@ GATES = (
     Gate("thread", "C++ tests with threads under the thread sanitizer; a warning is an error", 280, thread),
     Gate("clang", "clang builds the core and the fuzzers, warnings as errors", 160, clang, full=True),
     Gate("clang-tests", "clang builds everything, and every C++ test passes", 600, clang_tests, full=True),
-    Gate("fuzz-long", "ten minutes of each fuzzer, two at a time", 2460, fuzz_long, full=True),
+    Gate("fuzz-long", "ten minutes of each fuzzer, two at a time", 3200, fuzz_long, full=True),
     Gate(
         "full-tests",
         "Python tests marked `full`: wheels, other versions, other frameworks, a browser",

@@ -230,7 +230,8 @@ class Soak:
             with JOURNAL.open("a") as journal:
                 journal.write(json.dumps(line) + "\n")
             self.done[part.name] += done
-            self.begun[part.name] += done - units
+            if done:  # else it is not tried again for long
+                self.begun[part.name] += done - units
             share = self.done[part.name] / self.goals[part.name]
             print(
                 f"{part.name:20} slice {number:5}: {done:>11,} in {line['seconds']:7.1f} s, {share:6.1%}",
