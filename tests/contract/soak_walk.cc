@@ -174,15 +174,8 @@ class SoakWalker {
     return {size, Size{1} << random_() % 20, 99};
   }
   Request impossible() {
-    const Size capacity = arena_.capacity();
-    const Request all[] = {{0, 64, 1},
-                           {64, 0, 1},
-                           {64, 48, 1},
-                           {~Size{0}, 1, 1},
-                           {capacity + 1, 1},
-                           {~Size{0} - 63, 64, 1},
-                           {64, Size{1} << 63, 1}};
-    return all[random_() % std::size(all)];
+    const auto all = impossible_requests(arena_.capacity());
+    return all[random_() % all.size()];
   }
 
   void fail(std::string what, Offset at = kNoOffset) {

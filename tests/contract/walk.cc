@@ -166,14 +166,18 @@ Request menu_request(std::mt19937_64& random) {
   return {kSizes[site - 1], site % 4 == 0 ? Size{1} << (site + 4) : Size{64}, site};
 }
 
+std::array<Request, 7> impossible_requests(Size capacity) {
+  return {{{0, 64, 1},
+           {64, 0, 1},
+           {64, 48, 1},
+           {~Size{0}, 1, 1},
+           {capacity + 1, 1},
+           {~Size{0} - 63, 64, 1},
+           {64, Size{1} << 63, 1}}};
+}
+
 std::vector<Step> random_steps(std::mt19937_64& random, size_t count, Size capacity) {
-  const Request impossible[] = {{0, 64, 1},
-                                {64, 0, 1},
-                                {64, 48, 1},
-                                {~Size{0}, 1, 1},
-                                {capacity + 1, 1},
-                                {~Size{0} - 63, 64, 1},
-                                {64, Size{1} << 63, 1}};
+  const auto impossible = impossible_requests(capacity);
   std::vector<Step> steps;
   std::uint64_t objects = 0;
   while (steps.size() < count) {

@@ -4,6 +4,7 @@
 // that one that fails can be made short and printed as C++, to be pasted into a test as a regression.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -33,6 +34,8 @@ inline Step trim() { return {}; }
 
 /// An ordinary request: one of a dozen sites, each with its own size and alignment.
 Request menu_request(std::mt19937_64& random);
+/// What every heap of this capacity refuses.
+std::array<Request, 7> impossible_requests(Size capacity);
 /// A walk that fills an arena and empties it again, several times, with impossible requests and wild and
 /// double frees.
 std::vector<Step> random_steps(std::mt19937_64& random, size_t count, Size capacity);
