@@ -109,7 +109,7 @@ def picture(problems: dict[str, tuple[_core.Problem, float]], path: Path, second
             sizes = [size for _, size in found.improvements] + [found.arena_size]
             axis.step(times, sizes, where="post", label=planner)
         axis.axhline(found.lower_bound, color="black", linewidth=0.8, linestyle="--", label="floor")
-        axis.set(xscale="log", xlabel="seconds", ylabel="arena, bytes", title=name)
+        axis.set(xscale="log", xlabel="seconds", ylabel="arena, bytes (lower is better)", title=name)
         axis.legend(frameon=False)
     figure.tight_layout()
     figure.savefig(path)
