@@ -49,6 +49,10 @@ inline double sqrt(double x) noexcept {
   double root;
   asm("sqrtsd %1, %0" : "=x"(root) : "x"(x));
   return root;
+#elif defined(__aarch64__)
+  double root;
+  asm("fsqrt %d0, %d1" : "=w"(root) : "w"(x));
+  return root;
 #else
   return __builtin_sqrt(x);
 #endif
