@@ -21,8 +21,10 @@ import tempfile
 from pathlib import Path
 
 from memoir.bench import allocators
-from memoir.bench.experiment import Experiment, Options, run_all
+from memoir.bench.experiment import Experiment
 from memoir.bench.grid import Grid, Program
+from memoir.bench.loop import run_all
+from memoir.bench.options import Options
 from memoir.bench.recording import Recording
 from memoir.bench.results import Result
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from memoir.bench import results
+from memoir.bench import reading
 from memoir.bench.allocators import Allocator
 from memoir.bench.experiment import new_header
 from memoir.bench.grid import Grid, Program, cell_of
@@ -162,7 +162,7 @@ def read(path: Path) -> Result:
         return _from_old(path)
     if not path.exists():
         raise Error(f"{path}: no such results")
-    result = results.read([path])
+    result = reading.read([path])
     if result.header.get("made_by") != MADE_BY:
         raise Error(f"{path}: not a bench of {MADE_BY}; `memoir bench --from {path}` may read it")
     return result

@@ -12,7 +12,7 @@ import math
 import sys
 
 import numpy as np
-from memoir.bench import analysis, statistics
+from memoir.bench import analysis, statistics, verdicts
 from memoir.bench.results import Result
 
 KINDS = ("normal", "skewed", "spikes", "drift", "steps")
@@ -58,9 +58,9 @@ def report(rng: np.random.Generator) -> Result:
     return Result({"interleaved": interleaved, "grid": grid}, rows)
 
 
-def assertions(analyses: dict[str, analysis.Analysis]) -> list[str]:
+def assertions(analyses: dict[str, verdicts.Analysis]) -> list[str]:
     """Every difference that a report claims."""
-    silent = (analysis.BASELINE, analysis.NO_DATA, analysis.NO_DIFFERENCE, analysis.UNCLEAR)
+    silent = (verdicts.BASELINE, verdicts.NO_DATA, verdicts.NO_DIFFERENCE, verdicts.UNCLEAR)
     found = []
     for name, a in analyses.items():
         found += [f"{name} {line.cell}: {line.verdict}" for line in a.lines() if line.verdict not in silent]

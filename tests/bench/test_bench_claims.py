@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 from equal_allocators import assertions, false_reports, report
-from memoir.bench import analysis, answer, scaling, statistics
+from memoir.bench import analysis, answer, scaling, statistics, values
 from memoir.bench.changes import changes
 from memoir.bench.claims import Family
 from memoir.bench.results import Result
@@ -135,7 +135,7 @@ def test_growth_is_no_matter_of_level():
     result = growing({"base": 1.1, "slow": 1.1})
     for row in result.rows:
         row["wall"] *= 2.0 if row["allocator"] == "slow" else 1.0
-    (one,) = scaling.growths(result, "base", analysis.Comparer("paired_t", 0.95, True))
+    (one,) = scaling.growths(result, "base", values.Comparer("paired_t", 0.95, True))
     assert one.comparison.interval.includes_one
 
 

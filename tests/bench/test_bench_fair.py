@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from memoir.bench import disturbance, expressions, histogram, journal, memory
 from memoir.bench.allocators import Allocator
-from memoir.bench.experiment import Experiment, Options
+from memoir.bench.experiment import Experiment
 from memoir.bench.grid import Grid, Metric, Program, balanced_square, fill
+from memoir.bench.options import Options
 from memoir.bench.results import Result
 from test_bench_results import simulated
 

@@ -5,7 +5,7 @@ import re
 import xml.etree.ElementTree as xml
 
 import pytest
-from memoir.bench import analysis, results
+from memoir.bench import analysis, reading, values
 from memoir.views import bench_drawing, bench_figures, bench_tables
 from memoir.views.page.of_bench import bench_page
 from test_bench_results import simulated, write_study
@@ -14,12 +14,12 @@ pytest.importorskip("matplotlib")
 
 
 def drawn(result):
-    analyses = {name: analysis.analyse(result, name) for name in analysis.quantities(result)}
+    analyses = {name: analysis.analyse(result, name) for name in values.quantities(result)}
     return analyses, bench_figures.all_figures(result, analyses["wall"], analyses.get("peak_rss"))
 
 
 def test_the_study_s_three_figures(tmp_path):
-    _, figures = drawn(results.read(write_study(tmp_path)))
+    _, figures = drawn(reading.read(write_study(tmp_path)))
     assert {"times", "serial-normalised-by-allocator", "serial-normalised-by-load"} <= set(figures)
     times = figures["times"].axes
     assert len(times) == 9  # threads x load

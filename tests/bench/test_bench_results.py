@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from memoir.bench import analysis, journal, results, scaling
+from memoir.bench import analysis, journal, reading, scaling
 from memoir.bench.changes import changes
 from memoir.bench.results import Result
 
@@ -142,7 +142,7 @@ def test_csv_begins_with_the_study_s_columns_and_reads_back(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text(result.to_csv())
     assert path.read_text().startswith("malloc,Threads,Work,Load,Replicate,Time,")
-    again = results.read([path])
+    again = reading.read([path])
     assert [row["wall"] for row in again.rows] == [row["wall"] for row in result.rows]
     assert analysis.analyse(again, method="welch_t").overall["slow"].interval == pytest.approx(
         analysis.analyse(result, method="welch_t").overall["slow"].interval
@@ -167,7 +167,7 @@ def test_columns_and_frames():
 
 
 def test_the_study_s_own_files_get_the_same_treatment(tmp_path):
-    result = results.read(write_study(tmp_path))
+    result = reading.read(write_study(tmp_path))
     assert result.allocators == ["default", "hoard", "mimalloc"]
     assert len(result.rows) == 3 * 9 * 6
     found = analysis.analyse(result)
@@ -192,7 +192,7 @@ def test_a_knitted_file_with_the_study_s_extra_columns(tmp_path):
         "Threads,Work,Load,Replicate,Time,malloc,Aggregate Throughput,Marginal Throughput\n"
         "1,1,1,0,2.0,default,0.5,0.5\n1,1,1,0,1.0,hoard,1.0,1.0\n"
     )
-    result = results.read([path])
+    result = reading.read([path])
     assert result.allocators == ["default", "hoard"]
     assert analysis.analyse(result).lines()[1].comparison.interval.ratio == pytest.approx(0.5)
 
@@ -212,14 +212,14 @@ def test_a_bad_csv_is_named_with_its_line(tmp_path, content, words):
     path = tmp_path / "bad.csv"
     path.write_text(content)
     with pytest.raises(memoir.Error, match=words):
-        results.read([path])
+        reading.read([path])
 
 
 def test_two_files_may_not_claim_the_same_run(tmp_path):
     for name in ("a", "b"):
         (tmp_path / f"{name}.csv").write_text("malloc,Threads,Load,Replicate,Time\nx,1,1,0,1.0\n")
     with pytest.raises(memoir.Error, match="is in .*a.csv too; compare two benches with `memoir diff`"):
-        results.read([tmp_path / "a.csv", tmp_path / "b.csv"])
+        reading.read([tmp_path / "a.csv", tmp_path / "b.csv"])
 
 
 def test_a_torn_line_is_left_out_and_cut(tmp_path):
@@ -248,9 +248,9 @@ def test_a_torn_line_is_left_out_and_cut(tmp_path):
 def test_what_is_no_result_is_refused(tmp_path):
     (tmp_path / "x.json").write_text("{}")
     with pytest.raises(memoir.Error, match="x.json: not a results.json"):
-        results.read([tmp_path / "x.json"])
+        reading.read([tmp_path / "x.json"])
     with pytest.raises(memoir.Error, match="no file"):
-        results.read([tmp_path / "nowhere.json"])
+        reading.read([tmp_path / "nowhere.json"])
 
 
 def test_changes_between_two_benches():

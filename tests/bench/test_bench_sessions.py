@@ -8,7 +8,7 @@ import time
 import urllib.request
 
 import pytest
-from memoir.bench import analysis, experiment, journal, results
+from memoir.bench import analysis, experiment, journal, reading
 from memoir.bench.allocators import Allocator
 from memoir.bench.clients import free_port
 from memoir.bench.grid import Cell, Grid, Program
@@ -129,10 +129,10 @@ def test_what_is_stopped_goes_on_in_a_session_of_its_own(tmp_path):
         assert len(recording.result.members) == 3
         top_up(recording, members(), replicates=5)
         recording.save()
-    for cell, rows in results.read([tmp_path]).cells().items():
+    for cell, rows in reading.read([tmp_path]).cells().items():
         labels = [(row["session"], row["replicate"]) for row in rows]
         assert labels == [(0, 0), (0, 1), (1, 2), (1, 3), (1, 4)], cell
-    assert len(results.read([tmp_path / "results.json"]).members) == 6
+    assert len(reading.read([tmp_path / "results.json"]).members) == 6
 
 
 def test_rounds_share_out_the_replicates_among_fresh_members():
@@ -205,7 +205,7 @@ def test_servers_are_members(tmp_path):
     with Recording.begin(header(), tmp_path) as recording:
         top_up(recording, [HttpServer("a"), HttpServer("b")], replicates=2)
         recording.save()
-    result = results.read([tmp_path])
+    result = reading.read([tmp_path])
     assert [row["status"] for row in result.rows] == ["ok"] * 4
     assert {row["metrics"]["requests"] for row in result.rows} == {3.0}
     assert {member["closed"]["exit_code"] for member in result.members} == {-15}

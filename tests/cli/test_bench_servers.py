@@ -7,7 +7,7 @@ import shutil
 import sys
 
 import pytest
-from memoir.bench import clients, results
+from memoir.bench import clients, reading
 from test_bench_cli import cli  # noqa: F401
 
 SERVER = """
@@ -61,7 +61,7 @@ def test_a_server_is_started_loaded_and_stopped(serve, tmp_path):
         "hello", "--metric", "ops: (?P<ops>.*)", "--histogram", "latencies.{port}", "--memory", "--settle", "0.1s",
     )  # fmt: skip
     assert code == 0, err
-    rows = results.read([tmp_path / "x"]).rows
+    rows = reading.read([tmp_path / "x"]).rows
     assert [row["status"] for row in rows] == ["ok"] * 4
     for row in rows:
         assert 0.2 < row["wall"] < row["server_wall"] and row["asked"] and row["processes"] == 1
@@ -72,7 +72,7 @@ def test_a_server_is_started_loaded_and_stopped(serve, tmp_path):
     assert "p99" in out and "rss_settled" in out and "Proof" in out
     header = json.loads((tmp_path / "x" / "runs.jsonl").read_text().splitlines()[0])
     assert header["grid"]["programs"][0]["server"] is True
-    answer = results.read([tmp_path / "x"]).leading_quantity
+    answer = reading.read([tmp_path / "x"]).leading_quantity
     assert answer == "ops"
 
 

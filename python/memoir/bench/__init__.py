@@ -18,12 +18,16 @@ from typing import Any
 
 from memoir._core import Error
 from memoir.bench import allocators as _allocators
-from memoir.bench.analysis import Analysis, analyse, analyse_all, widest
-from memoir.bench.experiment import Experiment, Options, run_all
+from memoir.bench.analysis import analyse, analyse_all, widest
+from memoir.bench.experiment import Experiment
 from memoir.bench.grid import Grid, Metric, Program
+from memoir.bench.loop import run_all
+from memoir.bench.options import Options
+from memoir.bench.reading import read
 from memoir.bench.recording import Recording, check_output
-from memoir.bench.results import Result, read
+from memoir.bench.results import Result
 from memoir.bench.suite import programs as _suite
+from memoir.bench.verdicts import Analysis
 
 __all__ = [
     "Analysis",

@@ -6,10 +6,10 @@ from __future__ import annotations
 import math
 
 from memoir.bench import statistics
-from memoir.bench.analysis import NO_DIFFERENCE, UNCLEAR, Analysis, Overall
 from memoir.bench.results import Result
 from memoir.bench.scaling import Growth
 from memoir.bench.student import t_quantile
+from memoir.bench.verdicts import NO_DIFFERENCE, UNCLEAR, Analysis, Overall
 
 _FEWEST = 4  # replicates of which the spread is guessed
 _SPREAD = 1.5  # the interval must be this much narrower than the margin before equality shows; a guess, said as "about"

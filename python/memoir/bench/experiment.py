@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An experiment: the grid, how often and how it is run, and the loop that runs it."""
+"""An experiment: the grid, looked at, proved, and run cell by cell (loop.py says in which order)."""
 
 from __future__ import annotations
 
 import os
 import random
-import re
-import secrets
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,50 +16,10 @@ from memoir.base.quantities import printable
 from memoir.bench import allocators, histogram, launch, machine, memory, proof, trust
 from memoir.bench.clients import Plan, Turn, drive, free_port
 from memoir.bench.executables import check_executable
-from memoir.bench.grid import PERCENTILES, Cell, Grid, Program, cell_of, environment, fill
+from memoir.bench.grid import PERCENTILES, Cell, Grid, Program, environment, fill
 from memoir.bench.journal import VERSION, Record
-from memoir.bench.recording import Recording
+from memoir.bench.options import Options, cpus_for
 from memoir.bench.rows import compile_metric, record
-
-
-@dataclass(frozen=True)
-class Options:
-    """How the grid is run. Times in seconds."""
-
-    replicates: int = 10
-    warmup: int = 1  # unmeasured runs of every cell before the first replicate
-    seed: int | None = None  # of every random choice; None: drawn now, and recorded
-    sessions: int = (
-        1  # the whole, so many times, with warm-ups of its own; then sessions are what intervals are of
-    )
-    pause: float = 0.0  # between two sessions
-    pin: str | None = None  # None: not pinned; "auto": the first {threads} cores; else a list such as 0,2-3
-    timeout: float | None = None
-    exit_code: int = 0  # what a run must end with to count
-    prepare: str | None = None  # shell command before every run, unmeasured
-    until: float | None = None  # half width of the intervals that is narrow enough, as a fraction
-    budget: float = 600.0  # with until: no replicate starts after this
-    memory: bool = False  # sample the tree's memory over time
-    counters: tuple[str, ...] = ("cycles", "instructions", "dtlb_load_misses", "dtlb_store_misses")
-
-    def __post_init__(self) -> None:
-        if self.seed is None:
-            object.__setattr__(self, "seed", secrets.randbelow(1 << 31))
-        if self.sessions < 1:
-            raise Error(f"--sessions {self.sessions}: must be 1 or more")
-        if self.sessions > 1 and self.until is not None:
-            raise Error("--until adds replicates to one session: leave out --sessions, or choose -n")
-        if self.pause < 0:
-            raise Error(f"--pause {self.pause}: must be 0 or more")
-        if self.replicates < 1:
-            raise Error(f"-n {self.replicates}: must be 1 or more")
-        if self.warmup < 0:
-            raise Error(f"--warmup {self.warmup}: must be 0 or more")
-        if self.timeout is not None and self.timeout <= 0:
-            raise Error(f"--timeout {self.timeout}: must be more than 0")
-        if self.until is not None and not 0 < self.until < 1:
-            raise Error(f"--until {self.until:.0%}: must be between 0 % and 100 %")
-        cpus_for(self.pin, 1)
 
 
 @dataclass
@@ -321,80 +279,3 @@ def from_header(header: Record) -> Experiment:
     options = dict(header["options"])
     options["counters"] = tuple(options["counters"])
     return Experiment(Grid.from_dict(header["grid"]), Options(**options))
-
-
-def run_all(
-    experiment: Experiment,
-    recording: Recording,
-    narrow_enough: Callable[[float], bool] | None = None,
-    on_run: Callable[[str, Record], None] = lambda phase, row: None,
-) -> None:
-    """Warm-ups, then replicate by replicate; what the recording has already is not run again.
-
-    narrow_enough decides after each replicate, once the asked number is reached, whether all intervals are
-    as narrow as --until asks.
-    On Ctrl-C what is done stays in the recording, and KeyboardInterrupt goes on up.
-    """
-    options = experiment.options
-    done = frozenset((row.get("session", 0), row["replicate"], cell_of(row)) for row in recording.result.rows)
-    for session in range(options.sessions):
-        if session and options.pause:
-            time.sleep(options.pause)
-        cells = experiment.grid.cells()
-        if options.sessions > 1 and all(
-            (session, number, cell) in done for number in range(options.replicates) for cell in cells
-        ):
-            continue
-        for warmup in range(options.warmup):
-            for position, cell in experiment.replicate(-1 - warmup, session=session):
-                on_run("warm-up", experiment.run_cell(cell, 0, position, session))
-        _run_session(experiment, recording, session, done, narrow_enough, on_run)
-
-
-def _run_session(
-    experiment: Experiment,
-    recording: Recording,
-    session: int,
-    done: frozenset[tuple[int, int, Cell]],
-    narrow_enough: Callable[[float], bool] | None,
-    on_run: Callable[[str, Record], None],
-) -> None:
-    options = experiment.options
-    began, number = time.monotonic(), 0
-    while True:
-        if number >= options.replicates:
-            if options.until is None or narrow_enough is None or narrow_enough(options.until):
-                break
-            if time.monotonic() - began > options.budget:
-                experiment.notes.append(
-                    f"the budget of {options.budget:.0f} s ended before every interval was within "
-                    f"{options.until:.1%} of its ratio"
-                )
-                break
-        for position, cell in experiment.replicate(number, done, session):
-            row = experiment.run_cell(cell, number, position, session)
-            recording.add(row)
-            on_run("replicate", row)
-        recording.sync()
-        number += 1
-
-
-def cpus_for(pin: str | None, threads: int) -> list[int]:
-    """The cores of a run; empty: not pinned. Raises memoir.Error for what is not a core here."""
-    allowed = sorted(os.sched_getaffinity(0))
-    if pin is None:
-        return []
-    if pin == "auto":
-        return allowed[:threads]
-    cpus: list[int] = []
-    for part in pin.split(","):
-        if not (match := re.fullmatch(r"(\d+)(?:-(\d+))?", part)):
-            raise Error(f"--pin {pin}: use a list of cores such as 0,2-3, or nothing for the first ones")
-        first, last = int(match.group(1)), int(match.group(2) or match.group(1))
-        cpus.extend(range(first, last + 1))
-    for cpu in cpus:
-        if cpu not in allowed:
-            raise Error(f"--pin {pin}: core {cpu} is not among {','.join(map(str, allowed))}")
-    if not cpus:
-        raise Error(f"--pin {pin}: no core named")
-    return cpus

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from memoir._core import Error
 from memoir.base.quantities import printable
-from memoir.bench import analysis, answer, disturbance, proof
+from memoir.bench import analysis, answer, disturbance, proof, verdicts
 from memoir.bench.experiment import Experiment
 from memoir.bench.journal import Record, strict
 from memoir.bench.results import Result, write_whole
@@ -151,7 +151,7 @@ def present(result: Result, judge: Record, folder: Path | None, pictures: bool, 
         say(f"next: memoir diff {name} ANOTHER" + (f", or open {name}/report.html" if page.exists() else ""))
 
 
-def all_tables(result: Result, analyses: dict[str, analysis.Analysis]) -> list[bench_tables.Table]:
+def all_tables(result: Result, analyses: dict[str, verdicts.Analysis]) -> list[bench_tables.Table]:
     """Every table that there is data for, the summary last, where a terminal shows it."""
     shown = {name: a for name, a in analyses.items() if name in QUANTITIES}
     shown |= {name: a for name, a in analyses.items() if name not in shown}
@@ -169,7 +169,7 @@ def all_tables(result: Result, analyses: dict[str, analysis.Analysis]) -> list[b
     return [table for table in tables if table is not None]
 
 
-def to_dict(a: analysis.Analysis) -> Record:
+def to_dict(a: verdicts.Analysis) -> Record:
     """An analysis as plain data for JSON; what is not finite becomes null."""
     lines = []
     for line in a.lines():
@@ -184,7 +184,7 @@ def to_dict(a: analysis.Analysis) -> Record:
             found |= ratio | {"p_value": line.comparison.p_value, "corrected_p": line.corrected_p}
         lines.append(found | {"verdict": line.verdict})
     overall = {name: [_number(x) for x in one.interval] for name, one in a.overall.items()}
-    verdicts = {
+    said = {
         name: {"verdict": one.verdict, "corrected_p": one.corrected_p, "same": one.same, "groups": one.groups}
         for name, one in a.overall.items()
     }
@@ -206,7 +206,7 @@ def to_dict(a: analysis.Analysis) -> Record:
         "unit": a.unit,
         "cells": lines,
         "overall": overall,
-        "overall_verdicts": verdicts,
+        "overall_verdicts": said,
         "best": a.best,
         "scaling": growths,
         "claims": a.claims,
@@ -216,7 +216,7 @@ def to_dict(a: analysis.Analysis) -> Record:
 
 def _pictures(
     result: Result,
-    analyses: dict[str, analysis.Analysis],
+    analyses: dict[str, verdicts.Analysis],
     tables: list[bench_tables.Table],
     answers: list[str],
     remarks: list[str],

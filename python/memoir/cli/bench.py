@@ -23,13 +23,14 @@ from memoir.bench import (
     allocators,
     analysis,
     journal,
-    results,
+    reading,
     suite,
     trust,
 )
-from memoir.bench.experiment import Experiment, from_header, run_all
+from memoir.bench.experiment import Experiment, from_header
 from memoir.bench.grid import PERCENTILES, placeholders
 from memoir.bench.journal import Record
+from memoir.bench.loop import run_all
 from memoir.bench.recording import Recording, check_output, output_folder
 from memoir.bench.rows import compile_metric
 from memoir.bench.statistics import METHODS
@@ -236,7 +237,7 @@ def _read_old(given: Record, words: list[str], judge: Record) -> None:
 
     if words or given["allocator_list"] or given["suite_names"] or given["resume"] or given["server"]:
         raise Error("--from runs nothing: leave out allocators, command, --suite, --server and --resume")
-    result, folder = results.read(given["sources"]), given["output"]
+    result, folder = reading.read(given["sources"]), given["output"]
     if folder is not None:
         if any(folder.resolve() in (path.resolve(), path.resolve().parent) for path in given["sources"]):
             raise Error(f"-o {folder} is where --from reads; choose another folder")

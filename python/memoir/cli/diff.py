@@ -14,7 +14,7 @@ import click
 from memoir._core import Error
 from memoir.base.files import write_output
 from memoir.base.quantities import printable
-from memoir.bench import results
+from memoir.bench import reading
 from memoir.bench.changes import Change, changes
 from memoir.bench.journal import strict
 from memoir.bench.results import Result
@@ -69,7 +69,7 @@ def command(
         check_output(output, (".html",), force)
     level = percent("--confidence", confidence)
     limits = _limits(conditions)
-    first, second = results.read([before]), results.read([after])
+    first, second = reading.read([before]), reading.read([after])
     both = [name for name in quantities(first) if name in quantities(second)]
     for name in chosen:
         if name not in both:

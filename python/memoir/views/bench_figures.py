@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 from memoir.base.quantities import duration_text
-from memoir.bench import analysis, scaling, statistics
-from memoir.bench.analysis import Analysis
+from memoir.bench import scaling, statistics, verdicts
 from memoir.bench.grid import Cell, cell_of
 from memoir.bench.journal import Record
 from memoir.bench.results import Result
+from memoir.bench.verdicts import Analysis
 from memoir.views.bench_drawing import COLOURS, colour, grid, plain_ticks, points, threads_text
 from memoir.views.bench_tables import interval, label
 from memoir.views.bench_timelines import live_and_resident, memory_over_time, run_order
@@ -161,7 +161,7 @@ def ratios(wall: Analysis) -> Any:
         if math.isfinite(high):
             axes.plot([low, high], [y, y], color=shade, linewidth=2)
             limits += [max(low, ratio / 10), min(high, ratio * 10)]
-        filled = line.verdict not in (analysis.NO_DIFFERENCE, analysis.UNCLEAR)
+        filled = line.verdict not in (verdicts.NO_DIFFERENCE, verdicts.UNCLEAR)
         axes.plot(ratio, y, "o", color=shade, markerfacecolor=shade if filled else "white", markersize=5)
         value = interval(line.comparison.interval)
         axes.text(1.01, y, value, transform=axes.get_yaxis_transform(), fontsize=7, va="center")

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memoir.base.quantities import bytes_text, duration_text, printable
-from memoir.bench import analysis, statistics
 from memoir.bench import scaling as scale
-from memoir.bench.analysis import Analysis, Line
+from memoir.bench import statistics, verdicts
 from memoir.bench.changes import Change
 from memoir.bench.grid import Group
 from memoir.bench.journal import Record
 from memoir.bench.results import Result
 from memoir.bench.values import unit_of
+from memoir.bench.verdicts import Analysis, Line
 
 _TITLES = {"wall": "Time", "cpu": "CPU time", "peak_rss": "Peak memory", "minor_faults": "Minor faults"}
 
@@ -55,9 +55,9 @@ def cells(a: Analysis) -> Table:
     notes = []
     if far:
         notes.append("far: runs far from the others; they count")
-    if any(line.verdict == analysis.UNCLEAR for line in a.lines()):
+    if any(line.verdict == verdicts.UNCLEAR for line in a.lines()):
         notes.append(
-            f"{analysis.UNCLEAR}: the interval excludes 1, but not once corrected for the {a.claims} claims of this report"
+            f"{verdicts.UNCLEAR}: the interval excludes 1, but not once corrected for the {a.claims} claims of this report"
         )
     if not far:
         columns, rows = columns[:-1], [row[:-1] for row in rows]
@@ -76,7 +76,7 @@ def overall(analyses: dict[str, Analysis]) -> Table:
         for index, (name, one) in enumerate(a.overall.items()):
             verdict = (
                 f"same within {percent(a.margin)}"
-                if one.same and one.verdict == analysis.NO_DIFFERENCE
+                if one.same and one.verdict == verdicts.NO_DIFFERENCE
                 else one.verdict
             )
             if a.best == name:
@@ -120,7 +120,7 @@ def growth(wall: Analysis) -> Table | None:
         name = f"{label((program, None, 1, parameters))}, per doubling of {one.axis}"
         if name != last:
             breaks.append(len(rows))
-        verdict = analysis.verdict_of(one.comparison, one.corrected_p, "scales better", "scales worse")
+        verdict = verdicts.verdict_of(one.comparison, one.corrected_p, "scales better", "scales worse")
         rows.append(
             (
                 name if name != last else "",

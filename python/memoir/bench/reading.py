@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads results: of memoir bench, of hyperfine, and the CSV files of the study."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from memoir._core import Error
+from memoir.bench import journal
+from memoir.bench.grid import Block, Cell, block_of, cell_of
+from memoir.bench.journal import Record
+from memoir.bench.results import MEASURED, STUDY, Result
+
+
+def read(paths: Sequence[Path]) -> Result:
+    """Reads folders, runs.jsonl, results.json or a study's CSV files; several are knit together.
+
+    Raises memoir.Error naming file and line for what cannot be read, and for runs that two files both claim.
+    """
+    parts = [(path, _read_one(path)) for path in paths]
+    if len(parts) == 1:
+        return parts[0][1]
+    seen: dict[tuple[Cell, Block], Path] = {}
+    for path, part in parts:
+        for row in part.rows:
+            key = (cell_of(row), block_of(row))
+            if key in seen and seen[key] != path:
+                raise Error(
+                    f"{path}: {row['allocator']}, threads {row['threads']}, load {row['load']}, replicate "
+                    f"{row['replicate']} is in {seen[key]} too; compare two benches with `memoir diff`"
+                )
+            seen[key] = path
+    header = {"interleaved": False, "sources": [path.name for path in paths]}
+    note = "the files were measured one after another: drift cannot be told from the allocator"
+    return Result(header, [row for _, part in parts for row in part.rows], [note])
+
+
+def _read_one(path: Path) -> Result:
+    if path.is_dir():
+        kept = [path / name for name in (journal.NAME, "results.json") if (path / name).is_file()]
+        if not kept:
+            raise Error(f"{path}: no bench in it (neither {journal.NAME} nor results.json)")
+        path = kept[0]
+    if not path.is_file():
+        raise Error(f"no file {path}")
+    if path.suffix == ".csv":
+        return _read_csv(path)
+    if path.suffix == ".jsonl":
+        header, rows, members = journal.read_all(path)
+        return Result(header, rows, _kept_notes(path.with_name("results.json")), members)
+    try:
+        content = json.loads(path.read_bytes(), parse_constant=lambda name: None)
+        if "memoir" not in content and "results" in content:
+            return read_hyperfine(path, content["results"])
+        ours = content["memoir"]
+        found = Result(ours["header"], ours["rows"], ours.get("notes", []), ours.get("members", []))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise Error(f"{path}: not a results.json of `memoir bench`") from None
+    journal.check_rows(path, found.rows)
+    return found
+
+
+def read_hyperfine(path: Path, entries: Any) -> Result:
+    """An export of hyperfine: commands stand where allocators do, parameters are axes; compared unpaired."""
+    rows = []
+    for entry in entries:
+        command = str(entry["command"])
+        parameters = {str(name): str(value) for name, value in (entry.get("parameters") or {}).items()}
+        for name, value in parameters.items():
+            command = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", f"{{{name}}}", command)
+        codes = entry.get("exit_codes") or [0] * len(entry["times"])
+        sizes = entry.get("memory_usage_byte") or [None] * len(entry["times"])
+        whole = {
+            name: int(parameters.pop(name))
+            for name in ("threads", "load")
+            if parameters.get(name, "").isdigit()
+        }
+        threads, load = max(1, whole.get("threads", 1)), max(1, whole.get("load", 1))
+        for replicate, (seconds, code, size) in enumerate(zip(entry["times"], codes, sizes, strict=True)):
+            row = {
+                "program": "command",
+                "allocator": command,
+                "threads": threads,
+                "load": load,
+                "work": threads * load,
+                "parameters": dict(parameters),
+                "replicate": replicate,
+                "status": "ok" if code in (0, None) else f"exit code {code}",
+                "wall": float(seconds),
+                "metrics": {},
+            }
+            rows.append(row | ({} if size is None else {"peak_rss": size}))
+    journal.check_rows(path, rows)
+    if not rows:
+        raise Error(f"{path}: no runs")
+    header = {"interleaved": False, "sources": [path.name]}
+    return Result(header, rows, ["hyperfine runs one command after another: these are compared unpaired"])
+
+
+def _kept_notes(path: Path) -> list[str]:
+    """What was noted when the bench ended; the journal next to it has only header and runs."""
+    try:
+        return list(json.loads(path.read_text())["memoir"]["notes"])
+    except (OSError, ValueError, KeyError):
+        return []
+
+
+def _read_csv(path: Path) -> Result:
+    """The study's files: an allocator each, named malloc=NAME+ext=.csv, or all with a malloc column."""
+    named = re.search(r"malloc=([^+]+)", path.stem)
+    rows = []
+    with path.open(newline="", encoding="utf-8", errors="replace") as file:
+        reader = csv.DictReader(file)
+        names = reader.fieldnames or []
+        for needed in ("Threads", "Load", "Time"):
+            if needed not in names:
+                raise Error(f"{path}:1: no column {needed}; a study's file has {','.join(STUDY)}")
+        seen: set[tuple[Cell, Block]] = set()
+        counted: dict[tuple[object, ...], int] = {}
+        for entry in reader:
+            try:
+                row = _study_row(entry, named.group(1) if named else path.stem, counted)
+                key = (cell_of(row), block_of(row))
+                if key in seen:
+                    raise ValueError(f"replicate {row['replicate']} of this cell is here for the second time")
+            except (ValueError, TypeError) as error:
+                raise Error(f"{path}:{reader.line_num}: {error}") from None
+            seen.add(key)
+            rows.append(row)
+    if not rows:
+        raise Error(f"{path}: no runs")
+    header = {"interleaved": False, "sources": [path.name]}
+    return Result(header, rows, ["runs of a CSV file are compared unpaired: their order is not known"])
+
+
+def _study_row(entry: Record, name: str, counted: dict[tuple[object, ...], int]) -> Record:
+    seconds, threads, load = float(entry["Time"]), int(entry["Threads"]), int(entry["Load"])
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise ValueError(f"Time {entry['Time']} is not a positive number")
+    if threads < 1 or load < 1:
+        raise ValueError("Threads and Load must be 1 or more")
+    allocator = entry.get("malloc") or name
+    program = entry.get("program") or "program"
+    parameters = {
+        key[6:]: value for key, value in entry.items() if key and key.startswith("param_") and value
+    }
+    key = (program, allocator, threads, load, *parameters.items())
+    replicate = int(entry["Replicate"]) if entry.get("Replicate") else counted.get(key, 0)
+    counted[key] = replicate + 1
+    row = {
+        "program": program,
+        "allocator": allocator,
+        "threads": threads,
+        "load": load,
+        "work": int(entry["Work"]) if entry.get("Work") else threads * load,
+        "parameters": parameters,
+        "replicate": replicate,
+        "status": "ok",
+        "wall": seconds,
+        "metrics": {},
+    }
+    for column in MEASURED:
+        if entry.get(column):
+            row[column] = float(entry[column])
+    return row
