@@ -272,6 +272,7 @@ void report(const Options& options, const Observed& observed, const std::vector<
   if (memory.active()) {
     std::fprintf(out, ", \"memory\": ");
     memory.report(out);
+    std::fprintf(out, ", \"memory_held\": %.6f", memory.held());
   }
   if (witness != nullptr) {
     std::fprintf(out, ", \"images\": ");

@@ -32,36 +32,46 @@ uint64_t field(const char* text, const char* name) {
   return kib << 10;
 }
 
-void add(pid_t process, MemorySample& sample) {
+// Returns how many seconds the read lasted: all the while, also when a core was taken away in its midst, the process may
+// wait for its own address space.
+double add(pid_t process, MemorySample& sample) {
   char path[64], text[2048];
   std::snprintf(path, sizeof path, "/proc/%d/smaps_rollup", process);
   const int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return;
+  if (file < 0) return 0.0;
+  const double before = seconds_of(CLOCK_MONOTONIC);
   const ssize_t length = read(file, text, sizeof text - 1);
+  const double held = seconds_of(CLOCK_MONOTONIC) - before;
   close(file);
-  if (length <= 0) return;
+  if (length <= 0) return held;
   text[length] = '\0';
   sample.resident += field(text, "\nRss:");
   sample.proportional += field(text, "\nPss:");
   sample.huge += field(text, "\nAnonHugePages:");
   sample.lazily_freed += field(text, "\nLazyFree:");
   sample.swapped += field(text, "\nSwap:");
+  return held;
 }
 
 }  // namespace
 
 void MemorySampler::sample(pid_t root, double started, double now) {
-  // processor time: a sampler that waits for a core holds nobody up
+  // around the reads processor time counts: a sampler that waits for a core holds nobody up
   const double before = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+  double held = 0.0;
   MemorySample sample;
   sample.time = now - started;
-  for (pid_t process : descendants(root)) add(process, sample);
+  for (pid_t process : descendants(root)) held += add(process, sample);
   struct stat about;
   if (fstat(STDOUT_FILENO, &about) == 0 && S_ISREG(about.st_mode)) {
     sample.printed = static_cast<uint64_t>(about.st_size);
   }
-  const double cost = seconds_of(CLOCK_THREAD_CPUTIME_ID) - before;
-  next_ = seconds_of(CLOCK_MONOTONIC) + std::max(period_, cost / kShare);
+  const double cost = std::max(seconds_of(CLOCK_THREAD_CPUTIME_ID) - before, held);
+  held_ += held;
+  spent_ += cost;
+  // since this sample, and since the start with the next one: a run that ends soon after it pays no more either
+  const double rest = std::max(period_, cost / kShare);
+  next_ = std::max(seconds_of(CLOCK_MONOTONIC) + rest, started + (spent_ + cost) / kShare);
   if (sample.resident == 0) return;  // between two processes
   samples_.push_back(sample);
   if (samples_.size() < kMost) return;

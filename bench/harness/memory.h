@@ -17,9 +17,8 @@ struct MemorySample {
   uint64_t printed = 0;  // bytes that the command had written to standard output
 };
 
-// Samples at most every `period` seconds, and never for more than a hundredth of the time: reading
-// smaps_rollup holds up the page faults of the process that it looks at. Keeps so few samples that its own
-// size stays small.
+// Samples at most every `period` seconds, and never for more than a hundredth of the time: while smaps_rollup is
+// read, the process that it looks at cannot map or unmap memory. Keeps so few samples that its own size stays small.
 class MemorySampler {
  public:
   explicit MemorySampler(double period) : period_(period) {}
@@ -27,12 +26,15 @@ class MemorySampler {
   bool active() const { return period_ > 0.0; }
   double next() const { return next_; }
 
+  double held() const { return held_; }  // seconds in which it may have held up the tree
+
   void sample(pid_t root, double started, double now);
   void report(FILE* out) const;  // a JSON array of arrays
 
  private:
   double period_;
   double next_ = 0.0;
+  double held_ = 0.0, spent_ = 0.0;
   std::vector<MemorySample> samples_;
 };
 

@@ -99,6 +99,7 @@ class Measurement:
     counters: dict[str, float] = field(default_factory=dict)
     said: Transcript = field(default_factory=Transcript)  # standard output and error together
     memory: list[list[float]] = field(default_factory=list)  # samples: see memory.py
+    memory_held: float = 0.0  # seconds in which taking them may have held up the tree
     images: list[dict[str, Any]] = field(default_factory=list)  # what a witness saw: see proof.py
 
     @property

@@ -9,10 +9,9 @@ import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from memoir._core import Error
-from memoir.bench import journal
+from memoir.bench import hyperfine, journal
 from memoir.bench.grid import Block, Cell, block_of, cell_of
 from memoir.bench.journal import Record
 from memoir.bench.results import MEASURED, STUDY, Result
@@ -57,50 +56,13 @@ def _read_one(path: Path) -> Result:
     try:
         content = json.loads(path.read_bytes(), parse_constant=lambda name: None)
         if "memoir" not in content and "results" in content:
-            return read_hyperfine(path, content["results"])
+            return hyperfine.read_export(path, content["results"])
         ours = content["memoir"]
         found = Result(ours["header"], ours["rows"], ours.get("notes", []), ours.get("members", []))
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise Error(f"{path}: not a results.json of `memoir bench`") from None
     journal.check_rows(path, found.rows)
     return found
-
-
-def read_hyperfine(path: Path, entries: Any) -> Result:
-    """An export of hyperfine: commands stand where allocators do, parameters are axes; compared unpaired."""
-    rows = []
-    for entry in entries:
-        command = str(entry["command"])
-        parameters = {str(name): str(value) for name, value in (entry.get("parameters") or {}).items()}
-        for name, value in parameters.items():
-            command = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", f"{{{name}}}", command)
-        codes = entry.get("exit_codes") or [0] * len(entry["times"])
-        sizes = entry.get("memory_usage_byte") or [None] * len(entry["times"])
-        whole = {
-            name: int(parameters.pop(name))
-            for name in ("threads", "load")
-            if parameters.get(name, "").isdigit()
-        }
-        threads, load = max(1, whole.get("threads", 1)), max(1, whole.get("load", 1))
-        for replicate, (seconds, code, size) in enumerate(zip(entry["times"], codes, sizes, strict=True)):
-            row = {
-                "program": "command",
-                "allocator": command,
-                "threads": threads,
-                "load": load,
-                "work": threads * load,
-                "parameters": dict(parameters),
-                "replicate": replicate,
-                "status": "ok" if code in (0, None) else f"exit code {code}",
-                "wall": float(seconds),
-                "metrics": {},
-            }
-            rows.append(row | ({} if size is None else {"peak_rss": size}))
-    journal.check_rows(path, rows)
-    if not rows:
-        raise Error(f"{path}: no runs")
-    header = {"interleaved": False, "sources": [path.name]}
-    return Result(header, rows, ["hyperfine runs one command after another: these are compared unpaired"])
 
 
 def _kept_notes(path: Path) -> list[str]:

@@ -176,22 +176,20 @@ def failures(result: Result) -> Table | None:
     """Runs that do not count, with how they ended and their last line."""
     if not result.failures:
         return None
-    seen: dict[tuple[Group, str, str], list[Record]] = {}
+    groups: dict[Group, dict[tuple[str, str], list[Record]]] = {}
     for row in result.failures:
         key = (row["program"], row["threads"], row["load"], tuple(row["parameters"].items()))
-        seen.setdefault((key, row["allocator"], row["status"]), []).append(row)
-    rows = tuple(
-        (
-            label(key),
-            printable(name),
-            printable(status),
-            str(len(found)),
-            printable((found[-1].get("tail") or [""])[-1])[:200],
-        )
-        for (key, name, status), found in seen.items()
-    )
-    breaks = tuple(range(len(rows)))
-    return Table("Failures", ("program", "allocator", "how", "runs", "last words"), rows, breaks)
+        groups.setdefault(key, {}).setdefault((row["allocator"], row["status"]), []).append(row)
+    rows: list[tuple[str, ...]] = []
+    breaks: list[int] = []
+    for key, ways in groups.items():
+        breaks.append(len(rows))
+        for index, ((name, status), found) in enumerate(ways.items()):
+            last = printable((found[-1].get("tail") or [""])[-1])[:200]
+            where = label(key) if index == 0 else ""
+            rows.append((where, printable(name), printable(status), str(len(found)), last))
+    columns = ("program", "allocator", "how", "runs", "last words")
+    return Table("Failures", columns, tuple(rows), tuple(breaks))
 
 
 def proofs(result: Result) -> Table | None:
