@@ -69,9 +69,10 @@ void MemorySampler::sample(pid_t root, double started, double now) {
   const double cost = std::max(seconds_of(CLOCK_THREAD_CPUTIME_ID) - before, held);
   held_ += held;
   spent_ += cost;
-  // since this sample, and since the start with the next one: a run that ends soon after it pays no more either
+  // A share of the time since this sample; and of the time since the start once the next sample is taken, so that a run
+  // which ends soon after it pays no more either. The next one may be dearer: twice as dear is allowed for.
   const double rest = std::max(period_, cost / kShare);
-  next_ = std::max(seconds_of(CLOCK_MONOTONIC) + rest, started + (spent_ + cost) / kShare);
+  next_ = std::max(seconds_of(CLOCK_MONOTONIC) + rest, started + (spent_ + 2.0 * cost) / kShare);
   if (sample.resident == 0) return;  // between two processes
   samples_.push_back(sample);
   if (samples_.size() < kMost) return;

@@ -85,6 +85,10 @@ def test_what_does_not_build_or_run_is_told(registry, tmp_path, monkeypatch):
     for command, words in (
         (("cc", "nothing.c", "-o", "{out}"), "cc ended with 1: .*nothing.c"),
         (("cp", "stub.c", "{out}"), "a program does not run with it: .*(cannot be preloaded|invalid ELF)"),
+        (
+            ("cc", "-shared", "-x", "c", "/dev/null", "-o", "{out}"),
+            "it has no malloc for programs to find: .*libc",
+        ),
         (("true",), "the build made no library"),
     ):
         crate = fetching.Crate("stub-sys", "1.2.3", "f00d", "c", (command,), "libx.so", ())

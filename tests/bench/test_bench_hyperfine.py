@@ -4,10 +4,11 @@
 import json
 from pathlib import Path
 
-import memoir
 import pytest
 from memoir.bench import analysis, reading
 from memoir.bench.hyperfine import template
+
+import memoir
 
 REAL = Path(__file__).parents[1] / "data" / "hyperfine-1.15.json"
 SLEEP, LUA = "sleep 0.0{n}", 'lua -e "for i = 1, {n}00000 do local t = {} end"'

@@ -46,7 +46,8 @@ def _about(result: Result, main: Analysis, memory: Analysis | None) -> str:
             known.append(f"{_difference(name, one, main)}{_memory(name, memory)}")
         elif one.same:
             known.append(
-                f"{name} is the same as {main.baseline} within {_percent(main.margin)}{_memory(name, memory)}"
+                f"{name} is the same as {main.baseline}{_what(main)} within {_percent(main.margin)}"
+                f"{_memory(name, memory)}"
             )
         else:
             unknown.append(name)
@@ -54,11 +55,17 @@ def _about(result: Result, main: Analysis, memory: Analysis | None) -> str:
         missing = [_missing(main.overall[name], main.margin) for name in unknown]
         more = None if None in missing else max(filter(None, missing))
         known.append(
-            f"whether {_list(unknown)} differ{'s' if len(unknown) == 1 else ''} from {main.baseline} is not known yet: "
+            f"whether {_list(unknown)} differ{'s' if len(unknown) == 1 else ''} from {main.baseline}{_what(main)} "
+            "is not known yet: "
             f"{_cost(result, more)}"
         )
     text = "; ".join([*parts, *known])
     return text[0].upper() + text[1:] + "." if not text[0].isdigit() else text + "."
+
+
+def _what(main: Analysis) -> str:
+    """Time needs no name."""
+    return "" if main.quantity == "wall" else f" in {main.quantity}"
 
 
 def _difference(name: str, one: Overall, main: Analysis) -> str:

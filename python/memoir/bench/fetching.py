@@ -16,6 +16,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -107,7 +108,8 @@ SOURCES = {
             "upstream",
             (
                 ("c++", *_OPTIMISED, "-std=c++20", "-mcx16", "-DSNMALLOC_USE_WAIT_ON_ADDRESS=1", "-Isrc",
-                 "src/snmalloc/override/new.cc", "-o", "{out}", "-static-libstdc++", "-static-libgcc", "-lpthread"),
+                 "src/snmalloc/override/malloc.cc", "src/snmalloc/override/new.cc", "-o", "{out}",
+                 "-static-libstdc++", "-static-libgcc", "-lpthread"),
             ),
             "libsnmallocshim.so",
             ("c++",),
@@ -184,17 +186,30 @@ def _keep(name: str, library: Path, about: Record) -> Path:
     return kept
 
 
+_WHO = """
+import ctypes
+at = ctypes.cast(ctypes.CDLL(None).malloc, ctypes.c_void_p).value
+for line in open("/proc/self/maps"):
+    first, last = (int(end, 16) for end in line.split()[0].split("-"))
+    if first <= at < last:
+        print(line.split(maxsplit=5)[-1].strip())
+"""
+
+
 def _check(library: Path) -> None:
-    """A program must run with it, without the loader's complaints."""
+    """A program must run with it, without the loader's complaints, and its malloc must be the library's."""
     done = subprocess.run(
-        ["/bin/sh", "-c", "ls / > /dev/null"],
+        [sys.executable, "-S", "-c", _WHO],
         env={**os.environ, "LD_PRELOAD": str(library)},
         capture_output=True,
         text=True,
+        errors="replace",
         timeout=60,
     )
     if done.returncode != 0 or done.stderr:
         raise Error(f"a program does not run with it: {done.stderr.strip()[:200] or done.returncode}")
+    if os.path.realpath(done.stdout.strip()) != os.path.realpath(library):
+        raise Error(f"it has no malloc for programs to find: {done.stdout.strip()[:200]} serves them")
 
 
 def _from_package(package: str, folder: Path) -> tuple[Path, Record]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from memoir.bench import statistics
@@ -80,3 +81,28 @@ def verdict_of(comparison: Comparison, corrected_p: float, less: str, more: str)
     if not statistics.differs(comparison, corrected_p):
         return UNCLEAR
     return less if comparison.interval.ratio < 1 else more
+
+
+def differences(analyses: Mapping[str, Analysis]) -> list[str]:
+    """Every difference that a report of these analyses asserts, a line each: nothing, where all are alike."""
+    silent = (BASELINE, NO_DATA, NO_DIFFERENCE, UNCLEAR)
+    found: list[str] = []
+    for name, a in analyses.items():
+        for line in a.lines():
+            if line.verdict not in silent:
+                found.append(f"{name}, {_place(line.cell.group)}: {line.cell.allocator} is {line.verdict}")
+        found += [f"{name}, {_place(group)}: {best} is best" for group, best in a.winners.items() if best]
+        found += [
+            f"{name}: {o} is {one.verdict}" for o, one in a.overall.items() if one.verdict not in silent
+        ]
+        found += [f"{name}: {a.best} is best"] * (a.best is not None)
+        for growth in a.growths:
+            if statistics.differs(growth.comparison, growth.corrected_p):
+                found.append(f"{name}: {growth.allocator} scales otherwise with {growth.axis}")
+    return found
+
+
+def _place(group: Group) -> str:
+    program, threads, load, parameters = group
+    axes = [f"threads={threads}", f"load={load}", *(f"{name}={value}" for name, value in parameters)]
+    return " ".join([program, *axes])

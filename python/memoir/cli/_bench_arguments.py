@@ -22,9 +22,11 @@ def percent(option: str, text: str) -> float:
 
 
 def seconds(option: str, text: str) -> float:
+    if short := re.fullmatch(r"(\d+)ms", text):
+        return int(short.group(1)) / 1000
     match = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:([0-9]+\.?[0-9]*)s?)?", text)
     if not text or not match or not any(match.groups()):
-        raise Error(f"{option} {text}: write it as 90s, 10m or 1h30m")
+        raise Error(f"{option} {text}: write it as 200ms, 90s, 10m or 1h30m")
     hours, minutes, rest = (float(part or 0) for part in match.groups())
     return 3600 * hours + 60 * minutes + rest
 

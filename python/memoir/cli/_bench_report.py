@@ -135,6 +135,7 @@ def present(result: Result, judge: Record, folder: Path | None, pictures: bool, 
     if as_json:
         content = result.to_json()
         content["memoir"]["answer"] = answers
+        content["memoir"]["asserts"] = verdicts.differences(analyses)
         content["memoir"]["analysis"] = {name: to_dict(a) for name, a in analyses.items()}
         click.echo(json.dumps(strict(content), indent=1, allow_nan=False))
     else:
