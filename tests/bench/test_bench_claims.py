@@ -151,6 +151,14 @@ def test_the_answer_says_who_by_how_much_and_at_what_memory():
     )
 
 
+def test_memory_that_is_known_is_said_where_time_is_not():
+    result = simulated({"system": 1.0, "twin": 1.0}, n=8, noise=0.05)
+    for row in result.rows:
+        row["peak_rss"] = (1 + 0.3 * (row["allocator"] == "twin")) * 4096 * (1000 + row["replicate"])
+    (text,) = answer.sentences(result, analysis.analyse_all(result))[:1]
+    assert "is not known yet" in text and "; twin runs at 30 % more peak memory [" in text
+
+
 def test_the_answer_says_the_same_or_what_it_would_take():
     def text(noise, n):
         result = simulated({"system": 1.0, "twin": 1.0}, n=n, noise=noise)

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files that a bench writes and reads, and what is said of their rows."""
 
+import errno
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from memoir.bench import analysis, journal, reading, scaling
 from memoir.bench.changes import changes
+from memoir.bench.recording import Recording
 from memoir.bench.results import Result
 
 import memoir
@@ -243,6 +246,21 @@ def test_a_torn_line_is_left_out_and_cut(tmp_path):
     path.write_bytes(b'{"other": 1}\n')
     with pytest.raises(memoir.Error, match=":1: no header of a bench"):
         journal.read(path)
+
+
+def test_a_full_disk_is_told_and_a_bench_that_has_not_begun_leaves_nothing(tmp_path, monkeypatch):
+    full = "the disk is full; make room, then go on with --resume"
+    with pytest.raises(OSError, match=full) as error:
+        journal.Journal(Path("/dev/full")).append({"x": 1})
+    assert error.value.filename == "/dev/full"
+
+    def append(self, *records):
+        raise OSError(errno.ENOSPC, full, str(self.path))
+
+    monkeypatch.setattr(journal.Journal, "append", append)
+    with pytest.raises(OSError, match=full):
+        Recording.begin({"memoir_bench": journal.VERSION}, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_is_no_result_is_refused(tmp_path):

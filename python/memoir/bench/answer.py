@@ -56,9 +56,10 @@ def _about(result: Result, main: Analysis, memory: Analysis | None) -> str:
         more = None if None in missing else max(filter(None, missing))
         known.append(
             f"whether {_list(unknown)} differ{'s' if len(unknown) == 1 else ''} from {main.baseline}{_what(main)} "
-            "is not known yet: "
-            f"{_cost(result, more)}"
+            f"is not known yet: {_cost(result, more)}"
         )
+        sizes = [(name, _memory(name, memory)) for name in unknown if _is_known(memory, name)]
+        known += [f"{name} runs{size.removeprefix(',')}" for name, size in sizes]
     text = "; ".join([*parts, *known])
     return text[0].upper() + text[1:] + "." if not text[0].isdigit() else text + "."
 
@@ -94,6 +95,11 @@ def _memory(name: str, memory: Analysis | None) -> str:
         else f"[{_percent(low - 1)}, {_percent(high - 1)}]"
     )
     return f", at {_percent(abs(ratio - 1))} {'less' if ratio < 1 else 'more'} peak memory {ends}"
+
+
+def _is_known(memory: Analysis | None, name: str) -> bool:
+    one = memory.overall.get(name) if memory else None
+    return one is not None and one.verdict not in (NO_DIFFERENCE, UNCLEAR)
 
 
 def _growth(growth: Growth, main: Analysis) -> str | None:

@@ -15,6 +15,7 @@ none, and stay readable. Numbers are finite: strict JSON.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -62,8 +63,15 @@ class Journal:
     def append(self, *records: Record) -> None:
         """Several records are written together: a crash keeps all of them, or the first ones."""
         text = b"".join(map(line_of, records))
-        if os.write(self._file, text) != len(text):
-            raise Error(f"{self.path}: the disk is full; make room, then go on with --resume")
+        try:
+            full = os.write(self._file, text) != len(text)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise OSError(error.errno, error.strerror, str(self.path)) from None
+            full = True
+        if full:
+            what = "the disk is full; make room, then go on with --resume"
+            raise OSError(errno.ENOSPC, what, str(self.path))
 
     def sync(self) -> None:
         os.fsync(self._file)

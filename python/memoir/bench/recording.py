@@ -56,7 +56,11 @@ class Recording:
             recording = cls(result, folder, lock)
             recording._made = made
         recording._new = True
-        recording.change_header(header)
+        try:
+            recording.change_header(header)
+        except OSError:  # a full disk: nothing has begun
+            recording.discard()
+            raise
         return recording
 
     @classmethod

@@ -117,7 +117,7 @@ def present(result: Result, judge: Record, folder: Path | None, pictures: bool, 
     if "wall" not in analyses:  # nothing succeeded
         analyses["wall"] = analysis.analyse(result, "wall", **judge)
     answers = answer.sentences(result, analyses)
-    warnings = [warning for a in analyses.values() for warning in a.warnings]
+    warnings = list(analyses["wall"].warnings)  # other quantities may lack runs that were too short for them
     proofs = result.header.get("proofs", [])
     warnings += [line for one in proofs for line in proof.warnings(one["allocator"], one)]
     remarks = [
