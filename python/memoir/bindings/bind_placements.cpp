@@ -15,6 +15,7 @@
 #include "bind.h"
 #include "memoir/base/check.h"
 #include "memoir/base/error.h"
+#include "memoir/simulate/held_log.h"
 #include "memoir/simulate/restored_run.h"
 #include "memoir/simulate/restored_state.h"
 #include "memoir/simulate/simulated_heap.h"
@@ -32,27 +33,21 @@ constexpr std::uint64_t kNever = ~std::uint64_t{0};
 struct Placements {
   std::vector<std::uint64_t> object, born, died, size, site, stream, space, offset, held;
   std::vector<std::uint64_t> event, reserved;
+  HeldLog segments;
+  std::vector<HeldLog::Row> rows;  // what the device had handed out when the last step was done
 };
-
-/// The number of the address space that an object's offset is in: PyTorch's heaps share one.
-std::uint64_t space_of(const Workload::Object& object, const PolicyTraits& traits) {
-  if (traits.pytorch) return 0;
-  const std::uint64_t stream = traits.sees_streams ? 0 : object.stream;
-  return (std::uint64_t{object.pool} << 32) | stream;
-}
 
 Placements place_all(const Workload& workload, const std::string& policy, Size cap,
                      const std::string& recorded) {
+  Placements all;
   std::optional<RestoredState> start;
   if (!recorded.empty()) start = restored_state(workload, recorded);
   const std::unique_ptr<SimulatedHeap> simulated =
-      make_policy(policy, workload, cap, false, start ? &*start : nullptr);
+      make_policy(policy, workload, cap, false, start ? &*start : nullptr, &all.segments);
   std::optional<RestoredRun> restored;
   if (simulated->restored() != nullptr) restored.emplace(workload, *simulated, *start, policy);
-  const PolicyTraits traits = choose_policy(policy, Substrate::kSimulation).traits;
   const auto objects = workload.objects();
   const auto steps = workload.steps();
-  Placements all;
   for (const Workload::Object& object : objects) {
     all.object.push_back(object.id);
     all.born.push_back(steps[object.begin].event);
@@ -60,13 +55,14 @@ Placements place_all(const Workload& workload, const std::string& policy, Size c
     all.size.push_back(object.size);
     all.site.push_back(object.site);
     all.stream.push_back(object.stream);
-    all.space.push_back(space_of(object, traits));
   }
+  all.space.resize(objects.size());
   all.offset.resize(objects.size(), kNoOffset);
   all.held.resize(objects.size());
   std::vector<bool> is_live(objects.size());
   const auto keep = [&](std::uint32_t object, Offset offset) {
     all.offset[object] = offset;
+    all.space[object] = simulated->space(objects[object].pool, objects[object].stream);
     is_live[object] = true;
     all.held[object] = simulated->heap(objects[object].pool, objects[object].stream).size_of(offset);
   };
@@ -77,6 +73,7 @@ Placements place_all(const Workload& workload, const std::string& policy, Size c
   }
   for (; at < steps.size(); ++at) {
     const Workload::Step& step = steps[at];
+    all.segments.at(step.event);
     simulated->tick(step.time);
     if (restored) restored->before(at);
     const Workload::Object& object = objects[step.object];
@@ -92,6 +89,7 @@ Placements place_all(const Workload& workload, const std::string& policy, Size c
     all.event.push_back(step.event);
     all.reserved.push_back(simulated->reserved());
   }
+  all.rows = all.segments.rows();
   for (size_t i = 0; i < objects.size(); ++i) {
     if (is_live[i]) simulated->free(objects[i], all.offset[i]);
   }
@@ -104,6 +102,24 @@ nb::object array_of(std::vector<std::uint64_t>&& column) {
                           [](void* p) noexcept { delete static_cast<std::vector<std::uint64_t>*>(p); });
   std::vector<std::uint64_t>& values = *kept.release();
   return nb::cast(nb::ndarray<nb::numpy, std::uint64_t, nb::ndim<1>>(values.data(), {values.size()}, owner));
+}
+
+/// By range that the device handed out.
+void add_segments(nb::dict& columns, const Placements& all) {
+  std::vector<std::uint64_t> space, begin, size, born, died;
+  for (const HeldLog::Row& row : all.rows) {
+    space.push_back(row.space);
+    begin.push_back(row.range.begin);
+    size.push_back(row.range.size);
+    born.push_back(row.born);
+    died.push_back(row.died);
+  }
+  columns["segment_space"] = array_of(std::move(space));
+  columns["segment_offset"] = array_of(std::move(begin));
+  columns["segment_size"] = array_of(std::move(size));
+  columns["segment_born"] = array_of(std::move(born));
+  columns["segment_died"] = array_of(std::move(died));
+  columns["segments_are_mapped"] = array_of({std::uint64_t{all.segments.is_mapped()}});
 }
 
 }  // namespace
@@ -130,6 +146,7 @@ void bind_placements(nb::module_& module) {
         columns["held"] = array_of(std::move(all.held));
         columns["event"] = array_of(std::move(all.event));
         columns["reserved"] = array_of(std::move(all.reserved));
+        add_segments(columns, all);
         return columns;
       },
       "workload"_a, "policy"_a, "cap"_a = nb::none(), "recorded"_a = "",
@@ -138,7 +155,10 @@ void bind_placements(nb::module_& module) {
       "died (events; 2^64 - 1: never), size, site, stream, space (offsets of two spaces have nothing in "
       "common), "
       "offset (2^64 - 1: not placed), held (bytes, rounding included). By step: event, reserved (bytes after "
-      "it).");
+      "it). By range that the device handed out: segment_space, segment_offset, segment_size, segment_born, "
+      "segment_died "
+      "(2^64 - 1: held at the end). segments_are_mapped: one element, 1 where ranges that touch are one "
+      "memory.");
 }
 
 }  // namespace memoir

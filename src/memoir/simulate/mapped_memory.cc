@@ -10,6 +10,7 @@ MappedMemory::MappedMemory(Size capacity, const MappedMemoryOptions& options, Si
     : arena_(capacity, SimArenaOptions{.granule = options.granule, .memory = &memory}),
       piece_(std::max(options.piece, options.granule)),
       keeps_(options.keeps),
+      watch_(options.watch),
       clock_(clock) {
   if (piece_ > options.granule && arena_.ok() && !wanted_.reset(arena_.capacity(), options.granule))
     piece_ = 0;
@@ -19,6 +20,8 @@ bool MappedMemory::commit(Range range) noexcept {
   const Size before = arena_.committed();
   if (piece_ > granule()) return commit_pieces(wanted_.cover(range));
   if (!arena_.commit(range)) return false;
+  const Offset begin = align_down(range.begin, granule());
+  watch_.hold({begin, align_up(range.end(), granule()) - begin});
   mapped_ += (arena_.committed() - before) / granule();
   return true;
 }
@@ -31,6 +34,9 @@ void MappedMemory::decommit(Range range) noexcept {
     decommit_pieces(wanted_.inside(range));
   } else {
     arena_.decommit(range);
+    const Offset begin = align_up(range.begin, granule());
+    const Offset end = align_down(range.end(), granule());
+    if (begin < end) watch_.release({begin, end - begin});
     unmapped_ += (before - arena_.committed()) / granule();
   }
   if (unmapped_ != unmapped && clock_ != nullptr) clock_->quiet();
@@ -47,6 +53,7 @@ MappedMemory::Piece* MappedMemory::piece_at(Offset offset, Offset& begin) noexce
 
 bool MappedMemory::commit_pieces(Range covered) {
   if (covered.size == 0 || !arena_.commit(covered)) return false;
+  watch_.hold(covered);
   Offset begin = 0;
   for (Offset at = covered.begin; at < covered.end();) {
     if (const Piece* const piece = piece_at(at, begin)) {
@@ -76,6 +83,7 @@ void MappedMemory::decommit_pieces(Range inside) {
     Piece* const piece = piece_at(at, begin);
     if ((piece->wanted -= granule()) != 0) continue;
     arena_.decommit({begin, piece->size});
+    watch_.release({begin, piece->size});
     pieces_.erase(begin);
     ++unmapped_;
   }

@@ -15,14 +15,16 @@
 
 #include "memoir/arena/granule_set.h"
 #include "memoir/arena/sim_arena.h"
+#include "memoir/simulate/held_log.h"
 #include "memoir/simulate/stream_clock.h"
 
 namespace memoir {
 
 struct MappedMemoryOptions {
   Size granule = 2 * kMiB;
-  Size piece = 0;      // bytes, a power of two; up to a granule: one granule
-  bool keeps = false;  // nothing goes back: a graph that uses it may run again at any time
+  Size piece = 0;        // bytes, a power of two; up to a granule: one granule
+  bool keeps = false;    // nothing goes back: a graph that uses it may run again at any time
+  HeldWatch watch = {};  // told of what is mapped and unmapped
 };
 
 class MappedMemory final : public Arena {
@@ -56,6 +58,7 @@ class MappedMemory final : public Arena {
   SimArena arena_;
   Size piece_;
   bool keeps_;
+  HeldWatch watch_;
   StreamClock* clock_;
   GranuleSet wanted_;               // with pieces longer than a granule
   std::map<Offset, Piece> pieces_;  // those

@@ -18,7 +18,8 @@ namespace {
 
 }  // namespace
 
-RestoredSegments::RestoredSegments(Segments& segments, const Workload& workload) : segments_(&segments) {
+RestoredSegments::RestoredSegments(Segments& segments, const Workload& workload, HeldWatch watch)
+    : segments_(&segments), watch_(watch) {
   for (const Workload::DeviceCall& call : workload.device_calls())
     fresh_ = std::max(fresh_, call.range.end());
   fresh_ = align_up(fresh_, kGiB);
@@ -29,6 +30,7 @@ void RestoredSegments::restore(PyTorchHeap& heap, const RestoredState& start) {
     const Offset beneath = segments_->take(area.span);
     if (beneath == kNoOffset) fail(area);
     held_[area.base] = {beneath, area.span};
+    watch_.hold({area.base, area.span});
     if (!heap.restore(area.memory.front(), area.stream, area.objects, area.pool)) fail(area);
   }
 }
@@ -53,12 +55,14 @@ Offset RestoredSegments::take(Size size) noexcept {
   const Offset expected = expected_address(size);
   const Offset address = expected != kNoOffset ? expected : fresh_ + beneath;
   held_[address] = {beneath, size};
+  watch_.hold({address, size});
   return address;
 }
 
 void RestoredSegments::give_back(Range segment) noexcept {
   const auto found = held_.find(segment.begin);
   segments_->give_back(found->second);
+  watch_.release(segment);
   held_.erase(found);
 }
 

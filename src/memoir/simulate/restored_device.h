@@ -20,6 +20,7 @@
 #include "memoir/heap/pytorch/expandable_heap.h"
 #include "memoir/heap/pytorch/pytorch_heap.h"
 #include "memoir/heap/segments.h"
+#include "memoir/simulate/held_log.h"
 #include "memoir/simulate/restored_state.h"
 
 namespace memoir {
@@ -41,8 +42,9 @@ class RestoredDevice {
 /// Over plain segments: offsets are recorded addresses.
 class RestoredSegments final : public Segments, public RestoredDevice {
  public:
-  /// `segments` is the device beneath, kept alive by the caller.
-  RestoredSegments(Segments& segments, const Workload& workload);
+  /// `segments` is the device beneath, kept alive by the caller. `watch` is told of segments by their recorded
+  /// addresses.
+  RestoredSegments(Segments& segments, const Workload& workload, HeldWatch watch = {});
 
   /// Makes the heap, which is fresh but for its private pools (of the workload's numbers) and takes its
   /// segments from here, hold what was recorded. Throws Error when there
@@ -60,6 +62,7 @@ class RestoredSegments final : public Segments, public RestoredDevice {
   Offset expected_address(Size size) const noexcept;
 
   Segments* segments_;
+  HeldWatch watch_;
   std::map<Offset, Range> held_;  // by recorded address: the segment of the device beneath
   Offset fresh_ = 0;              // no recorded segment lies from here on
 };

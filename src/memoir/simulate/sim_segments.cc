@@ -26,6 +26,7 @@ Offset SimSegments::take(Size size) noexcept {
   ++calls_.takes;
   held_ += bytes;
   memory_->taken += bytes;
+  options_.watch.hold({options_.shift + offset, bytes});
   return options_.shift + offset;
 }
 
@@ -42,6 +43,7 @@ void SimSegments::give_back(Range segment) noexcept {
   ++calls_.give_backs;
   held_ -= bytes;
   memory_->taken -= bytes;
+  options_.watch.release({segment.begin, bytes});
   if (options_.clock != nullptr) options_.clock->quiet();
 }
 

@@ -10,6 +10,7 @@
 #include "memoir/arena/sim_arena.h"
 #include "memoir/heap/classic/span_heap.h"
 #include "memoir/heap/segments.h"
+#include "memoir/simulate/held_log.h"
 #include "memoir/simulate/stream_clock.h"
 
 namespace memoir {
@@ -56,6 +57,7 @@ struct SimSegmentsOptions {
   Offset shift = 0;              // bytes between a segment's address and its offset
   bool keeps = false;            // nothing goes back: a later take of the same size gets what was given back
   StreamClock* clock = nullptr;  // told when the host waits for the device; kept alive by the caller
+  HeldWatch watch = {};          // told of every segment taken and given back
 };
 
 class SimSegments final : public Segments {

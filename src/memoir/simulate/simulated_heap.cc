@@ -37,7 +37,7 @@ SimulatedHeap::Place& SimulatedHeap::place(std::uint32_t pool, StreamId stream) 
   auto place = std::make_unique<Place>();
   place->pool = pool;
   place->stream = stream;
-  place->parts = std::make_unique<SimulatedParts>(*this, pool, start_);
+  place->parts = std::make_unique<SimulatedParts>(*this, pool, stream, start_);
   place->made = policy_.make(*place->parts);
   if (auto finalizers = place->parts->take_finalizers())
     place->made.heap = std::make_unique<FinalizedHeap>(std::move(finalizers), std::move(place->made.heap));
@@ -48,6 +48,10 @@ SimulatedHeap::Place& SimulatedHeap::place(std::uint32_t pool, StreamId stream) 
 
 Heap& SimulatedHeap::heap(std::uint32_t pool, StreamId stream) {
   return pool != 0 && pytorch_ != nullptr ? *private_[pool - 1] : *place(pool, stream).made.heap;
+}
+
+std::uint64_t SimulatedHeap::space(std::uint32_t pool, StreamId stream) {
+  return place(pool, stream).parts->space();
 }
 
 Heap* SimulatedHeap::find(std::uint32_t pool, StreamId stream) try {
@@ -141,9 +145,10 @@ bool can_start_from(std::string_view text, const RestoredState& start) {
 }
 
 std::unique_ptr<SimulatedHeap> make_policy(std::string_view text, const Workload& workload, Size cap,
-                                           bool with_phases, const RestoredState* start) {
+                                           bool with_phases, const RestoredState* start, HeldLog* held) {
   std::unique_ptr<SimulatedHeap> made(
       new SimulatedHeap(choose_policy(text, Substrate::kSimulation), workload, cap, with_phases));
+  made->held_ = held;
   if (start != nullptr && can_start_from(text, *start)) {
     if (start->held > cap) {
       throw Error("a cap of " + std::to_string(cap) + " bytes is under the " + std::to_string(start->held) +

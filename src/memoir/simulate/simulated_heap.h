@@ -19,6 +19,7 @@
 #include "memoir/heap/phases.h"
 #include "memoir/heap/pytorch/pytorch_pools.h"
 #include "memoir/policy/policies.h"
+#include "memoir/simulate/held_log.h"
 #include "memoir/simulate/restored_device.h"
 #include "memoir/simulate/sim_segments.h"
 #include "memoir/simulate/stream_clock.h"
@@ -52,6 +53,9 @@ class SimulatedHeap {
   Request request_of(const Workload::Object& object) const noexcept;
   /// Ends an object that allocate() gave that offset. False when there is none there.
   bool free(const Workload::Object& object, Offset offset);
+  /// The number of the addresses that the offsets of a pool and a stream are in: those of two spaces have nothing
+  /// in common. Throws as heap() does.
+  std::uint64_t space(std::uint32_t pool, StreamId stream);
   /// Every request is for plain memory.
   bool is_plain() const noexcept { return policy_.traits.plain; }
   /// What the policy does on its own between requests, when it is due; `now` in nanoseconds, never going
@@ -84,7 +88,8 @@ class SimulatedHeap {
  private:
   friend class SimulatedParts;
   friend std::unique_ptr<SimulatedHeap> make_policy(std::string_view text, const Workload& workload, Size cap,
-                                                    bool with_phases, const RestoredState* start);
+                                                    bool with_phases, const RestoredState* start,
+                                                    HeldLog* held);
   /// The heap of one pool and stream. What it stands on goes last.
   struct Place {
     std::uint32_t pool = 0;
@@ -105,6 +110,7 @@ class SimulatedHeap {
   const Size cap_;
   const bool with_phases_;
   const RestoredState* start_ = nullptr;  // only while the first heap is made
+  HeldLog* held_ = nullptr;               // told what the device hands out
   std::vector<Workload> by_pool_;         // where there are private pools
   std::vector<std::uint8_t> lifetimes_;   // of every object of the workload; empty: nobody says
   bool is_alone_ = true;                  // one heap serves the whole workload
@@ -129,7 +135,9 @@ bool can_start_from(std::string_view text, const RestoredState& start);
 /// filled, which costs it time. With a `start` that it can start from, it holds the recorded segments and
 /// objects already. Throws Error as choose_policy() does, when there is no memory for its bookkeeping, and
 /// for a cap below what the start holds.
+/// `held` is told what the device hands out and gets back, and is kept alive by the caller.
 std::unique_ptr<SimulatedHeap> make_policy(std::string_view text, const Workload& workload, Size cap = kNoCap,
-                                           bool with_phases = false, const RestoredState* start = nullptr);
+                                           bool with_phases = false, const RestoredState* start = nullptr,
+                                           HeldLog* held = nullptr);
 
 }  // namespace memoir

@@ -9,9 +9,11 @@
 
 namespace memoir {
 
-SimulatedParts::SimulatedParts(SimulatedHeap& owner, std::uint32_t pool, const RestoredState* start)
+SimulatedParts::SimulatedParts(SimulatedHeap& owner, std::uint32_t pool, StreamId stream,
+                               const RestoredState* start)
     : owner_(owner),
       pool_(pool),
+      stream_(stream),
       workload_(owner.by_pool_.empty() ? owner.workload_ : owner.by_pool_[pool]),
       start_(start) {
   const FinalizerSettings& settings = owner.policy_.finalizers;
@@ -56,10 +58,12 @@ Arena& SimulatedParts::arena(Size capacity) {
     throw Error("piece=" + bytes_setting(mapped.piece) + ": it must be a power of two");
   if (mapped.addresses != 0 && owner_.cap_ != kNoCap)  // the cap is the device's memory
     capacity = std::clamp<Size>(mapped.addresses, 1, 1024) * owner_.cap_;
+  const HeldWatch watch{owner_.held_, std::uint64_t{pool_} << 32 | stream_};
+  if (watch.log != nullptr) watch.log->set_mapped();
   mapped_ = std::make_unique<MappedMemory>(
       std::max(capacity == 0 ? room() : capacity, granule),
-      MappedMemoryOptions{.granule = granule, .piece = mapped.piece, .keeps = keeps()}, owner_.memory_,
-      &owner_.clock_);
+      MappedMemoryOptions{.granule = granule, .piece = mapped.piece, .keeps = keeps(), .watch = watch},
+      owner_.memory_, &owner_.clock_);
   if (!mapped_->ok()) throw Error("no memory for the simulated arena's bookkeeping; try a larger granule");
   if (start_ == nullptr) return *mapped_;
   restored_arena_ = std::make_unique<RestoredArena>(*mapped_);
@@ -73,13 +77,14 @@ Segments& SimulatedParts::segments() {
   has_own_segments_ = segments_ == nullptr;
   if (has_own_segments_) {
     segments_ = std::make_shared<SimSegments>(
-        owner_.memory_,
-        SimSegmentsOptions{
-            .shift = mapped_ ? mapped_->capacity() : 0, .keeps = keeps(), .clock = &owner_.clock_});
+        owner_.memory_, SimSegmentsOptions{.shift = mapped_ ? mapped_->capacity() : 0,
+                                           .keeps = keeps(),
+                                           .clock = &owner_.clock_,
+                                           .watch = start_ == nullptr ? watch() : HeldWatch{}});
   }
   if (!segments_->ok()) throw Error("no memory for the simulated device's bookkeeping");
   if (start_ == nullptr) return *segments_;
-  restored_segments_ = std::make_unique<RestoredSegments>(*segments_, workload_);
+  restored_segments_ = std::make_unique<RestoredSegments>(*segments_, workload_, watch());
   return *restored_segments_;
 }
 

@@ -21,9 +21,9 @@ namespace memoir {
 class SimulatedParts final : public Parts {
  public:
   /// Heaps of several streams take their segments from one place, as from a device.
-  /// For one pool of `owner`'s workload; `start`: to go on from, or nullptr. All are kept alive by the
-  /// caller.
-  SimulatedParts(SimulatedHeap& owner, std::uint32_t pool, const RestoredState* start);
+  /// For one pool of `owner`'s workload and one of its streams; `start`: to go on from, or nullptr. All are
+  /// kept alive by the caller.
+  SimulatedParts(SimulatedHeap& owner, std::uint32_t pool, StreamId stream, const RestoredState* start);
 
   Arena& arena(Size capacity) override;
   Segments& segments() override;
@@ -47,15 +47,20 @@ class SimulatedParts final : public Parts {
   Size reserved() const noexcept;
   DeviceCalls calls() const noexcept;
   RestoredDevice* restored() noexcept;
+  /// The number of the addresses that its offsets are in: streams share those of a pool's segments, and each has mapped
+  /// memory of its own.
+  std::uint64_t space() const noexcept { return std::uint64_t{pool_} << 32 | (mapped_ ? stream_ : 0); }
   /// The model that its collector is, for a heap that is put behind it; nullptr when there is none.
   std::unique_ptr<FinalizerModel> take_finalizers() noexcept { return std::move(finalizers_); }
 
  private:
   Size room() const noexcept;
+  HeldWatch watch() const noexcept { return {owner_.held_, space()}; }
   void add_pools(PyTorchPools& heap) const;
 
   SimulatedHeap& owner_;
   const std::uint32_t pool_;
+  const StreamId stream_;
   const Workload& workload_;  // of the pool
   const RestoredState* start_;
   std::shared_ptr<SimSegments> segments_;
