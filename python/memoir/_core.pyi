@@ -1315,7 +1315,7 @@ class LifetimeModel:
 
 def placements(workload: Workload, policy: str, cap: int | None = None, recorded: str = "") -> dict[str, NDArray[numpy.uint64]]:
     """
-    Where a policy puts every object, up to the first that finds no memory. Columns by object: object, born and died (events; 2^64 - 1: never), size, site, stream, space (offsets of two spaces have nothing in common), offset (2^64 - 1: not placed), held (bytes, rounding included). By step: event, reserved (bytes after it).
+    Where a policy puts every object, up to the first that finds no memory. Columns by object: object, born and died (events; 2^64 - 1: never), size, site, stream, space (offsets of two spaces have nothing in common), offset (2^64 - 1: not placed), held (bytes, rounding included). By step: event, reserved (bytes after it). By range that the device handed out: segment_space, segment_offset, segment_size, segment_born, segment_died (2^64 - 1: held at the end). segments_are_mapped: one element, 1 where ranges that touch are one memory.
     """
 
 class ImportReport:

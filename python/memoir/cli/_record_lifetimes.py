@@ -15,7 +15,9 @@ from memoir.lifetimes.names import name_frames
 from memoir.lifetimes.sampling import DEFAULT_EVERY, Collector
 
 
-def record_lifetimes(output: str | None, *, every: int | None, force: bool, program: tuple[str, ...]) -> int:
+def record_lifetimes(
+    output: str | None, *, every: int | None, page: str | None, force: bool, program: tuple[str, ...]
+) -> int:
     """Runs the program and writes the profile of it and of all that it started. Gives its exit status."""
     path = Path(output or "memoir.lifetimes")
     check_output(path, (".lifetimes",), force)
@@ -42,4 +44,8 @@ def record_lifetimes(output: str | None, *, every: int | None, force: bool, prog
         f"next: memoir show {shlex.quote(str(path))}",
         err=True,
     )
+    if page is not None:
+        from memoir.cli._show_lifetimes import write_lifetimes_page
+
+        write_lifetimes_page(path, Path(page), force)
     return status

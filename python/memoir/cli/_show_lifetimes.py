@@ -6,6 +6,7 @@ from __future__ import annotations
 import json as json_format
 import shlex
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -23,13 +24,22 @@ def show_lifetimes(path: str, *, output: str | None, json: bool, force: bool) ->
     profile = Lifetimes.open(path)
     summary = summarize(profile)
     if output is not None:
-        from memoir.views.page.of_lifetimes import lifetimes_page
-
-        write_output(Path(output), lifetimes_page(Path(path).name, profile, summary).render().encode(), force)
-        click.echo(f"wrote {output}", err=True)
+        _write(path, profile, summary, Path(output), force)
     if json:
         click.echo(json_format.dumps({"lifetimes": path, **summary}, indent=2))
         return
     print_lifetimes(console(120), path, summary)
     if summary["contexts"]:
         click.echo(f"\nnext: memoir export {shlex.quote(path)} --to pprof")
+
+
+def write_lifetimes_page(path: Path, output: Path, force: bool) -> None:
+    profile = Lifetimes.open(path)
+    _write(str(path), profile, summarize(profile), output, force)
+
+
+def _write(path: str, profile: Lifetimes, summary: dict[str, Any], output: Path, force: bool) -> None:
+    from memoir.views.page.of_lifetimes import lifetimes_page
+
+    write_output(output, lifetimes_page(Path(path).name, profile, summary).render().encode(), force)
+    click.echo(f"wrote {output}", err=True)

@@ -9,18 +9,29 @@ from pathlib import Path
 
 import click
 
-from memoir.cli._arguments import console
+from memoir.base.files import write_output
+from memoir.cli._arguments import check_output, console
 from memoir.lifetimes import Lifetimes
 from memoir.train import read_model
 from memoir.train.summary import against, summarize
 from memoir.views.model_text import print_comparison, print_model
 
+_MOST_SITES = 40  # of a class, on a page
 
-def show_model(path: str, *, profile: str | None, json: bool) -> None:
-    """Prints what a model knows (`json`: as JSON), and how it does on a profile where one is named."""
+
+def show_model(
+    path: str, *, profile: str | None, output: str | None = None, json: bool = False, force: bool = False
+) -> None:
+    """Prints what a model knows (`json`: as JSON), and how it does on a profile where one is named; writes its page into
+    `output` where that is named."""
+    if output is not None:
+        check_output(Path(output), (".html",), force)
     model = read_model(path)
     summary = summarize(model, Path(path).stat().st_size, most=20 if json else 4)
     found = None if profile is None else against(model, Lifetimes.open(profile))
+    if output is not None:
+        write_model_page(path, Path(output), profile, force)
+        click.echo(f"wrote {output}", err=True)
     if json:
         content = {"model": path, **summary}
         if found is not None:
@@ -32,3 +43,17 @@ def show_model(path: str, *, profile: str | None, json: bool) -> None:
         print_comparison(console(120), str(profile), found)
     else:
         click.echo(f"\nnext: memoir show {shlex.quote(path)} --against x.lifetimes")
+
+
+def write_model_page(path: str, output: Path, profile: str | None, force: bool) -> None:
+    """The page of a model, and of how it does on a profile where one is named."""
+    from memoir.views.page.of_model import model_page
+
+    model = read_model(path)
+    summary = summarize(model, Path(path).stat().st_size, most=_MOST_SITES)
+    found = (
+        None
+        if profile is None
+        else (Path(profile).name, against(model, Lifetimes.open(profile), _MOST_SITES))
+    )
+    write_output(output, model_page(Path(path).name, summary, found).render().encode(), force)

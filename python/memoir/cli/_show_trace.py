@@ -40,7 +40,7 @@ def show_trace(
     if at is not None or is_native(trace):
         summary["native"] = summarize_native(trace, at=at)
     if output is not None:
-        write_output(Path(output), _picture(path, trace, summary, Path(output).suffix[1:].lower()), force)
+        write_output(Path(output), picture_of(path, trace, summary, Path(output).suffix[1:].lower()), force)
         click.echo(f"wrote {output}", err=True)
     if json:
         click.echo(json_format.dumps({"trace": str(path), **summary}, indent=2))
@@ -53,18 +53,37 @@ def show_trace(
         click.echo(f"\nnext: memoir plan {shlex.quote(str(path))} -o {shlex.quote(str(next_plan))}")
 
 
-def show_diff(before: str, after: str, *, json: bool, only: Only = Only.kBoth) -> None:
-    """Prints what changed from one trace to another, by the names of their stacks."""
+def show_diff(
+    before: str,
+    after: str,
+    *,
+    output: str | None = None,
+    json: bool = False,
+    only: Only = Only.kBoth,
+    force: bool = False,
+) -> None:
+    """Prints what changed from one trace to another, by the names of their stacks; writes its page into `output` where that
+    is named."""
     from memoir.views.trace_diff import diff_traces, print_diff
 
-    diff = diff_traces(open_trace(before, only), open_trace(after, only))
+    if output is not None:
+        check_output(Path(output), (".html",), force)
+    traces = open_trace(before, only), open_trace(after, only)
+    diff = diff_traces(*traces)
+    if output is not None:
+        from memoir.views.page.of_diff import trace_diff_page
+
+        page = trace_diff_page((Path(before).name, Path(after).name), traces, diff)
+        write_output(Path(output), page.render().encode(), force)
+        click.echo(f"wrote {output}", err=True)
     if json:
         click.echo(json_format.dumps({"before": before, "after": after, **diff}, indent=2))
         return
     print_diff(console(120), (before, after), diff)
 
 
-def _picture(path: str, trace: Trace, summary: dict[str, Any], kind: str) -> bytes:
+def picture_of(path: str, trace: Trace, summary: dict[str, Any], kind: str) -> bytes:
+    """A page (`kind` html), or a picture of the load."""
     if kind == "html":
         from memoir.views.page.of_trace import trace_page
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""memoir diff: what changed between two benches."""
+"""memoir diff: what changed between two benches, or two traces."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from memoir.bench.results import Result
 from memoir.bench.values import quantities
 from memoir.cli._arguments import check_output
 from memoir.cli._bench_arguments import percent
+from memoir.traces.files import is_trace, read_begin
 
 
 @click.command()
@@ -41,7 +42,10 @@ from memoir.cli._bench_arguments import percent
     help="End with 1 if it is shown: 'slower > 2%', 'peak_rss more > 5%', 'ops lower > 3%'.",
 )
 @click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The tables as one page: .html."
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A page: .html. Of traces with their heap maps, linked.",
 )
 @click.option("-f", "--force", is_flag=True, help="Overwrite the page.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON on standard output.")
@@ -56,8 +60,8 @@ def command(
     force: bool,
     as_json: bool,
 ) -> None:
-    """What changed from BEFORE to AFTER (folders or files of memoir bench, or a study's CSVs), with
-    intervals.
+    """What changed from BEFORE to AFTER: folders or files of memoir bench, or a study's CSVs, with intervals; or two
+    traces, by the names of their stacks (as memoir show --diff).
 
     Two benches ran at two times: what changed on the machine between them looks like a change of the
     allocators. With --relative system a common change cancels.
@@ -65,6 +69,14 @@ def command(
     from memoir.cli import _bench_report as report
     from memoir.views import bench_tables
 
+    if _are_traces(before, after):
+        if relative or chosen or conditions or confidence != "95%":
+            raise Error("two traces have no intervals: of the options -o, -f and --json go with them")
+        from memoir.cli._show_trace import show_diff
+
+        target = None if output is None else str(output)
+        show_diff(str(before), str(after), output=target, json=as_json, force=force)
+        return
     if output is not None:
         check_output(output, (".html",), force)
     level = percent("--confidence", confidence)
@@ -122,6 +134,15 @@ def command(
         report.say(f"memoir: --fail-if holds: {printable(line)}")
     if broken:
         sys.exit(1)
+
+
+def _are_traces(before: Path, after: Path) -> bool:
+    """Error where one is a trace and the other is none."""
+    are = [path.is_file() and is_trace(read_begin(str(path))) for path in (before, after)]
+    if any(are) and not all(are):
+        other = after if are[0] else before
+        raise Error(f"{other} is no trace: memoir diff compares two traces, or two benches")
+    return all(are)
 
 
 _UP, _DOWN = ("slower", "more", "higher"), ("faster", "less", "fewer", "lower")

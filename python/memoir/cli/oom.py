@@ -95,7 +95,13 @@ def command(
             asked, seconds, goal=goal, cap=answer["cap"], recorded=recorded, workers=workers
         )
     if output is not None:
-        _write_page(answer, Path(output), force)
+        from memoir.traces.files import open_trace
+        from memoir.views.page.of_oom import oom_page
+
+        at = answer["failure"]["event"]
+        asked = workload_of(snapshot, answer["device"], up_to_failure=at)
+        page = oom_page(answer, open_trace(snapshot), asked)
+        write_output(Path(output), page.render().encode(), force)
     if as_json:
         shown = {name: value for name, value in answer.items() if name != "results"}
         click.echo(json.dumps(shown, indent=2))
@@ -130,17 +136,6 @@ def _print(answer: dict[str, Any]) -> None:
         click.echo(found_lines(answer["search"]))
         click.echo()
         out.print(matters_table(answer["search"]))
-
-
-def _write_page(answer: dict[str, Any], output: Path, force: bool) -> None:
-    from memoir.traces.files import open_trace
-    from memoir.views import oom_text as view
-    from memoir.views.page.of_simulation import simulation_page
-
-    groups = [(answer["trace"], answer["results"])]
-    said = " ".join(line.strip() for line in view.words(answer).splitlines() if line.strip())
-    page = simulation_page(groups, f"{said} {view.paste_lines(answer)}", open_trace)
-    write_output(output, page.render().encode(), force)
 
 
 def _next(snapshot: str, answer: dict[str, Any], output: str | None) -> str:

@@ -13,7 +13,7 @@ import click
 
 import memoir
 from memoir import Error, native
-from memoir.cli._arguments import Size
+from memoir.cli._arguments import Size, check_output
 from memoir.cli._program import run_program
 
 if TYPE_CHECKING:
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 @click.option(
     "-o", "--output", help="The file to write.  [default: memoir.trace; with --lifetimes: memoir.lifetimes]"
 )
-@click.option("-f", "--force", is_flag=True, help="Overwrite the file.")
+@click.option(
+    "--page", type=click.Path(dir_okay=False), help="A page of what was recorded, too, when it ends: .html."
+)
+@click.option("-f", "--force", is_flag=True, help="Overwrite the files.")
 @click.option(
     "--lifetimes", is_flag=True, help="Sample how long objects live, by context, at hardly any cost."
 )
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
     output: str | None,
+    page: str | None,
     force: bool,
     lifetimes: bool,
     every: int | None,
@@ -73,6 +77,8 @@ def command(
 
     if every is not None and not lifetimes:
         raise Error("--every says how often --lifetimes samples; add that")
+    if page is not None:
+        check_output(Path(page), (".html",), force)
     if lifetimes:
         from memoir.cli._record_lifetimes import record_lifetimes
 
@@ -81,7 +87,7 @@ def command(
         executable = _resolve(program[0])
         proof.check_executable(executable)
         native.check_program(executable)
-        sys.exit(record_lifetimes(output, every=every, force=force, program=program))
+        sys.exit(record_lifetimes(output, every=every, page=page, force=force, program=program))
     output = output or "memoir.trace"
     path = Path(output).absolute()
     if not path.parent.is_dir():
@@ -124,6 +130,8 @@ def command(
                 index.rename(tensors.with_suffix(".index"))
             malloc = malloc.rename(tensors)  # it did not import torch
     _say_results(tensors, malloc, status)
+    if page is not None:
+        _write_page(tensors if tensors.exists() else malloc, Path(page), force)
     sys.exit(status)
 
 
@@ -181,6 +189,19 @@ def _say_results(tensors: Path, malloc: Path, status: int) -> None:
             f"memoir: {len(children):,} more traces of other processes{said}, listed in {os.path.relpath(index)}",
             err=True,
         )
+
+
+def _write_page(file: Path, page: Path, force: bool) -> None:
+    if not file.exists():
+        return
+    from memoir.base.files import write_output
+    from memoir.cli._show_trace import picture_of
+    from memoir.traces.files import open_trace
+    from memoir.views.trace_summary import summarize
+
+    trace = open_trace(str(file))
+    write_output(page, picture_of(str(file), trace, summarize(trace), "html"), force)
+    click.echo(f"wrote {page}", err=True)
 
 
 def _finish(file: Path, status: int | None) -> tuple[Trace, bool]:

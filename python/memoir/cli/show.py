@@ -61,7 +61,7 @@ def command(
     zoom into, and who allocated it.
     """
     if diff:
-        _show_diff(files, json, ONLY[only])
+        _show_diff(files, output, json, ONLY[only], force)
         return
     if len(files) != 1:
         raise Error(f"one file at a time, or two traces with --diff; {len(files)} are named")
@@ -89,11 +89,11 @@ def command(
     if follow or at is not None or only != "both":
         raise Error(f"{file} is not a trace: --only, --at and --follow work on traces")
     if begin.startswith(b"\x89memoirM"):
-        if planner is not None or output is not None:
-            raise Error(f"{file} is a model: it is shown as text or --json; leave -o and --planner out")
+        if planner is not None:
+            raise Error(f"{file} is a model: only traces and problems can be planned")
         from memoir.cli._show_model import show_model
 
-        show_model(file, profile=against, json=json)
+        show_model(file, profile=against, output=output, json=json, force=force)
         return
     if against is not None:
         raise Error(f"{file} is not a model: --against compares a model with a profile")
@@ -129,7 +129,7 @@ def _moment(text: str | None) -> int | None:
     return at
 
 
-def _show_diff(files: tuple[str, ...], json: bool, only: Only) -> None:
+def _show_diff(files: tuple[str, ...], output: str | None, json: bool, only: Only, force: bool) -> None:
     if len(files) != 2:
         raise Error(f"--diff compares two traces; {len(files)} {'is' if len(files) == 1 else 'are'} named")
     for file in files:
@@ -137,4 +137,4 @@ def _show_diff(files: tuple[str, ...], json: bool, only: Only) -> None:
             raise Error(f"{file} is not a trace: --diff compares two traces")
     from memoir.cli._show_trace import show_diff
 
-    show_diff(*files, json=json, only=only)
+    show_diff(*files, output=output, json=json, only=only, force=force)

@@ -17,7 +17,8 @@ from memoir.cli._arguments import check_output
 @click.command(name="train")
 @click.argument("profiles", type=click.Path(dir_okay=False), nargs=-1, required=True)
 @click.option("-o", "--output", type=click.Path(dir_okay=False), default="memoir.model", show_default=True)
-@click.option("-f", "--force", is_flag=True, help="Overwrite the file.")
+@click.option("--page", type=click.Path(dir_okay=False), help="A page of the model, too: .html.")
+@click.option("-f", "--force", is_flag=True, help="Overwrite the files.")
 @click.option(
     "--model",
     "kind",
@@ -41,6 +42,7 @@ from memoir.cli._arguments import check_output
 def command(
     profiles: tuple[str, ...],
     output: str,
+    page: str | None,
     force: bool,
     kind: str,
     private: bool,
@@ -63,6 +65,8 @@ def command(
 
     path = Path(output)
     check_output(path, (".model",), force)
+    if page is not None:
+        check_output(Path(page), (".html",), force)
     begin = time.monotonic()
     read = [Lifetimes.open(name) for name in profiles]
     if not sum(len(profile) for profile in read):
@@ -76,6 +80,10 @@ def command(
         seed=seed,
     )
     write_output(path, done.content, force)
+    if page is not None:
+        from memoir.cli._show_model import write_model_page
+
+        write_model_page(str(path), Path(page), None, force)
     facts = done.facts
     gain = facts["gain"]
     pays = (
@@ -87,6 +95,6 @@ def command(
         pays += ", which is not enough: the model says one class"
     click.echo(
         f"memoir: {len(done.content):,} bytes from {facts['contexts']:,} contexts in {time.monotonic() - begin:.1f} s; "
-        f"{pays}\nnext: memoir show {shlex.quote(str(path))}",
+        f"{pays}\nnext: memoir show {shlex.quote(str(path))}" + f"\nwrote {page}" * (page is not None),
         err=True,
     )

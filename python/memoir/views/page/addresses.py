@@ -87,6 +87,14 @@ class Segments:
             self.born.append(born)
             self.died.append(died)
 
+    def at(self, tick: int) -> Segments:
+        """Those held then."""
+        then = Segments(joined=self.joined)
+        for each in zip(self.address, self.size, self.born, self.died, strict=True):
+            if each[2] <= tick < each[3]:
+                then.add(*each)
+        return then
+
     @staticmethod
     def of(events: np.ndarray, device: int) -> Segments:
         """What a recorded allocator held of one device, from a trace's events."""

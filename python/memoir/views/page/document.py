@@ -202,14 +202,25 @@ class _Writer:
                 "marks": list(panel.marks),
             }
         if isinstance(panel, Flame):
-            return {"kind": "flame", "set": self._set(panel.objects), "measures": list(panel.measures)}
+            return {
+                "kind": "flame",
+                "set": self._set(panel.objects),
+                "measures": list(panel.measures),
+                "counted": panel.counted,
+            }
         if isinstance(panel, Lifetimes):
             return {"kind": "lifetimes", "set": self._set(panel.objects)}
         maps = [self._map(one, one.objects or panel.objects) for one in panel.maps]
         tallest = max(one["height"] for one in maps)
         for one in maps:  # one scale, unless that would squeeze the smaller
             one["scale"] = tallest if tallest <= _OWN_SCALE * one["height"] else one["height"]
-        return {"kind": "map", "set": self._set(panel.objects), "unit": panel.address_unit, "maps": maps}
+        return {
+            "kind": "map",
+            "set": self._set(panel.objects),
+            "unit": panel.address_unit,
+            "maps": maps,
+            "moment": panel.moment,
+        }
 
     def _map(self, one: Map, objects: ObjectSet) -> dict[str, Any]:
         axis = self._axis(one, objects)
@@ -325,7 +336,10 @@ def _table(table: Table) -> str:
     )
     rows = []
     for index, row in enumerate(table.rows[:_MOST_ROWS]):
-        cells = "".join(_cell(text, column < left, column == 0) for column, text in enumerate(row))
+        shades = table.shades[index] if table.shades else [0.0] * len(row)
+        cells = "".join(
+            _cell(text, column < left, column == 0, shades[column]) for column, text in enumerate(row)
+        )
         rows.append(f"<tr{' class=first' * (index in table.breaks)}>{cells}</tr>")
     more = len(table.rows) - _MOST_ROWS
     note = f'<p class="note">and {more:,} more rows</p>' if more > 0 else ""
@@ -338,8 +352,10 @@ def _table(table: Table) -> str:
 _VERDICTS = {"faster": "good", "less": "good", "fewer": "good", "slower": "bad", "more": "bad"}
 
 
-def _cell(text: str, is_left: bool, is_first: bool) -> str:
+def _cell(text: str, is_left: bool, is_first: bool, shade: float) -> str:
     classes = ["l"] * is_left + ([_VERDICTS[text]] if text in _VERDICTS else [])
+    if shade > 0:
+        classes.append(f"s{min(max(round(9 * shade), 1), 9)}")
     named = f' class="{" ".join(classes)}"' if classes else ""
     kind = 'th scope="row"' if is_first else "td"
     return f"<{kind}{named}>{_text(shortened(text, _LONGEST_CELL))}</{kind[:2]}>"

@@ -69,6 +69,13 @@ class ObjectSet:
             self, born=self.born[which], died=self.died[which], size=self.size[which], columns=columns
         )
 
+    def until(self, ticks: int) -> ObjectSet:
+        """What there was before that tick."""
+        early = self.only(self.born < ticks)
+        time = None if self.time is None else self.time[: ticks + 1]
+        passes = [one | {"end": min(one["end"], ticks)} for one in self.passes if one["begin"] < ticks]
+        return replace(early, died=np.minimum(early.died, ticks), ticks=ticks, time=time, passes=passes)
+
     def at(self, tick: int) -> np.ndarray:
         """Which objects live then."""
         return (self.born <= tick) & (self.died > tick)

@@ -16,6 +16,7 @@ from memoir.views.page.document import Page
 from memoir.views.page.objects import ObjectSet, objects_of, recorded_addresses
 from memoir.views.page.panels import Curve, Fact, Flame, HeapMaps, Lifetimes, Map, Mark, Table
 from memoir.views.page.placed import placed_map
+from memoir.views.page.sites import short_frame
 
 _MOST_DEVICES = 4
 
@@ -135,10 +136,7 @@ def _held_facts(trace: Trace, row: dict[str, Any], several: bool) -> list[Fact]:
     known, addresses = recorded_addresses(trace, objects)
     if known.any():
         segments = Segments.of(trace.events, device)
-        then = Segments(joined=segments.joined)
-        for each in zip(segments.address, segments.size, segments.born, segments.died, strict=True):
-            if each[2] <= tick < each[3]:
-                then.add(*each)
+        then = segments.at(tick)
         begin = np.zeros(len(objects), np.uint64)
         begin[known] = addresses
         alive = live & known
@@ -236,7 +234,7 @@ def _sites_at_peak(objects: ObjectSet, where: str) -> Table | None:
     order = np.argsort(-total, kind="stable")[:100]
     rows = [
         (
-            " < ".join(objects.sites.chain(int(sites[k]))[::-1]),
+            " < ".join(map(short_frame, objects.sites.chain(int(sites[k]))[::-1])),
             bytes_text(int(total[k])),
             f"{100 * total[k] / peak:.1f} %",
             f"{int(counts[k]):,}",

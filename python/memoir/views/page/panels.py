@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from rich.table import Table as RichTable
+from rich.text import Text as RichText
 
 from memoir.views.page.addresses import AddressAxis, Segments
 from memoir.views.page.objects import ObjectSet
@@ -26,7 +28,7 @@ class Fact:
 @dataclass(frozen=True)
 class Table:
     """Rows of text under column heads. The first `left` columns are words, the others numbers. Before the rows in
-    `breaks` a new group begins."""
+    `breaks` a new group begins. `shades`: for each row and column a share from 0 to 1 that its cell is shaded by."""
 
     question: str
     columns: Sequence[str]
@@ -34,6 +36,14 @@ class Table:
     note: str = ""
     left: int = 1
     breaks: Sequence[int] = ()
+    shades: Sequence[Sequence[float]] = ()
+
+    @staticmethod
+    def of(question: str, table: RichTable, note: str = "", left: int = 1) -> Table:
+        """A table of the terminal, with the same rows."""
+        columns = [[RichText.from_markup(str(cell)).plain for cell in one.cells] for one in table.columns]
+        heads = [str(one.header) for one in table.columns]
+        return Table(question, heads, list(zip(*columns, strict=True)), note, left)
 
 
 @dataclass(frozen=True)
@@ -80,6 +90,7 @@ class HeapMaps:
     maps: Sequence[Map]
     note: str = ""
     address_unit: str = "address"
+    moment: int | None = None  # the tick that is looked at first; None: the peak
 
 
 @dataclass
@@ -91,6 +102,7 @@ class Flame:
     objects: ObjectSet
     note: str = ""
     measures: Sequence[str] = ("peak", "allocated", "count", "moment", "never", "temporary")
+    counted: str = "allocation"  # what the count is of
 
 
 @dataclass

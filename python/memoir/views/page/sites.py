@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -90,6 +91,14 @@ def sites_of(trace: Trace, ids: np.ndarray) -> tuple[SiteTree, np.ndarray]:
     found = [number(site) for site in unique.tolist()]
     unknown = tree.add("(unknown)") if -1 in found else -1
     return tree, np.array([unknown if site < 0 else site for site in found], np.int64)[which]
+
+
+_FOLDERS = re.compile(r"(?:[^\s/\\]*[/\\])+([^\s/\\]+)")
+
+
+def short_frame(name: str) -> str:
+    """Of "/a/b/c.py:12 f" what is read first, as script/text.js has it."""
+    return _FOLDERS.sub(r"\1", name, count=1)
 
 
 def shortened(text: str, longest: int) -> str:

@@ -37,6 +37,7 @@ function makeColouring(set, mode) {
   if (mode === "size") return bySize(set);
   if (mode === "lifetime") return byClass(set, set.columns.lifetime, set.lifetimes, 4);
   if (mode === "predicted") return byClass(set, set.columns.predicted, set.predictions, -1);
+  if (set.together && set.together.length > 1) return rankedByName(set, mode);
   const { keys, nameOf } = keysOf(set, mode);
   return ranked(set, keys, nameOf);
 }
@@ -89,6 +90,44 @@ function ranked(set, given, nameOf) {
   return { groups, legend };
 }
 
+/** Of sets that are compared: colours go to names, and what has one name has one colour in all of them. */
+function rankedByName(set, mode) {
+  const sums = new Map();
+  const named = set.together.map((one, index) => {
+    const { keys, nameOf } = keysOf(one, mode);
+    const names = new Map();
+    const { born, died, bytes, peakTick } = one;
+    for (let i = 0; i < one.count; i++) {
+      let sum = names.get(keys[i]);
+      if (!sum) {
+        const name = nameOf(keys[i]);
+        sum = sums.get(name) || { name, peaks: new Float64Array(set.together.length), peak: 0, all: 0, group: PALETTE.length };
+        sums.set(name, sum);
+        names.set(keys[i], sum);
+      }
+      sum.all += bytes[i];
+      if (born[i] <= peakTick && died[i] > peakTick) {
+        sum.peak += bytes[i];
+        sum.peaks[index] += bytes[i];
+      }
+    }
+    return { keys, names };
+  });
+  const order = [...sums.values()].sort((a, b) => b.peak - a.peak || b.all - a.all || (a.name < b.name ? -1 : 1));
+  const note = (peaks) => `${[...peaks].map(bytesText).join(" → ")} at the peak`;
+  const legend = order.slice(0, PALETTE.length).map((sum, index) => {
+    sum.group = index;
+    return { name: sum.name, colour: PALETTE[index], note: note(sum.peaks) };
+  });
+  const rest = order.slice(PALETTE.length);
+  if (rest.length) {
+    const peaks = set.together.map((_, index) => rest.reduce((total, sum) => total + sum.peaks[index], 0));
+    legend.push({ name: plural(rest.length, "other"), colour: OTHER, note: note(peaks) });
+  }
+  const { keys, names } = named[set.together.indexOf(set)];
+  return { groups: Uint8Array.from(keys, (key) => names.get(key).group), legend };
+}
+
 /** Small numbers for large ones, such as handles of streams. */
 function numbered(given) {
   const found = new Map();
@@ -101,22 +140,27 @@ function numbered(given) {
 }
 
 function bySize(set) {
-  const logs = new Uint8Array(set.count);
+  const sets = set.together || [set];
   const areas = new Float64Array(64);
   let all = 0;
-  for (let i = 0; i < set.count; i++) {
-    logs[i] = Math.max(Math.floor(Math.log2(Math.max(set.size[i], 1))), 0);
-    const area = set.size[i] * (set.died[i] - set.born[i]);
-    areas[logs[i]] += area;
-    all += area;
+  const log = (size) => Math.max(Math.floor(Math.log2(Math.max(size, 1))), 0);
+  let logs = null;
+  for (const one of sets) {
+    const found = Uint8Array.from(one.size, log);
+    for (let i = 0; i < one.count; i++) {
+      const area = one.size[i] * (one.died[i] - one.born[i]);
+      areas[found[i]] += area;
+      all += area;
+    }
+    if (one === set) logs = found;
   }
   // The smallest, which take less than a hundredth of the picture, share a colour.
   let low = 0;
   for (let sum = areas[0]; low < 63 && sum <= all / 100; sum += areas[low]) low++;
   const high = Math.max(low, areas.findLastIndex((area) => area > 0));
   const step = Math.max(Math.ceil((high - low + 1) / RAMP.length), 1);
-  const groups = logs.map((log) => Math.floor((Math.max(log, low) - low) / step));
-  const smaller = logs.some((log) => log < low);
+  const groups = logs.map((one) => Math.floor((Math.max(one, low) - low) / step));
+  const smaller = areas.some((area, one) => area > 0 && one < low);
   const legend = [];
   for (let from = low; from <= high; from += step) {
     const colour = RAMP[Math.round((legend.length * (RAMP.length - 1)) / Math.max(Math.floor((high - low) / step), 1))];

@@ -23,7 +23,8 @@ class FlamePanel {
 
   build() {
     const { set, section } = this;
-    this.measures = MEASURES.filter(([key]) => this.data.measures.includes(key));
+    const named = ([key, name]) => [key, key === "count" ? `${this.data.counted}s` : name];
+    this.measures = this.data.measures.map((one) => named(MEASURES.find(([key]) => key === one)));
     this.tick = set.peakTick;
     this.canvas = new Canvas(FLAME_HEIGHT, "Stacks by bytes; the table below has the same", (context, width, height) =>
       this.draw(context, width, height),
@@ -151,11 +152,11 @@ class FlamePanel {
   }
 
   text(value) {
-    return this.measure === "count" ? plural(value, "allocation") : bytesText(value);
+    return this.measure === "count" ? plural(value, this.data.counted) : bytesText(value);
   }
 
   showTable() {
-    const name = MEASURES.find(([key]) => key === this.measure)[1];
+    const name = this.measures.find(([key]) => key === this.measure)[1];
     const rows = this.functions.slice(0, 100).map((sum) => ({
       cells: [this.set.frames[sum.frame], this.text(sum.self), percentText(sum.self, this.root.value), this.text(sum.total)],
     }));

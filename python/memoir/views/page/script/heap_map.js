@@ -210,6 +210,8 @@ class HeapMap {
     if (!this.ids) return;
     this.colour(true);
     this.drawOverlay();
+    // A printer's white paper hides what is under a transparent canvas: there the two are one.
+    if (isPrinting()) this.canvas.getContext("2d").drawImage(this.overlay, 0, 0, this.width, this.rows);
   }
 
   say() {
@@ -390,6 +392,8 @@ class MapPanel {
     const panel = new MapPanel();
     Object.assign(panel, { data, section, costs: [], query: "", pinnedSite: -1 });
     panel.maps = await Promise.all(data.maps.map((one) => HeapMap.make(one, sets, columns, panel)));
+    const own = [...new Set(panel.maps.map((map) => map.set))];
+    for (const set of own) set.together = own; // what is one thing in both has one colour
     panel.build();
     return panel;
   }
@@ -401,7 +405,7 @@ class MapPanel {
     this.mode = modes[0][0];
     this.legend = element("div", { class: "legend" });
     this.below = element("div", { class: "below" });
-    this.livingPlace = element("div");
+    this.livingPlace = element("div", { class: "side-by-side" });
     this.pinnedPlace = element("div");
     this.below.append(this.pinnedPlace, this.livingPlace);
     const controls = element("div", { class: "controls" }, choice("colour by", modes, this.mode, (mode) => this.setMode(mode)));
@@ -424,6 +428,7 @@ class MapPanel {
     const place = element("div", { class: `maps maps-${maps.length}` }, ...maps.map((map) => map.element));
     section.querySelector(".stage").replaceChildren(controls, place, this.legend, this.below);
     this.showLegend();
+    if (this.data.moment != null) maps.forEach((map) => (map.view.moment = map.at(Math.min(this.data.moment, map.set.ticks))));
     for (const map of maps) {
       map.draw(false);
       for (const canvas of [map.curvesView.canvas, map.side.canvas, map.axis]) canvas.now();
@@ -508,11 +513,17 @@ class MapPanel {
   momentChanged(map) {
     clearTimeout(this.waiting);
     const show = () => {
-      const tick = map.tickOf(map.view.moment === null ? map.momentOfPeak() : map.view.moment);
-      const { groups, legend } = colouring(map.set, this.mode);
-      const colourOf = (i) => legend[groups[i]].colour;
-      this.livingPlace.replaceChildren(livingTable(map, tick, (i) => this.pin(map, i), colourOf));
-      for (const listener of momentListeners) listener(map.set, tick);
+      const tables = [];
+      for (const set of new Set(this.maps.map((one) => one.set))) {
+        const mine = this.maps.filter((one) => one.set === set);
+        const of = mine.includes(map) ? map : mine[0];
+        const tick = of.tickOf(of.view.moment === null ? of.momentOfPeak() : of.view.moment);
+        const { groups, legend } = colouring(set, this.mode);
+        const colourOf = (i) => legend[groups[i]].colour;
+        tables.push(livingTable(mine, tick, this.maps.length > 1, (i) => this.pin(of, i), colourOf));
+        for (const listener of momentListeners) listener(set, tick);
+      }
+      this.livingPlace.replaceChildren(...tables);
     };
     this.waiting = setTimeout(show, 60);
   }

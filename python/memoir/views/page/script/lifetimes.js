@@ -142,11 +142,12 @@ class LifetimesPanel {
     let free = -Infinity;
     for (let half = x0; half <= x1; half++) {
       if (half % DECADE_PARTS !== 0 || x(half) < free) continue;
+      if (this.hasNever && x(half) > Math.min(x(-1), width - 62) - 60) continue;
       const text = this.lifeText(this.edge(half));
       context.fillText(text, x(half), height - 10);
       free = x(half) + context.measureText(text).width + 8;
     }
-    if (this.hasNever) context.fillText("never freed", Math.min(x(-1), width - 62), height - 10);
+    if (this.hasNever) context.fillText("never freed", Math.min(x(-1), width - context.measureText("never freed").width - 2), height - 10);
     context.fillRect(left - 2, y(y1), 1, high * (y1 - y0 + 1));
   }
 

@@ -2,6 +2,7 @@
 // Under a map: the object that was clicked with its whole stack, and who lives at the moment that was brushed.
 
 const MOST_LIVING = 200;
+const MOST_PRINTED = 25; // style.css hides the rest
 
 function pinnedObject(map, i, close) {
   const { set } = map;
@@ -44,8 +45,18 @@ function pinnedObject(map, i, close) {
   );
 }
 
-function livingTable(map, tick, pick, colourOf) {
-  const { set } = map;
+function roomText(map, tick, many) {
+  if (!map.segments.at.length) return "";
+  const { holes, held } = Side.holes(map, tick);
+  const largest = holes.reduce((most, hole) => Math.max(most, hole[1]), 0);
+  const total = held.reduce((sum, [from, to]) => sum + to - from, 0);
+  const whose = many ? `${map.data.name}: held` : "Held";
+  return `${whose} ${bytesText(total)}; the largest request that still fits: ${bytesText(largest)}.`;
+}
+
+/** Who lives at a moment in the maps of one set, and what each of these has room for then. `many`: there are more maps. */
+function livingTable(maps, tick, many, pick, colourOf) {
+  const { set } = maps[0];
   const { objects, bytes, all } = set.livingAt(tick, MOST_LIVING);
   const rows = objects.map((i) => ({
     cells: [set.site ? set.siteText(set.site[i]) : `object ${countText(set.number(i))}`, bytesText(set.bytes[i]),
@@ -54,17 +65,13 @@ function livingTable(map, tick, pick, colourOf) {
     pick: () => pick(i),
   }));
   const more = all > objects.length ? `; the largest ${countText(objects.length)} of them` : "";
-  const { holes, held } = Side.holes(map, tick);
-  const largest = holes.reduce((most, hole) => Math.max(most, hole[1]), 0);
-  const total = held.reduce((sum, [from, to]) => sum + to - from, 0);
-  const room = map.segments.at.length
-    ? ` Held: ${bytesText(total)}; the largest request that still fits: ${bytesText(largest)}.`
-    : "";
   return element(
     "div",
     { class: "living" },
-    element("h3", { text: `Who lives at ${set.momentText(tick)}?` }),
-    element("p", { class: "note", text: `${plural(all, "object")}, ${bytesText(bytes)}${more}.${room}` }),
+    element("h3", { text: `${many && maps.length === 1 ? `${maps[0].data.name}: who` : "Who"} lives at ${set.momentText(tick)}?` }),
+    element("p", { class: "note", text: `${plural(all, "object")}, ${bytesText(bytes)}${more}.` }),
+    objects.length > MOST_PRINTED ? element("p", { class: "note printed", text: `On paper the largest ${MOST_PRINTED}.` }) : null,
+    ...maps.map((map) => roomText(map, tick, many)).filter((text) => text).map((text) => element("p", { class: "note", text })),
     tableOf("Objects that live at this moment, largest first", ["object", "size", "share", "lives"], rows),
   );
 }

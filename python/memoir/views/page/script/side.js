@@ -80,12 +80,16 @@ class Side {
     }
     context.fillStyle = ink("muted");
     context.textAlign = "left";
-    for (const [at, , address] of map.breaks) {
+    let free = -Infinity; // where the last address ended, from the top
+    for (const [at, , address] of [...map.breaks].reverse()) {
       const line = Math.round(y(at)) + 1;
       if (line < 0 || line > height) continue;
       context.fillStyle = ink("muted");
       for (let dot = 0; dot < width; dot += 4) context.fillRect(dot, line, 2, 1);
-      if (map.spans.length <= 12 && line > 14) context.fillText(`0x${address}`.slice(0, 9), 44, line - 3);
+      if (map.spans.length > 12 || line < 14 || line - free < 12) continue;
+      const text = `0x${address}`;
+      context.fillText(text.length > 9 ? `${text.slice(0, 7)}…` : text, 44, line - 3);
+      free = line;
     }
     if (holes.length && width > 60) {
       const [at, size] = holes.reduce((most, hole) => (hole[1] > most[1] ? hole : most));

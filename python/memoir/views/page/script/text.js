@@ -113,4 +113,5 @@ function ink(name) {
   if (!inks.has(name)) inks.set(name, getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim());
   return inks.get(name);
 }
+const isPrinting = () => document.documentElement.classList.contains("printing");
 const inks = new Map(); // forgotten when the page turns light or dark
