@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from memoir._core import EventKind, Problem, Workload, placements
 from memoir.planning import plan
@@ -24,6 +24,7 @@ from memoir.views.page.of_trace import device_map
 from pages import DATA, page_of, random_objects
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 300), max_size=200))
 def test_columns_come_back_as_they_were(values):
     found = unpack(pack(np.array(values, np.uint64)))
@@ -44,6 +45,7 @@ def test_each_kind_of_column_has_its_coding():
 ranges = st.lists(st.tuples(st.integers(0, 2**47), st.integers(0, 2**30)), min_size=1, max_size=30)
 
 
+@settings(deadline=None)
 @given(ranges)
 def test_the_axis_keeps_the_order_and_the_bytes_of_what_it_shows(found):
     begin = np.array([one[0] for one in found], np.uint64)
@@ -150,6 +152,36 @@ def test_a_page_stays_within_its_budget_and_says_what_it_gave_up():
     assert len(text) < budget + 130_000  # and the script
     assert "times are rounded" in text and "60,000 objects are drawn as" in text
     assert "x" * 241 not in whole  # overlong names are cut before all else
+
+
+@pytest.mark.parametrize("letter", ["x", "<", "\u6f22"])
+def test_names_alone_never_break_the_budget(letter):
+    """Many sites with overlong names of their own, in letters that take one byte or six."""
+    count = 4000
+    tree = SiteTree()
+    sites = [tree.add_stack([f"{k}{letter * 400}", f"g{k}{letter * 300}"]) for k in range(count)]
+    order = np.arange(count)
+    columns = {"site": np.array(sites, np.int64)}
+    objects = ObjectSet(order, order + 5, order + 1, count + 5, "step", tree, columns)
+    budget = 100_000
+    page = Page("x" * 10_000, notes=["y" * 10_000], budget=budget)
+    text = page.add(Flame("Who?", objects)).render()
+    assert len(text.encode()) < budget + len(Page("").render())
+    assert "sites with the most bytes keep their names, of 4,000" in text and "(other sites)" in text
+
+
+def test_the_sites_with_the_most_bytes_keep_their_names():
+    from memoir.views.page.budget import OTHER_SITES, PackedSet
+
+    tree = SiteTree()
+    sites = np.array([tree.add_stack(["main", f"site {k}"]) for k in range(3000)], np.int64)
+    order = np.arange(3000)
+    objects = ObjectSet(order, order + 1, 3000 - order, 3000, "step", tree, {"site": sites})
+    packed = PackedSet(objects, [], 0)
+    kept = packed.objects
+    names = [kept.sites.chain(int(site))[-1] for site in kept.columns["site"]]
+    assert names[:128] == [f"site {k}" for k in range(128)] and set(names[128:]) == {OTHER_SITES}
+    assert (kept.size == objects.size).all()
 
 
 def test_a_tree_of_sites_is_cut_from_the_outside():

@@ -5,13 +5,15 @@
 2. objects smaller than a cell of 1/2048 of the time and of the addresses become one per cell and site, with their count
    and bytes; then cells are of 1/1024 and 1/512, and all their sites become that of the largest;
 3. stacks keep their 12 innermost frames, then 4;
-4. names keep 80 characters, then 32.
+4. names keep 80 characters, then 32;
+5. of the sites those with the most bytes keep their names, 8,192 and then fewer; the others are one.
 
 The page says which of these were done.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -19,9 +21,11 @@ import numpy as np
 from memoir.views.page.columns import PackedColumn, pack, pack_all
 from memoir.views.page.objects import ObjectSet
 
+OTHER_SITES = "(other sites)"
 BUDGET = 5 << 20  # bytes of a page
 _ROUNDED = 1 << 16
 _CELLS = ((2048, True), (1024, False), (512, False), (256, False))  # by site, or all sites together
+_SITES = (8192, 2048, 512, 128)  # with names
 _STACKS = ((12, 240), (4, 240), (4, 80), (2, 32))  # frames, characters
 
 
@@ -32,6 +36,7 @@ class PackedSet:
         """`addresses`: where each map draws each object. `budget`: bytes of base64 text."""
         self.objects, self.addresses = objects, addresses
         self.quantum = 1
+        self._named = 0  # sites, before some lost their names
         self.notes: list[str] = []
         self._pack()
         if self.size > budget and objects.time is not None and len(objects.time):
@@ -42,6 +47,9 @@ class PackedSet:
         for deepest, longest in _STACKS:
             if self.size > budget:
                 self._cut(deepest, longest)
+        for most in _SITES:
+            if self.size > budget:
+                self._keep_largest(most)
 
     @property
     def size(self) -> int:
@@ -51,8 +59,8 @@ class PackedSet:
         return sum(column.size for column in self.columns.values())
 
     def _names_size(self) -> int:
-        tree = self.objects.sites
-        return sum(len(name.encode()) + 8 for name in tree.frames)
+        text = json.dumps(self.objects.sites.frames)
+        return len(text) + 5 * sum(text.count(one) for one in "<>&")  # these are written as \\u003c
 
     def _pack(self) -> None:
         objects = self.objects
@@ -122,6 +130,32 @@ class PackedSet:
             f"{before:,} objects are drawn as {len(again):,}: those under 1/{cells} of the time and of the "
             f"addresses are merged {whose}, with their count and bytes; what is live is exact to such a cell"
         )
+
+    def _keep_largest(self, most: int) -> None:
+        """Of the sites, the `most` with the most bytes; the others become one."""
+        columns = dict(self.objects.columns)
+        if "site" not in columns:
+            return
+        sites = columns["site"]
+        total = np.zeros(len(self.objects.sites), np.int64)
+        np.add.at(total, sites, columns.get("bytes", self.objects.size))
+        tree = self.objects.sites
+        total[[tree.frames[frame] == OTHER_SITES for frame in tree.frame]] = -1  # of an earlier turn
+        there = np.unique(sites)
+        kept = there[np.argsort(-total[there], kind="stable")[:most]]
+        if len(kept) == len(there):
+            return
+        self._named = max(self._named, len(there))
+        deepest, longest = _STACKS[-1]
+        tree, new = self.objects.sites.cut(kept, deepest, longest)
+        other = tree.add(OTHER_SITES)
+        is_kept = np.zeros(len(total), bool)
+        is_kept[kept] = True
+        columns["site"] = np.where(is_kept[sites], new[sites], other)
+        self.objects = replace(self.objects, sites=tree, columns=columns)
+        self._pack()
+        self.notes = [note for note in self.notes if not note.startswith("the ")]
+        self.notes.append(f"the {len(kept):,} sites with the most bytes keep their names, of {self._named:,}")
 
     def _cut(self, deepest: int, longest: int) -> None:
         columns = dict(self.objects.columns)

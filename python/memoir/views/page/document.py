@@ -63,6 +63,7 @@ SCRIPTS = (
     "boot",
 )
 _LONGEST_CELL = 300  # characters of a table's cell
+_LONGEST_LINE = 1000  # of a title or a note
 _MOST_ROWS = 400
 _CURVE_POINTS = 6000
 _OWN_SCALE = 3  # times as tall as another map
@@ -95,8 +96,11 @@ class Page:
         notes: Sequence[str] = (),
         budget: int = BUDGET,
     ):
-        self._title, self._subtitle, self._facts = printable(title), printable(subtitle), list(facts)
-        self._notes = list(notes)
+        self._title, self._subtitle = (
+            shortened(printable(text), _LONGEST_LINE) for text in (title, subtitle)
+        )
+        self._facts = list(facts)
+        self._notes = [shortened(note, _LONGEST_LINE) for note in notes]
         self._budget = budget
         self._panels: list[Panel] = []
 
@@ -164,12 +168,17 @@ class _Writer:
         count = len({id(panel.objects) for panel in shared}) + sum(
             one.objects is not None for panel in shared if isinstance(panel, HeapMaps) for one in panel.maps
         )
-        self._budget = int(budget * 0.94) // max(count, 1)
         self._maps_of: dict[int, list[Map]] = {}
+        self._held: dict[int, dict[str, PackedColumn]] = {}
+        taken = 0
         for panel in shared:
             if isinstance(panel, HeapMaps):
                 for one in panel.maps:
-                    self._maps_of.setdefault(id(one.objects or panel.objects), []).append(one)
+                    objects = one.objects or panel.objects
+                    self._maps_of.setdefault(id(objects), []).append(one)
+                    self._held[id(one)] = self._segments(one, objects)
+                    taken += sum(column.size for column in self._held[id(one)].values())
+        self._budget = max(int(budget * 0.94) - taken, budget // 8) // max(count, 1)
 
     def section(self, number: int, panel: Panel) -> str:
         head = f"<h2>{_text(panel.question)}</h2>"
@@ -224,13 +233,6 @@ class _Writer:
 
     def _map(self, one: Map, objects: ObjectSet) -> dict[str, Any]:
         axis = self._axis(one, objects)
-        segments = one.segments
-        held = {
-            "at": axis.place(np.array(segments.address, np.uint64)),
-            "size": np.array(segments.size, np.int64),
-            "born": np.array(segments.born, np.int64),
-            "died": np.array(segments.died, np.int64),
-        }
         return {
             "name": one.name,
             "note": one.note,
@@ -238,12 +240,22 @@ class _Writer:
             "address": f"address{self._maps_of[id(objects)].index(one)}",
             "height": axis.height,
             "spans": axis.spans(),
-            "joined": segments.joined,
-            "segments": {name: self._column(pack(values)) for name, values in held.items()},
+            "joined": one.segments.joined,
+            "segments": {name: self._column(column) for name, column in self._held[id(one)].items()},
             "curves": [self._curve(curve) for curve in one.curves],
             "lines": [[name, int(value)] for name, value in one.lines],
             "marks": [[mark.tick, mark.kind, mark.text] for mark in one.marks[:2000]],
         }
+
+    def _segments(self, one: Map, objects: ObjectSet) -> dict[str, PackedColumn]:
+        segments = one.segments
+        held = {
+            "at": self._axis(one, objects).place(np.array(segments.address, np.uint64)),
+            "size": np.array(segments.size, np.int64),
+            "born": np.array(segments.born, np.int64),
+            "died": np.array(segments.died, np.int64),
+        }
+        return {name: pack(values) for name, values in held.items()}
 
     def _axis(self, one: Map, objects: ObjectSet) -> AddressAxis:
         if one.axis is None:
