@@ -50,7 +50,7 @@ bool DeviceStreams::is_any_capturing() const noexcept {
 bool DeviceStreams::is_ordered(StreamId from, Tick moment, StreamId to) noexcept {
   if (from == to) return true;
   if (from >= streams_.size() || to >= streams_.size()) return false;
-  if (moment <= clock(to, from) || moment <= streams_[from].done) return true;
+  if (moment <= all_done() || moment <= clock(to, from) || moment <= streams_[from].done) return true;
   look_at_marker(from);
   return moment <= streams_[from].done;
 }
@@ -71,7 +71,7 @@ void DeviceStreams::look_at_marker(StreamId from) noexcept {
 bool DeviceStreams::order(StreamId from, Tick moment, StreamId to) noexcept {
   if (from == to) return true;
   if (from >= streams_.size() || to >= streams_.size()) return false;
-  if (moment <= clock(to, from) || moment <= streams_[from].done) return true;
+  if (moment <= all_done() || moment <= clock(to, from) || moment <= streams_[from].done) return true;
   if (is_capturing(to)) return false;
   const cuda::Event event = record(from);
   if (event == nullptr) return false;
@@ -101,7 +101,7 @@ bool DeviceStreams::wait() noexcept {
     // more.
   }
   ++counts_.quiets;
-  for (Known& stream : streams_) stream.done = moment_;
+  note_all_done();
   return is_quiet_ = true;
 }
 

@@ -26,9 +26,17 @@ class StreamOrder {
   virtual bool is_ordered(StreamId from, Tick moment, StreamId to) noexcept = 0;
   /// Makes it so. False when that cannot be now (a stream that is being captured): nothing changed.
   virtual bool order(StreamId from, Tick moment, StreamId to) noexcept = 0;
+  /// All that was queued on any stream up to this moment is done: the host waited for the whole device.
+  Tick all_done() const noexcept { return all_done_; }
 
  protected:
+  /// The host waited for the whole device.
+  void note_all_done() noexcept { all_done_ = moment_; }
+
   Tick moment_ = 0;  // the last that was given
+
+ private:
+  Tick all_done_ = 0;
 };
 
 }  // namespace memoir

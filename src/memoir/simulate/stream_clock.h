@@ -38,14 +38,14 @@ class StreamClock final : public StreamOrder {
   explicit StreamClock(bool keep_log = false) : keep_log_(keep_log) {}
 
   bool is_ordered(StreamId from, Tick moment, StreamId to) noexcept override {
-    return from == to || moment <= done_ || seen(to, from) >= moment;
+    return from == to || moment <= all_done() || seen(to, from) >= moment;
   }
   bool order(StreamId from, Tick moment, StreamId to) noexcept override;
 
   /// The host waits for the whole device, as it does before memory goes back: all that was queued is done.
   void quiet() noexcept {
     if (in_section_ && is_quiet_) return;
-    done_ = moment_;
+    note_all_done();
     is_quiet_ = true;
   }
   /// While it lives, one wait does for all memory that goes back, as in one turn of a device's lock.
@@ -84,7 +84,6 @@ class StreamClock final : public StreamOrder {
   }
 
   bool keep_log_;
-  Tick done_ = 0;  // all that was queued up to this moment is done
   bool in_section_ = false;
   bool is_quiet_ = false;  // the host waited in this section
   std::uint64_t waits_ = 0;

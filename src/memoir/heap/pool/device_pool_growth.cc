@@ -25,6 +25,7 @@ Range outside(Range range, Range other) noexcept {
 Offset DevicePoolHeap::allocate_slowly(const Request& request, Size size, std::uint16_t slot) noexcept {
   if (size < request.size || size > arena_->capacity()) return kNoOffset;
   const bool waits = options_.wait_first;
+  if (order_ != nullptr) row_.note_done(order_->all_done());
   row_.forget_recent();
   if (request.alignment <= options_.alignment) {
     const Index index = row_.find(slot, Zone::kCommon, size);

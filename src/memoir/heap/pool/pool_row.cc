@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memoir/heap/pool/pool_row.h"
 
+#include <utility>
+
 namespace memoir {
 
 namespace {
@@ -114,7 +116,7 @@ bool PoolRow::can_join(Index left, Index right) const noexcept {
   if (a.state != b.state || a.zone != b.zone) return false;
   // What no stream has used goes with what one has; but not the addresses that nobody has used yet with the
   // few that somebody has.
-  if (a.state == State::kFree) return a.slot == b.slot || a.moment == 0 || b.moment == 0;
+  if (a.state == State::kFree) return a.slot == b.slot || a.moment <= done_ || b.moment <= done_;
   return a.state == State::kHole && (a.moment == 0 ? b.moment == 0 : b.moment != 0 && a.slot == b.slot);
 }
 
@@ -144,8 +146,8 @@ PoolRow::Index PoolRow::settle_hole(Index index) noexcept {
   return index;
 }
 
-/// Of a free block, which is in no bin, with what no stream has used: rare, so it may look twice.
-PoolRow::Index PoolRow::settle_unused(Index index) noexcept {
+/// Of a free block, which is in no bin, next to one that another stream freed.
+PoolRow::Index PoolRow::settle_at_border(Index index) noexcept {
   if (const Index after = blocks_[index].after; can_join(index, after)) {
     take_from_bin(after);
     join_after(index);
@@ -156,7 +158,21 @@ PoolRow::Index PoolRow::settle_unused(Index index) noexcept {
     index = before;
   }
   put_in_bin(index);
+  if (borders_noted_ < kBorders) borders_[borders_noted_++] = index;
   return index;
+}
+
+/// What was noted may be another block by now, or none: then its neighbours are no worse than others.
+void PoolRow::join_over_borders() noexcept {
+  const size_t noted = std::exchange(borders_noted_, 0);
+  for (size_t i = 0; i < noted; ++i) {
+    const Index index = borders_[i];
+    const Block& block = blocks_[index];
+    if (block.state != State::kFree || block.zone == Zone::kPlain || block.range.size == 0) continue;
+    if (!can_join(index, block.after) && !can_join(block.before, index)) continue;
+    take_from_bin(index);
+    settle_at_border(index);
+  }
 }
 
 void PoolRow::forget_recent() noexcept {

@@ -147,6 +147,13 @@ class PoolRow {
   Index make_hole(Index index, Range range) noexcept;
   /// Joins a free block with the free one after it, whose stream it is of then, from this moment on.
   void join_free(Index index, Tick moment) noexcept;
+  /// All that was queued up to this moment is done, on every stream: free neighbours join whatever streams
+  /// freed them, those that lie side by side as well as those to come.
+  void note_done(Tick moment) noexcept {
+    if (moment <= done_) return;
+    done_ = moment;
+    if (borders_noted_ != 0) join_over_borders();
+  }
 
   // --- zones ---
 
@@ -164,6 +171,7 @@ class PoolRow {
  private:
   static constexpr size_t kZones = 3;
   static constexpr int kRecentBits = 5;
+  static constexpr size_t kBorders = 256;
 
   std::uint16_t find_slot(StreamId stream) noexcept;
   static size_t bin_of(std::uint16_t slot, Zone zone) noexcept {
@@ -200,7 +208,8 @@ class PoolRow {
   void take_from_bin(Index index) noexcept;
   Index settle_free(Index index) noexcept;
   Index settle_hole(Index index) noexcept;
-  Index settle_unused(Index index) noexcept;
+  void join_over_borders() noexcept;
+  Index settle_at_border(Index index) noexcept;
   void forget_start(Offset begin) noexcept;
   void note_start(Offset begin, Index index) noexcept;
 
@@ -217,6 +226,9 @@ class PoolRow {
   StartSet starts_;  // of blocks in the row, in units; kept, as is by_start_, since keep_starts()
   OffsetTable by_start_;
   Size capacity_ = 0;
+  Tick done_ = 0;                          // see note_done()
+  std::array<Index, kBorders> borders_{};  // blocks that lay next to one of another stream, when they were freed
+  size_t borders_noted_ = 0;
   Index head_ = 0;    // the block at offset 0
   Index unused_ = 0;  // records of joined blocks, linked by `after`
 };
@@ -284,12 +296,10 @@ inline PoolRow::Index PoolRow::take_recent(Size size, Size asked, std::uint16_t 
   const Index before = block.before, after = block.after;
   Block &left = blocks[before], &right = blocks[after];
   const bool joins_left = left.bits() == block.bits(), joins_right = right.bits() == block.bits();
-  const bool is_unused = block.moment == 0;
-  const bool may_join_left = !joins_left & (left.state == State::kFree) & (is_unused | (left.moment == 0));
-  const bool may_join_right =
-      !joins_right & (right.state == State::kFree) & (is_unused | (right.moment == 0));
+  const bool may_join_left = !joins_left & (left.state == State::kFree);
+  const bool may_join_right = !joins_right & (right.state == State::kFree);
   if (may_join_left | may_join_right) [[unlikely]]
-    return settle_unused(index);
+    return settle_at_border(index);
   FreeBins& bins = bins_[bin_of(block.slot, block.zone)];
   if (!joins_left && !joins_right) {
     bins.insert(blocks, index, units(block.range.size));
