@@ -11,6 +11,9 @@ namespace memoir {
 namespace {
 // At free blocks of one stream, for what to move: those that are enough, and others.
 constexpr int kFewLooks = 16, kLooks = 96;
+constexpr double kReserve = 0.02;  // of peak live bytes: most that a move takes away beyond its need
+// of peak live bytes: what the pool may grow by for every request that was served by a move; the most of it
+constexpr double kBoughtByMove = 0.00005, kMostBought = 0.05;
 constexpr double kShareOfPeak = 0.005;  // what a pool with Aside::kShare may hold beyond the peak live bytes
 
 /// What of a range lies before or after another one: the larger part.
@@ -29,6 +32,14 @@ Offset DevicePoolHeap::allocate_slowly(const Request& request, Size size, std::u
   row_.forget_recent();
   if (request.alignment <= options_.alignment) {
     const Index index = row_.find(slot, Zone::kCommon, size);
+    if (index != 0 && may_fit_better(index, size)) {
+      const Window window = windows_.find({size, options_.alignment, slot, waits}, Zone::kCommon);
+      const bool is_elsewhere = row_[window.first].slot != slot && window.waits == 0;
+      if (window.first != 0 && (window.need != 0 || is_elsewhere)) {
+        const Offset served = serve(window, request, size, slot);
+        if (served != kNoOffset) return served;
+      }
+    }
     if (index != 0) return begin_life(row_.take_part(index, size, request.size, slot));
     if (aside_.shares()) {
       const Index aside = row_.find(slot, Zone::kAside, size);
@@ -130,25 +141,28 @@ bool DevicePoolHeap::commit_all(Index& first, Range range, Size need) noexcept {
   const Size committed = arena_->committed() + need;
   const Range keep{align_down(range.begin, granule),
                    align_up(range.end(), granule) - align_down(range.begin, granule)};
+  const Size reserve = align_down(static_cast<Size>(static_cast<double>(held) * kReserve), granule);
   bool moved = false;
   // What lies before the row of free blocks and holes stays as it is.
   Index anchor = first;
   while (anchor != 0 && row_[anchor].state != State::kLive) anchor = row_[anchor].before;
   const auto move = [&](Size bytes) {
-    const Size got = move_away(bytes, keep);
+    const Size got = move_away(bytes, reserve, keep);
     first = row_.block_from(anchor == 0 ? row_.head() : anchor, range.begin);
     if (got == 0) return false;
     counters_.moves += !moved;
     moved = true;
     return true;
   };
-  Size target = share(options_.slack);
+  // Rent or buy: who had to move memory often grows rather than go on so.
+  const double bought = std::min(static_cast<double>(counters_.moves) * kBoughtByMove, kMostBought);
+  Size target = share(std::max(options_.slack, bought));
   const bool fills = aside_.fills(range);
   if (aside_.is_set() && !aside_.yields()) {
     const Size both = align_up(aside_.needed_with(held_, range), granule);
     target = std::max(target, aside_.shares() ? std::min(both, share(kShareOfPeak)) : both);
   }
-  const Size most = std::max(target, share(options_.excess));
+  const Size most = std::max(target, share(options_.excess + bought));
   if (committed > target && (held > peak_held_ || fills || may_move(range.size))) {
     move(committed - target);
   } else if (committed > most) {
@@ -217,11 +231,13 @@ Size DevicePoolHeap::idle_bytes() noexcept {
   return bytes + idle(row).size;
 }
 
-/// Decommits up to `bytes` of idle memory outside of `keep`; gives back how much it was.
-Size DevicePoolHeap::move_away(Size bytes, Range keep) noexcept {
-  const Size done = move_pieces(bytes, keep);
+/// Decommits `bytes` of idle memory outside of `keep`, or what there is, and up to `more` on the same
+/// occasion; gives back how much it was.
+Size DevicePoolHeap::move_away(Size bytes, Size more, Range keep) noexcept {
+  const Size done = move_pieces(bytes, more, keep);
   // Granules that two streams share are nobody's; rather a wait than a refusal.
-  return done < bytes && options_.wait_first && join_across() ? done + move_pieces(bytes - done, keep) : done;
+  return done < bytes && options_.wait_first && join_across() ? done + move_pieces(bytes - done, more, keep)
+                                                              : done;
 }
 
 /// Joins free neighbours whatever streams they are of, as far as those can be ordered. True when there were
@@ -245,10 +261,10 @@ bool DevicePoolHeap::join_across() noexcept {
 }
 
 /// Few pieces: the smallest that is enough, else the largest and so on, as far as a few looks tell.
-Size DevicePoolHeap::move_pieces(Size bytes, Range keep) noexcept {
+Size DevicePoolHeap::move_pieces(Size bytes, Size more, Range keep) noexcept {
   Size done = 0;
   while (done < bytes && row_.reserve_records(8)) {
-    const Size wanted = bytes - done;
+    const Size wanted = bytes + more - done;
     Index best = 0;
     Size size = 0;
     bool hidden = false;  // by what is kept

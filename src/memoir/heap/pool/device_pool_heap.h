@@ -7,7 +7,9 @@
 //   granules    |======|======|======|         |======|                     2 MiB each
 //
 // A request takes, in this order,
-//   1  the smallest committed free block of its own stream that holds it;
+//   1  the smallest committed free block of its own stream that holds it, unless it is much too large and
+//      there is a place that fits better: between what lives at the ends of a hole, or in a block of another
+//      stream that is done with it (pool_windows.h);
 //   2  one of another stream whose work is known to be done before; then one for which its stream has to
 //      wait;
 //   3  new memory, in the place that needs the fewest granules, as long as what is committed does not exceed
@@ -20,7 +22,9 @@
 // Moving costs device calls and a wait of the host. So it only ever takes the place of growing, and of the
 // requests of one size only `patience` are served so, new peaks of live bytes aside: those that a loop
 // repeats soon find their place, and the loop makes no device calls. Growth of that kind ends at `excess`, if
-// not at a cap.
+// not at a cap. A program that has to move all the time buys memory instead of calls: each move lets the pool
+// grow by a little more, up to kMostBought of the peak. What a move takes away beyond its need
+// is the reserve of the next ones.
 //
 // Free neighbours are joined at once, unless different streams freed them; a few small objects that were
 // freed last are kept as they are for the next request of their size.
@@ -48,7 +52,7 @@ namespace memoir {
 struct DevicePoolOptions {
   Size alignment = 512;         // bytes, a power of two, at most a granule
   double slack = 0;             // of peak live bytes
-  Size small = kMiB;            // bytes
+  Size small = 256 * kKiB;      // bytes
   Size patience = 2;            // moves
   double excess = 0.01;         // of peak live bytes
   bool wait_first = true;       // a wait rather than memory
@@ -152,6 +156,8 @@ class DevicePoolHeap final : public Heap {
   using Zone = PoolRow::Zone;
   using Window = PoolWindows::Window;
   static constexpr int kMoveBits = 12;
+  static constexpr Size kFitFrom = 128 * kKiB;  // smaller objects take any free block of their stream
+  static constexpr Size kMuch = 512 * kKiB;     // left of a block: another stream's may be better
 
   /// The block is live from now on: its offset. The rest is told, since the fast path has it at hand.
   Offset begin_life(Index index, Size asked, std::uint16_t slot, Zone zone) noexcept {
@@ -172,6 +178,14 @@ class DevicePoolHeap final : public Heap {
     return begin_life(index, block.asked, block.slot, block.zone);
   }
   void end_life(Block& block) noexcept;
+  /// Whether another place may fit better than this free block of the stream's own, so that it is worth a
+  /// look.
+  bool may_fit_better(Index index, Size size) const noexcept {
+    const Size whole = row_[index].range.size;
+    return whole != size && size >= kFitFrom &&
+           ((row_.slots() > 1 && whole - size >= kMuch) ||
+            row_.has_smaller_room(Zone::kCommon, size, whole));
+  }
 
   // When no committed block of the stream does (device_pool_growth.cc).
   Offset allocate_slowly(const Request& request, Size size, std::uint16_t slot) noexcept;
@@ -185,8 +199,8 @@ class DevicePoolHeap final : public Heap {
   bool may_move(Size size) noexcept;
   bool commit_holes(Index first, Range range) noexcept;
   Range idle(const Block& block) const noexcept;
-  Size move_away(Size bytes, Range keep) noexcept;
-  Size move_pieces(Size bytes, Range keep) noexcept;
+  Size move_away(Size bytes, Size more, Range keep) noexcept;
+  Size move_pieces(Size bytes, Size more, Range keep) noexcept;
   bool join_across() noexcept;
   Index make_hole(Index index, Range range) noexcept;
   Offset allocate_plain(const Request& request, Size size, std::uint16_t slot) noexcept;

@@ -121,10 +121,56 @@ bool PoolRow::can_join(Index left, Index right) const noexcept {
 }
 
 void PoolRow::put_in_bin(Index index) noexcept {
-  bins_for(index).insert(blocks_.data(), index, units(blocks_[index].range.size));
+  Block& block = blocks_[index];
+  Size size = block.range.size;
+  if (block.state == State::kHole) {
+    size = block.asked = room_of(index).range.size;
+    ++holes_count_;
+  }
+  bins_for(index).insert(blocks_.data(), index, units(size));
 }
 
-void PoolRow::take_from_bin(Index index) noexcept { bins_for(index).erase(blocks_.data(), index); }
+void PoolRow::take_from_bin(Index index) noexcept {
+  bins_for(index).erase(blocks_.data(), index);
+  holes_count_ -= blocks_[index].state == State::kHole;
+}
+
+// --- rooms ---
+
+PoolRow::Room PoolRow::room_of(Index index) const noexcept {
+  const Zone zone = blocks_[index].zone;
+  const auto is_room = [&](Index at) {
+    return (blocks_[at].state == State::kFree || blocks_[at].state == State::kHole) && blocks_[at].zone == zone;
+  };
+  Index first = index, last = index;
+  for (int i = 0; i < kReach && is_room(blocks_[first].before); ++i) first = blocks_[first].before;
+  for (int i = 0; i < kReach && is_room(blocks_[last].after); ++i) last = blocks_[last].after;
+  const Offset begin = blocks_[first].range.begin;
+  return {{begin, blocks_[last].range.end() - begin}, first};
+}
+
+bool PoolRow::fits_still(Index hole, Size size) noexcept {
+  Block& block = blocks_[hole];
+  const Size room = room_of(hole).range.size;
+  if (room != block.asked) {
+    block.asked = room;
+    bins_for(hole).resize(blocks_.data(), hole, units(room));
+  }
+  return room >= size;
+}
+
+/// The holes next to a free block or a hole are found by what their room has become.
+void PoolRow::widen_room(Index index) noexcept {
+  const State before = blocks_[blocks_[index].before].state, after = blocks_[blocks_[index].after].state;
+  const auto is_none = [](State state) { return state == State::kLive || state == State::kRecent; };
+  if (is_none(before) && is_none(after)) return;
+  const Room room = room_of(index);
+  for (Index at = room.first; at != 0 && blocks_[at].range.begin < room.range.end(); at = blocks_[at].after) {
+    if (blocks_[at].state != State::kHole || blocks_[at].asked >= room.range.size) continue;
+    blocks_[at].asked = room.range.size;
+    bins_for(at).resize(blocks_.data(), at, units(room.range.size));
+  }
+}
 
 PoolRow::Index PoolRow::settle(Index index) noexcept {
   return blocks_[index].state == State::kFree ? settle_free(index) : settle_hole(index);
@@ -143,6 +189,7 @@ PoolRow::Index PoolRow::settle_hole(Index index) noexcept {
     index = before;
   }
   put_in_bin(index);
+  widen_room(index);
   return index;
 }
 

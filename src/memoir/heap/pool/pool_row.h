@@ -51,7 +51,7 @@ class PoolRow {
   };
   struct alignas(64) Block : BinLinks, Use {  // one line of the cache; `next` of a live one: in live_
     Range range;
-    Size asked = 0;    // bytes that the live object asked for
+    Size asked = 0;    // bytes that the live object asked for; of a hole: of its room, as it is binned
     Tick moment = 0;   // when it was freed; 0: no work may be queued that uses it
     Index before = 0;  // neighbours by address
     Index after = 0;
@@ -103,7 +103,38 @@ class PoolRow {
   const FreeBins& free_bins(std::uint16_t slot, Zone zone) const noexcept {
     return bins_[bin_of(slot, zone)];
   }
-  const FreeBins& holes(Zone zone) const noexcept { return holes_[static_cast<size_t>(zone)]; }
+  /// A room is a row of free blocks and holes of one zone between live objects (or what was freed last). The
+  /// range of the one that the block lies in, and its first block, as far as kReach blocks to both sides.
+  struct Room {
+    Range range;
+    Index first = 0;
+  };
+  Room room_of(Index index) const noexcept;
+  /// Holes whose room may have `size` bytes or more, smaller rooms first: at most found.size() of them. Rooms
+  /// that shrank since they were looked at last are found as well: ask fits_still().
+  template <size_t kMost>
+  size_t find_holes(Zone zone, Size size, std::array<Index, kMost>& found) const noexcept {
+    size_t count = 0;
+    holes_[static_cast<size_t>(zone)].visit_upwards(blocks_.data(), units(size), static_cast<int>(kMost),
+                                                    [&](Index index) {
+                                                      found[count++] = index;
+                                                      return true;
+                                                    });
+    return count;
+  }
+  /// Whether the hole's room has so many bytes; if not, it is not found for that size again.
+  bool fits_still(Index hole, Size size) noexcept;
+  /// Whether a room with a hole in it may hold `size` bytes, and has fewer than `most`.
+  bool has_smaller_room(Zone zone, Size size, Size most) const noexcept {
+    bool any = false;
+    if (holes_count_ > 1) {  // the last one is of addresses that nobody has used
+      holes_[static_cast<size_t>(zone)].visit_upwards(blocks_.data(), units(size), 1, [&](Index index) {
+        any = blocks_[index].asked < most;
+        return false;
+      });
+    }
+    return any;
+  }
   const Block* blocks() const noexcept { return blocks_.data(); }
   Size units(Size size) const noexcept { return size >> shift_; }
   /// The block that the offset lies in, at or after `index`, which lies before it: a walk.
@@ -172,6 +203,7 @@ class PoolRow {
   static constexpr size_t kZones = 3;
   static constexpr int kRecentBits = 5;
   static constexpr size_t kBorders = 256;
+  static constexpr int kReach = 16;  // blocks
 
   std::uint16_t find_slot(StreamId stream) noexcept;
   static size_t bin_of(std::uint16_t slot, Zone zone) noexcept {
@@ -206,7 +238,14 @@ class PoolRow {
   }
   void put_in_bin(Index index) noexcept;
   void take_from_bin(Index index) noexcept;
-  Index settle_free(Index index) noexcept;
+  Index settle_free(Index index) noexcept {
+    const Index settled = join_free_neighbours(index);
+    if (holes_count_ > 1) [[unlikely]]
+      widen_room(settled);
+    return settled;
+  }
+  Index join_free_neighbours(Index index) noexcept;
+  void widen_room(Index index) noexcept;
   Index settle_hole(Index index) noexcept;
   void join_over_borders() noexcept;
   Index settle_at_border(Index index) noexcept;
@@ -220,7 +259,8 @@ class PoolRow {
   size_t room_ = 0;                  // blocks_ may have so many records without a look at other tables
   MetadataArray<FreeBins> bins_;     // per slot and zone
   MetadataArray<StreamId> streams_;  // per slot, in order of appearance
-  std::array<FreeBins, kZones> holes_;
+  std::array<FreeBins, kZones> holes_;  // by the bytes of the room that they lie in
+  size_t holes_count_ = 0;
   OffsetChains live_;
   std::array<Index, size_t{1} << kRecentBits> recent_{};  // freed last, not joined yet, by size and stream
   StartSet starts_;  // of blocks in the row, in units; kept, as is by_start_, since keep_starts()
@@ -290,7 +330,7 @@ inline PoolRow::Index PoolRow::take_recent(Size size, Size asked, std::uint16_t 
 
 /// As few lists as can be are touched: a neighbour that grows stays in its own, if that is still the right
 /// one.
-[[gnu::always_inline]] inline PoolRow::Index PoolRow::settle_free(Index index) noexcept {
+[[gnu::always_inline]] inline PoolRow::Index PoolRow::join_free_neighbours(Index index) noexcept {
   Block* const blocks = blocks_.data();
   Block& block = blocks[index];
   const Index before = block.before, after = block.after;

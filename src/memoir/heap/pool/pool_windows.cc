@@ -2,6 +2,7 @@
 #include "memoir/heap/pool/pool_windows.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
 namespace memoir {
@@ -20,28 +21,34 @@ bool PoolWindows::is_ordered(const PoolRow::Block& block, std::uint16_t slot) co
          order_->is_ordered(row_->stream_of(block.slot), block.moment, row_->stream_of(slot));
 }
 
-PoolWindows::Window PoolWindows::find(const Wish& wish, PoolRow::Zone zone, Window best) const noexcept {
-  const PoolRow& row = *row_;
-  const auto look = [&](Index index) {
-    look_around(best, index, wish);
-    return true;
-  };
-  const FreeBins& holes = row.holes(zone);
-  // One that is large enough by itself first: what needs more than that is not looked at.
-  if (const Size room = wish.size + wish.alignment; room >= wish.size && room <= arena_->capacity()) {
-    if (const Index hole = holes.find(row.blocks(), room, row.units(room)); hole != 0) look(hole);
+PoolWindows::Window PoolWindows::find(const Wish& wish, PoolRow::Zone zone, Window best) noexcept {
+  PoolRow& row = *row_;
+  for (int round = 0; round < kRounds; ++round) {
+    std::array<Index, kLooks> holes;
+    const size_t count = row.find_holes(zone, wish.size, holes);
+    bool any = count == 0;
+    for (size_t i = 0; i < count; ++i) {
+      if (!row.fits_still(holes[i], wish.size)) continue;
+      any = true;
+      look_around(best, holes[i], wish);
+    }
+    if (any) break;
   }
-  holes.visit_upwards(row.blocks(), 1, kLooks, look);
   for (std::uint16_t slot = 0; slot < row.slots(); ++slot) {
     const FreeBins& bins = row.free_bins(slot, zone);
-    if (const Index whole = bins.find(row.blocks(), wish.size, row.units(wish.size)); whole != 0) look(whole);
-    if (row.slots() > 1 || wish.alignment > 1) bins.visit_downwards(row.blocks(), 1, kLooksOfStream, look);
+    if (const Index whole = bins.find(row.blocks(), wish.size, row.units(wish.size)); whole != 0)
+      look_around(best, whole, wish);
+    if (row.slots() == 1 && wish.alignment <= 1) continue;
+    bins.visit_downwards(row.blocks(), 1, kLooksOfStream, [&](Index index) {
+      look_around(best, index, wish);
+      return true;
+    });
   }
   // Nearly all addresses are in use, or cut into many blocks: rather a long look than a refusal.
   return best.first == 0 ? find_anywhere(wish, zone) : best;
 }
 
-/// In chains of any length: looks at every block.
+/// In rooms of any length: looks at every block.
 PoolWindows::Window PoolWindows::find_anywhere(const Wish& wish, PoolRow::Zone zone) const noexcept {
   const PoolRow& row = *row_;
   Window best;
@@ -52,68 +59,57 @@ PoolWindows::Window PoolWindows::find_anywhere(const Wish& wish, PoolRow::Zone z
       continue;
     }
     const Offset begin = align_up(block.range.begin, wish.alignment);
-    if (begin < block.range.end()) weigh(best, begin, index, wish);
+    if (begin < block.range.end()) weigh(best, begin, index, row.room_of(index), wish);
   }
   return best;
 }
 
-/// Windows near this block that begin where a block begins, and that end where one ends: others are no
-/// better.
+/// Windows of this block's room that begin where a block begins, and that end where one ends.
 void PoolWindows::look_around(Window& best, Index index, const Wish& wish) const noexcept {
   const PoolRow& row = *row_;
-  const PoolRow::Zone zone = row[index].zone;
-  const auto is_room = [&](Index at) {
-    return at != 0 && row[at].state != PoolRow::State::kLive && row[at].state != PoolRow::State::kRecent &&
-           row[at].zone == zone;
-  };
-  const Offset near = row[index].range.begin - std::min(row[index].range.begin, wish.size);
-  Index before = index;  // the first block of the row of free blocks and holes, as far as it matters
-  for (int i = 0; i < kNeighbours && row[before].range.begin > near && is_room(row[before].before); ++i)
-    before = row[before].before;
-  const Offset chain = row[before].range.begin;
-  const Offset far = row[index].range.end();
-  Index last = index;
-  for (int i = 0; i < kNeighbours && row[last].range.end() - chain < wish.size && is_room(row[last].after);
-       ++i)
-    last = row[last].after;
-  if (row[last].range.end() - chain < wish.size) return;
-  Index at = before;
-  for (int i = 0; i < 2 * kNeighbours && is_room(at); ++i, at = row[at].after) {
+  const PoolRow::Room room = row.room_of(index);
+  if (room.range.size < wish.size) return;
+  const Offset last = room.range.end() - wish.size;
+  for (Index at = room.first; at != 0 && row[at].range.begin < room.range.end(); at = row[at].after) {
     const PoolRow::Block& block = row[at];
-    if (block.range.begin > far) break;
-    if (block.range.begin <= ~Size{0} - wish.alignment) {
+    if (block.range.begin <= last) {
       const Offset begin = align_up(block.range.begin, wish.alignment);
-      if (begin < block.range.end()) weigh(best, begin, at, wish);
+      if (begin <= last && begin < block.range.end()) weigh(best, begin, at, room, wish);
     }
-    if (block.range.end() - chain < wish.size) continue;
+    if (block.range.end() - room.range.begin < wish.size) continue;
     const Offset begin = align_down(block.range.end() - wish.size, wish.alignment);
-    if (begin < chain) continue;
+    if (begin < room.range.begin) continue;
     Index first = at;
     while (row[first].range.begin > begin) first = row[first].before;
-    weigh(best, begin, first, wish);
+    weigh(best, begin, first, room, wish);
   }
 }
 
-void PoolWindows::weigh(Window& best, Offset begin, Index first, const Wish& wish) const noexcept {
+void PoolWindows::weigh(Window& best, Offset begin, Index first, const PoolRow::Room& room,
+                        const Wish& wish) const noexcept {
   const PoolRow& row = *row_;
-  Window window{begin, first, 0, 0};
   if (wish.size > arena_->capacity() - begin) return;
+  const Size granule = arena_->granule();
   const Range range{begin, wish.size};
+  const Offset low = align_down(begin, granule), high = align_up(range.end(), granule);
+  const bool shares_low = low < room.range.begin, shares_high = high > room.range.end();
+  Size pinned = (high - low) / granule;
+  pinned -= std::min<Size>(pinned, Size{shares_low} + Size{shares_high});
+  const Size left = std::min((room.range.size - std::min(room.range.size, wish.size)), kMostLeft * granule);
+  Window window{begin, first, 0, 0, kPin * pinned + kLeft * left / granule};
+  if (window.cost > best.cost) return;
   for (Index index = first;; index = row[index].after) {
     const PoolRow::Block& block = row[index];
     if (index == 0 || block.state == PoolRow::State::kLive || block.zone != row[first].zone) return;
     window.need += need_of(block, range);
-    if (window.need > best.need) return;
     if (!is_ordered(block, wish.slot)) {
       if (!wish.waits || order_ == nullptr) return;
       ++window.waits;
     }
     if (block.range.end() >= range.end()) break;
   }
-  if (window.need == best.need &&
-      (window.waits > best.waits || (window.waits == best.waits && begin >= best.begin))) {
-    return;
-  }
+  window.cost += kNeed * (window.need / granule) + kWait * window.waits;
+  if (window.cost > best.cost || (window.cost == best.cost && begin >= best.begin)) return;
   best = window;
 }
 

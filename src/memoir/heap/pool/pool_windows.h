@@ -5,10 +5,14 @@
 //   | live | free | hole      | free | live |   a window of the request's size anywhere between the live ones
 //          |    request      |                  need: granules of the hole; waits: blocks of other streams
 //
-// A window that needs memory touches a hole, so it looks at what lies around holes, the smallest first, and
-// around the largest free blocks: at most kLooks of them, and of each at a few neighbours. With fewer holes
-// than that it finds the best window there is. The same few steps, however many blocks there are; only where
-// they find nothing it looks at every block before it says so. It changes nothing.
+// The cost is counted in granules: those in which nothing lives yet, which the request pins (kPin each), those
+// that have to be committed (kNeed), some of what is left of the room, since a small rest is of use to nobody
+// while a large one is cut for this request (kLeft), and the waits (kWait). So a window that needs memory may
+// be better than a free block, where it fills its room and the block is much too large.
+//
+// Windows begin or end where a block does, in the smallest rooms with a hole that are large enough, and
+// around a best fit among free blocks: at most kLooks rooms. The same few steps, however many blocks there
+// are; only where they find nothing it looks at every block before it says so.
 #pragma once
 
 #include "memoir/arena/arena.h"
@@ -23,8 +27,9 @@ class PoolWindows {
   struct Window {
     Offset begin = 0;
     Index first = 0;          // the block that `begin` lies in; 0: there is no window
-    Size need = ~Size{0};     // bytes of granules that have to be committed
+    Size need = 0;            // bytes of granules that have to be committed
     std::uint32_t waits = 0;  // blocks whose stream the request's has to wait for
+    Size cost = ~Size{0};     // in parts of a granule, kPin each
   };
   struct Wish {
     Size size = 0;
@@ -35,13 +40,13 @@ class PoolWindows {
 
   /// Windows begin within `arena`'s capacity; what has no memory is counted in its granules. Without `order`
   /// no stream waits. The caller keeps all of them alive.
-  PoolWindows(const PoolRow& row, const Arena& arena, StreamOrder* order) noexcept
+  PoolWindows(PoolRow& row, const Arena& arena, StreamOrder* order) noexcept
       : row_(&row), arena_(&arena), order_(order) {}
 
-  /// The window of the zone that needs the fewest granules, then the fewest waits, then lies lowest.
-  Window find(const Wish& wish, PoolRow::Zone zone) const noexcept { return find(wish, zone, Window()); }
+  /// The window of the zone that costs least, of several the lowest.
+  Window find(const Wish& wish, PoolRow::Zone zone) noexcept { return find(wish, zone, Window()); }
   /// `best` where that is better.
-  Window find(const Wish& wish, PoolRow::Zone zone, Window best) const noexcept;
+  Window find(const Wish& wish, PoolRow::Zone zone, Window best) noexcept;
 
   /// Bytes of granules that the block lacks for this range.
   Size need_of(const PoolRow::Block& block, Range range) const noexcept;
@@ -49,13 +54,17 @@ class PoolWindows {
   bool is_ordered(const PoolRow::Block& block, std::uint16_t slot) const noexcept;
 
  private:
-  static constexpr int kLooks = 96, kLooksOfStream = 8, kNeighbours = 16;
+  static constexpr int kLooks = 16, kLooksOfStream = 8, kRounds = 8;
+  static constexpr Size kPin = 1024, kNeed = 307, kLeft = 51;  // a granule
+  static constexpr Size kWait = 100;
+  static constexpr Size kMostLeft = 64;                                   // granules
 
   Window find_anywhere(const Wish& wish, PoolRow::Zone zone) const noexcept;
   void look_around(Window& best, Index index, const Wish& wish) const noexcept;
-  void weigh(Window& best, Offset begin, Index first, const Wish& wish) const noexcept;
+  void weigh(Window& best, Offset begin, Index first, const PoolRow::Room& room,
+             const Wish& wish) const noexcept;
 
-  const PoolRow* row_;
+  PoolRow* row_;
   const Arena* arena_;
   StreamOrder* order_;
 };
