@@ -236,6 +236,7 @@ void DeviceRuntime::finish(Index index) noexcept {
   Pool& pool = pools_[object.pool];
   const bool freed = pool.heap->heap().free(pool.heap->offset(object.address));
   MEMOIR_CHECK(freed, "an object of the runtime is one of its heap");
+  streams_.note_free(object.stream);
   by_address_.take(object.address);
   unused_.push_back(index);
   stats_.active_objects.take(1);

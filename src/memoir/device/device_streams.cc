@@ -8,7 +8,8 @@ namespace memoir {
 
 DeviceStreams::~DeviceStreams() {
   for (Known& stream : streams_) {
-    if (stream.marker != nullptr) device_->driver().event_destroy(stream.marker);
+    for (std::uint32_t i = 0; i < stream.marked; ++i)
+      device_->driver().event_destroy(stream.markers[i].event);
   }
   for (cuda::Event event : spare_) device_->driver().event_destroy(event);
 }
@@ -51,21 +52,33 @@ bool DeviceStreams::is_ordered(StreamId from, Tick moment, StreamId to) noexcept
   if (from == to) return true;
   if (from >= streams_.size() || to >= streams_.size()) return false;
   if (moment <= all_done() || moment <= clock(to, from) || moment <= streams_[from].done) return true;
-  look_at_marker(from);
+  look_at_markers(from);
   return moment <= streams_[from].done;
 }
 
-void DeviceStreams::look_at_marker(StreamId from) noexcept {
+/// Marks how far the stream is now; with all markers on their way, the latest moves up to here.
+void DeviceStreams::mark(StreamId id) noexcept {
+  Known& stream = streams_[id];
+  stream.frees = 0;
+  const cuda::Event event = record(id);
+  if (event == nullptr) return;
+  if (stream.marked == kMarkers) put(stream.markers[--stream.marked].event);
+  stream.markers[stream.marked++] = {event, moment_};
+}
+
+/// Each event is asked about at most once in a section: the device's answer would hardly be another one.
+void DeviceStreams::look_at_markers(StreamId from) noexcept {
   Known& stream = streams_[from];
-  if (stream.marker != nullptr) {
-    if (!is_reached(stream.marker)) return;
-    stream.done = std::max(stream.done, stream.marker_moment);
-    put(std::exchange(stream.marker, nullptr));
+  if (stream.asked == section_) return;
+  stream.asked = section_;
+  std::uint32_t reached = 0;
+  while (reached < stream.marked && is_reached(stream.markers[reached].event)) {
+    stream.done = std::max(stream.done, stream.markers[reached].moment);
+    put(stream.markers[reached++].event);
   }
-  // One marker at a time is on its way, so that asking costs the device at most one event.
-  if (stream.done == moment_) return;
-  stream.marker = record(from);
-  stream.marker_moment = moment_;
+  std::copy(stream.markers + reached, stream.markers + stream.marked, stream.markers);
+  stream.marked -= reached;
+  if (stream.marked == 0 && stream.done < moment_) mark(from);
 }
 
 bool DeviceStreams::order(StreamId from, Tick moment, StreamId to) noexcept {

@@ -54,7 +54,16 @@ class DeviceStreams final : public StreamOrder, public DeviceQuiet {
 
   /// A new stretch of the owner's lock begins: nothing is freed within it but by its holder, so one wait does
   /// for all memory that goes back in it.
-  void begin_section() noexcept { is_quiet_ = false; }
+  void begin_section() noexcept {
+    is_quiet_ = false;
+    ++section_;
+  }
+  /// Memory was freed that this stream used last. Every so many frees an event marks how far the stream is
+  /// then, so that whoever asks for such memory later finds it done, rather than wait for all that the stream
+  /// was given since. Nothing while there is one stream only.
+  void note_free(StreamId id) noexcept {
+    if (streams_.size() > 1 && ++streams_[id].frees >= kFreesPerMarker) mark(id);
+  }
   /// Waits until everything that is queued on the device is done, on streams that are not known as well (a
   /// graph may be replayed on one). False while a known one is being captured, or a capture was announced.
   bool wait() noexcept override;
@@ -70,17 +79,26 @@ class DeviceStreams final : public StreamOrder, public DeviceQuiet {
   const StreamCounts& counts() const noexcept { return counts_; }
 
  private:
+  static constexpr std::uint32_t kFreesPerMarker = 32;
+  static constexpr size_t kMarkers = 4;  // on their way at once
+  struct Marker {
+    cuda::Event event = nullptr;
+    Tick moment = 0;  // when it was recorded
+  };
   struct Known {
     cuda::Stream handle = nullptr;
     Tick done = 0;
-    cuda::Event marker = nullptr;  // recorded at marker_moment, not seen reached yet
-    Tick marker_moment = 0;
+    Marker markers[kMarkers] = {};  // not seen reached yet, the oldest first
+    std::uint32_t marked = 0;       // so many of them
+    std::uint32_t frees = 0;        // since the last
+    std::uint64_t asked = 0;        // the section in which they were looked at last
   };
 
   StreamId find(cuda::Stream stream) noexcept;
   Tick& clock(StreamId to, StreamId from) noexcept { return clocks_[to * width_ + from]; }
   cuda::Event get() noexcept;
-  void look_at_marker(StreamId from) noexcept;
+  void mark(StreamId id) noexcept;
+  void look_at_markers(StreamId from) noexcept;
 
   CudaDevice* device_;
   MetadataArray<Known> streams_;
@@ -89,6 +107,7 @@ class DeviceStreams final : public StreamOrder, public DeviceQuiet {
   MetadataArray<cuda::Event> spare_;
   StreamId last_ = 0;
   bool is_quiet_ = false;
+  std::uint64_t section_ = 1;
   bool capture_announced_ = false;
   StreamCounts counts_;
 };

@@ -32,15 +32,21 @@ Offset DevicePoolHeap::allocate_slowly(const Request& request, Size size, std::u
   row_.forget_recent();
   if (request.alignment <= options_.alignment) {
     const Index index = row_.find(slot, Zone::kCommon, size);
-    if (index != 0 && may_fit_better(index, size)) {
-      const Window window = windows_.find({size, options_.alignment, slot, waits}, Zone::kCommon);
-      const bool is_elsewhere = row_[window.first].slot != slot && window.waits == 0;
-      if (window.first != 0 && (window.need != 0 || is_elsewhere)) {
-        const Offset served = serve(window, request, size, slot);
-        if (served != kNoOffset) return served;
+    if (index != 0) {
+      if (may_fit_better(index, size)) {
+        const PoolWindows::Wish wish{size, options_.alignment, slot, waits};
+        const Window window = windows_.find_fit(wish, index);
+        if (window.need != 0) {
+          const Offset served = serve(window, request, size, slot);
+          if (served != kNoOffset) return served;
+        }
       }
+      if (is_much_too_large(index, size)) {
+        const Offset found = take_smaller_of_other(request, size, slot, row_[index].range.size);
+        if (found != kNoOffset) return found;
+      }
+      return begin_life(row_.take_part(index, size, request.size, slot));
     }
-    if (index != 0) return begin_life(row_.take_part(index, size, request.size, slot));
     if (aside_.shares()) {
       const Index aside = row_.find(slot, Zone::kAside, size);
       if (aside != 0) return begin_life(row_.take_part(aside, size, request.size, slot));
@@ -90,6 +96,22 @@ Offset DevicePoolHeap::take_from_other(const Request& request, Size size, std::u
     best_is_ordered = ordered;
   }
   if (best == 0 || !order(row_[best], slot)) return kNoOffset;
+  counters_.cross += row_[best].moment != 0;
+  return begin_life(row_.take_part(best, size, request.size, slot));
+}
+
+/// A committed block of fewer than `most` bytes whose stream is done with it: the smallest of several streams'.
+Offset DevicePoolHeap::take_smaller_of_other(const Request& request, Size size, std::uint16_t slot,
+                                             Size most) noexcept {
+  Index best = 0;
+  for (std::uint16_t other = 0; other < row_.slots(); ++other) {
+    if (other == slot) continue;
+    const Index index = row_.find(other, Zone::kCommon, size);
+    if (index == 0 || row_[index].range.size >= most || !windows_.is_ordered(row_[index], slot)) continue;
+    best = index;
+    most = row_[index].range.size;
+  }
+  if (best == 0) return kNoOffset;
   counters_.cross += row_[best].moment != 0;
   return begin_life(row_.take_part(best, size, request.size, slot));
 }

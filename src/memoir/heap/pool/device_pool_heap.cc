@@ -36,7 +36,7 @@ Offset DevicePoolHeap::allocate(const Request& request) noexcept {
       if (recent != 0) return begin_life(recent, request.size, slot, Zone::kCommon);
     }
     const Index index = row_.find(slot, Zone::kCommon, size);
-    if (index != 0 && !may_fit_better(index, size)) [[likely]] {
+    if (index != 0 && !may_fit_better(index, size) && !is_much_too_large(index, size)) [[likely]] {
       const Index found = row_.take_found(index, size, request.size, slot, Zone::kCommon);
       return begin_life(found, request.size, slot, Zone::kCommon);
     }

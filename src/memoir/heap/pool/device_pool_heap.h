@@ -52,7 +52,7 @@ namespace memoir {
 struct DevicePoolOptions {
   Size alignment = 512;         // bytes, a power of two, at most a granule
   double slack = 0;             // of peak live bytes
-  Size small = 256 * kKiB;      // bytes
+  Size small = 64 * kKiB;       // bytes
   Size patience = 2;            // moves
   double excess = 0.01;         // of peak live bytes
   bool wait_first = true;       // a wait rather than memory
@@ -157,6 +157,7 @@ class DevicePoolHeap final : public Heap {
   using Window = PoolWindows::Window;
   static constexpr int kMoveBits = 12;
   static constexpr Size kFitFrom = 128 * kKiB;  // smaller objects take any free block of their stream
+  static constexpr std::uint64_t kMany = 16;    // moves: places that need memory are worth a look as well
   static constexpr Size kMuch = 512 * kKiB;     // left of a block: another stream's may be better
 
   /// The block is live from now on: its offset. The rest is told, since the fast path has it at hand.
@@ -178,19 +179,22 @@ class DevicePoolHeap final : public Heap {
     return begin_life(index, block.asked, block.slot, block.zone);
   }
   void end_life(Block& block) noexcept;
-  /// Whether another place may fit better than this free block of the stream's own, so that it is worth a
-  /// look.
+  /// Whether a place that needs memory may fit better than this free block, so that it is worth a look.
   bool may_fit_better(Index index, Size size) const noexcept {
     const Size whole = row_[index].range.size;
-    return whole != size && size >= kFitFrom &&
-           ((row_.slots() > 1 && whole - size >= kMuch) ||
-            row_.has_smaller_room(Zone::kCommon, size, whole));
+    return whole != size && size >= kFitFrom && counters_.moves >= kMany &&
+           row_.has_smaller_room(Zone::kCommon, size, whole);
+  }
+  /// Whether so much is left of this free block that another stream's may be better.
+  bool is_much_too_large(Index index, Size size) const noexcept {
+    return row_[index].range.size - size >= kMuch && row_.slots() > 1;
   }
 
   // When no committed block of the stream does (device_pool_growth.cc).
   Offset allocate_slowly(const Request& request, Size size, std::uint16_t slot) noexcept;
   Offset take_from_other(const Request& request, Size size, std::uint16_t slot, Zone zone,
                          bool waits) noexcept;
+  Offset take_smaller_of_other(const Request& request, Size size, std::uint16_t slot, Size most) noexcept;
   Offset try_windows(const Request& request, Size size, std::uint16_t slot, bool waits) noexcept;
   Offset serve(const Window& window, const Request& request, Size size, std::uint16_t slot) noexcept;
   bool order(const Block& block, std::uint16_t slot) noexcept;

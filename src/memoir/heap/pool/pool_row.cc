@@ -140,7 +140,8 @@ void PoolRow::take_from_bin(Index index) noexcept {
 PoolRow::Room PoolRow::room_of(Index index) const noexcept {
   const Zone zone = blocks_[index].zone;
   const auto is_room = [&](Index at) {
-    return (blocks_[at].state == State::kFree || blocks_[at].state == State::kHole) && blocks_[at].zone == zone;
+    return (blocks_[at].state == State::kFree || blocks_[at].state == State::kHole) &&
+           blocks_[at].zone == zone;
   };
   Index first = index, last = index;
   for (int i = 0; i < kReach && is_room(blocks_[first].before); ++i) first = blocks_[first].before;

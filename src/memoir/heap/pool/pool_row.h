@@ -256,9 +256,9 @@ class PoolRow {
   int shift_;                             // log2 of the alignment
   std::array<std::uint16_t, 8> slots_{};  // of the last requests, by stream
   MetadataArray<Block> blocks_;
-  size_t room_ = 0;                  // blocks_ may have so many records without a look at other tables
-  MetadataArray<FreeBins> bins_;     // per slot and zone
-  MetadataArray<StreamId> streams_;  // per slot, in order of appearance
+  size_t room_ = 0;                     // blocks_ may have so many records without a look at other tables
+  MetadataArray<FreeBins> bins_;        // per slot and zone
+  MetadataArray<StreamId> streams_;     // per slot, in order of appearance
   std::array<FreeBins, kZones> holes_;  // by the bytes of the room that they lie in
   size_t holes_count_ = 0;
   OffsetChains live_;
@@ -266,8 +266,9 @@ class PoolRow {
   StartSet starts_;  // of blocks in the row, in units; kept, as is by_start_, since keep_starts()
   OffsetTable by_start_;
   Size capacity_ = 0;
-  Tick done_ = 0;                          // see note_done()
-  std::array<Index, kBorders> borders_{};  // blocks that lay next to one of another stream, when they were freed
+  Tick done_ = 0;  // see note_done()
+  std::array<Index, kBorders>
+      borders_{};  // blocks that lay next to one of another stream, when they were freed
   size_t borders_noted_ = 0;
   Index head_ = 0;    // the block at offset 0
   Index unused_ = 0;  // records of joined blocks, linked by `after`

@@ -48,6 +48,18 @@ PoolWindows::Window PoolWindows::find(const Wish& wish, PoolRow::Zone zone, Wind
   return best.first == 0 ? find_anywhere(wish, zone) : best;
 }
 
+PoolWindows::Window PoolWindows::find_fit(const Wish& wish, Index block) noexcept {
+  PoolRow& row = *row_;
+  Window best;
+  weigh(best, row[block].range.begin, block, row.room_of(block), wish);
+  std::array<Index, kFewLooks> holes;
+  const size_t count = row.find_holes(row[block].zone, wish.size, holes);
+  for (size_t i = 0; i < count; ++i) {
+    if (row.fits_still(holes[i], wish.size)) look_around(best, holes[i], wish);
+  }
+  return best;
+}
+
 /// In rooms of any length: looks at every block.
 PoolWindows::Window PoolWindows::find_anywhere(const Wish& wish, PoolRow::Zone zone) const noexcept {
   const PoolRow& row = *row_;
@@ -92,7 +104,7 @@ void PoolWindows::weigh(Window& best, Offset begin, Index first, const PoolRow::
   const Size granule = arena_->granule();
   const Range range{begin, wish.size};
   const Offset low = align_down(begin, granule), high = align_up(range.end(), granule);
-  const bool shares_low = low < room.range.begin, shares_high = high > room.range.end();
+  const bool shares_low = low<room.range.begin, shares_high = high> room.range.end();
   Size pinned = (high - low) / granule;
   pinned -= std::min<Size>(pinned, Size{shares_low} + Size{shares_high});
   const Size left = std::min((room.range.size - std::min(room.range.size, wish.size)), kMostLeft * granule);

@@ -24,6 +24,9 @@ namespace memoir {
 class PoolWindows {
  public:
   using Index = PoolRow::Index;
+  static constexpr Size kPin = 1024, kNeed = 307, kLeft = 51;  // for a granule
+  static constexpr Size kMostLeft = 64;                        // granules: more is as good
+  static constexpr Size kWait = 100;
   struct Window {
     Offset begin = 0;
     Index first = 0;          // the block that `begin` lies in; 0: there is no window
@@ -48,16 +51,16 @@ class PoolWindows {
   /// `best` where that is better.
   Window find(const Wish& wish, PoolRow::Zone zone, Window best) noexcept;
 
+  /// A window of the few smallest rooms with a hole, when it costs less than the begin of this free block does.
+  Window find_fit(const Wish& wish, Index block) noexcept;
+
   /// Bytes of granules that the block lacks for this range.
   Size need_of(const PoolRow::Block& block, Range range) const noexcept;
   /// Whether the slot's stream comes after all that may still use the block.
   bool is_ordered(const PoolRow::Block& block, std::uint16_t slot) const noexcept;
 
  private:
-  static constexpr int kLooks = 16, kLooksOfStream = 8, kRounds = 8;
-  static constexpr Size kPin = 1024, kNeed = 307, kLeft = 51;  // a granule
-  static constexpr Size kWait = 100;
-  static constexpr Size kMostLeft = 64;                                   // granules
+  static constexpr int kLooks = 16, kFewLooks = 3, kLooksOfStream = 8, kRounds = 8;
 
   Window find_anywhere(const Wish& wish, PoolRow::Zone zone) const noexcept;
   void look_around(Window& best, Index index, const Wish& wish) const noexcept;
