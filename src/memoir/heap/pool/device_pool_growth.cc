@@ -31,16 +31,17 @@ Offset DevicePoolHeap::allocate_slowly(const Request& request, Size size, std::u
   if (order_ != nullptr) row_.note_done(order_->all_done());
   row_.forget_recent();
   if (request.alignment <= options_.alignment) {
-    const Index index = row_.find(slot, Zone::kCommon, size);
-    if (index != 0) {
-      if (may_fit_better(index, size)) {
-        const PoolWindows::Wish wish{size, options_.alignment, slot, waits};
-        const Window window = windows_.find_fit(wish, index);
-        if (window.need != 0) {
-          const Offset served = serve(window, request, size, slot);
-          if (served != kNoOffset) return served;
-        }
+    Index index = row_.find(slot, Zone::kCommon, size);
+    if (index != 0 && may_fit_better(index, size)) {
+      const PoolWindows::Wish wish{size, options_.alignment, slot, waits};
+      const Window window = windows_.find_fit(wish, index);
+      if (window.need != 0) {
+        const Offset served = serve(window, request, size, slot);
+        if (served != kNoOffset) return served;
+        index = row_.find(slot, Zone::kCommon, size);  // idle memory may have gone from the block
       }
+    }
+    if (index != 0) {
       if (is_much_too_large(index, size)) {
         const Offset found = take_smaller_of_other(request, size, slot, row_[index].range.size);
         if (found != kNoOffset) return found;

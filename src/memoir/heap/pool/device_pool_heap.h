@@ -156,9 +156,9 @@ class DevicePoolHeap final : public Heap {
   using Zone = PoolRow::Zone;
   using Window = PoolWindows::Window;
   static constexpr int kMoveBits = 12;
-  static constexpr Size kFitFrom = 128 * kKiB;  // smaller objects take any free block of their stream
-  static constexpr std::uint64_t kMany = 16;    // moves: places that need memory are worth a look as well
-  static constexpr Size kMuch = 512 * kKiB;     // left of a block: another stream's may be better
+  static constexpr Size kFitFrom = kMiB;      // smaller objects take any free block of their stream
+  static constexpr std::uint64_t kMany = 16;  // moves: places that need memory are worth a look as well
+  static constexpr Size kMuch = 512 * kKiB;   // left of a block: another stream's may be better
 
   /// The block is live from now on: its offset. The rest is told, since the fast path has it at hand.
   Offset begin_life(Index index, Size asked, std::uint16_t slot, Zone zone) noexcept {
