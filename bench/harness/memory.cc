@@ -32,8 +32,8 @@ uint64_t field(const char* text, const char* name) {
   return kib << 10;
 }
 
-// Returns how many seconds the read lasted: all the while, also when a core was taken away in its midst, the process may
-// wait for its own address space.
+// Returns how many seconds the read lasted: all the while, also when a core was taken away in its midst,
+// the process may wait for its own address space.
 double add(pid_t process, MemorySample& sample) {
   char path[64], text[2048];
   std::snprintf(path, sizeof path, "/proc/%d/smaps_rollup", process);
@@ -69,8 +69,8 @@ void MemorySampler::sample(pid_t root, double started, double now) {
   const double cost = std::max(seconds_of(CLOCK_THREAD_CPUTIME_ID) - before, held);
   held_ += held;
   spent_ += cost;
-  // A share of the time since this sample; and of the time since the start once the next sample is taken, so that a run
-  // which ends soon after it pays no more either. The next one may be dearer: twice as dear is allowed for.
+  // A share of the time since this sample; and of the time since the start once the next sample is taken, so
+  // that a run which ends soon after it pays no more either. The next one may be twice as dear.
   const double rest = std::max(period_, cost / kShare);
   next_ = std::max(seconds_of(CLOCK_MONOTONIC) + rest, started + (spent_ + 2.0 * cost) / kShare);
   if (sample.resident == 0) return;  // between two processes
