@@ -339,7 +339,8 @@ class StackWalker::CheckedMemory {
       iovec here{walker_.copied_, sizeof walker_.copied_};
       iovec there[2] = {{reinterpret_cast<void*>(copied_from_), kPage},
                         {reinterpret_cast<void*>(copied_from_ + kPage), kPage}};
-      const long read = ::syscall(SYS_process_vm_readv, ::getpid(), &here, 1, there, 2, 0);
+      // Whole words: of an int, what stands behind it in memory would count too.
+      const long read = ::syscall(SYS_process_vm_readv, ::getpid(), &here, 1ul, there, 2ul, 0ul);
       copied_ = read > 0 ? static_cast<Address>(read) : 0;
       if (copied_ < at - copied_from_ + 8) return false;
     }
