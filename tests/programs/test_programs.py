@@ -90,10 +90,15 @@ def check(name: str, command: str, tmp_path) -> None:
         pytest.skip(f"no {needed} here")
     command = command.replace("{python}", PYTHON)
     environment = dict(os.environ, LC_ALL="C")
-    plain = run(command, tmp_path / "plain", environment)
     traces = tmp_path / "traces"
     traces.mkdir()
-    recorded = run(command, tmp_path / "recorded", native.environment(traces / "x.trace", base=environment))
+    under = native.environment(traces / "x.trace", base=environment)
+    # Tests of others have clocks, and some fail where the machine is busy: what differs each time is ours.
+    for attempt in range(3 if command.startswith(PYTHON) else 1):
+        plain = run(command, tmp_path / f"plain{attempt}", environment)
+        recorded = run(command, tmp_path / f"recorded{attempt}", under)
+        if recorded == plain:
+            break
     assert recorded == plain
     events = sum(len(Trace.open(str(trace)).events) for trace in traces.glob("*.trace"))
     assert events > 100
