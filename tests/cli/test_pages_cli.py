@@ -39,7 +39,7 @@ def test_two_traces_by_diff_and_by_show(memoir):
     code, _, _ = memoir("show", "--diff", before, after, "-o", "s.html")
     assert code == 0 and Path("s.html").read_bytes() == Path("d.html").read_bytes()
     code, _, err = memoir("diff", before, str(DATA / "small.v1.plan"))
-    assert code == 2 and "small.v1.plan is no trace" in err
+    assert code == 2 and "small.v1.plan is not a trace" in err
     code, _, err = memoir("diff", before, after, "--relative", "system")
     assert code == 2 and "two traces have no intervals" in err
 

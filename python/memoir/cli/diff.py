@@ -141,7 +141,7 @@ def _are_traces(before: Path, after: Path) -> bool:
     are = [path.is_file() and is_trace(read_begin(str(path))) for path in (before, after)]
     if any(are) and not all(are):
         other = after if are[0] else before
-        raise Error(f"{other} is no trace: memoir diff compares two traces, or two benches")
+        raise Error(f"{other} is not a trace: memoir diff compares two traces, or two benches")
     return all(are)
 
 

@@ -20,7 +20,7 @@ void check_options(const BinnedOptions& options, std::string_view policy);
 void check_options(const SplitOptions& options, std::string_view policy);
 void check_options(const RmmOptions& options, std::string_view policy);
 
-/// Throws Error for the `alignment` of a pool, in bytes, that is not a power of two up to its arena's granule.
+/// Throws Error for a pool's `alignment` (bytes) that is not a power of two up to its arena's granule.
 void check_pool_alignment(Size alignment, Size granule);
 
 }  // namespace memoir
