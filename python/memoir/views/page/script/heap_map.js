@@ -3,7 +3,7 @@
 // side. Two maps of a panel are linked.
 
 const MOST_BREAKS = 41; // more stretches of addresses than this have no breaks between them
-const SHARP_AFTER = 70; // ms without a gesture until the exact picture is drawn
+const SHARP_AFTER = 40; // ms without a gesture until the exact picture is drawn
 
 class HeapMap {
   static async make(data, sets, columns, panel) {
