@@ -78,6 +78,8 @@ std::string_view text_of(stacks::Cut why) noexcept {
       return "a signal handler inside the recorder";
     case stacks::Cut::kTableFull:
       return "no room";
+    case stacks::Cut::kTooManyPython:
+      return "Python frames beyond the innermost ones";
   }
   return "unknown";
 }
@@ -88,6 +90,11 @@ bool ProgramRecorder::start(const char* path, const TickClock& clock) noexcept {
   if (!tables_.start() || !frames_.start(kFramesLog2)) {
     errno = ENOMEM;
     return false;
+  }
+  if (!mixing_ && stacks::has_python() && mixed_.start()) {
+    mixing_ = true;
+    mixed_.python.layout = stacks::find_python();
+    if (mixed_.python.is_on()) stacks::watch_codes(mixed_.python);
   }
   clock_ = clock;
   return file_.create(path, clock.start_of_day(), TickClock::kTick);
@@ -127,6 +134,7 @@ ThreadRecord* ProgramRecorder::attach() noexcept {
     all_ = thread;
   }
   thread->walker.start(tables_, own.begin, own.end);
+  if (mixing_) thread->mixed.start();
   thread->thread = next_thread_.fetch_add(1, std::memory_order_relaxed);
   thread->until_check = kCheckEvery;
   thread->busy = true;
@@ -185,6 +193,10 @@ bool ProgramRecorder::next_block(ThreadRecord& thread, std::uint64_t tick) noexc
     // Stacks that were defined while there was no room are defined again.
     frames_.forget();
     tables_.forget_nodes();
+    if (mixing_) {
+      mixed_.python.codes.forget_strings();
+      mixed_.forget();
+    }
   }
   return true;
 }
@@ -238,6 +250,14 @@ std::uint32_t ProgramRecorder::define_frame(ThreadRecord& thread, Frame frame) n
     done = put(thread, [&](BlockEncoder& encoder) {
       return encoder.define_native_frame(found.node, number, offset);
     });
+  } else if (kind_of(frame) == FrameKind::kPython) {
+    done = define_python_frame(thread, found.node, frame);
+  } else if (kind_of(frame) == FrameKind::kOperator) {
+    const std::string_view text = mixed_.names[static_cast<std::uint32_t>(payload_of(frame))];
+    const std::uint32_t name = define_string(thread, text);
+    done = put(thread, [&](BlockEncoder& encoder) {
+      return encoder.define_named_frame(found.node, BlockEncoder::Named::kOperator, name);
+    });
   } else {
     const bool cut = kind_of(frame) == FrameKind::kCut;
     const std::string_view text =
@@ -252,12 +272,51 @@ std::uint32_t ProgramRecorder::define_frame(ThreadRecord& thread, Frame frame) n
   return found.node;
 }
 
+std::uint32_t ProgramRecorder::define_python_text(ThreadRecord& thread, std::atomic<std::uint32_t>& string,
+                                                  stacks::Address text) noexcept {
+  char copied[512];
+  std::uint32_t id = string.load(std::memory_order_relaxed);
+  if (id != 0) return id;
+  const std::size_t size = stacks::copy_python_text(mixed_.python.layout, text, copied, sizeof copied);
+  id = define_string(thread, {copied, size});
+  string.store(id, std::memory_order_relaxed);
+  return id;
+}
+
+/// Of a frame that the thread is in.
+bool ProgramRecorder::define_python_frame(ThreadRecord& thread, std::uint32_t number, Frame frame) noexcept {
+  const stacks::PythonLayout& layout = mixed_.python.layout;
+  const stacks::Address code = thread.mixed.code_of(frame);
+  stacks::CodeTable::Code* const known = code == 0 ? nullptr : mixed_.python.codes.find(code);
+  if (known == nullptr) return false;
+  const auto text = [&](std::uint16_t offset) {
+    return *reinterpret_cast<const volatile stacks::Address*>(code + offset);
+  };
+  const std::uint32_t function = define_python_text(thread, known->function, text(layout.code_name));
+  const std::uint32_t file = define_python_text(thread, known->file, text(layout.code_file));
+  const std::uint32_t line = stacks::CodeTable::line(layout, code, frame);
+  return put(thread, [&](BlockEncoder& encoder) {
+    return encoder.define_python_frame(number, function, file, line);
+  });
+}
+
+stacks::NodeId ProgramRecorder::mixed_stack(ThreadRecord& thread, const StackWalker::Entry& entry,
+                                            stacks::NodeId native) noexcept {
+  if (oracle_ != nullptr) [[unlikely]]
+    compare(thread, entry, native);
+  return thread.mixed.capture(
+      mixed_, tables_.nodes(), thread.walker, entry, native,
+      [&](const StackWalker::Fresh* fresh, unsigned count) { define(thread, fresh, count); });
+}
+
 /// Writes down the nodes that the last capture made, outermost first as they were made; a chain of them at
 /// once.
 void ProgramRecorder::define(ThreadRecord& thread) noexcept {
+  define(thread, thread.walker.fresh(), thread.walker.fresh_count());
+}
+
+void ProgramRecorder::define(ThreadRecord& thread, const StackWalker::Fresh* fresh, unsigned count) noexcept {
   const int kept = errno;
-  const StackWalker::Fresh* const fresh = thread.walker.fresh();
-  const unsigned count = thread.walker.fresh_count();
   std::uint32_t frames[StackWalker::kMost + 2];
   for (unsigned i = 0; i < count;) {
     unsigned chain = 0;
@@ -277,6 +336,52 @@ void ProgramRecorder::undo(ThreadRecord& thread, const BlockEncoder::Freed& free
                            Size size, const StackWalker::Entry& entry) noexcept {
   if (thread.encoder.undo(freed)) return;
   allocated(thread, address, size, 4, Family::kMalloc, entry);  // its block is gone: a new object to readers
+}
+
+void ProgramRecorder::tensor_begins(ThreadRecord& thread, const void* address, Size size,
+                                    unsigned alignment_log2) noexcept {
+  const Busy busy(thread);
+  if (!busy.entered()) return;
+  const std::uint64_t tick = now(thread);
+  const auto at = reinterpret_cast<std::uint64_t>(address);
+  // Without a stack: it has that of the malloc before it.
+  const bool done = put(thread, [&](BlockEncoder& encoder) {
+    return encoder.allocate(tick, at, size, alignment_log2, Family::kTensor, 0);
+  });
+  if (!done) drop(thread);
+}
+
+void ProgramRecorder::tensor_ends(ThreadRecord& thread, const void* address) noexcept {
+  const Busy busy(thread);
+  if (!busy.entered()) return;
+  const std::uint64_t tick = now(thread);
+  const auto at = reinterpret_cast<std::uint64_t>(address);
+  const bool done =
+      put(thread, [&](BlockEncoder& encoder) { return encoder.free(tick, at, 0, false, true); });
+  if (!done) drop(thread);
+}
+
+void ProgramRecorder::operator_begins(ThreadRecord& thread, std::string_view name,
+                                      const void* place) noexcept {
+  const Busy busy(thread);
+  if (!busy.entered() || !mixing_) return;
+  thread.mixed.enter(mixed_, tables_.nodes(), name, reinterpret_cast<stacks::Address>(place),
+                     thread.walker.stack_end());
+}
+
+void ProgramRecorder::operator_ends(ThreadRecord& thread) noexcept {
+  const Busy busy(thread);
+  if (busy.entered() && mixing_) thread.mixed.leave();
+}
+
+void ProgramRecorder::pass(ThreadRecord& thread, std::uint64_t number, bool begins) noexcept {
+  const Busy busy(thread);
+  if (!busy.entered()) return;
+  const Event event{.kind = begins ? EventKind::kPassBegin : EventKind::kPassEnd,
+                    .thread = thread.thread,
+                    .object = number,
+                    .time = now(thread)};
+  if (!put(thread, [&](BlockEncoder& encoder) { return encoder.record(event, {}); })) drop(thread);
 }
 
 template <class Write>
@@ -318,6 +423,7 @@ void ProgramRecorder::modules_changed(ThreadRecord* thread) noexcept {
     if (tables_.modules()[i].gone.load(std::memory_order_relaxed)) gone[i / 64] |= std::uint64_t{1} << i % 64;
   if (tables_.look_for_unloaded()) {
     frames_.forget();
+    if (mixing_) mixed_.forget();
     if (thread != nullptr) {
       const Busy busy(*thread);
       const std::uint64_t tick = now(*thread);
@@ -333,6 +439,7 @@ void ProgramRecorder::after_fork() noexcept {
   file_.abandon();
   tables_.after_fork();
   frames_.clear();
+  if (mixing_) mixed_.after_fork();
   next_string_.store(1, std::memory_order_relaxed);
   next_thread_.store(0, std::memory_order_relaxed);
   modules_defined_.store(0, std::memory_order_relaxed);
@@ -368,7 +475,7 @@ void ProgramRecorder::compare(ThreadRecord& thread, const StackWalker::Entry& en
     // Nodes are unique as long as none was forgotten, and then this one is fresh.
     const bool differs = thread.walker.recapture(entry) != node;
     cached_wrongly = differs && thread.walker.fresh_count() == 0;
-    if (thread.walker.fresh_count() != 0) define(thread);
+    if (thread.walker.fresh_count() != 0 && !mixing_) define(thread);
   }
   unsigned count = 0;
   const unsigned all = thread.walker.last_frames(got);

@@ -9,12 +9,15 @@
 //                    |                                              (shared mapping)
 //                    v shared, without locks
 //               StackTables: modules, rules, nodes
+//
+// In a process that runs Python a stack is one of native frames, Python's and operators (mixed_stack.h).
 #pragma once
 
 #include <atomic>
 
 #include "memoir/host/record/tick_clock.h"
 #include "memoir/host/record/trace_file.h"
+#include "memoir/host/stacks/mixed_stack.h"
 #include "memoir/host/stacks/stack_walker.h"
 #include "memoir/trace/block_encoder.h"
 
@@ -23,6 +26,7 @@ namespace memoir::record {
 /// One thread's part. A thread that ends leaves it, with its half-filled block, to the next that begins.
 struct ThreadRecord {
   stacks::StackWalker walker;
+  stacks::MixedStack mixed;  // where stacks are mixed
   BlockEncoder encoder;
   std::byte* block;
   std::uint32_t lane, sequence, thread;
@@ -102,6 +106,15 @@ class ProgramRecorder {
   void undo(ThreadRecord& thread, const BlockEncoder::Freed& freed, const void* address, Size size,
             const stacks::StackWalker::Entry& entry) noexcept;
 
+  /// A tensor, after malloc served it and before it is freed there: one object with that malloc.
+  void tensor_begins(ThreadRecord& thread, const void* address, Size size, unsigned alignment_log2) noexcept;
+  void tensor_ends(ThreadRecord& thread, const void* address) noexcept;
+  /// The thread begins an operator, from a function in whose frame `place` lies, or ends it.
+  void operator_begins(ThreadRecord& thread, std::string_view name, const void* place) noexcept;
+  void operator_ends(ThreadRecord& thread) noexcept;
+  /// A repetition of the program's unit of work.
+  void pass(ThreadRecord& thread, std::uint64_t number, bool begins) noexcept;
+
   /// The program's own mmap (after the call) and munmap (before it).
   void mapped(ThreadRecord& thread, const void* address, Size size,
               const stacks::StackWalker::Entry& entry) noexcept;
@@ -131,6 +144,7 @@ class ProgramRecorder {
  private:
   stacks::NodeId stack(ThreadRecord& thread, const stacks::StackWalker::Entry& entry) noexcept {
     const stacks::NodeId node = thread.walker.capture(entry);
+    if (mixing_) return mixed_stack(thread, entry, node);
     if (thread.walker.fresh_count() != 0) [[unlikely]]
       define(thread);
     if (oracle_ != nullptr) [[unlikely]]
@@ -146,9 +160,15 @@ class ProgramRecorder {
   void check_clock(ThreadRecord& thread, std::uint64_t tick) noexcept;
   bool next_block(ThreadRecord& thread, std::uint64_t tick) noexcept;
   void drop(ThreadRecord& thread) noexcept;
+  stacks::NodeId mixed_stack(ThreadRecord& thread, const stacks::StackWalker::Entry& entry,
+                             stacks::NodeId native) noexcept;
   void define(ThreadRecord& thread) noexcept;
+  void define(ThreadRecord& thread, const stacks::StackWalker::Fresh* fresh, unsigned count) noexcept;
   std::uint32_t define_frame(ThreadRecord& thread, stacks::Frame frame) noexcept;
   void define_modules(ThreadRecord& thread) noexcept;
+  bool define_python_frame(ThreadRecord& thread, std::uint32_t number, stacks::Frame frame) noexcept;
+  std::uint32_t define_python_text(ThreadRecord& thread, std::atomic<std::uint32_t>& string,
+                                   stacks::Address text) noexcept;
   std::uint32_t define_string(ThreadRecord& thread, std::string_view text) noexcept;
   void begin_thread(ThreadRecord& thread) noexcept;
   void compare(ThreadRecord& thread, const stacks::StackWalker::Entry& entry, stacks::NodeId node) noexcept;
@@ -161,6 +181,8 @@ class ProgramRecorder {
   TickClock clock_;
   TraceFile file_;
   stacks::StackTables tables_;
+  stacks::MixedTables mixed_;
+  bool mixing_ = false;
   stacks::NodeTable frames_;  // frame -> its number in the trace
   std::atomic<std::uint32_t> next_string_{1}, next_thread_{0}, next_lane_{0};
   std::atomic<std::uint32_t> modules_defined_{0};

@@ -17,9 +17,10 @@ using NodeId = std::uint32_t;
 
 enum class FrameKind : std::uint8_t {
   kNative = 0,
-  kCut = 1,     // frames are missing here; payload: why, a Cut
-  kSignal = 2,  // what is inside runs in a signal's handler
-  kPython = 3,  // payload: who writes it knows
+  kCut = 1,       // frames are missing here; payload: why, a Cut
+  kSignal = 2,    // what is inside runs in a signal's handler
+  kPython = 3,    // payload: a code object and its line, see code_table.h
+  kOperator = 4,  // payload: a name of a NameTable
 };
 
 /// Why a stack is not whole.
@@ -31,6 +32,7 @@ enum class Cut : std::uint8_t {
   kOtherStack = 5,  // a stack that is not the thread's own, beyond what was read of it
   kInHandler = 6,   // a signal's handler that interrupted the recorder
   kTableFull = 7,
+  kTooManyPython = 8,  // Python frames outside of the innermost ones
 };
 
 inline constexpr Frame kFrameMask = (Frame{1} << 48) - 1;

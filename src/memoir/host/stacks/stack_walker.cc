@@ -249,7 +249,10 @@ void StackWalker::remember(NodeId node) noexcept {
 
 /// The last stack's `outer` frames and `fresh` new ones are too many: both ends of them.
 NodeId StackWalker::keep_ends(unsigned outer, unsigned fresh) noexcept {
-  for (; fresh < kEnd; ++fresh) new_returns_[fresh] = returns_[--outer];
+  for (; fresh < kEnd; ++fresh) {
+    new_returns_[fresh] = returns_[--outer];
+    new_slots_[fresh] = slots_[outer];
+  }
   depth_ = kEnd;
   while (dependency_count_ > 0 && dependencies_[dependency_count_ - 1].valid >= kEnd) --dependency_count_;
   deep_ = true;
@@ -318,6 +321,18 @@ unsigned StackWalker::last_frames(Frame* frames) const noexcept {
     for (unsigned i = depth_; i-- > 0;) frames[count++] = returns_[i];
   if (root_frame_ != 0) frames[count++] = root_frame_;
   return count;
+}
+
+const StackCache::Word* StackWalker::last_places(unsigned& count) noexcept {
+  static_assert(StackCache::kMostWords >= kMost + 2);
+  count = 0;
+  const unsigned apart = careful_ != 0 ? careful_ : inner_;
+  for (unsigned i = 0; i < apart; ++i) words_[count++] = {careful_ != 0 ? 0 : new_slots_[i], new_returns_[i]};
+  if (inner_ != 0) words_[count++] = {0, cut_frame(Cut::kTooDeep)};
+  if (careful_ == 0)
+    for (unsigned i = depth_; i-- > 0;) words_[count++] = {slots_[i], returns_[i]};
+  if (root_frame_ != 0) words_[count++] = {0, root_frame_};
+  return words_;
 }
 
 /// Reads that cannot fault: the thread's own stack as it is, everything else through the kernel.

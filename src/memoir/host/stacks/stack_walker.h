@@ -83,6 +83,11 @@ class StackWalker {
   bool was_cached() const noexcept { return found_ != 0; }
   /// The stack that capture() answers, innermost first, written to `frames` (room for kMost + 2): for checks.
   unsigned last_frames(Frame* frames) const noexcept;
+  /// The same frames, each with the place of its return address; 0 where that is not known. Valid until the
+  /// next call. After recapture(), where the stack was cached.
+  const StackCache::Word* last_places(unsigned& count) noexcept;
+  /// Where the thread's own stack ends.
+  Address stack_end() const noexcept { return end_; }
 
   // Counts since the start.
   std::uint64_t walks() const noexcept { return walks_; }
