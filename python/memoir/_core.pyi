@@ -94,6 +94,12 @@ class Trace:
         """
 
     @staticmethod
+    def open_plannable(path: str | os.PathLike[str]) -> Trace:
+        """
+        The tensors alone, each at the site of its operators alone: what plans are matched by.
+        """
+
+    @staticmethod
     def follow(path: str | os.PathLike[str], only: Only = Only.kBoth) -> Trace:
         """A trace that is still written: what it holds now. poll() gives more."""
 
@@ -258,6 +264,11 @@ def finish_trace(
 def add_symbols(path: object, symbols: Sequence[tuple[int, int, Sequence[tuple[str, str, int]]]]) -> None:
     """
     Adds names to a trace: rows of (module's number, offset, [(function, file, line), ...]), the innermost of inlined functions first.
+    """
+
+def add_process_facts(path: object, mappings: Sequence[tuple[int, int, int, Sequence[tuple[int, str, int, int, int, int, int]]]], threads: Sequence[tuple[int, int, str]]) -> None:
+    """
+    Adds to a trace what was seen of its process: mappings by time, rows of (nanoseconds, moment, resident bytes, [(region, name, count, mapped, resident, dirty, swapped), ...]) with the numbers of the format; threads, rows of (number, the kernel's number, name).
     """
 
 def child_site(parent: int, name: str) -> int:

@@ -16,6 +16,7 @@
 #include "bind.h"
 #include "memoir/base/error.h"
 #include "memoir/base/site.h"
+#include "memoir/trace/add_process_facts.h"
 #include "memoir/trace/add_symbols.h"
 #include "memoir/trace/finish_trace.h"
 #include "memoir/trace/trace.h"
@@ -260,6 +261,9 @@ void bind_trace(nb::module_& module) {
           "only"_a = Only::kBoth,
           "Reads and checks a trace file. Raises Error, which names the place, when it is none.")
       .def_static(
+          "open_plannable", [](nb::object path) { return Trace::open_plannable(to_path(path)); }, "path"_a,
+          "The tensors alone, each at the site of its operators alone: what plans are matched by.")
+      .def_static(
           "follow", [](nb::object path, Only only) { return Trace::follow(to_path(path), only); }, "path"_a,
           "only"_a = Only::kBoth, "A trace that is still written: what it holds now. poll() gives more.")
       .def("poll", &Trace::poll,
@@ -385,6 +389,32 @@ void bind_trace(nb::module_& module) {
       "Adds names to a trace: rows of (module's number, offset, [(function, file, line), ...]), the "
       "innermost of "
       "inlined functions first.");
+  module.def(
+      "add_process_facts",
+      [](nb::object path,
+         const std::vector<std::tuple<
+             Tick, std::uint32_t, Size,
+             std::vector<std::tuple<std::uint32_t, std::string, std::uint64_t, Size, Size, Size, Size>>>>&
+             rows,
+         const std::vector<std::tuple<std::uint32_t, std::uint64_t, std::string>>& named) {
+        std::vector<SeenMappings> mappings;
+        for (const auto& [time, moment, resident, groups] : rows) {
+          SeenMappings& seen = mappings.emplace_back(
+              SeenMappings{time, static_cast<ProcessRecord::Moment>(moment), resident, {}});
+          for (const auto& [region, name, count, mapped, held, dirty, swapped] : groups)
+            seen.groups.push_back(
+                {static_cast<ProcessRecord::Region>(region), name, count, mapped, held, dirty, swapped});
+        }
+        std::vector<SeenThread> threads;
+        for (const auto& [number, system_id, name] : named) threads.push_back({number, system_id, name});
+        add_process_facts(to_path(path), mappings, threads);
+      },
+      "path"_a, "mappings"_a, "threads"_a,
+      "Adds to a trace what was seen of its process: mappings by time, rows of (nanoseconds, moment, "
+      "resident "
+      "bytes, [(region, name, count, mapped, resident, dirty, swapped), ...]) with the numbers of the "
+      "format; "
+      "threads, rows of (number, the kernel's number, name).");
   module.def("child_site", &child_site, "parent"_a, "name"_a,
              "The id of the site reached from `parent` (0 at the bottom) through a frame of that name.");
 }

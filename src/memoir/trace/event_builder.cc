@@ -83,7 +83,8 @@ void EventBuilder::allocate(const BlockDecoder::Item& item, std::uint32_t thread
     if (only_ == Only::kMallocs) return;
     if (stack == 0 && lane.served == item.address) stack = lane.served_stack;
   }
-  const SiteId site = data_.stacks.site(stack);
+  const SiteId site =
+      data_.stacks.keeps_operators() ? data_.stacks.operators(stack) : data_.stacks.site(stack);
   if (LiveAddresses::Place* const place = live_.find(item.address)) {
     Event& before = data_.events[place->event()];
     const bool lives = place->state() != LiveAddresses::kHusk;

@@ -165,6 +165,8 @@ Tick LaneMerge::time_of(std::uint64_t tick) const {
 }
 
 void LaneMerge::take(Lane& lane) {
+  if (lane.item.operation == Operation::kThread)  // one that ended left its block to it
+    lane.thread = static_cast<std::uint32_t>(lane.item.numbers[0]);
   try {
     builder_.take(lane.item, lane.thread, time_of(lane.item.tick), lane.state, lane.is_forced);
   } catch (const Error& error) {

@@ -89,6 +89,12 @@ void BlockReader::define(const BlockDecoder::Item& item) {
   };
   switch (item.operation) {
     case Operation::kThread:
+      // One that is there already, by the kernel's number too, got a name.
+      if (const auto known = threads_.find(fields[0]);
+          known != threads_.end() && process.threads[known->second].system_id == fields[1]) {
+        process.threads[known->second].name_id = small(fields[2]);
+        break;
+      }
       threads_[fields[0]] = process.threads.size();
       process.threads.push_back({small(fields[0]), fields[1], {}, small(fields[2]), time, std::nullopt});
       break;

@@ -118,7 +118,7 @@ void StackTable::define_stack(const BlockDecoder::Item& item, std::uint64_t most
     if (parent >= node) throw Error("stack " + std::to_string(node) + " stands below its parent");
     const std::uint32_t frame = small(numbers.next());
     if (frame == 0) throw Error("stack " + std::to_string(node) + " has no frame");
-    at(nodes_, node, most, "stack") = {small(parent), frame, kNoSite};
+    at(nodes_, node, most, "stack") = {small(parent), frame, kNoSite, kNoSite};
     if (node < resolved_nodes_) resolved_nodes_ = static_cast<std::size_t>(node);
     parent = node;
   }
@@ -213,6 +213,7 @@ void StackTable::resolve(SiteTable& sites) {
     has_new_symbols_ = false;
   }
   constexpr std::string_view kUnknown = "(unknown)";
+  if (keeps_operators_) sites.add(kNoOperator, kNoSite, kNoOperatorName, FrameKind::kOperator, 0);
   for (; resolved_nodes_ < nodes_.size(); ++resolved_nodes_) {
     Node& node = nodes_[resolved_nodes_];
     if (node.frame == 0) continue;
@@ -221,6 +222,12 @@ void StackTable::resolve(SiteTable& sites) {
     node.site = child_site_of_hash(parent, known ? frames_[node.frame].hash : hash_name(kUnknown));
     sites.add(node.site, parent, known ? names_[node.frame] : kUnknown,
               known ? frames_[node.frame].kind : FrameKind::kOther, known ? node.frame : 0);
+    if (!keeps_operators_) continue;
+    node.operators = node.parent < nodes_.size() ? nodes_[node.parent].operators : kNoSite;
+    if (!known || frames_[node.frame].kind != FrameKind::kOperator) continue;
+    const SiteId outer = node.operators;
+    node.operators = child_site_of_hash(outer, frames_[node.frame].hash);
+    sites.add(node.operators, outer, names_[node.frame], FrameKind::kOperator, node.frame);
   }
 }
 

@@ -16,6 +16,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "memoir/base/site.h"
 #include "memoir/trace/block_decoder.h"
 #include "memoir/trace/process_record.h"
 #include "memoir/trace/site_table.h"
@@ -25,6 +26,10 @@ namespace memoir {
 
 class StackTable {
  public:
+  /// The site of what PyTorch allocates outside of every operator, as its recorders name it.
+  static constexpr std::string_view kNoOperatorName = "(no operator)";
+  static constexpr SiteId kNoOperator = child_site(kNoSite, kNoOperatorName);
+
   /// Takes a definition. `most`: the bytes that hold all definitions, so that no dense id is above it. Throws
   /// Error for what cannot be.
   void define(const BlockDecoder::Item& item, Tick time, std::uint64_t most);
@@ -35,6 +40,13 @@ class StackTable {
   SiteId site(std::uint32_t node) const noexcept {
     return node < nodes_.size() ? nodes_[node].site : kNoSite;
   }
+  /// The site of the node's operators alone, as the recorder of tensors has it; where there are none that of
+  /// no operator. Once keep_operators() was called, before resolve().
+  SiteId operators(std::uint32_t node) const noexcept {
+    return node < nodes_.size() && nodes_[node].operators != kNoSite ? nodes_[node].operators : kNoOperator;
+  }
+  void keep_operators() noexcept { keeps_operators_ = true; }
+  bool keeps_operators() const noexcept { return keeps_operators_; }
   std::string_view string(std::uint64_t id) const noexcept;
   std::vector<ProcessRecord::Module> modules() const;
   /// The path of a native frame's module; empty for others.
@@ -59,6 +71,7 @@ class StackTable {
     std::uint32_t parent = 0;
     std::uint32_t frame = 0;  // 0: not defined
     SiteId site = kNoSite;
+    SiteId operators = kNoSite;
   };
   struct Line {
     std::uint32_t function = 0, file = 0, line = 0;
@@ -87,6 +100,7 @@ class StackTable {
   std::size_t resolved_frames_ = 0;
   std::size_t resolved_nodes_ = 0;
   bool has_new_symbols_ = false;
+  bool keeps_operators_ = false;
 };
 
 }  // namespace memoir

@@ -49,8 +49,9 @@ struct Trace::Impl {
   TraceData data;
   std::unique_ptr<BlockReader> reader;  // of a file that is followed
 
-  Impl(ByteSource from, Only only, bool follow) : source(std::move(from)) {
+  Impl(ByteSource from, Only only, bool follow, bool by_operators = false) : source(std::move(from)) {
     data.name = source.name();
+    if (by_operators) data.stacks.keep_operators();
     read(only, follow);
     if (!follow) release();
   }
@@ -94,6 +95,10 @@ void Trace::Impl::read(Only only, bool follow) {
 
 Trace Trace::open(const std::string& path, Only only) {
   return Trace(std::make_unique<Impl>(ByteSource::open(path), only, false));
+}
+
+Trace Trace::open_plannable(const std::string& path) {
+  return Trace(std::make_unique<Impl>(ByteSource::open(path), Only::kTensors, false, true));
 }
 
 Trace Trace::from_bytes(std::span<const std::byte> bytes, const std::string& name, Only only) {

@@ -32,6 +32,9 @@ class Trace {
   ///
   /// `only`: without the tensors, or without the mallocs, of a recording that has both.
   static Trace open(const std::string& path, Only only = Only::kBoth);
+  /// As open(), the tensors alone, each at the site of its operators alone, without the frames around them:
+  /// what plans are matched by. Of a recording of nothing but tensors that is all of it.
+  static Trace open_plannable(const std::string& path);
   /// The same over bytes in memory (a TraceWriter's bytes()), which are copied. `name` is for the messages.
   static Trace from_bytes(std::span<const std::byte> bytes, const std::string& name = "<memory>",
                           Only only = Only::kBoth);
