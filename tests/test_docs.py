@@ -139,7 +139,6 @@ def test_command(folder, ran, page, command):
     words = shlex.split(command)[1:]
     for output in [words[i + 1] for i, word in enumerate(words) if word == "-o"]:
         (folder / output).unlink(missing_ok=True)
-        (folder / output).with_suffix(".malloc.trace").unlink(missing_ok=True)  # of Python programs
     shutil.rmtree(
         folder / "memoir-bench", ignore_errors=True
     )  # where `memoir bench` writes when nothing is said

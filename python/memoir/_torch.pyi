@@ -57,3 +57,20 @@ class Recording:
     def dropped(self) -> int: ...
 
     def close(self) -> None: ...
+
+class ProgramsRecording:
+    """Tells the recorder that is preloaded of tensors, operators and passes."""
+
+    def __init__(self) -> None: ...
+
+    def begin_everywhere(self) -> bool:
+        """
+        Tells it of all threads, to the end of the process; False while another recording does.
+        """
+
+    def pass_begin(self) -> int:
+        """Returns the pass's number."""
+
+    def pass_end(self, pass_number: int) -> None: ...
+
+    def meta(self, key: str, value: str) -> None: ...

@@ -9,6 +9,7 @@ with memoir.native.Clock() as clock:
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import mmap
 import os
 import struct
@@ -26,8 +27,10 @@ from memoir.base.threads import start_without_signals
 TRACE = "MEMOIR_RECORD_TRACE"
 CLOCK = "MEMOIR_RECORD_CLOCK"
 CHECKS = "MEMOIR_RECORD_CHECK_STACKS"
+TENSORS = "MEMOIR_RECORD_TENSORS"  # of Python programs: PyTorch's tensors are told to the recorder
 
 _PAGE = 4096
+_CLOCK = "memoir-clock-"
 _SANITIZERS = {
     b"__asan_init": "AddressSanitizer",
     b"libasan.so": "AddressSanitizer",
@@ -77,10 +80,12 @@ class Clock:
 
     def __init__(self) -> None:
         folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-        file, self.path = tempfile.mkstemp(prefix="memoir-clock-", dir=folder)
-        os.truncate(file, _PAGE)
-        os.close(file)
+        remove_stale(Path(folder or tempfile.gettempdir()))
+        self._file, self.path = tempfile.mkstemp(prefix=_CLOCK, dir=folder)
+        fcntl.flock(self._file, fcntl.LOCK_EX)  # until this process ends: what nobody holds is stale
+        os.truncate(self._file, _PAGE)
         count = ctypes.CDLL(str(library()), mode=os.RTLD_LOCAL).memoir_record_count
+        self._base = 0  # CLOCK_MONOTONIC at tick 0
         self._stop = ctypes.c_int(0)
         self._started = ctypes.c_int(0)
         arguments = (os.fsencode(self.path), ctypes.byref(self._stop), ctypes.byref(self._started))
@@ -92,12 +97,45 @@ class Clock:
             time.sleep(0.001)
         return self
 
+    def now(self) -> int:
+        """Nanoseconds since tick 0, as recorded programs count them; from `with` on."""
+        if not self._base:
+            with open(self.path, "rb") as file:
+                self._base = struct.unpack("<QQ", file.read(16))[1]
+        return max(time.monotonic_ns() - self._base, 0)
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop.value = 1
         self._thread.join()
         Path(self.path).unlink(missing_ok=True)
+        os.close(self._file)
+
+
+def remove_stale(folder: Path) -> int:
+    """Removes what processes of this user that were killed left in `folder` (/dev/shm): clocks that nobody counts, and
+    control pages of processes that are gone. Says how many."""
+    removed = 0
+    for path in folder.glob(f"{_CLOCK}*"):
+        try:
+            if path.lstat().st_uid != os.geteuid() or time.time() - path.lstat().st_mtime < 60:
+                continue
+            file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+                removed += 1
+            finally:
+                os.close(file)
+        except OSError:  # somebody holds it, or was faster
+            continue
+    for path in folder.glob(f"memoir-{os.geteuid()}/*"):
+        process = path.name.split(".")[0]
+        if process.isdigit() and not Path(f"/proc/{process}").exists():
+            path.unlink(missing_ok=True)
+            removed += 1
+    return removed
 
 
 def check_folder(trace: Path) -> None:

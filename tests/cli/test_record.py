@@ -6,11 +6,12 @@ import signal
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="memoir record's programs need PyTorch")
 
-from memoir._core import Trace  # noqa: E402
+from memoir._core import EventKind, FrameKind, Trace, read_pass  # noqa: E402
 
 SERVER = """
 import torch, sys
@@ -20,6 +21,21 @@ with torch.inference_mode():
         net(torch.randn(1, 3, 32, 32))
 print("served", *sys.argv[1:])
 {end}
+"""
+
+
+REMEMBERED = """
+import torch, sys, memoir.torch
+net = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 64)).eval()
+model = net
+if len(sys.argv) > 1:
+    model = memoir.torch.remember(net, plan=sys.argv[1])
+with torch.inference_mode():
+    for _ in range(3):
+        model(torch.ones(32, 64))
+if len(sys.argv) > 1:
+    stats = memoir.torch.stats(model)
+    print(f"{stats.recorded_passes} recorded, {stats.in_step_passes} in step")
 """
 
 
@@ -71,7 +87,6 @@ def test_a_program_without_torch_and_one_that_does_not_exist(tmp_path):
     assert (none.returncode, none.stdout) == (0, "5\n")
     assert "events in" in none.stderr
     assert Trace.open(trace).meta("recorder") == "native"
-    assert not (tmp_path / "x.malloc.trace").exists()
     missing = subprocess.run(
         [sys.executable, "-m", "memoir", "record", "-o", trace, "--", "no-such-program"],
         capture_output=True,
@@ -84,8 +99,68 @@ def test_tensors_and_malloc_together(tmp_path):
     done = record(tmp_path, options=())
     assert done.returncode == 0, done.stderr
     assert passes(tmp_path / "x.trace") == 3
-    malloc = Trace.open(str(tmp_path / "x.malloc.trace"))
-    assert malloc.complete and malloc.meta("recorder") == "native" and len(malloc.events) > 10_000
+    path = str(tmp_path / "x.trace")
+    trace = Trace.open(path)
+    assert trace.complete and trace.meta("recorder") == "native" and trace.meta("torch")
+    events = trace.events
+    made = events[events["kind"] == int(EventKind.kAllocate)]
+    tensors = made[made["family"] == 0]
+    assert len(made) > 10_000 and 9 <= len(tensors) < 100
+    # A tensor is one object with the malloc that served it: nothing else lives there meanwhile.
+    address_of = np.zeros(int(made["object"].max()) + 1, np.uint64)
+    address_of[made["object"]] = made["address"]
+    kinds = events["kind"]
+    of_objects = events[(kinds == int(EventKind.kAllocate)) | (kinds == int(EventKind.kFree))]
+    live: set[int] = set()
+    for event in of_objects[np.isin(address_of[of_objects["object"]], tensors["address"])]:
+        address = int(address_of[event["object"]])
+        if event["kind"] == int(EventKind.kAllocate):
+            assert address not in live
+            live.add(address)
+        else:
+            live.remove(address)
+    # Native frames, Python's and operators are one stack, each kind where it stands.
+    conv = next(
+        f
+        for f in map(trace.site_frames, tensors["site"].tolist())
+        if f[-1]["kind"] != FrameKind.kOperator and any("convolution" in frame["function"] for frame in f)
+    )
+    kinds = [frame["kind"] for frame in conv]
+    python, operator = kinds.index(FrameKind.kPython), kinds.index(FrameKind.kOperator)
+    assert python < operator
+    assert {FrameKind.kNative} <= set(kinds[:python]) & set(kinds[python:operator]) & set(kinds[operator:])
+    assert any(frame["function"] == "Conv2d.forward" or frame["function"] == "forward" for frame in conv)
+
+    whole = (tmp_path / "x.trace").read_bytes()
+    alone = record(tmp_path, options=("-f", "--only", "tensors"))
+    assert alone.returncode == 0, alone.stderr
+    # Plans know of the tensors and their operators alone, as a recording of tensors has them.
+    (tmp_path / "both.trace").write_bytes(whole)
+    both, tensors_alone = Trace.open_plannable(str(tmp_path / "both.trace")), Trace.open(path)
+    for of in (both, tensors_alone):
+        assert read_pass(of).allocations == read_pass(tensors_alone).allocations
+    chains = [
+        [of.site_chain(int(site)) for site in of.events["site"][of.events["kind"] == 1]]
+        for of in (both, tensors_alone)
+    ]
+    assert chains[0] == chains[1]
+
+
+def test_a_plan_of_the_tensors_in_such_a_trace_is_followed(tmp_path):
+    script = tmp_path / "serve.py"
+    script.write_text(REMEMBERED)
+    run = [sys.executable, "-m", "memoir"]
+    path, plan = str(tmp_path / "x.trace"), str(tmp_path / "x.plan")
+    for command in (
+        [*run, "record", "-o", path, "--", sys.executable, str(script)],
+        [*run, "plan", path, "-o", plan],
+    ):
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    told = subprocess.run([*run, "plan", path, "--only", "malloc"], capture_output=True, text=True)
+    assert told.returncode == 0 and "planned" in told.stderr + told.stdout
+    done = subprocess.run([sys.executable, str(script), plan], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "0 recorded, 3 in step\n"), done.stderr
 
 
 def test_malloc_alone(tmp_path):
@@ -93,7 +168,7 @@ def test_malloc_alone(tmp_path):
     command = [sys.executable, "-m", "memoir", "record", "-o", trace, "--only", "malloc", "--"]
     done = subprocess.run([*command, sys.executable, "-c", "print(5)"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "5\n")
-    assert Trace.open(trace).meta("recorder") == "native" and not (tmp_path / "x.malloc.trace").exists()
+    assert Trace.open(trace).meta("recorder") == "native"
 
 
 def test_an_existing_trace_is_not_overwritten_unasked(tmp_path):

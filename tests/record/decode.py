@@ -144,4 +144,4 @@ def _define(result: Decoded, operation: int, fields: list) -> None:
     elif operation == 0x5F:
         result.ends.append((bool(fields[0]), fields[1]))
     else:
-        assert operation == 0x58, f"operation {operation:#x}"
+        assert operation in (0x58, 0x5B), f"operation {operation:#x}"  # a thread ends, mappings

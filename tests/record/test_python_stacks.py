@@ -33,12 +33,13 @@ def pythons() -> list[str]:
 
 
 @pytest.mark.parametrize("python", pythons(), ids=lambda path: Path(path).parent.parent.name)
-@pytest.mark.parametrize("how", ["pymalloc", "malloc"])
+@pytest.mark.parametrize("how", ["malloc", pytest.param("pymalloc", marks=pytest.mark.full)])
 def test_frames_are_those_that_the_program_sees(python, how, record, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONMALLOC", how)
-    done = record(python, PROGRAM, options=["--only", "malloc", "--check-stacks"])
+    checked = ["--check-stacks"] if how == "pymalloc" else []
+    done = record(python, PROGRAM, options=["--only", "malloc", *checked])
     assert done.returncode == 0, done.stderr
-    assert " 0 different" in done.stderr
+    assert not checked or " 0 different" in done.stderr
     trace = Trace.open(str(tmp_path / "x.trace"))
     told = {int(size): [tuple(frame) for frame in chain] for size, chain in json.loads(done.stdout).items()}
     assert len(told) > 100

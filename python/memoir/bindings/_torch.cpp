@@ -225,6 +225,29 @@ class Recording {
   bool recording_ = false, everywhere_ = false;
 };
 
+/// What memoir knows of PyTorch, told to the recorder of the whole program, which is preloaded.
+class ProgramsRecording {
+ public:
+  ProgramsRecording() {
+    const ProgramRecording* const found = ProgramRecording::find();
+    if (found == nullptr || !found->is_on()) throw Error("nothing records this program");
+    torch_shim::install();
+    recording_ = found;
+  }
+  bool begin_everywhere() { return torch_shim::tell_program_recording(*recording_); }
+  std::uint64_t pass_begin() {
+    const std::uint64_t pass = passes_.fetch_add(1) + 1;
+    recording_->pass(pass, true);
+    return pass;
+  }
+  void pass_end(std::uint64_t pass) { recording_->pass(pass, false); }
+  void meta(const std::string& key, const std::string& value) { recording_->meta(key, value); }
+
+ private:
+  const ProgramRecording* recording_ = nullptr;
+  std::atomic<std::uint64_t> passes_ = 0;
+};
+
 }  // namespace
 
 NB_MODULE(_torch, module) {
@@ -266,4 +289,13 @@ NB_MODULE(_torch, module) {
       .def("bytes", &Recording::bytes)
       .def_prop_ro("dropped", &Recording::dropped)
       .def("close", &Recording::close);
+
+  nb::class_<ProgramsRecording>(module, "ProgramsRecording",
+                                "Tells the recorder that is preloaded of tensors, operators and passes.")
+      .def(nb::init<>())
+      .def("begin_everywhere", &ProgramsRecording::begin_everywhere,
+           "Tells it of all threads, to the end of the process; False while another recording does.")
+      .def("pass_begin", &ProgramsRecording::pass_begin, "Returns the pass's number.")
+      .def("pass_end", &ProgramsRecording::pass_end, nb::arg("pass_number"))
+      .def("meta", &ProgramsRecording::meta, nb::arg("key"), nb::arg("value"));
 }

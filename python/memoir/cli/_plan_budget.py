@@ -25,7 +25,7 @@ def plan_budget(options: PlanOptions) -> int:
     from memoir.planning.budget import fit_options, options_of
 
     (path,) = options.inputs
-    source = open_problem(path, options.device)
+    source = open_problem(path, options.device, only=options.only)
     if not isinstance(source, CsvSource):
         raise Error(f"{path}: --budget takes CSV, whose column idle says when a buffer is not touched")
     csv = source.csv

@@ -55,7 +55,7 @@ class _Planned:
 def plan_one(options: PlanOptions) -> int:
     """Plans the one input, writes the output, prints what it is worth, and gives the exit code."""
     (path,) = options.inputs
-    source = open_problem(path, options.device, options.dims)
+    source = open_problem(path, options.device, options.dims, options.only)
     problem = source.problem
     if options.alignment is not None:
         problem = problem.aligned_to(options.alignment)

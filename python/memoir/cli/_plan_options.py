@@ -30,6 +30,7 @@ class PlanOptions:
     bandwidth: int | None  # bytes per tick
     alignment: int | None  # bytes
     device: int | None
+    only: str | None
     dims: dict[str, int]
     stream: bool
     guided: bool

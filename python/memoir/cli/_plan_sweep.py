@@ -45,9 +45,10 @@ def plan_task(
     deadline: float | None,
     effort: dict[str, Any],
     dims: dict[str, int],
+    only: str | None = None,
 ) -> dict[str, Any]:
     """One problem, planner and seed: the summary of its plan."""
-    source = open_problem(path, device, dims)
+    source = open_problem(path, device, dims, only)
     problem = source.problem
     if alignment is not None:
         problem = problem.aligned_to(alignment)
@@ -63,7 +64,8 @@ def plan_sweep(options: PlanOptions) -> int:
     sweep has the cores."""
     seeds = seeds_of(options.seeds) if options.seeds is not None else [options.seed]
     for path in options.inputs:
-        open_problem(path, options.device, options.dims)  # what cannot be read is told before anything runs
+        # what cannot be read is told before anything runs
+        open_problem(path, options.device, options.dims, options.only)
     names = list(PLANNERS) if options.planner == "all" else [options.planner]
     effort = {
         "capacity": options.capacity,
@@ -71,7 +73,17 @@ def plan_sweep(options: PlanOptions) -> int:
         "work_limit": options.work_limit,
     }
     tasks = [
-        (path, name, seed, options.device, options.alignment, options.deadline, effort, options.dims)
+        (
+            path,
+            name,
+            seed,
+            options.device,
+            options.alignment,
+            options.deadline,
+            effort,
+            options.dims,
+            options.only,
+        )
         for path, name in itertools.product(options.inputs, names)
         for seed in (seeds if name in _SEARCHING else seeds[:1])
     ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from memoir import _core
 from memoir._core import Error
 from memoir.importers import Importer, import_file, importer_of
-from memoir.traces.files import is_trace, only_device, open_trace, read_begin
+from memoir.traces.files import is_trace, only_device, open_for_plans, read_begin
 
 if TYPE_CHECKING:
     from memoir.planning import PlanResult
@@ -62,9 +62,9 @@ class ImportedSource(CsvSource):
 class TraceSource:
     """A problem from the last complete pass of a trace, on one device; writes either kind of output."""
 
-    def __init__(self, path: str, device: int | None = None):
+    def __init__(self, path: str, device: int | None = None, only: str | None = None):
         self.path = path
-        trace = open_trace(path)
+        trace = open_for_plans(path, only)
         try:
             self.device = only_device(trace, device)
             self._pass = recorded = _core.read_pass(trace, device=self.device)
@@ -111,7 +111,7 @@ class TraceSource:
 
 
 def open_problem(
-    path: str, device: int | None = None, dims: Mapping[str, int] | None = None
+    path: str, device: int | None = None, dims: Mapping[str, int] | None = None, only: str | None = None
 ) -> CsvSource | TraceSource:
     """Whatever holds a trace by how it begins, other frameworks' files by that or their name, anything else as CSV."""
     try:
@@ -120,7 +120,7 @@ def open_problem(
         raise Error(f"{path!a}: the name of this file is not UTF-8; rename it") from None
     begin = read_begin(path)
     if is_trace(begin):
-        return TraceSource(path, device)
+        return TraceSource(path, device, only)
     if (importer := importer_of(path, _longer_begin(path))) is not None:
         if device is not None:
             raise Error(f"{path} is {importer.what}, which knows of no devices: leave --device out")
@@ -131,6 +131,8 @@ def open_problem(
         raise Error(f"{path} is neither a trace nor CSV")
     if device is not None:
         raise Error(f"{path} is CSV, which knows of no devices: leave --device out")
+    if only is not None:
+        raise Error(f"{path} is CSV, which knows of no tensors: leave --only out")
     return CsvSource(path)
 
 

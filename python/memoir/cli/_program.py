@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from memoir import Error
 
@@ -14,8 +14,10 @@ _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, sign
 _FROM_KERNEL = 0x80  # SI_KERNEL: a terminal's, which sends it to the program too
 
 
-def run_program(program: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Runs the program to its end. Returns its exit status, or 128 + the signal that ended it.
+def run_program(
+    program: Sequence[str], environment: Mapping[str, str], began: Callable[[int], None] | None = None
+) -> int:
+    """Runs the program to its end. Returns its exit status, or 128 + the signal that ended it. `began` is told its pid.
 
     SIGTERM, SIGHUP, SIGINT, SIGUSR1 and SIGUSR2 that somebody sends to this process are sent on to the program; those of
     a terminal reach it by themselves. Raises memoir.Error when it cannot be run.
@@ -44,6 +46,8 @@ def run_program(program: Sequence[str], environment: Mapping[str, str]) -> int:
             )
         except OSError as error:
             raise Error(f"{program[0]}: cannot be run: {error.strerror}") from None
+        if began is not None:
+            began(process.pid)
         while (code := process.poll()) is None:
             received = signal.sigtimedwait(waited, 1)
             if received is None or received.si_signo == signal.SIGCHLD or received.si_code == _FROM_KERNEL:

@@ -17,6 +17,7 @@ from memoir.cli._plan_options import FITS, NOT_FOUND, PlanOptions
 from memoir.cli._sections import SectionedCommand, section
 from memoir.planning.planners import PLANNERS
 from memoir.sweep import ENGINES
+from memoir.traces.files import ONLY
 
 searching = section("Search")
 sweeping = section("Sweeps, over several inputs or seeds")
@@ -48,6 +49,11 @@ guiding = section("Plans for device pools")
     help="Bytes that every offset is a multiple of, in addition to its own alignment.",
 )
 @click.option("--device", type=click.IntRange(0, 65535), help="Of a trace: plan what was allocated on it.")
+@click.option(
+    "--only",
+    type=click.Choice(list(ONLY)),
+    help="Of a trace: which allocations are planned.  [default: tensors, where it has any]",
+)
 @click.option(
     "--dim", "dims", metavar="NAME=N", multiple=True, help="Of an ONNX model: an extent that it leaves open."
 )

@@ -15,6 +15,7 @@ import memoir
 from memoir import Error, native
 from memoir.cli._arguments import Size, check_output
 from memoir.cli._program import run_program
+from memoir.processes import Watcher
 
 if TYPE_CHECKING:
     from memoir._core import Trace
@@ -64,8 +65,9 @@ def command(
     Of any program that is dynamically linked: every allocation and free of the malloc family and operator new, with its
     stack, of all threads. Processes that it starts have traces of their own, x.<pid>.trace, which x.index lists.
 
-    Of a Python program that imports torch: PyTorch's CPU tensors from that moment, with the operators they were made
-    under; each outermost call of an nn.Module is one pass. They are x.trace, and what malloc serves is x.malloc.trace.
+    Of a Python program: the lines of Python stand in the stacks. From the moment that it imports torch, PyTorch's CPU
+    tensors are told from other allocations, with the operators they were made under, and each outermost call of an
+    nn.Module is one pass, which `memoir plan` plans.
 
     With --lifetimes a few allocations are sampled, by their bytes, and x.lifetimes says how long the objects of each
     context live: of all processes together. A server may be sampled for days.
@@ -92,25 +94,25 @@ def command(
     path = Path(output).absolute()
     if not path.parent.is_dir():
         raise Error(f"{output}: its folder does not exist")
-    tensors, malloc = path, path
     executable = _resolve(program[0])
     python = native.is_python(executable)
-    if python:
-        malloc = path.with_name(f"{path.stem}.malloc{path.suffix}") if only is None else path
-    for file in dict.fromkeys((tensors, malloc)):
-        if file.exists() and not force:
-            raise Error(f"{os.path.relpath(file)}: exists already; -f overwrites it")
+    if path.exists() and not force:
+        raise Error(f"{os.path.relpath(path)}: exists already; -f overwrites it")
     native.check_folder(path)
     with_malloc = not (python and only == "tensors")
     if with_malloc:
         proof.check_executable(executable)
         native.check_program(executable)
-    for file in _of_earlier_runs(tensors, malloc):
+    for file in _of_earlier_runs(path):
         file.unlink(missing_ok=True)
 
+    watcher: Watcher | None = None
     environment = dict(os.environ)
     if python and only != "malloc":
-        environment["MEMOIR_RECORD"] = str(tensors)
+        if with_malloc:
+            environment[native.TENSORS] = "1"
+        else:
+            environment["MEMOIR_RECORD"] = str(path)
         injected = Path(memoir.__file__).parent / "torch" / "injected"
         environment["PYTHONPATH"] = os.pathsep.join(
             filter(None, [str(injected), os.environ.get("PYTHONPATH")])
@@ -120,18 +122,16 @@ def command(
     else:
         with tempfile.TemporaryDirectory(prefix="memoir-record-") as folder, native.Clock() as clock:
             checks = str(Path(folder) / "checks") if check_stacks else None
-            environment = native.environment(malloc, clock.path, checks, environment)
-            status = run_program(program, environment)
+            environment = native.environment(path, clock.path, checks, environment)
+            with Watcher(path, clock) as watcher:
+                status = run_program(program, environment, watcher.began)
             if checks:
                 _say_checks(Path(checks))
-        if malloc != tensors and malloc.exists() and not tensors.exists():
-            index = malloc.with_suffix(".index")
-            if index.exists():
-                index.rename(tensors.with_suffix(".index"))
-            malloc = malloc.rename(tensors)  # it did not import torch
-    _say_results(tensors, malloc, status)
+    _say_results(path, status)
+    if watcher is not None:
+        watcher.add_facts()
     if page is not None:
-        _write_page(tensors if tensors.exists() else malloc, Path(page), force)
+        _write_page(path, Path(page), force)
     sys.exit(status)
 
 
@@ -144,15 +144,13 @@ def _resolve(program: str) -> Path:
         raise Error(f"{program}: cannot be run: {error}") from None
 
 
-def _of_earlier_runs(*traces: Path) -> list[Path]:
-    """What -f takes away: the traces, and those of the children of an earlier run, by its index."""
-    files = list(traces)
-    for trace in traces:
-        index = trace.with_suffix(".index")
-        if index.exists():
-            files += [trace.with_name(line.split("\t")[0]) for line in index.read_text().splitlines()]
-            files.append(index)
-    return files
+def _of_earlier_runs(trace: Path) -> list[Path]:
+    """What -f takes away: the trace, and those of the children of an earlier run, by its index."""
+    index = trace.with_suffix(".index")
+    if not index.exists():
+        return [trace]
+    children = [trace.with_name(line.split("\t")[0]) for line in index.read_text().splitlines()]
+    return [trace, *children, index]
 
 
 def _say_checks(checks: Path) -> None:
@@ -164,26 +162,20 @@ def _say_checks(checks: Path) -> None:
     )
 
 
-def _say_results(tensors: Path, malloc: Path, status: int) -> None:
-    written = [file for file in dict.fromkeys((tensors, malloc)) if file.exists()]
-    if not written:
+def _say_results(file: Path, status: int) -> None:
+    if not file.exists():
         click.echo("memoir: nothing was recorded: the program did not start, or removed the trace", err=True)
         return
-    for file in written:
-        trace, complete = _finish(file, None if status >= 128 else status)
-        lost = (
-            "" if complete else "; the program ended before the trace was closed: it holds what came before"
-        )
-        if trace.dropped:
-            lost += f"; {trace.dropped:,} events were lost: is the disk full?"
-        name = os.path.relpath(file)
-        click.echo(
-            f"memoir: {len(trace.events):,} events in {name}{lost}; next: memoir show {name}", err=True
-        )
-    index = malloc.with_suffix(".index")
+    trace, complete = _finish(file, None if status >= 128 else status)
+    lost = "" if complete else "; the program ended before the trace was closed: it holds what came before"
+    if trace.dropped:
+        lost += f"; {trace.dropped:,} events were lost: is the disk full?"
+    name = os.path.relpath(file)
+    click.echo(f"memoir: {len(trace.events):,} events in {name}{lost}; next: memoir show {name}", err=True)
+    index = file.with_suffix(".index")
     if index.exists():
-        children = [malloc.with_name(line.split("\t")[0]) for line in index.read_text().splitlines()]
-        killed = sum(not _finish(file, None)[1] for file in children if file.exists())
+        children = [file.with_name(line.split("\t")[0]) for line in index.read_text().splitlines()]
+        killed = sum(not _finish(child, None)[1] for child in children if child.exists())
         said = f", of which {killed} were killed or still run" if killed else ""
         click.echo(
             f"memoir: {len(children):,} more traces of other processes{said}, listed in {os.path.relpath(index)}",

@@ -135,7 +135,9 @@ def _open_plan(name: str, path: str | os.PathLike[str]) -> _core.RecordedPlan:
     return plan
 
 
-def describe_recording(recording: _torch.Recording, model: str, words: str) -> None:
+def describe_recording(
+    recording: _torch.Recording | _torch.ProgramsRecording, model: str, words: str
+) -> None:
     """Writes the meta records that every trace of a PyTorch program carries."""
     recording.meta("model", model)
     recording.meta("signature", words)

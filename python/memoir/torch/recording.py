@@ -71,12 +71,13 @@ def record(
     return result
 
 
-def record_program(path: str) -> None:
+def record_program(path: str | None) -> None:
     """Records every thread from here to the end of the process, each outermost module call as a pass: what `memoir
     record` starts in the program that it runs. A process that is forked from it is recorded into a trace of its own,
-    x.<pid>.trace. Never raises: a program must not fail for being recorded."""
-    program = _RecordedProgram(Path(path))
-    program.begin(program.path)
+    x.<pid>.trace. path: None: into the trace of the recorder of malloc, which is preloaded and follows forks by itself.
+    Never raises: a program must not fail for being recorded."""
+    program = _RecordedProgram(Path(path)) if path is not None else _ToldProgram()
+    program.begin()
     if program.recording is None:
         return
     hooks = torch.nn.modules.module
@@ -85,7 +86,7 @@ def record_program(path: str) -> None:
         hooks.register_module_forward_hook(program.leave, always_call=True),
     )
     os.register_at_fork(after_in_child=program.begin_in_child)
-    multiprocessing.util.register_after_fork(program, _RecordedProgram.end_with_worker)
+    multiprocessing.util.register_after_fork(program, type(program).end_with_worker)
 
     def finish() -> None:
         for handle in handles:
@@ -102,15 +103,76 @@ class _ThreadsCalls(threading.local):
     number = 0  # of the pass
 
 
-class _RecordedProgram:
-    """The recording of all threads, with a pass around each module call that is inside no other on its thread."""
+class _Passes:
+    """A pass around each module call that is inside no other on its thread."""
+
+    def __init__(self) -> None:
+        self.recording: _torch.Recording | _torch.ProgramsRecording | None = None
+        self.calls = _ThreadsCalls()
+        self.words = ""
+
+    def enter(self, module: torch.nn.Module, args: Any) -> None:
+        calls = self.calls
+        if calls.depth == 0 and self.recording is not None:
+            self._describe(self.recording, args)
+            calls.number = self.recording.pass_begin()
+        calls.depth += 1
+
+    def _describe(self, recording: _torch.Recording | _torch.ProgramsRecording, args: Any) -> None:
+        """What the pass is called with, as remember() matches a plan by it: the last one counts, as the last pass is
+        planned."""
+        try:
+            words = describe(args, {})
+        except Exception:  # the program's own __repr__, perhaps: a program must not fail for being recorded
+            return
+        if words != self.words:
+            self.words = words
+            recording.meta("signature", words)
+
+    def leave(self, module: torch.nn.Module, args: Any, result: Any) -> None:
+        calls = self.calls
+        if calls.depth > 0:
+            calls.depth -= 1
+            if calls.depth == 0 and calls.number and self.recording is not None:
+                self.recording.pass_end(calls.number)
+                calls.number = 0
+
+
+class _ToldProgram(_Passes):
+    """What is known of PyTorch goes to the recorder of the whole program."""
+
+    def begin(self) -> None:
+        try:
+            recording = _torch.ProgramsRecording()
+        except Error:  # the recorder said why it does not record
+            return
+        describe_recording(recording, " ".join(sys.argv[:1]), "the whole program")
+        if recording.begin_everywhere():
+            self.recording = recording
+
+    def begin_in_child(self) -> None:
+        """The child has a trace of its own, and what is told goes there."""
+        self.calls = _ThreadsCalls()
+        if self.recording is not None:
+            describe_recording(self.recording, " ".join(sys.argv[:1]), "the whole program")
+
+    def end_with_worker(self) -> None:
+        """Its recorder ends by itself."""
+
+    def end(self) -> None:
+        self.recording = None
+
+
+class _RecordedProgram(_Passes):
+    """The recording of all threads into a trace of tensors."""
 
     def __init__(self, path: Path):
+        super().__init__()
         self.path = path
         self.recording: _torch.Recording | None = None
-        self.calls = _ThreadsCalls()
 
-    def begin(self, path: Path) -> None:
+    def begin(self, path: Path | None = None) -> None:
+        path = self.path if path is None else path
         try:
             self.recording = _torch.Recording(str(path))
         except Error as error:
@@ -137,20 +199,6 @@ class _RecordedProgram:
         if recording.dropped:
             print(f"memoir: {recording.dropped} events were lost: is the disk full?", file=sys.stderr)
         recording.close()
-
-    def enter(self, module: torch.nn.Module, args: Any) -> None:
-        calls = self.calls
-        if calls.depth == 0 and self.recording is not None:
-            calls.number = self.recording.pass_begin()
-        calls.depth += 1
-
-    def leave(self, module: torch.nn.Module, args: Any, result: Any) -> None:
-        calls = self.calls
-        if calls.depth > 0:
-            calls.depth -= 1
-            if calls.depth == 0 and calls.number and self.recording is not None:
-                self.recording.pass_end(calls.number)
-                calls.number = 0
 
 
 def graph_allocations(module: torch.nn.Module, *args: Any, **kwargs: Any) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from memoir import _core
-from memoir._core import Error, Only, Trace
+from memoir._core import Error, EventKind, Only, Trace
 
 _MAGIC = b"\x89memoirT"
 _PICKLE = b"\x80"
@@ -45,6 +45,18 @@ def open_trace(path: str | Path, only: Only = Only.kBoth) -> Trace:
     if begin.startswith(_PICKLE):
         return Trace.from_bytes(_core.import_snapshot_bytes(Path(path).read_bytes(), path), path, only)
     return Trace.open(path, only)
+
+
+def open_for_plans(path: str | Path, only: str | None = None) -> Trace:
+    """What is planned of a trace: its tensors by their operators alone, which a run can match; where there are none, or
+    with `only` "malloc", what malloc served."""
+    if only in ("malloc", "both"):
+        return open_trace(path, ONLY[only])
+    is_ours = read_begin(path).startswith(_MAGIC)
+    trace = Trace.open_plannable(str(path)) if is_ours else open_trace(path, Only.kTensors)
+    if only is None and not (trace.events["kind"] == int(EventKind.kAllocate)).any():
+        return open_trace(path)
+    return trace
 
 
 def only_device(trace: Trace, device: int | None) -> int:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 TRACE = os.environ.pop("MEMOIR_RECORD", None)  # popped: the program's own children are not recorded
+# Tensors are told to the recorder that is preloaded; into children too, which have traces of their own.
+TOLD = "MEMOIR_RECORD_TENSORS" in os.environ
 # Of `memoir run`. They stay: the processes that the program starts are to do the same.
 ASKED = {
     name: os.environ[name]
@@ -42,7 +44,7 @@ class _AfterTorch(importlib.abc.MetaPathFinder):
 
             def execute_and_begin(module: ModuleType) -> None:
                 execute(module)
-                if TRACE:
+                if TRACE or TOLD:
                     _record(TRACE)
                 if ASKED:
                     _begin(ASKED)
@@ -51,12 +53,14 @@ class _AfterTorch(importlib.abc.MetaPathFinder):
         return spec
 
 
-def _record(trace: str) -> None:
+def _record(trace: str | None) -> None:
     try:
         from memoir.torch.recording import record_program
     except ImportError as error:  # memoir has no part for this torch
-        sys.exit(f"memoir: {error}")
-
+        if trace is not None:
+            sys.exit(f"memoir: {error}")
+        print(f"memoir: {error}; tensors are recorded as what malloc serves", file=sys.stderr)
+        return
     record_program(trace)
 
 
@@ -77,7 +81,7 @@ def _run_the_users_own() -> None:
         spec.loader.exec_module(module)
 
 
-if TRACE or ASKED:
+if TRACE or TOLD or ASKED:
     sys.meta_path.insert(0, _AfterTorch())
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != HERE]
 _run_the_users_own()

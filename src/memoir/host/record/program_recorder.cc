@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -87,11 +88,12 @@ std::string_view text_of(stacks::Cut why) noexcept {
 }  // namespace
 
 bool ProgramRecorder::start(const char* path, const TickClock& clock) noexcept {
-  if (!tables_.start() || !frames_.start(kFramesLog2)) {
+  const bool mixes = !tables_.nodes().ready() && stacks::has_python();
+  if (!tables_.start(mixes) || !frames_.start(kFramesLog2)) {
     errno = ENOMEM;
     return false;
   }
-  if (!mixing_ && stacks::has_python() && mixed_.start()) {
+  if (mixes && mixed_.start()) {
     mixing_ = true;
     mixed_.python.layout = stacks::find_python();
     if (mixed_.python.is_on()) stacks::watch_codes(mixed_.python);
@@ -138,6 +140,7 @@ ThreadRecord* ProgramRecorder::attach() noexcept {
   thread->thread = next_thread_.fetch_add(1, std::memory_order_relaxed);
   thread->until_check = kCheckEvery;
   thread->busy = true;
+  thread->system_id = 0;
   begin_thread(*thread);
   thread->busy = false;
   return thread;
@@ -148,12 +151,27 @@ void ProgramRecorder::begin_thread(ThreadRecord& thread) noexcept {
   const auto system_id = static_cast<std::uint64_t>(::syscall(SYS_gettid));
   put(thread,
       [&](BlockEncoder& encoder) { return encoder.thread_begins(tick, thread.thread, system_id, 0); });
+  thread.system_id = system_id;
+  thread.name[0] = '\0';
+}
+
+/// Its name, where it has a new one. Of the calling thread: asked at each block and at its end, since most
+/// threads get their names after they began.
+void ProgramRecorder::name_thread(ThreadRecord& thread) noexcept {
+  char name[sizeof thread.name] = {};
+  if (::prctl(PR_GET_NAME, name) != 0 || strncmp(name, thread.name, sizeof name) == 0) return;
+  memcpy(thread.name, name, sizeof name);
+  const std::uint32_t text = define_string(thread, {name, strnlen(name, sizeof name)});
+  put(thread, [&](BlockEncoder& encoder) {
+    return encoder.thread_begins(thread.tick, thread.thread, thread.system_id, text);
+  });
 }
 
 void ProgramRecorder::detach(ThreadRecord& thread) noexcept {
   {
     const Busy busy(thread);
     const std::uint64_t tick = now(thread);
+    name_thread(thread);
     put(thread, [&](BlockEncoder& encoder) { return encoder.thread_ends(tick, thread.thread); });
   }
   const SpinGuard guard(list_locked_);
@@ -198,6 +216,7 @@ bool ProgramRecorder::next_block(ThreadRecord& thread, std::uint64_t tick) noexc
       mixed_.forget();
     }
   }
+  if (thread.system_id != 0) name_thread(thread);
   return true;
 }
 
@@ -339,14 +358,15 @@ void ProgramRecorder::undo(ThreadRecord& thread, const BlockEncoder::Freed& free
 }
 
 void ProgramRecorder::tensor_begins(ThreadRecord& thread, const void* address, Size size,
-                                    unsigned alignment_log2) noexcept {
+                                    unsigned alignment_log2, const StackWalker::Entry& entry) noexcept {
   const Busy busy(thread);
   if (!busy.entered()) return;
-  const std::uint64_t tick = now(thread);
   const auto at = reinterpret_cast<std::uint64_t>(address);
-  // Without a stack: it has that of the malloc before it.
+  // It has the stack of the malloc before it, unless something else served it.
+  const stacks::NodeId node = thread.served == at ? 0 : stack(thread, entry);
+  const std::uint64_t tick = now(thread);
   const bool done = put(thread, [&](BlockEncoder& encoder) {
-    return encoder.allocate(tick, at, size, alignment_log2, Family::kTensor, 0);
+    return encoder.allocate(tick, at, size, alignment_log2, Family::kTensor, node);
   });
   if (!done) drop(thread);
 }
@@ -411,6 +431,7 @@ void ProgramRecorder::unmapped(ThreadRecord& thread, const void* address, Size s
 void ProgramRecorder::program_ends(ThreadRecord& thread, bool by_exec, unsigned status) noexcept {
   const Busy busy(thread);
   const std::uint64_t tick = now(thread);
+  name_thread(thread);
   put(thread, [&](BlockEncoder& encoder) { return encoder.program_ends(tick, by_exec, status); });
   file_.trim();
 }

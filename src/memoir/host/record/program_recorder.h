@@ -32,9 +32,12 @@ struct ThreadRecord {
   std::uint32_t lane, sequence, thread;
   std::uint32_t until_check;  // events until the clock is checked
   std::uint64_t tick;         // of the last event
+  std::uint64_t served;       // the address that malloc gave last
   std::uint64_t dropped;      // events that found no room, not yet told
   std::uint64_t interrupted;  // events of signal handlers that interrupted this recorder, not yet told
   std::uint64_t retry;        // tick before which no other block is tried
+  std::uint64_t system_id;    // the kernel's number
+  char name[16];              // as it was told last
   bool busy;                  // inside the recorder: what a signal handler allocates now is only counted
   ThreadRecord* next_free;
   ThreadRecord* next;  // of all
@@ -71,6 +74,7 @@ class ProgramRecorder {
     const stacks::NodeId node = stack(thread, entry);
     const std::uint64_t tick = now(thread);
     const auto at = reinterpret_cast<std::uint64_t>(address);
+    thread.served = at;
     if (!thread.encoder.is_open() ||
         !thread.encoder.allocate(tick, at, size, alignment_log2, family, node, moved)) [[unlikely]] {
       const bool done = next_block(thread, tick) &&
@@ -107,7 +111,8 @@ class ProgramRecorder {
             const stacks::StackWalker::Entry& entry) noexcept;
 
   /// A tensor, after malloc served it and before it is freed there: one object with that malloc.
-  void tensor_begins(ThreadRecord& thread, const void* address, Size size, unsigned alignment_log2) noexcept;
+  void tensor_begins(ThreadRecord& thread, const void* address, Size size, unsigned alignment_log2,
+                     const stacks::StackWalker::Entry& entry) noexcept;
   void tensor_ends(ThreadRecord& thread, const void* address) noexcept;
   /// The thread begins an operator, from a function in whose frame `place` lies, or ends it.
   void operator_begins(ThreadRecord& thread, std::string_view name, const void* place) noexcept;
@@ -171,6 +176,7 @@ class ProgramRecorder {
                                    stacks::Address text) noexcept;
   std::uint32_t define_string(ThreadRecord& thread, std::string_view text) noexcept;
   void begin_thread(ThreadRecord& thread) noexcept;
+  void name_thread(ThreadRecord& thread) noexcept;
   void compare(ThreadRecord& thread, const stacks::StackWalker::Entry& entry, stacks::NodeId node) noexcept;
   template <class Write>
   bool put(ThreadRecord& thread, Write write) noexcept;

@@ -13,35 +13,97 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
+#include "memoir/base/metadata.h"
 #include "memoir/host/stacks/name_table.h"
 #include "memoir/host/stacks/python_frames.h"
 #include "memoir/host/stacks/stack_walker.h"
 
 namespace memoir::stacks {
 
+/// What three chains are together, for all threads, without locks: two places for each, the older one gives
+/// way. One that is torn by two writers is not taken for one: its first word is mixed with its second.
+class MixedCache {
+ public:
+  struct Key {
+    NodeId native, python, scopes;
+  };
+  bool start() noexcept {
+    if (entries_ == nullptr) entries_ = static_cast<Entry*>(map_metadata(sizeof(Entry) << kLog2));
+    return entries_ != nullptr;
+  }
+  /// 0 where it is not known.
+  NodeId find(const Key& key) const noexcept {
+    const std::uint64_t chains = chains_of(key);
+    const Entry* const entry = home(key);
+    for (unsigned i = 0; i < 2; ++i) {
+      const std::uint64_t rest = entry[i].rest.load(std::memory_order_relaxed);
+      if ((entry[i].mixed.load(std::memory_order_relaxed) ^ mix(rest)) == chains &&
+          static_cast<NodeId>(rest >> 32) == key.scopes) [[likely]]
+        return static_cast<NodeId>(rest);
+    }
+    return 0;
+  }
+  void put(const Key& key, NodeId node) noexcept {
+    Entry* const entry = home(key);
+    entry[1].mixed.store(entry[0].mixed.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    entry[1].rest.store(entry[0].rest.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    const std::uint64_t rest = node | std::uint64_t{key.scopes} << 32;
+    entry[0].mixed.store(chains_of(key) ^ mix(rest), std::memory_order_relaxed);
+    entry[0].rest.store(rest, std::memory_order_relaxed);
+  }
+  void forget() noexcept {
+    for (std::size_t i = 0; i < std::size_t{1} << kLog2; ++i) {
+      entries_[i].rest.store(0, std::memory_order_relaxed);
+      entries_[i].mixed.store(0, std::memory_order_relaxed);
+    }
+  }
+
+ private:
+  static constexpr unsigned kLog2 = 15;  // entries of 16 bytes: 512 KiB
+  struct Entry {
+    std::atomic<std::uint64_t> mixed, rest;
+  };
+  static std::uint64_t chains_of(const Key& key) noexcept {
+    return key.native | std::uint64_t{key.python} << 32;
+  }
+  static std::uint64_t mix(std::uint64_t bits) noexcept { return bits * 0x9e3779b97f4a7c15ull; }
+  Entry* home(const Key& key) const noexcept {
+    const std::uint64_t hash = (chains_of(key) ^ mix(key.scopes)) * 0xbf58476d1ce4e5b9ull;
+    return entries_ + ((hash ^ hash >> 32) * 0x94d049bb133111ebull >> (64 - kLog2) & ~std::size_t{1});
+  }
+
+  Entry* entries_ = nullptr;
+};
+
 /// What the threads of a process share for it.
 struct MixedTables {
-  static constexpr unsigned kNodesLog2 = 18;  // 4 MiB
+  static constexpr unsigned kNodesLog2 = 19;  // 8 MiB
 
   Python python;
   NameTable names;
   NodeTable mixed;  // what the trace has; the walkers' own nodes are only keys then
-  std::atomic<std::uint32_t> epoch{1};
+  MixedCache known;
+  std::atomic<std::uint32_t> epoch{1};  // goes up when nodes of `mixed` mean something else
 
   /// False without memory. Not thread-safe.
-  bool start() noexcept { return python.codes.start() && names.start() && mixed.start(kNodesLog2); }
+  bool start() noexcept {
+    return python.codes.start() && names.start() && mixed.start(kNodesLog2) && known.start();
+  }
   /// Frames, or what was written of them, mean something else from now on.
   void forget() noexcept {
     mixed.forget();
+    known.forget();
     epoch.fetch_add(1, std::memory_order_acq_rel);
   }
   void after_fork() noexcept {
     python.codes.forget_strings();
     names.unlock_after_fork();
     mixed.clear();
+    known.forget();
     epoch.fetch_add(1, std::memory_order_acq_rel);
   }
 };
@@ -55,7 +117,6 @@ class MixedStack {
   void start() noexcept {
     python_.forget();
     scope_count_ = 0;
-    epoch_ = 0;
   }
   /// The thread begins or ends an operator. `place`: on its C stack, in the frame of the function that does.
   void enter(MixedTables& tables, NodeTable& keys, std::string_view name, Address place,
@@ -70,21 +131,16 @@ class MixedStack {
   template <class Define>
   NodeId capture(MixedTables& tables, NodeTable& keys, StackWalker& walker, const StackWalker::Entry& entry,
                  NodeId native, Define define) noexcept {
-    if (const std::uint32_t epoch = tables.epoch.load(std::memory_order_acquire); epoch != epoch_)
-        [[unlikely]] {
-      epoch_ = epoch;
-      for (Known& known : known_) known = {};
-    }
     NodeId python = 0;
     if (tables.python.is_on()) python = python_.capture(tables.python, entry.slot, walker.stack_end(), keys);
     const NodeId scopes = scope_count_ == 0 ? 0 : scopes_[kept() - 1].node;
-    Known& known = known_[index(native, python, scopes)];
-    if (known.native == native && known.python == python && known.scopes == scopes && known.mixed != 0)
-        [[likely]]
-      return known.mixed;
+    const MixedCache::Key key{native, python, scopes};
+    if (const NodeId known = tables.known.find(key)) [[likely]]
+      return known;
     if (walker.was_cached()) walker.recapture(entry);
-    known = {native, python, scopes, merge(tables, walker, python != 0, define)};
-    return known.mixed;
+    const NodeId node = merge(tables, walker, python != 0, define);
+    tables.known.put(key, node);
+    return node;
   }
 
   /// Of the Python frames of the last capture: the code object that such a frame is of; 0: none of them.
@@ -95,21 +151,11 @@ class MixedStack {
   }
 
  private:
-  static constexpr unsigned kKnown = 512;
-
-  struct Known {
-    NodeId native, python, scopes, mixed;
-  };
   struct Scope {
     Address place;
     std::uint32_t name;
     NodeId node;
   };
-  static unsigned index(NodeId native, NodeId python, NodeId scopes) noexcept {
-    const std::uint64_t mixed = (native + std::uint64_t{python} * 0x9e3779b97f4a7c15ull) ^
-                                std::uint64_t{scopes} * 0xbf58476d1ce4e5b9ull;
-    return static_cast<unsigned>(mixed * 0x94d049bb133111ebull >> 55);
-  }
   unsigned kept() const noexcept { return scope_count_ < kMostScopes ? scope_count_ : kMostScopes; }
 
   template <class Define>
@@ -117,9 +163,14 @@ class MixedStack {
 
   PythonFrames python_;
   unsigned scope_count_ = 0;
-  std::uint32_t epoch_ = 0;
   Scope scopes_[kMostScopes];
-  Known known_[kKnown];
+
+  // The last stack that was merged, outermost first: where the next one is the same, so are its nodes.
+  static constexpr unsigned kMostFrames = StackWalker::kMost + 2 + PythonFrames::kMost + 1 + kMostScopes;
+  unsigned merged_count_ = 0;
+  std::uint32_t epoch_ = 0;
+  Frame merged_frames_[kMostFrames];
+  NodeId merged_nodes_[kMostFrames];
 };
 
 inline void MixedStack::enter(MixedTables& tables, NodeTable& keys, std::string_view name, Address place,
@@ -143,8 +194,20 @@ NodeId MixedStack::merge(MixedTables& tables, StackWalker& walker, bool with_pyt
   Fresh fresh[kTold];
   unsigned fresh_count = 0;
   NodeId caller = 0;
+  if (const std::uint32_t epoch = tables.epoch.load(std::memory_order_acquire); epoch != epoch_) {
+    epoch_ = epoch;
+    merged_count_ = 0;
+  }
+  unsigned depth = 0, same = merged_count_;
   const auto add = [&](Frame frame) {
+    if (depth < same && merged_frames_[depth] == frame) {
+      caller = merged_nodes_[depth++];
+      return;
+    }
+    same = 0;
     const NodeTable::Found found = tables.mixed.intern(caller, frame & kFrameMask);
+    merged_frames_[depth] = frame;
+    merged_nodes_[depth++] = found.node;
     if (found.fresh) {
       fresh[fresh_count++] = {found.node, caller, frame & kFrameMask};
       if (fresh_count == kTold) define(fresh, fresh_count), fresh_count = 0;
@@ -176,6 +239,7 @@ NodeId MixedStack::merge(MixedTables& tables, StackWalker& walker, bool with_pyt
     if (natives[i].slot != 0) add_above(natives[i].slot);
   }
   add_above(0);
+  merged_count_ = depth;
   if (fresh_count != 0) define(fresh, fresh_count);
   return caller;
 }

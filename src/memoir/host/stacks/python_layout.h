@@ -33,8 +33,8 @@ struct PythonLayout {
 
 /// Whether an interpreter is among the libraries that are loaded now, of whatever version.
 bool has_python() noexcept;
-/// Looks for an interpreter among the libraries that are loaded now. Takes the loader's lock. minor is 0 where
-/// there is none: another version, a build for debugging, or without the GIL.
+/// Looks for an interpreter among the libraries that are loaded now. Takes the loader's lock. minor is 0
+/// where there is none: another version, a build for debugging, or without the GIL.
 PythonLayout find_python() noexcept;
 
 }  // namespace memoir::stacks

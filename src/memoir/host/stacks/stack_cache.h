@@ -39,7 +39,14 @@ class StackCache {
       const Segment& segment = segments_[at];
       const Address* const value = values_ + segment.first;
       const std::uint16_t* const offset = offsets_ + segment.first;
-      for (unsigned i = 0; i < segment.count; ++i)
+      unsigned i = 0;
+      for (; i + 4 <= segment.count; i += 4) {
+        const Address differs =
+            (load(slot, offset[i]) ^ value[i]) | (load(slot, offset[i + 1]) ^ value[i + 1]) |
+            (load(slot, offset[i + 2]) ^ value[i + 2]) | (load(slot, offset[i + 3]) ^ value[i + 3]);
+        if (differs != 0) return 0;
+      }
+      for (; i < segment.count; ++i)
         if (load(slot, offset[i]) != value[i]) return 0;
       if (segment.leaf != 0) {
         if (segment.needs_rbp && segment.rbp != rbp) return 0;

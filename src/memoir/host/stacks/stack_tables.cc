@@ -3,7 +3,9 @@
 
 namespace memoir::stacks {
 
-bool StackTables::start() noexcept { return modules_.start() && rules_.start() && nodes_.start(kNodesLog2); }
+bool StackTables::start(bool fewer) noexcept {
+  return modules_.start() && rules_.start() && nodes_.start(fewer ? kNodesLog2 - 1 : kNodesLog2);
+}
 
 UnwindRule StackTables::find_rule(Address pc) noexcept {
   const LoadedModule* const module = modules_.find(pc);

@@ -16,7 +16,8 @@ class StackTables {
  public:
   static constexpr unsigned kNodesLog2 = 19;  // 8 MiB
 
-  bool start() noexcept;
+  /// `fewer`: half of the nodes, where they are only keys (mixed_stack.h).
+  bool start(bool fewer = false) noexcept;
 
   UnwindRule rule(Address pc) noexcept {
     UnwindRule rule;

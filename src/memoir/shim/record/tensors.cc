@@ -23,8 +23,9 @@ ThreadRecord* recording_thread() noexcept {
 MEMOIR_EXPORT int memoir_record_is_on(void) { return mode() == Mode::kEverything ? 1 : 0; }
 /// After malloc served a tensor's memory, and before that is freed.
 MEMOIR_EXPORT void memoir_record_tensor_begins(const void* address, size_t size, unsigned alignment_log2) {
+  const auto entry = MEMOIR_ENTRY;
   if (ThreadRecord* const thread = recording_thread())
-    recorder.tensor_begins(*thread, address, size, alignment_log2);
+    recorder.tensor_begins(*thread, address, size, alignment_log2, entry);
 }
 MEMOIR_EXPORT void memoir_record_tensor_ends(const void* address) {
   if (ThreadRecord* const thread = recording_thread()) recorder.tensor_ends(*thread, address);

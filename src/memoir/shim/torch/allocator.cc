@@ -5,6 +5,7 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 
+#include <bit>
 #include <mutex>
 #include <vector>
 
@@ -73,6 +74,12 @@ struct Recordings {
   void after_fork() noexcept;
 };
 std::atomic<int> g_recordings{0};
+std::atomic<const ProgramRecording*> g_program{nullptr};  // of malloc and all: told apart from those
+
+bool is_told() noexcept {
+  return (g_recordings.load(std::memory_order_relaxed) != 0) |
+         (g_program.load(std::memory_order_relaxed) != nullptr);
+}
 
 Recordings& recordings() {
   static Recordings* const all = new Recordings;  // outlives every free
@@ -87,6 +94,10 @@ void Recordings::after_fork() noexcept {
 
 /// `planned`: a slab serves it, which no recording of a pass takes for its own.
 void tell_allocated(const void* pointer, Size size, bool planned) {
+  if (const ProgramRecording* const program = g_program.load(std::memory_order_relaxed)) {
+    program->tensor_begins(pointer, size, std::countr_zero(kAlignment));
+    if (g_recordings.load(std::memory_order_relaxed) == 0) return;
+  }
   ThreadPass& pass = t_pass;
   const std::lock_guard lock(recordings().mutex);
   if (recordings().everywhere != nullptr) {
@@ -103,6 +114,10 @@ void tell_allocated(const void* pointer, Size size, bool planned) {
 }
 
 void tell_freed(const void* pointer) {
+  if (const ProgramRecording* const program = g_program.load(std::memory_order_relaxed)) {
+    program->tensor_ends(pointer);
+    if (g_recordings.load(std::memory_order_relaxed) == 0) return;
+  }
   const std::lock_guard lock(recordings().mutex);
   if (recordings().everywhere != nullptr) recordings().everywhere->freed(pointer);
   for (Recorder* recorder : recordings().passes) {
@@ -119,6 +134,16 @@ void leave_scope_everywhere(const at::RecordFunction&, at::ObserverContext*) {
   t_pass.everywhere_scopes.leave();
 }
 
+/// Of a function whose frame holds the RecordFunction.
+std::unique_ptr<at::ObserverContext> enter_scope_of_program(const at::RecordFunction& function) {
+  g_program.load(std::memory_order_relaxed)->operator_begins(function.name(), &function);
+  return nullptr;
+}
+
+void leave_scope_of_program(const at::RecordFunction&, at::ObserverContext*) {
+  g_program.load(std::memory_order_relaxed)->operator_ends();
+}
+
 at::CallbackHandle g_everywhere_callback = at::INVALID_CALLBACK_HANDLE;
 
 // PyTorch's own allocator and its deleter, and the slabs' address space: set once by install().
@@ -127,7 +152,7 @@ c10::DeleterFnPtr g_forward_deleter = nullptr;
 const AddressSpace* g_space = nullptr;
 
 void deallocate(void* pointer) {
-  if (g_recordings.load(std::memory_order_relaxed) != 0) [[unlikely]] {
+  if (is_told()) [[unlikely]] {
     tell_freed(pointer);
   }
   if (g_space->contains(pointer)) {
@@ -156,7 +181,7 @@ class Allocator final : public c10::Allocator {
       if (void* const pointer = pass.slab->allocate({size, kAlignment, site})) [[likely]] {
         if (pass.profiled) [[unlikely]]
           c10::profiledCPUMemoryReporter().New(pointer, size);
-        if (g_recordings.load(std::memory_order_relaxed) != 0) [[unlikely]]
+        if (is_told()) [[unlikely]]
           tell_allocated(pointer, size, true);
         return {pointer, pointer, &deallocate, c10::Device(c10::DeviceType::CPU)};
       }
@@ -183,7 +208,7 @@ class Allocator final : public c10::Allocator {
     c10::DataPtr data = take_from_pytorch(size);
     if (data.get_context() != data.get() || !data.compare_exchange_deleter(g_forward_deleter, &deallocate))
       return data;
-    if (g_recordings.load(std::memory_order_relaxed) != 0 && data.get() != nullptr) [[unlikely]] {
+    if (is_told() && data.get() != nullptr) [[unlikely]] {
       tell_allocated(data.get(), size, false);
     }
     return data;
@@ -254,6 +279,16 @@ void end_recording_everywhere(const Recorder& recorder) noexcept {
   g_recordings.fetch_sub(1, std::memory_order_relaxed);
   at::removeCallback(g_everywhere_callback);
   g_everywhere_callback = at::INVALID_CALLBACK_HANDLE;
+}
+
+bool tell_program_recording(const ProgramRecording& recording) {
+  const std::lock_guard lock(recordings().mutex);
+  if (recordings().everywhere != nullptr) return false;
+  if (g_program.exchange(&recording, std::memory_order_relaxed) != nullptr) return true;
+  at::addGlobalCallback(at::RecordFunctionCallback(enter_scope_of_program, leave_scope_of_program)
+                            .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION,
+                                     at::RecordScope::TORCHSCRIPT_FUNCTION}));
+  return true;
 }
 
 void begin_planned(Slab& slab, bool scoped, RequestLog* log) {

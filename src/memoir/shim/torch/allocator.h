@@ -10,6 +10,7 @@
 // thread alone.
 #pragma once
 
+#include "memoir/host/program_recording.h"
 #include "memoir/host/recorder.h"
 #include "memoir/host/request_log.h"
 #include "memoir/host/slab.h"
@@ -34,6 +35,10 @@ void end_recording() noexcept;
 /// nothing happens, while another one does. It ends in the child of a fork(), which may begin its own.
 bool begin_recording_everywhere(Recorder& recorder);
 void end_recording_everywhere(const Recorder& recorder) noexcept;
+
+/// Tells a recording of the whole program of every tensor and operator of every thread, from now on, also in
+/// children of fork(). False while something else records everywhere. It does not end.
+bool tell_program_recording(const ProgramRecording& recording);
 
 struct PassResult {
   PlannedHeap::Counters counters;
