@@ -9,6 +9,7 @@
 #include "memoir/plan/index/fit_index.h"
 #include "memoir/plan/search/attempts.h"
 #include "memoir/plan/search/bounds.h"
+#include "memoir/plan/search/row_sweep.h"
 
 namespace memoir {
 namespace {
@@ -17,8 +18,11 @@ constexpr std::chrono::milliseconds kAlone{20};   // without other threads
 constexpr std::size_t kLargestSearch = 6000;      // buffers; beyond, only pieces are searched
 constexpr std::uint64_t kMostPairs = 20'000'000;  // 160 MB of neighbour lists
 constexpr unsigned kMostMisses = 3;
-constexpr double kFull = 0.85;       // of the load, on average over the sections: then nothing is easy
-constexpr unsigned kTurnsAlone = 6;  // of the exact search, where it is worth its time
+constexpr double kFull = 0.85;        // of the load, on average over the sections: then nothing is easy
+constexpr unsigned kTurnsAlone = 6;   // of the exact search, where it is worth its time
+constexpr unsigned kSweepsShare = 3;  // of all work, one part in so many
+constexpr unsigned kFirstWidth = 8, kMostDoublings = 5;
+constexpr double kSweepNoise = 0.5;
 constexpr std::uint64_t kMostSqueezed = 3'000'000;  // pairs
 constexpr std::uint64_t kMovesPerBuffer = 20;       // of one turn
 constexpr double kLeastShare = 0.01;
@@ -149,6 +153,10 @@ bool PartSearch::step(Size target, SearchContext& context) {
       refute_windows(target, context))
     return true;
   if (context.exact_only) return searchable_ && round(target, context);
+  if ((turn_ > 1 || problem_.size() > kFewBuffers) && may_sweep(context)) {
+    sweep(target, context);
+    if (arena_ <= target) return true;
+  }
   // The smaller the problem, the more often the exact search is the better one.
   const bool small = problem_.size() <= kFewBuffers;
   if (turn_ >= next_squeeze_ && turn_ > (small ? kTurnsAlone : 0) && may_squeeze()) {
@@ -194,10 +202,42 @@ bool PartSearch::full() const {
   return sum > kFull * static_cast<double>(sections_.max_load()) * sections_.count;
 }
 
-bool PartSearch::may_squeeze() const {
-  return pairs_ <= kMostSqueezed && std::all_of(problem_.begin(), problem_.end(), [&](const Buffer& buffer) {
-           return grid_.unit % buffer.alignment == 0;
-         });
+bool PartSearch::on_grid() const {
+  return std::all_of(problem_.begin(), problem_.end(),
+                     [&](const Buffer& buffer) { return grid_.unit % buffer.alignment == 0; });
+}
+
+bool PartSearch::may_squeeze() const { return pairs_ <= kMostSqueezed && on_grid(); }
+
+bool PartSearch::may_sweep(const SearchContext& context) const {
+  return !context.exact_only && full() && on_grid() && problem_.size() <= kMany &&
+         kSweepsShare * sweep_work_ <= context.work;
+}
+
+// From both ends of time, with ever more trees side by side.
+void PartSearch::sweep(Size target, SearchContext& context) {
+  constexpr unsigned kBoth = 2;
+  std::array<std::vector<Offset>, kBoth> found;
+  std::array<std::uint64_t, kBoth> work{};
+  const unsigned turn = sweeps_++;
+  first_attempt(kBoth, context.threads_now(), context.repeatable,
+                [&](std::size_t k, unsigned, const std::atomic<bool>& enough) {
+                  RowSweepOptions options;
+                  options.width = kFirstWidth << std::min(turn, kMostDoublings);
+                  options.backwards = k == 1;
+                  options.noise = turn > kMostDoublings ? kSweepNoise : 0;
+                  options.seed = context.seed + turn;
+                  SearchLimits limits = context.limits;
+                  limits.enough = &enough;
+                  limits.nodes = context.work_left() / kBoth;
+                  found[k] = row_sweep(problem_, sections_, grid_, target, options, limits, work[k]);
+                  return found[k].size() == problem_.size() && arena_size(problem_, found[k]) <= target;
+                });
+  for (unsigned k = 0; k < kBoth; ++k) {
+    context.work += work[k];
+    sweep_work_ += work[k];
+    keep(std::move(found[k]));
+  }
 }
 
 // Each worker takes a share of the excess off the best plan. When it does not come through, it goes on with a

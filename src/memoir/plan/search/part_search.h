@@ -79,8 +79,11 @@ class PartSearch {
   void core_again(Size target, SearchContext& context);
   bool round(Size target, SearchContext& context);
   bool full() const;
+  bool on_grid() const;
   bool may_squeeze() const;
+  bool may_sweep(const SearchContext& context) const;
   void squeeze(Size target, SearchContext& context);
+  void sweep(Size target, SearchContext& context);
   bool refute_windows(Size target, SearchContext& context);
   void prove_above(Size capacity, const std::string& who);
 
@@ -107,6 +110,8 @@ class PartSearch {
     unsigned misses = 0;  // turns in a row
   };
   std::vector<Squeezer> squeezers_;
+  unsigned sweeps_ = 0;
+  std::uint64_t sweep_work_ = 0;
   std::uint64_t next_squeeze_ = 0, squeeze_pause_ = 0;  // turns
   std::uint64_t pairs_ = 0;                             // of buffers that live together
   std::optional<Portfolio> portfolio_;
