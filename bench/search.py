@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 import click
-from instances import Arrays, full, random, retold
+from instances import Arrays, full, random, retold, swept
 from memoir.bench.statistics import geometric_mean
 
 DATA = Path(__file__).parent.parent / "tests" / "data" / "planning"
@@ -135,7 +135,9 @@ def main(output, against: str | None, copies: int, seeds: int, deadline: float, 
         kinds: dict[str, list[Arrays | Path]] = {}
         for count in (100,) if smoke else (200, 600, 1000, 3000):
             kinds[f"full {count}"] = [full(count, FULL_SEED + k) for k in range(seeds)]
+            kinds[f"swept {count}"] = [swept(count, FULL_SEED + k) for k in range(seeds)]
         if not smoke:
+            kinds["swept 600, 5 % left out"] = [swept(600, FULL_SEED + k, 0.05) for k in range(seeds)]
             kinds["full 600, 5 % left out"] = [full(600, FULL_SEED + k, 0.05) for k in range(seeds)]
             kinds["random 10^5"] = [random(10**5, RANDOM_SEED + k) for k in range(seeds)]
             hard = sorted((SHARED / "hard").glob("tight*.csv"))
