@@ -76,6 +76,7 @@ def record_program(path: str | None) -> None:
     record` starts in the program that it runs. A process that is forked from it is recorded into a trace of its own,
     x.<pid>.trace. path: None: into the trace of the recorder of malloc, which is preloaded and follows forks by itself.
     Never raises: a program must not fail for being recorded."""
+    program: _RecordedProgram | _ToldProgram
     program = _RecordedProgram(Path(path)) if path is not None else _ToldProgram()
     program.begin()
     if program.recording is None:
