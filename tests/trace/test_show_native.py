@@ -244,7 +244,8 @@ def test_the_verb(run):
 
 def test_the_other_verbs_take_a_native_program(run, tmp_path):
     path = str(golden.DATA / golden.NATIVE)
-    assert "73 buffers" in run("plan", path, "-o", str(tmp_path / "x.plan"))
+    assert "73 buffers" in run("plan", path, "--only", "both", "-o", str(tmp_path / "x.plan"))
+    assert "1 buffers" in run("plan", path, "-f", "-o", str(tmp_path / "x.plan"))  # its only tensor
     run("simulate", path, "--policy", "span")
     run("export", path, "--to", "chrome", "-o", str(tmp_path / "x.json"))
     assert (tmp_path / "x.json").stat().st_size > 1000

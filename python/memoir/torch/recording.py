@@ -87,7 +87,7 @@ def record_program(path: str | None) -> None:
         hooks.register_module_forward_hook(program.leave, always_call=True),
     )
     os.register_at_fork(after_in_child=program.begin_in_child)
-    multiprocessing.util.register_after_fork(program, type(program).end_with_worker)
+    multiprocessing.util.register_after_fork(program, lambda child: child.end_with_worker())
 
     def finish() -> None:
         for handle in handles:
