@@ -20,9 +20,10 @@ constexpr std::uint64_t kMostPairs = 20'000'000;  // 160 MB of neighbour lists
 constexpr unsigned kMostMisses = 3;
 constexpr double kFull = 0.85;        // of the load, on average over the sections: then nothing is easy
 constexpr unsigned kTurnsAlone = 6;   // of the exact search, where it is worth its time
-constexpr unsigned kSweepsShare = 3;  // of all work, one part in so many
+constexpr unsigned kSweepsShare = 2;  // of all work, one part in so many
 constexpr unsigned kFirstWidth = 8, kMostDoublings = 5;
-constexpr double kSweepNoise = 0.5;
+constexpr unsigned kTurnsOfWidth = 8;
+constexpr double kSweepNoise = 1;                   // in nats
 constexpr std::uint64_t kMostSqueezed = 3'000'000;  // pairs
 constexpr std::uint64_t kMovesPerBuffer = 20;       // of one turn
 constexpr double kLeastShare = 0.01;
@@ -214,7 +215,7 @@ bool PartSearch::may_sweep(const SearchContext& context) const {
          kSweepsShare * sweep_work_ <= context.work;
 }
 
-// From both ends of time, with ever more trees side by side.
+// From both ends of time, again and again with few trees and other noise, then with more.
 void PartSearch::sweep(Size target, SearchContext& context) {
   constexpr unsigned kBoth = 2;
   std::array<std::vector<Offset>, kBoth> found;
@@ -223,9 +224,9 @@ void PartSearch::sweep(Size target, SearchContext& context) {
   first_attempt(kBoth, context.threads_now(), context.repeatable,
                 [&](std::size_t k, unsigned, const std::atomic<bool>& enough) {
                   RowSweepOptions options;
-                  options.width = kFirstWidth << std::min(turn, kMostDoublings);
+                  options.width = kFirstWidth << std::min(turn / kTurnsOfWidth, kMostDoublings);
                   options.backwards = k == 1;
-                  options.noise = turn > kMostDoublings ? kSweepNoise : 0;
+                  options.noise = turn > 0 ? kSweepNoise : 0;
                   options.seed = context.seed + turn;
                   SearchLimits limits = context.limits;
                   limits.enough = &enough;
