@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memoir/heap/pool/pool_row.h"
 
+#include <array>
 #include <map>
 #include <random>
 
@@ -96,6 +97,68 @@ TEST_CASE("what different streams freed stays separate until it is joined, and i
   CHECK(row[left].moment == 5);
   CHECK(row[left].range.size >= 2 * kSmall);
   check_row(row, true);
+}
+
+TEST_CASE("what lies side by side joins when all that was queued is done, whatever streams it is of") {
+  PoolRow row(kAlignment, 0);
+  open_all(row);
+  REQUIRE(row.reserve_records(32));
+  const std::uint16_t slots[] = {row.slot_of(0), row.slot_of(1)};
+  Index parts[6];
+  for (int i = 0; i < 6; ++i)
+    parts[i] = row.take_part(row.find(slots[0], Zone::kCommon, kSmall), kSmall, kSmall, slots[i % 2]);
+  for (int i = 0; i < 4; ++i) give_back(row, parts[i], 1 + i);
+  CHECK(row.find(slots[1], Zone::kCommon, 2 * kSmall) == 0);
+  row.note_done(4);
+  check_row(row, true);
+  // All four are one block now, of the stream that freed last.
+  CHECK(row[row.head()].range == Range{0, 4 * kSmall});
+  CHECK(row.find(slots[1], Zone::kCommon, 4 * kSmall) == row.head());
+  // So is what is freed next to it; but not what another stream freed since.
+  give_back(row, parts[4], 5);
+  CHECK(row[row.head()].range == Range{0, 5 * kSmall});
+  CHECK(row[row.head()].moment == 5);
+  give_back(row, parts[5], 6);
+  CHECK(row[row.head()].range == Range{0, 5 * kSmall});
+  row.note_done(6);
+  CHECK(row[row.head()].range.size == kCapacity);
+  check_row(row, true);
+}
+
+TEST_CASE(
+    "holes are found by the bytes of their room, which grows at once and shrinks when it is looked at") {
+  PoolRow row(kAlignment, 0);
+  open_all(row);
+  REQUIRE(row.reserve_records(32));
+  const std::uint16_t slot = row.slot_of(0);
+  // | live | 4 granules | live | ...
+  const auto take = [&](Size size) {
+    return row.take_part(row.find(slot, Zone::kCommon, size), size, size, slot);
+  };
+  take(kGranule);
+  const Index middle = take(4 * kGranule);
+  const Index next = take(kGranule);
+  take(kGranule);
+  give_back(row, middle, 1);
+  const Index hole = row.make_hole(middle, {2 * kGranule, kGranule});
+  row.make_hole(row.find(slot, Zone::kCommon, 40 * kGranule), {32 * kGranule, kGranule});
+  std::array<Index, 4> found{};
+  CHECK(row.room_of(hole).range == Range{kGranule, 4 * kGranule});
+  CHECK(row.has_smaller_room(Zone::kCommon, 4 * kGranule, 5 * kGranule));
+  CHECK_FALSE(row.has_smaller_room(Zone::kCommon, 4 * kGranule, 4 * kGranule));
+  REQUIRE(row.find_holes(Zone::kCommon, 4 * kGranule, found) == 2);
+  CHECK(found[0] == hole);
+  give_back(row, next, 2);
+  REQUIRE(row.find_holes(Zone::kCommon, 5 * kGranule, found) == 2);
+  CHECK(found[0] == hole);
+  CHECK(row.fits_still(hole, 5 * kGranule));
+  // What lies behind the hole is taken: the hole is found for its old size once more.
+  const Index behind = row[hole].after;
+  row.take_part(behind, row[behind].range.size, 1, slot);
+  CHECK(row.find_holes(Zone::kCommon, 3 * kGranule, found) == 2);
+  CHECK_FALSE(row.fits_still(hole, 3 * kGranule));
+  CHECK(row.find_holes(Zone::kCommon, 3 * kGranule, found) == 1);
+  CHECK(row.fits_still(hole, 2 * kGranule));
 }
 
 TEST_CASE("a hole is made in the middle of a free block, and a window opens it again") {
