@@ -31,10 +31,10 @@ struct TwoStreams {
 
 TEST_CASE("what was freed before a marker that is reached is taken without a wait") {
   TwoStreams streams(64);
+  void* const busy = streams.program.allocate(kBlock, streams.first);
   for (void* const pointer : streams.live) streams.program.free(pointer);
   fake_run_all();
   // More is queued on the first stream, and does not run.
-  void* const busy = streams.program.allocate(64 * kBlock + kMiB, streams.first);
   fake_launch_fill(streams.first, as_address(busy), kBlock, 1);
   const std::uint64_t waits = streams.waits(), held = fake_used(0);
   void* const taken = streams.program.allocate(4 * kBlock, streams.second);

@@ -14,6 +14,7 @@ constexpr int kFewLooks = 16, kLooks = 96;
 constexpr double kReserve = 0.02;  // of peak live bytes: most that a move takes away beyond its need
 // of peak live bytes: what the pool may grow by for every request that was served by a move; the most of it
 constexpr double kBoughtByMove = 0.00005, kMostBought = 0.05;
+constexpr std::uint64_t kFreeMoves = 64;  // that buy nothing: a loop has made its moves by then
 constexpr double kShareOfPeak = 0.005;  // what a pool with Aside::kShare may hold beyond the peak live bytes
 
 /// What of a range lies before or after another one: the larger part.
@@ -178,7 +179,8 @@ bool DevicePoolHeap::commit_all(Index& first, Range range, Size need) noexcept {
     return true;
   };
   // Rent or buy: who had to move memory often grows rather than go on so.
-  const double bought = std::min(static_cast<double>(counters_.moves) * kBoughtByMove, kMostBought);
+  const std::uint64_t rented = counters_.moves - std::min(counters_.moves, kFreeMoves);
+  const double bought = std::min(static_cast<double>(rented) * kBoughtByMove, kMostBought);
   Size target = share(std::max(options_.slack, bought));
   const bool fills = aside_.fills(range);
   if (aside_.is_set() && !aside_.yields()) {
