@@ -74,6 +74,26 @@ TEST_CASE("contexts: what a model expects counts as so many samples, and samples
   CHECK(table.learned(6) == LifetimeClass::kLong);
 }
 
+TEST_CASE("contexts: the home row is where short-lived objects go") {
+  ContextTable table;
+  CHECK_FALSE(table.has_rows());
+  CHECK(table.observe(5, true));
+  table.set_home(1);  // without a split all go there
+  CHECK(table.has_rows());
+  CHECK(table.row_of(5) == 1);
+  CHECK(table.row_of(6) == 1);
+  table.set_split(true);
+  CHECK(table.row_of(5) == 0);
+  CHECK(table.row_of(6) == 1);
+  CHECK(table.observe(6, true));
+  CHECK(table.row_of(6) == 0);
+  table.set_home(0);
+  CHECK(table.row_of(6) == 1);
+  table.set_split(false);
+  CHECK(table.row_of(6) == 0);
+  CHECK_FALSE(table.has_rows());
+}
+
 TEST_CASE("learner: a model's split begins at once, stays if right, soon ends if inverted") {
   for (const bool inverted : {false, true}) {
     LifetimeLearner learner;
@@ -87,6 +107,8 @@ TEST_CASE("learner: a model's split begins at once, stays if right, soon ends if
     CHECK(learner.table().split());
     run(learner, 2 * kHeld / 4, 64, is_long);  // a quarter of the horizon
     CHECK(learner.table().split() == !inverted);
+    // The inverted one sent three objects of four to row 1: there they stay.
+    CHECK(learner.table().home() == (inverted ? 1 : 0));
     run(learner, 30 * kHeld, 64, is_long);
     CHECK(learner.table().split());
     unsigned wrong = 0;

@@ -5,10 +5,12 @@
 #include <nanobind/stl/string_view.h>
 
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "bind.h"
 #include "memoir/base/error.h"
+#include "memoir/predict/model/fit_linear.h"
 #include "memoir/predict/model/lifetime_model.h"
 #include "memoir/predict/model/plain_name.h"
 #include "memoir/predict/model/write_model.h"
@@ -23,6 +25,8 @@ namespace {
 template <class T>
 using Column = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
 using Hashes = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Places = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Table = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 /// An array of Python's own that takes over what is in `values`.
 template <class T>
@@ -72,18 +76,20 @@ class HeldModel {
       throw Error(name + ": " + why);
   }
   const LifetimeModel& model() const { return model_; }
+  NameCache& names() const { return *names_; }  // under the interpreter's lock
 
  private:
   std::vector<std::uint64_t> bytes_;
   size_t size_;
   LifetimeModel model_;
+  std::unique_ptr<NameCache> names_ = std::make_unique<NameCache>();
 };
 
 nb::object predict(const HeldModel& held, nb::list names, Size size, nb::list frames, std::uint64_t height,
                    std::uint32_t stages, bool calibrated) {
   const LifetimeModel& model = held.model();
   const Names given(names);
-  const ModelStack stack(given.views, model.key());
+  const ModelStack stack(given.views, model.key(), &held.names());
   LifetimeModel::Query query;
   query.size = size;
   query.height = height;
@@ -122,7 +128,7 @@ nb::dict predict_many(const HeldModel& held, nb::list stacks, nb::list sizes, st
   std::vector<std::uint16_t> samples, matched;
   for (size_t i = 0; i < count; ++i) {
     const Names given(stacks[i]);
-    const ModelStack stack(given.views, held.model().key());
+    const ModelStack stack(given.views, held.model().key(), &held.names());
     LifetimeModel::Query query;
     query.size = nb::cast<Size>(sizes[i]);
     query.stages = stages;
@@ -157,6 +163,35 @@ nb::tuple stack_features(nb::list stacks, nb::list sizes, std::uint64_t rows, st
     begins.push_back(found.size());
   }
   return nb::make_tuple(to_array(std::move(found)), to_array(std::move(begins)));
+}
+
+nb::tuple fit_words(Hashes rows, Places begins, Table targets, Table weights, std::uint64_t count, float l2,
+                    unsigned most_steps) {
+  log2_of_rows(count);
+  if (begins.size() == 0) throw Error("begins has one more than there are examples");
+  const size_t examples = begins.size() - 1;
+  if (targets.shape(0) != examples || targets.shape(1) != model_format::kOutputs ||
+      weights.shape(0) != examples || weights.shape(1) != 2)
+    throw Error("targets are 9 and weights 2 for each example");
+  for (size_t i = 0; i < examples; ++i)
+    if (begins.data()[i] > begins.data()[i + 1]) throw Error("begins does not ascend");
+  if (begins.data()[0] != 0 || begins.data()[examples] != rows.size())
+    throw Error("begins does not end where rows end");
+  for (size_t i = 0; i < rows.size(); ++i)
+    if (rows.data()[i] >= count) throw Error("a row is not below count");
+  LinearFit fit;
+  {
+    const nb::gil_scoped_release release;
+    fit = fit_linear({{rows.data(), rows.size()},
+                      {begins.data(), begins.size()},
+                      {targets.data(), targets.size()},
+                      {weights.data(), weights.size()}},
+                     count, l2, most_steps);
+  }
+  std::vector<float> bias(std::begin(fit.bias), std::end(fit.bias));
+  return nb::make_tuple(
+      nb::cast(to_array(std::move(fit.weights))).attr("reshape")(count, model_format::kOutputs),
+      to_array(std::move(bias)));
 }
 
 nb::tuple network_tokens(nb::list stacks, Hashes hashes, std::uint32_t split, size_t most,
@@ -261,6 +296,11 @@ void bind_models(nb::module_& module) {
              "For each stack (names, innermost first) the rows of a linear model that it has: all of them, "
              "and where "
              "those of each stack begin. `sizes`: of the objects, 0: not known.");
+  module.def("fit_words", &fit_words, "rows"_a, "begins"_a, "targets"_a, "weights"_a, "count"_a, "l2"_a,
+             "most_steps"_a,
+             "Weights (count, 9) and biases (9) of a linear model that fits the examples best. `rows`, `begins`: "
+             "as stack_features() gives them; `targets`: (n, 9), parts of the eight classes, then of long; "
+             "`weights`: (n, 2), of either; `l2`: what squares of weights cost.");
   module.def(
       "network_tokens", &network_tokens, "stacks"_a, "hashes"_a, "split"_a, "most_tokens"_a, "key"_a = 0,
       "For each stack the tokens that a sequence model reads: all of them, and where those of each begin. "

@@ -26,6 +26,7 @@ ONE_CLASS, PRIVATE = 1, 2  # flags of the settings
 MOST_BYTES = 1 << 20  # of a model; larger ones leave details of the trie out
 _MOST_NAMES = 65_535
 _MOST_MODULES = 65_535
+_LEAST_AT_START = 0.3  # probability of long from which on a context is told to a malloc at its start
 SETTINGS = struct.Struct("<IIHHfffffIff20x")
 # Frames that every program has: they tell nothing of which program a stack is of.
 _EVERYWHERE = frozenset(
@@ -196,27 +197,40 @@ def _vocabulary(contexts: Contexts) -> list[str]:
 
 
 def _addresses(contexts: Contexts, votes: Votes, answers: Answers) -> tuple[bytes, bytes]:
-    """Only of calls where all contexts agree: a wrapper's call says nothing of who called the wrapper."""
-    groups: dict[tuple[str, int], list[int]] = {}
+    """Of calls where all contexts agree: a wrapper's call says nothing of who called the wrapper. And with the height of
+    the stack, which tells a wrapper's callers apart, of those that are not surely short-lived: what a malloc knows of
+    no context is short-lived anyway."""
+    by_call: dict[tuple[str, int], list[int]] = {}
+    by_height: dict[tuple[str, int, int], list[int]] = {}
+    heights = contexts.heights.tolist()
     for number, call in enumerate(contexts.calls):
         if call is not None:
-            groups.setdefault(call, []).append(number)
+            by_call.setdefault(call, []).append(number)
+            if 0 < heights[number] < 2**32:
+                by_height.setdefault((*call, heights[number]), []).append(number)
     builds = {
-        build: number for number, build in enumerate(sorted({build for build, _ in groups})[:_MOST_MODULES])
+        build: number for number, build in enumerate(sorted({build for build, _ in by_call})[:_MOST_MODULES])
     }
     prior = _prior(votes)
     classes = contexts.classes.tolist()
     said = numpy.where(contexts.is_decided, contexts.is_long, 2).tolist()
     rows = []
-    for (build, offset), members in groups.items():
-        same = {(classes[each], said[each]) for each in members}
-        if len(same) > 1 or build not in builds:
-            continue
+
+    def add(build: str, offset: int, height: int, members: list[int]) -> None:
+        if build not in builds or len({(classes[each], said[each]) for each in members}) > 1:
+            return
         sums = votes.classes[members].sum(axis=0) + 0.25 * prior[0]
         long, short = votes.long[members].sum(), votes.short[members].sum()
-        share = (long + 0.25 * prior[1]) / (long + short + 0.25)
-        answer = answers.add(sums / sums.sum(), float(share), float(votes.samples[members].sum()))
-        rows.append((builds[build], offset, 0, answer))
+        share = float((long + 0.25 * prior[1]) / (long + short + 0.25))
+        if height and share < _LEAST_AT_START:
+            return
+        answer = answers.add(sums / sums.sum(), share, float(votes.samples[members].sum()))
+        rows.append((builds[build], offset, height, answer))
+
+    for (build, offset), members in by_call.items():
+        add(build, offset, 0, members)
+    for (build, offset, height), members in by_height.items():
+        add(build, offset, height, members)
     table = numpy.zeros(
         len(rows), [("offset", "<u4"), ("height", "<u4"), ("module", "<u2"), ("answer", "<u2")]
     )

@@ -39,15 +39,25 @@ void ContextTable::set_learned(ContextKey key, LifetimeClass learned) noexcept {
   if (entry.learned == learned) return;
   entry.learned = learned;
   learned == LifetimeClass::kLong ? ++long_contexts_ : --long_contexts_;
-  if (split()) rows_[key].store(static_cast<std::uint8_t>(learned), std::memory_order_relaxed);
+  if (split()) rows_[key].store(row_for(learned), std::memory_order_relaxed);
 }
 
 void ContextTable::set_split(bool split) noexcept {
   if (split == this->split()) return;
-  for (size_t key = 0; key < kEntries; ++key) {
-    rows_[key].store(split ? static_cast<std::uint8_t>(entries_[key].learned) : 0, std::memory_order_relaxed);
-  }
   split_.store(split, std::memory_order_relaxed);
+  fill_rows();
+}
+
+void ContextTable::set_home(size_t row) noexcept {
+  if (row == home_) return;
+  home_ = row;
+  fill_rows();
+}
+
+void ContextTable::fill_rows() noexcept {
+  for (size_t key = 0; key < kEntries; ++key)
+    rows_[key].store(row_for(entries_[key].learned), std::memory_order_relaxed);
+  has_rows_.store(split() || home_ != 0, std::memory_order_relaxed);
 }
 
 }  // namespace memoir

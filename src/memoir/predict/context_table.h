@@ -7,8 +7,8 @@
 //   allocation -> key_of(return address, height) -> row_of(key)           one byte, read on every allocation
 //   sample     -> observe(key, outlived?) -> an average of the last outcomes -> the class, with hysteresis
 //
-// The bytes that allocations read are apart from the averages: while splitting is off they are all kShort,
-// and the learner goes on unseen. Reading a class, or whether there is splitting, is safe on any thread;
+// The bytes that allocations read are apart from the averages: while splitting is off they are all the home
+// row, and the learner goes on unseen. Reading a class, or whether there is splitting, is safe on any thread;
 // everything else needs the learner's lock.
 #pragma once
 
@@ -34,7 +34,7 @@ class ContextTable {
     return static_cast<ContextKey>(mixed >> (64 - kBits));
   }
 
-  /// The row that an allocation takes: 0 for short, 1 for long.
+  /// The row that an allocation takes: the home row for short, the other one for long.
   size_t row_of(ContextKey key) const noexcept { return rows_[key].load(std::memory_order_relaxed); }
 
   /// What the samples say, also while splitting is off.
@@ -47,6 +47,12 @@ class ContextTable {
   /// Whether allocations see what was learned.
   void set_split(bool split) noexcept;
   bool split() const noexcept { return split_.load(std::memory_order_relaxed); }
+  /// Where short-lived objects go, and without splitting all: 0 or 1. A heap whose objects lie in row 1, since a
+  /// model called them long-lived that are not, keeps that row for them: their holes are theirs to fill.
+  void set_home(size_t row) noexcept;
+  size_t home() const noexcept { return home_; }
+  /// False: every allocation takes row 0, and none needs its key.
+  bool has_rows() const noexcept { return has_rows_.load(std::memory_order_relaxed); }
   /// Contexts that are learned to be long-lived.
   size_t long_contexts() const noexcept { return long_contexts_; }
 
@@ -59,11 +65,16 @@ class ContextTable {
   };
 
   void set_learned(ContextKey key, LifetimeClass learned) noexcept;
+  std::uint8_t row_for(LifetimeClass learned) const noexcept {
+    return static_cast<std::uint8_t>((split() ? static_cast<size_t>(learned) : 0) ^ home_);
+  }
+  void fill_rows() noexcept;
 
   std::array<std::atomic<std::uint8_t>, kEntries> rows_{};
   std::array<Entry, kEntries> entries_{};
   size_t long_contexts_ = 0;
-  std::atomic<bool> split_{false};
+  size_t home_ = 0;
+  std::atomic<bool> split_{false}, has_rows_{false};
 };
 
 }  // namespace memoir

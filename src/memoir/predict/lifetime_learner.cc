@@ -43,8 +43,9 @@ void LifetimeLearner::advance(Size clock, Size held) noexcept {
 LifetimeLearner::Sample LifetimeLearner::born(ContextKey key) noexcept {
   if (ring_.empty() || next_ - first_ >= kMostSamples) return kNoSample;
   const Sample sample = static_cast<Sample>(next_++ % kMostSamples);
-  ring_[sample] = {clock_, key, true};
-  if (trust_ == Trust::kGiven) given_born_ += table_.learned(key) == LifetimeClass::kLong;
+  const bool called_long = table_.split() && table_.learned(key) == LifetimeClass::kLong;
+  ring_[sample] = {clock_, key, true, called_long};
+  if (trust_ == Trust::kGiven) given_born_ += called_long;
   return sample;
 }
 
@@ -78,7 +79,10 @@ void LifetimeLearner::consider_split() noexcept {
     const bool wrong = given_dead_ >= kEnoughDead && 2 * given_dead_ > given_born_;
     if (!wrong && long_ < kEnoughLong) return;
     trust_ = Trust::kDecided;
-    if (wrong) table_.set_split(false);
+    if (wrong) {
+      table_.set_split(false);
+      if (mostly_called_long()) table_.set_home(1);
+    }
   }
   if (long_ < kEnoughLong) return;
   // A class that tells nothing is right as often as samples are long-lived. To begin, it must do half as well
@@ -91,6 +95,16 @@ void LifetimeLearner::consider_split() noexcept {
   const double lift = now.long_share > 0 ? now.precision / now.long_share : 0;
   const bool pays = !one_kind && enough && (lift >= (split ? 1.2 : 1.5) || now.precision >= 0.9);
   if (pays != table_.split()) table_.set_split(pays);
+}
+
+bool LifetimeLearner::mostly_called_long() const noexcept {
+  Size open = 0, called_long = 0;
+  for (std::uint64_t i = first_; i < next_; ++i) {
+    const Record& record = ring_[i % kMostSamples];
+    open += record.open;
+    called_long += record.open && record.called_long;
+  }
+  return 2 * called_long > open;
 }
 
 bool LifetimeLearner::expect(ContextKey key, LifetimeClass predicted, double share,

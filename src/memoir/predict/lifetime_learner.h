@@ -72,10 +72,13 @@ class LifetimeLearner {
     Size born_at;
     ContextKey key;
     bool open;
+    bool called_long;  // when it was allocated, and so that is where it lies
   };
 
   void decide(Record& record, bool outlived) noexcept;
   void consider_split() noexcept;
+  /// Whether most of what is open lies where a model had long-lived objects go.
+  bool mostly_called_long() const noexcept;
 
   LearnerOptions options_;
   ContextTable table_;

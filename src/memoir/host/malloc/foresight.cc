@@ -98,7 +98,8 @@ void Foresight::begin_slowly(const char* path) noexcept {
   begun_ = true;
   if (!read_file(path) || model_.one_class()) return;
   walker_ = map_metadata(sizeof(stacks::StackWalker));
-  if (walker_ == nullptr || !pending_.reserve(kMostPending) || !tables.start()) return;
+  name_cache_ = static_cast<NameCache*>(map_metadata(sizeof(NameCache)));  // zeros: an empty one
+  if (walker_ == nullptr || name_cache_ == nullptr || !pending_.reserve(kMostPending) || !tables.start()) return;
   tell_known();
   active_.store(true, std::memory_order_release);
 }
@@ -181,7 +182,7 @@ void Foresight::predict(const Pending& one) noexcept {
     if (const stacks::LoadedModule* const module = tables.modules().find(one.frames[i] - 1))
       names[i] = names_.find(*module, one.frames[i]);
   }
-  const ModelStack stack({names, one.count}, model_.key());
+  const ModelStack stack({names, one.count}, model_.key(), name_cache_);
   LifetimeModel::Query query;
   query.size = one.size;
   if (stack.skipped() < one.count) {

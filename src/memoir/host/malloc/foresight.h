@@ -21,6 +21,7 @@
 #include "memoir/host/malloc/symbol_names.h"
 #include "memoir/predict/context_table.h"
 #include "memoir/predict/model/lifetime_model.h"
+#include "memoir/predict/model/model_stack.h"
 
 namespace memoir::host_malloc {
 
@@ -85,6 +86,7 @@ class Foresight {
   bool begun_ = false;
   LifetimeModel model_;
   SymbolNames names_;
+  NameCache* name_cache_ = nullptr;
   Figures figures_;
 };
 

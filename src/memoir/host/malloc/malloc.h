@@ -52,7 +52,7 @@ MEMOIR_ALWAYS_INLINE void* allocate_or(Size size, const void* return_address, Sl
     const size_t size_class = size_classes::class_of(size);
     // The processor guesses right whether there are two rows: while there is one, nothing waits for the hash.
     size_t row = 0;
-    if (central().sampler.split()) row = central().sampler.row_of(key_here(heap, return_address));
+    if (central().sampler.has_rows()) row = central().sampler.row_of(key_here(heap, return_address));
     heap->busy.store(1, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     const bool mine = heap->token.load(std::memory_order_acquire) != kNoToken;

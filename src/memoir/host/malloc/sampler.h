@@ -31,7 +31,9 @@ class Sampler {
   bool expect(ContextKey key, LifetimeClass predicted, double share, unsigned samples) noexcept;
   LifetimeLearner::Counts counts() noexcept;
   size_t long_contexts() noexcept;
-  /// Whether there are two rows. False: everything is of row 0.
+  /// False: everything is of row 0.
+  bool has_rows() const noexcept { return learner_.table().has_rows(); }
+  /// Whether what was learned is followed.
   bool split() const noexcept { return learner_.table().split(); }
   Lock& lock() noexcept { return lock_; }
 

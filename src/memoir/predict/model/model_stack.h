@@ -14,14 +14,50 @@
 
 namespace memoir {
 
+/// What models read of a function's name.
+struct FrameName {
+  std::uint64_t hash = 0;  // of the plain name
+  bool is_empty = true;    // nobody knows what it is called
+  bool asks_for_memory = false;
+  std::uint8_t word_count = 0;
+  std::uint32_t words[kMostNameWords];  // hashes
+
+  FrameName() noexcept = default;
+  FrameName(std::string_view name, std::uint64_t key) noexcept;
+};
+
+/// The names that were looked at last: a program's stacks share most of their frames, and to take a long mangled
+/// name apart is most of the work. About 90 KiB; all zero is an empty one. For one thread, and one key.
+class NameCache {
+ public:
+  const FrameName& find(std::string_view name, std::uint64_t key) noexcept {
+    const std::uint64_t hash = hash_of(name);
+    Entry& entry = entries_[hash % kEntries];
+    if (entry.name != hash) entry = {hash, FrameName(name, key)};
+    return entry.frame;
+  }
+
+ private:
+  static constexpr size_t kEntries = 1024;
+  struct Entry {
+    std::uint64_t name = 0;  // a hash: two names that share all of it are taken for one
+    FrameName frame;
+  };
+
+  /// Never 0.
+  static std::uint64_t hash_of(std::string_view name) noexcept;
+
+  Entry entries_[kEntries];
+};
+
 class ModelStack {
  public:
   static constexpr size_t kMostFrames = 256;  // with names; those further out are left out
   static constexpr size_t kMostWordFrames = 16;
 
   /// `names`: of the frames' functions, mangled or readable, innermost first; empty where nobody knows. They
-  /// are kept alive by the caller. `key`: the model's.
-  ModelStack(std::span<const std::string_view> names, std::uint64_t key) noexcept;
+  /// are kept alive by the caller. `key`: the model's. `cache`: one of this key, or none.
+  ModelStack(std::span<const std::string_view> names, std::uint64_t key, NameCache* cache = nullptr) noexcept;
 
   /// Hashes of plain names, innermost first, without the functions that programs ask for memory by and
   /// without frames that have no name; equal neighbours are there once.

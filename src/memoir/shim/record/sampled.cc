@@ -7,15 +7,55 @@
 #include "memoir/host/control/control_page.h"
 #include "memoir/host/stacks/thread_stack.h"
 
+// The C++ library's, where the program has one.
+extern "C" {
+__attribute__((weak)) void* _Znwm(std::size_t);
+__attribute__((weak)) void* _Znam(std::size_t);
+__attribute__((weak)) void* _ZnwmRKSt9nothrow_t(std::size_t, const void*);
+__attribute__((weak)) void* _ZnamRKSt9nothrow_t(std::size_t, const void*);
+__attribute__((weak)) void* _ZnwmSt11align_val_t(std::size_t, std::size_t);
+__attribute__((weak)) void* _ZnamSt11align_val_t(std::size_t, std::size_t);
+}
+
 namespace memoir::record {
 
 namespace {
+
+void* const kNewFunctions[] = {
+    reinterpret_cast<void*>(&_Znwm),
+    reinterpret_cast<void*>(&_Znam),
+    reinterpret_cast<void*>(&_ZnwmRKSt9nothrow_t),
+    reinterpret_cast<void*>(&_ZnamRKSt9nothrow_t),
+    reinterpret_cast<void*>(&_ZnwmSt11align_val_t),
+    reinterpret_cast<void*>(&_ZnamSt11align_val_t),
+};
 
 constinit stacks::StackTables tables;
 // Under the sampler's lock. All zero until it starts, as its owners elsewhere map it.
 alignas(stacks::StackWalker) constinit char walker_memory[sizeof(stacks::StackWalker)] = {};
 pthread_key_t key;
 bool have_key = false, have_tables = false;
+
+/// Whether that return address is in one of the C++ library's functions that ask malloc for a program's new.
+/// They are short, and stand together.
+bool asks_for_new(stacks::Address address) noexcept {
+  constexpr stacks::Address kLongest = 256;
+  for (const void* const function : kNewFunctions) {
+    const auto begin = reinterpret_cast<stacks::Address>(function);
+    if (begin != 0 && address - begin < kLongest) return true;
+  }
+  return false;
+}
+
+/// The place of the return address into the code that asks for memory, beyond `operator new`: what the height
+/// of a context counts from. A malloc that has a `new` of its own is called from there.
+stacks::Address slot_of_call(const stacks::StackWalker& walker, const stacks::StackWalker::Entry& entry,
+                             const SampledStack& stack) noexcept {
+  unsigned inner = 0;
+  while (inner < stack.count && inner < 3 && asks_for_new(stack.frames[inner])) ++inner;
+  const stacks::Address slot = inner == 0 ? 0 : walker.last_slot(inner);
+  return slot == 0 ? entry.slot : slot;
+}
 
 /// Where the calling thread's stack is; asked once.
 __thread stacks::ThreadStack own_stack __attribute__((tls_model("initial-exec")));
@@ -31,7 +71,8 @@ void find_stack(const void* data, SampledStack& stack) noexcept {
     if (stacks::kind_of(frames[i]) == stacks::FrameKind::kNative) stack.frames[stack.count++] = frames[i];
     else stack.cut = stack.cut || stacks::kind_of(frames[i]) == stacks::FrameKind::kCut;
   }
-  if (entry.slot < own_stack.end && entry.slot >= own_stack.begin) stack.height = own_stack.end - entry.slot;
+  const stacks::Address slot = slot_of_call(walker, entry, stack);
+  if (slot < own_stack.end && slot >= own_stack.begin) stack.height = own_stack.end - slot;
 }
 
 void thread_ends(void*) {
