@@ -4,6 +4,7 @@
     python bench/llama.py -o llama.md -p llama.png    the four kinds of program that the paper has, made from seeds
     python bench/llama.py a.trace b.trace             recorded programs
     python bench/llama.py a.trace --model x.model     and with what a model of memoir train predicts
+    python bench/llama.py --trained redis,sqlite      programs of train_programs.py, with a model of another run of theirs
     python bench/llama.py --smoke                     seconds, for the tests
 
 Programs run in simulation under a malloc with size classes in pages of 2 MiB (as the paper reconstructs TCMalloc), under
@@ -148,6 +149,20 @@ def model_accuracy(program: Program) -> tuple[float, float] | None:
     )
 
 
+def trained_program(name: str, folder: Path) -> Program:
+    """A run of the program's base build with another input, and a model of its -O0 build's."""
+    import train_programs
+    from memoir.train import train
+
+    from memoir import Lifetimes
+
+    build = "O0" if any(each.name == "O0" for each in train_programs.PROGRAMS[name].builds) else "version"
+    model = folder / f"{name}.model"
+    found = Lifetimes.open(train_programs.profile(name, build))
+    model.write_bytes(train([found], replayed=False).content)
+    return Program(f"{name}, model of {build}", train_programs.trace(name, "input"), model=model)
+
+
 # --- the report ---
 
 
@@ -230,6 +245,9 @@ def draw(programs: list[Program], output: Path) -> None:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Of memoir train, for the traces.",
 )
+@click.option(
+    "--trained", help="Programs of train_programs.py, with commas: recorded, and with a model of another run."
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the tables there as well.")
 @click.option("-p", "--picture", type=click.Path(path_type=Path), help="Figure 8: .png, .svg or .pdf.")
 @click.option(
@@ -240,6 +258,7 @@ def draw(programs: list[Program], output: Path) -> None:
 def main(
     traces: tuple[Path, ...],
     model: Path | None,
+    trained: str | None,
     output: Path | None,
     picture: Path | None,
     seed: int,
@@ -248,9 +267,11 @@ def main(
 ) -> None:
     scale = 0.04 if smoke else scale
     with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         programs = [Program(path.name, path, model=model) for path in traces]
-        if not traces:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        if trained:
+            programs = [trained_program(name, folder) for name in trained.split(",")]
+        elif not traces:
             for name in PROGRAMS:
                 paths = [folder / f"{name}-{number}.trace" for number in (seed, seed + 1)]
                 for number, path in zip((seed, seed + 1), paths, strict=True):

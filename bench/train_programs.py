@@ -22,10 +22,12 @@ from string import Template
 from memoir.lifetimes.names import name_frames
 from memoir.lifetimes.sampling import Collector
 
+from memoir import native
+
 INPUTS = Path(__file__).resolve().parent / "train_inputs"
 SCRIPT = "local t = {} for i = 1, 20 do t[i] = ARGV[1] .. i end redis.call('SET', ARGV[2], t[3]) return t"
 KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
-WHOLE = 128  # bytes between samples, on average, of the profiles that are the truth
+WHOLE = 1  # byte between samples of the profiles that are the truth: every allocation
 
 
 def cache() -> Path:
@@ -516,19 +518,36 @@ def executable(program: Program, build: Build) -> Path:
 
 def profile(name: str, build_name: str, every: int = WHOLE) -> Path:
     """The .lifetimes of one run of a build. It is recorded when it is not in the cache."""
+    path = cache() / "profiles" / f"{name}-{build_name}-{every}.lifetimes"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        print(f"{name} {build_name}: recorded, a sample every {every} bytes", file=sys.stderr, flush=True)
+        with Collector(every) as collector:
+            run_build(name, build_name, collector.environment)
+        name_frames(collector.lifetimes()).write(path, force=True)
+    return path
+
+
+def trace(name: str, build_name: str) -> Path:
+    """The .trace of one run of a build: all allocations, with their stacks' names. Kept as profile() keeps its files."""
+    path = cache() / "traces" / f"{name}-{build_name}.trace"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        print(f"{name} {build_name}: all of it recorded", file=sys.stderr, flush=True)
+        with native.Clock() as clock:
+            run_build(name, build_name, native.environment(path.with_suffix(".part"), clock=clock.path))
+        path.with_suffix(".part").rename(path)
+        run([sys.executable, "-m", "memoir", "symbolize", path])
+    return path
+
+
+def run_build(name: str, build_name: str, environment: dict[str, str]) -> None:
+    """One run of a build, with these variables."""
     program = PROGRAMS[name]
     build = next(each for each in program.builds if each.name == build_name)
-    path = cache() / "profiles" / f"{name}-{build_name}-{every}.lifetimes"
-    if path.exists():
-        return path
-    path.parent.mkdir(parents=True, exist_ok=True)
     made = executable(program, build)
     folder = cache() / "work" / f"{name}-{build_name}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    print(f"{name} {build_name}: recorded, a sample every {every} bytes", file=sys.stderr, flush=True)
-    with Collector(every) as collector:
-        program.run(made, build.seed, folder, collector.environment)
-    name_frames(collector.lifetimes()).write(path, force=True)
+    program.run(made, build.seed, folder, environment)
     shutil.rmtree(folder)
-    return path

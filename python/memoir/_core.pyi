@@ -1279,6 +1279,11 @@ def stack_features(stacks: list[list[str]], sizes: list[int], rows: int, key: in
     For each stack (names, innermost first) the rows of a linear model that it has: all of them, and where those of each stack begin. `sizes`: of the objects, 0: not known.
     """
 
+def fit_words(rows: NDArray[numpy.uint32], begins: NDArray[numpy.uint64], targets: NDArray[numpy.float32], weights: NDArray[numpy.float32], count: int, l2: float, most_steps: int) -> tuple[NDArray[numpy.float32], NDArray[numpy.float32]]:
+    """
+    Weights (count, 9) and biases (9) of a linear model that fits the examples best. `rows`, `begins`: as stack_features() gives them; `targets`: (n, 9), parts of the eight classes, then of long; `weights`: (n, 2), of either; `l2`: what squares of weights cost.
+    """
+
 def network_tokens(stacks: list[list[str]], hashes: NDArray[numpy.uint32], split: int, most_tokens: int, key: int = 0) -> tuple[NDArray[numpy.int32], NDArray[numpy.uint64]]:
     """
     For each stack the tokens that a sequence model reads: all of them, and where those of each begin. `hashes`: of the known ones, ascending; `split`: 0 parts, 1 words.

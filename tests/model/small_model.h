@@ -35,6 +35,7 @@ struct SmallModel {
   std::map<Stack, model_format::Answer> stacks;  // plain names, innermost first
   std::vector<model_format::Address> addresses;  // of the one module
   std::string build_id = "0123456789abcdefghij";
+  std::vector<std::string> outer;  // of the names
   bool has_words = false;
   float long_bias = 0;
   std::uint32_t network = 0;  // 0: none
@@ -130,6 +131,10 @@ struct SmallModel {
     put("names", names);
     put("nodes", nodes);
     put("labels", labels);
+    std::vector<std::uint16_t> outer_numbers;
+    for (const std::string& name : outer) outer_numbers.push_back(number(name));
+    std::sort(outer_numbers.begin(), outer_numbers.end());
+    if (!outer.empty()) put("outer", outer_numbers);
     put("answers", answers);
     std::vector<model_format::Calibration> calibration(1);
     std::memset(calibration.data(), 0, sizeof calibration[0]);

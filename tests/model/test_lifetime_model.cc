@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -106,6 +108,68 @@ TEST_CASE("model: near stacks, with two frames passed over") {
   CHECK(ask(model, {"insert", "table_add", "serve"}).stage == LifetimeModel::kByNear);
   CHECK(ask(model, {"insert", "table_add", "serve", "a", "b", "c", "d", "e"}).stage ==
         LifetimeModel::kAbstains);
+}
+
+TEST_CASE("model: stacks of another program that end in known code get no answer") {
+  SmallModel small = three_stacks();
+  small.outer = {"serve", "load"};
+  const AlignedBytes bytes(small.bytes());
+  LifetimeModel model;
+  REQUIRE(model.open(bytes.view()) == nullptr);
+  CHECK(ask(model, {"insert", "table_add", "serve", "main"}).stage == LifetimeModel::kByNames);
+  CHECK(ask(model, {"insert", "table_add", "main"}).stage == LifetimeModel::kAbstains);
+  // One of the outermost eight, or of the outer third, of the frames that have names.
+  Names deep{"insert", "table_add", "serve"};
+  for (const char* const name : {"a", "b", "c", "d", "e", "f", "g"}) deep.push_back(name);
+  CHECK(ask(model, deep).stage == LifetimeModel::kByNear);
+  deep.push_back("h");
+  CHECK(ask(model, deep).stage == LifetimeModel::kAbstains);
+  std::vector<std::string> more;
+  for (int i = 0; i < 100; ++i) more.push_back("f" + std::to_string(i));
+  Names deeper(more.begin(), more.begin() + 30);
+  deeper.insert(deeper.end(), {"insert", "table_add", "serve"});
+  deeper.insert(deeper.end(), more.begin() + 30, more.begin() + 45);
+  CHECK(ask(model, deeper).stage == LifetimeModel::kByNear);
+
+  auto sections = small.sections();
+  for (const std::string& wrong : {std::string("\1\0\1\0", 4), std::string("\xff\0", 2)}) {
+    sections["outer"] = wrong;
+    CHECK_THROWS_AS(small.bytes(sections), Error);
+  }
+}
+
+TEST_CASE("model: hot contexts are called long when it is surer") {
+  SmallModel small = three_stacks();
+  small.stacks[{"insert", "table_add", "serve", "main"}] = SmallModel::answer(7, 0.7, 200);
+  small.stacks[{"insert", "table_add", "load", "main"}] = SmallModel::answer(7, 0.7, 199);
+  small.settings.hot_samples = 200;
+  small.settings.least_long_hot = 0.8f;
+  const AlignedBytes bytes(small.bytes());
+  LifetimeModel model;
+  REQUIRE(model.open(bytes.view()) == nullptr);
+  CHECK_FALSE(model.calls_long(ask(model, {"insert", "table_add", "serve", "main"})));
+  CHECK(model.calls_long(ask(model, {"insert", "table_add", "load", "main"})));
+}
+
+TEST_CASE("model: names that are remembered are those that were looked up") {
+  const AlignedBytes bytes(three_stacks().bytes());
+  LifetimeModel model;
+  REQUIRE(model.open(bytes.view()) == nullptr);
+  const auto cache = std::make_unique<NameCache>();
+  std::mt19937 random(4);
+  const Names known{"parse", "_Znwm",       "read_file", "serve", "main",
+                    "",      "std::f<int>", "insert",    "load",  "_ZN4DBox7get_itEv"};
+  for (int i = 0; i < 300; ++i) {
+    Names names;
+    for (unsigned count = random() % 12; count > 0; --count) names.push_back(known[random() % known.size()]);
+    const ModelStack plain(names, 0), cached(names, 0, cache.get());
+    REQUIRE(plain.skipped() == cached.skipped());
+    REQUIRE(
+        std::equal(plain.names().begin(), plain.names().end(), cached.names().begin(), cached.names().end()));
+    for (size_t frame = 0; frame < plain.word_frames(); ++frame)
+      REQUIRE(std::equal(plain.words(frame).begin(), plain.words(frame).end(), cached.words(frame).begin(),
+                         cached.words(frame).end()));
+  }
 }
 
 TEST_CASE("model: addresses, at their height or at any") {

@@ -86,6 +86,39 @@ def test_a_simulation_asks_a_model(trace):
         placed(f"llama,lifetimes=[{copy_of_trace(trace)}]")
 
 
+def test_a_simulation_asks_a_model_again(tmp_path):
+    """Two stacks of one call, depth and size share an answer; the longer one stays, once it was asked for."""
+    path = tmp_path / "x.trace"
+    writer = _core.TraceWriter(path)
+    ends = {}
+    for outer in ("load", "serve"):
+        site = 0
+        for name in ("main", outer, "table_add", "insert"):
+            parent, site = site, _core.child_site(site, name)
+            if (outer, name) != ("serve", "main"):
+                writer.define_site(site, parent, name)
+        ends[outer] = site
+    for number in range(2000):
+        writer.set_time(number * 1_000_000)
+        for place, outer in enumerate(ends):
+            writer.allocate(2 * number + place + 1, ends[outer], 500, 16, 0)
+        writer.free(2 * number + 1, 0)
+    writer.close()
+    workload = _core.Workload(_core.Trace.open(path))
+
+    def placed(more):
+        done = _core.simulate(workload, f"llama,lifetimes=[{MODEL}]{more}", samples=50, timed=False)
+        return done.timeline["reserved"].tolist()
+
+    never_again, often, each = placed(",ask_again=1000000"), placed(",ask_again=3"), placed("")
+    assert never_again == placed(",ask_again=5000") != each  # the first answer is everybody's
+    assert often != never_again and often[-1] >= max(live_at_end(workload), 1)
+
+
+def live_at_end(workload):
+    return int(_core.simulate(workload, "llama", samples=50, timed=False).timeline["live"][-1])
+
+
 def copy_of_trace(trace):
     other = trace.with_suffix(".model")
     other.write_bytes(trace.read_bytes())

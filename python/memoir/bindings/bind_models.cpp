@@ -115,7 +115,10 @@ nb::object predict(const HeldModel& held, nb::list names, Size size, nb::list fr
   result["long"] = found.long_lived;
   result["samples"] = found.samples;
   result["matched"] = found.matched;
+  result["known"] = found.known;
+  result["whole"] = found.whole;
   result["coverage"] = found.coverage;
+  result["called_long"] = model.calls_long(found);
   return result;
 }
 
@@ -124,8 +127,9 @@ nb::dict predict_many(const HeldModel& held, nb::list stacks, nb::list sizes, st
   const size_t count = nb::len(stacks);
   if (nb::len(sizes) != count) throw Error("as many sizes as stacks");
   std::vector<std::int8_t> stage;
+  std::vector<std::uint8_t> called_long, whole;
   std::vector<float> wall, long_lived, coverage;
-  std::vector<std::uint16_t> samples, matched;
+  std::vector<std::uint16_t> samples, matched, known;
   for (size_t i = 0; i < count; ++i) {
     const Names given(stacks[i]);
     const ModelStack stack(given.views, held.model().key(), &held.names());
@@ -139,7 +143,10 @@ nb::dict predict_many(const HeldModel& held, nb::list stacks, nb::list sizes, st
     long_lived.push_back(found.long_lived);
     samples.push_back(found.samples);
     matched.push_back(found.matched);
+    known.push_back(found.known);
+    whole.push_back(found.whole);
     coverage.push_back(found.coverage);
+    called_long.push_back(held.model().calls_long(found));
   }
   nb::dict result;
   result["stage"] = to_array(std::move(stage));
@@ -147,7 +154,10 @@ nb::dict predict_many(const HeldModel& held, nb::list stacks, nb::list sizes, st
   result["long"] = to_array(std::move(long_lived));
   result["samples"] = to_array(std::move(samples));
   result["matched"] = to_array(std::move(matched));
+  result["known"] = to_array(std::move(known));
+  result["whole"] = to_array(std::move(whole));
   result["coverage"] = to_array(std::move(coverage));
+  result["called_long"] = to_array(std::move(called_long));
   return result;
 }
 
@@ -296,11 +306,12 @@ void bind_models(nb::module_& module) {
              "For each stack (names, innermost first) the rows of a linear model that it has: all of them, "
              "and where "
              "those of each stack begin. `sizes`: of the objects, 0: not known.");
-  module.def("fit_words", &fit_words, "rows"_a, "begins"_a, "targets"_a, "weights"_a, "count"_a, "l2"_a,
-             "most_steps"_a,
-             "Weights (count, 9) and biases (9) of a linear model that fits the examples best. `rows`, `begins`: "
-             "as stack_features() gives them; `targets`: (n, 9), parts of the eight classes, then of long; "
-             "`weights`: (n, 2), of either; `l2`: what squares of weights cost.");
+  module.def(
+      "fit_words", &fit_words, "rows"_a, "begins"_a, "targets"_a, "weights"_a, "count"_a, "l2"_a,
+      "most_steps"_a,
+      "Weights (count, 9) and biases (9) of a linear model that fits the examples best. `rows`, `begins`: "
+      "as stack_features() gives them; `targets`: (n, 9), parts of the eight classes, then of long; "
+      "`weights`: (n, 2), of either; `l2`: what squares of weights cost.");
   module.def(
       "network_tokens", &network_tokens, "stacks"_a, "hashes"_a, "split"_a, "most_tokens"_a, "key"_a = 0,
       "For each stack the tokens that a sequence model reads: all of them, and where those of each begin. "

@@ -23,15 +23,18 @@ from memoir.train import replay
 from memoir.train.assembly import NETWORK, Parts, Settings, fit_words, model_bytes
 from memoir.train.calibration import Calibration, Predictions, calibrate, least_long
 from memoir.train.contexts import Contexts, read_contexts
-from memoir.train.evaluation import ask, compare, predictions
+from memoir.train.evaluation import Answers, ask, compare, predictions
 from memoir.train.facts import facts_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-PRECISION = 0.9  # of what is called long, by bytes, on contexts that were held out
+PRECISION = 0.9  # of hot contexts that are called long, by bytes, where they were held out
+_HOT_BYTES = 0.8  # of all bytes are of hot contexts
 NETWORKS = ("lstm", "mingru")
-_HELD_OUT = 0.3  # of the stacks
+_LEAST_CONTEXTS = 20  # to hold some out
+_TURNS = 3  # one in so many is held out at a time
+_FEW = 2_000  # contexts; of more a single part says enough
 _RENAMED = 0.12  # share of the functions that another build does not have, as calibration imagines it
 
 
@@ -84,10 +87,10 @@ def train(
 def learn(
     contexts: Contexts, settings: Settings, *, network: str | None = None, seed: int = 1
 ) -> tuple[Parts, dict[str, Any]]:
-    """What is fitted of contexts, and how it did where some were held out. Sets settings.least_long."""
+    """What is fitted of contexts, and how it did where some were held out. Sets in `settings` when to call a context long."""
     if network:
         settings.stages |= NETWORK
-    calibration, settings.least_long, held_out = _held_out(contexts, settings, network, seed)
+    calibration, held_out = _held_out(contexts, settings, network, seed)
     return Parts(
         fit_words(contexts, settings), _network(contexts, settings, network, seed), calibration
     ), held_out
@@ -103,41 +106,78 @@ def _network(contexts: Contexts, settings: Settings, kind: str | None, seed: int
 
 def _held_out(
     contexts: Contexts, settings: Settings, network: str | None, seed: int
-) -> tuple[Calibration, float, dict[str, Any]]:
-    """What is learned of a model by training one without some stacks, and asking it: of those, of all when some functions
-    are not there, as after inlining or renaming, and (with several profiles) of whole profiles."""
+) -> tuple[Calibration, dict[str, Any]]:
+    """What is learned of a model by training others without some stacks, and asking them: of those, and of all when some
+    functions are not there, as after inlining or renaming. Few contexts are held out in turns, a part each time."""
     random = numpy.random.default_rng(seed)
     named = contexts.take(numpy.array([bool(stack) for stack in contexts.stacks]))
-    if len(named) < 20:
-        return Calibration(), settings.least_long, {}
+    if len(named) < _LEAST_CONTEXTS:
+        return Calibration(), {}
+    turns = _TURNS if len(named) < _FEW else 1
     stacks = {stack: None for stack in named.stacks}
-    out = dict(zip(stacks, random.random(len(stacks)) < _HELD_OUT, strict=True))
-    is_out = numpy.array([out[stack] for stack in named.stacks])
-    some = named.take(~is_out)
-    parts = Parts(fit_words(some, settings), _network(some, settings, network, seed))
-    model = LifetimeModel.from_bytes(model_bytes(some, settings, parts), "held out")
-    unseen = named.take(is_out)
-    changed = _renamed(named, random)
-    asked = [(ask(model, each, calibrated=False), each) for each in (unseen, changed)]
-    joined = _join([predictions(answers, each) for answers, each in asked])
-    calibration = calibrate(joined)
-    again = Parts(parts.weights, parts.network, calibration)
-    model = LifetimeModel.from_bytes(model_bytes(some, settings, again), "held out")
+    turn_of = dict(zip(stacks, random.integers(0, _TURNS, len(stacks)).tolist(), strict=True))
+    turn_of_context = numpy.array([turn_of[stack] for stack in named.stacks])
+    asked = []  # (part, model, contexts that it did not see, contexts that are changed)
+    for turn in range(turns):
+        some = named.take(turn_of_context != turn)
+        if len(some) == 0 or len(some) == len(named):
+            continue
+        parts = Parts(fit_words(some, settings), _network(some, settings, network, seed))
+        unseen = named.take(turn_of_context == turn)
+        changed = _renamed(named.take(random.permutation(len(named))[: -(-len(named) // turns)]), random)
+        asked.append((some, parts, unseen, changed))
+    if not asked:
+        return Calibration(), {}
+    pool = []
+    for some, parts, unseen, changed in asked:
+        model = LifetimeModel.from_bytes(model_bytes(some, settings, parts), "held out")
+        pool += [predictions(ask(model, each, calibrated=False), each) for each in (unseen, changed)]
+    calibration = calibrate(_join(pool))
+    models = [
+        LifetimeModel.from_bytes(
+            model_bytes(some, settings, replace(parts, calibration=calibration)), "held out"
+        )
+        for some, parts, _, _ in asked
+    ]
+    answers = [
+        [(ask(model, each), each) for each in (unseen, changed)]
+        for model, (_, _, unseen, changed) in zip(models, asked, strict=True)
+    ]
+    _set_thresholds(settings, named, [each for pair in answers for each in pair])
+    return calibration, {
+        name: compare(_with_thresholds(pair[0], settings), pair[1])
+        for name, pair in zip(("unseen", "renamed"), answers[0], strict=True)
+    }
+
+
+def _set_thresholds(settings: Settings, contexts: Contexts, answers: list[tuple[Answers, Contexts]]) -> None:
+    """Any context is called long when that is likelier than not; one of the hottest when it is sure, by bytes."""
+    settings.hot_samples = _hot_samples(contexts)
     long, true, amounts = [], [], []
-    for each in (unseen, changed):
-        answers = ask(model, each)
-        chosen = answers.known & each.is_decided
-        long.append(answers.long[chosen])
+    for said, each in answers:
+        chosen = said.known & each.is_decided & (said.samples >= settings.hot_samples)
+        long.append(said.long[chosen])
         true.append(each.is_long[chosen])
         amounts.append(each.bytes[chosen])
-    threshold = least_long(
-        numpy.concatenate(long), numpy.concatenate(true), numpy.concatenate(amounts), PRECISION
+    settings.least_long_hot = max(
+        settings.least_long,
+        least_long(numpy.concatenate(long), numpy.concatenate(true), numpy.concatenate(amounts), PRECISION),
     )
-    found = {
-        name: compare(ask(model, each), each, threshold)
-        for name, each in (("unseen", unseen), ("renamed", changed))
-    }
-    return calibration, threshold, found
+
+
+def _hot_samples(contexts: Contexts) -> int:
+    """Samples from which on contexts hold most of the bytes."""
+    order = numpy.argsort(-contexts.samples, kind="stable")
+    held = numpy.cumsum(contexts.bytes[order])
+    last = int(numpy.searchsorted(held, _HOT_BYTES * held[-1]))
+    return max(1, min(int(contexts.samples[order[min(last, len(order) - 1)]]), 65_535))
+
+
+def _with_thresholds(answers: Answers, settings: Settings) -> Answers:
+    needed = numpy.where(
+        answers.samples >= settings.hot_samples, settings.least_long_hot, settings.least_long
+    )
+    return replace(answers, called_long=answers.known & (answers.long >= needed))
 
 
 def _renamed(contexts: Contexts, random: numpy.random.Generator) -> Contexts:
@@ -171,7 +211,7 @@ def _gain(
     and the smallest part of a profile's objects that was replayed."""
     model = LifetimeModel.from_bytes(content, "the model")
     answers = ask(model, contexts)
-    is_long = answers.known & (answers.long >= settings.least_long)
+    is_long = answers.called_long
     gains, weights, parts = [], [], [1.0]
     for number, lifetimes in enumerate(profiles):
         if not len(lifetimes.pairs):

@@ -14,7 +14,7 @@ import numpy
 from memoir._core import name_hash, write_model
 from memoir.train import words
 from memoir.train.calibration import Calibration
-from memoir.train.contexts import CLASSES, PLUMBING, Contexts
+from memoir.train.contexts import CLASSES, EVERYWHERE, PLUMBING, Contexts
 from memoir.train.trie import Answers, Reduced, Trie, Votes, reduce_stack
 
 if TYPE_CHECKING:
@@ -27,22 +27,7 @@ MOST_BYTES = 1 << 20  # of a model; larger ones leave details of the trie out
 _MOST_NAMES = 65_535
 _MOST_MODULES = 65_535
 _LEAST_AT_START = 0.3  # probability of long from which on a context is told to a malloc at its start
-SETTINGS = struct.Struct("<IIHHfffffIff20x")
-# Frames that every program has: they tell nothing of which program a stack is of.
-_EVERYWHERE = frozenset(
-    (
-        "main",
-        "_start",
-        "__libc_start_main",
-        "__libc_start_call_main",
-        "start_thread",
-        "clone",
-        "clone3",
-        "__clone",
-        "call_init",
-        "_dl_init",
-    )
-)
+SETTINGS = struct.Struct("<IIHHfffffIffIf12x")
 
 
 @dataclass
@@ -53,13 +38,15 @@ class Settings:
     least_frames: int = 2
     prior_worth: int = 2
     least_coverage: float | None = None  # None: by how many words there are
-    words_in_near: float = 0.4
+    words_in_near: float = 0.8
     network_in_words: float = 0.0
     least_long: float = 0.5
     tau: float = 2.0
     least_tokens: int = 3
-    words_in_names: float = 0.0
+    words_in_names: float = 0.2
     least_share: float = 0.15
+    hot_samples: int = 0  # of an answer: from there on it is called long as least_long_hot says
+    least_long_hot: float = 0.5
     one_class: bool = False
     key: int = 0  # of hashes; not 0: private
 
@@ -79,6 +66,8 @@ class Settings:
             self.least_tokens,
             self.words_in_names,
             self.least_share,
+            self.hot_samples,
+            self.least_long_hot,
         )
 
 
@@ -161,7 +150,7 @@ def _content(
     )
     trie.build(answers, short=short)
     modules, addresses = _addresses(contexts, votes, answers)
-    tokens, texts = words.token_section(contexts.stacks, settings.key)
+    tokens, texts = words.token_section(contexts, settings.key)
     sections = {
         "settings": settings.record(len(texts)),
         "modules": modules,
@@ -172,6 +161,10 @@ def _content(
         "answers": answers.section(),
         "calibration": parts.calibration.section(),
     }
+    outer = {name for names in contexts.outer for name in names}
+    own = [number for number, (_, name) in enumerate(hashes) if name in outer]
+    if own:
+        sections["outer"] = numpy.array(own, "<u2").tobytes()
     if parts.weights or parts.network:
         sections["tokens"] = tokens
     if parts.weights:
@@ -193,7 +186,7 @@ def _prior(votes: Votes) -> tuple[NDArray[numpy.float64], float]:
 
 def _vocabulary(contexts: Contexts) -> list[str]:
     names = {name for stack in contexts.stacks for name in stack}
-    return sorted(name for name in names if name not in _EVERYWHERE and not name.startswith(PLUMBING))
+    return sorted(name for name in names if name not in EVERYWHERE and not name.startswith(PLUMBING))
 
 
 def _addresses(contexts: Contexts, votes: Votes, answers: Answers) -> tuple[bytes, bytes]:

@@ -9,6 +9,7 @@ it counts as what it had outlived, and not at all where that decides nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,23 @@ LONG_SHARE = 0.3  # of the decided objects of a context
 QUANTILE = 0.95
 # Names that every program of a language has: they tell nothing of which program a stack is of.
 PLUMBING = ("__libc_start", "std::", "__gnu_cxx::", "__cxxabiv1::")
+EVERYWHERE = frozenset(
+    (
+        "main",
+        "_start",
+        "__libc_start_main",
+        "__libc_start_call_main",
+        "start_thread",
+        "clone",
+        "clone3",
+        "__clone",
+        "call_init",
+        "_dl_init",
+    )
+)
+# Libraries that programs of all kinds have: what they are asked to do, the program decides.
+_RUNTIME = re.compile(r"/?(ld-linux|lib(c|m|pthread|dl|rt|gcc_s|stdc\+\+|c\+\+|c\+\+abi))[-.][^/]*$")
+_OUTER = 2
 
 
 @dataclass
@@ -47,6 +65,8 @@ class Contexts:
         tuple[str, ...]
     ]  # plain names, innermost first, without allocation functions and unknown ones
     raw: list[list[str]]  # names as the profile has them, "" where it has none
+    outer: list[tuple[str, ...]]  # the outermost names that are the program's own, at most _OUTER
+    runtime: list[tuple[str, ...]]  # those of its names that are of the C and C++ libraries
     calls: list[tuple[str, int] | None]  # build id and return address of the call that allocates
     heights: NDArray[numpy.int64]  # bytes of stack in use; 0: not known
     sizes: NDArray[numpy.int64]  # of an object, on average
@@ -74,7 +94,8 @@ class Contexts:
         """Some of them: by number, or by a mask."""
         numbers = numpy.arange(len(self))[chosen]
         values: dict[str, Any] = {
-            name: [getattr(self, name)[i] for i in numbers] for name in ("stacks", "raw", "calls")
+            name: [getattr(self, name)[i] for i in numbers]
+            for name in ("stacks", "raw", "outer", "runtime", "calls")
         }
         values |= {
             name: getattr(self, name)[numbers]
@@ -125,7 +146,8 @@ def horizon(lifetimes: Lifetimes, tau: float) -> float:
 def _of_profile(lifetimes: Lifetimes, number: int, tau: float) -> Contexts:
     contexts = lifetimes.contexts
     raw_frames, plain_frames, calls_of_frames = _frames(lifetimes)
-    stacks, raw, calls = [], [], []
+    stacks, raw, outer, runtime, calls = [], [], [], [], []
+    own, common = _own_frames(lifetimes, plain_frames)
     allocates = [is_allocation_name(name) for name in plain_frames]
     everything = lifetimes.stacks.tolist()
     for first, count in zip(contexts["first"].tolist(), contexts["frames"].tolist(), strict=True):
@@ -140,12 +162,18 @@ def _of_profile(lifetimes: Lifetimes, number: int, tau: float) -> Contexts:
         while inner < len(frames) and allocates[frames[inner]]:
             inner += 1
         stacks.append(tuple(name for frame in frames[inner:] if (name := plain_frames[frame])))
+        outer.append(
+            tuple([plain_frames[frame] for frame in reversed(frames[inner:]) if own[frame]][:_OUTER])
+        )
+        runtime.append(tuple(plain_frames[frame] for frame in frames[inner:] if common[frame]))
     objects = contexts["estimates"]["objects"].astype(float).sum(axis=1) / ONE_OBJECT
     amounts = contexts["estimates"]["bytes"].astype(float).sum(axis=1)
     share, decided = _long_shares(lifetimes, tau)
     return Contexts(
         stacks=stacks,
         raw=raw,
+        outer=outer,
+        runtime=runtime,
         calls=calls,
         heights=contexts["height"].astype(numpy.int64),
         sizes=numpy.maximum(amounts / numpy.maximum(objects, 1e-9), 1).astype(numpy.int64),
@@ -176,6 +204,21 @@ def _frames(lifetimes: Lifetimes) -> tuple[list[str], list[str], list[tuple[str,
         has_call = module != NO_MODULE and builds[module] and offset < 2**32
         calls.append((builds[module], offset) if has_call else None)
     return raw, plain, calls
+
+
+def _own_frames(lifetimes: Lifetimes, plain: list[str]) -> tuple[list[bool], list[bool]]:
+    """Of each frame, whether its function has a name that tells of which program it is, and whether it has one that is
+    of the C or C++ library."""
+    runtime = [
+        _RUNTIME.search(lifetimes.module_path(module)) is not None for module in range(len(lifetimes.modules))
+    ]
+    own, common = [], []
+    for name, module in zip(plain, lifetimes.frames["module"].tolist(), strict=True):
+        is_common = name != "" and module != NO_MODULE and runtime[module]
+        everywhere = name == "" or name in EVERYWHERE or name.startswith(PLUMBING)
+        own.append(not everywhere and not is_common)
+        common.append(is_common)
+    return own, common
 
 
 def _histograms(lifetimes: Lifetimes, clock: int, fate: int) -> NDArray[numpy.float64]:

@@ -28,6 +28,8 @@ class Answers:
     long: NDArray[numpy.float64]  # the probability
     samples: NDArray[numpy.float64]
     coverage: NDArray[numpy.float64]
+    matched: NDArray[numpy.float64]  # of the frames that have names which the model knows; 1: the whole stack
+    called_long: NDArray[numpy.bool_]  # surely enough
 
     @property
     def known(self) -> NDArray[numpy.bool_]:
@@ -51,6 +53,8 @@ def ask(
         long=said["long"].astype(float),
         samples=said["samples"].astype(float),
         coverage=said["coverage"].astype(float),
+        matched=numpy.where(said["whole"], 1, 0.999 * said["matched"] / numpy.maximum(said["known"], 1)),
+        called_long=said["called_long"].astype(bool),
     )
 
 
@@ -61,13 +65,14 @@ def predictions(answers: Answers, contexts: Contexts) -> Predictions:
         long=answers.long,
         samples=answers.samples,
         coverage=answers.coverage,
+        matched=answers.matched,
         true_class=contexts.classes,
         true_long=contexts.is_long,
         decided=contexts.is_decided,
     )
 
 
-def compare(answers: Answers, contexts: Contexts, least_long: float) -> dict[str, Any]:
+def compare(answers: Answers, contexts: Contexts) -> dict[str, Any]:
     """Shares from 0 to 1. An abstention counts as wrong in accuracy, and as not long."""
     known = answers.known
     off = numpy.abs(answers.classes - contexts.classes)
@@ -85,15 +90,15 @@ def compare(answers: Answers, contexts: Contexts, least_long: float) -> dict[str
         "accuracy_by_objects": _share(right, contexts.objects),
         "accuracy_by_objects_off_by_one": _share(near, contexts.objects),
         "confusion": confusion.tolist(),
-        "long": compare_long(answers, contexts, least_long),
+        "long": compare_long(answers, contexts),
     }
 
 
-def compare_long(answers: Answers, contexts: Contexts, least_long: float) -> dict[str, Any]:
+def compare_long(answers: Answers, contexts: Contexts) -> dict[str, Any]:
     """Over the contexts of which it is known whether they are long."""
     decided = contexts.is_decided
     true = contexts.is_long & decided
-    called = answers.known & (answers.long >= least_long) & decided
+    called = answers.called_long & decided
     short = decided & ~true
     amounts = contexts.bytes
     both = called & true

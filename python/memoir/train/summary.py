@@ -31,6 +31,8 @@ def summarize(model: LifetimeModel, size: int, most: int = 20) -> dict[str, Any]
         "stages": [name for number, name in enumerate(STAGE_NAMES) if fields[1] >> number & 1],
         "prior_worth": fields[3],
         "least_long": round(fields[7], 4),
+        "least_long_hot": round(fields[13], 4),
+        "hot_samples": fields[12],
         "tau": round(fields[8], 4),
         "builds": model.count("modules"),
         "addresses": model.count("addresses"),
@@ -38,11 +40,11 @@ def summarize(model: LifetimeModel, size: int, most: int = 20) -> dict[str, Any]
         "words": model.count("tokens"),
         "network": _NETWORKS.get(struct.unpack_from("<I", network)[0]) if network else None,
         "facts": json.loads(facts) if facts else {},
-        "sites": sites(model, fields[7], most),
+        "sites": sites(model, fields, most),
     }
 
 
-def sites(model: LifetimeModel, least_long: float, most: int) -> list[dict[str, Any]]:
+def sites(model: LifetimeModel, fields: tuple[Any, ...], most: int) -> list[dict[str, Any]]:
     """Stacks of the trie: what the model says of each, before calibration."""
     nodes = model.records("nodes").view("<u4").reshape(-1, 3)
     answers = model.records("answers").reshape(-1, 12)
@@ -72,11 +74,16 @@ def sites(model: LifetimeModel, least_long: float, most: int) -> list[dict[str, 
                 "class": kind,
                 "confidence": round(float(wall[answer, kind] / wall[answer].sum()), 3),
                 "long": round(float(long[answer]), 3),
-                "called_long": bool(long[answer] >= least_long),
+                "called_long": bool(long[answer] >= _least_long(fields, int(samples[answer]))),
                 "samples": int(samples[answer]),
             }
         )
     return sorted(rows, key=lambda row: (row["class"], -row["samples"]))
+
+
+def _least_long(fields: tuple[Any, ...], samples: int) -> float:
+    """The probability from which on a context with so many samples is called long."""
+    return float(fields[13] if 0 < fields[12] <= samples else fields[7])
 
 
 def _labels(model: LifetimeModel) -> list[str]:
@@ -110,12 +117,12 @@ def against(model: LifetimeModel, lifetimes: Lifetimes, most: int = 20) -> dict[
     answers = ask(model, contexts)
     largest = numpy.argsort(-contexts.bytes, kind="stable")[:most].tolist()
     return {
-        **compare(answers, contexts, fields[7]),
-        "largest": [_said(answers, contexts, number, fields[7]) for number in largest],
+        **compare(answers, contexts),
+        "largest": [_said(answers, contexts, number) for number in largest],
     }
 
 
-def _said(answers: Answers, contexts: Any, number: int, least_long: float) -> dict[str, Any]:
+def _said(answers: Answers, contexts: Any, number: int) -> dict[str, Any]:
     known = bool(answers.known[number])
     kind = int(answers.classes[number])
     decided = bool(contexts.is_decided[number])
@@ -126,7 +133,7 @@ def _said(answers: Answers, contexts: Any, number: int, least_long: float) -> di
         "class": kind if known else None,
         "confidence": round(float(answers.wall[number, kind]), 3) if known else None,
         "long": round(float(answers.long[number]), 3) if known else None,
-        "called_long": known and bool(answers.long[number] >= least_long),
+        "called_long": bool(answers.called_long[number]),
         "true_class": int(contexts.classes[number]),
         "true_long": bool(contexts.is_long[number]) if decided else None,
     }

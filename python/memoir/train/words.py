@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy
 
 from memoir._core import fit_words, name_words, stack_features, token_hash
-from memoir.train.contexts import CLASSES, PLUMBING
+from memoir.train.contexts import CLASSES, PLUMBING, Contexts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,8 +42,10 @@ def fit(
     return b"".join(parts)
 
 
-def token_section(stacks: Sequence[tuple[str, ...]], key: int = 0) -> tuple[bytes, list[str]]:
-    """The tokens section and their texts: words of all names, with how much each tells of being of these programs."""
+def token_section(contexts: Contexts, key: int = 0) -> tuple[bytes, list[str]]:
+    """The tokens section and their texts: words of all names, with how much each tells of being of these programs, and
+    whether the outermost names have it."""
+    stacks = contexts.stacks
     words: dict[str, list[str]] = {}
     seen: dict[str, int] = {}
     for stack in stacks:
@@ -56,17 +58,25 @@ def token_section(stacks: Sequence[tuple[str, ...]], key: int = 0) -> tuple[byte
             seen[word] = seen.get(word, 0) + 1
     by_hash: dict[int, tuple[int, str]] = {}
     total = max(len(stacks), 2)
-    common = _EVERYWHERE.union(*(words[name] for name in words if name.startswith(PLUMBING)))
+    runtime = {name for names in contexts.runtime for name in names}
+    common = _EVERYWHERE.union(
+        *(name_words(name) for name in {*words} | runtime if name in runtime or name.startswith(PLUMBING))
+    )
+    outer = {
+        word for name in {name for names in contexts.outer for name in names} for word in name_words(name)
+    }
+    outer -= common
     for word, count in seen.items():
         rarity = numpy.log(total / count) / numpy.log(total)
         value = 0 if word in common else round(65_535 * max(min(float(rarity), 1.0), 0.02))
         by_hash[token_hash(word, key)] = (value, word)
     if len(by_hash) > 65_535:
         by_hash = dict(sorted(by_hash.items(), key=lambda item: item[1][0])[:65_535])
-    rows = numpy.zeros(len(by_hash), [("hash", "<u4"), ("rarity", "<u2"), ("reserved", "<u2")])
+    rows = numpy.zeros(len(by_hash), [("hash", "<u4"), ("rarity", "<u2"), ("flags", "<u2")])
     ordered = sorted(by_hash.items())
     rows["hash"] = [number for number, _ in ordered]
     rows["rarity"] = [value for _, (value, _) in ordered]
+    rows["flags"] = [word in outer for _, (_, word) in ordered]
     return rows.tobytes(), [word for _, (_, word) in ordered]
 
 

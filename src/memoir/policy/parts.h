@@ -79,6 +79,7 @@ struct FinalizerSettings {
 struct LifetimeSettings {
   std::string lifetimes = "default";
   Size seed = 0;
+  Size ask_again = 0;
 
   static constexpr auto fields() {
     using Settings = LifetimeSettings;
@@ -89,7 +90,12 @@ struct LifetimeSettings {
             "x.trace (the same of another run), x.model (of memoir train), shuffled (true ones at random), "
             "none; default: none "
             "where the policy learns, else sites"},
-        OptionField{"seed", &Settings::seed, Unit::kCount, "of lifetimes=shuffled"}};
+        OptionField{"seed", &Settings::seed, Unit::kCount, "of lifetimes=shuffled"},
+        OptionField{
+            "ask_again", &Settings::ask_again, Unit::kCount,
+            "of lifetimes=x.model: objects of one call, depth of the stack and size that share an "
+            "answer, until the model is asked again; the longer class stays (LLAMA: 1000). 0: each site "
+            "and size has its own answer"}};
   }
 };
 

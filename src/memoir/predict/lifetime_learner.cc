@@ -67,7 +67,8 @@ void LifetimeLearner::decide(Record& record, bool outlived) noexcept {
   called_long_ = called_long_ * kDecay + called_long;
   both_ = both_ * kDecay + (outlived && called_long);
   if (trust_ == Trust::kGiven) given_dead_ += called_long && !outlived;
-  table_.observe(record.key, outlived);
+  const bool changed = table_.observe(record.key, outlived);
+  if (changed && trust_ == Trust::kGiven) given_overruled_ = mostly_overruled();
   consider_split();
 }
 
@@ -76,7 +77,9 @@ void LifetimeLearner::consider_split() noexcept {
   if (trust_ == Trust::kGiven) {
     // A model began the split. Objects that die young are decided first, those that live long a horizon
     // later: until then the dead are compared with all that were born.
-    const bool wrong = given_dead_ >= kEnoughDead && 2 * given_dead_ > given_born_;
+    // Or samples overrule the contexts that most of those are of: what they allocate from now on would
+    // leave the holes that are theirs.
+    const bool wrong = given_overruled_ || (given_dead_ >= kEnoughDead && 2 * given_dead_ > given_born_);
     if (!wrong && long_ < kEnoughLong) return;
     trust_ = Trust::kDecided;
     if (wrong) {
@@ -105,6 +108,17 @@ bool LifetimeLearner::mostly_called_long() const noexcept {
     called_long += record.open && record.called_long;
   }
   return 2 * called_long > open;
+}
+
+bool LifetimeLearner::mostly_overruled() const noexcept {
+  Size called_long = 0, overruled = 0;
+  for (std::uint64_t i = first_; i < next_; ++i) {
+    const Record& record = ring_[i % kMostSamples];
+    if (!record.open || !record.called_long) continue;
+    ++called_long;
+    overruled += table_.learned(record.key) == LifetimeClass::kShort;
+  }
+  return overruled >= kEnoughDead && 2 * overruled > called_long;
 }
 
 bool LifetimeLearner::expect(ContextKey key, LifetimeClass predicted, double share,

@@ -79,6 +79,8 @@ class LifetimeLearner {
   void consider_split() noexcept;
   /// Whether most of what is open lies where a model had long-lived objects go.
   bool mostly_called_long() const noexcept;
+  /// Whether samples said otherwise of the contexts of most of that.
+  bool mostly_overruled() const noexcept;
 
   LearnerOptions options_;
   ContextTable table_;
@@ -89,6 +91,7 @@ class LifetimeLearner {
   Size samples_ = 0, long_samples_ = 0, right_ = 0;
   enum class Trust : std::uint8_t { kUntold, kGiven, kDecided };
   Trust trust_ = Trust::kUntold;          // in what a model says: given until the samples decide
+  bool given_overruled_ = false;
   Size given_born_ = 0, given_dead_ = 0;  // samples meanwhile that it called long; those that died
   double weight_ = 0, long_ = 0, called_long_ = 0, both_ = 0;  // decayed counts
 };

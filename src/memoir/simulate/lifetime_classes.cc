@@ -15,7 +15,9 @@
 #include "memoir/base/site.h"
 #include "memoir/predict/lifetime_class.h"
 #include "memoir/predict/model/lifetime_model.h"
+#include "memoir/predict/model/plain_name.h"
 #include "memoir/predict/wall_classes.h"
+#include "memoir/trace/stack_frame.h"
 #include "memoir/trace/trace.h"
 
 namespace memoir {
@@ -101,37 +103,96 @@ class ModelFile {
   LifetimeModel model_;
 };
 
-/// Of every object what the model says of its site and size: the likeliest class, or whether it is
-/// long-lived.
+/// What a model says of the objects of a trace: the likeliest class, or whether they are long-lived.
+class ModelAnswers {
+ public:
+  ModelAnswers(const Trace& trace, const LifetimeModel& model, bool in_time)
+      : trace_(trace), model_(model), in_time_(in_time) {}
+
+  std::uint8_t ask(SiteId site, Size size) const {
+    if (!in_time_ && model_.one_class()) return 0;
+    std::vector<std::string_view> names;
+    for (const StackFrame& frame : frames_of(site)) names.push_back(frame.function);
+    LifetimeModel::Query query;
+    query.size = size;
+    const auto prediction = model_.predict(ModelStack(names, model_.key()), query);
+    if (prediction.stage == LifetimeModel::kAbstains) return Request::kNoLifetime;
+    if (!in_time_) return model_.calls_long(prediction);
+    return static_cast<std::uint8_t>(
+        std::max_element(std::begin(prediction.wall), std::end(prediction.wall)) -
+        std::begin(prediction.wall));
+  }
+
+  /// Of the call that allocates and how deep the stack is there: what the LLAMA paper finds a prediction by,
+  /// with the size. A trace has no bytes of stack, so frames are counted.
+  std::uint64_t place_of(SiteId site) const {
+    const std::vector<StackFrame> frames = frames_of(site);
+    size_t inner = 0;
+    while (inner < frames.size() && is_allocation_name(PlainName(frames[inner].function).view())) ++inner;
+    std::uint64_t place = child_site_of_hash(kNoSite, frames.size() - inner);
+    if (inner == frames.size()) return place;
+    place = child_site(place, frames[inner].module);
+    place = child_site_of_hash(place, frames[inner].offset);
+    return child_site(place, frames[inner].function);
+  }
+
+ private:
+  /// Innermost first, without what is inlined into them.
+  std::vector<StackFrame> frames_of(SiteId site) const {
+    std::vector<StackFrame> frames = trace_.site_frames(site);
+    std::erase_if(frames, [](const StackFrame& frame) { return frame.is_inlined; });
+    std::reverse(frames.begin(), frames.end());
+    return frames;
+  }
+
+  const Trace& trace_;
+  const LifetimeModel& model_;
+  bool in_time_;
+};
+
+/// Answers that are asked for once in so many objects, as the LLAMA paper has it (2.3): what was short-lived once
+/// and is long-lived now is called long-lived from then on; too long is easier to bear than too short.
+std::vector<std::uint8_t> predicted_from_cache(const Workload& workload, const ModelAnswers& answers,
+                                               Size ask_again) {
+  struct Entry {
+    std::uint8_t answer = 0;
+    Size hits = 0;
+  };
+  std::unordered_map<SiteId, std::uint64_t> places;
+  std::unordered_map<std::uint64_t, Entry> cache;
+  std::vector<std::uint8_t> out;
+  out.reserve(workload.objects().size());
+  for (const Workload::Object& object : workload.objects()) {
+    const auto [place, is_new_site] = places.try_emplace(object.site);
+    if (is_new_site) place->second = answers.place_of(object.site);
+    const auto [cached, is_new] = cache.try_emplace(child_site_of_hash(place->second, object.size));
+    Entry& entry = cached->second;
+    if (is_new || ++entry.hits == ask_again) {
+      const std::uint8_t answer = answers.ask(object.site, object.size);
+      entry = {is_new ? answer : std::max(entry.answer, answer), 0};
+    }
+    out.push_back(entry.answer);
+  }
+  return out;
+}
+
 std::vector<std::uint8_t> predicted(const Workload& workload, const Policy& policy, bool in_time) {
   const ModelFile model(policy.lifetimes.lifetimes);
   const Trace* const trace = workload.trace();
   if (trace == nullptr)
     throw Error("policy '" + policy.text +
                 "': this workload has no trace with the names of its sites; make it of one");
+  const ModelAnswers answers(*trace, *model, in_time);
+  if (policy.lifetimes.ask_again != 0)
+    return predicted_from_cache(workload, answers, policy.lifetimes.ask_again);
   std::unordered_map<std::uint64_t, std::uint8_t> known;  // by site and number of bits of the size
-  const auto answer = [&](const Workload::Object& object) -> std::uint8_t {
-    if (!in_time && model->one_class()) return 0;
-    std::vector<std::string_view> names;
-    const std::vector<StackFrame> frames = trace->site_frames(object.site);
-    for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame)
-      if (!frame->is_inlined) names.push_back(frame->function);
-    LifetimeModel::Query query;
-    query.size = object.size;
-    const auto prediction = model->predict(ModelStack(names, model->key()), query);
-    if (prediction.stage == LifetimeModel::kAbstains) return Request::kNoLifetime;
-    if (!in_time) return model->calls_long(prediction);
-    return static_cast<std::uint8_t>(
-        std::max_element(std::begin(prediction.wall), std::end(prediction.wall)) -
-        std::begin(prediction.wall));
-  };
   std::vector<std::uint8_t> out;
   out.reserve(workload.objects().size());
   for (const Workload::Object& object : workload.objects()) {
     const std::uint64_t key =
         child_site_of_hash(object.site, static_cast<std::uint64_t>(std::bit_width(object.size)));
     const auto [place, is_new] = known.try_emplace(key);
-    if (is_new) place->second = answer(object);
+    if (is_new) place->second = answers.ask(object.site, object.size);
     out.push_back(place->second);
   }
   return out;

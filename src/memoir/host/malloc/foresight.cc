@@ -99,7 +99,8 @@ void Foresight::begin_slowly(const char* path) noexcept {
   if (!read_file(path) || model_.one_class()) return;
   walker_ = map_metadata(sizeof(stacks::StackWalker));
   name_cache_ = static_cast<NameCache*>(map_metadata(sizeof(NameCache)));  // zeros: an empty one
-  if (walker_ == nullptr || name_cache_ == nullptr || !pending_.reserve(kMostPending) || !tables.start()) return;
+  if (walker_ == nullptr || name_cache_ == nullptr || !pending_.reserve(kMostPending) || !tables.start())
+    return;
   tell_known();
   active_.store(true, std::memory_order_release);
 }

@@ -12,8 +12,8 @@ namespace {
 
 constexpr size_t kOutputs = model_format::kOutputs;
 constexpr size_t kLong = kOutputs - 1;
-constexpr size_t kHistory = 8;      // steps that L-BFGS remembers
-constexpr double kEnough = 1e-4;    // a step that gains a smaller part of the loss is the last one
+constexpr size_t kHistory = 8;       // steps that L-BFGS remembers
+constexpr double kEnough = 1e-4;     // a step that gains a smaller part of the loss is the last one
 constexpr unsigned kMostTries = 20;  // lengths of a step
 
 using Vector = std::vector<float>;

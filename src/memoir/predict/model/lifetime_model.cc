@@ -12,8 +12,14 @@ namespace {
 
 using namespace model_format;
 
+constexpr size_t kOuterFrames = 8;  // at a stack's outer end, or a third of it
+
 std::uint32_t band_of_samples(std::uint16_t samples) noexcept {
   return samples < 4 ? 0 : samples < 16 ? 1 : samples < 64 ? 2 : 3;
+}
+std::uint32_t band_of_match(const LifetimeModel::Prediction& prediction) noexcept {
+  const std::uint32_t matched = prediction.matched, known = prediction.known;
+  return prediction.whole ? 3 : 2 * matched < known ? 0 : 5 * matched < 4 * known ? 1 : 2;
 }
 std::uint32_t band_of_coverage(float coverage) noexcept {
   return coverage < 0.5f ? 0 : coverage < 0.75f ? 1 : coverage < 0.9f ? 2 : 3;
@@ -44,13 +50,20 @@ void blend(Raw& raw, const Raw& other, float weight) noexcept {
 /// The walk through the trie with the most frames that match.
 class LifetimeModel::NearWalk {
  public:
+  struct Passed {
+    unsigned of_stack = 0, of_trie = 0;
+    unsigned all() const noexcept { return of_stack + of_trie; }
+  };
   struct Best {
     const Node* node = nullptr;
-    unsigned matched = 0, passed = 0;
+    unsigned matched = 0;
+    Passed passed;
+    bool whole =
+        false;  // a stack of the trie, but for frames that only one of the two has, as after inlining
   };
 
   NearWalk(const LifetimeModel& model, const Reduced& stack) noexcept : model_(model), stack_(stack) {
-    if (!model.nodes_.empty()) from(&model.nodes_[0], 0, 0, 0, 0);
+    if (!model.nodes_.empty()) from(&model.nodes_[0], 0, 0, 0, {});
   }
   const Best& best() const noexcept { return best_; }
 
@@ -58,12 +71,18 @@ class LifetimeModel::NearWalk {
   static constexpr unsigned kMostPassed = 2, kMostSteps = 1024;
 
   /// `edge`: labels of the node's edge that are behind; `at`: frames of the stack that are.
-  void from(const Node* node, unsigned edge, unsigned at, unsigned matched, unsigned passed) noexcept {
-    if (matched > best_.matched || (matched == best_.matched && passed < best_.passed && matched > 0))
-      best_ = {node, matched, passed};
+  void from(const Node* node, unsigned edge, unsigned at, unsigned matched, Passed passed) noexcept {
     const auto left = static_cast<unsigned>(stack_.count) - at;
+    if (matched > best_.matched ||
+        (matched == best_.matched && passed.all() < best_.passed.all() && matched > 0)) {
+      // A writer may cut edges whose stacks all have one answer.
+      const bool ends = edge == node->labels() && ((node->ends() && left == 0) || node->children() == 0);
+      best_ = {node, matched, passed, ends && (passed.of_stack == 0 || passed.of_trie == 0)};
+    }
     if (left == 0 || ++steps_ > kMostSteps) return;
-    if (matched + left < best_.matched || (matched + left == best_.matched && passed >= best_.passed)) return;
+    if (matched + left < best_.matched ||
+        (matched + left == best_.matched && passed.all() >= best_.passed.all()))
+      return;
     const std::uint16_t wanted = stack_.names[at];
     const bool inside = edge < node->labels();
     if (inside) {
@@ -72,11 +91,12 @@ class LifetimeModel::NearWalk {
     } else if (const Node* const child = model_.find_child(*node, wanted)) {
       from(child, 1, at + 1, matched + 1, passed);
     }
-    if (passed == kMostPassed) return;
-    from(node, edge, at + 1, matched, passed + 1);
-    if (inside) return from(node, edge + 1, at, matched, passed + 1);
+    if (passed.all() == kMostPassed) return;
+    from(node, edge, at + 1, matched, {passed.of_stack + 1, passed.of_trie});
+    const Passed one_more{passed.of_stack, passed.of_trie + 1};
+    if (inside) return from(node, edge + 1, at, matched, one_more);
     for (std::uint32_t i = 0; i < node->children() && steps_ <= kMostSteps; ++i)
-      from(&model_.nodes_[node->first_child() + i], 1, at, matched, passed + 1);
+      from(&model_.nodes_[node->first_child() + i], 1, at, matched, one_more);
   }
 
   const LifetimeModel& model_;
@@ -87,14 +107,20 @@ class LifetimeModel::NearWalk {
 
 LifetimeModel::Reduced LifetimeModel::reduce(const ModelStack& stack) const noexcept {
   Reduced reduced;
-  for (const std::uint64_t hash : stack.names()) {
+  reduced.is_own = outer_.empty();
+  // Where the frames begin of which one has to be an outer name.
+  const size_t count = stack.names().size(), outer = std::max(kOuterFrames, count / 3);
+  const size_t outer_from = count > outer ? count - outer : 0;
+  for (size_t i = 0; i < count && (reduced.count < Reduced::kMost || !reduced.is_own); ++i) {
+    const std::uint64_t hash = stack.names()[i];
     const std::uint64_t* const begin = names_.data() + names_by_byte_.begin[hash >> 56];
     const std::uint64_t* const end = names_.data() + names_by_byte_.begin[(hash >> 56) + 1];
     const std::uint64_t* const found = std::lower_bound(begin, end, hash);
     if (found == end || *found != hash) continue;
     const auto name = static_cast<std::uint16_t>(found - names_.data());
+    reduced.is_own = reduced.is_own || (i >= outer_from && is_outer(name));
     if (reduced.count > 0 && reduced.names[reduced.count - 1] == name) continue;
-    if (reduced.count == Reduced::kMost) break;
+    if (reduced.count == Reduced::kMost) continue;
     reduced.names[reduced.count++] = name;
   }
   return reduced;
@@ -120,6 +146,20 @@ const Node* LifetimeModel::find_stack(const Reduced& stack) const noexcept {
     at += node->labels();
   }
   return node->ends() ? node : nullptr;
+}
+
+bool LifetimeModel::is_outer(std::uint16_t name) const noexcept {
+  return std::binary_search(outer_.begin(), outer_.end(), name);
+}
+
+bool LifetimeModel::has_outer_word(const ModelStack& stack) const noexcept {
+  for (size_t i = 0; i < stack.outer_frames(); ++i) {
+    for (const std::uint32_t word : stack.outer_words(i)) {
+      const Token* const token = find_token(word);
+      if (token != nullptr && (token->flags & kOuterToken) != 0) return true;
+    }
+  }
+  return false;
 }
 
 bool LifetimeModel::enough(size_t matched, const ModelStack& stack) const noexcept {
@@ -223,8 +263,9 @@ void LifetimeModel::finish(const Raw& raw, bool calibrated, Prediction& predicti
   prediction.long_lived = raw.long_lived;
   if (!calibrated) return;
   const Calibration::Stage& stage = calibration_->stages[prediction.stage];
-  const std::uint32_t band = prediction.stage <= kByNear ? band_of_samples(prediction.samples)
-                                                         : band_of_coverage(prediction.coverage);
+  const std::uint32_t band = prediction.stage < kByNear    ? band_of_samples(prediction.samples)
+                             : prediction.stage == kByNear ? band_of_match(prediction)
+                                                           : band_of_coverage(prediction.coverage);
   const float place = std::clamp(raw.long_lived, 0.0f, 1.0f) * static_cast<float>(kKnots - 1);
   const auto knot = std::min(static_cast<size_t>(place), kKnots - 2);
   const float* const knots = stage.knots[band];
@@ -267,32 +308,38 @@ LifetimeModel::Prediction LifetimeModel::predict(const ModelStack& stack, const 
   }
 
   const Node* node = nullptr;
-  if (uses(kByNames) || uses(kByNear)) {
-    const Reduced reduced = reduce(stack);
-    node = uses(kByNames) && enough(reduced.count, stack) ? find_stack(reduced) : nullptr;
+  const Reduced reduced = reduce(stack);
+  prediction.known = static_cast<std::uint16_t>(reduced.count);
+  if (reduced.is_own && enough(reduced.count, stack)) {
+    node = uses(kByNames) ? find_stack(reduced) : nullptr;
     if (node != nullptr) {
       prediction.stage = kByNames;
+      prediction.whole = true;
       prediction.matched = static_cast<std::uint16_t>(reduced.count);
-    } else if (uses(kByNear) && enough(reduced.count, stack)) {
+    } else if (uses(kByNear)) {
       const NearWalk walk(*this, reduced);
       if (enough(walk.best().matched, stack)) {
         node = walk.best().node;
         prediction.stage = kByNear;
         prediction.matched = static_cast<std::uint16_t>(walk.best().matched);
+        prediction.whole = walk.best().whole;
       }
     }
   }
-  const float words_in = prediction.stage == kByNames  ? settings_->words_in_names
-                         : prediction.stage == kByNear ? settings_->words_in_near
-                                                       : 1;
+  const float words_in = node == nullptr    ? 1
+                         : prediction.whole ? settings_->words_in_names
+                                            : settings_->words_in_near;
   const bool wants_words = weights_ != nullptr && uses(kByWords) && words_in > 0;
   const bool wants_network = static_cast<bool>(network_) && uses(kByNetwork) && node == nullptr;
   bool covered = false;
   if (wants_words || wants_network) {
+    // A stack that has an outer name is of the program: then one word says enough.
+    const bool surely_own = reduced.is_own && !outer_.empty();
+    const std::uint32_t least_tokens = surely_own ? 1 : settings_->least_tokens;
     std::uint32_t known = 0;
     prediction.coverage = coverage(stack, &known);
-    covered = prediction.coverage >= settings_->least_coverage && known >= settings_->least_tokens &&
-              stack.word_frames() > 0;
+    covered = prediction.coverage >= settings_->least_coverage && known >= least_tokens &&
+              stack.word_frames() > 0 && (reduced.is_own || has_outer_word(stack));
   }
   Raw by_words, by_network;
   if (wants_words && covered) raw_words(stack, query.size, by_words);

@@ -31,6 +31,8 @@ class LifetimeModel {
     Stage stage = kAbstains;
     std::uint16_t samples = 0;  // that it stands on; 0 for words and network
     std::uint16_t matched = 0;  // frames
+    std::uint16_t known = 0;    // frames that could match: those with names that the model has
+    bool whole = false;         // they are all, but for frames that the stack alone or the model alone has
     float coverage = 0;         // of the stack's words; for words and network
     float long_lived = 0;       // probability
     float wall[kClasses] = {};  // probabilities of the classes of wall_classes.h; their sum is 1
@@ -53,7 +55,9 @@ class LifetimeModel {
   Prediction predict(const model_format::Address& address) const noexcept;
   /// Whether a malloc should keep such objects with the long-lived ones.
   bool calls_long(const Prediction& prediction) const noexcept {
-    return prediction.stage != kAbstains && prediction.long_lived >= settings_->least_long;
+    const bool hot = settings_->hot_samples != 0 && prediction.samples >= settings_->hot_samples;
+    return prediction.stage != kAbstains &&
+           prediction.long_lived >= (hot ? settings_->least_long_hot : settings_->least_long);
   }
 
   std::uint64_t key() const noexcept { return key_; }
@@ -74,6 +78,7 @@ class LifetimeModel {
     static constexpr size_t kMost = 64;
     std::uint16_t names[kMost];
     size_t count = 0;
+    bool is_own = false;  // its outer end is of a program that the model saw
   };
   /// Where the hashes with each first byte begin, in an ascending array of at most 65,535.
   struct FirstBytes {
@@ -102,6 +107,8 @@ class LifetimeModel {
   const model_format::Node* find_child(const model_format::Node& parent, std::uint16_t name) const noexcept;
   const model_format::Node* find_stack(const Reduced& stack) const noexcept;
   bool enough(size_t matched, const ModelStack& stack) const noexcept;
+  bool is_outer(std::uint16_t name) const noexcept;
+  bool has_outer_word(const ModelStack& stack) const noexcept;
   const model_format::Token* find_token(std::uint32_t hash) const noexcept;
   float coverage(const ModelStack& stack, std::uint32_t* known) const noexcept;
   void raw_answer(std::uint32_t answer, Raw& raw) const noexcept;
@@ -116,6 +123,7 @@ class LifetimeModel {
   std::span<const model_format::Module> modules_;
   std::span<const model_format::Address> addresses_;
   std::span<const std::uint64_t> names_;
+  std::span<const std::uint16_t> outer_;  // names
   std::span<const model_format::Node> nodes_;
   std::span<const std::uint16_t> labels_;
   std::span<const model_format::Answer> answers_;

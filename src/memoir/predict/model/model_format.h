@@ -45,9 +45,10 @@ enum SectionKind : std::uint32_t {
   kText,
   kNameTexts,
   kTokenTexts,
-  kFacts
+  kFacts,
+  kOuter
 };
-inline constexpr std::uint32_t kKinds = 15;
+inline constexpr std::uint32_t kKinds = 16;
 
 /// What the sections are called, by kind - 1; and the bytes of a record.
 struct SectionRow {
@@ -61,6 +62,7 @@ inline constexpr SectionRow kSectionRows[kKinds] = {
     {"answers", 12, true, false},       {"tokens", 8, false, false},     {"weights", 9, false, false},
     {"calibration", 1440, true, false}, {"network", 1, false, true},     {"text", 1, false, true},
     {"name_texts", 8, false, true},     {"token_texts", 8, false, true}, {"facts", 1, false, true},
+    {"outer", 2, false, false},
 };
 
 enum SettingsFlags : std::uint32_t { kOneClass = 1, kPrivate = 2 };
@@ -77,7 +79,9 @@ struct Settings {
   std::uint32_t least_tokens = 0;
   float words_in_names = 0;
   float least_share = 0;
-  std::uint32_t reserved[5] = {};
+  std::uint32_t hot_samples = 0;  // 0: no context is hot
+  float least_long_hot = 0;
+  std::uint32_t reserved[3] = {};
 };
 static_assert(sizeof(Settings) == 64);
 
@@ -116,10 +120,11 @@ struct Answer {
 };
 static_assert(sizeof(Answer) == 12);
 
+enum TokenFlags : std::uint16_t { kOuterToken = 1 };
 struct Token {
   std::uint32_t hash = 0;
   std::uint16_t rarity = 0;
-  std::uint16_t reserved = 0;
+  std::uint16_t flags = 0;  // TokenFlags
 };
 static_assert(sizeof(Token) == 8);
 

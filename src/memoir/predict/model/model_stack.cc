@@ -43,6 +43,9 @@ ModelStack::ModelStack(std::span<const std::string_view> names, std::uint64_t ke
       word_counts_[count_] = frame.word_count;
       std::copy_n(frame.words, frame.word_count, words_[count_]);
     }
+    const size_t place = count_ % kMostOuterFrames;
+    outer_counts_[place] = frame.word_count;
+    std::copy_n(frame.words, frame.word_count, outer_words_[place]);
     names_[count_++] = frame.hash;
   }
 }

@@ -54,6 +54,7 @@ class ModelStack {
  public:
   static constexpr size_t kMostFrames = 256;  // with names; those further out are left out
   static constexpr size_t kMostWordFrames = 16;
+  static constexpr size_t kMostOuterFrames = 8;
 
   /// `names`: of the frames' functions, mangled or readable, innermost first; empty where nobody knows. They
   /// are kept alive by the caller. `key`: the model's. `cache`: one of this key, or none.
@@ -66,6 +67,11 @@ class ModelStack {
   std::span<const std::uint32_t> words(size_t frame) const noexcept {
     return {words_[frame], word_counts_[frame]};
   }
+  /// The same of the outermost frames, in no order; `frame` < outer_frames().
+  std::span<const std::uint32_t> outer_words(size_t frame) const noexcept {
+    return {outer_words_[frame], outer_counts_[frame]};
+  }
+  size_t outer_frames() const noexcept { return count_ < kMostOuterFrames ? count_ : kMostOuterFrames; }
   size_t word_frames() const noexcept { return count_ < kMostWordFrames ? count_ : kMostWordFrames; }
   /// How many of the given frames, at the inner end, only ask for memory.
   size_t skipped() const noexcept { return skipped_; }
@@ -77,6 +83,8 @@ class ModelStack {
   std::uint8_t word_counts_[kMostWordFrames] = {};
   std::uint64_t names_[kMostFrames];
   std::uint32_t words_[kMostWordFrames][kMostNameWords];
+  std::uint8_t outer_counts_[kMostOuterFrames] = {};
+  std::uint32_t outer_words_[kMostOuterFrames][kMostNameWords];
 };
 
 /// Calls visit(row) for each row of the linear model that a stack has; `size`: of the object, 0: not known;

@@ -97,7 +97,7 @@ const char* LifetimeModel::check_settings() noexcept {
       !(all.tau > 0 && all.tau < 1e6f))
     return "its settings are out of range";
   for (const float share : {all.least_coverage, all.words_in_near, all.network_in_words, all.least_long,
-                            all.words_in_names, all.least_share})
+                            all.words_in_names, all.least_share, all.least_long_hot})
     if (!in_unit(share)) return "a share in its settings is not between 0 and 1";
   const bool is_private = (all.flags & kPrivate) != 0;
   if (is_private != (key_ != 0)) return "its key does not fit its settings";
@@ -146,6 +146,10 @@ const char* LifetimeModel::check_names_and_answers() noexcept {
     if (names_[i - 1] >= names_[i]) return "its names are not in order";
   index_by_byte(
       names_.size(), [&](size_t i) { return names_[i] >> 56; }, names_by_byte_.begin);
+  outer_ = records<std::uint16_t>(kOuter);
+  for (size_t i = 0; i < outer_.size(); ++i)
+    if (outer_[i] >= names_.size() || (i > 0 && outer_[i - 1] >= outer_[i]))
+      return "its outer names are not in order";
   for (const Answer& answer : answers_)
     if (all_zero(answer.wall)) return "an answer has no class";
   return nullptr;
@@ -186,7 +190,7 @@ const char* LifetimeModel::check_words() noexcept {
   tokens_ = records<Token>(kTokens);
   if (tokens_.size() > kMost16) return "it has more tokens than it may";
   for (size_t i = 0; i < tokens_.size(); ++i) {
-    if (tokens_[i].reserved != 0) return "a token has bytes where zeros belong";
+    if ((tokens_[i].flags & ~kOuterToken) != 0) return "a token has flags that this memoir does not know";
     if (i > 0 && tokens_[i - 1].hash >= tokens_[i].hash) return "its tokens are not in order";
   }
   index_by_byte(
