@@ -88,7 +88,7 @@ class StackWalker {
   const StackCache::Word* last_places(unsigned& count) noexcept;
   /// Where the thread's own stack ends.
   Address stack_end() const noexcept { return end_; }
-  /// Of that stack: where the return address stands that is frame `number` from the innermost one. 0: not known
+  /// Where the return address stands that is frame `number` of it from the innermost one. 0: not known
   /// (a stack too deep to be kept whole, or one that was walked through the kernel).
   Address last_slot(unsigned number) const noexcept {
     return careful_ == 0 && inner_ == 0 && number < depth_ ? slots_[depth_ - 1 - number] : 0;
