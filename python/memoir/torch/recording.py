@@ -110,24 +110,27 @@ class _Passes:
     def __init__(self) -> None:
         self.recording: _torch.Recording | _torch.ProgramsRecording | None = None
         self.calls = _ThreadsCalls()
-        self.words = ""
+        self.words = ("", "")
 
     def enter(self, module: torch.nn.Module, args: Any) -> None:
         calls = self.calls
         if calls.depth == 0 and self.recording is not None:
-            self._describe(self.recording, args)
+            self._describe(self.recording, module, args)
             calls.number = self.recording.pass_begin()
         calls.depth += 1
 
-    def _describe(self, recording: _torch.Recording | _torch.ProgramsRecording, args: Any) -> None:
+    def _describe(
+        self, recording: _torch.Recording | _torch.ProgramsRecording, module: torch.nn.Module, args: Any
+    ) -> None:
         """What the pass is called with, as remember() matches a plan by it: the last one counts, as the last pass is
         planned."""
         try:
-            words = describe(args, {})
+            words, model = describe(args, {}), type(module).__name__
         except Exception:  # the program's own __repr__, perhaps: a program must not fail for being recorded
             return
-        if words != self.words:
-            self.words = words
+        if (model, words) != self.words:
+            self.words = (model, words)
+            recording.meta("model", model)
             recording.meta("signature", words)
 
     def leave(self, module: torch.nn.Module, args: Any, result: Any) -> None:
