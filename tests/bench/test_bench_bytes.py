@@ -4,6 +4,7 @@
 import os
 import shutil
 import subprocess
+import sys
 
 import memoir.bench.machine
 import pytest
@@ -121,6 +122,16 @@ def test_a_short_static_child_does_not_escape(programs, stub, static_program):
         memoir.Error, match="static_nothing, which the command starts: it is statically linked"
     ):
         prove(stub, ["sh", "-c", f"{programs / 'asks'}; {programs / 'static_nothing'}; true"], {})
+
+
+def test_a_tiny_static_helper_of_a_large_program_is_said_and_passes(programs, stub, static_program):
+    compile_c(NOTHING, programs / "static_nothing", "-static")
+    large = "import subprocess, sys, time; x = [bytearray(2000) for _ in range(20000)]"
+    large += "; subprocess.run(sys.argv[1]); time.sleep(1)"
+    shown = prove(stub, [sys.executable, "-c", large, str(programs / "static_nothing")], {})
+    assert [os.path.basename(program) for program in shown.aside] == ["static_nothing"]
+    lines = proof.warnings("stub", shown.to_dict())
+    assert [line for line in lines if "static_nothing, which the command starts; it is too small" in line]
 
 
 @pytest.mark.full

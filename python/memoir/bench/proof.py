@@ -34,6 +34,8 @@ _SETTLED = 0.02  # seconds after which a process image has been set up by its lo
 _SMALL = (
     1 << 20
 )  # unserved bytes that every process may have: the loader's, the libraries', an allocator's tables
+# What programs that no preload reaches may have of the bytes and of the time, where the others have so much.
+_SLIGHT, _SUBSTANTIAL = 0.05, 8 << 20
 _NONE, _HALF = 0.01, 0.5  # shares below which an allocator is not at work, or not for most of the memory
 
 
@@ -71,6 +73,7 @@ class Proof:
     programs: tuple[str, ...]  # the executables that were reached
     images: tuple[Image, ...]
     measurement: Measurement
+    aside: tuple[str, ...] = ()  # programs without the allocator, too small and too short to matter
 
     @property
     def share(self) -> float | None:
@@ -97,6 +100,7 @@ class Proof:
             "share": self.share,
             "anonymous": sum(image.wanted for image in self.images),
             "weak": [[image.program, image.share, image.wanted] for image in self.weak],
+            "aside": list(self.aside),
         }
 
 
@@ -113,6 +117,17 @@ class _Seen:
         default_factory=list
     )  # images without the probe, as the witness saw them
     measurement: Measurement | None = None
+
+    def aside(self) -> tuple[str, ...]:
+        """The programs that were missed, if all are static and together hardly count: ldconfig, which Python starts."""
+        known = sum(image.anonymous for image in self.images)
+        held = sum(image["anonymous"] for image in self.missed)
+        lived = sum(image["lived"] for image in self.missed)
+        if known < _SUBSTANTIAL or not all(_is_unreachable(image["program"]) for image in self.missed):
+            return ()
+        if self.measurement is None or held > _SLIGHT * known or lived > _SLIGHT * self.measurement.wall:
+            return ()
+        return tuple(dict.fromkeys(image["program"] or "a program" for image in self.missed))
 
 
 def prove(
@@ -136,7 +151,8 @@ def prove(
     for preload in preloads:
         seen = _observe(preload, command, environment, timeout, cpus, client)
         assert seen.measurement is not None
-        if seen.missed:
+        aside = seen.aside()
+        if seen.missed and not aside:
             image = seen.missed[0]
             why = why_unreachable(image, expected_library(allocator))
             raise Error(
@@ -158,6 +174,7 @@ def prove(
             programs=tuple(dict.fromkeys(program for program, _ in seen.uses)),
             images=tuple(seen.images),
             measurement=seen.measurement,
+            aside=aside,
         )
     raise Error(
         f"{allocator.name} does not serve malloc in {wrong[0][0]}: {wrong[0][1]} does "
@@ -195,6 +212,9 @@ def warnings(name: str, kept: Record) -> list[str]:
         f"{name} serves only {100 * share:.0f} % of the {bytes_text(anonymous)} of anonymous memory of "
         f"{printable(program)}: what is compared is the rest of it too"
         for program, share, anonymous in kept.get("weak", [])
+    ] + [
+        f"{name} is not in {printable(program)}, which the command starts; it is too small and too short to matter"
+        for program in kept.get("aside", [])
     ]
 
 
