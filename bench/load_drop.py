@@ -214,8 +214,8 @@ def main() -> int:
             print(f"{name}: {row['settled']:.2f} of {row['best']} settled", file=sys.stderr, flush=True)
         else:
             print(f"{name}: no result", file=sys.stderr, flush=True)
-    if options.json:
-        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+        if options.json:
+            options.json.write_text(json.dumps(rows, indent=1) + "\n")
     print("\n".join(table(rows, options.of)))
     return 0 if rows else 1
 

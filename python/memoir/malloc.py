@@ -7,13 +7,14 @@ subprocess.run(["./server"], env=memoir.malloc.environment({"tau": "2"}))
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import io
 import os
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,29 +95,135 @@ def figures(pid: int) -> dict[str, int]:
 
     Raises memoir.Error when there is no such process, when it has another malloc, may not be read, or has no figures yet.
     """
+    places = _exported(pid, _mappings(pid), "memoir_malloc_figures", "memoir_malloc_figure_names")
+    with _memory(pid) as memory:
+        return _stable_figures(memory, pid, *places)
+
+
+@dataclass(frozen=True)
+class LiveSite:
+    """A call that asked for memory which is still held. Bytes are estimates, from samples."""
+
+    function: str  # "" where it has no name
+    module: str  # the file that the call is in, "" for code that lies in no file
+    offset: int  # of the return address in the module
+    live: int  # bytes
+    old: int  # of these, in objects that count as long-lived
+    samples: int  # that the estimate is made of
+
+
+def sites(pid: int) -> list[LiveSite]:
+    """Who holds memory in a running process, long-lived objects first; at most 32. Empty before there are samples.
+
+    Raises memoir.Error as figures() does.
+    """
+    mappings = _mappings(pid)
+    (place,) = _exported(pid, mappings, "memoir_malloc_sites")
+    with _memory(pid) as memory:
+        rows = _stable_sites(memory, pid, place)
+    found = [(_place_in_module(caller, mappings), live, old, samples) for caller, live, old, samples in rows]
+    names = _names({where for where, *_ in found})
+    return [LiveSite(names[where], *where, *numbers) for where, *numbers in found]
+
+
+@dataclass(frozen=True)
+class _Mapping:
+    begin: int
+    end: int
+    file_offset: int
+    path: str
+
+
+def _mappings(pid: int) -> list[_Mapping]:
     try:
-        maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
+        lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
     except PermissionError:
         raise Error(f"process {pid} is not yours to look at") from None
     except OSError:
         raise Error(f"there is no process {pid}") from None
-    for line in maps:
-        fields = line.split(maxsplit=5)
-        if len(fields) == 6 and int(fields[2], 16) == 0 and "libmemoir_malloc" in Path(fields[5]).name:
-            base, path = int(fields[0].split("-")[0], 16), fields[5]
+    found = []
+    for fields in (line.split(maxsplit=5) for line in lines):
+        begin, end = (int(part, 16) for part in fields[0].split("-"))
+        found.append(_Mapping(begin, end, int(fields[2], 16), fields[5] if len(fields) == 6 else ""))
+    return found
+
+
+def _exported(pid: int, mappings: list[_Mapping], *names: str) -> list[int]:
+    """Where the process's malloc has these."""
+    for mapping in mappings:
+        if mapping.file_offset == 0 and "libmemoir_malloc" in Path(mapping.path).name:
             break
     else:
         raise Error(f"process {pid} has another malloc: start it with memoir run")
-    symbols = _dynamic_symbols(Path(path))
+    symbols = _dynamic_symbols(Path(mapping.path))
     try:
-        places = [base + symbols[name] for name in ("memoir_malloc_figures", "memoir_malloc_figure_names")]
+        return [mapping.begin + symbols[name] for name in names]
     except KeyError:
-        raise Error(f"{path}: a malloc of another version, which says nothing of itself") from None
+        raise Error(f"{mapping.path}: a malloc of another version, which says nothing of itself") from None
+
+
+@contextlib.contextmanager
+def _memory(pid: int) -> Iterator[io.FileIO]:
     try:
         with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
-            return _stable_figures(memory, pid, *places)
+            yield memory
     except OSError as error:
         raise Error(f"the memory of process {pid} cannot be read: {error.strerror}") from None
+
+
+def _stable_sites(memory: io.FileIO, pid: int, place: int) -> list[tuple[int, int, int, int]]:
+    row = struct.Struct("<4Q")
+    for _ in range(100):
+        memory.seek(place)
+        version, count, changes = struct.unpack("<3Q", memory.read(24))
+        if version != 1 or count > 32:
+            raise Error(f"process {pid}: sites of version {version}, which this memoir does not know")
+        rows = list(row.iter_unpack(memory.read(row.size * count)))
+        memory.seek(place + 16)
+        if changes % 2 == 0 and memory.read(8) == changes.to_bytes(8, "little"):
+            break
+        time.sleep(0.001)
+    return rows
+
+
+def _place_in_module(address: int, mappings: list[_Mapping]) -> tuple[str, int]:
+    """The file that an address of the process is in, and where in it as its symbol table counts."""
+    for mapping in mappings:
+        if mapping.begin <= address < mapping.end:
+            break
+    else:
+        return "", address
+    if not mapping.path.startswith("/"):
+        return mapping.path, address - mapping.begin
+    try:
+        with open(mapping.path, "rb") as file:
+            fixed = file.read(18)[16:18] == b"\x02\x00"  # ET_EXEC: addresses in the file are those in memory
+    except OSError:
+        fixed = False
+    bases = [one.begin for one in mappings if one.path == mapping.path and one.file_offset == 0]
+    return mapping.path, address if fixed else address - min(
+        bases, default=mapping.begin - mapping.file_offset
+    )
+
+
+_known: dict[tuple[str, int], str] = {}  # names that were found: symbol tables are slow to read
+
+
+def _names(places: set[tuple[str, int]]) -> dict[tuple[str, int], str]:
+    """The functions at these places, "" where their files have no names."""
+    from memoir.symbols import Line, find_lines
+
+    offsets: dict[str, set[int]] = {}
+    for module, offset in places - _known.keys():
+        offsets.setdefault(module, set()).add(offset)
+    for module, some in offsets.items():
+        lines: dict[int, list[Line]] = {}
+        if module.startswith("/"):
+            with contextlib.suppress(OSError, Error):  # a file that is gone, or is not ELF
+                lines, _ = find_lines(Path(module), "", some)
+        for offset in some:
+            _known[module, offset] = lines[offset][0][0] if lines.get(offset) else ""
+    return {place: _known[place] for place in places}
 
 
 def _stable_figures(memory: io.FileIO, pid: int, numbers: int, names: int) -> dict[str, int]:

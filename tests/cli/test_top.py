@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -53,16 +54,69 @@ def test_figures_of_a_running_process(server):
     assert sum(by_size.values()) + figures["large"] == figures["live"]
 
 
+def test_who_holds_memory(server):
+    for _ in range(600):
+        found = malloc.sites(server.pid)
+        held = sum(site.live for site in found)
+        if held > 25e6:
+            break
+        time.sleep(0.1)
+    # 62 MB, without the first 16 MiB, which are not sampled
+    assert 25e6 < held < 90e6
+    largest = max(found, key=lambda site: site.live)
+    assert largest.module and largest.samples > 50 and 0 <= largest.old <= largest.live
+    assert largest.live > 0.8 * held
+    assert "Calloc" in largest.function or "alloc" in largest.function or not largest.function
+
+
+def test_a_unix_socket_answers_prometheus(server, tmp_path):
+    path = tmp_path / "metrics.sock"
+    command = [sys.executable, "-m", "memoir", "top", str(server.pid), "--prometheus", "--socket", str(path)]
+    with subprocess.Popen(command) as top:
+        try:
+            for _ in range(2):  # it goes on after an answer
+                said = ask(path)
+                head, _, body = said.partition("\r\n\r\n")
+                assert head.startswith("HTTP/1.0 200") and f"Content-Length: {len(body)}" in head
+                assert "memoir_malloc_live{" in body and "memoir_malloc_site_live{" in body
+            assert path.stat().st_mode & 0o777 == 0o600
+        finally:
+            top.terminate()
+
+
+def ask(path, seconds=60):
+    end = time.monotonic() + seconds
+    while True:
+        with socket.socket(socket.AF_UNIX) as connection:
+            try:
+                connection.connect(str(path))
+            except OSError:
+                assert time.monotonic() < end
+                time.sleep(0.1)
+                continue
+            connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+            return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
+
+
+def test_a_socket_that_cannot_be_made_is_said(server, memoir, tmp_path):
+    (tmp_path / "file").write_text("kept")
+    code, _, err = memoir("top", str(server.pid), "--socket", str(tmp_path / "file"))
+    assert code == 2 and "no socket can be made there" in err
+    assert (tmp_path / "file").read_text() == "kept"
+
+
 def test_for_people_as_json_and_for_prometheus(server, memoir, tmp_path):
     code, out, _ = memoir("top", str(server.pid), "--once")
     assert code == 0 and f"process {server.pid}" in out and "1152: " in out
     code, out, _ = memoir("top", str(server.pid), "--once", "--json")
-    assert json.loads(out)["pid"] == server.pid
+    said = json.loads(out)
+    assert said["pid"] == server.pid and all(site["live"] >= site["old"] for site in said["sites"])
     code, out, _ = memoir("top", str(server.pid), "--once", "--prometheus", "-o", str(tmp_path / "x.prom"))
     assert code == 0 and out == ""
     lines = (tmp_path / "x.prom").read_text().splitlines()
     assert all(
-        re.fullmatch(r'# TYPE \w+ (gauge|counter)|\w+\{pid="\d+"(,size="\w+")?\} \d+', line) for line in lines
+        re.fullmatch(r'# TYPE \w+ (gauge|counter)|\w+\{pid="\d+"(,size="\w+"|,site="[^"]*")?\} \d+', line)
+        for line in lines
     )
     assert any(line.startswith("memoir_malloc_allocated_total{") for line in lines)
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <mutex>
 #include <random>
@@ -243,6 +244,48 @@ TEST_CASE("heaps of threads that ended are used again") {
   const HeapId before = registry().end();
   for (int i = 0; i < 200; ++i) std::thread([] { free(allocate(10, nullptr)); }).join();
   CHECK(registry().end() == before);
+}
+
+TEST_CASE("samples that are still there say who holds memory, the old ones first") {
+  LiveSamples samples;
+  REQUIRE(samples.start());
+  static SiteFigures figures;
+  char blocks[64] = {};
+  const void *early = &blocks[0], *late = &blocks[1];
+  for (int i = 2; i < 12; ++i) samples.born(&blocks[i], early, 100, 1000);
+  for (int i = 12; i < 32; ++i) samples.born(&blocks[i], late, 100, 5000);
+  samples.freed(&blocks[2]);
+  samples.freed(&blocks[2]);   // again: nothing is counted twice
+  samples.freed(&blocks[60]);  // was not sampled
+  samples.publish(figures, 5000, 2000);
+  REQUIRE(figures.count == 2);
+  CHECK(figures.changes == 2);
+  CHECK(figures.row[0].caller == reinterpret_cast<std::uintptr_t>(early));
+  CHECK(figures.row[0].live == 900);
+  CHECK(figures.row[0].old == 900);
+  CHECK(figures.row[0].samples == 9);
+  CHECK(figures.row[1].caller == reinterpret_cast<std::uintptr_t>(late));
+  CHECK(figures.row[1].live == 2000);
+  CHECK(figures.row[1].old == 0);
+  // More blocks than places: the number of rows and what they claim stay bounded.
+  static char many[1 << 16];
+  for (size_t i = 0; i < sizeof many; ++i) samples.born(&many[i], &many[i % 2000], 1, 9000);
+  samples.publish(figures, 9000, 2000);
+  CHECK(figures.count == SiteFigures::kMost);
+  Size live = 0;
+  for (const auto& row : figures.row) live += row.live;
+  CHECK(live <= sizeof many + 2900);
+}
+
+TEST_CASE("a sample's weight is its size over its chance") {
+  Sampler sampler;
+  REQUIRE(sampler.start({2, 128 * kKiB}));
+  const auto every = static_cast<double>(128 * kKiB);
+  for (const double x : {0.001, 0.1, 0.5, 1.0, 2.0, 2.4, 3.0, 10.0}) {
+    const double size = x * every, right = size / (1 - std::exp(-x));
+    CHECK(static_cast<double>(sampler.weight(static_cast<Size>(size))) / right ==
+          doctest::Approx(1).epsilon(0.07));
+  }
 }
 
 TEST_CASE("large blocks move with their contents, and no more than the budget is kept") {

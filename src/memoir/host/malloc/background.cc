@@ -149,11 +149,13 @@ void prepare_fork() noexcept {
   central().lock.lock();
   central().large.lock().lock();
   central().sampler.lock().lock();
+  central().live_samples.lock().lock();
   foresight().lock().lock();
 }
 
 void after_fork(bool child) noexcept {
   foresight().lock().unlock();
+  central().live_samples.lock().unlock();
   central().sampler.lock().unlock();
   central().large.lock().unlock();
   central().lock.unlock();

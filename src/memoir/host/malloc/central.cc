@@ -83,8 +83,9 @@ void Central::end_span(Span* span) noexcept {
 
 bool Central::grown() noexcept {
   const Size now = held();
-  if (options.split && now >= options.split_from && !sampler.active())
-    sampler.start({options.tau, options.sample});
+  if (options.split && now >= options.split_from && !sampler.active()) {
+    if (sampler.start({options.tau, options.sample})) live_samples.start();
+  }
   return options.background && now >= options.background_from;
 }
 

@@ -4,7 +4,7 @@
 // on the fast path.
 //
 // Locks are taken in this order: the registry of heaps, a thread's heap, the samples' heap, the central lock;
-// the locks of large blocks and of the sampler are taken last and alone.
+// the locks of large blocks, of the sampler and of the live samples are taken last and alone.
 #pragma once
 
 #include <atomic>
@@ -12,6 +12,7 @@
 #include "memoir/heap/lifetime/lifetime_heap.h"
 #include "memoir/host/malloc/address_map.h"
 #include "memoir/host/malloc/large_blocks.h"
+#include "memoir/host/malloc/live_samples.h"
 #include "memoir/host/malloc/lock.h"
 #include "memoir/host/malloc/malloc_options.h"
 #include "memoir/host/malloc/sampler.h"
@@ -48,6 +49,7 @@ class Central {
   LifetimeHeap heap;  // under `lock`
   LargeBlocks large;
   Sampler sampler;
+  LiveSamples live_samples;
   MallocOptions options;  // constant once ready
 
  private:

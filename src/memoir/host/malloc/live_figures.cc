@@ -10,6 +10,7 @@
 #define MEMOIR_EXPORT __attribute__((visibility("default"), used))
 
 extern "C" {
+extern memoir::host_malloc::SiteFigures memoir_malloc_sites;  // live_samples.cc
 MEMOIR_EXPORT constinit memoir::host_malloc::LiveFigures memoir_malloc_figures{};
 MEMOIR_EXPORT constinit char memoir_malloc_figure_names[2048] = "";
 }
@@ -42,6 +43,10 @@ class Writer {
 
 }  // namespace
 
+namespace {
+constexpr Size kRoundsOfSites = 10;  // sites cost a walk over all samples
+}
+
 void publish_figures(const Upkeep::Figures& upkeep, const LiveBySize& by_size) noexcept {
   Central& all = central();
   LifetimeHeap::Figures heap;
@@ -55,6 +60,8 @@ void publish_figures(const Upkeep::Figures& upkeep, const LiveBySize& by_size) n
     learned = all.sampler.counts();
     contexts = all.sampler.long_contexts();
   }
+  if (all.sampler.active() && upkeep.rounds % kRoundsOfSites == 0)
+    all.live_samples.publish(memoir_malloc_sites, all.allocated(), all.sampler.horizon());
   LiveFigures& out = memoir_malloc_figures;
   const std::uint64_t before = out.changes.load(std::memory_order_relaxed);
   out.changes.store(before + 1, std::memory_order_relaxed);

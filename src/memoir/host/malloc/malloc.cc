@@ -78,24 +78,35 @@ ThreadHeap* attach() noexcept {
 #endif
 }
 
+void sampled(const void* block, Size size, ContextKey key, const void* caller) noexcept {
+  const Size clock = central().allocated();
+  central().sampler.born(block, key, clock, central().held());
+  central().live_samples.born(block, caller, central().sampler.weight(size), clock);
+}
+
+void sample_freed(const void* block) noexcept {
+  central().sampler.freed(block, central().allocated(), central().held());
+  central().live_samples.freed(block);
+}
+
 /// A sampled block lies apart, so that its free is seen.
-void* allocate_sample(size_t size_class, ContextKey key) noexcept {
+void* allocate_sample(size_t size_class, ContextKey key, const void* caller) noexcept {
   void* block = nullptr;
   {
     const LockGuard guard(sample_heap.lock());
     block = sample_heap.allocate(0, size_class, nullptr);
   }
-  if (block != nullptr) central().sampler.born(block, key, central().allocated(), central().held());
+  if (block != nullptr) sampled(block, kTables.size[size_class], key, caller);
   return block;
 }
 
 void free_sample(Span* span, void* block) noexcept {
-  central().sampler.freed(block, central().allocated(), central().held());
+  sample_freed(block);
   const LockGuard guard(sample_heap.lock());
   sample_heap.free(span, block);
 }
 
-void* allocate_single(Size size, size_t row, ContextKey key, bool* zero) noexcept {
+void* allocate_single(Size size, size_t row, ContextKey key, const void* caller, bool* zero) noexcept {
   const size_t slots = align_up(size, kSlot) / kSlot;
   const auto lifetime = static_cast<LifetimeClass>(row);
   Span* const span = central().new_span(slots, lifetime, *zero);
@@ -118,7 +129,7 @@ void* allocate_single(Size size, size_t row, ContextKey key, bool* zero) noexcep
   }
   if (due) {
     span->stripped.store(true, std::memory_order_relaxed);  // of a single block: it is a sample
-    central().sampler.born(block, key, central().allocated(), central().held());
+    sampled(block, slots * kSlot, key, caller);
     if (foresight().sampled(key, size, heap->stack_base)) wake_to_answer();
   }
   return block;
@@ -126,10 +137,10 @@ void* allocate_single(Size size, size_t row, ContextKey key, bool* zero) noexcep
 
 }  // namespace
 
-void* allocate_slowly(ThreadHeap* heap, Size size, ContextKey key) noexcept {
+void* allocate_slowly(ThreadHeap* heap, Size size, ContextKey key, const void* return_address) noexcept {
   if (size > size_classes::kLargest) {
     bool zero = false;
-    return allocate_large(size, 16, key, &zero);
+    return allocate_large(size, 16, key, return_address, &zero);
   }
   const size_t size_class = size_classes::class_of(size);
   if (heap == &no_heap) {
@@ -148,19 +159,20 @@ void* allocate_slowly(ThreadHeap* heap, Size size, ContextKey key) noexcept {
     grew = heap->take_growth();
   }
   if (sample_due) {
-    block = allocate_sample(size_class, key);
+    block = allocate_sample(size_class, key, return_address);
     if (foresight().sampled(key, size, heap->stack_base)) wake_to_answer();
   }
   if (grew && central().grown()) wake_background();
   return block;
 }
 
-void* allocate_large(Size size, Size alignment, ContextKey key, bool* zero) noexcept {
+void* allocate_large(Size size, Size alignment, ContextKey key, const void* return_address,
+                     bool* zero) noexcept {
   if (!central().ready()) return nullptr;
   if (this_heap == &no_heap) attach();
   void* block = nullptr;
   if (size <= kLargestSpan && alignment <= kLargestSpanAlignment)
-    block = allocate_single(size, central().sampler.row_of(key), key, zero);
+    block = allocate_single(size, central().sampler.row_of(key), key, return_address, zero);
   if (block == nullptr) {
     const LargeBlocks::Block large = central().large.allocate(size, alignment, central().options.huge);
     block = large.address;
@@ -174,7 +186,7 @@ void* allocate_large(Size size, Size alignment, ContextKey key, bool* zero) noex
 void* allocate_in_row(Size size, size_t row) noexcept {
   if (!central().ready()) return nullptr;
   ThreadHeap* const heap = this_heap == &no_heap ? attach() : this_heap;
-  if (heap == nullptr || size > kLargestSpan) return allocate_slowly(&no_heap, size, 0);
+  if (heap == nullptr || size > kLargestSpan) return allocate_slowly(&no_heap, size, 0, nullptr);
   void* block = nullptr;
   if (size <= size_classes::kLargest) {
     const Inside inside(heap);
@@ -184,7 +196,7 @@ void* allocate_in_row(Size size, size_t row) noexcept {
     if (ignored) block = heap->allocate(row, size_class, nullptr);
   } else {
     bool zero = false;
-    block = allocate_single(size, row, 0, &zero);
+    block = allocate_single(size, row, 0, nullptr, &zero);
   }
   if (central().grown()) wake_background();
   return block;
@@ -214,8 +226,7 @@ void free_slowly(ThreadHeap* heap, void* block) noexcept {
       misused("free", block, "not a block of this heap, or freed already");
     case kCentral:
       if (block != start_of(span)) misused("free", block, "inside a block, not at its start");
-      if (span->stripped.load(std::memory_order_relaxed))
-        central().sampler.freed(block, central().allocated(), central().held());
+      if (span->stripped.load(std::memory_order_relaxed)) sample_freed(block);
       return central().end_span(span);
     case kSampleHeap:
       if constexpr (kChecked) free_list::check_used("free", span, block, into_span(offset, base()));
@@ -273,7 +284,7 @@ void* allocate_zeroed(Size size, const void* return_address) noexcept {
     return block == nullptr ? nullptr : std::memset(block, 0, size);
   }
   bool zero = false;
-  void* const block = allocate_large(size, 16, key_here(this_heap, return_address), &zero);
+  void* const block = allocate_large(size, 16, key_here(this_heap, return_address), return_address, &zero);
   return block == nullptr || zero ? block : std::memset(block, 0, size);
 }
 
@@ -287,7 +298,7 @@ void* allocate_aligned(Size size, Size alignment, const void* return_address) no
   }
   bool zero = false;
   const Size bytes = std::max(size, size_classes::kLargest + 1);
-  return allocate_large(bytes, alignment, key_here(this_heap, return_address), &zero);
+  return allocate_large(bytes, alignment, key_here(this_heap, return_address), return_address, &zero);
 }
 
 void* reallocate(void* block, Size size, const void* return_address) noexcept {

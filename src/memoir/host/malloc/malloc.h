@@ -21,11 +21,13 @@ extern thread_local constinit ThreadHeap* this_heap __attribute__((tls_model("in
 
 inline constexpr Size kLargestRequest = Size{1} << 62;  // callers refuse more than PTRDIFF_MAX
 
-/// A block of `size` bytes at a multiple of 16; `return_address` says who asked. nullptr: no memory.
-void* allocate_slowly(ThreadHeap* heap, Size size, ContextKey key) noexcept;
+/// A block of `size` bytes at a multiple of 16; `return_address` says who asked, `key` in which context.
+/// nullptr: no memory.
+void* allocate_slowly(ThreadHeap* heap, Size size, ContextKey key, const void* return_address) noexcept;
 /// A block above the classes' largest, or at a large alignment. `zero`: set when its bytes are known to be
 /// zero.
-void* allocate_large(Size size, Size alignment, ContextKey key, bool* zero) noexcept;
+void* allocate_large(Size size, Size alignment, ContextKey key, const void* return_address,
+                     bool* zero) noexcept;
 void free_slowly(ThreadHeap* heap, void* block) noexcept;
 
 MEMOIR_ALWAYS_INLINE std::uintptr_t stack_pointer() noexcept {
@@ -71,9 +73,10 @@ MEMOIR_ALWAYS_INLINE void* allocate_or(Size size, const void* return_address, Sl
 }
 
 MEMOIR_ALWAYS_INLINE void* allocate(Size size, const void* return_address) noexcept {
-  return allocate_or(size, return_address, [](ThreadHeap* heap, Size asked, ContextKey key, const void*) {
-    return allocate_slowly(heap, asked, key);
-  });
+  return allocate_or(size, return_address,
+                     [](ThreadHeap* heap, Size asked, ContextKey key, const void* caller) {
+                       return allocate_slowly(heap, asked, key, caller);
+                     });
 }
 
 void notified(ThreadHeap* heap, Span* span) noexcept;

@@ -60,6 +60,19 @@ Size Sampler::interval(std::uint64_t random) const noexcept {
   return static_cast<Size>(minus_log2 * kLn2 * static_cast<double>(every_.load(std::memory_order_relaxed)));
 }
 
+Size Sampler::weight(Size size) const noexcept {
+  // size / (1 - exp(-size / every)): the size over the chance to be sampled. Its series, where that is short.
+  const Size every = every_.load(std::memory_order_relaxed);
+  if (every == 0 || 2 * size > 5 * every) return size;
+  const double x = static_cast<double>(size) / static_cast<double>(every);
+  return static_cast<Size>((1 + x / 2 + x * x / 12) * static_cast<double>(every));
+}
+
+Size Sampler::horizon() noexcept {
+  const LockGuard guard(lock_);
+  return learner_.horizon();
+}
+
 bool Sampler::expect(ContextKey key, LifetimeClass predicted, double share, unsigned samples) noexcept {
   const LockGuard guard(lock_);
   return learner_.expect(key, predicted, share, samples);

@@ -26,6 +26,11 @@ class Sampler {
   /// Bytes until a thread's next sample: exponential, from 64 random bits.
   Size interval(std::uint64_t random) const noexcept;
 
+  /// Allocated bytes that a sample of that size stands for.
+  Size weight(Size size) const noexcept;
+  /// Allocated bytes after which an object counts as long-lived.
+  Size horizon() noexcept;
+
   size_t row_of(ContextKey key) const noexcept { return learner_.table().row_of(key); }
   /// What a model says of a context; see LifetimeLearner.
   bool expect(ContextKey key, LifetimeClass predicted, double share, unsigned samples) noexcept;

@@ -42,8 +42,8 @@ MEMOIR_ALWAYS_INLINE void* or_no_memory(void* block) {
 }
 
 __attribute__((noinline)) void* malloc_slowly(heap::ThreadHeap* own, size_t size, memoir::ContextKey key,
-                                              const void*) {
-  return or_no_memory(size > kMost ? nullptr : heap::allocate_slowly(own, size, key));
+                                              const void* caller) {
+  return or_no_memory(size > kMost ? nullptr : heap::allocate_slowly(own, size, key, caller));
 }
 
 bool power_of_two(size_t value) { return value != 0 && (value & (value - 1)) == 0; }

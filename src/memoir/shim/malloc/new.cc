@@ -64,12 +64,12 @@ __attribute__((noinline, cold)) void* try_again_quietly(size_t size, std::align_
 
 __attribute__((noinline)) void* new_slowly(heap::ThreadHeap* own, size_t size, memoir::ContextKey key,
                                            const void* caller) {
-  void* const block = size > PTRDIFF_MAX ? nullptr : heap::allocate_slowly(own, size, key);
+  void* const block = size > PTRDIFF_MAX ? nullptr : heap::allocate_slowly(own, size, key, caller);
   return block != nullptr ? block : try_again(size, 16, caller, true);
 }
 __attribute__((noinline)) void* new_quietly_slowly(heap::ThreadHeap* own, size_t size, memoir::ContextKey key,
                                                    const void* caller) {
-  void* const block = size > PTRDIFF_MAX ? nullptr : heap::allocate_slowly(own, size, key);
+  void* const block = size > PTRDIFF_MAX ? nullptr : heap::allocate_slowly(own, size, key, caller);
   return block != nullptr ? block : try_again_quietly(size, caller);
 }
 
