@@ -98,7 +98,7 @@ class Figures:
     """Geometric means over the replicates of one program under one allocator."""
 
     settled: float  # bytes, the mean over the drops
-    peak: float  # bytes
+    peak: float  # bytes, of the largest process: PSS would count memory that a vforked child shares twice
     cpu: float  # seconds
     runs: int
 
@@ -124,7 +124,7 @@ def figures(rows: Iterable[dict[str, Any]]) -> dict[str, Figures]:
     for row in rows:
         settled = [value for name, value in row.items() if SETTLED.fullmatch(name)]
         if row.get("status") == "ok" and settled:
-            runs[row["allocator"]].append((mean(settled), row["pss_peak"], row["user"] + row["system"]))
+            runs[row["allocator"]].append((mean(settled), row["largest_rss"], row["user"] + row["system"]))
     return {
         name: Figures(*(geometric_mean(column) for column in zip(*values, strict=True)), len(values))
         for name, values in runs.items()
