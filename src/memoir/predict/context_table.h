@@ -47,8 +47,9 @@ class ContextTable {
   /// Whether allocations see what was learned.
   void set_split(bool split) noexcept;
   bool split() const noexcept { return split_.load(std::memory_order_relaxed); }
-  /// Where short-lived objects go, and without splitting all: 0 or 1. A heap whose objects lie in row 1, since a
-  /// model called them long-lived that are not, keeps that row for them: their holes are theirs to fill.
+  /// Where short-lived objects go, and without splitting all: 0 or 1. A heap whose objects lie in row 1,
+  /// since a model called them long-lived that are not, keeps that row for them: their holes are theirs to
+  /// fill.
   void set_home(size_t row) noexcept;
   size_t home() const noexcept { return home_; }
   /// False: every allocation takes row 0, and none needs its key.

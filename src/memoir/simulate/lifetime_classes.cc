@@ -150,8 +150,8 @@ class ModelAnswers {
   bool in_time_;
 };
 
-/// Answers that are asked for once in so many objects, as the LLAMA paper has it (2.3): what was short-lived once
-/// and is long-lived now is called long-lived from then on; too long is easier to bear than too short.
+/// Answers that are asked for once in so many objects, as the LLAMA paper has it (2.3): what was short-lived
+/// once and is long-lived now is called long-lived from then on; too long is easier to bear than too short.
 std::vector<std::uint8_t> predicted_from_cache(const Workload& workload, const ModelAnswers& answers,
                                                Size ask_again) {
   struct Entry {

@@ -36,8 +36,8 @@ void add(Vector& to, float factor, const Vector& what) noexcept {
   for (size_t i = 0; i < to.size(); ++i) to[i] += factor * what[i];
 }
 
-/// The examples with equal features joined, over those rows alone that occur. Its variables: kOutputs for each
-/// such row, then the biases.
+/// The examples with equal features joined, over those rows alone that occur. Its variables: kOutputs for
+/// each such row, then the biases.
 class Problem {
  public:
   Problem(const LinearExamples& examples, size_t count, float l2) : examples_(examples), l2_(l2) {

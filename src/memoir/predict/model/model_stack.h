@@ -26,8 +26,9 @@ struct FrameName {
   FrameName(std::string_view name, std::uint64_t key) noexcept;
 };
 
-/// The names that were looked at last: a program's stacks share most of their frames, and to take a long mangled
-/// name apart is most of the work. About 90 KiB; all zero is an empty one. For one thread, and one key.
+/// The names that were looked at last: a program's stacks share most of their frames, and to take a long
+/// mangled name apart is most of the work. About 90 KiB; all zero is an empty one. For one thread and one
+/// key.
 class NameCache {
  public:
   const FrameName& find(std::string_view name, std::uint64_t key) noexcept {
