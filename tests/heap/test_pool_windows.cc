@@ -137,8 +137,8 @@ static std::optional<Size> cost_of(const PoolRow& row, const PoolWindows& window
          PoolWindows::kWait * waits;
 }
 
-/// Whether there is a window at all, and the least cost of one that begins or ends where a hole does, other than
-/// that of the addresses at the end, which nobody has used.
+/// Whether there is a window at all, and the least cost of one that begins or ends where a hole does, other
+/// than that of the addresses at the end, which nobody has used.
 static std::pair<bool, Size> least_cost(const PoolRow& row, const PoolWindows& windows,
                                         const PoolWindows::Wish& wish) {
   bool any = false;

@@ -58,7 +58,12 @@ def test_symbols(library):
     }
     wanted |= {n + "12__hot_cold_t" for n in NEW}
     assert wanted <= names, wanted - names
-    ours = {"memoir_malloc_settings", "memoir_malloc_figures", "memoir_malloc_figure_names", "memoir_malloc_sites"}
+    ours = {
+        "memoir_malloc_settings",
+        "memoir_malloc_figures",
+        "memoir_malloc_figure_names",
+        "memoir_malloc_sites",
+    }
     assert {name for name in names if "memoir" in name} == ours
 
 

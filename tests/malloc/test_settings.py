@@ -17,6 +17,8 @@ def test_the_guide_names_what_there_is(library):
 
 def test_a_simulation_has_the_same_settings(library):
     [settings] = [rows for name, _, rows in _core.policies() if name == "lifetime"]
-    shared = {name: initial for name, _, initial, _ in settings if name not in ("lifetimes", "seed", "ask_again")}
+    shared = {
+        name: initial for name, _, initial, _ in settings if name not in ("lifetimes", "seed", "ask_again")
+    }
     assert shared.items() <= {one.name: one.initial for one in malloc.settings().values()}.items()
     assert {"tau", "slack", "split", "sample", "release", "huge"} <= shared.keys()

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class PlanResult:
     """A plan, and how good it is. Sizes in bytes.
 
-    The fields from `found` on speak of what a problem says beyond lifetimes, sizes and alignments (docs/reference/constraints.md).
-    A plain problem leaves them at their defaults, but for `proven_infeasible`.
+    The fields from `found` on speak of what a problem says beyond lifetimes, sizes and alignments
+    (docs/reference/constraints.md). A plain problem leaves them at their defaults, but for `proven_infeasible`.
     """
 
     planner: str  # as asked for

@@ -57,7 +57,8 @@ class HeldLog {
   bool is_mapped_ = false;
 };
 
-/// Where a device's memory writes what it hands out; `log` nullptr: nowhere. The log is kept alive by the caller.
+/// Where a device's memory writes what it hands out; `log` nullptr: nowhere. The log is kept alive by the
+/// caller.
 struct HeldWatch {
   HeldLog* log = nullptr;
   std::uint64_t space = 0;

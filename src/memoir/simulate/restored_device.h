@@ -42,8 +42,8 @@ class RestoredDevice {
 /// Over plain segments: offsets are recorded addresses.
 class RestoredSegments final : public Segments, public RestoredDevice {
  public:
-  /// `segments` is the device beneath, kept alive by the caller. `watch` is told of segments by their recorded
-  /// addresses.
+  /// `segments` is the device beneath, kept alive by the caller. `watch` is told of segments by their
+  /// recorded addresses.
   RestoredSegments(Segments& segments, const Workload& workload, HeldWatch watch = {});
 
   /// Makes the heap, which is fresh but for its private pools (of the workload's numbers) and takes its

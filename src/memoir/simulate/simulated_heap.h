@@ -53,8 +53,8 @@ class SimulatedHeap {
   Request request_of(const Workload::Object& object) const noexcept;
   /// Ends an object that allocate() gave that offset. False when there is none there.
   bool free(const Workload::Object& object, Offset offset);
-  /// The number of the addresses that the offsets of a pool and a stream are in: those of two spaces have nothing
-  /// in common. Throws as heap() does.
+  /// The number of the addresses that the offsets of a pool and a stream are in: those of two spaces have
+  /// nothing in common. Throws as heap() does.
   std::uint64_t space(std::uint32_t pool, StreamId stream);
   /// Every request is for plain memory.
   bool is_plain() const noexcept { return policy_.traits.plain; }

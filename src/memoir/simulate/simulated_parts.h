@@ -47,8 +47,8 @@ class SimulatedParts final : public Parts {
   Size reserved() const noexcept;
   DeviceCalls calls() const noexcept;
   RestoredDevice* restored() noexcept;
-  /// The number of the addresses that its offsets are in: streams share those of a pool's segments, and each has mapped
-  /// memory of its own.
+  /// The number of the addresses that its offsets are in: streams share those of a pool's segments, and each
+  /// has mapped memory of its own.
   std::uint64_t space() const noexcept { return std::uint64_t{pool_} << 32 | (mapped_ ? stream_ : 0); }
   /// The model that its collector is, for a heap that is put behind it; nullptr when there is none.
   std::unique_ptr<FinalizerModel> take_finalizers() noexcept { return std::move(finalizers_); }

@@ -102,7 +102,8 @@ Offset DevicePoolHeap::take_from_other(const Request& request, Size size, std::u
   return begin_life(row_.take_part(best, size, request.size, slot));
 }
 
-/// A committed block of fewer than `most` bytes whose stream is done with it: the smallest of several streams'.
+/// A committed block of fewer than `most` bytes whose stream is done with it: the smallest of several
+/// streams'.
 Offset DevicePoolHeap::take_smaller_of_other(const Request& request, Size size, std::uint16_t slot,
                                              Size most) noexcept {
   Index best = 0;

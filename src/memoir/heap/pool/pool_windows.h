@@ -5,10 +5,10 @@
 //   | live | free | hole      | free | live |   a window of the request's size anywhere between the live ones
 //          |    request      |                  need: granules of the hole; waits: blocks of other streams
 //
-// The cost is counted in granules: those in which nothing lives yet, which the request pins (kPin each), those
-// that have to be committed (kNeed), some of what is left of the room, since a small rest is of use to nobody
-// while a large one is cut for this request (kLeft), and the waits (kWait). So a window that needs memory may
-// be better than a free block, where it fills its room and the block is much too large.
+// The cost is counted in granules: those in which nothing lives yet, which the request pins (kPin each),
+// those that have to be committed (kNeed), some of what is left of the room, since a small rest is of use to
+// nobody while a large one is cut for this request (kLeft), and the waits (kWait). So a window that needs
+// memory may be better than a free block, where it fills its room and the block is much too large.
 //
 // Windows begin or end where a block does, in the smallest rooms with a hole that are large enough, and
 // around a best fit among free blocks: at most kLooks rooms. The same few steps, however many blocks there
@@ -51,7 +51,8 @@ class PoolWindows {
   /// `best` where that is better.
   Window find(const Wish& wish, PoolRow::Zone zone, Window best) noexcept;
 
-  /// A window of the few smallest rooms with a hole, when it costs less than the begin of this free block does.
+  /// A window of the few smallest rooms with a hole, when it costs less than the begin of this free block
+  /// does.
   Window find_fit(const Wish& wish, Index block) noexcept;
 
   /// Bytes of granules that the block lacks for this range.

@@ -373,8 +373,8 @@ class Sweep {
     return step;
   }
 
-  // Who will die together are neighbours from the time on at which all of them live. False: the tree has no such
-  // order.
+  // Who will die together are neighbours from the time on at which all of them live. False: the tree has no
+  // such order.
   bool gather(State& state, std::uint32_t section) {
     for (const std::uint32_t s : events_.together[section]) {
       const List& together = events_.dying[s];

@@ -28,9 +28,9 @@ struct RowSweepOptions {
   std::uint64_t seed = 0;  // of that
 };
 
-/// Offsets, of a plan of `height` bytes but for what had no place in it; empty when no tree came through or the
-/// limits came first. Every alignment must divide the grid's unit. Deterministic. `work` is increased by the
-/// groups tried.
+/// Offsets, of a plan of `height` bytes but for what had no place in it; empty when no tree came through or
+/// the limits came first. Every alignment must divide the grid's unit. Deterministic. `work` is increased by
+/// the groups tried.
 std::vector<Offset> row_sweep(const Problem& problem, const Sections& sections, const Grid& grid, Size height,
                               const RowSweepOptions& options, const SearchLimits& limits,
                               std::uint64_t& work);
