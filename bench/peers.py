@@ -43,7 +43,7 @@ experiments: {{all: {{suites: [suite], executions: [a, b]}}}}
 CARGO = """
 [package]
 name = "equal"
-version = "0.1.0"
+version = "1.0.0"
 edition = "2021"
 [dev-dependencies]
 criterion = { version = "*", default-features = false }

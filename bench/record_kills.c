@@ -17,7 +17,7 @@ static struct {
     _Atomic uint64_t done;
     char apart[56];
   } of[kThreads];
-} *counts;
+} * counts;
 
 static void* run(void* number) {
   const uintptr_t thread = (uintptr_t)number;

@@ -188,7 +188,7 @@ def test_files_that_are_named_are_there(page):
     text = page.read_text()
     links = [link for link in re.findall(r"\]\(([^)#\s]+)", text) if not re.match(r"https?:|mailto:", link)]
     assert [link for link in links if not (page.parent / link).exists()] == []
-    made = set(files()) | {"serve.py"}
+    made = set(files()) | {"serve.py", "container.py"}  # the latter is PyTorch's, in what a recording shows
     named = set(re.findall(r"\w[\w./-]*\.(?:h|cc|cpp|py)\b", text)) - made
     assert [name for name in named if not any(f"/{path}".endswith(f"/{name}") for path in there)] == []
     if page.name == "walk.md":

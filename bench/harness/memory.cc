@@ -68,11 +68,8 @@ void MemorySampler::sample(pid_t root, double started, double now) {
   }
   const double cost = std::max(seconds_of(CLOCK_THREAD_CPUTIME_ID) - before, held);
   held_ += held;
-  spent_ += cost;
-  // A share of the time since this sample; and of the time since the start once the next sample is taken, so
-  // that a run which ends soon after it pays no more either. The next one may be twice as dear.
-  const double rest = std::max(period_, cost / kShare);
-  next_ = std::max(seconds_of(CLOCK_MONOTONIC) + rest, started + (spent_ + 2.0 * cost) / kShare);
+  // Not also a share of the time since the start: short runs would lose the ends of their phases for it.
+  next_ = seconds_of(CLOCK_MONOTONIC) + std::max(period_, cost / kShare);
   if (sample.resident == 0) return;  // between two processes
   samples_.push_back(sample);
   if (samples_.size() < kMost) return;

@@ -35,7 +35,7 @@ class MemorySampler {
  private:
   double period_;
   double next_ = 0.0;
-  double held_ = 0.0, spent_ = 0.0;
+  double held_ = 0.0;
   std::vector<MemorySample> samples_;
 };
 

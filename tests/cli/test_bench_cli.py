@@ -86,7 +86,7 @@ def test_the_json_is_the_export(cli):
         (["bench", "system", "--metric", "x: ([0-9]+)", "--", *SH], "matches nothing that sh prints"),
         (["bench", "system", "--metric", "(", "--", *SH], "is not a regular expression"),
         (["bench", "system", "--until", "soon", "--", *SH], "--until soon: write it as 2%"),
-        (["bench", "system", "--timeout", "x", "--", *SH], "--timeout x: write it as 90s"),
+        (["bench", "system", "--timeout", "x", "--", *SH], "--timeout x: write it as 200ms, 90s"),
         (["bench", "system", "--confidence", "100%", "--", *SH], "--confidence 100%: must be between"),
         (["bench", "system", "--baseline", "x", "--", *SH], "--baseline x: not among system"),
         (["bench", "system", "--pin", "999", "--", *SH], "core 999 is not among"),

@@ -33,7 +33,7 @@ for phase in ("fill", "again"):
         with socket.create_connection(("127.0.0.1", port)) as server:
             server.sendall(how.encode()); server.recv(10)
         latencies.append(time.perf_counter() - began)
-    time.sleep(0.1)
+    time.sleep(0.5)
     print("phase", phase, flush=True)
 print("ops: 8")
 open(f"latencies.{port}", "w").write("\\n".join(f"{x:.6f} 1" for x in latencies))

@@ -159,7 +159,7 @@ def test_a_page(memoir, failed):
     failed(combed(blocks=8))
     code, _, err = memoir("oom", FAILED, "--no-caps", "--workers", "1", "-o", "failed.html")
     assert code == 0 and "wrote failed.html" in err
-    assert "ran out of memory" in Path("failed.html").read_text()
+    assert "run out of memory?" in Path("failed.html").read_text()
 
 
 def test_held_by_age_and_by_what_is_kept():

@@ -24,7 +24,7 @@ for step in range(int(sys.argv[1])):
 
 
 def recorded(path, steps):
-    command = [sys.executable, "-m", "memoir", "record", "-o", str(path), "--"]
+    command = [sys.executable, "-m", "memoir", "record", "--only", "tensors", "-o", str(path), "--"]
     done = subprocess.run(
         [*command, sys.executable, "-c", TRAINING, str(steps)], capture_output=True, text=True
     )

@@ -15,7 +15,7 @@ from memoir import _core
 from memoir._core import Error
 from memoir.base.files import write_output
 from memoir.cli._arguments import check_output
-from memoir.traces.files import only_device, open_trace
+from memoir.traces.files import only_device, open_for_plans
 
 
 def plan_guided(
@@ -25,7 +25,7 @@ def plan_guided(
     device pools."""
     if output is not None:
         check_output(Path(output), (".plan",), force)
-    trace = open_trace(input)
+    trace = open_for_plans(input)
     try:
         device = only_device(trace, device)
         chosen = {} if alignment is None else {"alignment": alignment}

@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from memoir import _core
-from memoir._core import Error, EventKind, Only, Trace
+from memoir._core import Error, Only, Trace
 
 _MAGIC = b"\x89memoirT"
 _PICKLE = b"\x80"
@@ -54,7 +54,7 @@ def open_for_plans(path: str | Path, only: str | None = None) -> Trace:
         return open_trace(path, ONLY[only])
     is_ours = read_begin(path).startswith(_MAGIC)
     trace = Trace.open_plannable(str(path)) if is_ours else open_trace(path, Only.kTensors)
-    if only is None and not (trace.events["kind"] == int(EventKind.kAllocate)).any():
+    if only is None and not _core.devices_of(trace):
         return open_trace(path)
     return trace
 

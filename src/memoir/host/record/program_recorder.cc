@@ -360,7 +360,7 @@ void ProgramRecorder::undo(ThreadRecord& thread, const BlockEncoder::Freed& free
 void ProgramRecorder::tensor_begins(ThreadRecord& thread, const void* address, Size size,
                                     unsigned alignment_log2, const StackWalker::Entry& entry) noexcept {
   const Busy busy(thread);
-  if (!busy.entered()) return;
+  if (!busy.entered() || address == nullptr) return;  // tensors without elements have no memory
   const auto at = reinterpret_cast<std::uint64_t>(address);
   // It has the stack of the malloc before it, unless something else served it.
   const stacks::NodeId node = thread.served == at ? 0 : stack(thread, entry);
@@ -373,7 +373,7 @@ void ProgramRecorder::tensor_begins(ThreadRecord& thread, const void* address, S
 
 void ProgramRecorder::tensor_ends(ThreadRecord& thread, const void* address) noexcept {
   const Busy busy(thread);
-  if (!busy.entered()) return;
+  if (!busy.entered() || address == nullptr) return;
   const std::uint64_t tick = now(thread);
   const auto at = reinterpret_cast<std::uint64_t>(address);
   const bool done =

@@ -16,7 +16,7 @@
 #include <string>
 #include <string_view>
 
-#include "memoir/base/sections.h"
+#include "memoir/base/section_table.h"
 #include "memoir/plan/program_plan.h"
 
 namespace memoir {

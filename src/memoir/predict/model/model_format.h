@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "memoir/base/sections.h"
+#include "memoir/base/section_table.h"
 
 namespace memoir::model_format {
 

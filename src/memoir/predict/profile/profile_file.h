@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "memoir/base/sections.h"
+#include "memoir/base/section_table.h"
 #include "memoir/predict/profile/lifetime_profile.h"
 
 namespace memoir {

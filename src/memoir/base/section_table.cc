@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "memoir/base/sections.h"
+#include "memoir/base/section_table.h"
 
 #include <algorithm>
 #include <bit>
