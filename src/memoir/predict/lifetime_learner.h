@@ -90,7 +90,7 @@ class LifetimeLearner {
   double most_held_ = 0;  // decayed maximum
   Size samples_ = 0, long_samples_ = 0, right_ = 0;
   enum class Trust : std::uint8_t { kUntold, kGiven, kDecided };
-  Trust trust_ = Trust::kUntold;          // in what a model says: given until the samples decide
+  Trust trust_ = Trust::kUntold;  // in what a model says: given until the samples decide
   bool given_overruled_ = false;
   Size given_born_ = 0, given_dead_ = 0;  // samples meanwhile that it called long; those that died
   double weight_ = 0, long_ = 0, called_long_ = 0, both_ = 0;  // decayed counts
