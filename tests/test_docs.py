@@ -48,6 +48,8 @@ SMALLER = [
         r"^memoir bench system,jemalloc (--server .*)-n 100000 (.*)",
         r"memoir bench system -n 1 --warmup 0 --no-pictures \1-n 500 -t set \2",
     ),
+    # With malloc's events, which tests/cli/test_record.py has, the trace of a Python program has millions.
+    (r"^memoir record (?!.*--only|.*--lifetimes)(.*-- python)", r"memoir record --only tensors \1"),
     (r"^memoir show --live ", "memoir show --json "),  # it would not end; tests/views follows a file
     (r" --engine ray", ""),  # tests/sweep starts a Ray
     (r"^memoir bench jemalloc,je1m.*", "memoir bench system,again=system -n 2 -- ./server"),
@@ -111,7 +113,7 @@ def folder(tmp_path_factory):
     for name, malloc in (("a", "default"), ("b", "hoard")):
         (folder / f"{name}.csv").write_text(header + "\n".join(row.format(malloc) for row in rows) + "\n")
     for words in (
-        ["record", "-o", "x.trace", "--", sys.executable, "serve.py"],
+        ["record", "--only", "tensors", "-o", "x.trace", "--", sys.executable, "serve.py"],
         ["plan", "x.trace", "-o", "x.plan"],
         ["plan", "x.trace", "-o", "y.plan"],
         ["bench", "system", "-n", "2", "-o", "before", "--", "./server"],
