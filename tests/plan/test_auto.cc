@@ -223,11 +223,11 @@ TEST_CASE("under a work limit the plan depends on the seed alone") {
   for (const Problem& problem :
        {instance("minimalloc/D.1048576.csv"), instance("minimalloc/J.1048576.csv"), resisting()}) {
     SearchOptions options;
-    options.work_limit = 300'000;
+    options.work_limit = 60'000;
     options.seed = 3;
     options.threads = 1;
     const SearchResult one = plan_auto(problem, options);
-    CHECK(one.work <= 700'000);  // those of plan_exact() too
+    CHECK(one.work <= 180'000);  // those of plan_exact() too
     options.threads = 3;
     const SearchResult three = plan_auto(problem, options), again = plan_auto(problem, options);
     CHECK(one.plan == three.plan);
@@ -236,7 +236,7 @@ TEST_CASE("under a work limit the plan depends on the seed alone") {
   }
   const Problem problem = scattered(8'000, 3);
   SearchOptions options;
-  options.work_limit = 100'000;
+  options.work_limit = 30'000;
   options.threads = 1;
   const SearchResult one = plan_auto(problem, options);
   options.threads = 3;
