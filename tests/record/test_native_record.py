@@ -11,8 +11,11 @@ import sys
 import time
 from collections import Counter
 
+import native_trace
 import pytest
 from decode import Allocation, decode
+from memoir._core import Trace
+from memoir.cli.record import _say_results
 
 from memoir import native
 
@@ -258,3 +261,20 @@ def test_kills_lose_nothing(compiled, tmp_path):
 @pytest.mark.full
 def test_a_thousand_kills_lose_nothing(compiled, tmp_path):
     check_kills(compiled("hostile.c"), tmp_path, 1000, seed=2)
+
+
+def test_what_cannot_be_read_of_a_program_that_ended_is_said(tmp_path, capsys):
+    made = native_trace.NativeTrace()
+    made.meta("recorder", "native")
+    made.allocate(1, 1, 0x1000, 100)
+    made.free(1, 2, 0)  # no reader takes it
+    made.allocate(1, 3, 0x2000, 100)
+    data = bytearray(made.bytes(complete=False))
+    for block in (at for at in range(64, len(data), 8) if data[at : at + 4] == b"mBLK"):
+        data[block + 5] &= 0xFE  # the program ended before it was sealed
+    path = tmp_path / "x.trace"
+    path.write_bytes(data)
+    _say_results(path, 0)
+    said = capsys.readouterr().err
+    assert "2 events in" in said and "10 B of it cannot be read and are left out" in said
+    assert Trace.open(str(path)).complete

@@ -72,6 +72,7 @@ class NativeTrace:
         self.frames: dict[tuple, int] = {}
         self.nodes: dict[tuple[int, int], int] = {}
         self.modules: dict[str, int] = {}
+        self.last_text = 0  # bytes of the last meta
 
     def _put(self, lane: int, tick: int, operation: bytes, defines: bool = False) -> None:
         to = self.lanes.setdefault(lane, Lane(lane))
@@ -180,6 +181,11 @@ class NativeTrace:
 
     def begin_thread(self, thread: int, tick: int, system_id: int, name: str) -> None:
         self._define(0x57, thread, system_id, self.string(name), tick=tick)
+
+    def meta(self, key: str, value: str) -> None:
+        text = f"{key}={value}".encode()
+        self._put(1000, 0, b"\x46\x02" + varint(zigzag(len(text) - 1 - self.last_text)) + text)
+        self.last_text = len(text)
 
     def counter(self, tick: int, name: str, value: int) -> None:
         self._define(0x5A, self.string(name), value, tick=tick)

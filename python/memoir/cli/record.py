@@ -13,6 +13,7 @@ import click
 
 import memoir
 from memoir import Error, native
+from memoir.base.quantities import bytes_text
 from memoir.cli._arguments import Size, check_output
 from memoir.cli._program import run_program
 from memoir.processes import Watcher
@@ -170,6 +171,11 @@ def _say_results(file: Path, status: int) -> None:
     lost = "" if complete else "; the program ended before the trace was closed: it holds what came before"
     if trace.dropped:
         lost += f"; {trace.dropped:,} events were lost: is the disk full?"
+    torn = trace.losses["torn_bytes"]
+    if complete and torn:  # where a program is killed that is to be expected
+        lost += (
+            f"; {bytes_text(torn)} of it cannot be read and are left out: memoir's fault, please report it"
+        )
     name = os.path.relpath(file)
     click.echo(f"memoir: {len(trace.events):,} events in {name}{lost}; next: memoir show {name}", err=True)
     index = file.with_suffix(".index")
