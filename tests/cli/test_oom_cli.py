@@ -96,6 +96,17 @@ def test_what_no_placement_serves(memoir, failed):
     assert "None of these settings and policies serves the request under this cap." in out
 
 
+def test_what_no_device_serves(memoir, failed):
+    """A request of terabytes is not replayed, so replays come to their end: that serves nothing."""
+    failed(combed(asked=32 << 40))
+    code, out, _ = memoir("oom", FAILED, "--workers", "1")
+    assert code == 1 and "No placement could have served it: with it 32.0 TiB are live" in out
+    assert "None of these settings and policies serves the request under this cap." in out
+    answer = json.loads(memoir("oom", FAILED, "--workers", "1", "--json")[1])
+    assert answer["survivors"] == 0 and answer["paste"] == {"pytorch": None, "memoir": None}
+    assert all(row["out_of_memory"] and row["smallest_cap"] is None for row in answer["rows"])
+
+
 def test_a_limit_that_the_device_did_not_set(memoir, failed):
     """PyTorch said no with room on the device: per_process_memory_fraction is not in a snapshot."""
     failed(combed(free=4000 * MIB))

@@ -66,8 +66,12 @@ def explain(
     ]
     swept = _run(tasks, workers)
     results = swept.values
-    rows = sorted((_row(result, limit, str(path)) for result in results), key=_rank)
     needed = failure["live"] + failure["asked"]
+    rows = [_row(result, limit, str(path)) for result in results]
+    if needed > limit and any(row["survives"] for row in rows):  # the request was left out of the replays
+        for row in rows:
+            _fails_in_the_end(row, failure)
+    rows.sort(key=_rank)
     as_recorded = next((row for row in rows if row["policy"] == recorded), None)
     return {
         "trace": str(path),
@@ -185,6 +189,17 @@ def _row(result: dict[str, Any], cap: int, path: str) -> dict[str, Any]:
         "start": result["start"] or "afresh",
         "out_of_memory": result["out_of_memory"],
     }
+
+
+def _fails_in_the_end(row: dict[str, Any], failure: dict[str, Any]) -> None:
+    """A replay leaves out a request that no device could serve: none serves it, under no cap."""
+    row |= {"smallest_cap": None, "room": None}
+    if row["survives"]:
+        asked, live = failure["asked"], failure["live"]
+        row |= {
+            "survives": False,
+            "out_of_memory": {"event": failure["event"], "asked": asked, "live": live},
+        }
 
 
 def _rank(row: dict[str, Any]) -> tuple[Any, ...]:
