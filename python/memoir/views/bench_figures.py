@@ -29,7 +29,8 @@ def _all_figures(result: Result, wall: Analysis, memory: Analysis | None) -> dic
     figures = {"times": times(result), "ratios": ratios(wall)}
     if len({row["threads"] for row in result.rows}) > 1:
         figures["serial-normalised-by-allocator"] = serial_by_allocator(result)
-        figures["serial-normalised-by-load"] = serial_by_load(result)
+        if len({row["load"] for row in result.rows}) > 1:
+            figures["serial-normalised-by-load"] = serial_by_load(result)
         figures["scaling"] = scaling_of_ratios(wall)
     if memory is not None:
         figures["memory-beside-time"] = memory_beside_time(wall, memory)

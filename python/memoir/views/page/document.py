@@ -341,16 +341,16 @@ def _facts(facts: Sequence[Fact]) -> str:
 
 
 def _table(table: Table) -> str:
-    left = table.left
+    words = {*range(table.left), *table.words}
     head = "".join(
-        f'<th scope="col"{" class=l" * (index < left)}>{_text(column)}</th>'
+        f'<th scope="col"{" class=l" * (index in words)}>{_text(column)}</th>'
         for index, column in enumerate(table.columns)
     )
     rows = []
     for index, row in enumerate(table.rows[:_MOST_ROWS]):
         shades = table.shades[index] if table.shades else [0.0] * len(row)
         cells = "".join(
-            _cell(text, column < left, column == 0, shades[column]) for column, text in enumerate(row)
+            _cell(text, column in words, column == 0, shades[column]) for column, text in enumerate(row)
         )
         rows.append(f"<tr{' class=first' * (index in table.breaks)}>{cells}</tr>")
     more = len(table.rows) - _MOST_ROWS

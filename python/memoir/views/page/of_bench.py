@@ -19,6 +19,9 @@ _QUESTIONS = {
     "serial-normalised-by-load": "How does scaling depend on the load?",
     "memory-beside-time": "What does speed cost in memory?",
     "live-and-resident": "How much is held that nobody uses, over time?",
+    "scaling": "Does the difference grow with threads?",
+    "memory-over-time": "How much memory was held over time?",
+    "run-order": "Did the machine stay as it was?",
 }
 
 
@@ -58,12 +61,16 @@ def _question(title: str) -> str:
     if title.startswith("Overall, against "):
         return f"Overall, what differs from {title.removeprefix('Overall, against ')}?"
     asked = {
-        "Best beyond its interval": "Who is best beyond its interval?",
+        "Best beyond doubt": "Who is best beyond doubt?",
         "Scaling": "How does each scale?",
+        "Failures": "What failed?",
+        "Proof": "Was each allocator in use?",
+        "Who scales better": "Who scales better?",
     }
-    asked["Failures"] = "What failed?"
     return asked.get(title, title if title.endswith("?") else f"{title}: what differs?")
 
 
 def _table(table: bench_tables.Table) -> Table:
-    return Table(_question(table.title), table.columns, table.rows, table.note, left=2, breaks=table.breaks)
+    words = [len(table.columns) - 1] if table.title == "Proof" else []  # the libraries that served
+    question = _question(table.title)
+    return Table(question, table.columns, table.rows, table.note, left=2, breaks=table.breaks, words=words)

@@ -27,8 +27,8 @@ class Fact:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text under column heads. The first `left` columns are words, the others numbers. Before the rows in
-    `breaks` a new group begins. `shades`: for each row and column a share from 0 to 1 that its cell is shaded by."""
+    """Rows of text under column heads. The first `left` columns and those in `words` are words, the others numbers.
+    Before the rows in `breaks` a new group begins. `shades`: for each row and column a share from 0 to 1 that its cell is shaded by."""
 
     question: str
     columns: Sequence[str]
@@ -37,6 +37,7 @@ class Table:
     left: int = 1
     breaks: Sequence[int] = ()
     shades: Sequence[Sequence[float]] = ()
+    words: Sequence[int] = ()
 
     @staticmethod
     def of(question: str, table: RichTable, note: str = "", left: int = 1) -> Table:

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sizes x lifetimes as a heat map: how many bytes, or objects, of each size live how long; of all sites or of one.
 
-const DECADE_PARTS = 2; // cells a decade
+const DECADE_PARTS = 2; // cells a decade of lifetimes
+const SIZE_STEP = 4; // from one row of sizes to the next
+const SIZE_LABEL = 2; // rows from one label to the next
+const BELOW = 40; // pixels for the axis of lifetimes
 
 class LifetimesPanel {
   static async make(data, sets, columns, section) {
@@ -13,7 +16,7 @@ class LifetimesPanel {
 
   build() {
     const { set, section } = this;
-    this.canvas = new Canvas(300, "Sizes by lifetimes; the table below has the same", (context, width, height) =>
+    this.canvas = new Canvas(314, "Sizes by lifetimes; the table below has the same", (context, width, height) =>
       this.draw(context, width, height),
     );
     this.tip = element("p", { class: "status", text: " " });
@@ -58,12 +61,13 @@ class LifetimesPanel {
     const scale = DECADE_PARTS / Math.LN10;
     const half = (value) => Math.floor(Math.log(value > 1 ? value : 1) * scale + 1e-9);
     let [x0, x1, y0, y1] = [Infinity, -Infinity, Infinity, -Infinity];
+    let next = Infinity; // the shortest lifetime but those of the first column
     this.hasNever = false;
     for (let i = 0; i < set.count; i++) {
       if (site >= 0 && set.site[i] !== site) continue;
       const never = set.neverFreed(i);
       const x = never ? -1 : half(this.lifetime(i));
-      const y = half(set.size[i]);
+      const y = Math.floor(Math.log2(Math.max(set.size[i], 1)) / Math.log2(SIZE_STEP));
       const key = (x + 1) * 64 + y;
       let cell = cells.get(key);
       if (!cell) cells.set(key, (cell = { x, y, count: 0, bytes: 0 }));
@@ -71,10 +75,14 @@ class LifetimesPanel {
       cell.bytes += set.bytes[i];
       if (never) this.hasNever = true;
       else [x0, x1] = [Math.min(x0, x), Math.max(x1, x)];
+      if (x > 0) next = Math.min(next, x);
       [y0, y1] = [Math.min(y0, y), Math.max(y1, y)];
     }
     if (x0 > x1) [x0, x1] = [0, 0];
     if (y0 > y1) [y0, y1] = [0, 0];
+    // Objects that live for no time that the clock tells stand by themselves, not decades away from the others.
+    this.hasNone = x0 === 0 && next > 2 && next < Infinity;
+    if (this.hasNone) x0 = next;
     this.cells = [...cells.values()];
     this.box = { x0, x1, y0, y1 };
     this.canvas.ask();
@@ -87,22 +95,33 @@ class LifetimesPanel {
   lifeText(value) {
     return this.set.time ? durationText(value) : plural(Math.ceil(value), this.set.unit);
   }
-  rangeText(half, text) {
-    return half === 0 ? `under ${text(this.edge(1))}` : `${text(this.edge(half))} to ${text(this.edge(half + 1))}`;
+  rangeText(at, edge, text) {
+    return at === 0 ? `under ${text(edge(1))}` : `${text(edge(at))} to ${text(edge(at + 1))}`;
+  }
+  lifeRange(cell) {
+    if (cell.x < 0) return "never freed";
+    return this.rangeText(cell.x, (half) => this.edge(half), (value) => this.lifeText(value));
+  }
+  sizeRange(cell) {
+    return this.rangeText(cell.y, (row) => SIZE_STEP ** row, bytesText);
   }
   cellText(cell) {
-    const lives = cell.x < 0 ? "never freed" : `live ${this.rangeText(cell.x, (value) => this.lifeText(value))}`;
-    return `${this.rangeText(cell.y, bytesText)}, ${lives}: ${plural(cell.count, "object")}, ${bytesText(cell.bytes)}`;
+    const lives = `${cell.x < 0 ? "" : "live "}${this.lifeRange(cell)}`;
+    return `${this.sizeRange(cell)}, ${lives}: ${plural(cell.count, "object")}, ${bytesText(cell.bytes)}`;
   }
 
   geometry(width, height) {
     const { x0, x1, y0, y1 } = this.box;
     const left = 70;
-    const columns = x1 - x0 + 1 + (this.hasNever ? 1.5 : 0);
+    const lead = this.hasNone ? 1.5 : 0;
+    const columns = lead + x1 - x0 + 1 + (this.hasNever ? 1.5 : 0);
     const wide = Math.min((width - left - 8) / columns, 90);
-    const high = Math.min((height - 26) / (y1 - y0 + 1), 40);
-    const x = (half) => left + (half < 0 ? x1 - x0 + 1.5 : half - x0) * wide;
-    const y = (half) => height - 26 - (half - y0 + 1) * high;
+    const high = Math.min((height - BELOW - 12) / (y1 - y0 + 1), 40);
+    const x = (half) => {
+      if (half < 0) return left + (lead + x1 - x0 + 1.5) * wide;
+      return left + (half < x0 ? 0 : lead + half - x0) * wide;
+    };
+    const y = (half) => height - BELOW - (half - y0 + 1) * high;
     return { left, wide, high, x, y };
   }
 
@@ -135,19 +154,26 @@ class LifetimesPanel {
     }
     context.fillStyle = ink("muted");
     context.textAlign = "right";
-    for (let half = y0; half <= y1; half++) {
-      if (half % DECADE_PARTS === 0 || y1 - y0 < 3) context.fillText(bytesText(this.edge(half)), left - 6, y(half) + high + 3);
+    for (let row = y0; row <= y1; row++) {
+      if (row % SIZE_LABEL === 0 || y1 - y0 < 3) context.fillText(bytesText(SIZE_STEP ** row), left - 6, y(row) + high + 3);
     }
+    context.fillText("size", left - 6, y(y1) + 4);
     context.textAlign = "left";
     let free = -Infinity;
+    if (this.hasNone) {
+      const text = `under ${this.lifeText(this.edge(1))}`;
+      context.fillText(text, left, height - 24);
+      free = left + context.measureText(text).width + 8;
+    }
     for (let half = x0; half <= x1; half++) {
       if (half % DECADE_PARTS !== 0 || x(half) < free) continue;
       if (this.hasNever && x(half) > Math.min(x(-1), width - 62) - 60) continue;
       const text = this.lifeText(this.edge(half));
-      context.fillText(text, x(half), height - 10);
+      context.fillText(text, x(half), height - 24);
       free = x(half) + context.measureText(text).width + 8;
     }
-    if (this.hasNever) context.fillText("never freed", Math.min(x(-1), width - context.measureText("never freed").width - 2), height - 10);
+    if (this.hasNever) context.fillText("never freed", Math.min(x(-1), width - context.measureText("never freed").width - 2), height - 24);
+    context.fillText("lifetime", left, height - 6);
     context.fillRect(left - 2, y(y1), 1, high * (y1 - y0 + 1));
   }
 
@@ -155,8 +181,8 @@ class LifetimesPanel {
     const order = [...this.cells].sort((a, b) => b.bytes - a.bytes);
     const rows = order.slice(0, 60).map((cell) => ({
       cells: [
-        this.rangeText(cell.y, bytesText),
-        cell.x < 0 ? "never freed" : this.rangeText(cell.x, (value) => this.lifeText(value)),
+        this.sizeRange(cell),
+        this.lifeRange(cell),
         countText(cell.count),
         bytesText(cell.bytes),
       ],

@@ -2,6 +2,9 @@
 // The objects of one trace, plan or simulation, by number in order of birth, and what follows from their columns.
 
 const NO_OBJECT = 0xffffffff;
+/** Frames of Python's and PyTorch's own code, and those of which only the address is known. */
+const LIBRARY_FRAME =
+  /site-packages|[/\\]torch[/\\]|[/\\]lib[/\\]python|^<(?!module)|<frozen |^torch[/\\]|(^|[\s<])(at|c10|torch|caffe2|pybind11)::|\+0x/;
 
 class ObjectSet {
   static async read(data, columns) {
@@ -80,8 +83,10 @@ class ObjectSet {
   siteText(site) {
     if (site < 0) return "(no site)";
     const names = this.stack(site);
-    const own = names.filter((name) => !/site-packages|[/\\]torch[/\\]|[/\\]lib[/\\]python|^<|^torch[/\\]/.test(name));
-    return (own.length ? own : names).slice(0, 2).map(shortFrame).join(" < ");
+    const own = names.filter((name) => !LIBRARY_FRAME.test(name));
+    // Lines of Python tell more than those of the interpreter's C, and any line more than none.
+    const told = [/\.py:\d/, /:\d/, /(?:)/].map((line) => own.filter((name) => line.test(name)));
+    return ([...told, names].find((some) => some.length) || []).slice(0, 2).map(shortFrame).join(" < ");
   }
 
   siteOf(i) {

@@ -87,8 +87,8 @@ class Side {
       context.fillStyle = ink("muted");
       for (let dot = 0; dot < width; dot += 4) context.fillRect(dot, line, 2, 1);
       if (map.spans.length > 12 || line < 14 || line - free < 12) continue;
-      const text = `0x${address}`;
-      context.fillText(text.length > 9 ? `${text.slice(0, 7)}…` : text, 44, line - 3);
+      // Neighbours differ in their last digits.
+      context.fillText(address.length > 7 ? `…${address.slice(-7)}` : `0x${address}`, 44, line - 3);
       free = line;
     }
     if (holes.length && width > 60) {
