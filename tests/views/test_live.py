@@ -99,6 +99,44 @@ def test_it_reads_on_in_a_file_that_its_writer_still_has(tmp_path):
     assert page.get()[1] == tag  # nothing new: the same page
 
 
+def test_what_a_program_that_allocates_seldom_has_written_is_seen(tmp_path):
+    """A native recorder says "all until then is in the file" once in thousands of events; readers see them before."""
+    program = "import time, sys\nkept = []\nfor line in sys.stdin: kept.append(bytearray(100_000)); print(flush=True)"
+    path = tmp_path / "slow.trace"
+    command = [
+        sys.executable,
+        "-m",
+        "memoir",
+        "record",
+        "-o",
+        path,
+        "--",
+        sys._base_executable,
+        "-c",
+        program,
+    ]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as started:
+
+        def allocate():
+            started.stdin.write("\n")
+            started.stdin.flush()
+            assert started.stdout.readline() == "\n"
+
+        allocate()
+        page = LivePage(str(path))
+
+        def seen():
+            page._looked = -10.0
+            return int(re.search(r"([\d,]+) allocation", page.get()[0].decode())[1].replace(",", ""))
+
+        before = seen()
+        for _ in range(20):
+            allocate()
+        assert seen() >= before + 20
+        started.stdin.close()
+        assert started.wait(60) == 0
+
+
 def test_a_torn_file_leaves_the_last_page(server):
     path, address = server
     assert get(address)[0] == 200

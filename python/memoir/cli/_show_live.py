@@ -19,6 +19,9 @@ from memoir.traces.files import is_trace, open_trace, read_begin
 
 _MAGIC = b"\x89memoirT"
 _EVERY = 1.0  # seconds between two looks at the file
+# Bytes of a file that is read whole at each look. poll() gives what its writer says is all there, which one that allocates
+# seldom says seldom; reading all costs time, which a large file has no need of: its writer says it often.
+_SMALL = 2 << 20
 
 
 class LivePage:
@@ -28,6 +31,7 @@ class LivePage:
         self._path, self._lock = path, threading.Lock()
         self._seen: tuple[int, int, int] | None = None  # of the file: which, bytes, changed when
         self._trace: Any = None  # a Trace
+        self._follows = False  # the trace is read on by poll(), not read again
         self._looked = -_EVERY
         self._page, self._tag = b"", ""
 
@@ -62,17 +66,26 @@ class LivePage:
         before, self._seen = self._seen, (stat.st_ino, stat.st_size, stat.st_mtime_ns)
         if self._trace is not None and before is not None:
             if before[0] == stat.st_ino and before[1] <= stat.st_size:
-                was_complete = self._trace.complete
-                return bool(self._trace.poll() > 0 or self._trace.complete != was_complete)
+                return self._read_on(stat.st_size)
             self._trace = None  # the file was replaced: read it from its start
         if self._page and before == self._seen:
             return False
         begin = read_begin(self._path)
         if not is_trace(begin):
             raise Error(f"{self._path} is not a trace: --live shows one that a program is writing")
-        opened: Any = Trace
-        self._trace = opened.follow(self._path) if begin.startswith(_MAGIC) else open_trace(self._path)
+        self._follows = begin.startswith(_MAGIC) and stat.st_size > _SMALL
+        self._trace = Trace.follow(self._path) if self._follows else open_trace(self._path)
         return True
+
+    def _read_on(self, size: int) -> bool:
+        trace = self._trace
+        assert trace is not None
+        known, was_complete = len(trace.events), trace.complete
+        if self._follows:
+            return bool(trace.poll() > 0 or trace.complete != was_complete)
+        self._follows = size > _SMALL
+        self._trace = trace = Trace.follow(self._path) if self._follows else open_trace(self._path)
+        return len(trace.events) != known or trace.complete != was_complete
 
     def _make(self) -> bytes:
         from memoir.views.page.of_trace import trace_page
