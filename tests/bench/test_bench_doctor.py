@@ -8,7 +8,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from memoir.bench import allocators, fetching, tuning
+from memoir.cli.doctor import command as doctor
 
 import memoir
 
@@ -126,8 +128,7 @@ def test_settings_are_changed_and_put_back(tmp_path, monkeypatch):
     ]  # fmt: skip
     assert all(change.done for change in tuning.fix()) and tuning.wanted() == []
     assert (tmp_path / "b").read_text() == "1"
-    (tmp_path / "b").write_text("2")
-    tuning.fix()
+    tuning.fix()  # again: nothing to do, and nothing forgotten
     assert {change.after for change in tuning.undo()} == {"powersave", "3"}
     assert (tmp_path / "a0").read_text() == "powersave" and (tmp_path / "b").read_text() == "3"
     with pytest.raises(memoir.Error, match="nothing was changed"):
@@ -144,3 +145,27 @@ def test_what_is_not_allowed_is_said_with_the_command(tmp_path, monkeypatch):
     assert not change.done and change.command == f"echo 1 | sudo tee {tmp_path / 'f'}"
     with pytest.raises(memoir.Error):
         tuning.undo()
+
+
+def test_what_somebody_else_changed_since_is_left_alone(tmp_path, monkeypatch):
+    """Between --fix and --undo an administrator may have set it."""
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    for path in (ours, theirs):
+        path.write_text("3\n")
+    settings = [tuning.Setting(str(path), "1", ("1",), "counted") for path in (ours, theirs)]
+    monkeypatch.setattr(tuning, "SETTINGS", settings)
+    tuning.fix()
+    theirs.write_text("2\n")
+    told = CliRunner().invoke(doctor, ["--undo"])
+    assert (
+        told.exit_code == 0 and f"{theirs}: 2: left alone, somebody has changed it since --fix" in told.output
+    )
+    assert f"echo 3 | sudo tee {theirs}" in told.output
+    assert (ours.read_text().strip(), theirs.read_text().strip()) == ("3", "2")
+    with pytest.raises(memoir.Error, match="nothing was changed"):
+        tuning.undo()  # it is forgotten
+    theirs.write_text("1\n")
+    tuning.fix()
+    theirs.write_text("7\n")
+    tuning.fix()  # 7 is what was there before this one
+    assert {(change.path, change.after) for change in tuning.undo()} >= {(str(theirs), "7")}

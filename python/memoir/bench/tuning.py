@@ -6,7 +6,7 @@ from __future__ import annotations
 import glob
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from memoir._core import Error
@@ -56,6 +56,13 @@ class Change:
     why: str
     done: bool
     command: str  # what somebody with more rights would type
+    foreign: bool = False  # somebody else has changed it since fix() did: it was left alone
+
+
+@dataclass(frozen=True)
+class _Kept:
+    before: str
+    after: str
 
 
 def wanted() -> list[Change]:
@@ -70,29 +77,31 @@ def fix() -> list[Change]:
     for change in wanted():
         done = _write(change.path, change.after)
         if done:
-            kept.setdefault(change.path, change.before)  # the oldest counts
+            older = kept.get(change.path)
+            mine = older is not None and older.after == change.before
+            kept[change.path] = _Kept(older.before if older and mine else change.before, change.after)
         found.append(Change(change.path, change.before, change.after, change.why, done, change.command))
     if kept:
-        _kept().parent.mkdir(parents=True, exist_ok=True)
-        _kept().write_text(json.dumps(kept, indent=1) + "\n")
+        _write_kept(kept)
     return found
 
 
 def undo() -> list[Change]:
-    """Puts back what fix() changed; what cannot be put back stays remembered."""
+    """Puts back what fix() changed. What cannot be put back stays remembered; what somebody else has changed since is left
+    as it is, and forgotten."""
     kept, found = _read_kept(), []
     if not kept:
         raise Error("--undo: nothing was changed by --fix")
-    for path, before in list(kept.items()):
+    for path, one in list(kept.items()):
         now = _read(path) or ""
-        done = _write(path, before)
-        if done:
+        foreign = now not in (one.after, one.before)
+        done = not foreign and _write(path, one.before)
+        if done or foreign:
             del kept[path]
-        found.append(Change(path, now, before, "as it was", done, _command(path, before)))
-    if kept:
-        _kept().write_text(json.dumps(kept, indent=1) + "\n")
-    else:
-        _kept().unlink()
+        found.append(
+            Change(path, now, one.before, "as it was", done, _command(path, one.before), foreign=foreign)
+        )
+    _write_kept(kept)
     return found
 
 
@@ -131,12 +140,22 @@ def _kept() -> Path:
     return Path(state) / "memoir" / "settings.json"
 
 
-def _read_kept() -> dict[str, str]:
+def _write_kept(kept: dict[str, _Kept]) -> None:
+    if not kept:
+        _kept().unlink(missing_ok=True)
+        return
+    _kept().parent.mkdir(parents=True, exist_ok=True)
+    _kept().write_text(json.dumps({path: asdict(one) for path, one in kept.items()}, indent=1) + "\n")
+
+
+def _read_kept() -> dict[str, _Kept]:
     try:
         kept = json.loads(_kept().read_text())
     except (OSError, ValueError):
         return {}
     known = {path for setting in SETTINGS for path in glob.glob(setting.pattern)}
-    return (
-        {path: str(value) for path, value in kept.items() if path in known} if isinstance(kept, dict) else {}
-    )
+    return {
+        path: _Kept(str(value.get("before", "")), str(value.get("after", "")))
+        for path, value in (kept.items() if isinstance(kept, dict) else ())
+        if path in known and isinstance(value, dict)
+    }

@@ -118,11 +118,17 @@ def _tune(back: bool) -> None:
     if not changes:
         click.echo("nothing to change")
     for change in changes:
+        if change.foreign:
+            click.echo(
+                f"{change.path}: {change.before}: left alone, somebody has changed it since --fix; "
+                f"before that it was {change.after}: {change.command}"
+            )
+            continue
         how = "changed" if change.done else f"not allowed: {change.command}"
         click.echo(f"{change.path}: {change.before} -> {change.after} ({change.why}): {how}")
     if not back and any(change.done for change in changes):
         click.echo("next: memoir doctor --undo puts it back", err=True)
-    if any(not change.done for change in changes):
+    if any(not change.done and not change.foreign for change in changes):
         sys.exit(1)
 
 

@@ -28,7 +28,8 @@ class Fact:
 @dataclass(frozen=True)
 class Table:
     """Rows of text under column heads. The first `left` columns and those in `words` are words, the others numbers.
-    Before the rows in `breaks` a new group begins. `shades`: for each row and column a share from 0 to 1 that its cell is shaded by."""
+    Before the rows in `breaks` a new group begins. `shades`: for each row and column a share from 0 to 1 that its
+    cell is shaded by."""
 
     question: str
     columns: Sequence[str]
