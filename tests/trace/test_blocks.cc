@@ -314,6 +314,18 @@ TEST_CASE("what is missing is counted, and nothing else is lost with it") {
     CHECK(Trace::from_bytes(program.trace.bytes()).losses().blocks == 2);
     CHECK(contains(refusal(program.trace.closed()), "the checksum does not match"));
   }
+  SUBCASE("a block that is there twice") {
+    Program program;
+    program.run(3, 20'000, 20);
+    program.trace.seal_all();
+    const std::size_t all = Trace::from_bytes(program.trace.bytes()).events().size();
+    const Bytes again = program.trace.sealed()[1];
+    program.trace.sealed().push_back(again);
+    const Trace read = Trace::from_bytes(program.trace.closed());
+    CHECK((read.complete() && read.lost_bytes() == 0));
+    CHECK(read.losses().blocks == 1);
+    CHECK(read.events().size() == all);
+  }
   SUBCASE("what the recorder says") {
     NativeTrace trace;
     trace.header().dropped = 5;

@@ -97,8 +97,8 @@ bool LaneMerge::open_block(Lane& lane) {
     if (follow_ && !is_double && block.is_cut) return false;  // the rest may come
     if (!is_double) data_.losses.blocks += block.header.sequence - lane.sequence;
     if (!is_there) {
-      ++data_.losses.blocks;  // torn, or there twice
-      data_.losses.bytes += block.header.used;
+      ++data_.losses.blocks;                                    // torn, or there twice,
+      if (!is_double) data_.losses.bytes += block.header.used;  // of which nothing is lost
       lane.sequence = std::max(lane.sequence, block.header.sequence + 1);
       lane.blocks.pop_front();
       continue;

@@ -84,7 +84,7 @@ struct ProcessRecord {
 struct Losses {
   Size bytes = 0;                    // torn
   Size cut_bytes = 0;                // known to be cut off, or where no block can be read
-  std::uint64_t blocks = 0;          // missing or torn
+  std::uint64_t blocks = 0;          // missing, torn, or there twice
   std::uint64_t no_room = 0;         // events that found no memory or disk
   std::uint64_t interrupted = 0;     // events of signal handlers inside the recorder
   std::uint64_t other = 0;           // events
