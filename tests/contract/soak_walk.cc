@@ -13,13 +13,14 @@ namespace {
 
 constexpr Size kPage = 4 * kKiB;
 
-/// Calls `body(at, size)` for the pieces of an object that bear its pattern: both ends and a word of every
-/// page.
+/// Calls `body(at, size)` for the pieces of an object that bear its pattern: both ends and a word of every page
+/// between, of a large object of some 64 pages: to touch them all would cost more than the heap does.
 template <class Body>
 void for_each_mark(Range range, Body body) {
   const Size word = std::min<Size>(8, range.size);
+  const Size step = align_up(std::max(kPage, range.size / 64), kPage);
   body(range.begin, word);
-  for (Offset at = align_up(range.begin + 1, kPage); at + word <= range.end(); at += kPage) body(at, word);
+  for (Offset at = align_up(range.begin + 1, kPage); at + word <= range.end(); at += step) body(at, word);
   body(range.end() - word, word);
 }
 

@@ -39,6 +39,10 @@ STATE = ROOT / "build" / "soak"
 JOURNAL = STATE / "journal.jsonl"
 RESULTS = ROOT / "docs" / "results" / "soak.jsonl"
 
+# A third quicker: a report of a sanitizer names the innermost call alone, and memory that was freed is kept apart for 16 MiB
+# of later frees, more than an input makes. The input of a failure is kept; run by itself it says the rest.
+ENVIRONMENT = {**os.environ, "ASAN_OPTIONS": "malloc_context_size=1:quarantine_size_mb=16"}
+
 
 @dataclass(frozen=True)
 class Part:
@@ -205,6 +209,7 @@ class Soak:
         process = subprocess.Popen(
             part.command(units, number),
             cwd=STATE,
+            env=ENVIRONMENT,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
