@@ -35,6 +35,8 @@ sys.path.insert(0, str(ROOT / "fuzz"))
 
 import run as fuzz_run  # noqa: E402 (fuzz/run.py)
 
+from memoir import malloc  # noqa: E402
+
 STATE = ROOT / "build" / "soak"
 JOURNAL = STATE / "journal.jsonl"
 RESULTS = ROOT / "docs" / "results" / "soak.jsonl"
@@ -74,6 +76,26 @@ def soak_program(name: str) -> str:
     return str(ROOT / "build" / "release" / "tests" / "soak" / name)
 
 
+# How the malloc is set in its slices, in turn: as it comes; all that waits for a large heap at once; with checks.
+MALLOC_SETTINGS = (
+    {},
+    {"background_from": "1MiB", "split_from": "1MiB", "sample": "16KiB"},
+    {"secure": "1", "background_from": "1MiB"},
+)
+
+
+def stressed_malloc(units: int, number: int) -> list[str]:
+    under = malloc.environment(MALLOC_SETTINGS[number % len(MALLOC_SETTINGS)], {})
+    command = [
+        soak_program("soak_malloc"),
+        "--operations",
+        str(units),
+        "--first-seed",
+        str(1_000_000 * number),
+    ]
+    return ["env", *(f"{name}={value}" for name, value in under.items()), *command]
+
+
 def parts() -> list[Part]:
     found = [
         Part(
@@ -84,6 +106,14 @@ def parts() -> list[Part]:
             lambda units, number: [
                 soak_program("soak_heaps"), "--operations", str(units), "--first-seed", str(1_000_000 * number),
             ],
+            json_done,
+        ),
+        Part(
+            "malloc",
+            "operations of the malloc: threads that are born and die, each other's blocks, forks; all contents looked at",
+            10**9,
+            20_000_000,
+            stressed_malloc,
             json_done,
         ),
         reader("trace_fuzz", "traces", 10**7, 50_000),
