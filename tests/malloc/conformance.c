@@ -371,6 +371,16 @@ static void idle_gives_back(void) {
   for (int i = 0; i < kCount; i += 100) CHECK(*(char*)blocks[i] == 1);
 }
 
+static void part_touched(void) {
+  enum { kCount = 3000, kSize = 64 << 10 };
+  static char* blocks[kCount];
+  for (int i = 0; i < kCount; ++i) memset(blocks[i] = malloc(kSize), 1, kSize / 8);
+  const long held = resident();
+  fprintf(stderr, "%ld MiB of %ld\n", held >> 20, (long)kCount * kSize >> 20);
+  CHECK(held < (long)kCount * kSize / 3); /* huge pages would hold all of it */
+  for (int i = 0; i < kCount; ++i) CHECK(blocks[i][kSize / 8 - 1] == 1);
+}
+
 static void address_limit(void) {
   struct rlimit limit = {400 << 20, 400 << 20};
   CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
@@ -464,6 +474,7 @@ static const struct {
              {"thread_churn", thread_churn},
              {"remote_frees", remote_frees},
              {"idle_gives_back", idle_gives_back},
+             {"part_touched", part_touched},
              {"address_limit", address_limit},
              {"under_limit", under_limit},
              {"wild_frees", wild_frees}};

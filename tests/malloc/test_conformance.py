@@ -9,7 +9,7 @@ import pytest
 CASES = [
     "malloc", "free", "calloc", "realloc", "reallocarray", "memalign", "posix_memalign", "aligned_alloc", "valloc",
     "sized", "usable_size", "aliases", "information", "fork_under_load", "thread_churn", "remote_frees",
-    "idle_gives_back", "address_limit", "wild_frees",
+    "idle_gives_back", "part_touched", "address_limit", "wild_frees",
 ]  # fmt: skip
 SETTINGS = {"default": {}, "plain": {"background": "0", "split": "0", "huge": "0"}}
 C_NAMES = """malloc calloc realloc free cfree memalign posix_memalign aligned_alloc valloc pvalloc reallocarray

@@ -26,6 +26,7 @@ class Upkeep {
     Size collapsed = 0;   // regions made huge pages again, ever
     Size live = 0;        // bytes of used blocks when spans were last looked at
     Size rounds = 0;
+    Tick cpu = 0;  // nanoseconds of CPU time
   };
   Figures figures() const noexcept { return figures_; }
 

@@ -30,6 +30,7 @@ bool Central::set_up() noexcept {
   std::uint32_t fresh = kFresh;
   if (state_.compare_exchange_strong(fresh, kSettingUp, std::memory_order_acquire)) {
     options = read_malloc_options();
+    huge_pages.allow(options.huge_cost);
     if (options.secure != kChecked) say_which_is_checked();
     if constexpr (kChecked) free_list::choose_keys();
     prepare_pauses();
@@ -57,15 +58,16 @@ Span* Central::new_span(size_t slots, LifetimeClass lifetime, bool& zero) noexce
   LifetimeHeap::Placement placed;
   {
     const LockGuard guard(lock);
-    const bool huge = options.huge && held() >= options.background_from;
+    const bool huge = options.huge && held() >= options.background_from && huge_pages.wanted(heap);
     placed = heap.allocate(size, lifetime, huge);
     if (!placed && grow()) placed = heap.allocate(size, lifetime, huge);
     if (!placed) return nullptr;
     used_.store(heap.figures().used, std::memory_order_relaxed);
-    if (placed.new_region && huge)
+    if (placed.opens_huge)
       ::madvise(address_of(align_down(placed.offset, LifetimeHeap::kRegion)), LifetimeHeap::kRegion,
                 MADV_HUGEPAGE);
   }
+  if (placed.new_region && options.huge) huge_pages.opened(placed.offset, placed.opens_huge);
   const size_t first = placed.offset / size_classes::kSlot;
   for (size_t i = 0; i < slots; ++i) *back_at(first + i) = static_cast<std::uint8_t>(i);
   zero = placed.zero;

@@ -11,6 +11,7 @@
 
 #include "memoir/heap/lifetime/lifetime_heap.h"
 #include "memoir/host/malloc/address_map.h"
+#include "memoir/host/malloc/huge_pages.h"
 #include "memoir/host/malloc/large_blocks.h"
 #include "memoir/host/malloc/live_samples.h"
 #include "memoir/host/malloc/lock.h"
@@ -47,6 +48,7 @@ class Central {
 
   Lock lock;
   LifetimeHeap heap;  // under `lock`
+  HugePages huge_pages;
   LargeBlocks large;
   Sampler sampler;
   LiveSamples live_samples;

@@ -11,13 +11,16 @@ namespace memoir::host_malloc {
 size_t write_statistics(char* out, size_t room) noexcept {
   Central& all = central();
   LifetimeHeap::Figures heap;
+  double touched = 1;
   {
     const LockGuard guard(all.lock);
     heap = all.heap.figures();
+    touched = all.huge_pages.touched();
   }
   const Upkeep::Figures upkeep = upkeep_figures();
   const LifetimeLearner::Counts learned = all.sampler.counts();
   const auto mib = [](Size bytes) { return static_cast<double>(bytes) / static_cast<double>(kMiB); };
+  const auto seconds = [](Tick time) { return static_cast<double>(time) / 1e9; };
   const double samples = learned.samples == 0 ? 1 : static_cast<double>(learned.samples);
   const int length = std::snprintf(
       out, room,
@@ -25,15 +28,16 @@ size_t write_statistics(char* out, size_t room) noexcept {
       "resident %.1f,"
       " huge %.1f, gone inside spans %.1f\n"
       "memoir: malloc: allocated %.1f MiB, given back %.1f, huge pages restored %llu, spans borrowed %zu, "
-      "rounds %llu\n"
+      "touched %.2f, rounds %llu, of %.3f s, for huge pages %.3f\n"
       "memoir: malloc: lifetimes: %s, %llu samples, %.2f%% long-lived, %.1f%% as predicted, precision %.2f, "
       "recall %.2f,"
       " %zu long-lived contexts\n",
       mib(heap.used), mib(heap.used_by_class[0]), mib(heap.used_by_class[1]), mib(all.large.live()),
       mib(all.large.cached()), mib(heap.resident), mib(heap.huge), mib(heap.gone_in_spans),
       mib(all.allocated()), mib(upkeep.given_back), static_cast<unsigned long long>(upkeep.collapsed),
-      heap.borrowed, static_cast<unsigned long long>(upkeep.rounds),
-      all.sampler.split() ? "two classes" : "one class", static_cast<unsigned long long>(learned.samples),
+      heap.borrowed, touched, static_cast<unsigned long long>(upkeep.rounds), seconds(upkeep.cpu),
+      seconds(all.huge_pages.extra()), all.sampler.split() ? "two classes" : "one class",
+      static_cast<unsigned long long>(learned.samples),
       100 * static_cast<double>(learned.long_samples) / samples,
       100 * static_cast<double>(learned.right) / samples, learned.precision, learned.recall,
       all.sampler.long_contexts());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,10 +9,6 @@
 
 #include "memoir/host/malloc/background.h"
 #include "memoir/host/malloc/thread_heap.h"
-
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25
-#endif
 
 namespace memoir::host_malloc {
 
@@ -33,6 +30,12 @@ struct Candidate {
 Forever<MetadataArray<Candidate>> candidates_storage;
 MetadataArray<Candidate>& candidates() noexcept { return candidates_storage.value; }
 
+Tick own_cpu_time() noexcept {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<Tick>(time.tv_sec) * 1'000'000'000 + static_cast<Tick>(time.tv_nsec);
+}
+
 }  // namespace
 
 bool Upkeep::give_back(Offset offset, Size size, bool breaks_huge) noexcept {
@@ -46,6 +49,7 @@ bool Upkeep::give_back(Offset offset, Size size, bool breaks_huge) noexcept {
 
 void Upkeep::run(bool everything) noexcept {
   const int kept = errno;
+  const Tick began = own_cpu_time();
   ++figures_.rounds;
   busy_ = everything;
   Central& all = central();
@@ -71,6 +75,8 @@ void Upkeep::run(bool everything) noexcept {
       figures_.live = look_at_spans(everything);
       rules_.saw_live(figures_.live);
       strip_candidates();
+      const LockGuard guard(all.lock);
+      all.huge_pages.look(all.heap);
     }
     give_back_slots(everything);
     all.large.purge(everything ? 0 : UpkeepRules::kWindow);
@@ -82,6 +88,7 @@ void Upkeep::run(bool everything) noexcept {
     now = all.heap.figures();
   }
   rules_.end(now);
+  figures_.cpu += own_cpu_time() - began;
   publish_figures(figures_, by_size_);
   errno = kept;
 }
@@ -238,16 +245,16 @@ void Upkeep::give_back_slots(bool everything) noexcept {
 
 void Upkeep::restore_huge_pages() noexcept {
   Central& all = central();
+  all.huge_pages.compare();
   if (all.held() < all.options.background_from) return;
-  for (int done = 0; done < 256; ++done) {
+  for (int done = 0; done < 256 && all.huge_pages.affordable(); ++done) {
     Offset region = kNoOffset;
     {
       const LockGuard guard(all.lock);
       region = all.heap.take_collapse(rules_.least_used(), rules_.most_gone());
     }
     if (region == kNoOffset) return;
-    ::madvise(address_of(region), kRegion, MADV_HUGEPAGE);
-    const bool collapsed = ::madvise(address_of(region), kRegion, MADV_COLLAPSE) == 0;
+    const bool collapsed = all.huge_pages.restore(region, rules_.most_gone());
     if (collapsed) ++figures_.collapsed;
     const LockGuard guard(all.lock);
     all.heap.collapsed(region, collapsed);
