@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A malloc under stress: threads that are born and die, blocks of any size and alignment that one thread
-// makes and another frees, load that comes and goes, and forked children. Every block is filled with a pattern
-// of its own, which is looked at before it is freed, resized or handed on.
+// makes and another frees, load that comes and goes, and forked children. Every block is filled with a
+// pattern of its own, which is looked at before it is freed, resized or handed on.
 //
 //   stress --operations N --first-seed S [--forks 0]
 //
-// prints {"done": N} at the end, and ends with another status than 0 where bytes changed. As it stands it is run
-// under a malloc (LD_PRELOAD). With STRESS_FUNCTIONS it calls memoir's malloc as functions, for sanitizers,
-// which bring a malloc of their own.
+// prints {"done": N} at the end, and ends with another status than 0 where bytes changed. As it stands it is
+// run under a malloc (LD_PRELOAD). With STRESS_FUNCTIONS it calls memoir's malloc as functions, for
+// sanitizers, which bring a malloc of their own.
 #include <sys/wait.h>
 #include <unistd.h>
 
