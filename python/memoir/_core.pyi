@@ -1413,6 +1413,14 @@ def import_rmm_log(log: bytes, name: str = "<memory>") -> tuple[bytes, dict[str,
     (bytes of a trace, what was counted) of the bytes of a log of RAPIDS Memory Manager.
     """
 
+def is_text_trace(begin: bytes) -> bool:
+    """Whether a file that begins so is a text trace."""
+
+def import_text_trace(text: bytes, name: str = "<memory>", device: int = 0) -> tuple[bytes, dict[str, int]]:
+    """
+    (bytes of a trace, what was counted) of the bytes of a text trace; all of it is on `device`.
+    """
+
 class ExportReport:
     """What an export wrote, and left out."""
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from memoir.simulation import expand, simulate
 from memoir.traces.files import open_trace
-from memoir.traces.text import import_text, is_text_trace
 
 from memoir import Error, _core
 
@@ -303,9 +302,13 @@ def test_a_text_trace_becomes_a_trace(tmp_path):
     path = tmp_path / "text"
     path.write_text(TEXT)
     assert (
-        is_text_trace(TEXT.encode()) and not is_text_trace(b"\x89memoirT") and not is_text_trace(b"id,lower")
+        _core.is_text_trace(TEXT.encode())
+        and not _core.is_text_trace(b"\x89memoirT")
+        and not _core.is_text_trace(b"id,lower")
     )
-    trace = _core.Trace.from_bytes(import_text(str(path), device=2))
+    content, counts = _core.import_text_trace(TEXT.encode(), device=2)
+    assert counts == {"allocations": 2, "frees": 2, "segments": 1, "out_of_memory": 1, "live_before": 1}
+    trace = _core.Trace.from_bytes(content)
     kinds = [_core.EventKind(kind).name for kind in trace.events["kind"]]
     assert kinds == [
         *("kMeta", "kSegmentAllocate", "kAllocate", "kAddress", "kAllocate", "kAddress", "kAllocate"),
@@ -333,14 +336,36 @@ def test_a_text_trace_becomes_a_trace(tmp_path):
         ("i 1 5 0\n", "no line 'b'"),
         ("b\nb\n", ":2: a second 'b'"),
         ("b\na 1 5 4294967296\n", ":2: stream"),
+        ("b\na 1 5 0 1 2\n", ":2: 'a' takes 3 or 4 numbers"),
+        ("# caf\u00e9\nb\n", ":1: is not ASCII"),
+        (f"b\na 1 {2**56} 0\na 2 1 0\n", ":3: the live objects add up to more than 2^56"),
+        (f"b\na 1 2 0 {2**63 - 1}\n", ":2: object 1 ends beyond 2^63"),
+        ("b\n" + "S 4096 2097152\n" * 1000, ":3: the segment of 2097152 bytes at 0x1000 overlaps"),
+        ("s 4096 4096\ns 0 4097\nb\n", ":2: the segment of 4097 bytes at 0x0 overlaps the one of 4096 bytes"),
+        ("b\nM 0 4096\nM 4096 4096\nS 8191 4096\n", ":4: the segment of 4096 bytes at 0x1fff overlaps"),
+        ("b\nR 4096 4096\n", ":2: the segment of 4096 bytes at 0x1000 goes back but is not held"),
+        (
+            "b\nM 4096 4096\nU 4096 8192\n",
+            ":3: memory of 8192 bytes at 0x1000 is taken away but not all of it",
+        ),
+        ("s 4096 4096\ni 1 4097 0 4096\nb\n", ":2: object 1 of 4097 bytes at 0x1000 lies in no segment"),
+        ("b\na 1 5 0 8\na 2 5 0 4\n", ":3: object 2 of 5 bytes at 0x4 overlaps object 1 of 5 bytes at 0x8"),
+        ("b\nS 1 9\na 1 5 0 2\nR 1 9\n", ":4: the segment of 9 bytes at 0x1 goes back while object 1"),
     ],
 )
 def test_bad_lines_are_named(tmp_path, text, message):
     path = tmp_path / "text"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     with pytest.raises(Error, match="text") as error:
-        import_text(str(path))
+        open_trace(path)
     assert message in str(error.value)
+
+
+def test_memory_of_addresses_is_given_and_taken_in_other_pieces():
+    text = (
+        "b\nM 0 4096\nM 4096 4096\na 1 8192 0 0\nf 1\nU 1024 4096\nM 2048 1024\na 2 1024 0 2048\na 3 0 0 9\n"
+    )
+    assert _core.import_text_trace(text.encode())[1]["segments"] == 4
 
 
 def test_the_benchmark_runs_in_small():

@@ -9,7 +9,7 @@ import pickletools
 from pathlib import Path
 
 import pytest
-from memoir._core import Error, EventKind, Trace, export_trace_bytes, import_snapshot_bytes
+from memoir._core import Error, EventKind, Trace, TraceWriter, export_trace_bytes, import_snapshot_bytes
 from snapshots import (
     BASE,
     LINEAR,
@@ -477,14 +477,58 @@ def test_segments_at_one_address_are_refused():
     imported(snapshot([], segments=[segment(BASE, 2 * MIB), segment(BASE, 2 * MIB, device=1)]))
 
 
-def test_a_byte_that_is_in_a_segment_and_mapped_is_exported_once():
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (
+            snapshot([], segments=[segment(BASE, 20 * MIB), segment(BASE + 2 * MIB, 2 * MIB)]),
+            r"segments holds one of 2097152 bytes at 0x7f0000200000 inside the one of 20971520 bytes at 0x7f0000000000",
+        ),
+        (
+            [segment(BASE, 20 * MIB), segment(BASE + MIB, 2 * MIB, expandable=True)],
+            "segments holds one of 2097152 bytes at 0x7f0000100000 inside",
+        ),
+        (
+            snapshot([], segments=[segment(BASE, 2 * MIB, [block(BASE + 512, 512), block(BASE, 1024)])]),
+            r"segments holds a block of 512 bytes at 0x7f0000000200 \(byte \d+\) inside the one at 0x7f0000000000",
+        ),
+        (
+            snapshot([entry("segment_alloc", BASE, 2 * MIB, at) for at in range(1000)]),
+            r"device_traces\[0\]\[1\].addr .* gets 2097152 bytes at 0x7f0000000000, of which device_traces\[0\]\[0\]",
+        ),
+        (
+            snapshot(
+                [entry("segment_map", BASE, 4 * MIB, 0), entry("segment_alloc", BASE + MIB, 2 * MIB, 1)]
+            ),
+            r"device_traces\[0\]\[1\].addr .* of which device_traces\[0\]\[0\] got some",
+        ),
+    ],
+)
+def test_a_byte_is_in_one_place(content, why):
+    refused(content, why)
+
+
+def test_segments_that_come_again_after_they_went():
     history = [
-        entry("segment_map", BASE, 20 * MIB, 1),
-        entry("segment_alloc", BASE, 2 * MIB, 2),
-        entry("alloc", BASE + 4 * MIB, MIB, 3),
-        entry("free_requested", BASE + 4 * MIB, MIB, 4),
+        entry("segment_map", BASE, 4 * MIB, 0),
+        entry("segment_unmap", BASE + MIB, 2 * MIB, 1),
+        entry("segment_map", BASE + MIB, MIB, 2),
+        entry("segment_alloc", BASE + 20 * MIB, 2 * MIB, 3),
+        entry("segment_free", BASE + 20 * MIB, 2 * MIB, 4),
+        entry("segment_alloc", BASE + 20 * MIB, 4 * MIB, 5),
     ]
-    exported = pickle.loads(export_trace_bytes(imported(snapshot(history)), "snapshot"))
+    assert len(rows(imported(snapshot(history)))) == len(history)
+
+
+def test_a_byte_that_is_in_two_segments_is_exported_once():
+    """As a .trace may have it."""
+    writer = TraceWriter()
+    writer.set_time(1000)
+    writer.segment(EventKind.kSegmentMap, BASE, 20 * MIB)
+    writer.segment(EventKind.kSegmentAllocate, BASE, 2 * MIB)
+    writer.segment(EventKind.kSegmentAllocate, BASE + MIB, 2 * MIB)
+    writer.close()
+    exported = pickle.loads(export_trace_bytes(Trace.from_bytes(writer.bytes()), "snapshot"))
     held = [(one["address"], one["total_size"]) for one in exported["segments"]]
     assert held == [(BASE, 2 * MIB), (BASE + 2 * MIB, 18 * MIB)]
-    imported(exported)
+    imported({**exported, "device_traces": []})

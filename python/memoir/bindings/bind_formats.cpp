@@ -12,6 +12,7 @@
 #include "memoir/formats/rmm/import_rmm_log.h"
 #include "memoir/formats/snapshot/export_snapshot.h"
 #include "memoir/formats/snapshot/import_snapshot.h"
+#include "memoir/formats/text/import_text_trace.h"
 #include "memoir/formats/timeline/export_timeline.h"
 
 namespace nb = nanobind;
@@ -53,6 +54,20 @@ nb::tuple import_rmm(nb::bytes log, const std::string& name) {
   counts["times_back"] = report.times_back;
   counts["threads"] = report.threads;
   counts["streams"] = report.streams;
+  const std::span<const std::byte> bytes = writer.bytes();
+  return nb::make_tuple(nb::bytes(bytes.data(), bytes.size()), counts);
+}
+
+nb::tuple import_text(nb::bytes text, const std::string& name, std::uint16_t device) {
+  TraceWriter writer;
+  const TextTraceReport report = import_text_trace({text.c_str(), text.size()}, name, writer, device);
+  writer.close();
+  nb::dict counts;
+  counts["allocations"] = report.allocations;
+  counts["frees"] = report.frees;
+  counts["segments"] = report.segments;
+  counts["out_of_memory"] = report.out_of_memory;
+  counts["live_before"] = report.live_before;
   const std::span<const std::byte> bytes = writer.bytes();
   return nb::make_tuple(nb::bytes(bytes.data(), bytes.size()), counts);
 }
@@ -117,6 +132,15 @@ void bind_formats(nb::module_& module) {
       "begin"_a, "Whether a file that begins so is a log of RAPIDS Memory Manager.");
   module.def("import_rmm_log", &import_rmm, "log"_a, "name"_a = "<memory>",
              "(bytes of a trace, what was counted) of the bytes of a log of RAPIDS Memory Manager.");
+
+  module.def(
+      "is_text_trace",
+      [](nb::bytes begin) {
+        return is_text_trace({begin.c_str(), begin.size()});
+      },
+      "begin"_a, "Whether a file that begins so is a text trace.");
+  module.def("import_text_trace", &import_text, "text"_a, "name"_a = "<memory>", "device"_a = 0,
+             "(bytes of a trace, what was counted) of the bytes of a text trace; all of it is on `device`.");
 
   nb::class_<ExportReport>(module, "ExportReport", "What an export wrote, and left out.")
       .def_ro("events", &ExportReport::events)

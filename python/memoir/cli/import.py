@@ -9,11 +9,17 @@ from pathlib import Path
 
 import click
 
-from memoir._core import EventKind, ImportReport, Trace, import_rmm_log, import_snapshot, is_rmm_log
+from memoir._core import (
+    ImportReport,
+    import_rmm_log,
+    import_snapshot,
+    import_text_trace,
+    is_rmm_log,
+    is_text_trace,
+)
 from memoir.base.files import finished_output, write_output
 from memoir.cli._arguments import check_output
 from memoir.traces.files import read_begin
-from memoir.traces.text import import_text, is_text_trace
 
 
 @click.command()
@@ -68,17 +74,20 @@ def command(snapshot: str, output: str | None, passes: str, as_json: bool, force
 
 
 def _import_text(path: str, target: Path, as_json: bool, force: bool) -> None:
-    content = import_text(path)
+    content, counts = import_text_trace(Path(path).read_bytes(), path)
     write_output(target, content, force)
-    kinds = Trace.from_bytes(content).events["kind"].tolist()
-    counts = {"allocations": kinds.count(EventKind.kAllocate), "frees": kinds.count(EventKind.kFree)}
     if as_json:
         click.echo(json.dumps({"snapshot": path, "trace": str(target), **counts}, indent=2))
     else:
-        click.echo(f"{_number(counts['allocations'], 'allocation')} and {_number(counts['frees'], 'free')}")
+        click.echo(
+            f"{_number(counts['allocations'], 'allocation')} and {_number(counts['frees'], 'free')}, after "
+            f"{_number(counts['live_before'], 'object')} that were live before; "
+            f"{_number(counts['segments'], 'segment event')}, {counts['out_of_memory']:,} out of memory"
+        )
     click.echo(f"wrote {target}", err=True)
     if not as_json:
-        click.echo(f"\nnext: memoir simulate {shlex.quote(str(target))}")
+        verb = "oom" if counts["out_of_memory"] else "simulate"
+        click.echo(f"\nnext: memoir {verb} {shlex.quote(str(target))}")
 
 
 def _import_rmm_log(path: str, target: Path, as_json: bool, force: bool) -> None:

@@ -27,19 +27,15 @@ def read_begin(path: str | Path) -> bytes:
 
 def is_trace(begin: bytes) -> bool:
     """Whether open_trace() is for a file that begins so."""
-    from memoir.traces.text import is_text_trace
-
-    return begin.startswith((_MAGIC, _PICKLE)) or is_text_trace(begin) or _core.is_rmm_log(begin)
+    return begin.startswith((_MAGIC, _PICKLE)) or _core.is_text_trace(begin) or _core.is_rmm_log(begin)
 
 
 def open_trace(path: str | Path, only: Only = Only.kBoth) -> Trace:
     """A trace from whatever holds one; `only` its tensors, or its mallocs."""
-    from memoir.traces.text import import_text, is_text_trace
-
     path = str(path)
     begin = read_begin(path)
-    if is_text_trace(begin):
-        return Trace.from_bytes(import_text(path), path, only)
+    if _core.is_text_trace(begin):
+        return Trace.from_bytes(_core.import_text_trace(Path(path).read_bytes(), path)[0], path, only)
     if _core.is_rmm_log(begin):
         return Trace.from_bytes(_core.import_rmm_log(Path(path).read_bytes(), path)[0], path, only)
     if begin.startswith(_PICKLE):

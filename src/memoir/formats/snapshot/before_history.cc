@@ -36,6 +36,7 @@ class Undo {
 
   void walk();
   void free(const TraceEntry& entry, size_t index);
+  void check_segment(const TraceEntry& entry, size_t index);
   void take_blocks();
   void undo_segments();
   void check_inferred();
@@ -49,6 +50,7 @@ class Undo {
   ObjectTable objects_;  // by address; value: the entry that it was allocated or freed last by; tag: pending
   std::vector<Inferred> inferred_;
   std::vector<size_t> segment_entries_;
+  MappedRanges got_;  // segments and memory that the history has got; stream: the entry, so that none join
   bool knows_segments_ = false;
 };
 
@@ -71,12 +73,31 @@ void Undo::walk() {
       case Word::kSegmentFree:
       case Word::kSegmentMap:
       case Word::kSegmentUnmap:
-        if (entry.size != 0) segment_entries_.push_back(i);
+        if (entry.size == 0) break;
+        segment_entries_.push_back(i);
+        check_segment(entry, i);
         break;
       default:
         break;
     }
   }
+}
+
+/// What the history got of the device stays until the history gives it back.
+void Undo::check_segment(const TraceEntry& entry, size_t index) {
+  const std::uint64_t end = entry.address + entry.size;
+  const Word kind = entry.origin.kind();
+  if (kind == Word::kSegmentFree || kind == Word::kSegmentUnmap) {
+    got_.remove(entry.address, end);
+    return;
+  }
+  if (const MappedRanges::Piece* const other = got_.first_in(entry.address, end)) {
+    snapshot_.fail_entry(device_, index, Word::kAddr,
+                         "gets " + std::to_string(entry.size) + " bytes at " + hex(entry.address) +
+                             ", of which device_traces[" + std::to_string(device_) + "][" +
+                             std::to_string(other->stream) + "] got some and nothing gave them back since");
+  }
+  got_.add(entry.address, {end, static_cast<std::uint32_t>(index), 0, 0});
 }
 
 void Undo::free(const TraceEntry& entry, size_t index) {
@@ -114,12 +135,6 @@ void Undo::take_blocks() {
   std::sort(order.begin(), order.end(),
             [&](size_t a, size_t b) { return blocks[a].address < blocks[b].address; });
   std::vector<bool> late(blocks.size());
-  std::uint64_t end = 0;
-  for (size_t i = 0; i < order.size(); ++i) {  // a snapshot that holds one byte twice
-    const SnapshotBlock& block = blocks[order[i]];
-    if (block.address < end) late[i] = true;
-    else end = block.address + std::max<Size>(block.requested, 1);
-  }
   const auto touch = [&](std::uint64_t address, Size size) {
     auto at = std::upper_bound(order.begin(), order.end(), address,
                                [&](std::uint64_t of, size_t block) { return of < blocks[block].address; });

@@ -44,7 +44,8 @@ struct BeforeHistory {
 };
 
 /// Of one device. Throws Error for a history that cannot have been: a free of what is not live and cannot
-/// have been live before, because it was freed already or no segment holds it.
+/// have been live before, because it was freed already or no segment holds it; a segment where the history
+/// has one already.
 BeforeHistory before_history(const Snapshot& snapshot, std::size_t device);
 
 }  // namespace memoir

@@ -198,7 +198,11 @@ void SnapshotExporter::write_segments(std::uint16_t number) {
         mapped.remove(event.object, end);
     }
   }
-  // A recording that has one byte in both: no snapshot can.
+  // A recording that has one byte twice: no snapshot can.
+  for (auto at = held.begin(); at != held.end();) {
+    const std::uint64_t end = at->first + at->second.size;
+    for (++at; at != held.end() && at->first < end;) at = held.erase(at);
+  }
   for (const auto& [begin, segment] : held) mapped.remove(begin, begin + segment.size);
   for (const auto& [begin, piece] : mapped.pieces())
     held.emplace(begin, Segment{begin, piece.end - begin, piece.stream, piece.origin, piece.pool, true});

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <queue>
 #include <unordered_map>
@@ -53,6 +54,11 @@ class Importer {
       std::uint32_t pool;
     };
     std::map<std::uint64_t, Segment> segments;
+    bool holds_some(std::uint64_t begin, Size size) const {
+      const auto after = segments.lower_bound(begin);
+      if (after != segments.end() && after->first - begin < size) return true;
+      return after != segments.begin() && begin - std::prev(after)->first < std::prev(after)->second.size;
+    }
     Size mapped = 0;
     MappedRanges areas;                        // what is mapped, where there are private pools
     std::vector<std::uint32_t> segment_pools;  // BeforeHistory's
@@ -367,7 +373,8 @@ void Importer::write_segment(std::uint16_t number, const TraceEntry& entry) {
   switch (entry.origin.kind()) {
     case Word::kSegmentAlloc:
       kind = EventKind::kSegmentAllocate;
-      if (!device.segments.emplace(entry.address, Device::Segment{entry.size, of}).second) return;
+      if (device.holds_some(entry.address, entry.size)) return;
+      device.segments[entry.address] = {entry.size, of};
       break;
     case Word::kSegmentFree: {
       kind = EventKind::kSegmentFree;

@@ -60,6 +60,12 @@ class MappedRanges {
     if (after == pieces_.begin() || std::prev(after)->second.end <= address) return nullptr;
     return &std::prev(after)->second;
   }
+  /// The first piece that the range reaches into, or nullptr.
+  const Piece* first_in(std::uint64_t begin, std::uint64_t end) const {
+    if (const Piece* const piece = find(begin)) return piece;
+    const auto after = pieces_.upper_bound(begin);
+    return after != pieces_.end() && after->first < end ? &after->second : nullptr;
+  }
   const std::map<std::uint64_t, Piece>& pieces() const { return pieces_; }
 
  private:

@@ -100,6 +100,8 @@ void Snapshot::read(PickleInput& input) {
     traces_.resize(1);
     const std::span<const Value> segments = values_.items_of(root);
     for (size_t i = 0; i < segments.size(); ++i) read_segment(segments[i], element("", i));
+    sort_segments();
+    traces_.resize(segments_.size());
     return;
   }
   if (values_.type(root) != Type::kDict) fail("the pickle", "holds no dict: this is not a memory snapshot");
@@ -133,11 +135,7 @@ void Snapshot::read(PickleInput& input) {
 
   const std::span<const Value> all = list(segments, Word::kSegments);
   for (size_t i = 0; i < all.size(); ++i) read_segment(all[i], element("segments", i));
-  for (std::vector<SnapshotSegment>& of_device : segments_) {
-    std::sort(of_device.begin(), of_device.end(),
-              [](const auto& a, const auto& b) { return a.address < b.address; });
-    check_apart(of_device);
-  }
+  sort_segments();
   traces_.resize(segments_.size());
 
   const std::span<const Value> annotations =
@@ -155,13 +153,39 @@ void Snapshot::read(PickleInput& input) {
   }
 }
 
-/// Of segments in order of addresses: each is there once.
-void Snapshot::check_apart(const std::vector<SnapshotSegment>& segments) const {
-  for (size_t i = 1; i < segments.size(); ++i) {
-    const SnapshotSegment &one = segments[i - 1], &other = segments[i];
-    if (other.address != one.address) continue;
-    fail("segments", "holds two at " + hex(one.address) + ", of " + std::to_string(one.size) + " and of " +
-                         std::to_string(other.size) + " bytes");
+/// By address; no byte is in two of a device's, nor in two blocks of one.
+void Snapshot::sort_segments() {
+  for (std::vector<SnapshotSegment>& segments : segments_) {
+    std::sort(segments.begin(), segments.end(),
+              [](const auto& a, const auto& b) { return a.address < b.address; });
+    for (size_t i = 1; i < segments.size(); ++i) {
+      const SnapshotSegment &one = segments[i - 1], &other = segments[i];
+      if (other.address - one.address >= one.size) continue;
+      fail("segments", other.address == one.address
+                           ? "holds two at " + hex(one.address) + ", of " + std::to_string(one.size) +
+                                 " and of " + std::to_string(other.size) + " bytes"
+                           : "holds one of " + std::to_string(other.size) + " bytes at " +
+                                 hex(other.address) + " inside the one of " + std::to_string(one.size) +
+                                 " bytes at " + hex(one.address));
+    }
+    for (SnapshotSegment& segment : segments) sort_blocks(segment.blocks);
+  }
+}
+
+void Snapshot::sort_blocks(std::vector<SnapshotBlock>& blocks) const {
+  std::stable_sort(blocks.begin(), blocks.end(),
+                   [](const auto& a, const auto& b) { return a.address < b.address; });
+  const SnapshotBlock* before = nullptr;  // with bytes
+  for (const SnapshotBlock& block : blocks) {
+    const Size size = std::max<Size>(block.size, block.requested);
+    if (size == 0) continue;
+    if (before != nullptr &&
+        block.address - before->address < std::max<Size>(before->size, before->requested)) {
+      fail("segments", "holds a block of " + std::to_string(size) + " bytes at " + hex(block.address) +
+                           " (byte " + std::to_string(block.origin.byte) + ") inside the one at " +
+                           hex(before->address));
+    }
+    before = &block;
   }
 }
 

@@ -67,7 +67,8 @@ class Snapshot {
  private:
   explicit Snapshot(const std::string& name) : name_(name) {}
   void read(PickleInput& input);
-  void check_apart(const std::vector<SnapshotSegment>& segments) const;
+  void sort_segments();
+  void sort_blocks(std::vector<SnapshotBlock>& blocks) const;
   void check_entry(std::size_t device, std::size_t index) const;
   void read_segment(Value value, const std::string& path);
   void read_blocks(Value value, const std::string& path, SnapshotSegment& segment);
