@@ -35,6 +35,7 @@ class Found:
 
     counted: int = 0  # allocations that the program had done
     missing: int = 0  # of those, in no trace
+    dropped: int = 0  # events that the recorder says it had no room for
     beyond: int = 0  # in the trace, and not counted yet
     no_file: bool = False  # killed before there was one, and before anything was counted
     unreadable: str = ""
@@ -101,10 +102,12 @@ def kill_one(program: Path, folder: Path, clock: native.Clock, rng: random.Rando
         found.missing = found.counted
         return found
     try:
-        events = Trace.open(str(trace)).events
+        opened = Trace.open(str(trace))
     except Error as error:
         found.unreadable = str(error)
         return found
+    found.dropped = opened.dropped
+    events = opened.events
     made = events[events["kind"] == int(EventKind.kAllocate)]
     for number in range(THREADS):
         sizes = made["size"][_of_loop(made, number)].astype(np.int64)

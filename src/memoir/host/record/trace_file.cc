@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "memoir/base/pause.h"
@@ -151,7 +153,11 @@ bool TraceFile::grow(int file, Size least) noexcept {
   }
   const auto from = static_cast<off_t>(allocated_), size = static_cast<off_t>(wanted - allocated_);
   int failed;
-  do failed = ::fallocate(file, 0, from, size) == 0 ? 0 : errno;
+  // libc's own may end the thread here, by pthread_cancel()
+  const auto allocate = [&](off_t bytes) {
+    return ::syscall(SYS_fallocate, file, 0, from, bytes) == 0 ? 0 : errno;
+  };
+  do failed = allocate(size);
   while (failed == EINTR);
   if (failed == EOPNOTSUPP || failed == ENOSYS) {
     // Such a file system allocates what is written.
@@ -163,7 +169,7 @@ bool TraceFile::grow(int file, Size least) noexcept {
   }
   if (failed != 0 && wanted > least) {  // the last room that there is
     const auto rest = static_cast<off_t>(least - allocated_);
-    failed = rest == 0 || ::fallocate(file, 0, from, rest) == 0 ? 0 : errno;
+    failed = rest == 0 ? 0 : allocate(rest);
     wanted = least;
   }
   errno = failed;
@@ -171,14 +177,29 @@ bool TraceFile::grow(int file, Size least) noexcept {
   return failed == 0;
 }
 
+/// False when who holds it was ended there: then events are lost, no more. On a busy machine that thread may
+/// wait for a processor or the disk for a long while, which is none of that.
+bool TraceFile::lock() noexcept {
+  constexpr unsigned kSpins = 64, kYields = 256, kSleeps = 10'000;
+  for (unsigned tries = 0; locked_.exchange(true, std::memory_order_acquire); ++tries) {
+    if (tries < kSpins) {
+      pause_processor();
+    } else if (tries < kSpins + kYields) {
+      ::sched_yield();
+    } else if (tries < kSpins + kYields + kSleeps) {
+      const timespec wait{.tv_sec = 0, .tv_nsec = 1'000'000};
+      ::syscall(SYS_nanosleep, &wait, nullptr);  // libc's may end the thread here, by pthread_cancel()
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
 std::byte* TraceFile::claim(Size size) noexcept {
   if (header_ == nullptr) return nullptr;
   const int kept = errno;
-  for (unsigned tries = 0; locked_.exchange(true, std::memory_order_acquire);) {
-    if (++tries > 100'000) return nullptr;  // who holds it was stopped there: this event is lost, no more
-    if (tries % 64 == 0) ::sched_yield();
-    else pause_processor();
-  }
+  if (!lock()) return nullptr;
   std::byte* block = nullptr;
   const int file = descriptor();
   if (file >= 0 && (claimed_ + size <= allocated_ || grow(file, claimed_ + size))) {

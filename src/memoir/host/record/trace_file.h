@@ -64,6 +64,7 @@ class TraceFile {
   void abandon() noexcept;
 
  private:
+  bool lock() noexcept;
   int descriptor() noexcept;
   bool grow(int file, Size least) noexcept;
 
