@@ -11,7 +11,9 @@ import pytest
 
 pytest.importorskip("torch", reason="memoir record's programs need PyTorch")
 
-from memoir._core import EventKind, FrameKind, Trace, read_pass  # noqa: E402
+from memoir._core import EventKind, Family, FrameKind, Trace, read_pass  # noqa: E402
+from memoir.simulation import tasks_of  # noqa: E402
+from memoir.traces.files import has_more, open_chosen, open_for_plans  # noqa: E402
 
 SERVER = """
 import torch, sys
@@ -87,6 +89,9 @@ def test_a_program_without_torch_and_one_that_does_not_exist(tmp_path):
     assert (none.returncode, none.stdout) == (0, "5\n")
     assert "events in" in none.stderr
     assert Trace.open(trace).meta("recorder") == "native"
+    chosen, which = open_chosen(trace)
+    assert which == "both" and (chosen.events["kind"] == int(EventKind.kAllocate)).sum() > 1000
+    assert len(open_for_plans(trace).events) == len(chosen.events)
     missing = subprocess.run(
         [sys.executable, "-m", "memoir", "record", "-o", trace, "--", "no-such-program"],
         capture_output=True,
@@ -159,6 +164,12 @@ def test_a_plan_of_the_tensors_in_such_a_trace_is_followed(tmp_path):
     ):
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
+    chosen, which = open_chosen(path)
+    families = chosen.events["family"][chosen.events["kind"] == int(EventKind.kAllocate)]
+    assert which == "tensors" and has_more(chosen, which)
+    assert len(families) and set(families.tolist()) == {int(Family.kTensor)}
+    (task,) = tasks_of([path], ["span"])
+    assert task.only == "tensors"
     told = subprocess.run([*run, "plan", path, "--only", "malloc"], capture_output=True, text=True)
     assert told.returncode == 0 and "planned" in told.stderr + told.stdout
     done = subprocess.run([sys.executable, str(script), plan], capture_output=True, text=True)

@@ -19,13 +19,19 @@ from memoir.traces.files import only_device, open_for_plans
 
 
 def plan_guided(
-    input: str, output: str | None, device: int | None, alignment: int | None, as_json: bool, force: bool
+    input: str,
+    output: str | None,
+    device: int | None,
+    alignment: int | None,
+    as_json: bool,
+    force: bool,
+    only: str | None = None,
 ) -> None:
     """Plans the run in the trace at `input` into `output`, and prints what it takes. `alignment` in bytes; None: that of
     device pools."""
     if output is not None:
         check_output(Path(output), (".plan",), force)
-    trace = open_for_plans(input)
+    trace = open_for_plans(input, only)
     try:
         device = only_device(trace, device)
         chosen = {} if alignment is None else {"alignment": alignment}

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from memoir._core import Error, Trace
+from memoir._core import Error, Only, Trace
 from memoir.traces.files import is_trace, open_trace, read_begin
 
 _MAGIC = b"\x89memoirT"
@@ -27,8 +27,8 @@ _SMALL = 2 << 20
 class LivePage:
     """The page of a file that grows: made again when the file has changed, at most once a second. Thread-safe."""
 
-    def __init__(self, path: str):
-        self._path, self._lock = path, threading.Lock()
+    def __init__(self, path: str, only: Only = Only.kBoth):
+        self._path, self._only, self._lock = path, only, threading.Lock()
         self._seen: tuple[int, int, int] | None = None  # of the file: which, bytes, changed when
         self._trace: Any = None  # a Trace
         self._follows = False  # the trace is read on by poll(), not read again
@@ -74,8 +74,12 @@ class LivePage:
         if not is_trace(begin):
             raise Error(f"{self._path} is not a trace: --live shows one that a program is writing")
         self._follows = begin.startswith(_MAGIC) and stat.st_size > _SMALL
-        self._trace = Trace.follow(self._path) if self._follows else open_trace(self._path)
+        self._trace = self._open()
         return True
+
+    def _open(self) -> Any:
+        opened: Any = Trace
+        return (opened.follow if self._follows else open_trace)(self._path, self._only)
 
     def _read_on(self, size: int) -> bool:
         trace = self._trace
@@ -84,7 +88,7 @@ class LivePage:
         if self._follows:
             return bool(trace.poll() > 0 or trace.complete != was_complete)
         self._follows = size > _SMALL
-        self._trace = trace = Trace.follow(self._path) if self._follows else open_trace(self._path)
+        self._trace = trace = self._open()
         return len(trace.events) != known or trace.complete != was_complete
 
     def _make(self) -> bytes:
@@ -97,10 +101,10 @@ class LivePage:
         return page.render(live=True).encode()
 
 
-def make_server(path: str, port: int) -> tuple[ThreadingHTTPServer, str]:
+def make_server(path: str, port: int, only: Only = Only.kBoth) -> tuple[ThreadingHTTPServer, str]:
     """A server on the loopback address, and its page's address, whose token nobody can guess. Raises Error where the
     file is not a trace or the port is in use."""
-    page = LivePage(path)
+    page = LivePage(path, only)
     page.get()  # what is wrong with the file is told at once
     token = secrets.token_urlsafe(24)
 
@@ -142,9 +146,9 @@ def make_server(path: str, port: int) -> tuple[ThreadingHTTPServer, str]:
     return server, f"http://127.0.0.1:{server.server_address[1]}/{token}/"
 
 
-def show_live(path: str, port: int) -> None:
+def show_live(path: str, port: int, only: Only = Only.kBoth) -> None:
     """Serves until Ctrl-C."""
-    server, address = make_server(path, port)
+    server, address = make_server(path, port, only)
     try:
         click.echo(address)
         click.echo(f"open it in a browser; it follows {path} until Ctrl-C", err=True)

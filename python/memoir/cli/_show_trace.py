@@ -11,10 +11,10 @@ from typing import Any
 
 import click
 
-from memoir._core import Only, Trace
+from memoir._core import Trace
 from memoir.base.files import write_output
 from memoir.cli._arguments import check_output, console
-from memoir.traces.files import open_trace
+from memoir.traces.files import has_more, open_chosen, open_trace
 from memoir.views.native_summary import is_native, summarize_native
 from memoir.views.trace_summary import summarize
 from memoir.views.trace_text import print_summary
@@ -28,17 +28,18 @@ def show_trace(
     output: str | None,
     json: bool,
     force: bool,
-    only: Only = Only.kBoth,
+    only: str | None = None,
     at: int | None = None,
 ) -> None:
-    """Prints the summary of a trace (`json`: as JSON); draws its load into `output` when that is named. `at`:
-    who held memory at that time, in nanoseconds, instead of at the peak."""
+    """Prints the summary of a trace (`json`: as JSON), of what `only` names: without, of its tensors where it has any.
+    Draws its load into `output` when that is named. `at`: who held memory at that time, in nanoseconds, instead of at the
+    peak."""
     if output is not None:
         check_output(Path(output), PICTURES, force)
-    trace = open_trace(path, only)
-    summary = summarize(trace)
+    trace, chosen = open_chosen(path, only)
+    summary = {"only": chosen, **summarize(trace)}
     if at is not None or is_native(trace):
-        summary["native"] = summarize_native(trace, at=at)
+        summary["native"] = summarize_native(trace, at=at, is_whole=chosen == "both")
     if output is not None:
         write_output(Path(output), picture_of(path, trace, summary, Path(output).suffix[1:].lower()), force)
         click.echo(f"wrote {output}", err=True)
@@ -46,6 +47,8 @@ def show_trace(
         click.echo(json_format.dumps({"trace": str(path), **summary}, indent=2))
         return
     print_summary(console(120), str(path), summary, ascii_only=not _shows_blocks())
+    if only is None and has_more(trace, chosen):
+        click.echo("\nThese are its tensors. The rest of what it allocated: --only malloc, or --only both")
     next_plan = Path(path).with_suffix(".plan")
     if any(row["out_of_memory"] for row in summary["devices"]):
         click.echo(f"\nnext: memoir oom {shlex.quote(str(path))}")
@@ -59,7 +62,7 @@ def show_diff(
     *,
     output: str | None = None,
     json: bool = False,
-    only: Only = Only.kBoth,
+    only: str | None = None,
     force: bool = False,
 ) -> None:
     """Prints what changed from one trace to another, by the names of their stacks; writes its page into `output` where that
@@ -68,7 +71,11 @@ def show_diff(
 
     if output is not None:
         check_output(Path(output), (".html",), force)
-    traces = open_trace(before, only), open_trace(after, only)
+    first, chosen = open_chosen(before, only)
+    second, chosen_second = open_chosen(after, only)
+    if chosen != chosen_second:  # one has no tensors
+        first, second = open_trace(before), open_trace(after)
+    traces = first, second
     diff = diff_traces(*traces)
     if output is not None:
         from memoir.views.page.of_diff import trace_diff_page

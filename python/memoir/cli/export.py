@@ -11,10 +11,10 @@ from typing import Any
 
 import click
 
-from memoir._core import Error, Trace, export_trace
+from memoir._core import Error, export_trace
 from memoir.base.files import finished_output, write_output
 from memoir.cli._arguments import check_output
-from memoir.traces.files import read_begin
+from memoir.traces.files import ONLY, has_more, open_chosen, read_begin
 
 # format -> the suffixes that it may have (the first is the default's), and how it is looked at
 FORMATS = {
@@ -47,9 +47,16 @@ LIFETIME_FORMATS = {
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False), help="The file; else TRACE with the format's suffix."
 )
+@click.option(
+    "--only",
+    type=click.Choice(list(ONLY)),
+    help="Of a trace: which allocations.  [default: tensors, where it has any]",
+)
 @click.option("--json", "as_json", is_flag=True, help="The counts as JSON on stdout.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the output.")
-def command(trace: str, target_format: str, output: str | None, as_json: bool, force: bool) -> None:
+def command(
+    trace: str, target_format: str, output: str | None, only: str | None, as_json: bool, force: bool
+) -> None:
     """Write TRACE in the format of another tool.
 
     Addresses are the recorded ones; where a trace has none, its objects are laid out by the plain heap. TRACE may be a
@@ -64,9 +71,13 @@ def command(trace: str, target_format: str, output: str | None, as_json: bool, f
     target = Path(output) if output is not None else Path(trace).with_suffix(suffixes[0])
     check_output(target, suffixes, force)
     if is_profile:
+        if only is not None:
+            raise Error(f"{trace} is a lifetime profile: --only is of traces")
         _export_profile(trace, target_format, target, force=force, as_json=as_json, look=look)
         return
-    source = Trace.open(trace)
+    source, chosen = open_chosen(trace, only)
+    if only is None and has_more(source, chosen):
+        click.echo("note: of its tensors; all of it with --only both", err=True)
     with finished_output(target, force) as unfinished:
         report = export_trace(source, target_format, str(unfinished))
     if not source.complete:

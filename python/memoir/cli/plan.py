@@ -191,9 +191,11 @@ def _guided(options: PlanOptions) -> int:
     given = options.said.any() or options.capacity is not None or options.stream
     if given or options.planner != "auto" or options.is_sweep():
         raise Error(
-            "--guided takes one trace and plans it in its own way: of the options --device, --alignment, -o, -f "
+            "--guided takes one trace and plans it in its own way: of the options --device, --only, --alignment, -o, -f "
             "and --json go with it"
         )
     (path,) = options.inputs
-    plan_guided(path, options.output, options.device, options.alignment, options.as_json, options.force)
+    plan_guided(
+        path, options.output, options.device, options.alignment, options.as_json, options.force, options.only
+    )
     return FITS

@@ -194,10 +194,10 @@ def _write_page(file: Path, page: Path, force: bool) -> None:
         return
     from memoir.base.files import write_output
     from memoir.cli._show_trace import picture_of
-    from memoir.traces.files import open_trace
+    from memoir.traces.files import open_chosen
     from memoir.views.trace_summary import summarize
 
-    trace = open_trace(str(file))
+    trace, _ = open_chosen(str(file))
     write_output(page, picture_of(str(file), trace, summarize(trace), "html"), force)
     click.echo(f"wrote {page}", err=True)
 

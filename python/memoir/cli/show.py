@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import click
 
-from memoir._core import Error, Only
+from memoir._core import Error
 from memoir.base.quantities import read_duration
 from memoir.cli._problems import PLAN_MAGIC
 from memoir.traces.files import ONLY, is_trace, read_begin
@@ -23,7 +23,11 @@ from memoir.traces.files import ONLY, is_trace, read_begin
 @click.option(
     "--deadline", type=click.FloatRange(min=0), help="With --planner: seconds for one that searches on."
 )
-@click.option("--only", type=click.Choice(list(ONLY)), default="both", help="Of a trace: which allocations.")
+@click.option(
+    "--only",
+    type=click.Choice(list(ONLY)),
+    help="Of a trace: which allocations.  [default: tensors, where it has any]",
+)
 @click.option("--at", metavar="12.5s", help="Of a trace: who held memory then, not at the peak.")
 @click.option(
     "--against", type=click.Path(dir_okay=False), help="Of a model: how it does on this .lifetimes profile."
@@ -41,7 +45,7 @@ def command(
     output: str | None,
     planner: str | None,
     deadline: float | None,
-    only: str,
+    only: str | None,
     at: str | None,
     against: str | None,
     diff: bool,
@@ -61,7 +65,7 @@ def command(
     zoom into, and who allocated it.
     """
     if diff:
-        _show_diff(files, output, json, ONLY[only], force)
+        _show_diff(files, output, json, only, force)
         return
     if len(files) != 1:
         raise Error(f"one file at a time, or two traces with --diff; {len(files)} are named")
@@ -71,7 +75,7 @@ def command(
             raise Error("--live shows a page while a program records: leave -o, --json and --planner out")
         from memoir.cli._show_live import show_live
 
-        show_live(file, port)
+        show_live(file, port, ONLY[only or "both"])
         return
     begin = read_begin(file)
     if is_trace(begin):
@@ -80,13 +84,13 @@ def command(
         if follow:
             from memoir.cli._follow_trace import follow_trace
 
-            follow_trace(file, only=ONLY[only], json=json)
+            follow_trace(file, only=ONLY[only or "both"], json=json)
             return
         from memoir.cli._show_trace import show_trace
 
-        show_trace(file, output=output, json=json, force=force, only=ONLY[only], at=_moment(at))
+        show_trace(file, output=output, json=json, force=force, only=only, at=_moment(at))
         return
-    if follow or at is not None or only != "both":
+    if follow or at is not None or only is not None:
         raise Error(f"{file} is not a trace: --only, --at and --follow work on traces")
     if begin.startswith(b"\x89memoirM"):
         if planner is not None:
@@ -129,7 +133,7 @@ def _moment(text: str | None) -> int | None:
     return at
 
 
-def _show_diff(files: tuple[str, ...], output: str | None, json: bool, only: Only, force: bool) -> None:
+def _show_diff(files: tuple[str, ...], output: str | None, json: bool, only: str | None, force: bool) -> None:
     if len(files) != 2:
         raise Error(f"--diff compares two traces; {len(files)} {'is' if len(files) == 1 else 'are'} named")
     for file in files:

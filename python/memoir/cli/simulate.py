@@ -74,7 +74,9 @@ sweeping = section("Sweeps, over several inputs, policies, settings or caps")
     "Without --policy: the recorded allocator.",
 )
 @click.option("--device", type=click.IntRange(0, 65535), help="Only this one. The default: each by itself.")
-@click.option("--only", type=click.Choice(list(ONLY)), default="both", help="Which allocations.")
+@click.option(
+    "--only", type=click.Choice(list(ONLY)), help="Which allocations.  [default: tensors, where it has any]"
+)
 @judging("--continue", "go_on", is_flag=True, help="Out of memory: leave the object out and go on.")
 @click.option("--phases", is_flag=True, help="Where the time of each pool goes.")
 @click.option(
@@ -102,7 +104,7 @@ def command(
     goal: str,
     from_recorded: bool,
     device: int | None,
-    only: str,
+    only: str | None,
     go_on: bool,
     phases: bool,
     output: str | None,
@@ -164,7 +166,7 @@ def command(
         _draw(output, groups, force, from_recorded)
     found = None
     if search is not None:
-        found = _search(swept.values[0], seconds, goal, only, workers)
+        found = _search(swept.values[0], seconds, goal, tasks[0].only, workers)
     if as_json:
         failed = [{"task": vars(o.arguments[0]), "error": o.error} for o in swept.failed]
         results = swept.values if timeline else [_without_timeline(result) for result in swept.values]

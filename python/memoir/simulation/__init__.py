@@ -23,7 +23,7 @@ from memoir._core import Error, Trace, Workload
 from memoir.base.quantities import BYTE_UNITS, read_amount
 from memoir.simulation.recorded import recorded_cap, recorded_policy, recorded_settings
 from memoir.sweep import Sweep, cores, sweep
-from memoir.traces.files import ONLY, only_device, open_trace
+from memoir.traces.files import ONLY, only_device, open_chosen, open_trace
 
 _FEW = 400_000  # operations to simulate: fewer are done before other processes are up
 
@@ -92,7 +92,7 @@ def simulate(
     Raises Error for what there is not.
     """
     if isinstance(trace, (str, Path)):
-        trace = open_trace(trace)
+        trace, _ = open_chosen(trace)
     settings = recorded_settings(trace) if from_recorded and isinstance(trace, Trace) else None
     if isinstance(trace, Trace):
         trace = Workload(trace, only_device(trace, device), not from_recorded or cap is not None)
@@ -147,7 +147,7 @@ def tasks_of(
     expanded = expand(policies)
     tasks = []
     for path in paths:
-        only = options.get("only", "both")
+        only = options.get("only") or _chosen(*_identity(path, ""))
         trace = _trace_of(*_identity(path, only))
         devices = _core.devices_of(trace) if device is None else [only_device(trace, device)]
         for number, cap in itertools.product(devices, caps):
@@ -158,7 +158,7 @@ def tasks_of(
                 recorded = _recorded(path, number, only)
                 names = list(dict.fromkeys([recorded] * with_recorded + names))
             for cap, name in itertools.product(caps, names):
-                tasks.append(Task(str(path), number, name, cap, **options))
+                tasks.append(Task(str(path), number, name, cap, **{**options, "only": only}))
     return tasks
 
 
@@ -310,6 +310,12 @@ def _identity(path: str, only: str) -> tuple[str, int, int, str]:
     except OSError as error:
         raise Error(f"{path}: cannot be read: {error.strerror}") from None
     return str(path), stat.st_mtime_ns, stat.st_size, only
+
+
+@functools.lru_cache(maxsize=64)
+def _chosen(path: str, _changed: int, _size: int, _only: str) -> str:
+    """Its tensors, where a trace has any."""
+    return open_chosen(path)[1]
 
 
 @functools.lru_cache(maxsize=4)

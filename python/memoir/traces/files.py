@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from memoir import _core
-from memoir._core import Error, Only, Trace
+from memoir._core import Error, EventKind, Only, Trace
 
 _MAGIC = b"\x89memoirT"
 _PICKLE = b"\x80"
@@ -43,6 +43,26 @@ def open_trace(path: str | Path, only: Only = Only.kBoth) -> Trace:
     return Trace.open(path, only)
 
 
+def open_chosen(path: str | Path, only: str | None = None) -> tuple[Trace, str]:
+    """A trace and which of its allocations it has: those of `only`; without, its tensors where there are any."""
+    if only is not None:
+        return open_trace(path, ONLY[only]), only
+    trace = open_trace(path, Only.kTensors)
+    if _allocates(trace):
+        return trace, "tensors"
+    del trace
+    return open_trace(path), "both"
+
+
+def _allocates(trace: Trace) -> bool:
+    return bool((trace.events["kind"] == int(EventKind.kAllocate)).any())
+
+
+def has_more(trace: Trace, chosen: str) -> bool:
+    """Whether a trace of tensors alone was recorded with all that malloc served."""
+    return chosen == "tensors" and trace.meta("recorder") == "native"
+
+
 def open_for_plans(path: str | Path, only: str | None = None) -> Trace:
     """What is planned of a trace: its tensors by their operators alone, which a run can match; where there are none, or
     with `only` "malloc", what malloc served."""
@@ -50,7 +70,7 @@ def open_for_plans(path: str | Path, only: str | None = None) -> Trace:
         return open_trace(path, ONLY[only])
     is_ours = read_begin(path).startswith(_MAGIC)
     trace = Trace.open_plannable(str(path)) if is_ours else open_trace(path, Only.kTensors)
-    if only is None and not _core.devices_of(trace):
+    if only is None and not _allocates(trace):
         return open_trace(path)
     return trace
 

@@ -40,9 +40,10 @@ def is_native(trace: Trace) -> bool:
 
 
 def summarize_native(
-    trace: Trace, *, at: int | None = None, points: int = 200, top: int = 20
+    trace: Trace, *, at: int | None = None, points: int = 200, top: int = 20, is_whole: bool = True
 ) -> dict[str, Any]:
-    """`at`: nanoseconds since the recording began, instead of the peak; `top`: rows of each table."""
+    """`at`: nanoseconds since the recording began, instead of the peak; `top`: rows of each table; `is_whole`: the trace
+    has all that was recorded, without which nobody can say why more was resident."""
     usage = Usage(trace, at, points)
     rates = usage.rates
     return {
@@ -56,17 +57,18 @@ def summarize_native(
             "step_ns": usage.rate_step,
             **{name: rates[name].tolist() for name in ("allocations", "frees", "bytes", "peak_bytes")},
         },
-        "resident": _resident(trace, usage, top),
+        "resident": _resident(trace, usage, top) if is_whole else None,
         "losses": {name: count for name, count in trace.losses.items() if count},
         "end": trace.end,
     }
 
 
 def _families(trace: Trace) -> list[dict[str, Any]]:
-    made = trace.events[trace.events["kind"] == int(EventKind.kAllocate)]
+    events = trace.events
+    made = events["kind"] == int(EventKind.kAllocate)
     rows = []
     for family, name in FAMILIES.items():
-        of = made["size"][made["family"] == int(family)]
+        of = events["size"][made & (events["family"] == int(family))]
         if len(of):
             rows.append({"family": name, "count": len(of), "bytes": int(of.sum(dtype=np.uint64))})
     return rows

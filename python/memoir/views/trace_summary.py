@@ -11,6 +11,7 @@ import numpy as np
 from memoir._core import EventKind, Trace
 
 LIFETIME_DECADES = [10**n for n in range(3, 11)]  # nanoseconds: 1 us to 10 s
+_PART = 1_000_000  # objects that are looked at together
 SIZE_DECADES = [10**n for n in range(2, 10)]  # bytes: 100 B to 1 GB
 
 
@@ -28,31 +29,39 @@ class Objects:
 
     @staticmethod
     def of(events: np.ndarray) -> Objects:
-        born = np.flatnonzero(events["kind"] == EventKind.kAllocate)
-        frees = np.flatnonzero(events["kind"] == EventKind.kFree)
-        ids = events["object"][born]
-        order = np.argsort(ids, kind="stable")
-        freed = order[np.searchsorted(ids, events["object"][frees], sorter=order)] if len(frees) else frees
+        index = np.int32 if len(events) < 2**31 else np.int64
+        born = np.flatnonzero(events["kind"] == EventKind.kAllocate).astype(index)
+        frees = np.flatnonzero(events["kind"] == EventKind.kFree).astype(index)
+        freed = _places(events["object"][born], events["object"][frees]).astype(index)
         size = events["size"][born].astype(np.int64)
-        died = np.full(len(born), len(events))
+        died = np.full(len(born), len(events), index)
         died[freed] = frees
-        free_thread = np.full(len(born), -1, np.int64)
+        free_thread = np.full(len(born), -1, index)
         free_thread[freed] = events["thread"][frees]
-        change = np.zeros(len(events), np.int64)
-        change[born] = size
-        change[frees] = -size[freed]
+        live = np.zeros(len(events), np.int64)
+        live[born] = size
+        live[frees] = -size[freed]
+        np.cumsum(live, out=live)
         return Objects(
             born=born,
             died=died,
             size=size,
-            thread=events["thread"][born].astype(np.int64),
+            thread=events["thread"][born].astype(index),
             free_thread=free_thread,
             site=events["site"][born],
-            live=np.cumsum(change),
+            live=live,
         )
 
     def __len__(self) -> int:
         return len(self.born)
+
+
+def _places(names: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Where in `names` each of `wanted` stands."""
+    if np.all(names[1:] > names[:-1]):  # as recordings number their objects
+        return np.searchsorted(names, wanted)
+    order = np.argsort(names, kind="stable")
+    return order[np.searchsorted(names, wanted, sorter=order)]
 
 
 def summarize(trace: Trace, *, points: int = 200, top: int = 20) -> dict[str, Any]:
@@ -226,18 +235,24 @@ def _passes(events: np.ndarray, objects: Objects) -> list[dict[str, Any]]:
 def _lifetimes(events: np.ndarray, objects: Objects) -> list[dict[str, Any]]:
     """The classes of size and lifetime that have objects: [from, to). Without `to`: and more; without
     `from`: never freed."""
-    time = events["time"].astype(np.int64)
-    freed = objects.died < len(events)
-    lasted = np.zeros(len(objects), np.int64)
-    lasted[freed] = time[objects.died[freed]] - time[objects.born[freed]]
+    time = events["time"]
     never = len(LIFETIME_DECADES) + 1
-    row = np.searchsorted(SIZE_DECADES, objects.size, side="right")
-    column = np.where(freed, np.searchsorted(LIFETIME_DECADES, lasted, side="right"), never)
-    classes, which, counts = np.unique(row * (never + 1) + column, return_inverse=True, return_counts=True)
-    total = np.zeros(len(classes), np.int64)
-    np.add.at(total, which, objects.size)
+    counts = np.zeros((len(SIZE_DECADES) + 1) * (never + 1), np.int64)
+    totals = np.zeros_like(counts)
+    for first in range(0, len(objects), _PART):
+        size = objects.size[first : first + _PART]
+        born, died = objects.born[first : first + _PART], objects.died[first : first + _PART]
+        freed = died < len(events)
+        lasted = np.zeros(len(size), np.int64)
+        lasted[freed] = time[died[freed]].astype(np.int64) - time[born[freed]].astype(np.int64)
+        row = np.searchsorted(SIZE_DECADES, size, side="right")
+        column = np.where(freed, np.searchsorted(LIFETIME_DECADES, lasted, side="right"), never)
+        number = row * (never + 1) + column
+        counts += np.bincount(number, minlength=len(counts))
+        np.add.at(totals, number, size)
     result = []
-    for number, count, size in zip(classes.tolist(), counts.tolist(), total.tolist(), strict=True):
+    for number in np.flatnonzero(counts).tolist():
+        count, size = int(counts[number]), int(totals[number])
         row, column = divmod(number, never + 1)
         size_from, size_to = _class(SIZE_DECADES, row)
         from_ns, to_ns = (None, None) if column == never else _class(LIFETIME_DECADES, column)
@@ -260,20 +275,18 @@ def _class(decades: list[int], index: int) -> tuple[int, int | None]:
 
 def _operators(trace: Trace, objects: Objects, top: int) -> dict[str, Any]:
     """Bytes by innermost operator, by outermost operator, and by whole chain; the largest first."""
-    sites, which, counts = np.unique(objects.site, return_inverse=True, return_counts=True)
-    total = np.zeros(len(sites), np.int64)
-    np.add.at(total, which, objects.size)
+    sites, counts, total = _by_site(objects)
     by_site: dict[int, dict[str, Any]] = {}
     by_leaf: dict[str, dict[str, Any]] = {}
     by_root: dict[str, dict[str, Any]] = {}
+    roots: dict[int, str] = {}
     for site, count, size in zip(sites.tolist(), counts.tolist(), total.tolist(), strict=True):
         leaf = trace.site_name(site) or "(unknown)"
-        chain = trace.site_chain(site) or leaf
-        root = _outermost(trace, site)
+        root = _outermost(trace, site, roots)
         for row in (by_site.setdefault(site, {}), by_leaf.setdefault(leaf, {}), by_root.setdefault(root, {})):
             row["count"] = row.get("count", 0) + count
             row["bytes"] = row.get("bytes", 0) + size
-        by_site[site] |= {"site": f"{site:016x}", "chain": chain}
+        by_site[site]["id"] = site
 
     def largest(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return sorted(rows, key=lambda row: (-row["bytes"], -row["count"]))[:top]
@@ -281,15 +294,45 @@ def _operators(trace: Trace, objects: Objects, top: int) -> dict[str, Any]:
     return {
         "operators": largest([{"operator": name, **row} for name, row in by_leaf.items()]),
         "outermost_operators": largest([{"operator": name, **row} for name, row in by_root.items()]),
-        "chains": largest(list(by_site.values())),
+        "chains": [
+            {
+                "count": row["count"],
+                "bytes": row["bytes"],
+                "site": f"{row['id']:016x}",
+                "chain": trace.site_chain(row["id"]) or trace.site_name(row["id"]) or "(unknown)",
+            }
+            for row in largest(list(by_site.values()))
+        ],
     }
 
 
-def _outermost(trace: Trace, site: int) -> str:
+def _by_site(objects: Objects) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sites, and the number and bytes of each one's allocations; in parts, which takes less memory."""
+    sites = np.unique(np.concatenate([np.unique(part) for part in _parts(objects.site)] or [objects.site]))
+    counts, total = np.zeros(len(sites), np.int64), np.zeros(len(sites), np.int64)
+    for part, size in zip(_parts(objects.site), _parts(objects.size), strict=True):
+        which = np.searchsorted(sites, part)
+        counts += np.bincount(which, minlength=len(sites))
+        np.add.at(total, which, size)
+    return sites, counts, total
+
+
+def _parts(column: np.ndarray) -> list[np.ndarray]:
+    return [column[first : first + _PART] for first in range(0, len(column), _PART)]
+
+
+def _outermost(trace: Trace, site: int, known: dict[int, str]) -> str:
+    """`known`: the sites that were asked for, and those on their way."""
+    way = []
     name = "(unknown)"
-    while (parent := trace.site_parent(site)) is not None:
+    while site not in known and (parent := trace.site_parent(site)) is not None:
+        way.append(site)
         name = trace.site_name(site) or name
         site = parent
+    if known.get(site, "(unknown)") != "(unknown)":
+        name = known[site]
+    for each in way:
+        known[each] = name
     return name
 
 
