@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What recording costs a program: CPU seconds against no recorder, interleaved, and bytes of trace an event.
 
-python bench/record.py [--runs 5] [--only python,sqlite] [--check]
+python bench/record.py [--runs 5] [--only python,sqlite] [--scale 20] [--check]
 python bench/record.py --smoke
 
 Each program runs plain, with the recorder dormant, and recorded, in turn; heaptrack too where it is installed. Ratios
@@ -55,9 +55,9 @@ HEADERS = [
 ]
 
 
-def programs(folder: Path, small: bool) -> dict[str, tuple[list[str], dict[str, str]]]:
+def programs(folder: Path, scale: int) -> dict[str, tuple[list[str], dict[str, str]]]:
     """Name -> command and variables. What the machine lacks is left out."""
-    scale = 1 if small else 20
+    small = scale == 1
     python = os.path.realpath(sys.executable)
     found = {
         "python": ([python, "-c", JSON % (1000 * scale)], {}),
@@ -166,6 +166,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--only", default="", help="programs whose names begin so, with commas between")
+    parser.add_argument("--scale", type=int, default=20, help="how much each program does")
     parser.add_argument("--check", action="store_true", help="compare stacks instead of measuring")
     parser.add_argument("--stacks", action="store_true", help="what one stack costs, by depth and method")
     parser.add_argument("--smoke", action="store_true", help="seconds, to see that it works")
@@ -181,7 +182,7 @@ def main() -> int:
             return 0
     different = 0
     with tempfile.TemporaryDirectory(prefix="memoir-bench-") as work, native.Clock() as clock:
-        found = programs(Path(work), options.smoke)
+        found = programs(Path(work), 1 if options.smoke else options.scale)
         wanted = tuple(filter(None, options.only.split(",")))
         found = {name: row for name, row in found.items() if not wanted or name.startswith(wanted)}
         if options.check or options.smoke:
