@@ -26,8 +26,10 @@ constexpr unsigned kLongestPause = 64;    // passes between two recordings of wh
 constexpr size_t kUnrepeatedKept = 4096;  // keys seen once and not recorded that are remembered
 constexpr size_t kMostFamilies = 64;
 constexpr size_t kMostTemplates = 6;    // of one family
-constexpr unsigned kSettled = 2;        // derived passes in step before nobody listens to operators any more
+constexpr unsigned kSettled = 16;       // derived passes in step before nobody listens to operators any more
 constexpr unsigned kFirstPatience = 6;  // derived plans in a row that are out of step; then 12, 24, ...
+// Derived plans known to lack something that are recorded instead: some at once, then one in so many.
+constexpr std::uint64_t kFirstRecordedAgain = 6, kBetweenRecordedAgain = 10;
 // allocations served for each that was not: a derived plan is of use
 constexpr std::uint64_t kWorthIt = 2;
 constexpr unsigned kFailuresBelieved =
@@ -66,6 +68,9 @@ struct Memory::Plan {
   std::shared_ptr<const RecordedPlan> plan;
   std::shared_ptr<const PlannedLayout> layout;
   std::shared_ptr<PassTemplate> derived_from;  // null: these numbers were recorded
+  std::vector<std::uint32_t> allocations;      // of derived_from, per allocation of the plan
+  bool outdated = false;                       // sizes were learned since it was derived
+  bool is_partial = false;                     // see DerivedPlan
   std::uint64_t used = 0;
   Claim recording;
   bool scoped = true;     // the first pass of a plan listens to operators; later ones only after a difference
@@ -85,6 +90,8 @@ struct Memory::Family {
   unsigned failures = 0;                                 // derived plans in a row that were of no use
   // Derived plans in a row that were not followed in step, and how many before one is recorded instead.
   unsigned out_of_step = 0, patience = kFirstPatience;
+  // Calls whose numbers were new and that a plan could be derived for, and those of them recorded all the same.
+  std::uint64_t first_sights = 0, recorded_again = 0;
   std::uint64_t used = 0;
 };
 
@@ -194,6 +201,7 @@ std::shared_ptr<Memory::Plan> Memory::find(const CallShape& shape, Decision& dec
   const auto found = plans_.find(key);
   if (found != plans_.end()) {
     first_sights_ = 0;
+    if (found->second->outdated && found->second->derived_from != nullptr) derive(*found->second);
     return found->second;
   }
   decision.is_new = true;
@@ -206,7 +214,12 @@ std::shared_ptr<Memory::Plan> Memory::find(const CallShape& shape, Decision& dec
   if (family != nullptr && family->failures < kFailuresBelieved && !family->templates.empty()) {
     auto plan = remember(key, shape);
     family->used = uses_;
-    if (derive(*plan)) return plan;
+    ++family->first_sights;
+    if (derive(*plan)) {
+      if (!plan->is_partial || !may_record_again(*family)) return plan;
+      plans_.erase(key);
+      return remember(key, shape);
+    }
     plans_.erase(key);
   }
   if (++first_sights_ <= kFirstSightsRecorded) return remember(key, shape);
@@ -259,6 +272,14 @@ Memory::Family& Memory::family_of(std::uint64_t form) {
   return *found;
 }
 
+/// Whether a pass is recorded although a plan could be derived, since it is known to lack something.
+bool Memory::may_record_again(Family& family) noexcept {
+  if (family.recorded_again >= kFirstRecordedAgain + family.first_sights / kBetweenRecordedAgain)
+    return false;
+  ++family.recorded_again;
+  return true;
+}
+
 /// True when the plan has a layout then, made of what calls of other numbers did. The caller has the lock.
 bool Memory::derive(Plan& plan) {
   Family& family = family_of(plan.form);
@@ -270,8 +291,10 @@ bool Memory::derive(Plan& plan) {
     auto made = candidate->at(plan.point);
     if (!made) continue;
     plan.derived_from = candidate;
+    plan.allocations = std::move(made->allocations);
+    plan.is_partial = made->is_partial;
     plan.scoped = candidate->settled < kSettled;
-    set_layout(plan, std::move(*made));
+    set_layout(plan, std::move(made->plan));
     return true;
   }
   return false;
@@ -301,11 +324,13 @@ void Memory::make_plan(Plan& plan, const RecordedPass& recorded) {
 
 void Memory::set_layout(Plan& plan, RecordedPlan made) {
   drop_known_escapes(made);
-  auto layout = std::make_shared<const PlannedLayout>(made);
+  auto layout = std::make_shared<const PlannedLayout>(
+      made, plan.derived_from != nullptr ? Fit::kSmallerToo : Fit::kExact);
   if (!layout->ok()) throw std::bad_alloc();
   plan.plan = std::make_shared<const RecordedPlan>(std::move(made));
   plan.layout = std::move(layout);
   plan.differed = 0;
+  plan.outdated = false;
 }
 
 void Memory::failed(Plan& plan) noexcept {
@@ -357,6 +382,7 @@ void Memory::followed(const Decision& decision, const CallShape& shape, const Fo
         Family& family = family_of(plan.form);
         family.failures = family.out_of_step = 0;
         family.patience = kFirstPatience;
+        if (pass.counters.smaller > 0) plan.outdated = learn_sizes(family, plan, log);
       }
       return;
     }
@@ -368,9 +394,9 @@ void Memory::followed(const Decision& decision, const CallShape& shape, const Fo
       const auto& went = pass.counters;
       const bool of_use = went.planned > kWorthIt * (went.unmatched + went.occupied);
       family.failures = of_use ? 0 : family.failures + 1;
-      if (went.unmatched > 0 && learn_sizes(family, plan, log)) {
+      if (learn_sizes(family, plan, log)) {
         family.failures = 0;
-        derive(plan);
+        plan.outdated = true;
       }
     } else if (plan.wait > 1) {  // recorded once more already, and that did not help
       learn_values(plan, shape);
@@ -411,7 +437,8 @@ void Memory::learn_escapes(Plan& plan, const std::vector<std::uint32_t>& kept) {
                                       [&](const PlannedAllocation& a) { return a.site == site; });
     changed.sequence[index].offset = kNoOffset;
     if (site != kNoSite) escapes_[site].insert(static_cast<std::uint32_t>(number));
-    if (plan.derived_from != nullptr) plan.derived_from->escapes(index);
+    if (plan.derived_from != nullptr && index < plan.allocations.size())
+      plan.derived_from->escapes(plan.allocations[index]);
   }
   if (!any) return;
   const unsigned differed = plan.differed;
@@ -433,12 +460,13 @@ void Memory::drop_known_escapes(RecordedPlan& plan) const {
 
 /// What a pass asked for that was not as derived. False when it is like none that is known.
 bool Memory::learn_sizes(Family& family, Plan& plan, const RequestLog& log) {
+  if (plan.derived_from->add(log, plan.point, {plan.plan->sequence, plan.allocations})) return true;
   for (auto like = family.templates.begin(); like != family.templates.end(); ++like) {
-    if (!(*like)->add(log, plan.point)) continue;
+    if (*like == plan.derived_from || !(*like)->add(log, plan.point)) continue;
     std::rotate(family.templates.begin(), like, like + 1);
     return true;
   }
-  return plan.derived_from->add(log, plan.point, plan.plan->sequence);
+  return false;
 }
 
 /// A pass differed from its recording: perhaps since its values did. Then they count from now on.

@@ -108,6 +108,7 @@ class Memory {
   std::shared_ptr<Plan> remember(std::uint64_t key, const CallShape& shape);
   Family& family_of(std::uint64_t form);
   bool derive(Plan& plan);
+  static bool may_record_again(Family& family) noexcept;
   void make_plan(Plan& plan, const RecordedPass& recorded);
   void set_layout(Plan& plan, RecordedPlan made);
   void failed(Plan& plan) noexcept;

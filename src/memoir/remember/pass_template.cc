@@ -2,20 +2,21 @@
 #include "memoir/remember/pass_template.h"
 
 #include <algorithm>
-#include <map>
+#include <numeric>
+#include <string_view>
+#include <utility>
 
 #include "memoir/plan/simple/planners.h"
+#include "memoir/remember/pass_alignment.h"
 
 namespace memoir {
 
 namespace {
 
 constexpr size_t kMostSkeletons = 3;
-constexpr double kLoose = 1.05;            // of the load: a plan that is larger is worth another skeleton,
-constexpr double kFarther = 1.5;           // if its load is this much off those of the others
-constexpr size_t kMostSizes = 256 * 1024;  // of all points together
-constexpr size_t kLookAhead = 4;           // requests that may have come in between
-constexpr size_t kFewestPoints = 4, kMostPoints = 48;
+constexpr double kLoose = 1.05;    // of the load: a plan that is larger is worth another skeleton,
+constexpr double kFarther = 1.5;   // if its load is this much off those of the others
+constexpr size_t kMostGrowth = 4;  // a structure has at most so many times the allocations of one pass
 
 /// The lifetimes of a recorded pass counted in its own allocations: [i, j) is that of the allocation i, freed
 /// before the allocation j. When between two allocations it was freed does not matter to a plan, and what
@@ -31,81 +32,157 @@ std::vector<Lifetime> in_allocations(const std::vector<PlannedAllocation>& seque
   return lifetimes;
 }
 
+/// [i, j) where the allocations have other numbers: it ends right after the last one that it lived to see.
+Lifetime in_numbers(const Lifetime& lifetime, std::span<const std::uint32_t> numbers) {
+  return {numbers[lifetime.begin], Tick{numbers[lifetime.end - 1]} + 1};
+}
+
+std::vector<std::uint32_t> count_up(size_t count) {
+  std::vector<std::uint32_t> numbers(count);
+  std::iota(numbers.begin(), numbers.end(), 0u);
+  return numbers;
+}
+
+bool has_same_sites(std::span<const PlannedAllocation> a, std::span<const PlannedAllocation> b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const PlannedAllocation& x, const PlannedAllocation& y) {
+                      return x.site == y.site && x.alignment == y.alignment;
+                    });
+}
+
 }  // namespace
 
 PassTemplate::PassTemplate(const RecordedPass& pass, std::vector<std::int64_t> point)
-    : sequence_(pass.sequence), alignments_(pass.sequence.size()) {
+    : sequence_(pass.sequence), alignments_(pass.sequence.size()), first_(point) {
   const std::vector<Lifetime> lifetimes = in_allocations(sequence_);
-  Point first{std::move(point), std::vector<Size>(sequence_.size())};
+  std::vector<Size> sizes(sequence_.size());
   for (size_t i = 0; i < sequence_.size(); ++i) {
     sequence_[i].lifetime = lifetimes[i];
     sequence_[i].offset = kNoOffset;
     alignments_[i] = sequence_[i].alignment;
-    first.sizes[i] = sequence_[i].size;
+    sizes[i] = sequence_[i].size;
   }
   for (const std::uint32_t position : pass.positions) sequence_[position].offset = 0;
-  add_skeleton(first.sizes);
-  add_point(std::move(first));
+  add_skeleton(sizes);
+  points_.add(std::move(point), std::move(sizes));
 }
 
 bool PassTemplate::add(const RecordedPass& pass, const std::vector<std::int64_t>& point) {
-  if (pass.sequence.size() != sequence_.size()) return false;
-  for (size_t i = 0; i < sequence_.size(); ++i) {
-    const PlannedAllocation &ours = sequence_[i], &theirs = pass.sequence[i];
-    if (ours.site != theirs.site || ours.alignment != theirs.alignment) return false;
+  if (point.size() != first_.size()) return false;
+  std::vector<std::uint32_t> numbers;  // of the pass's allocations, in this template
+  if (has_same_sites(pass.sequence, sequence_)) {
+    numbers = count_up(sequence_.size());
+  } else {
+    const std::vector<Size> likely = points_.all_at(point);
+    std::vector<Asked> known, asked;
+    for (size_t i = 0; i < sequence_.size(); ++i) known.push_back({sequence_[i].site, likely[i]});
+    for (const PlannedAllocation& one : pass.sequence) asked.push_back({one.site, one.size});
+    const auto partners = align_passes(known, asked);
+    if (!partners) return false;
+    const auto alone = static_cast<size_t>(std::count(partners->begin(), partners->end(), kNoPartner));
+    if (alone > asked.size() / 4 || sequence_.size() + alone > kMostGrowth * asked.size()) return false;
+    numbers = merge(pass, *partners);
   }
-  std::vector<bool> planned(sequence_.size());
+  std::vector<bool> planned(pass.sequence.size());
   for (const std::uint32_t position : pass.positions) planned[position] = true;
-  for (std::uint32_t i = 0; i < sequence_.size(); ++i) {
-    if (pass.sequence[i].size != 0 && !planned[i]) escapes(i);
-  }
-  Point added{point, std::vector<Size>(sequence_.size())};
+  std::vector<Size> sizes(sequence_.size());
   const std::vector<Lifetime> lifetimes = in_allocations(pass.sequence);
-  bool longer = false;
-  for (size_t i = 0; i < sequence_.size(); ++i) {
-    added.sizes[i] = pass.sequence[i].size;
-    if (lifetimes[i].end <= sequence_[i].lifetime.end) continue;
-    sequence_[i].lifetime.end = lifetimes[i].end;
+  const size_t before = alignments_.size();
+  bool longer = before != sequence_.size();
+  alignments_.clear();
+  for (const PlannedAllocation& one : sequence_) alignments_.push_back(one.alignment);
+  for (std::uint32_t i = 0; i < pass.sequence.size(); ++i) {
+    PlannedAllocation& ours = sequence_[numbers[i]];
+    if (pass.sequence[i].size != 0 && !planned[i]) ours.offset = kNoOffset;
+    sizes[numbers[i]] = pass.sequence[i].size;
+    const Lifetime lifetime = in_numbers(lifetimes[i], numbers);
+    if (lifetime.end <= ours.lifetime.end) continue;
+    ours.lifetime.end = lifetime.end;
     longer = true;
   }
+  points_.add(point, std::move(sizes));
   if (longer) {  // what lay on each other may live at one time now
     skeletons_.clear();
-    add_skeleton(added.sizes);
+    add_skeleton(points_.all_at(point));
   }
-  add_point(std::move(added));
   return true;
 }
 
-bool PassTemplate::add(const RequestLog& log, const std::vector<std::int64_t>& point,
-                       std::span<const PlannedAllocation> followed) {
-  const bool all = log.size() == sequence_.size(), exactly = followed.size() != sequence_.size();
-  if (exactly && !all) return false;
-  Point added{point, std::vector<Size>(sequence_.size())};
-  size_t at = 0, found = 0;
-  for (size_t i = 0; i < sequence_.size(); ++i) {
-    if (!exactly) added.sizes[i] = followed[i].size;
-    // An operator may choose another way for these sizes, with an allocation more or less: the next one of
-    // ours is looked for near.
-    for (size_t ahead = at; ahead < std::min(at + kLookAhead, log.size()); ++ahead) {
-      if (log[ahead].site != sequence_[i].site && !(all && log[ahead].site == kNoSite)) continue;
-      added.sizes[i] = log[ahead].size;
-      at = ahead + 1;
-      ++found;
-      break;
+/// Takes up the pass's allocations that have no partner. Returns the numbers of the pass's allocations.
+std::vector<std::uint32_t> PassTemplate::merge(const RecordedPass& pass,
+                                               std::span<const std::uint32_t> partners) {
+  std::vector<std::uint32_t> theirs(partners.size()), ours;
+  std::vector<PlannedAllocation> merged;
+  const auto take_ours = [&](size_t end) {
+    while (ours.size() < end) {
+      merged.push_back(sequence_[ours.size()]);
+      ours.push_back(static_cast<std::uint32_t>(merged.size() - 1));
+    }
+  };
+  std::vector<bool> is_new(pass.sequence.size());
+  for (size_t i = 0; i < partners.size(); ++i) {
+    if (partners[i] != kNoPartner) {
+      take_ours(size_t{partners[i]} + 1);
+      theirs[i] = ours.back();
+      merged[theirs[i]].alignment = std::max(merged[theirs[i]].alignment, pass.sequence[i].alignment);
+    } else {
+      theirs[i] = static_cast<std::uint32_t>(merged.size());
+      merged.push_back(pass.sequence[i]);
+      merged.back().offset = 0;  // planned, unless the pass says that it is not
+      is_new[i] = true;
     }
   }
-  if (found < sequence_.size() - (exactly ? 0 : sequence_.size() / 8)) return false;
-  add_point(std::move(added));
-  return true;
+  take_ours(sequence_.size());
+  const std::vector<Lifetime> lifetimes = in_allocations(pass.sequence);
+  for (size_t i = 0; i < sequence_.size(); ++i) {
+    merged[ours[i]].lifetime = in_numbers(sequence_[i].lifetime, ours);
+  }
+  for (size_t i = 0; i < theirs.size(); ++i) {
+    if (is_new[i]) merged[theirs[i]].lifetime = in_numbers(lifetimes[i], theirs);
+  }
+  points_.spread(ours, merged.size());
+  sequence_ = std::move(merged);
+  return theirs;
 }
 
-void PassTemplate::add_point(Point point) {
-  std::erase_if(points_, [&](const Point& other) { return other.numbers == point.numbers; });
-  const size_t most =
-      std::clamp(kMostSizes / std::max<size_t>(sequence_.size(), 1), kFewestPoints, kMostPoints);
-  if (points_.size() >= most) points_.erase(points_.begin());
-  points_.push_back(std::move(point));
-  fitted_ = false;
+bool PassTemplate::add(const RequestLog& log, const std::vector<std::int64_t>& point, Followed followed) {
+  if (point.size() != first_.size() || log.empty()) return false;
+  const std::span<const LoggedRequest> asked_for(log.data(), log.size());
+  const bool has_sites = std::none_of(asked_for.begin(), asked_for.end(),
+                                      [](const LoggedRequest& one) { return one.site == kNoSite; });
+  const bool is_ours = followed.allocations.size() == followed.sequence.size() &&
+                       !followed.sequence.empty() && followed.allocations.back() < sequence_.size();
+  const std::span<const PlannedAllocation> expected = is_ours ? followed.sequence : sequence_;
+  const auto number_of = [&](size_t i) {
+    return is_ours ? followed.allocations[i] : static_cast<std::uint32_t>(i);
+  };
+  std::vector<Size> sizes(sequence_.size());
+  const bool same = log.size() == expected.size() &&
+                    std::equal(asked_for.begin(), asked_for.end(), expected.begin(),
+                               [&](const LoggedRequest& one, const PlannedAllocation& other) {
+                                 return !has_sites || one.site == other.site;
+                               });
+  if (same) {
+    for (size_t i = 0; i < asked_for.size(); ++i) sizes[number_of(i)] = asked_for[i].size;
+    points_.add(point, std::move(sizes));
+    return true;
+  }
+  if (!has_sites) return false;
+  const std::vector<Size> likely = points_.all_at(point);
+  std::vector<Asked> known, asked;
+  for (size_t i = 0; i < sequence_.size(); ++i) known.push_back({sequence_[i].site, likely[i]});
+  for (const LoggedRequest& one : asked_for) asked.push_back({one.site, one.size});
+  const auto partners = align_passes(known, asked);
+  if (!partners) return false;
+  size_t alone = 0;
+  for (size_t i = 0; i < asked.size(); ++i) {
+    if ((*partners)[i] == kNoPartner) ++alone;
+    else sizes[(*partners)[i]] = asked[i].size;
+  }
+  // Of another structure, unless we made its plan: then a few more may be new to us.
+  if (alone > (is_ours ? asked.size() / 4 : 0)) return false;
+  points_.add(point, std::move(sizes), alone > 0);
+  return true;
 }
 
 void PassTemplate::add_skeleton(const std::vector<Size>& sizes) {
@@ -127,19 +204,6 @@ void PassTemplate::add_skeleton(const std::vector<Size>& sizes) {
   skeletons_.push_back({find_skeleton(placed), load_of(sizes), ++uses_});
 }
 
-/// place(), with a skeleton of its own where all that are known are loose.
-std::optional<RecordedPlan> PassTemplate::place_well(const std::vector<Size>& sizes) {
-  auto placed = place(sizes);
-  const auto load = static_cast<double>(load_of(sizes));
-  if (!placed || static_cast<double>(placed->arena_size) <= kLoose * load) return placed;
-  for (const Placed& known : skeletons_) {
-    const auto there = static_cast<double>(known.load);
-    if (load < kFarther * there && there < kFarther * load) return placed;
-  }
-  add_skeleton(sizes);
-  return place(sizes);
-}
-
 Size PassTemplate::load_of(const std::vector<Size>& sizes) const {
   std::vector<Size> ends(sequence_.size() + 1);  // bytes freed before each allocation
   Size live = 0, most = 0;
@@ -153,10 +217,9 @@ Size PassTemplate::load_of(const std::vector<Size>& sizes) const {
   return most;
 }
 
-std::optional<RecordedPlan> PassTemplate::place(const std::vector<Size>& sizes) {
-  RecordedPlan best;
-  std::vector<Offset> offsets;
-  best.arena_size = ~Size{0};
+/// The offsets that the best skeleton gives.
+std::vector<Offset> PassTemplate::place(const std::vector<Size>& sizes, Size& arena_size) {
+  std::vector<Offset> best;
   Placed* chosen = nullptr;
   for (Placed& known : skeletons_) {
     std::vector<Offset> tried = place_on(known.skeleton, sizes, alignments_);
@@ -164,104 +227,40 @@ std::optional<RecordedPlan> PassTemplate::place(const std::vector<Size>& sizes) 
     for (size_t i = 0; i < tried.size(); ++i) {
       if (sequence_[i].planned()) end = std::max(end, tried[i] + sizes[i]);
     }
-    if (end >= best.arena_size) continue;
-    best.arena_size = end;
-    offsets = std::move(tried);
+    if (chosen != nullptr && end >= arena_size) continue;
+    arena_size = end;
+    best = std::move(tried);
     chosen = &known;
   }
-  if (chosen == nullptr) return std::nullopt;
-  chosen->used = ++uses_;
-  best.sequence = sequence_;
-  for (size_t i = 0; i < sequence_.size(); ++i) {
-    best.sequence[i].size = sizes[i];
-    best.sequence[i].offset = sequence_[i].planned() && sizes[i] != 0 ? offsets[i] : kNoOffset;
-  }
-  best.planner = "skeleton";
+  if (chosen != nullptr) chosen->used = ++uses_;
   return best;
 }
 
-std::optional<RecordedPlan> PassTemplate::at(const std::vector<std::int64_t>& point) {
-  for (const Point& seen : points_) {
-    if (seen.numbers == point) return place_well(seen.sizes);
+std::optional<DerivedPlan> PassTemplate::at(const std::vector<std::int64_t>& point) {
+  const auto sizes = points_.at(point);
+  if (!sizes) return std::nullopt;
+  DerivedPlan made;
+  std::vector<Offset> offsets = place(*sizes, made.plan.arena_size);
+  const auto load = static_cast<double>(load_of(*sizes));
+  // Where all skeletons are loose, one of its own.
+  if (static_cast<double>(made.plan.arena_size) > kLoose * load &&
+      std::all_of(skeletons_.begin(), skeletons_.end(), [&](const Placed& known) {
+        const auto there = static_cast<double>(known.load);
+        return load >= kFarther * there || there >= kFarther * load;
+      })) {
+    add_skeleton(*sizes);
+    offsets = place(*sizes, made.plan.arena_size);
   }
-  if (points_.size() < 2) return std::nullopt;
-  const auto variables = variables_of(point);
-  if (!variables || (!fitted_ && !fit())) return std::nullopt;
-  std::vector<Size> sizes(sequence_.size());
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    const auto size = forms_[i] ? forms_[i]->at(*variables) : std::nullopt;
-    // What follows no form: as it was last. A range of the wrong size serves nobody, and does no harm.
-    sizes[i] = size ? *size : points_.back().sizes[i];
+  for (std::uint32_t i = 0; i < sequence_.size(); ++i) {
+    if ((*sizes)[i] == 0) continue;
+    made.plan.sequence.push_back(sequence_[i]);
+    made.plan.sequence.back().size = (*sizes)[i];
+    made.plan.sequence.back().offset = sequence_[i].planned() ? offsets[i] : kNoOffset;
+    made.allocations.push_back(i);
   }
-  return place_well(sizes);
-}
-
-bool PassTemplate::fit() {
-  std::vector<std::vector<std::int64_t>> variables;
-  for (const Point& point : points_) {
-    auto of_point = variables_of(point.numbers);
-    if (!of_point) return false;
-    variables.push_back(std::move(*of_point));
-  }
-  std::map<std::vector<Size>, std::optional<SizeForm>>
-      known;  // many allocations have the same sizes throughout
-  forms_.assign(sequence_.size(), std::nullopt);
-  std::vector<Size> sizes(points_.size());
-  std::vector<SizePoint> seen(points_.size());
-  for (size_t i = 0; i < sequence_.size(); ++i) {
-    for (size_t p = 0; p < points_.size(); ++p) {
-      sizes[p] = points_[p].sizes[i];
-      seen[p] = {variables[p], sizes[p]};
-    }
-    const auto [entry, is_new] = known.try_emplace(sizes);
-    // Where no form is exact for all, one for the latest: beyond some number an operator may do otherwise.
-    for (size_t skip = 0; is_new && !entry->second && seen.size() - skip >= 2;
-         skip += (seen.size() - skip + 1) / 2) {
-      entry->second = SizeForm::fit(std::span(seen).subspan(skip));
-    }
-    forms_[i] = entry->second;
-  }
-  fitted_ = true;
-  return true;
-}
-
-std::optional<std::vector<std::int64_t>> PassTemplate::variables_of(
-    const std::vector<std::int64_t>& numbers) const {
-  const std::vector<std::int64_t>& first = points_.front().numbers;
-  if (numbers.size() != first.size()) return std::nullopt;
-  std::vector<size_t> chosen;  // which of the numbers are variables of their own
-  std::vector<std::int64_t> variables;
-  for (size_t n = 0; n < numbers.size(); ++n) {
-    const auto constant = [&](size_t other) {  // the difference of the two numbers, over all points
-      return std::all_of(points_.begin(), points_.end(), [&](const Point& point) {
-        return point.numbers[n] - (other == n ? 0 : point.numbers[other]) ==
-               first[n] - (other == n ? 0 : first[other]);
-      });
-    };
-    if (constant(n)) {
-      if (numbers[n] != first[n]) return std::nullopt;  // it never varied before
-      continue;
-    }
-    const auto like = std::find_if(chosen.begin(), chosen.end(), constant);
-    if (like == chosen.end()) {
-      chosen.push_back(n);
-      variables.push_back(numbers[n]);
-    } else if (numbers[n] - numbers[*like] != first[n] - first[*like]) {
-      return std::nullopt;  // they went together before
-    }
-  }
-  return variables;
-}
-
-size_t PassTemplate::likeness(const std::vector<std::int64_t>& point) const noexcept {
-  size_t best = 0;
-  for (const Point& seen : points_) {
-    if (seen.numbers.size() != point.size()) continue;
-    size_t same = 0;
-    for (size_t n = 0; n < point.size(); ++n) same += seen.numbers[n] == point[n];
-    best = std::max(best, same);
-  }
-  return best;
+  made.plan.planner = "skeleton";
+  made.is_partial = points_.is_partial_near(point);
+  return made;
 }
 
 void PassTemplate::escapes(std::uint32_t allocation) noexcept {

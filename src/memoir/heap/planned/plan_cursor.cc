@@ -11,7 +11,7 @@ constexpr std::uint32_t kPatience = 3;  // requests that find nothing near befor
 }  // namespace
 
 PlanCursor::PlanCursor(const PlannedLayout& layout, bool by_size) noexcept
-    : layout_(&layout), by_size_(by_size) {
+    : layout_(&layout), by_size_(by_size), takes_smaller_(layout.fit() == Fit::kSmallerToo) {
   ok_ = used_.assign((layout.entries().size() + 63) / 64, 0);
 }
 
@@ -36,7 +36,8 @@ std::uint32_t PlanCursor::match_out_of_step(const Request& request) noexcept {
   if (request.site == kNoSite && !by_size_) return kNone;
   const auto entries = layout_->entries();
   const bool is_next = next_ < entries.size() && is_like(entries[next_], request) && !is_used(next_);
-  const std::uint32_t index = is_next ? next_ : find(request);
+  std::uint32_t index = is_next ? next_ : find(request);
+  if (index == kNone && takes_smaller_) index = find_larger(request);
   if (index == kNone) return kNone;
   used_[index / 64] |= std::uint64_t{1} << (index % 64);
   next_ = index + 1;
@@ -66,6 +67,16 @@ std::uint32_t PlanCursor::find(const Request& request) noexcept {
   }
   if (distance > kNear && ++misses_ < kPatience) return kNone;
   return best;
+}
+
+/// The next one near that was planned for at least as much; or kNone.
+std::uint32_t PlanCursor::find_larger(const Request& request) const noexcept {
+  const auto entries = layout_->entries();
+  const auto end = static_cast<std::uint32_t>(std::min<size_t>(entries.size(), size_t{next_} + kNear));
+  for (std::uint32_t at = next_; at < end; ++at) {
+    if (is_like(entries[at], request) && !is_used(at)) return at;
+  }
+  return kNone;
 }
 
 }  // namespace memoir

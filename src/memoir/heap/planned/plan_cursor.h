@@ -6,6 +6,7 @@
 //   requested  conv:64   extra:8   relu:64   conv:32 out of step  the nearest of that site and size that was
 //   answer     0         none      1         2                   not used yet in this pass
 //
+// A plan whose sizes were guessed serves smaller requests too (Fit), out of step the next one near.
 // (The thesis MemoMalloc, chapter 3.3, matches by bare order, and is lost after the first extra operator;
 // STAlloc, Huang et al. 2025, by the index of the event.) Far jumps wait until some requests in a row found
 // nothing near: one extra operator must not drag the place to the end of the pass. In metadata memory; not
@@ -54,19 +55,23 @@ class PlanCursor {
   std::uint32_t misses() const noexcept { return misses_; }
 
  private:
-  static bool is_like(const PlannedLayout::Entry& entry, const Request& request) noexcept {
-    return entry.size == request.size && (request.site == kNoSite || request.site == entry.site);
+  bool is_like(const PlannedLayout::Entry& entry, const Request& request) const noexcept {
+    return (entry.size == request.size ||
+            (takes_smaller_ && entry.size > request.size && entry.size - request.size <= entry.size / 2)) &&
+           (request.site == kNoSite || request.site == entry.site);
   }
   bool is_used(std::uint32_t index) const noexcept { return used_[index / 64] >> (index % 64) & 1; }
   std::uint32_t match_out_of_step(const Request& request) noexcept;
   std::uint32_t find(const Request& request) noexcept;
+  std::uint32_t find_larger(const Request& request) const noexcept;
 
   const PlannedLayout* layout_;
   MetadataArray<std::uint64_t> used_;  // a bit per entry: matched in this pass; kept once out of step
   std::uint32_t next_ = 0;             // the entry after the last match
   std::uint32_t misses_ = 0;
   bool in_step_ = true;
-  bool by_size_;
+  const bool by_size_;
+  const bool takes_smaller_;  // see Fit
   bool ok_ = false;
 };
 

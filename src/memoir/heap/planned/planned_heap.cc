@@ -48,6 +48,8 @@ Offset PlannedHeap::allocate(const Request& request) noexcept {
 
 Offset PlannedHeap::place(const Request& request, std::uint32_t index) noexcept {
   const Entry& entry = layout_->entries()[index];
+  if (entry.size != request.size) [[unlikely]]
+    ++counters_.smaller;
   if (entry.offset == kNoOffset) {
     ++counters_.escaping;
     return kNoOffset;

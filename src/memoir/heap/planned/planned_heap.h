@@ -25,6 +25,7 @@ class PlannedHeap final : public Heap {
     std::uint64_t escaping = 0;   // matched an allocation that the recording left out of the plan
     std::uint64_t unmatched = 0;  // no recorded allocation fits
     std::uint64_t occupied = 0;   // matched, but the planned range was not free
+    std::uint64_t smaller = 0;    // matched, and asked for less than planned; see Fit
   };
 
   /// Follows `layout`, which the caller keeps alive and whose ok() holds. Starts at the beginning of a pass.

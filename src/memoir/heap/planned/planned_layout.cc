@@ -6,7 +6,8 @@
 
 namespace memoir {
 
-PlannedLayout::PlannedLayout(const RecordedPlan& plan) noexcept : arena_size_(plan.arena_size) {
+PlannedLayout::PlannedLayout(const RecordedPlan& plan, Fit fit) noexcept
+    : arena_size_(plan.arena_size), fit_(fit) {
   ok_ = build(plan) && index_starts();
 }
 

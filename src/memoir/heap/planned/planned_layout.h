@@ -21,6 +21,12 @@
 
 namespace memoir {
 
+/// Which requests an entry is for.
+enum class Fit : std::uint8_t {
+  kExact,
+  kSmallerToo,  // of at least half of its size too: the sizes of the plan were guessed, rather too large
+};
+
 class PlannedLayout {
  public:
   /// One recorded allocation. `offset` is kNoOffset when it was left out of the plan (it escaped its pass).
@@ -37,10 +43,11 @@ class PlannedLayout {
 
   /// Takes a plan that passes check(). ok() is false when it does not fit: no metadata memory, 2^31
   /// allocations or more, a range outside the arena, an alignment that is not a power of two.
-  explicit PlannedLayout(const RecordedPlan& plan) noexcept;
+  explicit PlannedLayout(const RecordedPlan& plan, Fit fit = Fit::kExact) noexcept;
 
   bool ok() const noexcept { return ok_; }
   std::span<const Entry> entries() const noexcept { return {entries_.data(), entries_.size()}; }
+  Fit fit() const noexcept { return fit_; }
   Size arena_size() const noexcept { return arena_size_; }
   size_t cells() const noexcept { return cells_; }
   size_t starts() const noexcept { return start_offsets_.size(); }
@@ -72,6 +79,7 @@ class PlannedLayout {
   int lookup_shift_ = 63;
   size_t cells_ = 0;
   Size arena_size_ = 0;
+  Fit fit_;
   bool ok_ = false;
 };
 
