@@ -28,7 +28,9 @@ class Memory:
         """
 
     def give_plan(self, plan: memoir._core.RecordedPlan, words: str) -> None:
-        """Calls that describe() has these words for follow this plan."""
+        """
+        A plan of calls that describe() has these words for, and for those of other dimensions.
+        """
 
     def forget(self) -> None: ...
 

@@ -34,6 +34,23 @@ def test_a_plan_file_is_followed_from_the_first_call(small_net, tmp_path):
         assert memoir.torch.stats(model).recorded_passes == 1
 
 
+def test_two_plan_files_are_enough_for_every_shape(small_net, tmp_path):
+    net = small_net.eval()
+    plans = []
+    for batch in (2, 3):
+        folder = tmp_path / str(batch)
+        folder.mkdir()
+        plans.append(plan_file(net, torch.randn(batch, 3, 32, 32), folder))
+    model = memoir.torch.remember(net, plan=plans)
+    with torch.inference_mode():
+        for batch in (5, 2, 3, 7, 1, 8):
+            x = torch.randn(batch, 3, 32, 32)
+            assert torch.equal(model(x), net(x))
+    stats = memoir.torch.stats(model)
+    assert (stats.recorded_passes, stats.plan_hits, stats.derived_passes) == (0, 6, 6)
+    assert stats.planned > 10 * stats.fallen_back
+
+
 def test_a_plan_for_another_model_is_refused(small_net, tmp_path):
     path = plan_file(small_net.eval(), torch.randn(2, 3, 32, 32), tmp_path)
     with pytest.raises(memoir.Error, match="y.plan: a plan for Sequential, and this is Linear"):

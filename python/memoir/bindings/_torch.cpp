@@ -9,9 +9,13 @@
 #include <nanobind/stl/string.h>
 
 #include <atomic>
+#include <charconv>
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "memoir/base/error.h"
 #include "memoir/host/slab_set.h"
@@ -63,9 +67,8 @@ class CallableMemory {
     }
   }
 
-  void give_plan(const RecordedPlan& plan, std::string words) {
-    given_ = plan;
-    given_words_ = std::move(words);
+  void give_plan(const RecordedPlan& plan, const std::string& words) {
+    given_[without_dimensions(words)].push_back({dimensions_of(words), plan});
   }
   void forget() {
     const nb::gil_scoped_release release;
@@ -155,11 +158,14 @@ class CallableMemory {
   }
 
   void look_at_new(Memory::Decision& decision, const nb::tuple& args, const nb::dict& kwargs) noexcept {
-    if (given_ && decision.plan != nullptr) {
+    if (!given_.empty() && decision.plan != nullptr) {
       try {
-        if (nb::cast<std::string>(describe_(args, kwargs)) == given_words_)
-          memory_.give_plan(decision, *given_);
-      } catch (...) {  // it cannot be described, so it is not the one
+        const auto found = given_.find(without_dimensions(nb::cast<std::string>(describe_(args, kwargs))));
+        if (found != given_.end()) {
+          memory_.give_plans(decision, found->second);
+          given_.erase(found);
+        }
+      } catch (...) {  // it cannot be described, so it is not one of theirs
         PyErr_Clear();
       }
     }
@@ -171,10 +177,38 @@ class CallableMemory {
     }
   }
 
+  /// The words of a call less what is in brackets: `float32[1,3,128,130]` and `float32[1,3,64,64]` are one.
+  static std::string without_dimensions(const std::string& words) {
+    std::string rest;
+    bool inside = false;
+    for (const char letter : words) {
+      if (letter == ']') inside = false;
+      if (!inside) rest += letter;
+      if (letter == '[') inside = true;
+    }
+    return rest;
+  }
+  /// The numbers in the brackets, as take_call_shape() has them.
+  static std::vector<std::int64_t> dimensions_of(const std::string& words) {
+    std::vector<std::int64_t> numbers;
+    for (size_t at = words.find('['); at != std::string::npos; at = words.find('[', at)) {
+      do {
+        ++at;
+        std::int64_t number = 0;
+        const char* const end = words.data() + words.size();
+        const auto read = std::from_chars(words.data() + at, end, number);
+        if (read.ec != std::errc()) break;
+        numbers.push_back(number);
+        at = static_cast<size_t>(read.ptr - words.data());
+      } while (at < words.size() && words[at] == ',');
+    }
+    return numbers;
+  }
+
   Memory memory_;
   nb::object describe_, say_nothing_repeats_;
-  std::optional<RecordedPlan> given_;
-  std::string given_words_;
+  std::unordered_map<std::string, std::vector<Memory::GivenPlan>>
+      given_;  // plans from files, until a call of their form comes
 };
 
 /// A trace in the making, in memory or in a file: allocations of the thread between begin() and end(), with
@@ -273,7 +307,7 @@ NB_MODULE(_torch, module) {
       .def("call", &CallableMemory::call, nb::arg("function"), nb::arg("args"), nb::arg("kwargs"),
            "What function(*args, **kwargs) returns or raises, out of planned memory where there is a plan.")
       .def("give_plan", &CallableMemory::give_plan, nb::arg("plan"), nb::arg("words"),
-           "Calls that describe() has these words for follow this plan.")
+           "A plan of calls that describe() has these words for, and for those of other dimensions.")
       .def("forget", &CallableMemory::forget)
       .def("stats", &CallableMemory::stats);
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,13 +23,14 @@ class Options:
     """max_plans: plans remembered, the least recently used forgotten first.
     max_slabs: passes that may run from a slab at the same time; more run on PyTorch's allocator.
     max_bytes: over all slabs; None for no limit. A plan that does not fit runs on PyTorch's allocator.
-    plan: a plan file for the signature that it was recorded with, which then needs no recording.
+    plan: plan files for the signatures that they were recorded with, which then need no recording; from two and more of
+    one form those of other dimensions need none either.
     poison: freed bytes of a slab are overwritten, which shows whoever reads them; slow."""
 
     max_plans: int = 16
     max_slabs: int = 8
     max_bytes: int | None = None
-    plan: str | os.PathLike[str] | None = None
+    plan: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None
     poison: bool = False
 
 
@@ -85,8 +86,8 @@ class Memory:
         self._core = _torch.Memory(
             options.max_plans, SECONDS_FOR_OTHERS, self._slabs, _describe, _repeats_nothing(name)
         )
-        if options.plan is not None:
-            given = _open_plan(name, options.plan)
+        for path in _paths(options.plan):
+            given = _open_plan(name, path)
             self._core.give_plan(given, dict(given.meta)["signature"])
         self.call = self._core.call
 
@@ -113,6 +114,14 @@ def _repeats_nothing(name: str) -> Callable[[tuple[Any, ...], dict[str, Any]], N
 
 def _describe(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     return describe(args, kwargs)
+
+
+def _paths(
+    plan: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None,
+) -> Sequence[str | os.PathLike[str]]:
+    if plan is None:
+        return []
+    return [plan] if isinstance(plan, (str, os.PathLike)) else plan
 
 
 def _bytes(most: int | None) -> int:

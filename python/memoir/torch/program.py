@@ -107,16 +107,17 @@ class RememberedProgram:
 
     def __init__(self, everything: bool):
         self.everything = everything
-        self._plans: dict[str, str] = {}
+        self._plans: dict[str, list[str]] = {}
         self._memories: dict[int, tuple[weakref.ref[torch.nn.Module], Any]] = {}
         self._classes: dict[str, _Class] = {}
         self._lock = threading.Lock()
         self._plain = torch.nn.Module.__call__
 
     def give(self, path: str) -> None:
-        """The first module of the plan's class that is called follows the plan from its first call on."""
+        """The first module of the plan's class that is called follows it, and the others given for that class, from its
+        first call on."""
         model, _ = open_model_plan(path)
-        self._plans[model] = path
+        self._plans.setdefault(model, []).append(path)
 
     def begin(self) -> None:
         plain = self._plain
@@ -172,15 +173,15 @@ class RememberedProgram:
             or inspect.isasyncgenfunction(forward)
         ):  # the call returns before it allocates
             return None
-        plan = self._plans.pop(name, None)
-        if plan is None and not self.everything:
+        plans = self._plans.pop(name, [])
+        if not plans and not self.everything:
             return None
         try:
-            memory = Memory(name, Options(plan=plan))
+            memory = Memory(name, Options(plan=plans))
         except Exception as error:
-            if plan is None:
+            if not plans:
                 raise
-            print(f"memoir: --plan {plan}: {error}; {name} is recorded instead", file=sys.stderr)
+            print(f"memoir: --plan {', '.join(plans)}: {error}; {name} is recorded instead", file=sys.stderr)
             memory = Memory(name, Options())
         kind = self._classes.setdefault(name, _Class())
         kind.memories.add(memory)
@@ -213,7 +214,7 @@ class RememberedProgram:
             )
         if not self._classes:
             print("memoir: no module was called: nothing was remembered", file=sys.stderr)
-        for model, path in self._plans.items():
+        for model, path in ((model, path) for model, paths in self._plans.items() for path in paths):
             print(f"memoir: --plan {path}: no module of class {model} was called", file=sys.stderr)
 
 

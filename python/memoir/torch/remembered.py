@@ -7,7 +7,7 @@ import copy
 import functools
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 import torch
@@ -26,7 +26,7 @@ def remember(
     max_plans: int = 16,
     max_slabs: int = 8,
     max_bytes: int | None = None,
-    plan: str | os.PathLike[str] | None = None,
+    plan: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     share: Share | None = None,
     poison: bool = False,
 ) -> F:
@@ -38,9 +38,9 @@ def remember(
     max_plans: how many input signatures are remembered; the least recently used is forgotten first.
     max_slabs: how many passes may run from a slab at the same time; more run on PyTorch's allocator.
     max_bytes: the most memory that all slabs may hold together; None for no limit.
-    plan: a plan file (`memoir plan x.trace -o y.plan` of a trace of this model): calls with the signature that it was
-    recorded with follow it from the first on. Raises memoir.Error for a file that is not a plan, or for the plan of another
-    model.
+    plan: a plan file (`memoir plan x.trace -o y.plan` of a trace of this model), or several: calls with the signature that
+    one was recorded with follow it from the first on, and with two or more so do calls of other dimensions. Raises
+    memoir.Error for a file that is not a plan, or for the plan of another model.
     share: the arena that these callables share with others, which do not run at the same time: see `Share`. Its limits are
     then those of all.
 

@@ -90,7 +90,7 @@ struct Memory::Family {
   unsigned failures = 0;                                 // derived plans in a row that were of no use
   // Derived plans in a row that were not followed in step, and how many before one is recorded instead.
   unsigned out_of_step = 0, patience = kFirstPatience;
-  // Calls whose numbers were new and that a plan could be derived for, and those of them recorded all the same.
+  // Calls with new numbers that a plan could be derived for, and those of them recorded all the same.
   std::uint64_t first_sights = 0, recorded_again = 0;
   std::uint64_t used = 0;
 };
@@ -308,18 +308,22 @@ void Memory::make_plan(Plan& plan, const RecordedPass& recorded) {
   const std::lock_guard lock(mutex_);
   Family& family = family_of(plan.form);
   family.failures = 0;
-  bool known = false;
-  for (const auto& like : family.templates) known = known || like->add(recorded, plan.point);
-  if (!known) {
-    family.templates.insert(family.templates.begin(), std::make_shared<PassTemplate>(recorded, plan.point));
-    if (family.templates.size() > kMostTemplates) family.templates.pop_back();
-  }
+  know(family, recorded, plan.point);
   // What keeps changing is recorded after 1, 2, 4, ... differing passes.
   if (plan.plan != nullptr) plan.wait = std::min(2 * plan.wait, kLongestPause);
   plan.derived_from = nullptr;
   plan.scoped = true;
   plan.failures = 0;
   set_layout(plan, std::move(made));
+}
+
+/// That recorded pass, for plans of other numbers. The caller has the lock.
+void Memory::know(Family& family, const RecordedPass& recorded, const std::vector<std::int64_t>& point) {
+  for (const auto& like : family.templates) {
+    if (like->add(recorded, point)) return;
+  }
+  family.templates.insert(family.templates.begin(), std::make_shared<PassTemplate>(recorded, point));
+  if (family.templates.size() > kMostTemplates) family.templates.pop_back();
 }
 
 void Memory::set_layout(Plan& plan, RecordedPlan made) {
@@ -410,17 +414,35 @@ void Memory::plain() noexcept {
   ++stats_.plain_passes;
 }
 
-void Memory::give_plan(Decision& decision, const RecordedPlan& plan) noexcept try {
+void Memory::give_plans(Decision& decision, std::span<const GivenPlan> plans) noexcept try {
   const std::lock_guard lock(mutex_);
   if (decision.plan == nullptr) return;
   Plan& of_call = *decision.plan;
-  set_layout(of_call, plan);
-  of_call.derived_from = nullptr;
+  const RecordedPlan* exact = nullptr;
+  for (const GivenPlan& given : plans) {
+    if (given.numbers.size() != of_call.point.size()) continue;
+    if (given.numbers == of_call.point) exact = &given.plan;
+    RecordedPass pass;
+    pass.sequence = given.plan.sequence;
+    for (std::uint32_t i = 0; i < pass.sequence.size(); ++i) {
+      const PlannedAllocation& one = pass.sequence[i];
+      if (!one.planned()) continue;
+      pass.positions.push_back(i);
+      pass.problem.push_back({one.lifetime, one.size, one.alignment});
+    }
+    know(family_of(of_call.form), pass, given.numbers);
+  }
+  if (exact != nullptr) {
+    of_call.derived_from = nullptr;
+    set_layout(of_call, *exact);
+  } else if (decision.way != Way::kRecord || !derive(of_call)) {
+    return;
+  }
   if (decision.way == Way::kRecord) of_call.recording.drop();
   decision.way = Way::kFollow;
   decision.layout = of_call.layout;
   decision.scoped = true;
-  decision.logged = false;
+  decision.logged = of_call.derived_from != nullptr;
   last_ = decision.plan;
 } catch (...) {  // it is recorded, as without
 }

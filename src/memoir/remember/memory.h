@@ -14,6 +14,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -92,8 +93,13 @@ class Memory {
   /// A call ran without plan and recording although it was to follow: there was no slab.
   void plain() noexcept;
 
-  /// The plan that calls like this one follow from now on.
-  void give_plan(Decision& decision, const RecordedPlan& plan) noexcept;
+  struct GivenPlan {
+    std::vector<std::int64_t> numbers;  // of the call that it was recorded with
+    RecordedPlan plan;
+  };
+  /// Plans of calls of this one's form, as if recorded: the call follows that of its numbers, or one that is
+  /// made of several others.
+  void give_plans(Decision& decision, std::span<const GivenPlan> plans) noexcept;
 
   SlabSet& slabs() noexcept { return *slabs_; }
   MemoryStats stats() const;
@@ -108,6 +114,7 @@ class Memory {
   std::shared_ptr<Plan> remember(std::uint64_t key, const CallShape& shape);
   Family& family_of(std::uint64_t form);
   bool derive(Plan& plan);
+  void know(Family& family, const RecordedPass& recorded, const std::vector<std::int64_t>& point);
   static bool may_record_again(Family& family) noexcept;
   void make_plan(Plan& plan, const RecordedPass& recorded);
   void set_layout(Plan& plan, RecordedPlan made);

@@ -31,7 +31,7 @@ class SizePoints {
   /// The sizes at these numbers; nullopt when there is no saying: they differ from all that were seen in a
   /// number that never varied.
   std::optional<std::vector<Size>> at(const std::vector<std::int64_t>& numbers);
-  /// The same, with a size for those too that will not be asked for; as good as is known, where `at` has none.
+  /// The same, with a size for those too that will not be asked for; as good as is known, if `at` has none.
   std::vector<Size> all_at(const std::vector<std::int64_t>& numbers);
 
   /// The nearest point is partial: what is asked for there is not all known.
