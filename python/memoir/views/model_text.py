@@ -30,10 +30,8 @@ def print_model(console: Console, name: str, summary: dict[str, Any]) -> None:
             f"{facts['samples']:,} samples{of}"
         )
         line(f"  long-lived: {facts['long']:,} of the {facts['decided']:,} contexts of which that is known")
-    line(
-        f"  long is to outlive {summary['tau']:g} times the heap; called so from a probability of "
-        f"{summary['least_long']:.2f} on; worth {summary['prior_worth']} samples"
-    )
+    line(f"  long is to outlive {summary['tau']:g} times the heap; worth {summary['prior_worth']} samples")
+    line(f"  called long from a probability of {thresholds(summary)}")
     if summary["one_class"]:
         line("  one class: replaying the profiles said that two do not pay", "bold")
     elif facts.get("gain") is not None:
@@ -97,6 +95,15 @@ def print_comparison(console: Console, name: str, found: dict[str, Any]) -> None
     console.print(largest)
 
 
+def thresholds(summary: dict[str, Any]) -> str:
+    """From which probability on a context is called long: a hot one may need more."""
+    text = f"{summary['least_long']:.2f} on"
+    if not summary["hot_samples"]:
+        return text
+    samples = f"{summary['hot_samples']:,} sample{'s' * (summary['hot_samples'] != 1)}"
+    return f"{text}, one of at least {samples} from {summary['least_long_hot']:.2f} on"
+
+
 def _held_out(found: dict[str, Any]) -> str:
     long = found["long"]
     return (
@@ -115,7 +122,7 @@ def _sites(rows: list[dict[str, Any]]) -> Table:
     table = _table("sites by class", "stack, innermost first", "class", "sure", "long", "samples")
     for row in rows:
         table.add_row(
-            _stack(row["stack"]),
+            _stack(row["stack"], row["size"]),
             CLASSES[row["class"]],
             f"{100 * row['confidence']:.0f} %",
             f"{100 * row['long']:.0f} %" + (" *" if row["called_long"] else ""),
@@ -124,9 +131,15 @@ def _sites(rows: list[dict[str, Any]]) -> Table:
     return table
 
 
-def _stack(names: list[str]) -> Text:
+def _stack(names: list[str], size: int | None = None) -> Text:
+    """size: of the objects that it is about, where the model tells them apart by it."""
     shown = [printable(name) for name in names[:_FRAMES]]
-    return Text("\n".join([*shown, *(["..."] if len(names) > _FRAMES else [])]) or "[unknown]")
+    shown += ["..."] * (len(names) > _FRAMES)
+    return Text("\n".join(shown + [about_size(size)] * (size is not None)) or "[unknown]")
+
+
+def about_size(size: int | None) -> str:
+    return "" if size is None else f"({bytes_text(size)} or a little more)"
 
 
 def _table(title: str, first: str, *others: str) -> Table:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from memoir.base.quantities import bytes_text, printable
-from memoir.views.model_text import CLASSES
+from memoir.views.model_text import CLASSES, about_size, thresholds
 from memoir.views.page.document import Page
 from memoir.views.page.objects import ObjectSet
 from memoir.views.page.panels import Fact, Flame, Table, Text
@@ -107,7 +107,8 @@ def _sites(sites: Sequence[dict[str, Any]]) -> Table | None:
             breaks.append(number)
         long = f"{100 * row['long']:.0f} %" + ", called long" * row["called_long"]
         sure = f"{100 * row['confidence']:.0f} %"
-        rows.append((_stack(row["stack"]), CLASSES[row["class"]], sure, long, f"{row['samples']:,}"))
+        stack = f"{_stack(row['stack'])} {about_size(row['size'])}".rstrip()
+        rows.append((stack, CLASSES[row["class"]], sure, long, f"{row['samples']:,}"))
         shades.append((0, 0, row["confidence"], row["long"], 0))
     heads = ("stack, innermost first", "predicted lifetime", "sure", "outlives the heap", "samples")
     note = "Of each class the sites with the most samples. What the model adds where names alone decide is not here."
@@ -229,7 +230,7 @@ def _how(summary: dict[str, Any]) -> Text:
     said = [
         f"It answers by {', '.join(summary['stages'])}; else it says nothing.",
         f"Long-lived is to outlive the allocation of {summary['tau']:g} times the largest heap. A context is called so from a "
-        f"probability of {summary['least_long']:.2f} on. What is known of its parents is worth "
+        f"probability of {thresholds(summary)}. What is known of its parents is worth "
         f"{_plural(summary['prior_worth'], 'sample')}.",
         f"It knows {knows}{network}.",
     ]
