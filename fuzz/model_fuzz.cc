@@ -38,7 +38,8 @@ void ask(const LifetimeModel& model, std::string_view bytes) {
                                   .offset = 0x1000,
                                   .height = 64,
                                   .stages = round < 3 ? LifetimeModel::kAllStages : 1u << round % 5,
-                                  .calibrated = calibrated}));
+                                  .calibrated = calibrated,
+                                  .program = model.program(bytes.substr(0, 9 * round))}));
     names.insert(names.begin() + static_cast<std::ptrdiff_t>(round % names.size()), more[round]);
     if (round == 3) names.assign(std::begin(more), std::end(more));
     if (round == 4) names.assign(300, bytes.substr(0, 200));

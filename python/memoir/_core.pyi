@@ -1268,6 +1268,14 @@ def name_parts(plain: str) -> list[str]:
 def name_words(plain: str) -> list[str]:
     """The words that its identifiers consist of, in small letters."""
 
+def size_name(size: int) -> str:
+    """
+    What models call objects of about that size, as if it were a function outside of the stack.
+    """
+
+def program_name(path: str) -> str:
+    """What a program is called, of whatever version."""
+
 def name_hash(text: str, key: int = 0) -> int:
     """Of a plain name, in models."""
 
@@ -1303,12 +1311,12 @@ class LifetimeModel:
     def from_bytes(bytes: bytes, name: str = '<memory>') -> LifetimeModel:
         """Checks the bytes of a file. Raises Error when they are none."""
 
-    def predict(self, names: list[str], size: int = 0, frames: list[tuple[str, int]] = [], height: int = 0, stages: int = 31, calibrated: bool = True) -> dict[str, Any] | None:
+    def predict(self, names: list[str], size: int = 0, frames: list[tuple[str, int]] = [], height: int = 0, stages: int = 31, calibrated: bool = True, program: str = "") -> dict[str, Any] | None:
         """
-        Of a stack, innermost first: names of functions ('' unknown), and for each frame (build id, offset) where that is known. None: the model abstains.
+        Of a stack, innermost first: names of functions ('' unknown), and for each frame (build id, offset) where that is known. `program`: the path of the executable; '' unknown. None: the model abstains.
         """
 
-    def predict_many(self, stacks: list[list[str]], sizes: list[int], stages: int = 31, calibrated: bool = True) -> dict[str, NDArray[Any]]:
+    def predict_many(self, stacks: list[list[str]], sizes: list[int], stages: int = 31, calibrated: bool = True, programs: list[str] = []) -> dict[str, NDArray[Any]]:
         """The same of many stacks of names, as arrays; stage -1: it abstains."""
 
     def network_tokens(self, names: list[str]) -> list[int]:

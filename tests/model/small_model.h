@@ -35,7 +35,9 @@ struct SmallModel {
   std::map<Stack, model_format::Answer> stacks;  // plain names, innermost first
   std::vector<model_format::Address> addresses;  // of the one module
   std::string build_id = "0123456789abcdefghij";
-  std::vector<std::string> outer;  // of the names
+  std::vector<std::string> outer;     // of the names
+  std::vector<std::string> programs;  // as program_name() has them
+  std::vector<std::string> passed_over;
   bool has_words = false;
   float long_bias = 0;
   std::uint32_t network = 0;  // 0: none
@@ -135,6 +137,15 @@ struct SmallModel {
     for (const std::string& name : outer) outer_numbers.push_back(number(name));
     std::sort(outer_numbers.begin(), outer_numbers.end());
     if (!outer.empty()) put("outer", outer_numbers);
+    std::vector<std::uint64_t> program_hashes;
+    for (const std::string& name : programs) program_hashes.push_back(model_hash(name, key));
+    std::sort(program_hashes.begin(), program_hashes.end());
+    if (!programs.empty()) put("programs", program_hashes);
+    std::vector<std::uint32_t> passed;
+    for (const std::string& name : passed_over)
+      passed.push_back(static_cast<std::uint32_t>(model_hash(name, key) >> 32));
+    std::sort(passed.begin(), passed.end());
+    if (!passed.empty()) put("passed_over", passed);
     put("answers", answers);
     std::vector<model_format::Calibration> calibration(1);
     std::memset(calibration.data(), 0, sizeof calibration[0]);

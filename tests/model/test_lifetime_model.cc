@@ -138,6 +138,77 @@ TEST_CASE("model: stacks of another program that end in known code get no answer
   }
 }
 
+TEST_CASE("model: one stack's objects are told apart by their size") {
+  SmallModel small = three_stacks();
+  small.stacks[{"insert", "table_add", "serve", "main", "size 64"}] = SmallModel::answer(2, 0.25);
+  small.stacks[{"insert", "table_add", "serve", "main", "size 1024"}] = SmallModel::answer(5, 0.75);
+  const Names stack{"insert", "table_add", "serve", "main"};
+  const Names inlined{"insert", "inlined", "table_add", "serve", "main"};
+  const auto long_of = [&](const Names& names, Size size) {
+    const AlignedBytes bytes(small.bytes());
+    LifetimeModel model;
+    REQUIRE(model.open(bytes.view()) == nullptr);
+    return ask(model, names, {.size = size}).long_lived;
+  };
+  const float all = long_of(stack, 0);
+  for (const Size size : {64, 1100}) CHECK(long_of(stack, size) == all);  // without the flag
+  small.settings.flags = model_format::kSizes;
+  for (const Names& names : {stack, inlined}) {
+    for (const Size size : {64, 79}) CHECK(long_of(names, size) == doctest::Approx(0.25).epsilon(1e-3));
+    for (const Size size : {1024, 1279}) CHECK(long_of(names, size) == doctest::Approx(0.75).epsilon(1e-3));
+    for (const Size size : {0, 1, 63, 80, 1280, 1 << 30}) CHECK(long_of(names, size) == all);
+  }
+  CHECK(SizeName(79).view() == "size 64");
+  CHECK(SizeName(~Size{0}).view() == "size 16140901064495857664");
+  for (const Size size : {1, 7, 8, 9, 10, 96}) {
+    const Size begin = SizeName::begin_of(size);
+    CHECK(begin <= size);
+    CHECK(4 * (size - begin) <= size);
+    CHECK(SizeName::begin_of(begin) == begin);
+  }
+}
+
+TEST_CASE("model: of a program that was profiled less of a stack has to be known, of another one more") {
+  using Program = LifetimeModel::Program;
+  SmallModel small = three_stacks();
+  small.outer = {"main"};
+  small.programs = {"server", "other"};
+  small.has_words = true;
+  small.long_bias = 20;
+  small.settings.least_tokens = 3;
+  small.settings.least_share = 0.3f;
+  const AlignedBytes bytes(small.bytes());
+  LifetimeModel model;
+  REQUIRE(model.open(bytes.view()) == nullptr);
+  CHECK(model.program("/usr/bin/server-2.1") == Program::kSame);
+  CHECK(model.program("server") == Program::kSame);
+  CHECK(model.program("/opt/server/client") == Program::kOther);
+  CHECK(model.program("") == Program::kUnknown);
+  CHECK(model.program("/opt/14") == Program::kUnknown);
+  const auto stage = [&](const Names& names, Program program) {
+    return ask(model, names, {.program = program}).stage;
+  };
+  const Names words{"Table"};  // one word, where three are needed
+  CHECK(stage(words, Program::kSame) == LifetimeModel::kByWords);
+  CHECK(stage(words, Program::kUnknown) == LifetimeModel::kAbstains);
+  CHECK(stage(words, Program::kOther) == LifetimeModel::kAbstains);
+  for (const Program program : {Program::kSame, Program::kUnknown})
+    CHECK(stage({"a", "b"}, program) ==  // no words at all
+          (program == Program::kSame ? LifetimeModel::kByWords : LifetimeModel::kAbstains));
+  small.long_bias = 0;
+  const AlignedBytes unsure(small.bytes());
+  REQUIRE(model.open(unsure.view()) == nullptr);
+  CHECK(stage({"a", "b"}, Program::kSame) == LifetimeModel::kAbstains);
+  const Names near{"insert", "table_add", "a", "b", "main"};  // a half and more matches
+  CHECK(stage(near, Program::kUnknown) == LifetimeModel::kByNear);
+  CHECK(stage({"insert", "table_add", "a", "b", "c", "main"}, Program::kOther) == LifetimeModel::kAbstains);
+  CHECK(stage({"insert", "table_add", "serve", "main"}, Program::kOther) == LifetimeModel::kByNames);
+
+  auto sections = small.sections();
+  sections["programs"] = std::string(16, '\1');
+  CHECK_THROWS_AS(small.bytes(sections), Error);
+}
+
 TEST_CASE("model: hot contexts are called long when it is surer") {
   SmallModel small = three_stacks();
   small.stacks[{"insert", "table_add", "serve", "main"}] = SmallModel::answer(7, 0.7, 200);
@@ -215,6 +286,34 @@ TEST_CASE("model: words answer where names do not, if enough of them are known")
   // A size is one row more.
   const auto sized = ask(model, {"InsertTable", "ReadTable", "TableAdd"}, {.size = 1 << 20});
   CHECK(sized.wall[0] != renamed.wall[0]);
+}
+
+TEST_CASE("model: a stack with new names is of another build, one without was not seen") {
+  SmallModel maker = three_stacks();
+  maker.has_words = true;
+  maker.long_bias = -20;  // words say short
+  maker.passed_over = {"main_loop"};
+  maker.settings.words_in_near = 1;
+  const Names unseen{"insert", "parse", "table_add", "serve", "main"},
+      passed{"insert", "parse", "table_add", "serve", "main_loop", "main"},
+      renamed{"insert", "begin", "table_add", "parse", "serve", "main"};
+  const auto ask_with = [&](std::uint32_t flags, const Names& names) {
+    maker.settings.flags = flags;
+    const AlignedBytes bytes(maker.bytes());
+    LifetimeModel model;
+    REQUIRE(model.open(bytes.view()) == nullptr);
+    const auto found = ask(model, names);
+    CHECK(found.stage == LifetimeModel::kByNear);
+    CHECK(found.whole);
+    return found;
+  };
+  for (const Names& names : {unseen, passed}) {
+    CHECK_FALSE(ask_with(model_format::kOtherBuild, names).other_build);
+    CHECK(ask_with(model_format::kOtherBuild, names).long_lived == doctest::Approx(0).epsilon(1e-3));
+    CHECK(ask_with(0, names).long_lived == doctest::Approx(0.9).epsilon(1e-3));
+  }
+  CHECK(ask_with(model_format::kOtherBuild, renamed).other_build);
+  CHECK(ask_with(model_format::kOtherBuild, renamed).long_lived == doctest::Approx(0.9).epsilon(1e-3));
 }
 
 TEST_CASE("model: blends are means") {

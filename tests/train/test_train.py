@@ -13,6 +13,7 @@ from memoir.train.assembly import Settings, model_bytes
 from memoir.train.calibration import isotonic, least_long
 from memoir.train.contexts import NEVER, read_contexts
 from memoir.train.evaluation import ask, compare
+from memoir.train.summary import summarize
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +94,29 @@ def test_words_answer_for_functions_with_new_names(trained):
     assert long["stage"] == short["stage"] == 3
     assert long["long"] > short["long"] + 0.25
     assert np.argmax(long["wall"]) == 3 and np.argmax(short["wall"]) == 0
+
+
+def test_sizes_tell_apart_what_one_stack_allocates():
+    """Sixteen bytes are kept, a kilobyte is not; of other sizes the stack says what both say."""
+    stack = ("make_node", "serve_page", "run_server", "main")
+    sites = [
+        Site(stack, [(5000, 1 << 22, True)] * 20, size=16, offset=1),
+        Site(stack, [(5, 9, False)] * 20, size=1024, offset=2),
+    ]
+    model = train([replace(server(), sites=[*server().sites, *sites], text=bytearray()).profile()]).model
+    long = {size: model.predict(list(stack), size)["long"] for size in (16, 18, 1024, 1100, 100)}
+    assert long[16] == long[18] > 0.7 and long[1024] == long[1100] < 0.3
+    assert long[1024] < long[100] < long[16]
+    shown = [row for row in summarize(model, 0)["sites"] if row["stack"] == list(stack[:-1])]
+    assert {row["size"] for row in shown} == {None, 16, 1024}
+
+
+def test_a_program_of_the_same_name_needs_fewer_words(trained):
+    renamed = ["cache2", "main"]
+    assert trained.model.predict(renamed, 64) is None
+    same = trained.model.predict(renamed, 64, program="/opt/server-2.0")
+    assert same is not None and same["stage"] == 3
+    assert trained.model.predict(renamed, 64, program="/opt/browser") is None
 
 
 def test_another_program_gets_no_answer(trained):

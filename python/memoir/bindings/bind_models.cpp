@@ -86,7 +86,7 @@ class HeldModel {
 };
 
 nb::object predict(const HeldModel& held, nb::list names, Size size, nb::list frames, std::uint64_t height,
-                   std::uint32_t stages, bool calibrated) {
+                   std::uint32_t stages, bool calibrated, std::string_view program) {
   const LifetimeModel& model = held.model();
   const Names given(names);
   const ModelStack stack(given.views, model.key(), &held.names());
@@ -95,6 +95,7 @@ nb::object predict(const HeldModel& held, nb::list names, Size size, nb::list fr
   query.height = height;
   query.stages = stages;
   query.calibrated = calibrated;
+  query.program = model.program(program);
   if (stack.skipped() < nb::len(frames)) {
     const auto frame = nb::cast<nb::tuple>(frames[stack.skipped()]);
     const auto id = nb::cast<std::string>(frame[0]);
@@ -117,17 +118,20 @@ nb::object predict(const HeldModel& held, nb::list names, Size size, nb::list fr
   result["matched"] = found.matched;
   result["known"] = found.known;
   result["whole"] = found.whole;
+  result["other_build"] = found.other_build;
   result["coverage"] = found.coverage;
   result["called_long"] = model.calls_long(found);
   return result;
 }
 
 nb::dict predict_many(const HeldModel& held, nb::list stacks, nb::list sizes, std::uint32_t stages,
-                      bool calibrated) {
+                      bool calibrated, nb::list programs) {
   const size_t count = nb::len(stacks);
   if (nb::len(sizes) != count) throw Error("as many sizes as stacks");
+  if (nb::len(programs) != count && nb::len(programs) != 0)
+    throw Error("as many programs as stacks, or none");
   std::vector<std::int8_t> stage;
-  std::vector<std::uint8_t> called_long, whole;
+  std::vector<std::uint8_t> called_long, whole, other_build;
   std::vector<float> wall, long_lived, coverage;
   std::vector<std::uint16_t> samples, matched, known;
   for (size_t i = 0; i < count; ++i) {
@@ -137,6 +141,7 @@ nb::dict predict_many(const HeldModel& held, nb::list stacks, nb::list sizes, st
     query.size = nb::cast<Size>(sizes[i]);
     query.stages = stages;
     query.calibrated = calibrated;
+    if (nb::len(programs) != 0) query.program = held.model().program(nb::cast<std::string_view>(programs[i]));
     const LifetimeModel::Prediction found = held.model().predict(stack, query);
     stage.push_back(found.stage);
     wall.insert(wall.end(), std::begin(found.wall), std::end(found.wall));
@@ -145,6 +150,7 @@ nb::dict predict_many(const HeldModel& held, nb::list stacks, nb::list sizes, st
     matched.push_back(found.matched);
     known.push_back(found.known);
     whole.push_back(found.whole);
+    other_build.push_back(found.other_build);
     coverage.push_back(found.coverage);
     called_long.push_back(held.model().calls_long(found));
   }
@@ -156,6 +162,7 @@ nb::dict predict_many(const HeldModel& held, nb::list stacks, nb::list sizes, st
   result["matched"] = to_array(std::move(matched));
   result["known"] = to_array(std::move(known));
   result["whole"] = to_array(std::move(whole));
+  result["other_build"] = to_array(std::move(other_build));
   result["coverage"] = to_array(std::move(coverage));
   result["called_long"] = to_array(std::move(called_long));
   return result;
@@ -169,7 +176,8 @@ nb::tuple stack_features(nb::list stacks, nb::list sizes, std::uint64_t rows, st
   for (size_t i = 0; i < nb::len(stacks); ++i) {
     const Names given(stacks[i]);
     const ModelStack stack(given.views, key);
-    for_each_feature(stack, nb::cast<Size>(sizes[i]), bits, [&](std::uint32_t row) { found.push_back(row); });
+    for_each_feature(stack, nb::cast<Size>(sizes[i]), bits, true,
+                     [&](std::uint32_t row) { found.push_back(row); });
     begins.push_back(found.size());
   }
   return nb::make_tuple(to_array(std::move(found)), to_array(std::move(begins)));
@@ -300,6 +308,12 @@ void bind_models(nb::module_& module) {
         return words;
       },
       "plain"_a, "The words that its identifiers consist of, in small letters.");
+  module.def(
+      "size_name", [](Size size) { return text_of(SizeName(size).view()); }, "size"_a,
+      "What models call objects of about that size, as if it were a function outside of the stack.");
+  module.def(
+      "program_name", [](std::string_view path) { return text_of(program_name(path)); }, "path"_a,
+      "What a program is called, of whatever version.");
   module.def("name_hash", &model_hash, "text"_a, "key"_a = 0, "Of a plain name, in models.");
   module.def("token_hash", &word_hash, "text"_a, "key"_a = 0, "Of a word or a part of a name, in models.");
   module.def("stack_features", &stack_features, "stacks"_a, "sizes"_a, "rows"_a, "key"_a = 0,
@@ -330,13 +344,15 @@ void bind_models(nb::module_& module) {
           },
           nb::rv_policy::take_ownership, "bytes"_a, "name"_a = "<memory>",
           "Checks the bytes of a file. Raises Error when they are none.")
-      .def("predict", &predict, "names"_a, "size"_a = 0, "frames"_a = nb::list(), "height"_a = 0,
-           "stages"_a = LifetimeModel::kAllStages, "calibrated"_a = true,
-           "Of a stack, innermost first: names of functions ('' unknown), and for each frame (build id, "
-           "offset) "
-           "where that is known. None: the model abstains.")
+      .def(
+          "predict", &predict, "names"_a, "size"_a = 0, "frames"_a = nb::list(), "height"_a = 0,
+          "stages"_a = LifetimeModel::kAllStages, "calibrated"_a = true, "program"_a = "",
+          "Of a stack, innermost first: names of functions ('' unknown), and for each frame (build id, "
+          "offset) "
+          "where that is known. `program`: the path of the executable; '' unknown. None: the model abstains.")
       .def("predict_many", &predict_many, "stacks"_a, "sizes"_a, "stages"_a = LifetimeModel::kAllStages,
-           "calibrated"_a = true, "The same of many stacks of names, as arrays; stage -1: it abstains.")
+           "calibrated"_a = true, "programs"_a = nb::list(),
+           "The same of many stacks of names, as arrays; stage -1: it abstains.")
       .def("network_tokens", &own_tokens, "names"_a,
            "What its sequence model reads of a stack; [] without one.")
       .def("network_outputs", &network_outputs, "names"_a,

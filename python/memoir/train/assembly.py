@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from memoir._core import name_hash, write_model
+from memoir._core import name_hash, program_name, size_name, token_hash, write_model
 from memoir.train import words
 from memoir.train.calibration import Calibration
 from memoir.train.contexts import CLASSES, EVERYWHERE, PLUMBING, Contexts
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ADDRESS, NAMES, NEAR, WORDS, NETWORK = 1, 2, 4, 8, 16  # stages
 STAGE_NAMES = ("address", "names", "near", "words", "network")
-ONE_CLASS, PRIVATE = 1, 2  # flags of the settings
+ONE_CLASS, PRIVATE, SIZES, OTHER_BUILD = 1, 2, 4, 8  # flags of the settings
 MOST_BYTES = 1 << 20  # of a model; larger ones leave details of the trie out
 _MOST_NAMES = 65_535
 _MOST_MODULES = 65_535
@@ -52,7 +52,7 @@ class Settings:
 
     def record(self, tokens: int) -> bytes:
         """tokens: how many words the model knows."""
-        flags = (ONE_CLASS if self.one_class else 0) | (PRIVATE if self.key else 0)
+        flags = (ONE_CLASS if self.one_class else 0) | (PRIVATE if self.key else 0) | SIZES | OTHER_BUILD
         return SETTINGS.pack(
             flags,
             self.stages,
@@ -100,14 +100,44 @@ def votes_of(contexts: Contexts) -> Votes:
 
 
 def linear_targets(contexts: Contexts) -> tuple[NDArray[numpy.float64], NDArray[numpy.float64]]:
-    """For words.fit(). A context that was seen once counts half."""
+    """For words.fit(). Contexts weigh by the logarithm of their samples."""
     targets = numpy.zeros((len(contexts), CLASSES + 1))
     targets[numpy.arange(len(contexts)), contexts.classes] = 1
     targets[:, CLASSES] = contexts.is_long
-    weights = numpy.column_stack(
-        [contexts.samples / (contexts.samples + 1), contexts.decided / (contexts.decided + 1)]
+    return targets, numpy.column_stack([_weights(contexts.samples), _weights(contexts.decided)])
+
+
+def _weights(samples: NDArray[numpy.float64]) -> NDArray[numpy.float64]:
+    often = numpy.log2(1 + samples)
+    return often / max(float(often.mean()), 1e-9) * float((samples / (samples + 1)).mean())
+
+
+def _with_sizes(contexts: Contexts, numbers: dict[str, int]) -> tuple[list[Reduced], Votes]:
+    """What the trie is built of. Where contexts of one stack disagree, and differ in the size of their objects, each gets
+    the name of its size as one more frame; the stack itself then stays in the trie with what they say together."""
+    stacks = [reduce_stack(stack, numbers) for stack in contexts.stacks]
+    votes = votes_of(contexts)
+    members: dict[Reduced, list[int]] = {}
+    for number, stack in enumerate(stacks):
+        members.setdefault(stack, []).append(number)
+    said = numpy.where(contexts.is_decided, contexts.is_long, 2)
+    labels = [numbers.get(size_name(size)) if size else None for size in contexts.sizes.tolist()]
+    alone = []
+    for stack, own in members.items():
+        one_answer = len({(int(contexts.classes[i]), int(said[i])) for i in own}) == 1
+        if not stack or one_answer or len({labels[i] for i in own}) == 1:
+            continue
+        for i in own:
+            label = labels[i]
+            stacks[i] = stack if label is None else (*stack, label)
+        alone.append(stack)
+    none = numpy.zeros(len(alone))
+    return stacks + alone, Votes(
+        numpy.vstack([votes.classes, numpy.zeros((len(alone), CLASSES))]),
+        numpy.append(votes.long, none),
+        numpy.append(votes.short, none),
+        numpy.append(votes.samples, none),
     )
-    return targets, weights
 
 
 def fit_words(contexts: Contexts, settings: Settings) -> bytes:
@@ -118,14 +148,16 @@ def fit_words(contexts: Contexts, settings: Settings) -> bytes:
 
 def model_bytes(contexts: Contexts, settings: Settings, parts: Parts) -> bytes:
     """A model file. Raises memoir.Error when it breaks a rule of the format."""
-    vocabulary = _vocabulary(contexts)
+    vocabulary = [
+        *_vocabulary(contexts),
+        *sorted({size_name(size) for size in contexts.sizes.tolist() if size}),
+    ]
     hashes = sorted({name_hash(name, settings.key): name for name in vocabulary}.items())[:_MOST_NAMES]
     numbers = {name: number for number, (_, name) in enumerate(hashes)}
-    votes = votes_of(contexts)
-    reduced = [reduce_stack(stack, numbers) for stack in contexts.stacks]
+    reduced, votes = _with_sizes(contexts, numbers)
     content = b""
     for short in (False, True):
-        content = _content(contexts, settings, parts, hashes, reduced, votes, short)
+        content = _content(contexts, settings, parts, hashes, (reduced, votes), short)
         if len(content) <= MOST_BYTES:
             break
     return content
@@ -136,11 +168,11 @@ def _content(
     settings: Settings,
     parts: Parts,
     hashes: list[tuple[int, str]],
-    reduced: list[Reduced],
-    votes: Votes,
+    entries: tuple[list[Reduced], Votes],
     short: bool,
 ) -> bytes:
     answers = Answers()
+    reduced, votes = entries
     some = [number for number, stack in enumerate(reduced) if stack]
     chosen = numpy.array(some, dtype=numpy.int64)
     trie = Trie(
@@ -149,7 +181,7 @@ def _content(
         _prior(votes),
     )
     trie.build(answers, short=short)
-    modules, addresses = _addresses(contexts, votes, answers)
+    modules, addresses = _addresses(contexts, votes_of(contexts), answers)
     tokens, texts = words.token_section(contexts, settings.key)
     sections = {
         "settings": settings.record(len(texts)),
@@ -163,6 +195,14 @@ def _content(
     }
     outer = {name for names in contexts.outer for name in names}
     own = [number for number, (_, name) in enumerate(hashes) if name in outer]
+    passed = {name for stack in contexts.stacks for name in stack} - {name for _, name in hashes}
+    if passed:
+        short_hashes = sorted({token_hash(name, settings.key) for name in passed})
+        sections["passed_over"] = numpy.array(short_hashes, "<u4").tobytes()
+    programs = {program_name(path) for paths in contexts.programs for path in paths} - {""}
+    if programs:
+        known = sorted({name_hash(name, settings.key) for name in programs})
+        sections["programs"] = numpy.array(known[:_MOST_NAMES], "<u8").tobytes()
     if own:
         sections["outer"] = numpy.array(own, "<u2").tobytes()
     if parts.weights or parts.network:

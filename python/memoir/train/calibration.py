@@ -15,7 +15,7 @@ STAGES = 5
 BANDS = 4
 POINTS = 17
 _SAMPLES = (4, 16, 64)  # bands of address and names, by the samples of the answer
-_NEAR, _MATCHED = 2, (0.5, 0.8, 1)  # of near, by the share of the frames that match
+_NEAR = 2  # whose bands are by whether names are new, and whether the whole stack was found
 _COVERAGES = (0.5, 0.75, 0.9)  # and of the others
 _TEMPERATURES = numpy.exp(numpy.linspace(numpy.log(0.4), numpy.log(4), 33))
 _LEAST = 12  # predictions that a band needs for a line of its own
@@ -47,7 +47,8 @@ class Predictions:
     long: NDArray[numpy.float64]
     samples: NDArray[numpy.float64]
     coverage: NDArray[numpy.float64]
-    matched: NDArray[numpy.float64]  # of the frames that have names which the model knows; 1: the whole stack
+    whole: NDArray[numpy.bool_]
+    other_build: NDArray[numpy.bool_]
     true_class: NDArray[numpy.int64]
     true_long: NDArray[numpy.bool_]
     decided: NDArray[numpy.bool_]  # whether true_long is known
@@ -56,7 +57,7 @@ class Predictions:
 def bands(predictions: Predictions) -> NDArray[numpy.int64]:
     by_samples = numpy.searchsorted(_SAMPLES, predictions.samples, "right")
     by_coverage = numpy.searchsorted(_COVERAGES, predictions.coverage, "right")
-    by_match = numpy.searchsorted(_MATCHED, predictions.matched, "right")
+    by_match = 2 * predictions.other_build.astype(int) + predictions.whole
     return numpy.select(
         [predictions.stage < _NEAR, predictions.stage == _NEAR], [by_samples, by_match], by_coverage
     )

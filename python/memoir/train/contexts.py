@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from memoir._core import is_allocation_name, plain_name
+from memoir._core import is_allocation_name, plain_name, size_name
 from memoir.lifetimes import (
     BYTES,
     CENSORED,
@@ -67,9 +67,10 @@ class Contexts:
     raw: list[list[str]]  # names as the profile has them, "" where it has none
     outer: list[tuple[str, ...]]  # the outermost names that are the program's own, at most _OUTER
     runtime: list[tuple[str, ...]]  # those of its names that are of the C and C++ libraries
+    programs: list[tuple[str, ...]]  # paths of the executables that its profile is of
     calls: list[tuple[str, int] | None]  # build id and return address of the call that allocates
     heights: NDArray[numpy.int64]  # bytes of stack in use; 0: not known
-    sizes: NDArray[numpy.int64]  # of an object, on average
+    sizes: NDArray[numpy.int64]  # of its objects; 0: they are of several
     classes: NDArray[numpy.int64]
     long_share: NDArray[numpy.float64]  # of the decided objects; NaN where none is decided
     samples: NDArray[numpy.float64]
@@ -95,7 +96,7 @@ class Contexts:
         numbers = numpy.arange(len(self))[chosen]
         values: dict[str, Any] = {
             name: [getattr(self, name)[i] for i in numbers]
-            for name in ("stacks", "raw", "outer", "runtime", "calls")
+            for name in ("stacks", "raw", "outer", "runtime", "programs", "calls")
         }
         values |= {
             name: getattr(self, name)[numbers]
@@ -169,14 +170,16 @@ def _of_profile(lifetimes: Lifetimes, number: int, tau: float) -> Contexts:
     objects = contexts["estimates"]["objects"].astype(float).sum(axis=1) / ONE_OBJECT
     amounts = contexts["estimates"]["bytes"].astype(float).sum(axis=1)
     share, decided = _long_shares(lifetimes, tau)
+    programs = tuple(dict.fromkeys(lifetimes.program(run) for run in range(len(lifetimes.runs))))
     return Contexts(
         stacks=stacks,
         raw=raw,
         outer=outer,
         runtime=runtime,
+        programs=[programs] * len(stacks),
         calls=calls,
         heights=contexts["height"].astype(numpy.int64),
-        sizes=numpy.maximum(amounts / numpy.maximum(objects, 1e-9), 1).astype(numpy.int64),
+        sizes=_sizes(contexts),
         classes=_classes(lifetimes),
         long_share=share,
         samples=contexts["estimates"]["samples"].astype(float).sum(axis=1),
@@ -186,6 +189,12 @@ def _of_profile(lifetimes: Lifetimes, number: int, tau: float) -> Contexts:
         profile=numpy.full(len(lifetimes), number),
         number=numpy.arange(len(lifetimes)),
     )
+
+
+def _sizes(contexts: NDArray[Any]) -> NDArray[numpy.int64]:
+    least, most = contexts["least_size"].tolist(), contexts["most_size"].tolist()
+    same = [size_name(low) == size_name(high) for low, high in zip(least, most, strict=True)]
+    return numpy.where(same, contexts["least_size"].astype(numpy.int64), 0)
 
 
 def _frames(lifetimes: Lifetimes) -> tuple[list[str], list[str], list[tuple[str, int] | None]]:

@@ -28,7 +28,8 @@ class Answers:
     long: NDArray[numpy.float64]  # the probability
     samples: NDArray[numpy.float64]
     coverage: NDArray[numpy.float64]
-    matched: NDArray[numpy.float64]  # of the frames that have names which the model knows; 1: the whole stack
+    whole: NDArray[numpy.bool_]  # such a stack was seen, but for frames that one of the two has
+    other_build: NDArray[numpy.bool_]  # it has names that the model never saw
     called_long: NDArray[numpy.bool_]  # surely enough
 
     @property
@@ -46,14 +47,21 @@ def ask(
     model: LifetimeModel, contexts: Contexts, *, stages: int = ALL_STAGES, calibrated: bool = True
 ) -> Answers:
     """By names and sizes; addresses are those of the profile's own builds, which is not a test of anything."""
-    said = model.predict_many(contexts.raw, contexts.sizes.tolist(), stages=stages, calibrated=calibrated)
+    said = model.predict_many(
+        contexts.raw,
+        contexts.sizes.tolist(),
+        stages=stages,
+        calibrated=calibrated,
+        programs=[names[0] if names else "" for names in contexts.programs],
+    )
     return Answers(
         stage=said["stage"].astype(numpy.int64),
         wall=said["wall"].astype(float),
         long=said["long"].astype(float),
         samples=said["samples"].astype(float),
         coverage=said["coverage"].astype(float),
-        matched=numpy.where(said["whole"], 1, 0.999 * said["matched"] / numpy.maximum(said["known"], 1)),
+        whole=said["whole"].astype(bool),
+        other_build=said["other_build"].astype(bool),
         called_long=said["called_long"].astype(bool),
     )
 
@@ -65,7 +73,8 @@ def predictions(answers: Answers, contexts: Contexts) -> Predictions:
         long=answers.long,
         samples=answers.samples,
         coverage=answers.coverage,
-        matched=answers.matched,
+        whole=answers.whole,
+        other_build=answers.other_build,
         true_class=contexts.classes,
         true_long=contexts.is_long,
         decided=contexts.is_decided,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy
 
-from memoir._core import LifetimeModel
+from memoir._core import LifetimeModel, name_hash, size_name
 from memoir.lifetimes import Lifetimes
 from memoir.train.assembly import ONE_CLASS, PRIVATE, SETTINGS, STAGE_NAMES
 from memoir.train.contexts import CLASSES, read_contexts
@@ -62,15 +62,19 @@ def sites(model: LifetimeModel, fields: tuple[Any, ...], most: int) -> list[dict
     left = [most] * CLASSES
     rows = []
     labels = _labels(model)
+    sizes = _size_texts(model)
     for place in order.tolist():
         kind = int(best[place])
         if not left[kind]:
             continue
         left[kind] -= 1
         answer = int(of[ends[place]])
+        stack = _path(nodes, parents, labels, int(ends[place]))
+        size = sizes.get(stack[-1]) if stack else None
         rows.append(
             {
-                "stack": _path(nodes, parents, labels, int(ends[place]))[:_MOST_FRAMES],
+                "stack": (stack if size is None else stack[:-1])[:_MOST_FRAMES],
+                "size": size,
                 "class": kind,
                 "confidence": round(float(wall[answer, kind] / wall[answer].sum()), 3),
                 "long": round(float(long[answer]), 3),
@@ -99,6 +103,17 @@ def _labels(model: LifetimeModel) -> list[str]:
     else:
         names = [f"#{number:016x}" for number in hashes]
     return [names[label] for label in labels]
+
+
+def _size_texts(model: LifetimeModel) -> dict[str, int]:
+    """By how _labels() shows them, what the sizes that stand in the trie as frames begin at."""
+    found = {}
+    for bits in range(64):
+        for size in {(4 + quarter) << bits >> 2 for quarter in range(4)}:
+            name = size_name(size)
+            begin = int(name.split()[1])
+            found[name] = found[f"#{name_hash(name, model.key):016x}"] = begin
+    return found
 
 
 def _path(nodes: Any, parents: Any, labels: list[str], node: int) -> list[str]:

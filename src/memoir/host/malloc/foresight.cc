@@ -97,6 +97,9 @@ bool Foresight::read_file(const char* path) noexcept {
 void Foresight::begin_slowly(const char* path) noexcept {
   begun_ = true;
   if (!read_file(path) || model_.one_class()) return;
+  char program[4096];
+  const ssize_t length = ::readlink("/proc/self/exe", program, sizeof program);
+  if (length > 0) program_ = model_.program({program, static_cast<size_t>(length)});
   walker_ = map_metadata(sizeof(stacks::StackWalker));
   name_cache_ = static_cast<NameCache*>(map_metadata(sizeof(NameCache)));  // zeros: an empty one
   if (walker_ == nullptr || name_cache_ == nullptr || !pending_.reserve(kMostPending) || !tables.start())
@@ -186,6 +189,7 @@ void Foresight::predict(const Pending& one) noexcept {
   const ModelStack stack({names, one.count}, model_.key(), name_cache_);
   LifetimeModel::Query query;
   query.size = one.size;
+  query.program = program_;
   if (stack.skipped() < one.count) {
     const std::uintptr_t place = one.frames[stack.skipped()];
     if (const stacks::LoadedModule* const module = tables.modules().find(place - 1)) {

@@ -85,6 +85,7 @@ class Foresight {
   // The background's own.
   bool begun_ = false;
   LifetimeModel model_;
+  LifetimeModel::Program program_ = LifetimeModel::Program::kUnknown;
   SymbolNames names_;
   NameCache* name_cache_ = nullptr;
   Figures figures_;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "memoir/predict/model/plain_math.h"
+#include "memoir/predict/model/plain_name.h"
 
 namespace memoir {
 
@@ -12,12 +13,19 @@ namespace {
 
 using namespace model_format;
 
+// Coverage at which words answer for a program of the same name.
+constexpr float kLeastOfSame = 0.3f;
+// Share of the frames that must match in a program of another name.
+constexpr float kLeastOfOther = 0.6f;
+// How surely objects are long-lived, or are not, where no word tells of a program.
+constexpr float kLeastSure = 0.75f;
 constexpr size_t kOuterFrames = 8;  // at a stack's outer end, or a third of it
 
 std::uint32_t band_of_samples(std::uint16_t samples) noexcept {
   return samples < 4 ? 0 : samples < 16 ? 1 : samples < 64 ? 2 : 3;
 }
-std::uint32_t band_of_match(const LifetimeModel::Prediction& prediction) noexcept {
+std::uint32_t band_of_match(const LifetimeModel::Prediction& prediction, bool by_other_build) noexcept {
+  if (by_other_build) return (prediction.other_build ? 2 : 0) + (prediction.whole ? 1 : 0);
   const std::uint32_t matched = prediction.matched, known = prediction.known;
   return prediction.whole ? 3 : 2 * matched < known ? 0 : 5 * matched < 4 * known ? 1 : 2;
 }
@@ -116,7 +124,11 @@ LifetimeModel::Reduced LifetimeModel::reduce(const ModelStack& stack) const noex
     const std::uint64_t* const begin = names_.data() + names_by_byte_.begin[hash >> 56];
     const std::uint64_t* const end = names_.data() + names_by_byte_.begin[(hash >> 56) + 1];
     const std::uint64_t* const found = std::lower_bound(begin, end, hash);
-    if (found == end || *found != hash) continue;
+    if (found == end || *found != hash) {
+      reduced.new_names = reduced.new_names || !std::binary_search(passed_over_.begin(), passed_over_.end(),
+                                                                   static_cast<std::uint32_t>(hash >> 32));
+      continue;
+    }
     const auto name = static_cast<std::uint16_t>(found - names_.data());
     reduced.is_own = reduced.is_own || (i >= outer_from && is_outer(name));
     if (reduced.count > 0 && reduced.names[reduced.count - 1] == name) continue;
@@ -148,6 +160,23 @@ const Node* LifetimeModel::find_stack(const Reduced& stack) const noexcept {
   return node->ends() ? node : nullptr;
 }
 
+/// Of a node where a stack ends: what is known of its objects of that size, if anything is.
+const Node* LifetimeModel::of_size(const Node* stack, Size size) const noexcept {
+  if ((settings_->flags & kSizes) == 0 || size == 0) return stack;
+  const std::uint64_t hash = SizeName(size).hash(key_);
+  const auto name = std::lower_bound(names_.begin(), names_.end(), hash);
+  if (name == names_.end() || *name != hash) return stack;
+  const Node* const child = find_child(*stack, static_cast<std::uint16_t>(name - names_.begin()));
+  return child != nullptr && child->labels() == 1 && child->ends() ? child : stack;
+}
+
+LifetimeModel::Program LifetimeModel::program(std::string_view path) const noexcept {
+  const std::string_view name = program_name(path);
+  if (name.empty() || programs_.empty()) return Program::kUnknown;
+  const bool known = std::binary_search(programs_.begin(), programs_.end(), model_hash(name, key_));
+  return known ? Program::kSame : Program::kOther;
+}
+
 bool LifetimeModel::is_outer(std::uint16_t name) const noexcept {
   return std::binary_search(outer_.begin(), outer_.end(), name);
 }
@@ -162,9 +191,11 @@ bool LifetimeModel::has_outer_word(const ModelStack& stack) const noexcept {
   return false;
 }
 
-bool LifetimeModel::enough(size_t matched, const ModelStack& stack) const noexcept {
+bool LifetimeModel::enough(size_t matched, const ModelStack& stack, Program program) const noexcept {
+  const float share =
+      program == Program::kOther ? std::max(kLeastOfOther, settings_->least_share) : settings_->least_share;
   return matched >= settings_->least_frames &&
-         static_cast<float>(matched) >= settings_->least_share * static_cast<float>(stack.names().size());
+         static_cast<float>(matched) >= share * static_cast<float>(stack.names().size());
 }
 
 // ----------------------------------------------------------------------------------------------------------
@@ -208,12 +239,12 @@ const Token* LifetimeModel::find_token(std::uint32_t hash) const noexcept {
   return found != end && found->hash == hash ? found : nullptr;
 }
 
-float LifetimeModel::coverage(const ModelStack& stack, std::uint32_t* known) const noexcept {
+LifetimeModel::Coverage LifetimeModel::coverage(const ModelStack& stack) const noexcept {
   constexpr size_t kPlaces = 2 * ModelStack::kMostWordFrames * kMostNameWords;
   std::uint32_t seen[kPlaces] = {};  // words, at or behind the place that their lower bits name; 0: none
   bool zero = false;
   std::uint64_t all = 0, found = 0;
-  *known = 0;
+  std::uint32_t known = 0;
   for (size_t i = 0; i < stack.word_frames(); ++i) {
     for (const std::uint32_t word : stack.words(i)) {
       size_t place = word % kPlaces;
@@ -225,10 +256,10 @@ float LifetimeModel::coverage(const ModelStack& stack, std::uint32_t* known) con
       all += token == nullptr ? 65535 : token->rarity;
       if (token == nullptr) continue;
       found += token->rarity;
-      *known += token->rarity > 0;
+      known += token->rarity > 0;
     }
   }
-  return all == 0 ? 0 : static_cast<float>(found) / static_cast<float>(all);
+  return {all == 0 ? 0 : static_cast<float>(found) / static_cast<float>(all), known, all > 0};
 }
 
 void LifetimeModel::raw_answer(std::uint32_t number, Raw& raw) const noexcept {
@@ -243,7 +274,8 @@ void LifetimeModel::raw_answer(std::uint32_t number, Raw& raw) const noexcept {
 void LifetimeModel::raw_words(const ModelStack& stack, Size size, Raw& raw) const noexcept {
   std::int32_t sums[kOutputs] = {};
   std::uint32_t rows = 0;
-  for_each_feature(stack, size, log2_rows_, [&](std::uint32_t row) {
+  const bool sizes = (settings_->flags & kSizes) != 0;
+  for_each_feature(stack, size, log2_rows_, sizes, [&](std::uint32_t row) {
     const std::int8_t* const weights = weights_ + size_t{row} * kOutputs;
     for (size_t i = 0; i < kOutputs; ++i) sums[i] += weights[i];
     ++rows;
@@ -263,9 +295,10 @@ void LifetimeModel::finish(const Raw& raw, bool calibrated, Prediction& predicti
   prediction.long_lived = raw.long_lived;
   if (!calibrated) return;
   const Calibration::Stage& stage = calibration_->stages[prediction.stage];
-  const std::uint32_t band = prediction.stage < kByNear    ? band_of_samples(prediction.samples)
-                             : prediction.stage == kByNear ? band_of_match(prediction)
-                                                           : band_of_coverage(prediction.coverage);
+  const std::uint32_t band = prediction.stage < kByNear ? band_of_samples(prediction.samples)
+                             : prediction.stage == kByNear
+                                 ? band_of_match(prediction, (settings_->flags & kOtherBuild) != 0)
+                                 : band_of_coverage(prediction.coverage);
   const float place = std::clamp(raw.long_lived, 0.0f, 1.0f) * static_cast<float>(kKnots - 1);
   const auto knot = std::min(static_cast<size_t>(place), kKnots - 2);
   const float* const knots = stage.knots[band];
@@ -310,7 +343,10 @@ LifetimeModel::Prediction LifetimeModel::predict(const ModelStack& stack, const 
   const Node* node = nullptr;
   const Reduced reduced = reduce(stack);
   prediction.known = static_cast<std::uint16_t>(reduced.count);
-  if (reduced.is_own && enough(reduced.count, stack)) {
+  prediction.other_build = reduced.new_names;
+  const bool same_program = query.program == Program::kSame;
+  const bool is_own = reduced.is_own || same_program;
+  if (is_own && enough(reduced.count, stack, query.program)) {
     node = uses(kByNames) ? find_stack(reduced) : nullptr;
     if (node != nullptr) {
       prediction.stage = kByNames;
@@ -318,28 +354,38 @@ LifetimeModel::Prediction LifetimeModel::predict(const ModelStack& stack, const 
       prediction.matched = static_cast<std::uint16_t>(reduced.count);
     } else if (uses(kByNear)) {
       const NearWalk walk(*this, reduced);
-      if (enough(walk.best().matched, stack)) {
+      if (enough(walk.best().matched, stack, query.program)) {
         node = walk.best().node;
         prediction.stage = kByNear;
         prediction.matched = static_cast<std::uint16_t>(walk.best().matched);
         prediction.whole = walk.best().whole;
       }
     }
+    if (node != nullptr && prediction.whole) node = of_size(node, query.size);
   }
-  const float words_in = node == nullptr    ? 1
-                         : prediction.whole ? settings_->words_in_names
-                                            : settings_->words_in_near;
+  // Where all names are known, but not as this stack, it is of the same build and was not seen: words know
+  // better.
+  const bool by_other_build = (settings_->flags & kOtherBuild) != 0;
+  const bool seen =
+      prediction.stage == kByNames || (by_other_build ? prediction.other_build : prediction.whole);
+  const float words_in = node == nullptr ? 1 : seen ? settings_->words_in_names : settings_->words_in_near;
   const bool wants_words = weights_ != nullptr && uses(kByWords) && words_in > 0;
   const bool wants_network = static_cast<bool>(network_) && uses(kByNetwork) && node == nullptr;
-  bool covered = false;
-  if (wants_words || wants_network) {
-    // A stack that has an outer name is of the program: then one word says enough.
-    const bool surely_own = reduced.is_own && !outer_.empty();
+  bool covered = false, only_passed_over = false;
+  if ((wants_words || wants_network) && (node != nullptr || query.program != Program::kOther)) {
+    // A stack that has an outer name is of the program, as one of a program of that name is: then one word
+    // says enough.
+    const bool surely_own = same_program || (reduced.is_own && !outer_.empty());
+    const float least_coverage =
+        same_program ? std::min(kLeastOfSame, settings_->least_coverage) : settings_->least_coverage;
     const std::uint32_t least_tokens = surely_own ? 1 : settings_->least_tokens;
-    std::uint32_t known = 0;
-    prediction.coverage = coverage(stack, &known);
-    covered = prediction.coverage >= settings_->least_coverage && known >= least_tokens &&
-              stack.word_frames() > 0 && (reduced.is_own || has_outer_word(stack));
+    const Coverage found = coverage(stack);
+    prediction.coverage = found.share;
+    covered =
+        found.share >= least_coverage && found.known >= least_tokens && (is_own || has_outer_word(stack));
+    // Of the program itself also what only names functions that all programs have, as before main().
+    only_passed_over = same_program && !found.tells && node == nullptr;
+    covered = (covered || only_passed_over) && stack.word_frames() > 0;
   }
   Raw by_words, by_network;
   if (wants_words && covered) raw_words(stack, query.size, by_words);
@@ -368,6 +414,9 @@ LifetimeModel::Prediction LifetimeModel::predict(const ModelStack& stack, const 
     return prediction;
   }
   finish(raw, query.calibrated, prediction);
+  // What says so little is of use only when it is sure.
+  const float sure = std::max(prediction.long_lived, 1 - prediction.long_lived);
+  if (only_passed_over && sure < kLeastSure) prediction.stage = kAbstains;
   return prediction;
 }
 

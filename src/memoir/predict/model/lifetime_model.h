@@ -27,12 +27,17 @@ class LifetimeModel {
   static constexpr std::uint32_t kNoModule = ~std::uint32_t{0};
   static constexpr size_t kClasses = 8;
 
+  /// Whether the program was profiled, by the name of its file and in whatever version. Of one that was, less
+  /// of a stack has to be known; of another one, more.
+  enum class Program : std::uint8_t { kUnknown, kSame, kOther };
+
   struct Prediction {
     Stage stage = kAbstains;
     std::uint16_t samples = 0;  // that it stands on; 0 for words and network
     std::uint16_t matched = 0;  // frames
     std::uint16_t known = 0;    // frames that could match: those with names that the model has
     bool whole = false;         // they are all, but for frames that the stack alone or the model alone has
+    bool other_build = false;   // it has names of no stack that the model saw
     float coverage = 0;         // of the stack's words; for words and network
     float long_lived = 0;       // probability
     float wall[kClasses] = {};  // probabilities of the classes of wall_classes.h; their sum is 1
@@ -44,6 +49,7 @@ class LifetimeModel {
     std::uint64_t height = 0;           // bytes of stack in use; 0: not known
     std::uint32_t stages = kAllStages;  // tried at most
     bool calibrated = true;
+    Program program = Program::kUnknown;
   };
 
   /// nullptr, or what is wrong with the file; then nothing may be asked. `bytes` begin at a multiple of 8 and
@@ -51,6 +57,8 @@ class LifetimeModel {
   const char* open(std::string_view bytes) noexcept;
 
   Prediction predict(const ModelStack& stack, const Query& query) const noexcept;
+  /// `path`: of its executable; empty: not known.
+  Program program(std::string_view path) const noexcept;
   /// What is known of a context by its address.
   Prediction predict(const model_format::Address& address) const noexcept;
   /// Whether a malloc should keep such objects with the long-lived ones.
@@ -78,6 +86,7 @@ class LifetimeModel {
     static constexpr size_t kMost = 64;
     std::uint16_t names[kMost];
     size_t count = 0;
+    bool new_names = false;
     bool is_own = false;  // its outer end is of a program that the model saw
   };
   /// Where the hashes with each first byte begin, in an ascending array of at most 65,535.
@@ -106,11 +115,17 @@ class LifetimeModel {
   Reduced reduce(const ModelStack& stack) const noexcept;
   const model_format::Node* find_child(const model_format::Node& parent, std::uint16_t name) const noexcept;
   const model_format::Node* find_stack(const Reduced& stack) const noexcept;
-  bool enough(size_t matched, const ModelStack& stack) const noexcept;
+  const model_format::Node* of_size(const model_format::Node* stack, Size size) const noexcept;
+  bool enough(size_t matched, const ModelStack& stack, Program program) const noexcept;
   bool is_outer(std::uint16_t name) const noexcept;
   bool has_outer_word(const ModelStack& stack) const noexcept;
   const model_format::Token* find_token(std::uint32_t hash) const noexcept;
-  float coverage(const ModelStack& stack, std::uint32_t* known) const noexcept;
+  struct Coverage {
+    float share;
+    std::uint32_t known;  // words that tell of which program a stack is
+    bool tells;           // whether any of its words does, known or not
+  };
+  Coverage coverage(const ModelStack& stack) const noexcept;
   void raw_answer(std::uint32_t answer, Raw& raw) const noexcept;
   void raw_words(const ModelStack& stack, Size size, Raw& raw) const noexcept;
   void finish(const Raw& raw, bool calibrated, Prediction& prediction) const noexcept;
@@ -123,7 +138,9 @@ class LifetimeModel {
   std::span<const model_format::Module> modules_;
   std::span<const model_format::Address> addresses_;
   std::span<const std::uint64_t> names_;
-  std::span<const std::uint16_t> outer_;  // names
+  std::span<const std::uint16_t> outer_;        // names
+  std::span<const std::uint32_t> passed_over_;  // upper halves of hashes
+  std::span<const std::uint64_t> programs_;     // hashes
   std::span<const model_format::Node> nodes_;
   std::span<const std::uint16_t> labels_;
   std::span<const model_format::Answer> answers_;

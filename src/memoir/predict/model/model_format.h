@@ -46,9 +46,11 @@ enum SectionKind : std::uint32_t {
   kNameTexts,
   kTokenTexts,
   kFacts,
-  kOuter
+  kOuter,
+  kPrograms,
+  kPassedOver
 };
-inline constexpr std::uint32_t kKinds = 16;
+inline constexpr std::uint32_t kKinds = 18;
 
 /// What the sections are called, by kind - 1; and the bytes of a record.
 struct SectionRow {
@@ -62,10 +64,10 @@ inline constexpr SectionRow kSectionRows[kKinds] = {
     {"answers", 12, true, false},       {"tokens", 8, false, false},     {"weights", 9, false, false},
     {"calibration", 1440, true, false}, {"network", 1, false, true},     {"text", 1, false, true},
     {"name_texts", 8, false, true},     {"token_texts", 8, false, true}, {"facts", 1, false, true},
-    {"outer", 2, false, false},
+    {"outer", 2, false, false},         {"programs", 8, false, true},    {"passed_over", 4, false, true},
 };
 
-enum SettingsFlags : std::uint32_t { kOneClass = 1, kPrivate = 2 };
+enum SettingsFlags : std::uint32_t { kOneClass = 1, kPrivate = 2, kSizes = 4, kOtherBuild = 8 };
 struct Settings {
   std::uint32_t flags = 0;
   std::uint32_t stages = 0;

@@ -2,7 +2,9 @@
 #include "memoir/predict/model/model_stack.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
+#include <iterator>
 
 #include "memoir/predict/model/plain_name.h"
 
@@ -14,6 +16,12 @@ FrameName::FrameName(std::string_view name, std::uint64_t key) noexcept {
   asks_for_memory = is_allocation_name(plain.view());
   hash = model_hash(plain.view(), key);
   for_each_word(plain.view(), [&](std::string_view word) { words[word_count++] = word_hash(word, key); });
+}
+
+SizeName::SizeName(Size size) noexcept {
+  static constexpr std::string_view kHead = "size ";
+  char* const digits = std::copy(kHead.begin(), kHead.end(), text_);
+  count_ = static_cast<size_t>(std::to_chars(digits, std::end(text_), begin_of(size)).ptr - text_);
 }
 
 std::uint64_t NameCache::hash_of(std::string_view name) noexcept {

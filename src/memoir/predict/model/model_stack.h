@@ -88,10 +88,29 @@ class ModelStack {
   std::uint32_t outer_words_[kMostOuterFrames][kMostNameWords];
 };
 
+/// What models call objects of about a size, as if it were the name of a frame: four of them from one power
+/// of two to the next. No function is called so.
+class SizeName {
+ public:
+  explicit SizeName(Size size) noexcept;
+  std::string_view view() const noexcept { return {text_, count_}; }
+  std::uint64_t hash(std::uint64_t key) const noexcept { return model_hash(view(), key); }
+  /// The smallest size that is called so.
+  static constexpr Size begin_of(Size size) noexcept {
+    const int below = 61 - __builtin_clzll(size | 7);  // bits that do not count
+    return size < 8 ? size : size >> below << below;
+  }
+
+ private:
+  char text_[32];
+  size_t count_;
+};
+
 /// Calls visit(row) for each row of the linear model that a stack has; `size`: of the object, 0: not known;
-/// `log2_rows`: 8 to 20.
+/// `log2_rows`: 8 to 20; `sizes`: also of the size together with the innermost function.
 template <class Visit>
-void for_each_feature(const ModelStack& stack, Size size, unsigned log2_rows, Visit visit) noexcept {
+void for_each_feature(const ModelStack& stack, Size size, unsigned log2_rows, bool sizes,
+                      Visit visit) noexcept {
   const auto feature = [&](std::uint64_t kind, std::uint64_t x, std::uint64_t y) {
     visit(static_cast<std::uint32_t>(detail::mix(detail::mix(x + kind * 0x9e3779b97f4a7c15ull) ^ y) >>
                                      (64 - log2_rows)));
@@ -109,7 +128,12 @@ void for_each_feature(const ModelStack& stack, Size size, unsigned log2_rows, Vi
       if (w + 1 < words.size()) feature(5, words[w], words[w + 1]);
     }
   }
-  if (size > 0) feature(6, static_cast<std::uint64_t>(64 - __builtin_clzll(size)), 0);
+  if (size == 0) return;
+  feature(6, static_cast<std::uint64_t>(64 - __builtin_clzll(size)), 0);
+  if (!sizes || names.empty()) return;
+  const Size about = SizeName::begin_of(size);
+  feature(7, names[0], about);
+  for (const std::uint32_t word : stack.words(0)) feature(8, word, about);
 }
 
 }  // namespace memoir

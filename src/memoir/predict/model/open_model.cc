@@ -90,8 +90,8 @@ const char* LifetimeModel::check_settings() noexcept {
   settings_ = records<Settings>(kSettings).data();
   calibration_ = records<Calibration>(kCalibration).data();
   const Settings& all = *settings_;
-  if ((all.flags & ~std::uint32_t{kOneClass | kPrivate}) != 0 || (all.stages & ~kAllStages) != 0 ||
-      !all_zero(all.reserved))
+  if ((all.flags & ~std::uint32_t{kOneClass | kPrivate | kSizes | kOtherBuild}) != 0 ||
+      (all.stages & ~kAllStages) != 0 || !all_zero(all.reserved))
     return "its settings have bits that this memoir does not know";
   if (all.least_frames == 0 || all.prior_worth == 0 || all.prior_worth > 4 ||
       !(all.tau > 0 && all.tau < 1e6f))
@@ -150,6 +150,13 @@ const char* LifetimeModel::check_names_and_answers() noexcept {
   for (size_t i = 0; i < outer_.size(); ++i)
     if (outer_[i] >= names_.size() || (i > 0 && outer_[i - 1] >= outer_[i]))
       return "its outer names are not in order";
+  passed_over_ = records<std::uint32_t>(kPassedOver);
+  for (size_t i = 1; i < passed_over_.size(); ++i)
+    if (passed_over_[i - 1] >= passed_over_[i]) return "the names that it passes over are not in order";
+  programs_ = records<std::uint64_t>(kPrograms);
+  if (programs_.size() > kMost16) return "it has more programs than a model may have";
+  for (size_t i = 1; i < programs_.size(); ++i)
+    if (programs_[i - 1] >= programs_[i]) return "its programs are not in order";
   for (const Answer& answer : answers_)
     if (all_zero(answer.wall)) return "an answer has no class";
   return nullptr;

@@ -227,4 +227,10 @@ bool is_allocation_name(std::string_view plain) noexcept {
   return false;
 }
 
+std::string_view program_name(std::string_view path) noexcept {
+  path.remove_prefix(path.rfind('/') + 1);
+  path.remove_suffix(path.size() - (path.find_last_not_of("0123456789.-_") + 1));
+  return path;
+}
+
 }  // namespace memoir

@@ -44,4 +44,8 @@ class PlainName {
 /// Whether programs ask for memory by the function of that plain name: stacks begin behind it.
 bool is_allocation_name(std::string_view plain) noexcept;
 
+/// What a program is called, of whatever version: the name of its file without folders and without digits,
+/// dots, hyphens and underscores at its end, as of /usr/bin/python3.11. Empty when nothing is left.
+std::string_view program_name(std::string_view path) noexcept;
+
 }  // namespace memoir
