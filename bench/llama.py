@@ -46,6 +46,7 @@ class Program:
     path: Path
     profile: Path | None = None  # of another run
     model: Path | None = None  # of other builds or versions
+    executable: str = ""  # that the trace is of
     lines: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
     accuracy: tuple[float, float] | None = None
     model_accuracy: tuple[float, float] | None = None
@@ -141,7 +142,7 @@ def model_accuracy(program: Program) -> tuple[float, float] | None:
     for site, label in true.items():
         frames = trace.site_frames(site)[::-1]
         names = [str(frame["function"]) for frame in frames if not frame["is_inlined"]]
-        answer = model.predict(names)
+        answer = model.predict(names, program=program.executable)
         right[site] = label == (7 if answer is None else int(np.argmax(answer["wall"])))
     return (
         sum(counts[site] for site in true if right[site]) / sum(counts.values()),
@@ -160,7 +161,10 @@ def trained_program(name: str, folder: Path) -> Program:
     model = folder / f"{name}.model"
     found = Lifetimes.open(train_programs.profile(name, build))
     model.write_bytes(train([found], replayed=False).content)
-    return Program(f"{name}, model of {build}", train_programs.trace(name, "input"), model=model)
+    path = train_programs.trace(name, "input")
+    made = train_programs.PROGRAMS[name]
+    executable = train_programs.executable(made, made.builds[0])
+    return Program(f"{name}, model of {build}", path, model=model, executable=str(executable))
 
 
 # --- the report ---

@@ -4,7 +4,8 @@
 
     bench/train.py -o docs/results/train.md     all programs; the first time sources are fetched, built and recorded
     bench/train.py --only sqlite,redis          some of them
-    bench/train.py --tables matches,rates       parts: accuracy, foreign, matches (the paper's Table 2), rates (Figure 9), costs
+    bench/train.py --tables matches,rates       parts: accuracy, repeats, foreign, matches (the paper's Table 2), costs,
+                                                rates (Figure 9)
     bench/train.py --networks                   the sequence models as well, which takes torch and some minutes
     bench/train.py --smoke                      seconds, without a network: does it work?
 
@@ -27,7 +28,7 @@ import train_programs
 from memoir._core import LifetimeModel
 from memoir.train import learn
 from memoir.train.assembly import NAMES, NEAR, NETWORK, WORDS, Parts, Settings, fit_words, model_bytes
-from memoir.train.contexts import Contexts, read_contexts
+from memoir.train.contexts import CLASSES, Contexts, read_contexts
 from memoir.train.evaluation import Answers, ask, compare
 
 from memoir import Lifetimes
@@ -45,9 +46,22 @@ class Learned:
 
 
 def contexts_of(program: str, build: str, every: int = train_programs.WHOLE) -> Contexts:
-    path = train_programs.profile(program, build, every)
-    found = read_contexts([Lifetimes.open(path)], TAU)
-    return found.take(np.array([bool(stack) for stack in found.stacks]))
+    return named_contexts(train_programs.profile(program, build, every))[0]
+
+
+def named_contexts(path: Path) -> tuple[Contexts, list[tuple[Any, ...]]]:
+    """The contexts of a profile that have names, and the code addresses of their stacks."""
+    lifetimes = Lifetimes.open(path)
+    found = read_contexts([lifetimes], TAU)
+    named = np.array([bool(stack) for stack in found.stacks])
+    frames = [
+        (lifetimes.module_path(module) if module < len(lifetimes.modules) else "", offset)
+        for module, offset in lifetimes.frames[["module", "offset"]].tolist()
+    ]
+    stacks, everything = [], lifetimes.stacks.tolist()
+    for first, count in lifetimes.contexts[["first", "frames"]].tolist():
+        stacks.append(tuple(frames[frame] for frame in everything[first : first + count]))
+    return found.take(named), [stack for stack, has_name in zip(stacks, named, strict=True) if has_name]
 
 
 def learned(contexts: Contexts, network: str | None = None, settings: Settings | None = None) -> Learned:
@@ -58,6 +72,7 @@ def learned(contexts: Contexts, network: str | None = None, settings: Settings |
         from memoir.train.network import fit_network
 
         settings.stages |= NETWORK
+        settings.network_in_words = 0.5
         parts = Parts(fit_words(contexts, settings), fit_network(contexts, network))
     else:
         parts, _ = learn(contexts, settings)
@@ -184,7 +199,7 @@ def variants(study: Study, networks: bool) -> dict[str, list[Row]]:
     if networks:
         for kind in ("lstm", "mingru"):
             found[f"{kind} alone"] = study.rows(by_stages(16), kind)
-            found[f"all stages, then {kind}"] = study.rows(by_stages(31), kind)
+            found[f"all stages, {kind} and words evenly"] = study.rows(by_stages(31), kind)
     return found
 
 
@@ -229,6 +244,53 @@ def table_2(study: Study) -> Iterator[str]:
             close = np.mean([filtered(stack, known) in reduced for stack in target.stacks])
             yield f"| {program} | {build} | {len(target):,} | {percent(same, 1)} % | {percent(close, 1)} % |"
     yield ""
+
+
+# --- how well a profile knows its own program ---
+
+
+def second_run(program: str, build: str) -> Row:
+    """What another run of the same build with the same input says of the very same call stacks."""
+    contexts, stacks = named_contexts(train_programs.profile(program, build))
+    other, others = named_contexts(train_programs.profile(program, build, again=True))
+    numbers = dict(zip(others, range(len(others)), strict=True))
+    of = np.array([numbers.get(stack, -1) for stack in stacks])
+    there = of >= 0
+    wall = np.zeros((len(of), CLASSES))
+    wall[there, other.classes[of[there]]] = 1
+    answers = Answers(
+        stage=np.where(there, 0, -1),
+        wall=wall,
+        long=np.where(there, np.nan_to_num(other.long_share[of]), 0),
+        samples=other.samples[of],
+        coverage=np.ones(len(of)),
+        whole=there,
+        other_build=np.zeros(len(of), dtype=bool),
+        called_long=there & other.is_long[of],
+    )
+    return Row(program, build, compare(answers, contexts))
+
+
+def repeats(study: Study) -> Iterator[str]:
+    rows = [
+        second_run(program, build) for program in study.programs for build in ("base", *builds_of(program))
+    ]
+    yield "| program | build | found again | classes: contexts (off by one) / by objects; long recall/precision |"
+    yield "|---|---|---:|---:|"
+    for row in rows:
+        yield f"| {row.program} | {row.case} | {percent(row.figures['answered'])} % | {line([row])} |"
+    for title, programs in groups_of(study):
+        for case in ("base", *CASES):
+            some = of_case(rows, case, programs)
+            if some:
+                yield f"| {title} | {case}: mean | | {line(some)} |"
+    yield ""
+
+
+def groups_of(study: Study) -> list[tuple[str, tuple[str, ...]]]:
+    tuned = tuple(name for name in study.programs if name in train_programs.TUNED)
+    others = tuple(name for name in study.programs if name not in train_programs.TUNED)
+    return [(title, names) for title, names in (("tuned on", tuned), ("others", others)) if names]
 
 
 def filtered(stack: tuple[str, ...], known: set[str]) -> tuple[str, ...]:
@@ -331,20 +393,16 @@ def joined(one: Contexts, other: Contexts) -> Contexts:
 
 def accuracy(study: Study, networks: bool) -> Iterator[str]:
     found = variants(study, networks)
-    groups = [
-        ("tuned on", tuple(name for name in study.programs if name in train_programs.TUNED)),
-        ("others", tuple(name for name in study.programs if name not in train_programs.TUNED)),
-    ]
     yield "Means over programs: classes of contexts (off by one) / by objects; long recall/precision, in per cent.\n"
-    for title, programs in groups:
-        if programs:
-            yield from table_of_variants(found, programs, f"{title}: {', '.join(programs)}")
+    for title, programs in groups_of(study):
+        yield from table_of_variants(found, programs, f"{title}: {', '.join(programs)}")
     yield "## Each program, the default\n"
     yield from table_of_programs(found["**all stages: the default**"])
 
 
 TABLES: dict[str, tuple[str, Callable[[Study, bool], Iterator[str]]]] = {
     "accuracy": ("Which stage, which model", accuracy),
+    "repeats": ("The same build and input, run again", lambda study, _: repeats(study)),
     "foreign": ("Another program", lambda study, _: foreign(study)),
     "matches": ("Contexts that match (the paper's Table 2)", lambda study, _: table_2(study)),
     "rates": ("By sampling rate (the paper's Figure 9)", lambda study, _: figure_9(study)),

@@ -67,7 +67,8 @@ def build(folder: Path, name: str, smoke: bool) -> Path:
     text = WAVES.read_text()
     if smoke:
         text = text.replace("now() + 6;", "now() + 0.2;")
-    source, program = folder / "waves.cc", folder / f"waves-{name}"
+    source, program = folder / "waves.cc", folder / name / "waves"
+    program.parent.mkdir(exist_ok=True)
     source.write_text(text)
     command = [os.environ.get("CXX", "c++"), "-std=c++17", "-w", "-pthread", *BUILDS[name]]
     subprocess.run([*command, str(source), "-ldl", "-o", str(program)], check=True)
@@ -200,7 +201,7 @@ def main(replicates: int, compare_one: bool, output: Path | None, smoke: bool) -
         rows: dict[str, list[dict[str, float]]] = {title: [] for title in chosen}
         for _ in range(replicates):
             for title, (settings, oracle) in chosen.items():
-                rows[title].append(ratios(folder / "waves-own", load, settings, oracle))
+                rows[title].append(ratios(folder / "own" / "waves", load, settings, oracle))
                 print(title, rows[title][-1], file=sys.stderr, flush=True)
     lines = list(report(rows))
     print("\n".join(lines))

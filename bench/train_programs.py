@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
+from memoir._core import finish_trace
 from memoir.lifetimes.names import name_frames
 from memoir.lifetimes.sampling import Collector
 
@@ -516,9 +517,10 @@ def executable(program: Program, build: Build) -> Path:
     return Path(note.read_text())
 
 
-def profile(name: str, build_name: str, every: int = WHOLE) -> Path:
-    """The .lifetimes of one run of a build. It is recorded when it is not in the cache."""
-    path = cache() / "profiles" / f"{name}-{build_name}-{every}.lifetimes"
+def profile(name: str, build_name: str, every: int = WHOLE, *, again: bool = False) -> Path:
+    """The .lifetimes of one run of a build, or of another run of it with the same input. It is recorded when it is not in
+    the cache."""
+    path = cache() / "profiles" / f"{name}-{build_name}-{'again-' * again}{every}.lifetimes"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         print(f"{name} {build_name}: recorded, a sample every {every} bytes", file=sys.stderr, flush=True)
@@ -536,6 +538,7 @@ def trace(name: str, build_name: str) -> Path:
         print(f"{name} {build_name}: all of it recorded", file=sys.stderr, flush=True)
         with native.Clock() as clock:
             run_build(name, build_name, native.environment(path.with_suffix(".part"), clock=clock.path))
+        finish_trace(str(path.with_suffix(".part")), 0)
         path.with_suffix(".part").rename(path)
         run([sys.executable, "-m", "memoir", "symbolize", path])
     return path
