@@ -13,8 +13,8 @@ namespace {
 
 constexpr Size kPage = 4 * kKiB;
 
-/// Calls `body(at, size)` for the pieces of an object that bear its pattern: both ends and a word of every page
-/// between, of a large object of some 64 pages: to touch them all would cost more than the heap does.
+/// Calls `body(at, size)` for the pieces of an object that bear its pattern: both ends and a word of every
+/// page between, of a large object of some 64 pages: to touch them all would cost more than the heap does.
 template <class Body>
 void for_each_mark(Range range, Body body) {
   const Size word = std::min<Size>(8, range.size);

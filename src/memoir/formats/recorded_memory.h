@@ -20,8 +20,8 @@ namespace memoir {
 
 class RecordedMemory {
  public:
-  /// Each gives why it cannot have been, in words that follow "file:line: ", or "". Ranges end at 2^63 at most;
-  /// those of no bytes change nothing.
+  /// Each gives why it cannot have been, in words that follow "file:line: ", or "". Ranges end at 2^63 at
+  /// most; those of no bytes change nothing.
 
   /// `kind` is one of kSegment*.
   std::string segment(EventKind kind, Range range);
