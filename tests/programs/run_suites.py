@@ -89,7 +89,7 @@ def run(
         "LC_ALL": "C.UTF-8",
         "SOURCE": str(source),
         "RUN": str(scratch),
-        "PYTHON": os.path.realpath(sys.executable),
+        "PYTHON": sys.executable,
     }
     figures: dict[str, Any] = {}
     began = time.monotonic()
@@ -123,11 +123,9 @@ def parse(suite: Suite, text: str) -> Results:
     seen: collections.Counter[str] = collections.Counter()
     for match in re.finditer(suite.tests, text, re.MULTILINE):
         groups = match.groupdict()
-        name = (groups["name"] or groups.get("name2") or "").strip()
+        name = groups["name"].strip()
         seen[name] += 1
-        results[f"{name} #{seen[name]}" if seen[name] > 1 else name] = (
-            groups["status"] or groups.get("status2") or ""
-        )
+        results[f"{name} #{seen[name]}" if seen[name] > 1 else name] = groups["status"]
     return results
 
 
@@ -200,7 +198,7 @@ def train(name: str, suite: Suite, folder: Path, source: Path) -> Path:
         **os.environ,
         "SOURCE": str(source),
         "RUN": str(scratch),
-        "PYTHON": os.path.realpath(sys.executable),
+        "PYTHON": sys.executable,
     }
     memoir = [sys.executable, "-m", "memoir"]
     with open(folder / f"{name}.train.log", "w") as log:

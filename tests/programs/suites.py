@@ -22,7 +22,7 @@ class Suite:
 EACH = r"^test (?P<name>\S+): (?P<status>.*)$"
 OF_PYTHON = r"^(?P<name>test\w+ \([\w.]+\)).*(?:\n(?!test)[^\n]*?)?? \.\.\. (?P<status>ok|FAIL|ERROR|skipped)"
 OF_GCC = r"^(?:test |\s+\*\*\* )(?P<name>[\w.]+(?: shared| 64-bit)?(?: test)?):? (?P<status>.*)$"
-OF_TCL = r"^\+{4} (?P<name>\S+) (?P<status>PASSED|SKIPPED)|^==== (?P<name2>\S+) .*(?P<status2>FAILED)$"
+OF_TCL = r"^(?P<name>\w+\.test):\s+(?P<status>Total.*)$"
 OF_REDIS = r"\[(?P<status>ok|err|exception|ignore)\]: (?P<name>.*?)(?: \(\d+ ms\))?$"
 OF_NUMPY = r"^(?P<name>\S+::.*?) (?P<status>PASSED|FAILED|SKIPPED|XFAIL|XPASS|ERROR)"
 
@@ -150,6 +150,7 @@ SUITES: dict[str, Suite] = {
         needs=("memcached", "perl"),
         debian=("memcached", "perl"),
         source="memcached",
+        prepares=True,
     ),
     "numpy": Suite("tests of arrays, ufuncs, strings, overlapping memory", OF_NUMPY),
     "zstd": Suite(

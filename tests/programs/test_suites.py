@@ -16,7 +16,7 @@ SAYS = {
         {"test_a (test.test_x.T.test_a)": "ok", "test_b (test.test_x.T.test_b)": "FAIL"},
     ),
     "git": ("t1.sh ok 1 - this\nt1.sh not ok 2 - that\n", {"t1.sh": "ok", "t1.sh #2": "not ok"}),
-    "tcl": ("++++ a-1.1 PASSED\n==== b-1 said it FAILED\n", {"a-1.1": "PASSED", "b-1": "FAILED"}),
+    "tcl": ("a.test:\tTotal\t2\tPassed\t2\n", {"a.test": "Total\t2\tPassed\t2"}),
     "php": ("TEST 1/2 [a.phpt]\rPASS Of it [zend/a.phpt] \n", {"zend/a.phpt": "PASS"}),
 }
 

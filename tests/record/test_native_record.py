@@ -218,6 +218,26 @@ def test_a_malloc_of_the_programs_own_is_said(tmp_path, record):
     done = record(tmp_path / "own")
     assert done.returncode == 0 and "a malloc of its own" in done.stderr
     assert decode(tmp_path / "x.trace").meta["malloc"] == "the program's own"
+    # A child's stderr is its parent's to read: only its trace says so.
+    for trace in tmp_path.glob("x*.trace"):
+        trace.unlink()
+    done = record("sh", "-c", f"{tmp_path / 'own'}; true")
+    assert done.returncode == 0 and "of its own" not in done.stderr
+    metas = [decode(trace).meta for trace in tmp_path.glob("x*.trace")]
+    assert [meta["malloc"] for meta in metas if "malloc" in meta] == ["the program's own"]
+
+
+def test_an_address_of_malloc_in_the_program_is_none_of_its_own(tmp_path, record):
+    source = tmp_path / "fixed.c"
+    source.write_text(
+        "#include <stdlib.h>\nvoid* (*volatile take)(size_t) = malloc;\n"
+        "int main(void) { for (int i = 0; i < 100; ++i) free(take(777)); return 0; }\n"
+    )
+    subprocess.run(["cc", "-no-pie", "-fno-pic", str(source), "-o", str(tmp_path / "fixed")], check=True)
+    done = record(tmp_path / "fixed")
+    assert done.returncode == 0 and "of its own" not in done.stderr
+    events = Trace.open(str(tmp_path / "x.trace")).events
+    assert (events["size"][events["kind"] == 1] == 777).sum() == 100
 
 
 def kill_and_count(program, folder, delay: float) -> tuple[int, int]:

@@ -87,6 +87,8 @@ std::string_view text_of(stacks::Cut why) noexcept {
 
 }  // namespace
 
+static_assert(sizeof(ThreadRecord) + ProgramRecorder::kBlock <= 256 * kKiB, "what a thread may take");
+
 bool ProgramRecorder::start(const char* path, const TickClock& clock) noexcept {
   const bool mixes = !tables_.nodes().ready() && stacks::has_python();
   if (!tables_.start(mixes) || !frames_.start(kFramesLog2)) {

@@ -63,7 +63,7 @@ class StackCache {
 
  private:
   static constexpr unsigned kNone = 0xffff;
-  static constexpr unsigned kWords = 6144;
+  static constexpr unsigned kWords = 5760;
   static constexpr unsigned kSegments = 1024;
   static constexpr unsigned kChildren = 2048;  // a power of two
   static constexpr unsigned kLeastHits = 4;    // for a stack that is put

@@ -2,8 +2,10 @@
 #include "memoir/shim/record/process.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -22,6 +24,18 @@ CodeRange range_of(const void* code) noexcept {
   if (!modules.start()) return {};
   const stacks::LoadedModule* const module = modules.find(reinterpret_cast<std::uintptr_t>(code));
   return module == nullptr ? CodeRange{} : CodeRange{module->begin, module->end - module->begin};
+}
+
+/// A malloc in the program itself is found before any that is preloaded: its calls do not come here.
+bool has_own_malloc() noexcept {
+  void* const served = dlsym(RTLD_DEFAULT, "malloc");
+  if (served == nullptr || range_of(&fork_page).holds(served)) return false;
+  // A program at a fixed address that takes malloc's address has a jump to ours at that address.
+  Dl_info info{};
+  const ElfW(Sym)* symbol = nullptr;
+  const bool is_known = ::dladdr1(served, &info, const_cast<void**>(reinterpret_cast<const void**>(&symbol)),
+                                  RTLD_DL_SYMENT) != 0;
+  return !is_known || symbol == nullptr || symbol->st_shndx != SHN_UNDEF;
 }
 
 void say(const char* text, const char* more) noexcept {
@@ -92,11 +106,11 @@ bool Process::begin_trace(const char* path) noexcept {
   recorder.meta(*thread, "parent", number(::getppid()));
   recorder.meta(*thread, "begun", forked ? "fork" : "exec");
   recorder.meta(*thread, "command", read_command(text, sizeof text));
-  // A malloc in the program itself is found before any that is preloaded: its calls do not come here.
-  void* const served = dlsym(RTLD_DEFAULT, "malloc");
-  if (served != nullptr && !range_of(&fork_page).holds(served)) {
+  if (has_own_malloc()) {
     recorder.meta(*thread, "malloc", "the program's own");
-    say("this program brings a malloc of its own, whose calls cannot be recorded: ", own);
+    // Who reads what a child says may take it for the child's.
+    if (strcmp(own, path) == 0)
+      say("this program brings a malloc of its own, whose calls cannot be recorded: ", own);
   }
   recorder.detach(*thread);
   return true;
