@@ -89,8 +89,8 @@ std::string_view text_of(stacks::Cut why) noexcept {
 
 static_assert(sizeof(ThreadRecord) + ProgramRecorder::kBlock <= 256 * kKiB, "what a thread may take");
 
-bool ProgramRecorder::start(const char* path, const TickClock& clock) noexcept {
-  const bool mixes = !tables_.nodes().ready() && stacks::has_python();
+bool ProgramRecorder::start(const char* path, const TickClock& clock, bool may_be_python) noexcept {
+  const bool mixes = may_be_python && !tables_.nodes().ready() && stacks::has_python();
   if (!tables_.start(mixes) || !frames_.start(kFramesLog2)) {
     errno = ENOMEM;
     return false;

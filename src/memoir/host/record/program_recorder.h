@@ -52,7 +52,8 @@ class ProgramRecorder {
   static constexpr std::uint64_t kRetry = 250;  // ticks
 
   /// Creates the trace of this process. False, with errno, when it cannot be created. Not thread-safe.
-  bool start(const char* path, const TickClock& clock) noexcept;
+  /// `may_be_python`: whether to look for Python, which calls malloc where there is none.
+  bool start(const char* path, const TickClock& clock, bool may_be_python = true) noexcept;
   bool is_open() const noexcept { return file_.is_open(); }
   const char* path() const noexcept { return file_.path(); }
   /// "key=value" about the recording. For the thread that starts it.

@@ -79,10 +79,12 @@ bool Process::begin_trace(const char* path) noexcept {
   constexpr char kSuffix[] = ".trace";
   const std::size_t suffix = sizeof kSuffix - 1;
   const bool named = length > suffix && memcmp(path + length - suffix, kSuffix, suffix) == 0;
+  // The program's own malloc may be what is starting up now: nothing here may call it.
+  const bool own_malloc = has_own_malloc();
   const auto stem = static_cast<int>(named ? length - suffix : length);
   memcpy(own, path, length + 1);
   for (unsigned number = 0;; ++number) {
-    if (!(number == 0 && forked) && recorder.start(own, clock)) {
+    if (!(number == 0 && forked) && recorder.start(own, clock, !own_malloc)) {
       if (number != 0) list_trace(path, stem, own);
       break;
     }
@@ -106,7 +108,7 @@ bool Process::begin_trace(const char* path) noexcept {
   recorder.meta(*thread, "parent", number(::getppid()));
   recorder.meta(*thread, "begun", forked ? "fork" : "exec");
   recorder.meta(*thread, "command", read_command(text, sizeof text));
-  if (has_own_malloc()) {
+  if (own_malloc) {
     recorder.meta(*thread, "malloc", "the program's own");
     // Who reads what a child says may take it for the child's.
     if (strcmp(own, path) == 0)
