@@ -4,12 +4,14 @@
     python bench/simulate.py -o simulate.md               a million events, and the traces that there are
     python bench/simulate.py --smoke                      seconds, for the tests
 
-Three tables: one million events with everything measured, policy by policy; bytes reserved and the smallest cap that
-completes, as ratios to the most bytes live (geometric mean and worst over the traces); one what-if from start to end.
+One million events with everything measured, policy by policy; bytes reserved and the smallest cap that completes, as
+ratios to the most bytes live (geometric mean and worst over the traces); one what-if from start to end; processor time
+and memory of the command on ten million events.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -29,7 +31,7 @@ SHARED = ROOT.parent / "shared" / "gpu-traces"
 KEPT = ROOT / "tests" / "data" / "gpu"  # those of them that the tests have
 
 
-def training(events: int, seed: int = 1) -> _core.Trace:
+def training(events: int, seed: int = 1) -> bytes:
     """A loop of training steps: activations of 400 operators live until the backward pass, temporaries shortly; the
     batch's length varies from step to step."""
     chance, writer = random.Random(seed), _core.TraceWriter()
@@ -53,11 +55,11 @@ def training(events: int, seed: int = 1) -> _core.Trace:
                     kept.append(number)
                 done += 5 if backward else 3
     writer.close()
-    return _core.Trace.from_bytes(writer.bytes())
+    return writer.bytes()
 
 
 def speed(events: int) -> list[str]:
-    trace = training(events)
+    trace = _core.Trace.from_bytes(training(events))
     began = time.perf_counter()
     workload = _core.Workload(trace)
     read = time.perf_counter() - began
@@ -75,6 +77,26 @@ def speed(events: int) -> list[str]:
             f"| {name} | {done.seconds:.2f} | {counted.seconds:.2f} | {ratio:.4f} | {times.mean:.0f} | {times.p50:.0f} | "
             f"{times.p99_9:.0f} |"
         )
+    return rows
+
+
+def large(events: int) -> list[str]:
+    """The command on a file of so many events: all of its processor time, and the most memory that it held."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "large.trace"
+        path.write_bytes(training(events))
+        for policy in ("memoir", "pytorch"):
+            command = [sys.executable, "-m", "memoir", "simulate", str(path), "--policy", policy, "--json"]
+            with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL) as process:
+                _, status, used = os.wait4(process.pid, 0)
+                process.returncode = os.waitstatus_to_exitcode(status)
+            if process.returncode != 0:
+                raise SystemExit(f"{' '.join(command)}: exit code {process.returncode}")
+            rows.append(
+                f"`memoir simulate --policy {policy}`, {events:,} events: {used.ru_utime:.1f} s + {used.ru_stime:.1f} s of the "
+                f"system, {used.ru_maxrss * 1024 / 1e6:,.0f} MB."
+            )
     return rows
 
 
@@ -130,6 +152,7 @@ def main(output, smoke: bool) -> None:
     parts = [speed(20_000 if smoke else 1_000_000)]
     parts.append(ratios(paths[:2] if smoke else paths, caps=not smoke))
     parts.append(what_if(KEPT / "magma27_cs336.d0.trace"))
+    parts.append(large(20_000 if smoke else 10_000_000))
     output.write("\n\n".join("\n".join(part) for part in parts) + "\n")
 
 

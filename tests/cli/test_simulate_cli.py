@@ -13,7 +13,7 @@ import pytest
 from memoir.simulation import expand, simulate
 from memoir.traces.files import open_trace
 
-from memoir import Error, _core
+from memoir import Error, _core, simulation
 
 GPU = Path(__file__).parents[1] / "data" / "gpu"
 SMALL = GPU / "silmont_fwd_fp32_128.d0.trace"
@@ -171,6 +171,7 @@ def test_what_if_names_settings_to_copy(memoir, results):
 def test_phases(memoir, results):
     (row,) = results(SMALL, "--policy", "split", "--phases")
     phases = {phase["phase"]: phase for phase in row["phases"]}
+    assert list(phases) == sorted(phases) and list(phases)[8] == "2.0 gc(false)"
     assert phases["1.2 scan"]["calls"] == row["workload"]["objects"]
     code, out, _ = memoir("simulate", SMALL, "--policy", "split", "--phases")
     assert code == 0 and "1.2 scan" in out and "share" in out
@@ -366,6 +367,40 @@ def test_memory_of_addresses_is_given_and_taken_in_other_pieces():
         "b\nM 0 4096\nM 4096 4096\na 1 8192 0 0\nf 1\nU 1024 4096\nM 2048 1024\na 2 1024 0 2048\na 3 0 0 9\n"
     )
     assert _core.import_text_trace(text.encode())[1]["segments"] == 4
+
+
+def test_a_workload_may_take_the_events_of_a_trace():
+    trace, other = open_trace(SMALL), open_trace(SMALL)
+    before = trace.events
+    kept, taken = _core.Workload(other), _core.Workload.take(trace)
+    for name in ("operations", "objects", "peak_live", "peak_event", "largest", "streams", "most_live"):
+        assert getattr(taken, name) == getattr(kept, name), name
+    for policy in ("memoir", "pytorch"):
+        one, two = (_core.simulate(workload, policy, timed=False) for workload in (kept, taken))
+        assert (one.peak_reserved, one.calls.all) == (two.peak_reserved, two.calls.all)
+    assert len(trace.events) == 0 and len(other.events) == len(before)
+    assert trace.meta("source") == "text trace"
+
+
+def test_many_events_are_not_kept(memoir, results, monkeypatch, tmp_path):
+    """Of large traces: a question that needs the events again reads the file again."""
+    path = tmp_path / "failed.txt"
+    path.write_text(TEXT)
+
+    def answers():
+        rows = results(path, "--policy", "span|rmm") + results(path, "--device", "0", "--policy", "memoir")
+        counted = [(row["peak_reserved"], row["floor"], row["device_calls"], row["workload"]) for row in rows]
+        code, out, err = memoir("oom", path, "--cap", "20MiB", "--no-caps", "--json")
+        assert code == 0, err
+        return counted, json.loads(out)["failure"], json.loads(out)["held"]
+
+    kept = answers()
+    monkeypatch.setattr(simulation, "_MANY", 1)
+    for cached in (simulation._trace_of, simulation._workload_of, simulation._devices_of):
+        cached.cache_clear()
+    assert answers() == kept
+    code, _, err = memoir("simulate", path, "--device", "3")
+    assert code == 2 and "allocates nothing on device 3" in err
 
 
 def test_the_benchmark_runs_in_small():

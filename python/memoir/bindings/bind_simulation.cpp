@@ -174,6 +174,14 @@ void bind_simulation(nb::module_& module) {
           "trace"_a, "device"_a = 0, "failures"_a = true, nb::keep_alive<1, 2>(), Run(),
           "`failures`: requests that the recorded allocator could not serve are asked for, too.")
       .def_static(
+          "take",
+          [](Trace& trace, std::uint16_t device, bool failures) {
+            return Workload::take(trace, device, failures ? Workload::Ask::kAll : Workload::Ask::kNone);
+          },
+          "trace"_a, "device"_a = 0, "failures"_a = true, nb::keep_alive<0, 1>(), Run(),
+          "The same, in a third of the memory: the trace has no events afterwards, and an array of them that "
+          "was taken before reads as zeros.")
+      .def_static(
           "up_to_failure",
           [](const Trace& trace, std::uint16_t device, size_t event) {
             const std::span<const Event> events = trace.events();

@@ -23,9 +23,10 @@ from memoir._core import Error, Trace, Workload
 from memoir.base.quantities import BYTE_UNITS, read_amount
 from memoir.simulation.recorded import recorded_cap, recorded_policy, recorded_settings
 from memoir.sweep import Sweep, cores, sweep
-from memoir.traces.files import ONLY, only_device, open_chosen, open_trace
+from memoir.traces.files import ONLY, allocates, only_device, open_chosen, open_trace
 
 _FEW = 400_000  # operations to simulate: fewer are done before other processes are up
+_MANY = 2_000_000  # events of a trace: they are not kept next to what is made of them
 
 
 @dataclass(frozen=True)
@@ -148,8 +149,10 @@ def tasks_of(
     tasks = []
     for path in paths:
         only = options.get("only") or _chosen(*_identity(path, ""))
-        trace = _trace_of(*_identity(path, only))
-        devices = _core.devices_of(trace) if device is None else [only_device(trace, device)]
+        devices = _devices_of(*_identity(path, only))
+        if device is not None and device not in devices:
+            only_device(trace_of(path, only), device)  # which says so
+        devices = devices if device is None else (device,)
         for number, cap in itertools.product(devices, caps):
             cap_bytes(cap, workload_of(path, number, only))  # a cap that is none is told before anything runs
         for number in devices:
@@ -313,14 +316,25 @@ def _identity(path: str, only: str) -> tuple[str, int, int, str]:
 
 
 @functools.lru_cache(maxsize=64)
-def _chosen(path: str, _changed: int, _size: int, _only: str) -> str:
+def _chosen(path: str, changed: int, size: int, _only: str) -> str:
     """Its tensors, where a trace has any."""
-    return open_chosen(path)[1]
+    return "tensors" if allocates(_with_events(path, changed, size, "tensors")) else "both"
 
 
 @functools.lru_cache(maxsize=4)
 def _trace_of(path: str, _changed: int, _size: int, only: str) -> Trace:
     return open_trace(path, ONLY[only])
+
+
+def _with_events(path: str, changed: int, size: int, only: str) -> Trace:
+    """A trace whose events no workload has taken."""
+    trace = _trace_of(path, changed, size, only)
+    return trace if len(trace.events) else open_trace(path, ONLY[only])
+
+
+@functools.lru_cache(maxsize=64)
+def _devices_of(path: str, changed: int, size: int, only: str) -> tuple[int, ...]:
+    return tuple(_core.devices_of(_with_events(path, changed, size, only)))
 
 
 @functools.lru_cache(maxsize=4)
@@ -334,9 +348,11 @@ def _workload_of(
     up_to_failure: int | None = None,
 ) -> Workload:
     try:
-        trace = _trace_of(path, changed, size, only)
+        trace = _with_events(path, changed, size, only)
         if up_to_failure is not None:
             return Workload.up_to_failure(trace, device, up_to_failure)
+        if len(trace.events) >= _MANY and _devices_of(path, changed, size, only) == (device,):
+            return Workload.take(trace, device, failures)
         return Workload(trace, device, failures)
     except Error as error:
         raise Error(f"{path}: {error}") from None
@@ -349,7 +365,7 @@ def _recorded_of(path: str, changed: int, size: int, only: str, device: int) -> 
     try:
         return recorded_policy(workload, recorded_settings(trace))
     except Error as error:
-        where = f", device {device}" if len(_core.devices_of(trace)) > 1 else ""
+        where = f", device {device}" if len(_devices_of(path, changed, size, only)) > 1 else ""
         raise Error(f"{path}{where}: {error}") from None
 
 
@@ -359,7 +375,7 @@ def _recorded(path: str, device: int, only: str) -> str:
 
 def trace_of(path: str, only: str = "both") -> Trace:
     """Read once by a process, unless the file changes."""
-    return _trace_of(*_identity(path, only))
+    return _with_events(*_identity(path, only))
 
 
 def workload_of(

@@ -48,13 +48,14 @@ def open_chosen(path: str | Path, only: str | None = None) -> tuple[Trace, str]:
     if only is not None:
         return open_trace(path, ONLY[only]), only
     trace = open_trace(path, Only.kTensors)
-    if _allocates(trace):
+    if allocates(trace):
         return trace, "tensors"
     del trace
     return open_trace(path), "both"
 
 
-def _allocates(trace: Trace) -> bool:
+def allocates(trace: Trace) -> bool:
+    """Whether it has an allocation."""
     return bool((trace.events["kind"] == int(EventKind.kAllocate)).any())
 
 
@@ -70,7 +71,7 @@ def open_for_plans(path: str | Path, only: str | None = None) -> Trace:
         return open_trace(path, ONLY[only])
     is_ours = read_begin(path).startswith(_MAGIC)
     trace = Trace.open_plannable(str(path)) if is_ours else open_trace(path, Only.kTensors)
-    if only is None and not _allocates(trace):
+    if only is None and not allocates(trace):
         return open_trace(path)
     return trace
 

@@ -3,6 +3,8 @@
 
 #include <sys/mman.h>
 
+#include <cstdint>
+
 namespace memoir {
 
 namespace {
@@ -24,6 +26,12 @@ void* remap_metadata(void* address, Size old_size, Size new_size) noexcept {
   if (new_size > (Size{1} << 62)) return nullptr;
   void* moved = ::mremap(address, align_up(old_size, kPage), align_up(new_size, kPage), MREMAP_MAYMOVE);
   return moved == MAP_FAILED ? nullptr : moved;
+}
+
+void forget_metadata(void* address, Size size) noexcept {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  const Size begin = align_up(at, kPage), end = align_down(at + size, kPage);
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 }  // namespace memoir

@@ -20,6 +20,8 @@ void unmap_metadata(void* address, Size size) noexcept;
 /// Grows (or moves) a mapping; the new part is zero. nullptr when the system has no memory: the old mapping
 /// stands.
 void* remap_metadata(void* address, Size old_size, Size new_size) noexcept;
+/// Gives the memory of the whole pages in it back to the system; they are zero from now on.
+void forget_metadata(void* address, Size size) noexcept;
 
 /// A growable array of trivially copyable T in metadata memory. Not thread-safe. A push that finds no memory
 /// returns false and changes nothing.
@@ -74,6 +76,10 @@ class MetadataArray {
   }
   void pop_back() noexcept { --size_; }
   void clear() noexcept { size_ = 0; }
+  /// Gives the memory of elements back that nobody looks at any more; those of its pages are zero from now on.
+  void forget(size_t first, size_t end) noexcept {
+    forget_metadata(data_ + first, (end - first) * sizeof(T));
+  }
   void resize_down(size_t count) noexcept { size_ = count < size_ ? count : size_; }
   /// Sets the size to `count`, every element to `value`.
   bool assign(size_t count, const T& value) noexcept {

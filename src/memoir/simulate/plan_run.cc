@@ -46,7 +46,7 @@ ProgramPlan plan_run(std::span<const Event> events, std::uint16_t device, Size a
     const PlannedAllocation& planned = parts[object.pool].sequence[next[object.pool]++];
     plan.sequence.push_back({.site = object.site,
                              .size = object.size,
-                             .alignment = object.alignment,
+                             .alignment = object.alignment(),
                              .lifetime = {object.begin, std::max(object.end, object.begin + 1)},
                              .offset = planned.offset,
                              .stream = events[step.event].stream,

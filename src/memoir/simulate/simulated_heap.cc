@@ -69,7 +69,7 @@ bool SimulatedHeap::free(const Workload::Object& object, Offset offset) {
 Request SimulatedHeap::request_of(const Workload::Object& object) const noexcept {
   const auto number = static_cast<size_t>(&object - workload_.objects().data());
   return {.size = object.size,
-          .alignment = object.alignment,
+          .alignment = object.alignment(),
           .site = object.site,
           .stream = object.stream,
           .plain = policy_.traits.plain,

@@ -7,12 +7,14 @@
 
 #include "memoir/base/error.h"
 #include "memoir/trace/lives.h"
+#include "memoir/trace/object_index.h"
+#include "memoir/trace/trace.h"
 
 namespace memoir {
 
 namespace {
 
-constexpr Size kFailureAlignment = 256;  // bytes: as importers give it to what was served
+constexpr std::uint8_t kFailureAlignmentLog2 = 8;  // 256 bytes: as importers give it to what was served
 
 [[noreturn]] void fail(size_t event, const std::string& what) {
   throw Error("event " + std::to_string(event) + ": " + what);
@@ -20,133 +22,242 @@ constexpr Size kFailureAlignment = 256;  // bytes: as importers give it to what 
 
 }  // namespace
 
-Workload::Workload(std::span<const Event> events, std::uint16_t device, Ask failures) : device_(device) {
-  if (events.size() >= Size{1} << 31) throw Error("a trace of 2^31 events or more is not simulated");
-  const Lives lives(events);
-  constexpr std::uint32_t kNone = ~std::uint32_t{0};
-  std::vector<std::uint32_t> object_of(lives.size(), kNone);  // of each life: here
-  std::vector<StreamId> streams;
-  std::unordered_map<std::uint32_t, std::uint32_t> pools{{0, 0}};  // in the trace -> here
-  steps_.reserve(events.size());
-  const auto number_of = [&](StreamId stream) {
-    const auto seen = std::find(streams.begin(), streams.end(), stream);
-    const auto number = static_cast<StreamId>(seen - streams.begin());
-    if (seen == streams.end()) streams.push_back(stream);
-    return number;
-  };
-  const auto pool_number = [&](size_t event) {
-    const auto [known, fresh] =
-        pools.try_emplace(pool_of(events[event]), static_cast<std::uint32_t>(pools.size()));
-    if (fresh && ++pools_ > kMostPools)
-      fail(event, "a trace with more than " + std::to_string(kMostPools) + " pools is not simulated");
-    return known->second;
-  };
-  const auto fails = [&](const Event& event) {
-    return event.kind == EventKind::kOutOfMemory && event.device == device;
-  };
-  size_t last_failure = events.size();
-  for (size_t i = 0; i < events.size(); ++i) {
-    if (fails(events[i])) last_failure = i;
+/// Reads the events of one device, in order.
+class Workload::Reader {
+ public:
+  Reader(Workload& workload, std::span<const Event> events, Ask failures);
+
+  void read(size_t event);
+  void finish();
+
+ private:
+  // What an object of the trace is here, instead of its number.
+  static constexpr std::uint32_t kFreed = ~std::uint32_t{0}, kLeftOut = kFreed - 1;
+
+  void allocate(const Event& event, std::uint32_t index);
+  std::uint32_t& live_object(const Event& event, size_t index);
+  void free(const Event& event, std::uint32_t index);
+  void device_call(const Event& event, std::uint32_t index);
+  void fail_request(const Event& event, std::uint32_t index);
+  void begin_history();
+  StreamId number_of(StreamId stream);
+  std::uint16_t pool_number(std::uint32_t pool, size_t event);
+  bool fails(const Event& event) const {
+    return event.kind == EventKind::kOutOfMemory && event.device == workload_.device_;
   }
-  Size reserved = 0;
-  bool begun = false;  // the history
-  const auto begin = [&] {
-    begun = true;
-    start_steps_ = steps_.size();
-    start_calls_ = device_calls_.size();
-  };
+
+  Workload& workload_;
+  const std::span<const Event> events_;
+  const Ask failures_;
+  size_t last_failure_;
+  // Of all devices, in the order of their allocations.
+  ObjectIndex numbers_;
+  std::vector<ObjectId> ids_;
+  std::vector<std::uint32_t> objects_;
+  std::vector<StreamId> streams_;
+  std::unordered_map<std::uint32_t, std::uint16_t> pools_{{0, 0}};  // in the trace -> here
+  Size reserved_ = 0;
+  bool begun_ = false;  // the history
+};
+
+Workload::Reader::Reader(Workload& workload, std::span<const Event> events, Ask failures)
+    : workload_(workload), events_(events), failures_(failures), last_failure_(events.size()) {
+  if (events.size() >= Size{1} << 31) throw Error("a trace of 2^31 events or more is not simulated");
+  size_t all = 0, steps = 0, allocations = 0;  // exactly as much memory as there is to hold
   for (size_t i = 0; i < events.size(); ++i) {
     const Event& event = events[i];
-    const auto number = static_cast<std::uint32_t>(i);
-    if (!begun && event.time > 0) begin();
-    switch (event.kind) {
-      case EventKind::kAllocate: {
-        if (event.device != device) break;
-        if (event.size == 0) {
-          ++empty_;
-          break;
-        }
-        object_of[lives.number(i)] = static_cast<std::uint32_t>(objects_.size());
-        add({.id = event.object,
-             .size = event.size,
-             .alignment = Size{1} << event.alignment_log2,
-             .site = event.site,
-             .stream = number_of(event.stream),
-             .thread = event.thread},
-            event.time, number);
-        break;
-      }
-      case EventKind::kFree: {
-        if (lives.allocation(lives.number(i)).device != device) break;
-        if (!begun) begin();
-        const std::uint32_t object = object_of[lives.number(i)];
-        if (object != kNone) end(object, event.time, number);
-        break;
-      }
-      case EventKind::kAddress: {
-        const std::uint32_t object = object_of[lives.number(i)];
-        if (object == kNone) break;
-        if (object >= addresses_.size()) addresses_.resize(object + 1, kNoOffset);
-        addresses_[object] = event.size;
-        if (pool_of(event) != 0) objects_[object].pool = pool_number(i);
-        break;
-      }
-      case EventKind::kSegmentAllocate:
-      case EventKind::kSegmentFree:
-      case EventKind::kSegmentMap:
-      case EventKind::kSegmentUnmap: {
-        if (event.device != device) break;
-        device_calls_.push_back({number,
-                                 static_cast<std::uint32_t>(steps_.size()),
-                                 event.kind,
-                                 event.stream,
-                                 {event.object, event.size},
-                                 pool_of(event) == 0 ? 0 : pool_number(i)});
-        reserved =
-            device_calls_.back().gives() ? reserved + event.size : reserved - std::min(reserved, event.size);
-        if (!begun && !device_calls_.back().gives()) {
-          begin();
-          --start_calls_;  // not this one
-        }
-        break;
-      }
-      case EventKind::kOutOfMemory: {
-        if (!fails(event)) break;
-        if (!begun) begin();
-        Failure failure{.event = number,
-                        .asked = event.size,
-                        .live = live_,
-                        .reserved = reserved,
-                        .device_free = event.object,
-                        .site = event.site,
-                        .stream = event.stream,  // the trace's, until all that allocate are numbered
-                        .pool = pool_of(event) == 0 ? 0 : pool_number(i)};
-        const bool wanted = failures == Ask::kAll || (failures == Ask::kLast && i == last_failure);
-        if (wanted && event.size != 0 && event.size < kHopeless) {
-          failure.object = static_cast<std::uint32_t>(objects_.size());
-          const Size served = largest_;
-          add({.size = event.size,
-               .alignment = kFailureAlignment,
-               .site = event.site,
-               .stream = number_of(event.stream),
-               .pool = failure.pool},
-              event.time, number);
-          largest_ = served;
-          end(failure.object, event.time, number);
-        }
-        failures_.push_back(failure);
-        break;
-      }
-      default:
-        break;
+    const bool here = event.device == workload.device_;
+    if (fails(event)) {
+      last_failure_ = i;
+      ++allocations;
+      steps += 2;
+    } else if (event.kind == EventKind::kAllocate) {
+      ++all;
+      allocations += here;
+      steps += here;
+    } else if (event.kind == EventKind::kFree) {
+      steps += here;
     }
   }
-  if (!begun) begin();
-  for (Object& object : objects_)
-    object.end = std::min(object.end, static_cast<std::uint32_t>(steps_.size()));
-  streams_ = streams.size();
-  for (Failure& failure : failures_) failure.stream = number_of(failure.stream);
-  for (DeviceCall& call : device_calls_) call.stream = number_of(call.stream);
+  ids_.reserve(all);
+  objects_.reserve(all);
+  workload.steps_.reserve(steps);
+  workload.objects_.reserve(allocations);
+}
+
+StreamId Workload::Reader::number_of(StreamId stream) {
+  const auto seen = std::find(streams_.begin(), streams_.end(), stream);
+  const auto number = static_cast<StreamId>(seen - streams_.begin());
+  if (seen == streams_.end()) streams_.push_back(stream);
+  return number;
+}
+
+std::uint16_t Workload::Reader::pool_number(std::uint32_t pool, size_t event) {
+  if (pool == 0) return 0;
+  const auto [known, fresh] = pools_.try_emplace(pool, static_cast<std::uint16_t>(pools_.size()));
+  if (fresh && ++workload_.pools_ > kMostPools)
+    fail(event, "a trace with more than " + std::to_string(kMostPools) + " pools is not simulated");
+  return known->second;
+}
+
+void Workload::Reader::begin_history() {
+  begun_ = true;
+  workload_.start_steps_ = workload_.steps_.size();
+  workload_.start_calls_ = workload_.device_calls_.size();
+}
+
+void Workload::Reader::read(size_t index) {
+  const Event& event = events_[index];
+  const auto number = static_cast<std::uint32_t>(index);
+  if (!begun_ && event.time > 0) begin_history();
+  switch (event.kind) {
+    case EventKind::kAllocate:
+      allocate(event, number);
+      break;
+    case EventKind::kFree:
+      free(event, number);
+      break;
+    case EventKind::kFreeRequested:
+      live_object(event, index);
+      break;
+    case EventKind::kAddress: {
+      const std::uint32_t object = live_object(event, index);
+      if (object == kLeftOut) break;
+      std::vector<Offset>& addresses = workload_.addresses_;
+      if (object >= addresses.size()) addresses.resize(object + 1, kNoOffset);
+      addresses[object] = event.size;
+      if (pool_of(event) != 0) workload_.objects_[object].pool = pool_number(pool_of(event), index);
+      break;
+    }
+    case EventKind::kSegmentAllocate:
+    case EventKind::kSegmentFree:
+    case EventKind::kSegmentMap:
+    case EventKind::kSegmentUnmap:
+      if (event.device == workload_.device_) device_call(event, number);
+      break;
+    case EventKind::kOutOfMemory:
+      if (fails(event)) fail_request(event, number);
+      break;
+    default:
+      break;
+  }
+}
+
+void Workload::Reader::allocate(const Event& event, std::uint32_t index) {
+  const auto id_of = [&](std::uint32_t number) { return ids_[number]; };
+  if (numbers_.find(event.object, id_of) != ObjectIndex::kNone)
+    throw Error(name_event(events_, index) + " is allocated twice; object ids are never reused");
+  numbers_.add(event.object, static_cast<std::uint32_t>(ids_.size()), id_of);
+  ids_.push_back(event.object);
+  objects_.push_back(kLeftOut);
+  if (event.device != workload_.device_) return;
+  if (event.size == 0) {
+    ++workload_.empty_;
+    return;
+  }
+  objects_.back() = static_cast<std::uint32_t>(workload_.objects_.size());
+  workload_.add({.id = event.object,
+                 .size = event.size,
+                 .site = event.site,
+                 .stream = number_of(event.stream),
+                 .thread = event.thread,
+                 .alignment_log2 = event.alignment_log2},
+                event.time, index);
+}
+
+/// What is here of an object that has to be live.
+std::uint32_t& Workload::Reader::live_object(const Event& event, size_t index) {
+  const bool frees = event.kind == EventKind::kFree, asks = event.kind == EventKind::kFreeRequested;
+  const std::uint32_t number = numbers_.find(event.object, [&](std::uint32_t known) { return ids_[known]; });
+  if (number == ObjectIndex::kNone) {
+    throw Error(name_event(events_, index) + (frees  ? " is freed but was never allocated"
+                                              : asks ? " is let go of but was never allocated"
+                                                     : " gets an address but was never allocated"));
+  }
+  if (objects_[number] == kFreed) {
+    throw Error(name_event(events_, index) + (frees  ? " is freed twice"
+                                              : asks ? " is let go of after its free"
+                                                     : " gets an address after its free"));
+  }
+  return objects_[number];
+}
+
+void Workload::Reader::free(const Event& event, std::uint32_t index) {
+  std::uint32_t& object = live_object(event, index);
+  if (event.device == workload_.device_ && !begun_) begin_history();
+  if (object != kLeftOut) workload_.end(object, event.time, index);
+  object = kFreed;
+}
+
+void Workload::Reader::device_call(const Event& event, std::uint32_t index) {
+  std::vector<DeviceCall>& calls = workload_.device_calls_;
+  calls.push_back({index,
+                   static_cast<std::uint32_t>(workload_.steps_.size()),
+                   event.kind,
+                   event.stream,
+                   {event.object, event.size},
+                   pool_number(pool_of(event), index)});
+  reserved_ = calls.back().gives() ? reserved_ + event.size : reserved_ - std::min(reserved_, event.size);
+  if (begun_ || calls.back().gives()) return;
+  begin_history();
+  --workload_.start_calls_;  // not this one
+}
+
+void Workload::Reader::fail_request(const Event& event, std::uint32_t index) {
+  if (!begun_) begin_history();
+  Failure failure{.event = index,
+                  .asked = event.size,
+                  .live = workload_.live_,
+                  .reserved = reserved_,
+                  .device_free = event.object,
+                  .site = event.site,
+                  .stream = event.stream,  // the trace's, until all that allocate are numbered
+                  .pool = pool_number(pool_of(event), index)};
+  const bool wanted = failures_ == Ask::kAll || (failures_ == Ask::kLast && index == last_failure_);
+  if (wanted && event.size != 0 && event.size < kHopeless) {
+    failure.object = static_cast<std::uint32_t>(workload_.objects_.size());
+    const Size served = workload_.largest_;
+    workload_.add({.size = event.size,
+                   .site = event.site,
+                   .stream = number_of(event.stream),
+                   .pool = static_cast<std::uint16_t>(failure.pool),
+                   .alignment_log2 = kFailureAlignmentLog2},
+                  event.time, index);
+    workload_.largest_ = served;
+    workload_.end(failure.object, event.time, index);
+  }
+  workload_.failures_.push_back(failure);
+}
+
+void Workload::Reader::finish() {
+  if (!begun_) begin_history();
+  for (Object& object : workload_.objects_)
+    object.end = std::min(object.end, static_cast<std::uint32_t>(workload_.steps_.size()));
+  workload_.streams_ = streams_.size();
+  for (Failure& failure : workload_.failures_) failure.stream = number_of(failure.stream);
+  for (DeviceCall& call : workload_.device_calls_) call.stream = number_of(call.stream);
+}
+
+Workload::Workload(std::span<const Event> events, std::uint16_t device, Ask failures) : device_(device) {
+  Reader reader(*this, events, failures);
+  for (size_t i = 0; i < events.size(); ++i) reader.read(i);
+  reader.finish();
+}
+
+Workload Workload::take(Trace& trace, std::uint16_t device, Ask failures) {
+  constexpr size_t kStretch = 1 << 16;  // events that are forgotten at a time
+  const std::span<const Event> events = trace.events();
+  Workload workload;
+  workload.device_ = device;
+  Reader reader(workload, events, failures);
+  for (size_t i = 0; i < events.size(); ++i) {
+    if (i % kStretch == 0) trace.forget_events(i);
+    reader.read(i);
+  }
+  trace.forget_events(events.size());
+  reader.finish();
+  workload.set_trace(trace);
+  return workload;
 }
 
 void Workload::add(const Object& object, Tick time, std::uint32_t event) {
@@ -154,7 +265,7 @@ void Workload::add(const Object& object, Tick time, std::uint32_t event) {
   objects_.push_back(object);
   objects_.back().begin = static_cast<std::uint32_t>(steps_.size());
   objects_.back().end = ~0u;
-  steps_.push_back({time, event, number, Kind::kAllocate});
+  add_step(number, Kind::kAllocate, time, event);
   largest_ = std::max(largest_, object.size);
   live_ += object.size;
   most_live_ = std::max(most_live_, ++objects_live_);
@@ -164,11 +275,18 @@ void Workload::add(const Object& object, Tick time, std::uint32_t event) {
   }
 }
 
+void Workload::add_step(std::uint32_t object, Kind kind, Tick time, std::uint32_t event) {
+  Step step{.time = time, .event = event};
+  step.object = object & ((1u << 31) - 1);  // a trace has fewer
+  step.kind = kind;
+  steps_.push_back(step);
+}
+
 void Workload::end(std::uint32_t object, Tick time, std::uint32_t event) {
   objects_[object].end = static_cast<std::uint32_t>(steps_.size());
   live_ -= objects_[object].size;
   --objects_live_;
-  steps_.push_back({time, event, object, Kind::kFree});
+  add_step(object, Kind::kFree, time, event);
 }
 
 std::vector<Workload> Workload::by_pool() const {
@@ -201,7 +319,7 @@ Problem Workload::problem() const {
   problem.reserve(objects_.size());
   for (const Object& object : objects_) {
     problem.push_back(
-        {{object.begin, std::max(object.end, object.begin + 1)}, object.size, object.alignment});
+        {{object.begin, std::max(object.end, object.begin + 1)}, object.size, object.alignment()});
   }
   return problem;
 }

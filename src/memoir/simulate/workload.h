@@ -30,23 +30,26 @@ class Trace;
 class Workload {
  public:
   struct Object {
-    ObjectId id = 0;     // of the trace
-    Size size = 0;       // bytes as asked, > 0
-    Size alignment = 1;  // bytes
+    ObjectId id = 0;  // of the trace
+    Size size = 0;    // bytes as asked, > 0
     SiteId site = kNoSite;
     StreamId stream = 0;       // numbered in the order of their first allocations
     std::uint32_t begin = 0;   // the step that allocates it
     std::uint32_t end = 0;     // the step that frees it; steps().size() when it outlives the trace
-    std::uint32_t pool = 0;    // private ones in the order of their first mention; 0: the default pool
     std::uint32_t thread = 0;  // that allocates it: its number in the trace
+    std::uint16_t pool = 0;    // private ones in the order of their first mention; 0: the default pool
+    std::uint8_t alignment_log2 = 0;
+    Size alignment() const noexcept { return Size{1} << alignment_log2; }  // bytes
   };
-  enum class Kind : std::uint8_t { kAllocate, kFree };
+  static_assert(sizeof(Object) == 48);
+  enum class Kind : std::uint32_t { kAllocate, kFree };
   struct Step {
-    Tick time = 0;             // nanoseconds since the recording began
-    std::uint32_t event = 0;   // its index in the trace
-    std::uint32_t object = 0;  // of objects()
-    Kind kind = Kind::kAllocate;
+    Tick time = 0;                  // nanoseconds since the recording began
+    std::uint32_t event = 0;        // its index in the trace
+    std::uint32_t object : 31 = 0;  // of objects()
+    Kind kind : 1 = Kind::kAllocate;
   };
+  static_assert(sizeof(Step) == 16);
 
   /// A segment or memory that the recorded allocator had from the device, or gave back.
   struct DeviceCall {
@@ -86,6 +89,9 @@ class Workload {
   /// Failures of kHopeless bytes or more, which no device has, are not asked for. Throws Error for a trace
   /// beyond 2^31 events or with more pools, or whose frees do not follow their allocations.
   explicit Workload(std::span<const Event> events, std::uint16_t device = 0, Ask failures = Ask::kAll);
+  /// The same of a whole trace, whose events are forgotten on the way (Trace::forget_events()): of ten million,
+  /// a third of the memory. After an Error some of them are gone, too.
+  static Workload take(Trace& trace, std::uint16_t device = 0, Ask failures = Ask::kAll);
 
   /// Where the names of the objects' sites are; kept alive by the caller. nullptr: nobody said.
   const Trace* trace() const noexcept { return trace_; }
@@ -129,8 +135,10 @@ class Workload {
 
  private:
   Workload() = default;
+  class Reader;
   void add(const Object& object, Tick time, std::uint32_t event);
   void end(std::uint32_t object, Tick time, std::uint32_t event);
+  void add_step(std::uint32_t object, Kind kind, Tick time, std::uint32_t event);
 
   std::uint16_t device_ = 0;
   const Trace* trace_ = nullptr;

@@ -48,6 +48,7 @@ struct Trace::Impl {
   ByteSource source;
   TraceData data;
   std::unique_ptr<BlockReader> reader;  // of a file that is followed
+  std::size_t forgotten = 0;            // events
 
   Impl(ByteSource from, Only only, bool follow, bool by_operators = false) : source(std::move(from)) {
     data.name = source.name();
@@ -128,6 +129,13 @@ std::size_t Trace::poll() {
 
 std::span<const Event> Trace::events() const noexcept {
   return {impl_->data.events.data(), impl_->data.events.size()};
+}
+void Trace::forget_events(std::size_t count) noexcept {
+  MetadataArray<Event>& events = impl_->data.events;
+  const std::size_t end = std::min(count, events.size());
+  if (end > impl_->forgotten) events.forget(impl_->forgotten, end);
+  impl_->forgotten = end;
+  if (end == events.size()) events.clear();
 }
 std::uint32_t Trace::version() const noexcept { return impl_->data.version; }
 bool Trace::complete() const noexcept { return impl_->data.complete; }

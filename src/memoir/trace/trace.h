@@ -3,7 +3,7 @@
 // A trace read back: read once, checked once, then a span of events. A file from a stranger is not trusted:
 // every size is bounded, its cost is in proportion to its size, and what cannot be gets an Error that names
 // the block or record and its byte. Immutable, so any number of threads may read one; but for one that
-// follows a file, in poll().
+// follows a file, in poll(), and for forget_events().
 #pragma once
 
 #include <memory>
@@ -49,6 +49,9 @@ class Trace {
   /// Every record but text, in order of writing; kSite and kMeta too. Those of an older file as they would be
   /// written today.
   std::span<const Event> events() const noexcept;
+  /// Ends the first `count` of them, whose memory goes back: they read as zeros. With all of them, events() is
+  /// empty. Not for a trace that is followed, nor while others look at the events.
+  void forget_events(std::size_t count) noexcept;
   /// Of the file's format.
   std::uint32_t version() const noexcept;
   /// True when the recording ended by itself and nothing was cut off since; false after a crash or a kill:
