@@ -10,8 +10,9 @@ namespace {
 constexpr Size kSmallUnit = 512, kLargeUnit = 128 * kKiB, kHugeUnit = kMiB;
 constexpr std::uint64_t kShortId = (std::uint64_t{1} << 25) - 1;
 
-// Of one of the three phases p; those of phase p lie at p * kPerPhase.
+// Of one of the three phases; the first has no kCollect.
 enum PhaseIndex : size_t {
+  kCollect,
   kRepopulate,
   kCompact,
   kScan,
@@ -22,14 +23,15 @@ enum PhaseIndex : size_t {
   kDevice5,
   kPerPhase
 };
-enum Other : size_t { kCollectYoung = 3 * kPerPhase, kCollectAll, kFree };
-constexpr const char* kPhases[] = {"1.1a repopulate", "1.1b compact", "1.2 scan",     "1.3 alloc",
-                                   "1.4a reclaim",    "1.4b alloc",   "1.5a reclaim", "1.5b alloc",
-                                   "2.1a repopulate", "2.1b compact", "2.2 scan",     "2.3 alloc",
-                                   "2.4a reclaim",    "2.4b alloc",   "2.5a reclaim", "2.5b alloc",
-                                   "3.1a repopulate", "3.1b compact", "3.2 scan",     "3.3 alloc",
-                                   "3.4a reclaim",    "3.4b alloc",   "3.5a reclaim", "3.5b alloc",
-                                   "2.0 gc(false)",   "3.0 gc(true)", "free"};
+constexpr const char* kPhases[] = {
+    "1.1a repopulate", "1.1b compact", "1.2 scan",      "1.3 alloc",       "1.4a reclaim", "1.4b alloc",
+    "1.5a reclaim",    "1.5b alloc",   "2.0 gc(false)", "2.1a repopulate", "2.1b compact", "2.2 scan",
+    "2.3 alloc",       "2.4a reclaim", "2.4b alloc",    "2.5a reclaim",    "2.5b alloc",   "3.0 gc(true)",
+    "3.1a repopulate", "3.1b compact", "3.2 scan",      "3.3 alloc",       "3.4a reclaim", "3.4b alloc",
+    "3.5a reclaim",    "3.5b alloc",   "free"};
+/// Where it stands in that list.
+constexpr size_t in_phase(unsigned phase, PhaseIndex at) { return phase * kPerPhase + at - 1; }
+constexpr size_t kFree = in_phase(3, kCollect);  // behind them all
 static_assert(std::size(kPhases) <= PhaseTable::kMost);
 
 }  // namespace
@@ -121,28 +123,28 @@ SplitHeap::Class SplitHeap::class_of(Size size) const noexcept {
 SplitHeap::Index SplitHeap::find(Size size, StreamId stream) noexcept {
   for (unsigned phase = 0; phase < 3; ++phase) {
     if (phase != 0) {
-      const PhaseTable::Timer timer(phases_, phase == 1 ? kCollectYoung : kCollectAll);
+      const PhaseTable::Timer timer(phases_, in_phase(phase, kCollect));
       if (collector_ != nullptr) collector_->collect(phase == 2);
     }
     const auto timed_take = [&](PhaseIndex at) {
-      const PhaseTable::Timer timer(phases_, phase * kPerPhase + at);
+      const PhaseTable::Timer timer(phases_, in_phase(phase, at));
       return take(size);
     };
     settle(phase);
     {
-      const PhaseTable::Timer timer(phases_, phase * kPerPhase + kScan);
+      const PhaseTable::Timer timer(phases_, in_phase(phase, kScan));
       if (const Index index = scan(size, stream); index != 0 || ids_came_round_) return index;
     }
     if (const Index index = timed_take(kDevice3); index != 0) return index;
     for (const Class from : {kHuge, kLarge, kSmall}) {
       {
-        const PhaseTable::Timer timer(phases_, phase * kPerPhase + kReclaim4);
+        const PhaseTable::Timer timer(phases_, in_phase(phase, kReclaim4));
         reclaim(from, size);
       }
       if (const Index index = timed_take(kDevice4); index != 0) return index;
     }
     {
-      const PhaseTable::Timer timer(phases_, phase * kPerPhase + kReclaim5);
+      const PhaseTable::Timer timer(phases_, in_phase(phase, kReclaim5));
       reclaim_all();
     }
     if (const Index index = timed_take(kDevice5); index != 0) return index;
@@ -155,10 +157,10 @@ void SplitHeap::settle(unsigned phase) noexcept {
   if (freed_ == 0) return;
   const Index queued = freed_;
   {
-    const PhaseTable::Timer timer(phases_, phase * kPerPhase + kRepopulate);
+    const PhaseTable::Timer timer(phases_, in_phase(phase, kRepopulate));
     repopulate();
   }
-  const PhaseTable::Timer timer(phases_, phase * kPerPhase + kCompact);
+  const PhaseTable::Timer timer(phases_, in_phase(phase, kCompact));
   compact(queued);
 }
 
