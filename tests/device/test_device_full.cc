@@ -41,7 +41,12 @@ TEST_CASE("the ladder: what other streams' pools keep is given back, after the d
   program.free(first);
   CHECK(program.allocate(20 * kMiB, b) != nullptr);
   CHECK(fake_used(0) == 20 * kMiB);
-  CHECK(program.runtime.view().stream_calls.quiets == 1);
+  const DeviceView view = program.runtime.view();
+  CHECK(view.stream_calls.quiets == 1);
+  CHECK(view.stream_calls.quiet_time == view.stream_calls.longest_quiet);  // there was one
+  const std::string time = std::to_string(view.stream_calls.quiet_time);
+  CHECK(stats_json(view).find("\"sync_all_streams_ns\": " + time) != std::string::npos);
+  CHECK(stats_json(view).find("\"sync_all_streams_ns_max\": " + time) != std::string::npos);
   CHECK(fake::misuses() == "");
 }
 

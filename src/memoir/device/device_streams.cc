@@ -2,6 +2,7 @@
 #include "memoir/device/device_streams.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 namespace memoir {
@@ -106,6 +107,7 @@ bool DeviceStreams::order(StreamId from, Tick moment, StreamId to) noexcept {
 bool DeviceStreams::wait() noexcept {
   if (is_quiet_) return true;
   if (capture_announced_ || is_any_capturing()) return false;
+  const auto began = std::chrono::steady_clock::now();
   {
     const CudaDevice::Scope scope(*device_);
     const cuda::Result result = device_->driver().context_synchronize();
@@ -113,7 +115,11 @@ bool DeviceStreams::wait() noexcept {
     // Another error is a kernel's that failed: it is reported to whoever asks next, and nothing runs any
     // more.
   }
+  const auto waited = static_cast<Tick>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - began).count());
   ++counts_.quiets;
+  counts_.quiet_time += waited;
+  counts_.longest_quiet = std::max(counts_.longest_quiet, waited);
   note_all_done();
   return is_quiet_ = true;
 }

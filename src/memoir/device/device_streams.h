@@ -24,6 +24,8 @@ struct StreamCounts {
   std::uint64_t records = 0;  // events recorded
   std::uint64_t waits = 0;    // one queue was made to wait for another
   std::uint64_t quiets = 0;   // the host waited for the whole device
+  Tick quiet_time = 0;        // nanoseconds: all those waits
+  Tick longest_quiet = 0;     // nanoseconds
 };
 
 class DeviceStreams final : public StreamOrder, public DeviceQuiet {

@@ -226,6 +226,8 @@ std::string stats_json(const DeviceView& view) {
   json.key("num_stream_waits").value(view.stream_calls.waits);
   json.key("num_events").value(view.stream_calls.records);
   json.key("num_sync_all_streams").value(view.stream_calls.quiets);
+  json.key("sync_all_streams_ns").value(view.stream_calls.quiet_time);
+  json.key("sync_all_streams_ns_max").value(view.stream_calls.longest_quiet);
   json.key("num_loop_plans").value(view.loops.plans);
   json.key("num_loop_plans_dropped").value(view.loops.dropped);
   json.key("num_planned_allocs").value(view.loops.planned);
