@@ -3,11 +3,13 @@
 // Three ways to give a tensor library its memory, timed call by call.
 #pragma once
 
-#include <chrono>
+#include <time.h>
+
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
+#include <vector>
 
 namespace example {
 
@@ -31,28 +33,57 @@ std::unique_ptr<Memory> make_scanned_memory(std::size_t pool, std::size_t object
 /// memoir's static tensors, through their C interface.
 std::unique_ptr<Memory> make_memoir_memory(std::size_t pool, std::size_t objects);
 
-/// Nanoseconds of many calls, the two reads of the clock around each included.
-struct Times {
-  std::uint64_t calls = 0;
-  std::uint64_t total = 0;
-  std::uint64_t worst = 0;
+/// Nanoseconds that this thread had a processor: what others do on the machine is not in them.
+inline std::uint64_t thread_time() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(now.tv_nsec);
+}
 
-  void add(std::uint64_t spent) {
-    ++calls;
-    total += spent;
-    if (spent > worst) worst = spent;
+/// Nanoseconds of many calls, one read of the clock in each included.
+class Times {
+ public:
+  void add(std::uint64_t spent) { spent_.push_back(static_cast<std::uint32_t>(spent)); }
+  void clear() { spent_.clear(); }
+  std::uint64_t calls() const { return spent_.size(); }
+  std::uint64_t total() const {
+    std::uint64_t sum = 0;
+    for (const std::uint32_t one : spent_) sum += one;
+    return sum;
   }
-  double mean() const { return calls == 0 ? 0 : static_cast<double>(total) / static_cast<double>(calls); }
+  double mean() const {
+    return spent_.empty() ? 0 : static_cast<double>(total()) / static_cast<double>(calls());
+  }
+  /// The time that this share of the calls does not exceed; 1: the worst.
+  std::uint64_t quantile(double share) const {
+    if (spent_.empty()) return 0;
+    std::vector<std::uint32_t> sorted = spent_;
+    const auto last = static_cast<double>(sorted.size() - 1);
+    const auto at = sorted.begin() + static_cast<std::ptrdiff_t>(share * last);
+    std::nth_element(sorted.begin(), at, sorted.end());
+    return *at;
+  }
+
+ private:
+  std::vector<std::uint32_t> spent_;
+};
+
+/// A call as a trace has it; nanoseconds of the thread's time.
+struct Call {
+  const char* name;
+  std::size_t bytes;
+  std::uint64_t begin, end;
 };
 
 /// Passes everything on, and times it.
 class TimedMemory {
-  template <class Call>
-  auto timed(Times& times, Call call) {
-    const auto begin = std::chrono::steady_clock::now();
-    const auto result = call();
-    const auto spent = std::chrono::steady_clock::now() - begin;
-    times.add(static_cast<std::uint64_t>(std::chrono::nanoseconds(spent).count()));
+  template <class Function>
+  auto timed(Times& times, const char* name, std::size_t bytes, Function function) {
+    const std::uint64_t begin = thread_time();
+    const auto result = function();
+    const std::uint64_t end = thread_time();
+    times.add(end - begin);
+    if (log != nullptr) log->push_back({name, bytes, begin, end});
     return result;
   }
 
@@ -60,14 +91,14 @@ class TimedMemory {
   explicit TimedMemory(Memory& inner) : inner_(inner) {}
 
   Handle create(std::size_t bytes) {
-    return timed(made, [&] { return inner_.create(bytes); });
+    return timed(made, "new", bytes, [&] { return inner_.create(bytes); });
   }
   Handle view(Handle of, std::size_t offset, std::size_t bytes) {
     ++views;
-    return timed(made, [&] { return inner_.view(of, offset, bytes); });
+    return timed(made, "view", bytes, [&] { return inner_.view(of, offset, bytes); });
   }
   void release(Handle tensor) {
-    timed(released, [&] {
+    timed(released, "free", 0, [&] {
       inner_.release(tensor);
       return 0;
     });
@@ -77,6 +108,7 @@ class TimedMemory {
   Times made;      // tensors and views
   Times released;  // both
   std::uint64_t views = 0;
+  std::vector<Call>* log = nullptr;  // where calls are written to as well
 
  private:
   Memory& inner_;
