@@ -925,7 +925,7 @@ class Workload:
     @staticmethod
     def take(trace: Trace, device: int = 0, failures: bool = True) -> Workload:
         """
-        The same, in a third of the memory: the trace has no events afterwards, and an array of them that was taken before reads as zeros.
+        The same, in half the memory: the trace has no events afterwards, and an array of them that was taken before reads as zeros.
         """
 
     @staticmethod

@@ -179,7 +179,7 @@ void bind_simulation(nb::module_& module) {
             return Workload::take(trace, device, failures ? Workload::Ask::kAll : Workload::Ask::kNone);
           },
           "trace"_a, "device"_a = 0, "failures"_a = true, nb::keep_alive<0, 1>(), Run(),
-          "The same, in a third of the memory: the trace has no events afterwards, and an array of them that "
+          "The same, in half the memory: the trace has no events afterwards, and an array of them that "
           "was taken before reads as zeros.")
       .def_static(
           "up_to_failure",
