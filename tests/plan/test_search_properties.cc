@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What must hold for the search on problems that nobody has seen: the seeds make new ones.
+#include <time.h>
+
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -188,6 +190,66 @@ TEST_CASE("with the same work auto is never worse than exact") {
     CHECK(found.lower_bound >= exact.lower_bound);
     CHECK(found.optimal == (found.plan.arena_size == found.lower_bound));
     CHECK_FALSE(check(problem, found.plan));
+  }
+}
+
+TEST_CASE("a limit of work holds in every method, on problems that are full and that are not") {
+  std::mt19937_64 random(60);
+  for (const std::size_t count : {300, 1200}) {
+    for (const Problem& problem :
+         {cut_rectangle(count, count / 3, 1 << 20, 0, random),
+          cut_rectangle(count, count / 3, 1 << 20, 5, random),
+          random_problem(random, count, count, 1 << 16, {1, 64}), random_problem(random, count, 40, 999)}) {
+      for (const std::uint64_t limit : {100, 10'000}) {
+        SearchOptions options;
+        options.work_limit = limit;
+        const SearchResult result = plan_auto(problem, options);
+        CAPTURE(count);
+        CAPTURE(limit);
+        // plan_exact() has as much; the cheap planners and the first plans of all parts place every buffer.
+        CHECK(result.work <= 2 * limit + 40 * problem.size());
+        CHECK_FALSE(quick_check(problem, result.plan));
+      }
+    }
+  }
+}
+
+TEST_CASE("no method goes on for long after the deadline") {
+  std::mt19937_64 random(61);
+  const auto own_seconds = [] {
+    timespec now{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  };
+  for (const std::uint64_t out : {0, 5}) {
+    const Problem problem = cut_rectangle(3000, 1000, 1 << 20, out, random);
+    const auto spent = [&](double deadline) {
+      SearchOptions options;
+      options.threads = 1;
+      options.deadline_s = deadline;
+      const double before = own_seconds();
+      const SearchResult result = plan_auto(problem, options);
+      CHECK_FALSE(quick_check(problem, result.plan));
+      return own_seconds() - before;
+    };
+    const double always = spent(0);  // what is done whatever the deadline
+    // Processor time, of which other programs take nothing. Half a minute is what a loop took that looked at
+    // no clock.
+    for (const double deadline : {0.02, 0.1, 0.4}) CHECK(spent(deadline) <= deadline + 2 * always + 2);
+  }
+}
+
+TEST_CASE("what is full nearly everywhere is tied up, and comes closer to its load") {
+  std::mt19937_64 random(62);
+  for (int round = 0; round < rounds(3); ++round) {
+    const Problem problem = cut_rectangle(400, 130, 1 << 20, 0, random);
+    SearchOptions options;
+    options.work_limit = 60'000;
+    options.seed = static_cast<std::uint64_t>(round);
+    const SearchResult result = plan_auto(problem, options);
+    CAPTURE(round);
+    CHECK(static_cast<double>(result.plan.arena_size) <= 1.1 * static_cast<double>(load(problem)));
+    CHECK_FALSE(check(problem, result.plan));
   }
 }
 

@@ -2,6 +2,7 @@
 #include "memoir/plan/search/bundles.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "memoir/plan/index/grid.h"
 #include "memoir/plan/random.h"
@@ -13,6 +14,8 @@ namespace {
 constexpr std::size_t kMostInStack = 6;
 constexpr std::size_t kMostChoices = 12;  // of buffers with equal lifetimes: 2,497 sums
 constexpr std::size_t kMostToStack = 24;  // of those that are born, or die, at one boundary
+constexpr std::size_t kMostJoined = 8;    // of buffers with equal lifetimes
+constexpr double kByChance = 0.1;         // equal sums that are expected of so many choices
 constexpr int kMostPasses = 20;
 
 class Tying {
@@ -38,8 +41,8 @@ class Tying {
         shuffle(born_[s]);
         changed |= chain(s);
         // One stack at a time: it may be chained at its other end before more is stacked on it.
-        changed |= stack(dying_[s], born_[s]);
-        changed |= stack(born_[s], dying_[s]);
+        const bool stacked = stack(dying_[s], born_[s]) | stack(born_[s], dying_[s]);
+        changed |= stacked || join(s);
       }
     }
     return result();
@@ -148,6 +151,79 @@ class Tying {
       chosen_.pop_back();
     }
     return false;
+  }
+
+  // Some that were born together and die here, and some that are born here and will die together: where they
+  // are as large, and so few that this is hardly chance, each becomes one stack. They are chained later.
+  bool join(std::uint32_t s) {
+    const std::vector<List> left = alike(dying_[s]), right = alike(born_[s]);
+    for (const List& dying : left) {
+      const std::vector<Sum> sums = sums_of(dying);
+      for (const List& born : right) {
+        if (dying.size() + born.size() < 3) continue;
+        for (const auto& [bytes, set] : sums_of(born)) {
+          const auto same = std::lower_bound(sums.begin(), sums.end(), Sum{bytes, 0});
+          if (same == sums.end() || same->first != bytes) continue;
+          const auto choices = static_cast<double>((std::size_t{1} << dying.size()) << born.size());
+          if (choices > kByChance * static_cast<double>(bytes / grid_.unit)) continue;
+          List below = chosen_of(dying, same->second), above = chosen_of(born, set);
+          if (below.size() + above.size() < 3 || !stackable(below) || !stackable(above) || !wanted())
+            continue;
+          pile(below);
+          pile(above);
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  using Sum = std::pair<Size, std::uint32_t>;  // and whose it is
+
+  // Of each subset but the empty one, sorted.
+  std::vector<Sum> sums_of(const List& list) const {
+    std::vector<Sum> sums{{0, 0}};
+    for (std::size_t k = 0; k < list.size(); ++k) {
+      for (std::size_t of = 0, count = sums.size(); of < count; ++of)
+        sums.emplace_back(sums[of].first + padded(list[k]), sums[of].second | std::uint32_t{1} << k);
+    }
+    sums.erase(sums.begin());
+    std::sort(sums.begin(), sums.end());
+    return sums;
+  }
+
+  static List chosen_of(const List& list, std::uint32_t set) {
+    List chosen;
+    for (std::size_t k = 0; k < list.size(); ++k) {
+      if ((set >> k & 1) != 0) chosen.push_back(list[k]);
+    }
+    return chosen;
+  }
+
+  // Those of the list that live the same sections, up to kMostJoined of each kind.
+  std::vector<List> alike(const List& list) const {
+    std::vector<List> kinds;
+    for (std::size_t k = 0; k < std::min(list.size(), kMostToStack); ++k) {
+      const std::uint32_t i = list[k];
+      const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const List& other) {
+        return bundles_[other[0]].first == bundles_[i].first && bundles_[other[0]].last == bundles_[i].last;
+      });
+      if (kind == kinds.end()) kinds.push_back({i});
+      else if (kind->size() < kMostJoined) kind->push_back(i);
+    }
+    return kinds;
+  }
+
+  // In this order, each on the one before it.
+  bool stackable(const List& list) const {
+    Size below = 0, alignment = 1;
+    for (const std::uint32_t i : list) {
+      const Size own = bundles_[i].shape.alignment;
+      if (below % own != 0 || !align_alike(alignment, own)) return false;
+      alignment = std::max(alignment, own);
+      below += padded(i);
+    }
+    return true;
   }
 
   void pile(const std::vector<std::uint32_t>& chosen) {

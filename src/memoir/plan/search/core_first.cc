@@ -34,6 +34,7 @@ class CoreFirst {
         options_(options),
         limits_(limits),
         work_(work),
+        last_work_(limits.nodes > ~std::uint64_t{0} - work ? ~std::uint64_t{0} : work + limits.nodes),
         index_(problem, sections),
         moved_(problem.size()) {}
 
@@ -81,7 +82,7 @@ class CoreFirst {
   Offset top(std::uint32_t i) const { return index_.offset_of(i) + problem_[i].size; }
   bool stopped() const {
     return (limits_.stop && limits_.stop->load(std::memory_order_relaxed)) ||
-           (limits_.enough && limits_.enough->load(std::memory_order_relaxed)) ||
+           (limits_.enough && limits_.enough->load(std::memory_order_relaxed)) || work_ >= last_work_ ||
            std::chrono::steady_clock::now() >= limits_.deadline;
   }
 
@@ -129,11 +130,12 @@ class CoreFirst {
     const Problem problem = extract(problem_, piece);
     ExactSearch search(problem);
     SearchLimits limits = limits_;
-    limits.nodes = options_.nodes_per_buffer * piece.size() + 1000;
     constexpr std::string_view kKeys[] = {"TW", "WT", "L", "W", "TW", "W"};
     for (std::size_t k = 0; k < std::size(kKeys); ++k) {
       const Order order =
           make_order(problem, search.sections(), kKeys[k], k < 3 ? 0.0 : 0.1, options_.seed + k);
+      if (stopped()) return false;
+      limits.nodes = std::min(options_.nodes_per_buffer * piece.size() + 1000, last_work_ - work_);
       const Verdict verdict = search.run(target_, order, limits, offsets);
       work_ += search.nodes();
       if (verdict != Verdict::kGaveUp) return verdict == Verdict::kFits;
@@ -158,7 +160,9 @@ class CoreFirst {
       const bool patient = k >= std::size(kRetries);
       options.noise = patient ? 0.2 : 0.0;
       options.repair_effort = patient ? kManyRepairs : kFewRepairs;
-      offsets = CoreFirst(problem, sections, target_, options, limits_, work_).run();
+      SearchLimits limits = limits_;
+      limits.nodes = last_work_ - work_;
+      offsets = CoreFirst(problem, sections, target_, options, limits, work_).run();
       if (!offsets.empty() && arena_size(problem, offsets) <= target_) return true;
     }
     return false;
@@ -232,6 +236,7 @@ class CoreFirst {
   const CoreFirstOptions& options_;
   const SearchLimits& limits_;
   std::uint64_t& work_;
+  const std::uint64_t last_work_;  // where it stops
   FitIndex index_;
   std::vector<Size> fullest_;
   std::vector<std::uint32_t> moved_;   // how often each was put somewhere by force

@@ -35,7 +35,7 @@ struct CoreFirstOptions {
 };
 
 /// Answers with valid offsets that fit the target or come near it; empty when it was stopped and need not
-/// answer. `work` is increased by the placements tried.
+/// answer. `work` is increased by the placements tried; limits.nodes is of all of them.
 std::vector<Offset> core_first(const Problem& problem, const Sections& sections, Size target,
                                const CoreFirstOptions& options, const SearchLimits& limits,
                                std::uint64_t& work);

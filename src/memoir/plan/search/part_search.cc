@@ -9,7 +9,7 @@
 #include "memoir/plan/index/fit_index.h"
 #include "memoir/plan/search/attempts.h"
 #include "memoir/plan/search/bounds.h"
-#include "memoir/plan/search/row_sweep.h"
+#include "memoir/plan/search/tied_part.h"
 
 namespace memoir {
 namespace {
@@ -18,15 +18,7 @@ constexpr std::chrono::milliseconds kAlone{20};   // without other threads
 constexpr std::size_t kLargestSearch = 6000;      // buffers; beyond, only pieces are searched
 constexpr std::uint64_t kMostPairs = 20'000'000;  // 160 MB of neighbour lists
 constexpr unsigned kMostMisses = 3;
-constexpr double kFull = 0.85;        // of the load, on average over the sections: then nothing is easy
-constexpr unsigned kTurnsAlone = 6;   // of the exact search, where it is worth its time
-constexpr unsigned kSweepsShare = 2;  // of all work, one part in so many
-constexpr unsigned kFirstWidth = 8, kMostDoublings = 5;
-constexpr unsigned kTurnsOfWidth = 8;
-constexpr double kSweepNoise = 1;                   // in nats
-constexpr std::uint64_t kMostSqueezed = 3'000'000;  // pairs
-constexpr std::uint64_t kMovesPerBuffer = 20;       // of one turn
-constexpr double kLeastShare = 0.01;
+constexpr unsigned kTurnsAlone = 6;         // of the exact search, where it is worth its time
 constexpr std::size_t kMany = 20'000;       // buffers
 constexpr std::size_t kFewBuffers = 500;    // nothing but the exact search is worth its time
 constexpr std::uint64_t kFirstFits = 1000;  // of the first local search over orders
@@ -56,6 +48,11 @@ unsigned SearchContext::threads_now() const {
   return std::chrono::steady_clock::now() - start < kAlone ? 1 : threads;
 }
 
+double SearchContext::spent() const {
+  if (repeatable) return static_cast<double>(work);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 PartSearch::PartSearch(Canonical canonical)
     : problem_(std::move(canonical.problem)), sections_(find_sections(problem_)), grid_(find_grid(problem_)) {
   sections_.tick = std::move(canonical.ticks);  // for people
@@ -67,6 +64,9 @@ PartSearch::PartSearch(Canonical canonical)
   pairs_ = count_pairs(sections_);
   searchable_ = problem_.size() <= kLargestSearch && pairs_ <= kMostPairs;
 }
+
+PartSearch::~PartSearch() = default;
+PartSearch::PartSearch(PartSearch&&) noexcept = default;
 
 void PartSearch::keep(std::vector<Offset> offsets) {
   if (offsets.size() != problem_.size()) return;  // given up half-way
@@ -127,6 +127,17 @@ void PartSearch::choose_methods(const SearchContext& context) {
 }
 
 bool PartSearch::step(Size target, SearchContext& context) {
+  if (may_tie(context)) {
+    step_tied(target, context);
+    return true;
+  }
+  const double before = context.spent();
+  const bool more = advance(target, context);
+  spent_ += context.spent() - before;
+  return more;
+}
+
+bool PartSearch::advance(Size target, SearchContext& context) {
   if (stage_ == 0) choose_methods(context);
   if (stage_ < methods_.size()) {
     const Quick& quick = methods_[stage_];
@@ -167,7 +178,7 @@ bool PartSearch::step(Size target, SearchContext& context) {
     squeeze_pause_ = small && arena_ == before ? 2 * squeeze_pause_ + 1 : 0;
     next_squeeze_ = turn_ + 1 + squeeze_pause_;
   }
-  if (small || full()) return searchable_ && round(target, context);
+  if (small || full()) return !may_round(context) || (searchable_ && round(target, context));
   if (turn_ % 2 == 0 && !long_lives_) search_orders(target, problem_.size() / 2 + 8 * kFirstFits, context);
   else core_again(target, context);
   if (arena_ > target && searchable_) return round(target, context);
@@ -197,103 +208,6 @@ void PartSearch::search_orders(Size target, std::uint64_t fits, SearchContext& c
   if (orders_->arena() < arena_) keep(orders_->offsets());
 }
 
-bool PartSearch::full() const {
-  double sum = 0;
-  for (const Size load : sections_.load) sum += static_cast<double>(load);
-  return sum > kFull * static_cast<double>(sections_.max_load()) * sections_.count;
-}
-
-bool PartSearch::on_grid() const {
-  return std::all_of(problem_.begin(), problem_.end(),
-                     [&](const Buffer& buffer) { return grid_.unit % buffer.alignment == 0; });
-}
-
-bool PartSearch::may_squeeze() const { return pairs_ <= kMostSqueezed && on_grid(); }
-
-bool PartSearch::may_sweep(const SearchContext& context) const {
-  return !context.exact_only && full() && on_grid() && problem_.size() <= kMany &&
-         kSweepsShare * sweep_work_ <= context.work;
-}
-
-// From both ends of time, again and again with few trees and other noise, then with more.
-void PartSearch::sweep(Size target, SearchContext& context) {
-  constexpr unsigned kBoth = 2;
-  std::array<std::vector<Offset>, kBoth> found;
-  std::array<std::uint64_t, kBoth> work{};
-  const unsigned turn = sweeps_++;
-  first_attempt(kBoth, context.threads_now(), context.repeatable,
-                [&](std::size_t k, unsigned, const std::atomic<bool>& enough) {
-                  RowSweepOptions options;
-                  options.width = kFirstWidth << std::min(turn / kTurnsOfWidth, kMostDoublings);
-                  options.backwards = k == 1;
-                  options.noise = turn > 0 ? kSweepNoise : 0;
-                  options.seed = context.seed + turn;
-                  SearchLimits limits = context.limits;
-                  limits.enough = &enough;
-                  limits.nodes = context.work_left() / kBoth;
-                  found[k] = row_sweep(problem_, sections_, grid_, target, options, limits, work[k]);
-                  return found[k].size() == problem_.size() && arena_size(problem_, found[k]) <= target;
-                });
-  for (unsigned k = 0; k < kBoth; ++k) {
-    context.work += work[k];
-    sweep_work_ += work[k];
-    keep(std::move(found[k]));
-  }
-}
-
-// Each worker takes a share of the excess off the best plan. When it does not come through, it goes on with a
-// smaller one.
-void PartSearch::squeeze(Size target, SearchContext& context) {
-  const unsigned count = context.repeatable ? 1 : context.threads_now();
-  squeezers_.resize(std::max<std::size_t>(squeezers_.size(), count));
-  const std::uint64_t moves = std::min(kMovesPerBuffer * problem_.size(), context.work_left() / count + 1);
-  const Size largest =
-      std::max_element(problem_.begin(), problem_.end(), [](const Buffer& a, const Buffer& b) {
-        return a.size < b.size;
-      })->size;
-  first_attempt(count, count, context.repeatable, [&](std::size_t k, unsigned, const std::atomic<bool>&) {
-    Squeezer& mine = squeezers_[k];
-    if (!mine.search) {
-      mine.search = std::make_unique<Squeeze>(problem_, sections_, grid_, context.seed + k);
-      mine.share = 0.1 / static_cast<double>(k + 1);
-    }
-    Size arena = arena_;
-    std::vector<Offset> offsets = offsets_;
-    mine.work = 0;
-    bool found = false;
-    for (bool again = true; again && arena > target && mine.work < moves && !context.stopped();) {
-      if (mine.from != arena) {
-        const Size less =
-            std::max<Size>(grid_.unit, static_cast<Size>(mine.share * static_cast<double>(arena - target)));
-        mine.from = arena;
-        mine.to = std::max({target, largest, arena - std::min(less, arena)}) / grid_.unit * grid_.unit;
-        if (mine.to < std::max(target, largest)) mine.to += grid_.unit;
-        if (mine.to >= arena) break;
-        mine.search->start(offsets, mine.to);
-      }
-      again = mine.search->run(moves - mine.work, context.limits, mine.work);
-      if (!again) {
-        // From the best plan again, a smaller step.
-        mine.share = std::max(kLeastShare, 0.7 * mine.share);
-        if (mine.work >= moves && ++mine.misses % 3 == 0) mine.from = 0;
-        break;
-      }
-      offsets = mine.search->offsets();
-      arena = arena_size(problem_, offsets);
-      mine.misses = 0;
-      mine.share = std::min(0.2, 1.1 * mine.share);
-      found = true;
-    }
-    if (found) mine.found = std::move(offsets);
-    return arena <= target;
-  });
-  for (unsigned k = 0; k < count; ++k) {
-    context.work += squeezers_[k].work;
-    keep(std::move(squeezers_[k].found));
-    squeezers_[k].found.clear();
-  }
-}
-
 void PartSearch::core(Size target, std::size_t from, std::size_t to, SearchContext& context) {
   std::vector<std::vector<Offset>> found(to - from);
   std::vector<std::uint64_t> work(to - from);
@@ -301,6 +215,7 @@ void PartSearch::core(Size target, std::size_t from, std::size_t to, SearchConte
                 [&](std::size_t k, unsigned, const std::atomic<bool>& enough) {
                   SearchLimits limits = context.limits;
                   limits.enough = arena_ == ~Size{0} && k == 0 ? nullptr : &enough;
+                  limits.nodes = context.work_left() / (to - from);
                   CoreFirstOptions options;
                   options.threshold = methods_[from + k].threshold;
                   options.order = methods_[from + k].order;
@@ -336,6 +251,7 @@ void PartSearch::core_again(Size target, SearchContext& context) {
                   const std::uint64_t t = turn / 2 + k;
                   SearchLimits limits = context.limits;
                   limits.enough = &enough;
+                  limits.nodes = context.work_left() / count;
                   CoreFirstOptions options;
                   options.threshold = kThreshold[t % 4];
                   options.fit = long_lives_ || t % 5 == 4 ? Fit::kBest : Fit::kFirst;

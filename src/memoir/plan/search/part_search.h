@@ -5,7 +5,10 @@
 // between for what is large. One step is one method or one round.
 #pragma once
 
+#include <array>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -17,6 +20,7 @@
 #include "memoir/plan/search/exact_search.h"
 #include "memoir/plan/search/order_search.h"
 #include "memoir/plan/search/portfolio.h"
+#include "memoir/plan/search/row_sweep.h"
 #include "memoir/plan/search/squeeze.h"
 
 namespace memoir {
@@ -35,12 +39,17 @@ struct SearchContext {
   bool stopped() const;
   /// How many threads to use now: one at first. Most problems are solved before a second one has started.
   unsigned threads_now() const;
+  /// What the shares of several methods are counted in: seconds or, where the answer must be repeatable,
+  /// work.
+  double spent() const;
   std::uint64_t work_left() const { return work_limit - (work < work_limit ? work : work_limit); }
 };
 
 class PartSearch {
  public:
   explicit PartSearch(Canonical canonical);
+  ~PartSearch();
+  PartSearch(PartSearch&&) noexcept;
 
   const Problem& problem() const { return problem_; }
   const std::vector<Offset>& offsets() const { return offsets_; }  // valid after the first step
@@ -56,6 +65,8 @@ class PartSearch {
   void keep(std::vector<Offset> offsets);
 
  private:
+  static constexpr double kFirstShareOfSweeps = 0.35;
+
   enum class Method { kFit, kOrder, kCore };
   struct Quick {
     Method method;
@@ -71,12 +82,16 @@ class PartSearch {
     Attempt attempt;
   };
 
+  struct Tied;
+
+  bool advance(Size target, SearchContext& context);
   void choose_methods(const SearchContext& context);
   std::vector<Aimed> choose_attempts(Size target, Size capacity, std::uint64_t seed);
   void fit(const Quick& quick, SearchContext& context);
   void search_orders(Size target, std::uint64_t fits, SearchContext& context);
   void core(Size target, std::size_t from, std::size_t to, SearchContext& context);
   void core_again(Size target, SearchContext& context);
+  bool may_round(const SearchContext& context) const;
   bool round(Size target, SearchContext& context);
   bool full() const;
   bool on_grid() const;
@@ -84,6 +99,9 @@ class PartSearch {
   bool may_sweep(const SearchContext& context) const;
   void squeeze(Size target, SearchContext& context);
   void sweep(Size target, SearchContext& context);
+  void tie_up(const SearchContext& context);
+  bool may_tie(const SearchContext& context);
+  void step_tied(Size target, SearchContext& context);
   bool refute_windows(Size target, SearchContext& context);
   void prove_above(Size capacity, const std::string& who);
 
@@ -106,12 +124,25 @@ class PartSearch {
     Size from = 0, to = 0;  // bytes: the arena it began with, and the height it works on
     double share = 0.1;     // of what is above the target: what it takes off at once
     std::vector<Offset> found;
-    std::uint64_t work = 0;
-    unsigned misses = 0;  // turns in a row
+    std::uint64_t work = 0, since = 0;  // moves of this turn, and since it began with that arena
   };
   std::vector<Squeezer> squeezers_;
-  unsigned sweeps_ = 0;
-  std::uint64_t sweep_work_ = 0;
+  static constexpr std::size_t kBothEnds = 2;  // of time
+  struct Sweeper {
+    std::optional<RowSweep> search{};
+    unsigned starts = 0;
+    std::uint32_t passed = 0;  // sections
+  };
+  std::array<Sweeper, kBothEnds> sweepers_;
+  Size swept_to_ = 0;  // the height of those
+  unsigned sweep_turns_ = 0;
+  double sweep_share_ = kFirstShareOfSweeps;  // of what this part spends
+  double spent_ = 0, spent_on_sweeps_ = 0;    // on this part, `tied_` not included
+  double spent_on_rounds_ = 0, last_round_ = 0;
+  std::unique_ptr<Tied> tied_;
+  bool worth_tying_ = false;
+  std::uint64_t ties_ = 0;
+  bool is_tied_ = false;                                // this is the search of another part's `tied_`
   std::uint64_t next_squeeze_ = 0, squeeze_pause_ = 0;  // turns
   std::uint64_t pairs_ = 0;                             // of buffers that live together
   std::optional<Portfolio> portfolio_;

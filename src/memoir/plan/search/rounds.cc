@@ -13,6 +13,10 @@ namespace {
 constexpr std::size_t kAttemptsOfRound = 24;  // of a round; at each level of effort twice as many
 constexpr std::size_t kTowardsTarget = 4;     // one in so many aims at a small improvement only
 constexpr unsigned kMissesOfRounds = 3;       // rounds without success before more effort
+constexpr std::size_t kAlwaysRounds = 500;    // buffers
+constexpr double kShareOfRounds = 0.2;        // of what a part spends
+constexpr double kNodesOfOpening = 24;        // for each buffer
+constexpr double kSecondsOfLook = 1e-7;       // of one buffer at another
 constexpr std::size_t kLargestWindow = 1000;  // buffers
 constexpr std::uint64_t kWindowNodes = 1000;  // of the first search of a window; four times more in the next
 
@@ -88,7 +92,17 @@ std::vector<PartSearch::Aimed> PartSearch::choose_attempts(Size target, Size cap
   return attempts;
 }
 
+// Of what is large and full nearly everywhere they seldom solve any.
+bool PartSearch::may_round(const SearchContext& context) const {
+  if (problem_.size() <= kAlwaysRounds || !full() || !may_squeeze()) return true;
+  const auto n = static_cast<double>(problem_.size());
+  const double looks = kNodesOfOpening * 2 * static_cast<double>(pairs_);
+  const double first = context.repeatable ? kNodesOfOpening * n : kSecondsOfLook * looks;
+  return spent_on_rounds_ + (round_ == 0 ? first : last_round_) <= kShareOfRounds * spent_;
+}
+
 bool PartSearch::round(Size target, SearchContext& context) {
+  const double before = context.spent();
   // At each level of effort: the target itself once, then something between it and the best plan for as long
   // as that works.
   const bool improve = misses_ > 0 && arena_ - target > step_;
@@ -127,6 +141,8 @@ bool PartSearch::round(Size target, SearchContext& context) {
         return answer.verdict != Verdict::kGaveUp;
       });
   for (std::size_t k = 0; k < attempts.size() && k <= winner; ++k) context.work += answers[k].nodes;
+  last_round_ = context.spent() - before;
+  spent_on_rounds_ += last_round_;
   if (winner == attempts.size()) {
     if (improve) reach_ = 0.5 * (reach_ + 1.0);
     if (++misses_ > kMissesOfRounds) ++level_, misses_ = 0, reach_ = 0.5;

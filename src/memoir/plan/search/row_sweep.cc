@@ -6,6 +6,7 @@
 #include <bit>
 #include <chrono>
 #include <cmath>
+#include <memory>
 #include <numeric>
 #include <unordered_set>
 
@@ -24,10 +25,17 @@ using Id = RowTree::Id;
 
 constexpr std::uint32_t kNobody = ~std::uint32_t{0};
 constexpr std::size_t kMostMarks = 64, kMostDying = 56;
-constexpr Marks kCrowded = ~Marks{0};            // instead of a mark: there are no more
-constexpr std::size_t kMostTried = 400;          // groups tried in one tree at one time
-constexpr std::size_t kBranches = 8;             // of the groups tried for one buffer, how many are followed
-constexpr std::size_t kMostFound = 32;           // ways from one tree to the next section
+constexpr Marks kCrowded = ~Marks{0};       // instead of a mark: there are no more
+constexpr std::size_t kMostTried = 400;     // groups tried in one tree at one time
+constexpr std::size_t kBranches = 8;        // of the groups tried for one buffer, how many are followed
+constexpr std::size_t kMostFound = 32;      // ways from one tree to the next section
+constexpr std::size_t kMostEntered = 1024;  // half-made ways looked at from one tree, dead ends included
+constexpr std::size_t kSetsOfTry = 32;      // sets of neighbours take as long to find as one try
+constexpr std::uint64_t kMostTriedFromOne = 5000;           // groups tried in one tree, in all
+constexpr std::uint32_t kBetweenSaved = 2, kFirstBack = 8;  // sections
+constexpr std::uint32_t kFartherBack = 3;                   // times, the next time
+constexpr double kNoiseBack = 1;
+constexpr double kWorthCompleting = 0.5;         // of the sections
 constexpr std::size_t kMostLoose = 3;            // groups with room to spare for one set of neighbours
 constexpr std::size_t kMostForgotten = 1 << 16;  // steps that no tree of the beam has come by
 constexpr double kLoose = 4;  // in nats, as all likelihoods here: what a group that leaves room costs
@@ -42,35 +50,55 @@ double log_choices(Marks set, Marks chosen) {
   return log_factorial(n) - log_factorial(k) - log_factorial(n - k);
 }
 
-class Sweep {
+}  // namespace
+
+class RowSweep::Beam {
  public:
-  Sweep(const Problem& problem, const Sections& sections, const Grid& grid, Size height,
-        const RowSweepOptions& options, const SearchLimits& limits, std::uint64_t& work)
+  Beam(const Problem& problem, const Sections& sections, const Grid& grid, Size height,
+       const RowSweepOptions& options)
       : problem_(problem),
         sections_(sections),
         height_(static_cast<Units>(height / grid.unit)),
         events_(row_events(problem, sections, grid, height_, options.backwards)),
         size_(events_.size),
         options_(options),
-        limits_(limits),
-        work_(work),
+        noise_(options.noise),
         random_(options.seed),
         names_(static_cast<std::uint32_t>(problem.size())) {
     mark_.assign(problem.size(), 0);
-  }
-
-  std::vector<Offset> run() {
-    if (!events_.fits) return {};
     State start;
     start.root = start.tree.add({names_++, height_, true}, 0);
     beam_.push_back(std::move(start));
-    for (std::uint32_t s = 0; s < sections_.count; ++s) {
-      if (!events_.born[s].empty() || !events_.dying[s].empty()) {
-        if (!advance(s)) return {};
-      }
-    }
-    return offsets();
+    ended_ = !events_.fits;
   }
+
+  void run(std::uint64_t tries, const SearchLimits& limits, std::uint64_t& work) {
+    limits_ = &limits;
+    work_ = 0;
+    while (!ended_ && work_ < tries && !stopped()) {
+      if (section_ == sections_.count) {
+        offsets_ = way_back(beam_.front());
+        ended_ = true, farther_ = false;
+      } else if (events_.born[section_].empty() && events_.dying[section_].empty()) {
+        ++section_;
+      } else {
+        if (options_.goes_back && section_ % kBetweenSaved == 0) save();
+        if (advance(section_)) ++section_;
+        else if (!stopped()) go_back();
+      }
+      passed_ = std::max(passed_, section_);
+    }
+    if (farther_ && died_ >= kWorthCompleting * sections_.count) {
+      offsets_ = way_back(farthest_);
+      work_ += problem_.size();
+    }
+    farther_ = false;
+    work += work_;
+  }
+
+  bool ended() const { return ended_; }
+  const std::vector<Offset>& offsets() const { return offsets_; }
+  std::uint32_t passed() const { return passed_; }
 
  private:
   using List = std::vector<std::uint32_t>;
@@ -86,6 +114,10 @@ class Sweep {
     double score = 0;
     std::uint32_t last = kNobody;  // of steps_
     std::vector<Step> pending{};   // since then
+  };
+  struct Saved {  // before that section
+    std::uint32_t section;
+    std::vector<State> beam;
   };
   struct Group {
     double score;
@@ -108,9 +140,41 @@ class Sweep {
   };
 
   bool stopped() const {
-    return work_ >= limits_.nodes || (limits_.stop && limits_.stop->load(std::memory_order_relaxed)) ||
-           (limits_.enough && limits_.enough->load(std::memory_order_relaxed)) ||
-           std::chrono::steady_clock::now() >= limits_.deadline;
+    return work_ >= limits_->nodes || (limits_->stop && limits_->stop->load(std::memory_order_relaxed)) ||
+           (limits_->enough && limits_->enough->load(std::memory_order_relaxed)) ||
+           std::chrono::steady_clock::now() >= limits_->deadline;
+  }
+
+  // --- back, where no tree comes through ---
+
+  // The older, the fewer are kept: with twice the distance, half as many.
+  void save() {
+    saved_.push_back({section_, beam_});
+    for (std::size_t k = 1; k + 1 < saved_.size(); ++k) {
+      if (saved_[k + 1].section - saved_[k - 1].section > (section_ - saved_[k + 1].section) / 2) continue;
+      saved_.erase(saved_.begin() + static_cast<std::ptrdiff_t>(k));
+      return;
+    }
+  }
+
+  void go_back() {
+    if (section_ > died_) {
+      died_ = section_, back_ = kFirstBack;
+      farthest_ = beam_.front();
+      farther_ = true;
+    } else {
+      back_ *= kFartherBack;
+    }
+    if (!options_.goes_back || back_ > kFartherBack * died_) {
+      ended_ = true;
+      return;
+    }
+    const std::uint32_t to = section_ - std::min(section_, back_);
+    while (saved_.size() > 1 && saved_.back().section > to) saved_.pop_back();
+    section_ = saved_.back().section;
+    beam_ = std::move(saved_.back().beam);
+    saved_.pop_back();
+    noise_ = std::max(noise_, kNoiseBack);
   }
 
   // --- from one section to the next ---
@@ -132,6 +196,7 @@ class Sweep {
         if (stopped()) return false;
         expand(state, events_.dying[section], loose);
       }
+      if (stopped()) return false;
       std::erase_if(next_, [&](State& state) { return !gather(state, section); });
       if (!next_.empty()) break;
     }
@@ -158,10 +223,17 @@ class Sweep {
 
   void forget() {
     std::vector<std::uint32_t> moved(steps_.size(), kNobody);
-    for (const State& state : beam_) {
+    const auto each_state = [&](auto visit) {
+      for (State& state : beam_) visit(state);
+      visit(farthest_);
+      for (Saved& saved : saved_) {
+        for (State& state : saved.beam) visit(state);
+      }
+    };
+    each_state([&](const State& state) {
       for (std::uint32_t k = state.last; k != kNobody && moved[k] == kNobody; k = steps_[k].previous)
         moved[k] = 0;
-    }
+    });
     std::uint32_t kept = 0;
     for (std::uint32_t k = 0; k < steps_.size(); ++k) {
       if (moved[k] == kNobody) continue;
@@ -172,7 +244,7 @@ class Sweep {
     }
     steps_.resize(kept);
     kept_steps_ = kept;
-    for (State& state : beam_) state.last = state.last == kNobody ? kNobody : moved[state.last];
+    each_state([&](State& state) { state.last = state.last == kNobody ? kNobody : moved[state.last]; });
   }
 
   // Sums of subsets of the newborn; where they are many, of those that take few or leave few.
@@ -221,7 +293,8 @@ class Sweep {
     while (const Marks joined = scratch_.joined_room(root)) join(root, joined);
     const Marks here = scratch_.marks(root);
     from_ = &state;
-    found_ = 0;
+    found_ = entered_ = 0;
+    work_before_ = work_;
     choose(root, state.score, here & must, here & ~must, first_bits(newborn_.size()), loose);
   }
 
@@ -247,6 +320,7 @@ class Sweep {
       arrive(root, score);
       return;
     }
+    if (++entered_ > kMostEntered || work_ > work_before_ + kMostTriedFromOne || stopped()) return;
     std::vector<Group> groups = groups_of(root, score, dying, room, newborn, loose);
     std::stable_sort(groups.begin(), groups.end(),
                      [](const Group& a, const Group& b) { return a.score > b.score; });
@@ -266,6 +340,7 @@ class Sweep {
       if (groups.size() < kMostTried) try_group(root, score, set, come, dying, room, newborn, groups);
     };
     const std::vector<Marks> sets = scratch_.neighbours(root, dying | room);
+    work_ += sets.size() / kSetsOfTry;
     if (dying != 0) {
       // One that few groups can have decides; of those groups it has one.
       std::array<std::uint32_t, kMostMarks> count{};
@@ -341,7 +416,7 @@ class Sweep {
       group.score += std::log(static_cast<double>(bytes_of(set)) + 1.0) - log_choices(dying | room, set) -
                      log_choices(newborn, come);
     }
-    if (options_.noise > 0) group.score += options_.noise * random_.normal();
+    if (noise_ > 0) group.score += noise_ * random_.normal();
     groups.push_back(std::move(group));
   }
 
@@ -397,8 +472,7 @@ class Sweep {
 
   // --- the way back ---
 
-  std::vector<Offset> offsets() const {
-    const State& best = beam_.front();
+  std::vector<Offset> way_back(const State& best) const {
     constexpr Units kNowhere = -1;
     std::vector<Units> at(problem_.size(), kNowhere);
     std::vector<RowTree::Leaf> row;
@@ -448,10 +522,18 @@ class Sweep {
   const Units height_;
   const RowEvents events_;
   const std::vector<Units>& size_;  // per buffer
-  const RowSweepOptions& options_;
-  const SearchLimits& limits_;
-  std::uint64_t& work_;
+  const RowSweepOptions options_;
+  double noise_;
+  const SearchLimits* limits_ = nullptr;  // of the run, as is:
+  std::uint64_t work_ = 0;
   Random random_;
+  std::uint32_t section_ = 0, passed_ = 0;  // the next, and the farthest it was
+  std::vector<Saved> saved_;                // by section
+  State farthest_;                          // the best tree there
+  bool farther_ = false;                    // since the last run
+  std::uint32_t died_ = 0, back_ = 0;       // where, at most, and how far it goes back from there
+  bool ended_ = false;
+  std::vector<Offset> offsets_;
   std::uint32_t names_;  // the next one: of buffers, then of free room
   std::vector<State> beam_, next_;
   std::vector<Step> steps_;
@@ -467,15 +549,22 @@ class Sweep {
   const State* from_ = nullptr;
   std::vector<Step> opening_;  // before the groups are chosen
   std::vector<Trace> traces_;
-  std::size_t found_ = 0;
+  std::size_t found_ = 0, entered_ = 0;
+  std::uint64_t work_before_ = 0;
 };
 
-}  // namespace
+RowSweep::RowSweep(const Problem& problem, const Sections& sections, const Grid& grid, Size height,
+                   const RowSweepOptions& options)
+    : beam_(std::make_unique<Beam>(problem, sections, grid, height, options)) {}
+RowSweep::~RowSweep() = default;
+RowSweep::RowSweep(RowSweep&&) noexcept = default;
+RowSweep& RowSweep::operator=(RowSweep&&) noexcept = default;
 
-std::vector<Offset> row_sweep(const Problem& problem, const Sections& sections, const Grid& grid, Size height,
-                              const RowSweepOptions& options, const SearchLimits& limits,
-                              std::uint64_t& work) {
-  return Sweep(problem, sections, grid, height, options, limits, work).run();
+void RowSweep::run(std::uint64_t tries, const SearchLimits& limits, std::uint64_t& work) {
+  beam_->run(tries, limits, work);
 }
+bool RowSweep::ended() const { return beam_->ended(); }
+const std::vector<Offset>& RowSweep::offsets() const { return beam_->offsets(); }
+std::uint32_t RowSweep::passed() const { return beam_->passed(); }
 
 }  // namespace memoir

@@ -12,7 +12,9 @@
 // through time. Where the load changes, a group may leave room or take some.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "memoir/plan/index/grid.h"
@@ -24,15 +26,39 @@ namespace memoir {
 struct RowSweepOptions {
   std::size_t width = 10;  // trees side by side
   bool backwards = false;  // in time
+  // Where no tree comes through, back some sections and on from there with noise, each time farther back
+  // until it comes farther. Else that is the end.
+  bool goes_back = false;
   double noise = 0;        // of how likely a group seems; 0: none
   std::uint64_t seed = 0;  // of that
 };
 
-/// Offsets, of a plan of `height` bytes but for what had no place in it; empty when no tree came through or
-/// the limits came first. Every alignment must divide the grid's unit. Deterministic. `work` is increased by
-/// the groups tried.
-std::vector<Offset> row_sweep(const Problem& problem, const Sections& sections, const Grid& grid, Size height,
-                              const RowSweepOptions& options, const SearchLimits& limits,
-                              std::uint64_t& work);
+/// Can be continued. Deterministic. Not thread-safe.
+class RowSweep {
+ public:
+  /// For plans of `height` bytes. Problem and sections must outlive it; every alignment must divide the
+  /// grid's unit.
+  RowSweep(const Problem& problem, const Sections& sections, const Grid& grid, Size height,
+           const RowSweepOptions& options);
+  ~RowSweep();
+  RowSweep(RowSweep&&) noexcept;
+  RowSweep& operator=(RowSweep&&) noexcept;
+
+  /// Until it ends, or tried about `tries` groups, or the limits stop it: there limits.nodes are groups too.
+  /// `work` is increased by the groups tried.
+  void run(std::uint64_t tries, const SearchLimits& limits, std::uint64_t& work);
+
+  /// It came through, or no tree did.
+  bool ended() const;
+  /// Of a plan: of the height where it came through, and where it came most of the way perhaps not much more;
+  /// else empty.
+  const std::vector<Offset>& offsets() const;
+  /// How many sections it has come through at most.
+  std::uint32_t passed() const;
+
+ private:
+  class Beam;
+  std::unique_ptr<Beam> beam_;
+};
 
 }  // namespace memoir

@@ -11,7 +11,7 @@
 namespace memoir {
 namespace {
 
-constexpr std::size_t kMostSets = 4096;  // of neighbours, in one tree
+constexpr std::size_t kMostSets = 8192;  // of neighbours, in one tree
 constexpr std::size_t kTable = 512;
 constexpr std::size_t kAllSubsets = 10;  // of so many children of a P node; of more only small ones
 
@@ -229,7 +229,9 @@ void RowTree::collect(Id node, Marks allowed, std::vector<Marks>& ends, std::vec
     collect(id, allowed, below.back().ends, sets);
     std::erase(below.back().ends, below.back().whole);
   }
-  const auto room = [](const std::vector<Marks>& list) { return list.size() < kMostSets; };
+  // Those of one node may be many more than are left when what is found twice is taken away.
+  const std::size_t most_sets = sets.size() + kMostSets;
+  const auto room = [&] { return sets.size() < most_sets && ends.size() < kMostSets; };
   if (nodes_[node].kind == Kind::kAny) {
     std::vector<Marks> full;
     for (const Child& child : below) {
@@ -237,12 +239,13 @@ void RowTree::collect(Id node, Marks allowed, std::vector<Marks>& ends, std::vec
     }
     const auto with = [&](Marks set) {  // and the end of a child, or of two
       if (set != 0) ends.push_back(set), sets.push_back(set);
-      for (std::size_t a = 0; a < below.size() && room(sets); ++a) {
+      for (std::size_t a = 0; a < below.size() && room(); ++a) {
         if ((below[a].whole & set) != 0) continue;
         for (const Marks end : below[a].ends) {
+          if (!room()) break;
           ends.push_back(set | end);
           if (set != 0) sets.push_back(set | end);
-          for (std::size_t b = a + 1; b < below.size() && room(sets); ++b) {
+          for (std::size_t b = a + 1; b < below.size() && room(); ++b) {
             if ((below[b].whole & set) != 0) continue;
             for (const Marks other : below[b].ends) sets.push_back(set | end | other);
           }
@@ -253,8 +256,7 @@ void RowTree::collect(Id node, Marks allowed, std::vector<Marks>& ends, std::vec
     const std::size_t most = n <= kAllSubsets ? n : n <= 16 ? 4 : n <= 24 ? 3 : 2;
     const auto choose = [&](const auto& self, std::size_t from, std::size_t left, Marks set) -> void {
       with(set);
-      for (std::size_t k = from; left > 0 && k < n && room(sets); ++k)
-        self(self, k + 1, left - 1, set | full[k]);
+      for (std::size_t k = from; left > 0 && k < n && room(); ++k) self(self, k + 1, left - 1, set | full[k]);
     };
     choose(choose, 0, most, 0);
     if (most < n) with(std::accumulate(full.begin(), full.end(), Marks{0}, std::bit_or<>()));
@@ -263,7 +265,7 @@ void RowTree::collect(Id node, Marks allowed, std::vector<Marks>& ends, std::vec
       std::vector<Marks> begun = below[a].ends;
       if (below[a].whole != 0) begun.push_back(below[a].whole);
       for (Marks set : begun) {
-        for (std::size_t b = a + 1; b < below.size() && room(sets); ++b) {
+        for (std::size_t b = a + 1; b < below.size() && room(); ++b) {
           for (const Marks end : below[b].ends) sets.push_back(set | end);
           if (below[b].whole == 0) break;
           sets.push_back(set |= below[b].whole);
@@ -282,7 +284,7 @@ void RowTree::collect(Id node, Marks allowed, std::vector<Marks>& ends, std::vec
   }
   std::sort(ends.begin(), ends.end());
   ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
-  if (!room(ends)) ends.resize(kMostSets);
+  if (ends.size() > kMostSets) ends.resize(kMostSets);
 }
 
 std::vector<RowTree::Marks> RowTree::neighbours(Id root, Marks allowed) const {

@@ -9,6 +9,7 @@ namespace memoir {
 namespace {
 
 constexpr std::uint32_t kNowhere = ~std::uint32_t{0};
+constexpr std::size_t kFewBends = 32;
 constexpr double kNothing = 1e-6;  // costs are sums of floating-point numbers
 
 }  // namespace
@@ -114,7 +115,7 @@ void Squeeze::step(std::uint32_t buffer) {
     bend(std::max(bottom, top - size), -weight);
     bend(top, weight);
   }
-  std::sort(bends_.begin(), bends_.end(), [](const Bend& a, const Bend& b) { return a.at < b.at; });
+  sort_bends(highest);
   double least = cost;
   Units best = 0, at = 0;
   std::uint64_t equals = 1;
@@ -143,6 +144,30 @@ void Squeeze::step(std::uint32_t buffer) {
     weight_[k] += static_cast<float>(shared) / static_cast<float>(most);
     weight_[back_[k]] = weight_[k];
   }
+}
+
+// By where they are. They lie all over the height, so that a bin of as many holds about one.
+void Squeeze::sort_bends(Units highest) {
+  const auto earlier = [](const Bend& a, const Bend& b) { return a.at < b.at; };
+  if (bends_.size() < kFewBends) {
+    std::sort(bends_.begin(), bends_.end(), earlier);
+    return;
+  }
+  const double bins_of_unit = static_cast<double>(bends_.size()) / static_cast<double>(highest + 1);
+  const auto bin = [&](const Bend& bend) {
+    return static_cast<std::size_t>(static_cast<double>(bend.at) * bins_of_unit);
+  };
+  bins_.assign(bends_.size() + 1, 0);
+  for (const Bend& bend : bends_) ++bins_[bin(bend) + 1];
+  for (std::size_t k = 1; k < bins_.size(); ++k) bins_[k] += bins_[k - 1];
+  sorted_.resize(bends_.size());
+  for (const Bend& bend : bends_) sorted_[bins_[bin(bend)]++] = bend;
+  std::uint32_t begin = 0;
+  for (std::size_t k = 0; k + 1 < bins_.size(); ++k) {
+    if (bins_[k] > begin + 1) std::sort(sorted_.begin() + begin, sorted_.begin() + bins_[k], earlier);
+    begin = bins_[k];
+  }
+  bends_.swap(sorted_);
 }
 
 void Squeeze::move(std::uint32_t buffer, Units to) {

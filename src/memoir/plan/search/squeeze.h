@@ -44,6 +44,7 @@ class Squeeze {
   }
   void mark(std::uint32_t buffer, bool overlaps);
   void step(std::uint32_t buffer);
+  void sort_bends(Units highest);
   void move(std::uint32_t buffer, Units to);
 
   Size unit_;
@@ -55,7 +56,8 @@ class Squeeze {
   std::vector<float> weight_;               // per entry
   std::vector<std::uint32_t> count_;        // per buffer: with how many it overlaps
   std::vector<std::uint32_t> bad_, where_;  // those that do, and where each stands there
-  std::vector<Bend> bends_;                 // scratch
+  std::vector<Bend> bends_, sorted_;        // scratch
+  std::vector<std::uint32_t> bins_;
 };
 
 }  // namespace memoir
