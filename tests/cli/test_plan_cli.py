@@ -4,6 +4,7 @@
 MEMOIR_REWRITE_GOLDEN=1 pytest tests/cli/test_plan_cli.py writes the golden outputs again.
 """
 
+import dataclasses
 import json
 import os
 import re
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 from memoir import _core
+from memoir.planning.planners import PLANNERS
 
 DATA = Path(__file__).parents[1] / "data"
 INSTANCES = DATA / "planning" / "minimalloc"
@@ -156,6 +158,7 @@ def test_json(memoir, folder):
         "fits": True,
         "bound_reason": "",
         "interrupted": False,
+        "starved": False,
     }
     _, out, _ = memoir("plan", "p.csv", "--json", "--planner", "all")
     result = json.loads(out)
@@ -167,6 +170,20 @@ def test_json(memoir, folder):
         "cpsat",
     }
     assert (result["arena_size"], result["lower_bound"], result["optimal"]) == (12, 12, True)
+
+
+def test_a_search_that_got_no_processor_says_so(memoir, folder, monkeypatch):
+    auto = PLANNERS["auto"]
+
+    def starved(problem, effort):
+        return dataclasses.replace(auto.run(problem, effort), starved=True)
+
+    monkeypatch.setitem(PLANNERS, "auto", dataclasses.replace(auto, run=starved))
+    code, out, err = memoir("plan", "a.csv")
+    assert code == 0 and "1,048,576" in out
+    assert "less than 0.7 of a processor: a longer --deadline may find less" in err
+    code, out, err = memoir("plan", "a.csv", "--json")
+    assert code == 0 and json.loads(out)["starved"] and err == ""
 
 
 def test_exit_codes(memoir, folder):

@@ -96,6 +96,11 @@ def plan_one(options: PlanOptions) -> int:
         click.echo(f"wrote {options.output}", err=True)
     if not options.as_json:
         _print_next(path, options.output, written, constrained)
+    if planned.best.starved and not options.as_json:
+        click.echo(
+            "memoir: other programs left this search less than 0.7 of a processor: a longer --deadline may find less",
+            err=True,
+        )
     if planned.infeasible and constrained is None:
         note = f", so {options.output} was not written" if output is not None else ""
         click.echo(f"memoir: no plan fits the capacity of {options.capacity:,} bytes{note}", err=True)

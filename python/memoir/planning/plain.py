@@ -39,5 +39,6 @@ def plan_plain(problem: Problem, planner: str, effort: Effort) -> PlanResult:
         bound_reason=outcome.bound_reason,
         interrupted=outcome.interrupted,
         plan=plan,
+        starved=outcome.starved,
         proven_infeasible=capacity is not None and capacity < lower_bound,
     )

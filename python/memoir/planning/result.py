@@ -18,7 +18,7 @@ class PlanResult:
     """A plan, and how good it is. Sizes in bytes.
 
     The fields from `found` on speak of what a problem says beyond lifetimes, sizes and alignments
-    (docs/reference/constraints.md). A plain problem leaves them at their defaults, but for `proven_infeasible`.
+    (docs/reference/constraints.md). A plain problem leaves them at their defaults, but for `starved` and `proven_infeasible`.
     """
 
     planner: str  # as asked for
@@ -37,6 +37,8 @@ class PlanResult:
     interrupted: bool  # by Ctrl-C: the best so far
     plan: Plan  # of the core
 
+    # The deadline ended the search, and other programs had left it less than 0.7 of one processor: more time helps.
+    starved: bool = False
     proven_infeasible: bool = False  # no plan keeps to the capacities and the limit of moves
     constrained: bool = False  # the problem says more; only then do the fields below hold anything
     found: bool = (
@@ -91,7 +93,7 @@ _PLAIN: tuple[str, ...] = (
     "seconds",
     "capacity",
 )
-_PLAIN += ("fits", "bound_reason", "interrupted")
+_PLAIN += ("fits", "bound_reason", "interrupted", "starved")
 _CONSTRAINED: tuple[str, ...] = (
     "found",
     "proven_infeasible",

@@ -22,7 +22,11 @@ def _search(exact: bool) -> Callable[[_core.Problem, Effort], Outcome]:
             capacity=effort.capacity,
         )
         return Outcome(
-            found.plan, found.lower_bound, bound_reason=found.bound_reason, interrupted=found.interrupted
+            found.plan,
+            found.lower_bound,
+            bound_reason=found.bound_reason,
+            interrupted=found.interrupted,
+            starved=found.starved,
         )
 
     return run

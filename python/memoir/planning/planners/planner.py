@@ -20,6 +20,7 @@ class Outcome:
     maker: str = ""  # the planner that made it, where one planner chose among others
     bound_reason: str = ""  # why no plan is smaller than lower_bound
     interrupted: bool = False  # by Ctrl-C: the best so far
+    starved: bool = False  # the deadline ended it, and it had got less than 0.7 of one processor
 
 
 @dataclass(frozen=True)

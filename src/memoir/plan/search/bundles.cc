@@ -41,7 +41,8 @@ class Tying {
         shuffle(born_[s]);
         changed |= chain(s);
         // One stack at a time: it may be chained at its other end before more is stacked on it.
-        const bool stacked = stack(dying_[s], born_[s]) | stack(born_[s], dying_[s]);
+        bool stacked = stack(dying_[s], born_[s]);
+        stacked |= stack(born_[s], dying_[s]);
         changed |= stacked || join(s);
       }
     }

@@ -34,7 +34,7 @@ constexpr std::uint64_t kLooksPerTurn = 500'000;    // of one buffer at another
 constexpr std::uint64_t kPatience = 60;             // moves of each buffer; then from the best plan again
 constexpr double kLeastShare = 0.01;
 
-constexpr double kWorthTying = 0.8;                    // of the buffers are left
+constexpr double kFewerWhenTied = 0.8;                 // of the buffers are left
 constexpr double kShareOfTied = 0.8;                   // of the work, while it is the better one
 constexpr double kTiedPatience = 2;                    // times what the last improvement came after
 constexpr double kTiedWork = 200, kTiedSeconds = 0.1;  // at least, for each buffer
@@ -79,7 +79,7 @@ bool PartSearch::may_tie(const SearchContext& context) {
   if (!tied_) {
     tie_up(context);
     worth_tying_ =
-        static_cast<double>(tied_->order.size()) <= kWorthTying * static_cast<double>(problem_.size());
+        static_cast<double>(tied_->order.size()) <= kFewerWhenTied * static_cast<double>(problem_.size());
   }
   return worth_tying_ && (1 - kShareOfTied) * tied_->spent <= kShareOfTied * spent_;
 }
