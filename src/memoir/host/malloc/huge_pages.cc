@@ -22,7 +22,9 @@ using size_classes::kSlot;
 constexpr Size kPage = LifetimeHeap::kPage, kRegion = LifetimeHeap::kRegion;
 constexpr size_t kPages = kRegion / kPage;
 constexpr size_t kRegionsALook = 8, kTried = 64;
-constexpr double kMemory = 0.75;                // of earlier looks
+constexpr double kMemory = 0.75;  // of earlier looks
+// Walks of page tables that a huge page saves are worth about as much as the faults that it saves.
+constexpr double kWorth = 2;
 constexpr double kBegins = 0.85, kEnds = 0.75;  // touched shares at which huge pages begin and end to pay
 
 std::int64_t cpu_time(clockid_t whose) noexcept {
@@ -62,7 +64,7 @@ void HugePages::opened(Offset span, bool huge) noexcept {
   const std::int64_t small = small_.load(std::memory_order_relaxed);
   if (huge) {
     const double touched = touched_.load(std::memory_order_relaxed) * static_cast<double>(kPages);
-    spend(took - static_cast<std::int64_t>(touched * static_cast<double>(small)));
+    spend(took - static_cast<std::int64_t>(kWorth * touched * static_cast<double>(small)));
   } else {
     small_.store(small + (std::min(took, 4 * small) - small) / 8, std::memory_order_relaxed);
   }
@@ -77,7 +79,8 @@ bool HugePages::restore(Offset region, double most_absent) noexcept {
   if (static_cast<double>(absent) > most_absent * static_cast<double>(kPages)) return false;
   ::madvise(address_of(region), kRegion, MADV_HUGEPAGE);
   const bool collapsed = ::madvise(address_of(region), kRegion, MADV_COLLAPSE) == 0;
-  spend(cpu_time(CLOCK_THREAD_CPUTIME_ID) - began - absent * small_.load(std::memory_order_relaxed));
+  const double saved = kWorth * static_cast<double>(absent * small_.load(std::memory_order_relaxed));
+  spend(cpu_time(CLOCK_THREAD_CPUTIME_ID) - began - static_cast<std::int64_t>(saved));
   return collapsed;
 }
 

@@ -8,8 +8,8 @@
 //                   buffers and fill a part of each do better with small pages. The system says which small
 //                   pages are there, so regions without huge pages are asked: those from before the heap was
 //                   large, and then one in LifetimeHeap::kSmallPages
-//   extra time      CPU time of huge pages beyond that of the small ones that they stand for; `huge_cost` of
-//                   the program's CPU time at most
+//   extra time      CPU time of huge pages beyond twice that of the small ones that they stand for; `huge_cost`
+//                   of the program's CPU time at most
 #pragma once
 
 #include <atomic>
@@ -57,7 +57,7 @@ class HugePages {
   std::atomic<double> touched_{1};
   std::atomic<bool> affordable_{true};
   std::atomic<std::int64_t> extra_{0}, small_{kFirstSmall};  // nanoseconds; of one small page
-  static constexpr std::int64_t kFirstSmall = 1000;
+  static constexpr std::int64_t kFirstSmall = 1500;
 };
 
 }  // namespace memoir::host_malloc

@@ -20,7 +20,7 @@ struct PathText {
 
 struct MallocOptions : LifetimeOptions {
   bool background = true;
-  double huge_cost = 0.03;
+  double huge_cost = 0.05;
   Size cache = 64 * kMiB;
   PathText model;
   bool stats = false;
@@ -35,7 +35,7 @@ struct MallocOptions : LifetimeOptions {
             OptionField{"background", &Options::background, Unit::kFlag,
                         "a thread that gives memory back and restores huge pages"},
             OptionField{"huge_cost", &Options::huge_cost, Unit::kShare,
-                        "of the program's CPU time that huge pages may take beyond that of small ones"},
+                        "of the program's CPU time that huge pages may take beyond twice that of small ones"},
             OptionField{"cache", &Options::cache, Unit::kBytes,
                         "of freed blocks above 512KiB kept ready, at most"},
             OptionField{"model", &Options::model, Unit::kText,
