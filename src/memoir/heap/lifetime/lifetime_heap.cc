@@ -51,7 +51,6 @@ LifetimeHeap::Placement LifetimeHeap::allocate(Size size, LifetimeClass lifetime
   Region& region = regions_[fresh];
   region.lifetime = lifetime;
   region.had_memory = true;
-  huge = huge && fresh % kSmallPages != kSmallPages - 1;
   if (huge) {
     // The first touch brings the whole page.
     count(region, -1);
@@ -61,7 +60,6 @@ LifetimeHeap::Placement LifetimeHeap::allocate(Size size, LifetimeClass lifetime
   }
   Placement placement = place(fresh, slots, 0);
   placement.new_region = true;
-  placement.opens_huge = huge;
   placement.zero = true;
   return placement;
 }

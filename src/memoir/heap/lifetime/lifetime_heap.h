@@ -34,7 +34,6 @@ class LifetimeHeap {
   static constexpr Size kPage = 4 * kKiB;
   static constexpr Size kRegion = 2 * kMiB;
   static constexpr size_t kSlots = kRegion / kSlot;  // of a region
-  static constexpr size_t kSmallPages = 32;
 
   /// The arena has `count` regions more, at the end of what it had, none of them with memory.
   bool add_regions(size_t count) noexcept;
@@ -42,13 +41,11 @@ class LifetimeHeap {
   struct Placement {
     Offset offset = kNoOffset;
     bool zero = false;        // all its pages were gone: they read as zero
-    bool new_region = false;  // the first span of a region without memory
-    bool opens_huge = false;  // and the owner asks for a huge page there
+    bool new_region = false;  // the first span of a region without memory: ask for a huge page, if wanted
     explicit operator bool() const noexcept { return offset != kNoOffset; }
   };
   /// A span of `size` bytes, a multiple of kSlot and at most kRegion. No offset: add regions and ask again.
-  /// `huge`: when it opens a region without memory, the owner asks for a huge page there; one region in
-  /// kSmallPages stays without, so that the owner can see which of its pages are touched.
+  /// `huge`: when it opens a region without memory, the owner asks for a huge page there.
   Placement allocate(Size size, LifetimeClass lifetime, bool huge) noexcept;
   /// Ends a span. False (and nothing changed) for what does not start at used slots of one region.
   bool free(Range span) noexcept;

@@ -99,7 +99,7 @@ Offset MallocHeap::new_span(Size size, LifetimeClass lifetime) noexcept {
       placed = heap_.allocate(size, lifetime, huge);
     if (!placed) return kNoOffset;
     const Range region{align_down(placed.offset, kRegion), kRegion}, span{placed.offset, size};
-    const bool whole = placed.opens_huge;
+    const bool whole = huge && placed.new_region;
     if (arena_->commit(whole ? region : span)) return placed.offset;
     // No memory: what the heap took for granted is not there.
     if (whole) heap_.break_huge(region.begin);

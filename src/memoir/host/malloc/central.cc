@@ -56,6 +56,7 @@ bool Central::grow() noexcept {
 Span* Central::new_span(size_t slots, LifetimeClass lifetime, bool& zero) noexcept {
   const Size size = slots * size_classes::kSlot;
   LifetimeHeap::Placement placed;
+  bool opens_huge = false;
   {
     const LockGuard guard(lock);
     const bool huge = options.huge && held() >= options.background_from && huge_pages.wanted(heap);
@@ -63,11 +64,16 @@ Span* Central::new_span(size_t slots, LifetimeClass lifetime, bool& zero) noexce
     if (!placed && grow()) placed = heap.allocate(size, lifetime, huge);
     if (!placed) return nullptr;
     used_.store(heap.figures().used, std::memory_order_relaxed);
-    if (placed.opens_huge)
+    opens_huge = placed.new_region && huge;
+    if (opens_huge && huge_pages.spared()) {
+      opens_huge = false;
+      heap.break_huge(align_down(placed.offset, LifetimeHeap::kRegion));
+    }
+    if (opens_huge)
       ::madvise(address_of(align_down(placed.offset, LifetimeHeap::kRegion)), LifetimeHeap::kRegion,
                 MADV_HUGEPAGE);
   }
-  if (placed.new_region && options.huge) huge_pages.opened(placed.offset, placed.opens_huge);
+  if (placed.new_region && options.huge) huge_pages.opened(placed.offset, opens_huge);
   const size_t first = placed.offset / size_classes::kSlot;
   for (size_t i = 0; i < slots; ++i) *back_at(first + i) = static_cast<std::uint8_t>(i);
   zero = placed.zero;

@@ -7,7 +7,7 @@
 //   touched share   of the pages that blocks were handed out on, those that are there. Programs that ask for
 //                   buffers and fill a part of each do better with small pages. The system says which small
 //                   pages are there, so regions without huge pages are asked: those from before the heap was
-//                   large, and then one in LifetimeHeap::kSmallPages
+//                   large, and then one in kSparedOf
 //   extra time      CPU time of huge pages beyond twice that of the small ones that they stand for; `huge_cost`
 //                   of the program's CPU time at most
 #pragma once
@@ -32,6 +32,9 @@ class HugePages {
     if (!looked_) look(heap);
     return pays_ && affordable();
   }
+  /// Whether a region that is wanted huge keeps small pages all the same, to be looked at: one in kSparedOf.
+  /// The caller has the central lock.
+  bool spared() noexcept { return ++opened_ % kSparedOf == 0; }
   /// Touches the first page of a span that opened a region. Any thread, without the lock.
   void opened(Offset span, bool huge) noexcept;
   /// Makes a region that lost pages, at most `most_absent` of them (a fraction), a huge page again. The
@@ -50,6 +53,8 @@ class HugePages {
   void look_at(const LifetimeHeap& heap, size_t region) noexcept;
   void spend(std::int64_t nanoseconds) noexcept;
 
+  static constexpr unsigned kSparedOf = 32;
+  unsigned opened_ = 0;
   double share_ = 0;
   bool looked_ = false, pays_ = true;
   size_t next_ = 0;                  // region
