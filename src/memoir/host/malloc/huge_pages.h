@@ -8,8 +8,8 @@
 //                   buffers and fill a part of each do better with small pages. The system says which small
 //                   pages are there, so regions without huge pages are asked: those from before the heap was
 //                   large, and then one in kSparedOf
-//   extra time      CPU time of huge pages beyond twice that of the small ones that they stand for; `huge_cost`
-//                   of the program's CPU time at most
+//   extra time      CPU time of huge pages beyond twice that of the small ones that they stand for;
+//                   `huge_cost` of the program's CPU time at most
 #pragma once
 
 #include <atomic>
