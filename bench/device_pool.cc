@@ -77,10 +77,11 @@ Times time_policy(const Workload& workload, const std::string& policy, bool smok
         const Workload::Object& object = workload.objects()[steps[at].object];
         Offset* const place = &places[steps[at].object];
         __builtin_prefetch(place, 1);
-        stretch.push_back({{object.size, object.alignment, object.site, object.stream, simulated->is_plain()},
-                           &simulated->heap(object.pool, object.stream),
-                           place,
-                           steps[at].kind == Workload::Kind::kAllocate});
+        stretch.push_back(
+            {{object.size, object.alignment(), object.site, object.stream, simulated->is_plain()},
+             &simulated->heap(object.pool, object.stream),
+             place,
+             steps[at].kind == Workload::Kind::kAllocate});
       }
       for (size_t i = 0; i < stretch.size();) {
         if (pass < 3) {

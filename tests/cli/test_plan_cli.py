@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from memoir.planning.planners import PLANNERS
 
 from memoir import _core
-from memoir.planning.planners import PLANNERS
 
 DATA = Path(__file__).parents[1] / "data"
 INSTANCES = DATA / "planning" / "minimalloc"

@@ -251,19 +251,18 @@ def _lifetimes(events: np.ndarray, objects: Objects) -> list[dict[str, Any]]:
         counts += np.bincount(number, minlength=len(counts))
         np.add.at(totals, number, size)
     result = []
-    for number in np.flatnonzero(counts).tolist():
-        count, size = int(counts[number]), int(totals[number])
-        row, column = divmod(number, never + 1)
-        size_from, size_to = _class(SIZE_DECADES, row)
-        from_ns, to_ns = (None, None) if column == never else _class(LIFETIME_DECADES, column)
+    for number_of_class in np.flatnonzero(counts).tolist():
+        size_class, lifetime_class = divmod(number_of_class, never + 1)
+        size_from, size_to = _class(SIZE_DECADES, size_class)
+        from_ns, to_ns = (None, None) if lifetime_class == never else _class(LIFETIME_DECADES, lifetime_class)
         result.append(
             {
                 "size_from": size_from,
                 "size_to": size_to,
                 "lifetime_from_ns": from_ns,
                 "lifetime_to_ns": to_ns,
-                "count": count,
-                "bytes": size,
+                "count": int(counts[number_of_class]),
+                "bytes": int(totals[number_of_class]),
             }
         )
     return result
