@@ -108,6 +108,7 @@ def folder(tmp_path_factory):
     shutil.copy(ROOT / "tests/data/small.v1.lifetimes", folder / "x.lifetimes")
     for name, trace in (("step", "magma27_cs336"), ("other", "silmont_fwd_fp32_128")):
         shutil.copy(ROOT / f"tests/data/gpu/{trace}.d0.trace", folder / f"{name}.trace")
+    shutil.copy(ROOT / "tests/data/gpu/gpt2m_varlen.trace", folder)
     header = "malloc,Threads,Work,Load,Replicate,Time\n"
     rows = [f"{{}},{threads},{threads},1,{i},{1 + i / 100}" for threads in (1, 2) for i in range(6)]
     for name, malloc in (("a", "default"), ("b", "hoard")):

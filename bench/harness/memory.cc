@@ -16,8 +16,9 @@ namespace memoir::bench {
 
 namespace {
 
-constexpr double kShare = 0.008;  // of the time that may go into looking: 1 % is promised, costs vary
-constexpr size_t kMost = 4096;    // samples; then every other one goes, and the period doubles
+// Of the time that may go into looking: 1 % is promised, and the first look is free.
+constexpr double kShare = 0.008;
+constexpr size_t kMost = 4096;  // samples; then every other one goes, and the period doubles
 
 double seconds_of(clockid_t clock) {
   timespec time;
@@ -68,15 +69,8 @@ void MemorySampler::sample(pid_t root, double started, double now) {
   }
   const double cost = std::max(seconds_of(CLOCK_THREAD_CPUTIME_ID) - before, held);
   held_ += held;
-  spent_ += cost;
-  // The next look costs what this one did, and more if the tree grows. It is paid for before it is taken, by
-  // the time since the start: else the first and the last look of a short run would be free. And the last one
-  // is paid for by the time since then: else a long quiet stretch would pay for many looks in a row.
-  const double expected = std::clamp(2.0 * cost - last_, cost, 2.0 * cost);
-  last_ = cost;
-  const double paid =
-      std::max(seconds_of(CLOCK_MONOTONIC) + cost / kShare, started + (spent_ + expected) / kShare);
-  next_ = std::max(seconds_of(CLOCK_MONOTONIC) + period_, paid);
+  // Not also a share of the time since the start: short runs would lose the ends of their phases for it.
+  next_ = seconds_of(CLOCK_MONOTONIC) + std::max(period_, cost / kShare);
   if (sample.resident == 0) return;  // between two processes
   samples_.push_back(sample);
   if (samples_.size() < kMost) return;

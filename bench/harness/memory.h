@@ -17,9 +17,9 @@ struct MemorySample {
   uint64_t printed = 0;  // bytes that the command had written to standard output
 };
 
-// Samples at most every `period` seconds, and never for more than a hundredth of the time since the start:
-// while smaps_rollup is read, the process that it looks at cannot map or unmap memory. Keeps so few samples
-// that its own size stays small.
+// Samples at most every `period` seconds, and never for more than a hundredth of the time: while smaps_rollup
+// is read, the process that it looks at cannot map or unmap memory. Keeps so few samples that its own size
+// stays small.
 class MemorySampler {
  public:
   explicit MemorySampler(double period) : period_(period) {}
@@ -36,7 +36,6 @@ class MemorySampler {
   double period_;
   double next_ = 0.0;
   double held_ = 0.0;
-  double spent_ = 0.0, last_ = 0.0;  // seconds that all looks and the last one took
   std::vector<MemorySample> samples_;
 };
 

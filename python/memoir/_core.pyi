@@ -119,6 +119,10 @@ class Trace:
         """
 
     @property
+    def allocates(self) -> bool:
+        """Whether any event is an allocation."""
+
+    @property
     def version(self) -> int:
         """Of the file's format. Its events are those of today's."""
 

@@ -78,7 +78,7 @@ def test_bad_snapshots_leave_nothing(folder):
         (("import", "nothing.pickle"), "nothing.pickle: cannot be read: No such file"),
         (("import", "x.pickle", "-o", "x.csv"), "give it one of .trace"),
         (("import", "x.pickle", "-o", "none/x.trace"), "there is no folder none"),
-        (("export", "x.pickle", "--to", "chrome"), "x.pickle: not a memoir trace"),
+        (("export", "x.pickle", "--to", "chrome"), "it is truncated"),
     ):
         done = memoir(folder, *words)
         assert done.returncode == 2 and why in done.stderr

@@ -146,7 +146,7 @@ def shown(name: str, *, json: bool) -> str:
     os.chdir(DATA)
     try:
         with contextlib.redirect_stdout(output):
-            show_trace(name, output=None, json=json, force=False)
+            show_trace(name, output=None, json=json, force=False, only="both" if name == NATIVE else None)
     finally:
         os.chdir(before)
     output.flush()

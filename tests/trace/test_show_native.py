@@ -223,14 +223,15 @@ def test_the_difference_of_two_builds_goes_by_names():
 
 def test_the_verb(run):
     path = str(golden.DATA / golden.NATIVE)
-    text = run("show", path)
+    assert "1 allocation of 8.00 KiB" in run("show", path)  # its only tensor
+    text = run("show", path, "--only", "both")
     for part in ("at the peak, after 50.0 ms", "held then, by library", "never freed: 11 objects", "why "):
         assert part in text
-    assert json.loads(run("show", path, "--json"))["native"]["moment"]["count"] == 12
-    at = json.loads(run("show", path, "--json", "--at", "5ms"))
+    assert json.loads(run("show", path, "--only", "both", "--json"))["native"]["moment"]["count"] == 12
+    at = json.loads(run("show", path, "--only", "both", "--json", "--at", "5ms"))
     assert at["native"]["moment"]["time_ns"] == 5_000_000 and not at["native"]["moment"]["is_peak"]
     assert json.loads(run("show", path, "--json", "--only", "tensors"))["allocations"]["count"] == 1
-    same = json.loads(run("show", "--diff", path, path, "--json"))
+    same = json.loads(run("show", "--diff", path, path, "--only", "both", "--json"))
     assert same["totals"]["held"]["change_bytes"] == 0 and same["stacks"]
     assert "live at the peak" in run("show", "--diff", path, path)
     assert "the recording has ended" in run("show", "--follow", path)
@@ -247,7 +248,7 @@ def test_the_other_verbs_take_a_native_program(run, tmp_path):
     assert "73 buffers" in run("plan", path, "--only", "both", "-o", str(tmp_path / "x.plan"))
     assert "1 buffers" in run("plan", path, "-f", "-o", str(tmp_path / "x.plan"))  # its only tensor
     run("simulate", path, "--policy", "span")
-    run("export", path, "--to", "chrome", "-o", str(tmp_path / "x.json"))
+    run("export", path, "--only", "both", "--to", "chrome", "-o", str(tmp_path / "x.json"))
     assert (tmp_path / "x.json").stat().st_size > 1000
 
 

@@ -8,6 +8,7 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <memory>
@@ -279,6 +280,13 @@ void bind_trace(nb::module_& module) {
           "events", &events_of,
           "Every record but text, in order: a read-only numpy array with the fields of the format (times in "
           "nanoseconds, sizes in bytes). A view; it keeps the trace alive.")
+      .def_prop_ro(
+          "allocates",
+          [](const Trace& trace) {
+            return std::ranges::any_of(trace.events(),
+                                       [](const Event& event) { return event.kind == EventKind::kAllocate; });
+          },
+          "Whether any event is an allocation.")
       .def_prop_ro("version", &Trace::version, "Of the file's format. Its events are those of today's.")
       .def_prop_ro("complete", &Trace::complete, "The writer closed it, and nothing was cut off since.")
       .def_prop_ro("lost_bytes", &Trace::lost_bytes,

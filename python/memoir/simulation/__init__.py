@@ -23,7 +23,7 @@ from memoir._core import Error, Trace, Workload
 from memoir.base.quantities import BYTE_UNITS, read_amount
 from memoir.simulation.recorded import recorded_cap, recorded_policy, recorded_settings
 from memoir.sweep import Sweep, cores, sweep
-from memoir.traces.files import ONLY, allocates, only_device, open_chosen, open_trace
+from memoir.traces.files import ONLY, only_device, open_chosen, open_trace
 
 _FEW = 400_000  # operations to simulate: fewer are done before other processes are up
 _MANY = 2_000_000  # events of a trace: they are not kept next to what is made of them
@@ -318,7 +318,7 @@ def _identity(path: str, only: str) -> tuple[str, int, int, str]:
 @functools.lru_cache(maxsize=64)
 def _chosen(path: str, changed: int, size: int, _only: str) -> str:
     """Its tensors, where a trace has any."""
-    return "tensors" if allocates(_with_events(path, changed, size, "tensors")) else "both"
+    return "tensors" if _with_events(path, changed, size, "tensors").allocates else "both"
 
 
 @functools.lru_cache(maxsize=4)

@@ -101,10 +101,9 @@ def explain(
 
 def find_failure(path: str, device: int | None = None, event: int | None = None) -> dict[str, Any]:
     """The device, the request, the workload up to it, and how many failed in all."""
-    trace = trace_of(path)
     rows = [
         (failure["event"], number, failure)
-        for number in (_core.devices_of(trace) if device is None else [device])
+        for number in (_core.devices_of(trace_of(path)) if device is None else [device])
         for failure in workload_of(path, number).failures
     ]
     wanted = [row for row in rows if event is None or row[0] == event]
@@ -123,7 +122,7 @@ def find_failure(path: str, device: int | None = None, event: int | None = None)
         "device": number,
         "failure": failure,
         "failures": len(rows),
-        "time_ns": int(trace.events["time"][at]),
+        "time_ns": int(trace_of(path).events["time"][at]),  # perhaps read again: a workload takes them
         "workload": workload_of(path, number, up_to_failure=at),
     }
 

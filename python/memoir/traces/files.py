@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from memoir import _core
-from memoir._core import Error, EventKind, Only, Trace
+from memoir._core import Error, Only, Trace
 
 _MAGIC = b"\x89memoirT"
 _PICKLE = b"\x80"
@@ -48,15 +48,10 @@ def open_chosen(path: str | Path, only: str | None = None) -> tuple[Trace, str]:
     if only is not None:
         return open_trace(path, ONLY[only]), only
     trace = open_trace(path, Only.kTensors)
-    if allocates(trace):
+    if trace.allocates:
         return trace, "tensors"
     del trace
     return open_trace(path), "both"
-
-
-def allocates(trace: Trace) -> bool:
-    """Whether it has an allocation."""
-    return bool((trace.events["kind"] == int(EventKind.kAllocate)).any())
 
 
 def has_more(trace: Trace, chosen: str) -> bool:
@@ -71,7 +66,7 @@ def open_for_plans(path: str | Path, only: str | None = None) -> Trace:
         return open_trace(path, ONLY[only])
     is_ours = read_begin(path).startswith(_MAGIC)
     trace = Trace.open_plannable(str(path)) if is_ours else open_trace(path, Only.kTensors)
-    if only is None and not allocates(trace):
+    if only is None and not trace.allocates:
         return open_trace(path)
     return trace
 

@@ -76,7 +76,7 @@ class MetadataArray {
   }
   void pop_back() noexcept { --size_; }
   void clear() noexcept { size_ = 0; }
-  /// Gives the memory of elements back that nobody looks at any more; those of its pages are zero from now on.
+  /// Gives back the memory of elements that nobody looks at any more; its pages are zero from now on.
   void forget(size_t first, size_t end) noexcept {
     forget_metadata(data_ + first, (end - first) * sizeof(T));
   }

@@ -89,8 +89,8 @@ class Workload {
   /// Failures of kHopeless bytes or more, which no device has, are not asked for. Throws Error for a trace
   /// beyond 2^31 events or with more pools, or whose frees do not follow their allocations.
   explicit Workload(std::span<const Event> events, std::uint16_t device = 0, Ask failures = Ask::kAll);
-  /// The same of a whole trace, whose events are forgotten on the way (Trace::forget_events()): of ten million,
-  /// a third of the memory. After an Error some of them are gone, too.
+  /// The same of a whole trace, whose events are forgotten on the way (Trace::forget_events()): ten million
+  /// take a third of the memory then. After an Error some of them are gone, too.
   static Workload take(Trace& trace, std::uint16_t device = 0, Ask failures = Ask::kAll);
 
   /// Where the names of the objects' sites are; kept alive by the caller. nullptr: nobody said.

@@ -49,8 +49,8 @@ class Trace {
   /// Every record but text, in order of writing; kSite and kMeta too. Those of an older file as they would be
   /// written today.
   std::span<const Event> events() const noexcept;
-  /// Ends the first `count` of them, whose memory goes back: they read as zeros. With all of them, events() is
-  /// empty. Not for a trace that is followed, nor while others look at the events.
+  /// Forgets the first `count` of them and gives their memory back: they read as zeros. Without any left,
+  /// events() is empty. Not for a trace that is followed, nor while others look at the events.
   void forget_events(std::size_t count) noexcept;
   /// Of the file's format.
   std::uint32_t version() const noexcept;
