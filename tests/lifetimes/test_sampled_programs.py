@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real programs under the sampler: what they did is known, and so what a profile must say of them."""
 
+import mmap
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -205,6 +207,27 @@ def test_a_running_program_is_sampled_and_let_go(program, memoir_cli, tmp_path):
         assert page.stat().st_blocks * 512 < 256 * 1024  # the memory of the samples was given back
         assert ControlPage(page).mode == 0
     assert not page.exists()
+
+
+def test_no_number_in_the_page_enters_a_mode_that_has_not_begun(program):
+    """What is asked was 0 for a moment, and every mode that was not on had 0 for its number."""
+    with Running(program, "busy") as running:
+        page = Path(f"/dev/shm/memoir-{os.getuid()}/{running.pid}")
+        with (
+            open(page, "r+b") as file,
+            mmap.mmap(file.fileno(), mmap.PAGESIZE) as shared,
+            memoryview(shared) as whole,
+            whole.cast("I") as words,
+        ):
+            for number in (7, 0, 1, 0, 2**32 - 1, 0):
+                words[4] = number  # asked
+                for _ in range(2000):
+                    if words[5] == number:  # answered
+                        break
+                    time.sleep(0.01)
+                assert words[5] == number
+            for turn in range(20_000):
+                words[4] = turn % 3
 
 
 def test_everything_of_a_running_program_is_recorded_for_a_while(program, memoir_cli, tmp_path):

@@ -166,6 +166,26 @@ def test_signals_reach_the_program(number, tmp_path):
             os.killpg(process.pid, signal.SIGKILL)
 
 
+def test_a_signal_while_the_program_starts_reaches_it():
+    """It may come on a thread that lets it through, when the program runs and nobody knows its number yet."""
+    inner = """
+import os, signal, subprocess, sys
+
+class Interrupted(subprocess.Popen):
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        before = signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
+        os.kill(os.getpid(), signal.SIGUSR1)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+subprocess.Popen = Interrupted
+from memoir.cli._program import run_program
+sys.exit(run_program(["sleep", "60"], os.environ))
+"""
+    done = subprocess.run([sys.executable, "-c", inner], timeout=100)
+    assert done.returncode == 128 + signal.SIGUSR1
+
+
 def test_no_thread_of_a_command_lets_a_signal_end_it():
     """One that did would orphan the program, whenever the command is not waiting just then."""
     inner = """

@@ -23,9 +23,12 @@ def run_program(
     a terminal reach it by themselves. Raises memoir.Error when it cannot be run.
     """
     process: subprocess.Popen[bytes] | None = None
+    early: list[int] = []  # signals that came before there was a program to send them to
 
     def send_on(number: int) -> None:
-        if process is not None and process.poll() is None:
+        if process is None:
+            early.append(number)
+        elif process.poll() is None:
             os.kill(process.pid, number)
 
     waited = {*_FORWARDED, signal.SIGCHLD}
@@ -46,6 +49,8 @@ def run_program(
             )
         except OSError as error:
             raise Error(f"{program[0]}: cannot be run: {error.strerror}") from None
+        for number in early:
+            send_on(number)
         if began is not None:
             began(process.pid)
         while (code := process.poll()) is None:

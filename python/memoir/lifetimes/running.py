@@ -104,9 +104,11 @@ class RunningProcess:
         return bool(self._number(_ENDED)) or not Path(f"/proc/{self.process}/stat").exists()
 
     def _put(self, mode: int) -> int:
-        struct.pack_into("<I", self._map, _MODE, mode)
         asked = (self._number(_ASKED) + 1 & 0xFFFFFFFF) or 1  # never 0
-        struct.pack_into("<I", self._map, _ASKED, asked)  # last: the process looks at this
+        # Whole words, which the process may read at any time: struct.pack_into() zeroes them first.
+        with memoryview(self._map) as page, page.cast("I") as words:
+            words[_MODE // 4] = mode
+            words[_ASKED // 4] = asked  # last: the process looks at this
         return asked
 
     def _ask(self, mode: int, seconds: float) -> None:

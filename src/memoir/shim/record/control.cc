@@ -40,9 +40,12 @@ constinit ProgramRecorder recorder;
 Process& process = process_state;
 
 void switch_to(Mode mode) noexcept {
-  const std::uint32_t ticket = host_control::answered;
-  fork_page.tickets = {mode == Mode::kDormant ? ticket : 0, mode == Mode::kSampled ? ticket : 0,
-                       mode == Mode::kEverything ? ticket : 0};
+  const auto ticket_of = [mode](Mode one) {
+    return one == mode ? std::uint64_t{host_control::answered} : Tickets::kNever;
+  };
+  fork_page.tickets = {.dormant = ticket_of(Mode::kDormant),
+                       .sampled = ticket_of(Mode::kSampled),
+                       .everything = ticket_of(Mode::kEverything)};
   fork_page.mode.store(mode, std::memory_order_release);
 }
 

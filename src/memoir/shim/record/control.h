@@ -25,9 +25,11 @@ namespace memoir::record {
 enum class Mode : std::uint32_t { kUnset = 0, kDormant = 1, kEverything = 2, kSampled = 3 };
 
 /// What each call compares with the control page's `asked`: the mode's own one equals it while nobody asks
-/// for something else, so that one comparison says both. The others are 0, which is never asked.
+/// for something else, so that one comparison says both. The others are kNever, which no word of the page is:
+/// whatever somebody writes there, a mode that has not begun is not entered.
 struct Tickets {
-  std::uint32_t dormant = 0, sampled = 0, everything = 0;
+  static constexpr std::uint64_t kNever = std::uint64_t{1} << 32;
+  std::uint64_t dormant = 0, sampled = 0, everything = 0;
 };
 struct alignas(4096) ForkPage {
   std::atomic<Mode> mode{Mode::kUnset};

@@ -139,7 +139,7 @@ using namespace memoir::record;
 // All of these calls are jumps: the function that is jumped to returns to the program. `concerned` says
 // whether an allocation or a free concerns the sampler; it is asked once.
 #define MEMOIR_DISPATCH(concerned, plain, name, ...)                                                 \
-  const std::uint32_t ticket = memoir::host_control::asked();                                        \
+  const std::uint64_t ticket = memoir::host_control::asked();                                        \
   if (ticket == fork_page.tickets.dormant) [[likely]]                                                \
     return plain(__VA_ARGS__);                                                                       \
   if (ticket == fork_page.tickets.everything) [[likely]]                                             \
