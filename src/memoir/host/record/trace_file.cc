@@ -117,6 +117,7 @@ void TraceFile::abandon() noexcept {
   file_ = -1;
   claimed_ = allocated_ = 0;
   locked_.store(false, std::memory_order_relaxed);
+  is_stuck_.store(false, std::memory_order_relaxed);
 }
 
 /// The file, if the program has not closed it meanwhile; else opened again. -1 when it cannot be.
@@ -177,22 +178,27 @@ bool TraceFile::grow(int file, Size least) noexcept {
   return failed == 0;
 }
 
-/// False when who holds it was ended there: then events are lost, no more. On a busy machine that thread may
-/// wait for a processor or the disk for a long while, which is none of that.
+/// False when the thread that holds the lock was ended there, or jumped out of it: events are lost then, no
+/// more. On a busy machine that thread may only wait for a processor or the disk, so others wait for seconds. But
+/// the program stands still for so long only once: after a wait in vain they give up at once.
 bool TraceFile::lock() noexcept {
   constexpr unsigned kSpins = 64, kYields = 256, kSleeps = 10'000;
+  const unsigned most = kSpins + kYields + (is_stuck_.load(std::memory_order_relaxed) ? 0 : kSleeps);
   for (unsigned tries = 0; locked_.exchange(true, std::memory_order_acquire); ++tries) {
+    if (tries == most) {
+      is_stuck_.store(true, std::memory_order_relaxed);
+      return false;
+    }
     if (tries < kSpins) {
       pause_processor();
     } else if (tries < kSpins + kYields) {
       ::sched_yield();
-    } else if (tries < kSpins + kYields + kSleeps) {
+    } else {
       const timespec wait{.tv_sec = 0, .tv_nsec = 1'000'000};
       ::syscall(SYS_nanosleep, &wait, nullptr);  // libc's may end the thread here, by pthread_cancel()
-    } else {
-      return false;
     }
   }
+  is_stuck_.store(false, std::memory_order_relaxed);
   return true;
 }
 

@@ -72,7 +72,7 @@ class TraceFile {
   int file_ = -1;
   std::uint64_t device_ = 0, inode_ = 0;
   Size claimed_ = 0, allocated_ = 0;
-  std::atomic<bool> locked_{false};
+  std::atomic<bool> locked_{false}, is_stuck_{false};
   char path_[1024] = {};
 };
 
