@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <utility>
 
 #include "memoir/plan/program_plan.h"
 #include "memoir/plan/simple/planners.h"
@@ -201,7 +202,8 @@ std::shared_ptr<Memory::Plan> Memory::find(const CallShape& shape, Decision& dec
   const auto found = plans_.find(key);
   if (found != plans_.end()) {
     first_sights_ = 0;
-    if (found->second->outdated && found->second->derived_from != nullptr) derive(*found->second);
+    Plan& plan = *found->second;
+    if (std::exchange(plan.outdated, false) && plan.derived_from != nullptr) derive(plan);
     return found->second;
   }
   decision.is_new = true;

@@ -238,7 +238,8 @@ std::vector<Offset> PassTemplate::place(const std::vector<Size>& sizes, Size& ar
 
 std::optional<DerivedPlan> PassTemplate::at(const std::vector<std::int64_t>& point) {
   const auto sizes = points_.at(point);
-  if (!sizes) return std::nullopt;
+  // The only skeleton may be gone: it was given up for another, which found no memory.
+  if (!sizes || skeletons_.empty()) return std::nullopt;
   DerivedPlan made;
   std::vector<Offset> offsets = place(*sizes, made.plan.arena_size);
   const auto load = static_cast<double>(load_of(*sizes));
