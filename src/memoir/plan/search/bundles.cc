@@ -158,15 +158,18 @@ class Tying {
   // are as large, and so few that this is hardly chance, each becomes one stack. They are chained later.
   bool join(std::uint32_t s) {
     const std::vector<List> left = alike(dying_[s]), right = alike(born_[s]);
+    std::vector<std::vector<Sum>> sums_of_born;
+    for (const List& born : right) sums_of_born.push_back(sums_of(born));
     for (const List& dying : left) {
       const std::vector<Sum> sums = sums_of(dying);
-      for (const List& born : right) {
+      for (std::size_t r = 0; r < right.size(); ++r) {
+        const List& born = right[r];
         if (dying.size() + born.size() < 3) continue;
-        for (const auto& [bytes, set] : sums_of(born)) {
+        const auto choices = static_cast<double>((std::size_t{1} << dying.size()) << born.size());
+        for (const auto& [bytes, set] : sums_of_born[r]) {
+          if (choices > kByChance * static_cast<double>(bytes / grid_.unit)) continue;
           const auto same = std::lower_bound(sums.begin(), sums.end(), Sum{bytes, 0});
           if (same == sums.end() || same->first != bytes) continue;
-          const auto choices = static_cast<double>((std::size_t{1} << dying.size()) << born.size());
-          if (choices > kByChance * static_cast<double>(bytes / grid_.unit)) continue;
           List below = chosen_of(dying, same->second), above = chosen_of(born, set);
           if (below.size() + above.size() < 3 || !stackable(below) || !stackable(above) || !wanted())
             continue;
