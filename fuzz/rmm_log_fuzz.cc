@@ -1,41 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Any text as a log of RAPIDS Memory Manager: refused with an Error that names the file, or imported as a
-// trace that its reader takes whole.
-#include <cstdlib>
-#include <cstring>
-#include <string_view>
-
-#include "memoir/base/error.h"
+// Any text as a log of RAPIDS Memory Manager (see importer.h).
 #include "memoir/formats/rmm/import_rmm_log.h"
-#include "memoir/simulate/workload.h"
-#include "memoir/trace/trace.h"
+
+#include "importer.h"
 
 using namespace memoir;
 
-namespace {
-
-void must(bool holds) {
-  if (!holds) std::abort();
-}
-
-}  // namespace
-
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, size_t size) {
-  TraceWriter writer;
-  RmmReport report;
-  try {
-    report = import_rmm_log({reinterpret_cast<const char*>(data), size}, "x.csv", writer);
-  } catch (const Error& error) {
-    must(std::strstr(error.what(), "x.csv:") == error.what());
-    return 0;
-  }
-  writer.close();
-  const Trace trace = Trace::from_bytes(writer.bytes());
-  must(trace.complete() && trace.dropped() == 0);
-  const Workload workload(trace.events());
-  must(workload.failures().size() == report.out_of_memory);
-  must(workload.objects().size() + workload.empty() <=
-       report.allocations + report.live_before + report.out_of_memory);
-  return 0;
+  return fuzz::import_any(
+      data, size, "x.csv",
+      [](std::string_view text, const std::string& name, TraceWriter& writer) {
+        return import_rmm_log(text, name, writer);
+      },
+      [](const Workload&, const RmmReport&) {});
 }
