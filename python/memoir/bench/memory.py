@@ -3,7 +3,8 @@
 
 A sample is [seconds, resident, proportional, huge, lazily freed, swapped, printed]: the sums of the tree's
 /proc/PID/smaps_rollup (Rss, Pss, AnonHugePages, LazyFree, Swap) in bytes, and how many bytes the command had printed.
-Reading them holds up the command's page faults, so the launcher spends at most 0.8 % of the time since the start on it.
+Reading them holds up the command's page faults, so after each sample the launcher waits 125 times as long as it took:
+0.8 % of the time, and the first sample.
 """
 
 from __future__ import annotations
