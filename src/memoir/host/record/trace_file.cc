@@ -179,8 +179,8 @@ bool TraceFile::grow(int file, Size least) noexcept {
 }
 
 /// False when the thread that holds the lock was ended there, or jumped out of it: events are lost then, no
-/// more. On a busy machine that thread may only wait for a processor or the disk, so others wait for seconds. But
-/// the program stands still for so long only once: after a wait in vain they give up at once.
+/// more. On a busy machine that thread may only wait for a processor or the disk, so others wait for seconds.
+/// But the program stands still for so long only once: after a wait in vain they give up at once.
 bool TraceFile::lock() noexcept {
   constexpr unsigned kSpins = 64, kYields = 256, kSleeps = 10'000;
   const unsigned most = kSpins + kYields + (is_stuck_.load(std::memory_order_relaxed) ? 0 : kSleeps);
