@@ -29,7 +29,7 @@
 #include "memoir/plan/files/from_trace.h"
 #include "memoir/plan/simple/planners.h"
 #include "memoir/shim/torch/allocator.h"
-#include "memoir/trace/trace.h"
+#include "memoir/trace/read/trace.h"
 
 namespace {
 

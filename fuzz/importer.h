@@ -11,8 +11,8 @@
 
 #include "memoir/base/error.h"
 #include "memoir/simulate/workload.h"
-#include "memoir/trace/trace.h"
-#include "memoir/trace/trace_writer.h"
+#include "memoir/trace/read/trace.h"
+#include "memoir/trace/write/trace_writer.h"
 
 namespace memoir::fuzz {
 

@@ -8,8 +8,8 @@
 
 #include "memoir/base/error.h"
 #include "memoir/simulate/simulation.h"
-#include "memoir/trace/trace.h"
-#include "memoir/trace/trace_writer.h"
+#include "memoir/trace/read/trace.h"
+#include "memoir/trace/write/trace_writer.h"
 
 using namespace memoir;
 

@@ -16,10 +16,10 @@
 #include "memoir/base/error.h"
 #include "memoir/heap/classic/span_heap.h"
 #include "memoir/simulate/simulation.h"
-#include "memoir/trace/block_format.h"
+#include "memoir/trace/file/block_format.h"
+#include "memoir/trace/file/old_format.h"
 #include "memoir/trace/format.h"
-#include "memoir/trace/old_format.h"
-#include "memoir/trace/trace.h"
+#include "memoir/trace/read/trace.h"
 #include "support/replay.h"
 
 using namespace memoir;

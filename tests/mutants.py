@@ -90,7 +90,7 @@ MUTANTS = [
     ),
     Mutant(
         "event checker: a free leaves the live bytes as they were",
-        "trace/event_checker.cc",
+        "trace/objects/event_checker.cc",
         "    live_ -= allocation.size;\n",
         "",
         "test_trace",

@@ -7,7 +7,7 @@
 #include "doctest/doctest.h"
 #include "memoir/plan/files/from_trace.h"
 #include "memoir/plan/simple/planners.h"
-#include "memoir/trace/trace.h"
+#include "memoir/trace/read/trace.h"
 #include "support/replay.h"
 #include "support/rounds.h"
 

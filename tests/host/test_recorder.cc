@@ -5,7 +5,7 @@
 
 #include "doctest/doctest.h"
 #include "memoir/host/recorder.h"
-#include "memoir/trace/trace.h"
+#include "memoir/trace/read/trace.h"
 
 namespace memoir {
 

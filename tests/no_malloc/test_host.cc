@@ -15,7 +15,7 @@
 #include "memoir/host/separate_memory.h"
 #include "memoir/host/slab_set.h"
 #include "memoir/host/static_tensors.h"
-#include "memoir/trace/trace_writer.h"
+#include "memoir/trace/write/trace_writer.h"
 #include "no_malloc/trap.h"
 
 namespace memoir {

@@ -6,7 +6,7 @@
 #include "memoir/plan/index/first_fit_orders.h"
 #include "memoir/plan/index/fit_index.h"
 #include "memoir/plan/search/auto.h"
-#include "memoir/plan/search/bundles.h"
+#include "memoir/plan/search/exact/bundles.h"
 #include "problems.h"
 #include "support/rounds.h"
 

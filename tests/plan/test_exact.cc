@@ -10,8 +10,8 @@
 #include "memoir/plan/index/fit_index.h"
 #include "memoir/plan/search/attempts.h"
 #include "memoir/plan/search/auto.h"
-#include "memoir/plan/search/decompose.h"
-#include "memoir/plan/search/exact_search.h"
+#include "memoir/plan/search/exact/decompose.h"
+#include "memoir/plan/search/exact/exact_search.h"
 #include "problems.h"
 #include "support/rounds.h"
 

@@ -5,7 +5,7 @@
 #include "memoir/base/error.h"
 #include "memoir/plan/files/plan_file.h"
 #include "memoir/plan/simple/planners.h"
-#include "memoir/trace/trace_writer.h"
+#include "memoir/trace/write/trace_writer.h"
 
 namespace memoir {
 namespace {

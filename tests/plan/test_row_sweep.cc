@@ -10,8 +10,8 @@
 
 #include "doctest/doctest.h"
 #include "memoir/plan/search/auto.h"
-#include "memoir/plan/search/row_sweep.h"
-#include "memoir/plan/search/row_tree.h"
+#include "memoir/plan/search/full/row_sweep.h"
+#include "memoir/plan/search/full/row_tree.h"
 #include "problems.h"
 #include "support/rounds.h"
 

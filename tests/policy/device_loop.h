@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "memoir/heap/heap.h"
-#include "memoir/simulate/stream_clock.h"
+#include "memoir/simulate/memory/stream_clock.h"
 #include "memoir/simulate/workload.h"
 #include "support/gpu_trace.h"
 

@@ -8,8 +8,8 @@
 #include "doctest/doctest.h"
 #include "memoir/arena/sim_arena.h"
 #include "memoir/policy/guided_run_heap.h"
+#include "memoir/simulate/memory/stream_clock.h"
 #include "memoir/simulate/plan_run.h"
-#include "memoir/simulate/stream_clock.h"
 
 namespace memoir {
 

@@ -10,7 +10,7 @@
 #include "doctest/doctest.h"
 #include "heap/checked_streams.h"
 #include "memoir/arena/sim_arena.h"
-#include "memoir/simulate/stream_clock.h"
+#include "memoir/simulate/memory/stream_clock.h"
 #include "policy/device_loop.h"
 
 namespace memoir {

@@ -8,7 +8,7 @@
 #include "memoir/host/address_space.h"
 #include "memoir/plan/files/from_trace.h"
 #include "memoir/plan/simple/planners.h"
-#include "memoir/trace/trace.h"
+#include "memoir/trace/read/trace.h"
 
 namespace memoir {
 

@@ -6,7 +6,7 @@
 
 #include "memoir/host/address_space.h"
 #include "memoir/host/separate_memory.h"
-#include "memoir/trace/trace.h"
+#include "memoir/trace/read/trace.h"
 #include "shim_torch/checked.h"
 
 namespace memoir {

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "doctest/doctest.h"
-#include "memoir/trace/trace.h"
+#include "memoir/trace/read/trace.h"
 #include "shim_torch/program.h"
 
 namespace memoir {

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <random>
 
-#include "memoir/simulate/held_log.h"
+#include "memoir/simulate/memory/held_log.h"
 
 namespace memoir {
 namespace {

@@ -2,10 +2,10 @@
 //
 // Simulated mapped memory and segments do what the device's do: arena/cuda_arena.h and
 // device/cuda_segments.h.
-#include "memoir/simulate/mapped_memory.h"
+#include "memoir/simulate/memory/mapped_memory.h"
 
 #include "doctest/doctest.h"
-#include "memoir/simulate/sim_segments.h"
+#include "memoir/simulate/memory/sim_segments.h"
 
 namespace memoir {
 

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "doctest/doctest.h"
-#include "memoir/simulate/stream_clock.h"
+#include "memoir/simulate/memory/stream_clock.h"
 
 namespace memoir {
 

@@ -21,7 +21,7 @@
 #include "memoir/base/error.h"
 #include "memoir/host/recorder.h"
 #include "memoir/trace/format.h"
-#include "memoir/trace/trace.h"
+#include "memoir/trace/read/trace.h"
 
 using namespace memoir;
 

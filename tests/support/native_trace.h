@@ -7,7 +7,7 @@
 #include <map>
 #include <vector>
 
-#include "memoir/trace/block_encoder.h"
+#include "memoir/trace/file/block_encoder.h"
 #include "memoir/trace/format.h"
 
 namespace memoir {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "memoir/base/check.h"
-#include "memoir/trace/object_table.h"
+#include "memoir/trace/objects/object_table.h"
 
 namespace memoir {
 

@@ -7,8 +7,8 @@
 #include "doctest/doctest.h"
 #include "memoir/arena/sim_arena.h"
 #include "memoir/heap/classic/span_heap.h"
-#include "memoir/trace/trace.h"
-#include "memoir/trace/trace_writer.h"
+#include "memoir/trace/read/trace.h"
+#include "memoir/trace/write/trace_writer.h"
 
 namespace memoir {
 

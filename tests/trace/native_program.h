@@ -10,7 +10,7 @@
 
 #include "doctest/doctest.h"
 #include "memoir/base/error.h"
-#include "memoir/trace/trace.h"
+#include "memoir/trace/read/trace.h"
 #include "support/native_trace.h"
 
 namespace memoir {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "memoir/trace/old_format.h"
+#include "memoir/trace/file/old_format.h"
 
 namespace memoir {
 

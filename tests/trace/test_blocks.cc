@@ -13,8 +13,8 @@
 #include "doctest/doctest.h"
 #include "memoir/base/error.h"
 #include "memoir/base/site.h"
-#include "memoir/trace/trace.h"
-#include "memoir/trace/trace_writer.h"
+#include "memoir/trace/read/trace.h"
+#include "memoir/trace/write/trace_writer.h"
 #include "support/native_trace.h"
 #include "trace/native_program.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "doctest/doctest.h"
-#include "memoir/trace/event_checker.h"
+#include "memoir/trace/objects/event_checker.h"
 
 namespace memoir {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "memoir/trace/lives.h"
+#include "memoir/trace/objects/lives.h"
 
 #include <random>
 #include <unordered_map>

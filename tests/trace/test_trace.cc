@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Reading traces that are cut, damaged, or not traces at all.
-#include "memoir/trace/trace.h"
+#include "memoir/trace/read/trace.h"
 
 #include <sys/stat.h>
 
@@ -13,9 +13,9 @@
 #include "doctest/doctest.h"
 #include "memoir/base/error.h"
 #include "memoir/base/site.h"
+#include "memoir/trace/file/old_format.h"
 #include "memoir/trace/format.h"
-#include "memoir/trace/old_format.h"
-#include "memoir/trace/trace_writer.h"
+#include "memoir/trace/write/trace_writer.h"
 #include "trace/old_trace.h"
 #include "trace/temporary.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "memoir/trace/trace_writer.h"
+#include "memoir/trace/write/trace_writer.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -13,7 +13,7 @@
 #include <string>
 
 #include "doctest/doctest.h"
-#include "memoir/trace/trace.h"
+#include "memoir/trace/read/trace.h"
 #include "trace/temporary.h"
 
 namespace memoir {

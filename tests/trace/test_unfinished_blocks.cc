@@ -8,9 +8,9 @@
 
 #include "doctest/doctest.h"
 #include "memoir/base/error.h"
-#include "memoir/trace/finish_trace.h"
-#include "memoir/trace/trace.h"
-#include "memoir/trace/trace_writer.h"
+#include "memoir/trace/read/trace.h"
+#include "memoir/trace/write/finish_trace.h"
+#include "memoir/trace/write/trace_writer.h"
 #include "support/native_trace.h"
 #include "trace/native_program.h"
 #include "trace/temporary.h"

@@ -5,7 +5,7 @@
 #include "bind.h"
 #include "memoir/plan/files/from_trace.h"
 #include "memoir/plan/simple/planners.h"
-#include "memoir/trace/trace.h"
+#include "memoir/trace/read/trace.h"
 
 namespace nb = nanobind;
 

@@ -15,7 +15,7 @@
 #include "bind.h"
 #include "memoir/base/check.h"
 #include "memoir/base/error.h"
-#include "memoir/simulate/held_log.h"
+#include "memoir/simulate/memory/held_log.h"
 #include "memoir/simulate/restored_run.h"
 #include "memoir/simulate/restored_state.h"
 #include "memoir/simulate/simulated_heap.h"

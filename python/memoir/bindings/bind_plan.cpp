@@ -21,7 +21,7 @@
 #include "memoir/plan/simple/aligned_load.h"
 #include "memoir/plan/simple/planners.h"
 #include "memoir/simulate/plan_run.h"
-#include "memoir/trace/trace.h"
+#include "memoir/trace/read/trace.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

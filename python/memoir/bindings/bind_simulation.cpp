@@ -12,7 +12,7 @@
 #include "bind.h"
 #include "memoir/base/error.h"
 #include "memoir/simulate/simulation.h"
-#include "memoir/trace/trace.h"
+#include "memoir/trace/read/trace.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -17,11 +17,11 @@
 #include "bind.h"
 #include "memoir/base/error.h"
 #include "memoir/base/site.h"
-#include "memoir/trace/add_process_facts.h"
-#include "memoir/trace/add_symbols.h"
-#include "memoir/trace/finish_trace.h"
-#include "memoir/trace/trace.h"
-#include "memoir/trace/trace_writer.h"
+#include "memoir/trace/read/trace.h"
+#include "memoir/trace/write/add_process_facts.h"
+#include "memoir/trace/write/add_symbols.h"
+#include "memoir/trace/write/finish_trace.h"
+#include "memoir/trace/write/trace_writer.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

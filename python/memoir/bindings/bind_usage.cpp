@@ -8,8 +8,8 @@
 #include <span>
 
 #include "bind.h"
-#include "memoir/trace/trace.h"
-#include "memoir/trace/usage.h"
+#include "memoir/trace/objects/usage.h"
+#include "memoir/trace/read/trace.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "memoir/trace/trace_writer.h"
+#include "memoir/trace/write/trace_writer.h"
 
 namespace memoir {
 

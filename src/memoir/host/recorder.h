@@ -9,7 +9,7 @@
 #include "memoir/base/metadata.h"
 #include "memoir/host/fork_mutex.h"
 #include "memoir/host/scope_stack.h"
-#include "memoir/trace/trace_writer.h"
+#include "memoir/trace/write/trace_writer.h"
 
 namespace memoir {
 

@@ -9,7 +9,7 @@
 
 #include "memoir/plan/program_plan.h"
 #include "memoir/plan/simple/planners.h"
-#include "memoir/trace/trace.h"
+#include "memoir/trace/read/trace.h"
 
 namespace memoir {
 

@@ -17,8 +17,8 @@
 #include "memoir/predict/model/lifetime_model.h"
 #include "memoir/predict/model/plain_name.h"
 #include "memoir/predict/wall_classes.h"
+#include "memoir/trace/read/trace.h"
 #include "memoir/trace/stack_frame.h"
-#include "memoir/trace/trace.h"
 
 namespace memoir {
 

@@ -8,7 +8,7 @@
 
 #include "memoir/plan/program_plan.h"
 #include "memoir/simulate/workload.h"
-#include "memoir/trace/trace.h"
+#include "memoir/trace/read/trace.h"
 
 namespace memoir {
 

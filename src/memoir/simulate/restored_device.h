@@ -20,7 +20,7 @@
 #include "memoir/heap/pytorch/expandable_heap.h"
 #include "memoir/heap/pytorch/pytorch_heap.h"
 #include "memoir/heap/segments.h"
-#include "memoir/simulate/held_log.h"
+#include "memoir/simulate/memory/held_log.h"
 #include "memoir/simulate/restored_state.h"
 
 namespace memoir {

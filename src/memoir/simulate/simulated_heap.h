@@ -19,10 +19,10 @@
 #include "memoir/heap/phases.h"
 #include "memoir/heap/pytorch/pytorch_pools.h"
 #include "memoir/policy/policies.h"
-#include "memoir/simulate/held_log.h"
+#include "memoir/simulate/memory/held_log.h"
+#include "memoir/simulate/memory/sim_segments.h"
+#include "memoir/simulate/memory/stream_clock.h"
 #include "memoir/simulate/restored_device.h"
-#include "memoir/simulate/sim_segments.h"
-#include "memoir/simulate/stream_clock.h"
 #include "memoir/simulate/workload.h"
 
 namespace memoir {

@@ -10,10 +10,10 @@
 #include "memoir/heap/pytorch/pytorch_heap.h"
 #include "memoir/policy/parts.h"
 #include "memoir/simulate/finalizer_model.h"
-#include "memoir/simulate/mapped_memory.h"
+#include "memoir/simulate/memory/mapped_memory.h"
+#include "memoir/simulate/memory/sim_segments.h"
 #include "memoir/simulate/plan_run.h"
 #include "memoir/simulate/restored_device.h"
-#include "memoir/simulate/sim_segments.h"
 #include "memoir/simulate/simulated_heap.h"
 
 namespace memoir {

@@ -6,9 +6,9 @@
 #include <unordered_map>
 
 #include "memoir/base/error.h"
-#include "memoir/trace/lives.h"
-#include "memoir/trace/object_index.h"
-#include "memoir/trace/trace.h"
+#include "memoir/trace/objects/lives.h"
+#include "memoir/trace/objects/object_index.h"
+#include "memoir/trace/read/trace.h"
 
 namespace memoir {
 

@@ -6,7 +6,7 @@
 
 #include "memoir/base/hex.h"
 #include "memoir/formats/snapshot/mapped_ranges.h"
-#include "memoir/trace/object_table.h"
+#include "memoir/trace/objects/object_table.h"
 
 namespace memoir {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "memoir/formats/pickle/pickle_values.h"
-#include "memoir/trace/trace_writer.h"
+#include "memoir/trace/write/trace_writer.h"
 
 namespace memoir {
 

@@ -15,7 +15,7 @@
 #include "memoir/formats/snapshot/frame_sites.h"
 #include "memoir/formats/snapshot/mapped_ranges.h"
 #include "memoir/formats/stream_list.h"
-#include "memoir/trace/object_table.h"
+#include "memoir/trace/objects/object_table.h"
 
 namespace memoir {
 

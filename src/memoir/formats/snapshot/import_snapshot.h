@@ -8,7 +8,7 @@
 #include <string>
 
 #include "memoir/formats/snapshot/snapshot.h"
-#include "memoir/trace/trace_writer.h"
+#include "memoir/trace/write/trace_writer.h"
 
 namespace memoir {
 

@@ -11,8 +11,8 @@
 #include <span>
 #include <vector>
 
-#include "memoir/trace/lives.h"
-#include "memoir/trace/trace.h"
+#include "memoir/trace/objects/lives.h"
+#include "memoir/trace/read/trace.h"
 
 namespace memoir {
 

@@ -10,7 +10,7 @@
 #include "memoir/base/error.h"
 #include "memoir/formats/recorded_memory.h"
 #include "memoir/trace/format.h"
-#include "memoir/trace/object_index.h"
+#include "memoir/trace/objects/object_index.h"
 
 namespace memoir {
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "memoir/trace/trace_writer.h"
+#include "memoir/trace/write/trace_writer.h"
 
 namespace memoir {
 

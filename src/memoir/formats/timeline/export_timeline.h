@@ -5,7 +5,7 @@
 #pragma once
 
 #include "memoir/formats/output.h"
-#include "memoir/trace/trace.h"
+#include "memoir/trace/read/trace.h"
 
 namespace memoir {
 

@@ -9,7 +9,7 @@
 #include <set>
 #include <vector>
 
-#include "memoir/trace/lives.h"
+#include "memoir/trace/objects/lives.h"
 
 namespace memoir {
 

@@ -13,7 +13,7 @@
 #include <optional>
 #include <string_view>
 
-#include "memoir/trace/trace.h"
+#include "memoir/trace/read/trace.h"
 
 namespace memoir {
 

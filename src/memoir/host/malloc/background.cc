@@ -7,9 +7,9 @@
 
 #include <cerrno>
 
+#include "memoir/host/malloc/blocks/pause.h"
 #include "memoir/host/malloc/foresight.h"
 #include "memoir/host/malloc/malloc.h"
-#include "memoir/host/malloc/pause.h"
 
 namespace memoir::host_malloc {
 

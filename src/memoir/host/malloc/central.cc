@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <string_view>
 
-#include "memoir/host/malloc/free_list.h"
-#include "memoir/host/malloc/pause.h"
+#include "memoir/host/malloc/blocks/free_list.h"
+#include "memoir/host/malloc/blocks/pause.h"
 
 namespace memoir::host_malloc {
 

@@ -10,13 +10,13 @@
 #include <atomic>
 
 #include "memoir/heap/lifetime/lifetime_heap.h"
-#include "memoir/host/malloc/address_map.h"
-#include "memoir/host/malloc/huge_pages.h"
-#include "memoir/host/malloc/large_blocks.h"
-#include "memoir/host/malloc/live_samples.h"
-#include "memoir/host/malloc/lock.h"
-#include "memoir/host/malloc/malloc_options.h"
-#include "memoir/host/malloc/sampler.h"
+#include "memoir/host/malloc/blocks/address_map.h"
+#include "memoir/host/malloc/blocks/huge_pages.h"
+#include "memoir/host/malloc/blocks/large_blocks.h"
+#include "memoir/host/malloc/blocks/lock.h"
+#include "memoir/host/malloc/blocks/malloc_options.h"
+#include "memoir/host/malloc/learning/live_samples.h"
+#include "memoir/host/malloc/learning/sampler.h"
 
 namespace memoir::host_malloc {
 

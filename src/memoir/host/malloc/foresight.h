@@ -16,9 +16,9 @@
 
 #include "memoir/base/metadata.h"
 #include "memoir/base/units.h"
+#include "memoir/host/malloc/blocks/lock.h"
 #include "memoir/host/malloc/central.h"
-#include "memoir/host/malloc/lock.h"
-#include "memoir/host/malloc/symbol_names.h"
+#include "memoir/host/malloc/learning/symbol_names.h"
 #include "memoir/predict/context_table.h"
 #include "memoir/predict/model/lifetime_model.h"
 #include "memoir/predict/model/model_stack.h"

@@ -7,7 +7,7 @@
 // The fast paths are here, to be compiled into each entry point, so that the return address is the program's.
 #pragma once
 
-#include "memoir/host/malloc/free_list.h"
+#include "memoir/host/malloc/blocks/free_list.h"
 #include "memoir/host/malloc/thread_heap.h"
 
 #if defined(__GNUC__)

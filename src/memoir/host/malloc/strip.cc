@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "memoir/host/malloc/free_list.h"
+#include "memoir/host/malloc/blocks/free_list.h"
 #include "memoir/host/malloc/thread_heap.h"
 
 namespace memoir::host_malloc {

@@ -5,8 +5,8 @@
 #include <bit>
 #include <new>
 
-#include "memoir/host/malloc/free_list.h"
-#include "memoir/host/malloc/pause.h"
+#include "memoir/host/malloc/blocks/free_list.h"
+#include "memoir/host/malloc/blocks/pause.h"
 
 namespace memoir::host_malloc {
 

@@ -16,9 +16,9 @@
 #include <atomic>
 #include <utility>
 
+#include "memoir/host/malloc/blocks/lock.h"
+#include "memoir/host/malloc/blocks/span.h"
 #include "memoir/host/malloc/central.h"
-#include "memoir/host/malloc/lock.h"
-#include "memoir/host/malloc/span.h"
 
 namespace memoir::host_malloc {
 

@@ -19,7 +19,7 @@
 #include "memoir/host/record/trace_file.h"
 #include "memoir/host/stacks/mixed_stack.h"
 #include "memoir/host/stacks/stack_walker.h"
-#include "memoir/trace/block_encoder.h"
+#include "memoir/trace/file/block_encoder.h"
 
 namespace memoir::record {
 

@@ -17,7 +17,7 @@
 
 #include "memoir/base/metadata.h"
 #include "memoir/base/units.h"
-#include "memoir/host/malloc/lock.h"
+#include "memoir/host/malloc/blocks/lock.h"
 #include "memoir/predict/profile/byte_sampling.h"
 #include "memoir/predict/profile/sample_image.h"
 

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "memoir/plan/constrained/bodies.h"
-#include "memoir/plan/search/exact_search.h"
+#include "memoir/plan/search/exact/exact_search.h"
 
 namespace memoir {
 

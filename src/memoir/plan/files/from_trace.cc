@@ -5,7 +5,7 @@
 
 #include "memoir/base/check.h"
 #include "memoir/base/error.h"
-#include "memoir/trace/lives.h"
+#include "memoir/trace/objects/lives.h"
 
 namespace memoir {
 namespace {

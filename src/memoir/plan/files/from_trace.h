@@ -24,7 +24,7 @@
 
 #include "memoir/plan/plan.h"
 #include "memoir/plan/recorded_plan.h"
-#include "memoir/trace/trace.h"
+#include "memoir/trace/read/trace.h"
 
 namespace memoir {
 

@@ -10,8 +10,8 @@
 #include <thread>
 #include <unordered_map>
 
-#include "memoir/plan/search/canonical.h"
-#include "memoir/plan/search/decompose.h"
+#include "memoir/plan/search/exact/canonical.h"
+#include "memoir/plan/search/exact/decompose.h"
 #include "memoir/plan/search/part_search.h"
 #include "memoir/plan/simple/planners.h"
 

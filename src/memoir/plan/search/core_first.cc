@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "memoir/plan/index/fit_index.h"
-#include "memoir/plan/search/decompose.h"
+#include "memoir/plan/search/exact/decompose.h"
 
 namespace memoir {
 namespace {

@@ -17,7 +17,7 @@
 
 #include "memoir/plan/index/first_fit_orders.h"
 #include "memoir/plan/index/gap_index.h"
-#include "memoir/plan/search/exact_search.h"
+#include "memoir/plan/search/exact/exact_search.h"
 
 namespace memoir {
 

@@ -6,7 +6,7 @@
 
 #include "memoir/plan/index/fit_index.h"
 #include "memoir/plan/random.h"
-#include "memoir/plan/search/exact_search.h"
+#include "memoir/plan/search/exact/exact_search.h"
 
 namespace memoir {
 

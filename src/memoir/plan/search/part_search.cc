@@ -8,7 +8,7 @@
 
 #include "memoir/plan/index/fit_index.h"
 #include "memoir/plan/search/attempts.h"
-#include "memoir/plan/search/bounds.h"
+#include "memoir/plan/search/exact/bounds.h"
 #include "memoir/plan/search/tied_part.h"
 
 namespace memoir {

@@ -15,13 +15,13 @@
 #include <vector>
 
 #include "memoir/plan/search.h"
-#include "memoir/plan/search/canonical.h"
 #include "memoir/plan/search/core_first.h"
-#include "memoir/plan/search/exact_search.h"
+#include "memoir/plan/search/exact/canonical.h"
+#include "memoir/plan/search/exact/exact_search.h"
+#include "memoir/plan/search/full/row_sweep.h"
+#include "memoir/plan/search/full/squeeze.h"
 #include "memoir/plan/search/order_search.h"
 #include "memoir/plan/search/portfolio.h"
-#include "memoir/plan/search/row_sweep.h"
-#include "memoir/plan/search/squeeze.h"
 
 namespace memoir {
 

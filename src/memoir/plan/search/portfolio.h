@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "memoir/plan/search/exact_search.h"
+#include "memoir/plan/search/exact/exact_search.h"
 
 namespace memoir {
 

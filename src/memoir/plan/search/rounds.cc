@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "memoir/plan/search/attempts.h"
-#include "memoir/plan/search/bundles.h"
+#include "memoir/plan/search/exact/bundles.h"
 #include "memoir/plan/search/part_search.h"
 
 namespace memoir {

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "memoir/plan/search/bundles.h"
-#include "memoir/plan/search/canonical.h"
+#include "memoir/plan/search/exact/bundles.h"
+#include "memoir/plan/search/exact/canonical.h"
 #include "memoir/plan/search/part_search.h"
 
 namespace memoir {

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The learner with a lock, and which live blocks are its samples. A sampled block lies in a span of the
+// samples' own heap, where every free takes the slow path and asks here.
+#pragma once
+
+#include <atomic>
+
+#include "memoir/base/units.h"
+#include "memoir/host/malloc/blocks/lock.h"
+#include "memoir/predict/lifetime_learner.h"
+
+namespace memoir::host_malloc {
+
+class Sampler {
+ public:
+  bool start(const LearnerOptions& options) noexcept;
+  bool active() const noexcept { return active_.load(std::memory_order_acquire); }
+
+  /// A block was handed out to that context now.
+  void born(const void* block, ContextKey key, Size clock, Size held) noexcept;
+  /// A block of the samples' heap is freed.
+  void freed(const void* block, Size clock, Size held) noexcept;
+  void advance(Size clock, Size held) noexcept;
+
+  /// Bytes until a thread's next sample: exponential, from 64 random bits.
+  Size interval(std::uint64_t random) const noexcept;
+
+  /// Allocated bytes that a sample of that size stands for.
+  Size weight(Size size) const noexcept;
+  /// Allocated bytes after which an object counts as long-lived.
+  Size horizon() noexcept;
+
+  size_t row_of(ContextKey key) const noexcept { return learner_.table().row_of(key); }
+  /// What a model says of a context; see LifetimeLearner.
+  bool expect(ContextKey key, LifetimeClass predicted, double share, unsigned samples) noexcept;
+  LifetimeLearner::Counts counts() noexcept;
+  size_t long_contexts() noexcept;
+  /// False: everything is of row 0.
+  bool has_rows() const noexcept { return learner_.table().has_rows(); }
+  /// Whether what was learned is followed.
+  bool split() const noexcept { return learner_.table().split(); }
+  Lock& lock() noexcept { return lock_; }
+
+ private:
+  struct Place {
+    const void* block = nullptr;
+    Size born_at = 0;
+    LifetimeLearner::Sample sample = 0;
+  };
+  static constexpr size_t kPlaces = 4 * LifetimeLearner::kMostSamples;
+  static constexpr size_t kWays = 4;
+
+  Place* set_of(const void* block) noexcept;
+
+  Lock lock_;
+  LifetimeLearner learner_;
+  MetadataArray<Place> places_;  // a block is in one of kWays places
+  std::atomic<bool> active_{false};
+  std::atomic<Size> every_{0};
+};
+
+}  // namespace memoir::host_malloc

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memoir/trace/objects/usage.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "memoir/base/keyed_hash.h"
+
+namespace memoir {
+
+namespace {
+
+/// What a C library's malloc takes for a request.
+Size chunk_of(Size size) noexcept { return std::max<Size>(32, align_up(size + 8, 16)); }
+
+}  // namespace
+
+Usage::Usage(std::span<const Event> events, std::optional<Tick> at, std::size_t points)
+    : events_(events), lives_(events), is_temporary_(lives_.size()) {
+  find_peak();
+  count_moment(at);
+  count_sites();
+  count_rates(std::max<std::size_t>(points, 1));
+}
+
+void Usage::find_peak() {
+  std::unordered_map<std::uint32_t, std::uint32_t, KeyedHash> last;  // by thread: the life it allocated last
+  Amount live;
+  for (std::uint32_t i = 0; i < events_.size(); ++i) {
+    const Event& event = events_[i];
+    if (event.kind == EventKind::kAllocate) {
+      allocated_.add(event.size);
+      live.add(event.size);
+      last[event.thread] = lives_.number(i);
+      if (live.bytes > held_at_peak_.bytes || peak_ == kNone) {
+        held_at_peak_ = live;
+        peak_ = i;
+      }
+    } else if (event.kind == EventKind::kFree) {
+      const std::uint32_t life = lives_.number(i);
+      live.count -= 1;
+      live.bytes -= lives_.allocation(life).size;
+      const auto latest = last.find(event.thread);
+      if (latest != last.end() && latest->second == life) {
+        is_temporary_[life] = true;
+        temporary_.add(lives_.allocation(life).size);
+      }
+    }
+  }
+  kept_ = live;
+}
+
+std::uint32_t Usage::last_event(Tick time) const noexcept {
+  const auto behind = std::upper_bound(events_.begin(), events_.end(), time,
+                                       [](Tick until, const Event& event) { return until < event.time; });
+  return behind == events_.begin() ? kNone : static_cast<std::uint32_t>(behind - events_.begin() - 1);
+}
+
+void Usage::count_moment(std::optional<Tick> at) {
+  moment_ = at ? last_event(*at) : peak_;
+  for (const Life& life : lives_.all()) {
+    if (lives_at(life, moment_)) held_.add(events_[life.begin].size);
+  }
+}
+
+void Usage::count_sites() {
+  std::unordered_map<SiteId, std::uint32_t, KeyedHash> site_rows;
+  std::unordered_map<std::uint64_t, std::uint32_t, KeyedHash> thread_rows;
+  const auto site_row = [&](SiteId site) -> SiteUsage& {
+    const auto [row, fresh] = site_rows.emplace(site, static_cast<std::uint32_t>(sites_.size()));
+    if (fresh) sites_.push_back({.site = site, .allocated = {}, .held = {}, .kept = {}, .temporary = {}});
+    return sites_[row->second];
+  };
+  const auto thread_row = [&](std::uint32_t thread) -> ThreadUsage& {
+    const auto [row, fresh] = thread_rows.emplace(thread, static_cast<std::uint32_t>(threads_.size()));
+    if (fresh) threads_.emplace_back().thread = thread;
+    return threads_[row->second];
+  };
+  for (std::uint32_t number = 0; number < lives_.size(); ++number) {
+    const Life& life = lives_[number];
+    const Event& made = events_[life.begin];
+    const bool is_held = lives_at(life, moment_);
+    const auto count = [&](auto& row) {
+      row.allocated.add(made.size);
+      if (is_held) row.held.add(made.size);
+      if (life.end == Life::kNever) row.kept.add(made.size);
+      if (is_temporary_[number]) row.temporary.add(made.size);
+    };
+    count(site_row(made.site));
+    ThreadUsage& thread = thread_row(made.thread);
+    count(thread);
+    if (life.end == Life::kNever) continue;
+    if (events_[life.end].thread != made.thread) thread.freed_elsewhere.add(made.size);
+    thread_row(events_[life.end].thread).freed.add(made.size);
+  }
+  std::sort(sites_.begin(), sites_.end(), [](const SiteUsage& one, const SiteUsage& other) {
+    if (one.held.bytes != other.held.bytes) return one.held.bytes > other.held.bytes;
+    if (one.allocated.bytes != other.allocated.bytes) return one.allocated.bytes > other.allocated.bytes;
+    return one.site < other.site;
+  });
+  std::sort(threads_.begin(), threads_.end(),
+            [](const ThreadUsage& one, const ThreadUsage& other) { return one.thread < other.thread; });
+}
+
+void Usage::count_rates(std::size_t points) {
+  const Tick end = events_.empty() ? 0 : events_.back().time;
+  step_ = end / points + 1;
+  rates_.resize(static_cast<std::size_t>(end / step_) + 1);
+  Size live = 0;
+  std::size_t reached = 0;  // stretches that have a peak
+  for (std::uint32_t i = 0; i < events_.size(); ++i) {
+    const Event& event = events_[i];
+    const auto at = static_cast<std::size_t>(event.time / step_);
+    for (; reached <= at; ++reached) rates_[reached].peak_bytes = live;  // what went on from before
+    RateUsage& rate = rates_[at];
+    if (event.kind == EventKind::kAllocate) {
+      ++rate.allocations;
+      rate.bytes += event.size;
+      live += event.size;
+      rate.peak_bytes = std::max(rate.peak_bytes, live);
+    } else if (event.kind == EventKind::kFree) {
+      ++rate.frees;
+      live -= lives_.allocation(lives_.number(i)).size;
+    }
+  }
+}
+
+PageUsage Usage::pages(Tick time, Size page) const {
+  const std::uint32_t moment = last_event(time);
+  PageUsage usage;
+  std::vector<std::uint32_t> live;  // lives, by address
+  for (std::uint32_t number = 0; number < lives_.size(); ++number) {
+    const Life& life = lives_[number];
+    if (!lives_at(life, moment) || life.address == kNoOffset || events_[life.begin].size == 0) continue;
+    live.push_back(number);
+    usage.held.add(events_[life.begin].size);
+    usage.rounding += chunk_of(events_[life.begin].size) - events_[life.begin].size;
+  }
+  std::sort(live.begin(), live.end(), [&](std::uint32_t one, std::uint32_t other) {
+    return lives_[one].address < lives_[other].address;
+  });
+  std::unordered_map<SiteId, PageUsage::Pinned, KeyedHash> sites;
+  std::vector<SiteId> on_page;  // a site for each object on the page that is filled
+  Size filled = 0;
+  Offset current = kNoOffset;  // that page
+  const auto end_page = [&] {
+    if (on_page.empty()) return;
+    usage.pages += page;
+    const Size free = page - std::min(page, filled);
+    for (std::size_t i = 0; i < on_page.size(); ++i) {
+      sites[on_page[i]].free_bytes += free / on_page.size() + (i < free % on_page.size());
+    }
+    on_page.clear();
+    filled = 0;
+  };
+  for (const std::uint32_t number : live) {
+    const Offset begin = lives_[number].address;
+    const Size size = events_[lives_[number].begin].size;
+    const SiteId site = events_[lives_[number].begin].site;
+    sites[site].held.add(size);
+    const Offset first = begin / page, last = (begin + size - 1) / page;
+    if (first != current) end_page();
+    on_page.push_back(site);
+    if (first == last) {
+      current = first;
+      filled += size;
+      continue;
+    }
+    filled += (first + 1) * page - begin;
+    end_page();
+    usage.pages += (last - first - 1) * page;  // those between are full
+    current = last;
+    on_page.push_back(site);
+    filled = begin + size - last * page;
+  }
+  end_page();
+  for (auto& [site, pinned] : sites) {
+    pinned.site = site;
+    usage.sites.push_back(pinned);
+  }
+  std::sort(usage.sites.begin(), usage.sites.end(), [](const auto& one, const auto& other) {
+    return one.free_bytes != other.free_bytes ? one.free_bytes > other.free_bytes : one.site < other.site;
+  });
+  return usage;
+}
+
+}  // namespace memoir
