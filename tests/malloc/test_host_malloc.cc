@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The malloc as functions, not as the process's own: so that sanitizers see it.
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <mutex>
 #include <random>
@@ -304,5 +306,31 @@ TEST_CASE("large blocks move with their contents, and no more than the budget is
   trim();
   CHECK(central().large.cached() == 0);
 }
+
+#if !defined(__SANITIZE_THREAD__)
+TEST_CASE("what is kept for later never makes a request fail") {
+  const pid_t child = fork();
+  if (child == 0) {
+    void* const held = allocate(256 * kMiB, nullptr);
+    std::vector<void*> many;
+    for (int i = 0; i < 48; ++i) many.push_back(allocate(kMiB, nullptr));
+    for (void* one : many) free(one);
+    if (held == nullptr || central().large.cached() < 32 * kMiB) _exit(1);
+    unsigned long pages = 0;  // of address space, as it is now
+    std::FILE* const file = std::fopen("/proc/self/statm", "r");
+    if (file == nullptr || std::fscanf(file, "%lu", &pages) != 1) _exit(2);
+    std::fclose(file);
+    const rlim_t most = pages * 4 * kKiB + 8 * kMiB;
+    const rlimit limit{.rlim_cur = most, .rlim_max = most};
+    if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(3);
+    if (allocate(24 * kMiB, nullptr) == nullptr) _exit(4);
+    _exit(central().large.cached() == 0 ? 0 : 5);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+}
+#endif
 
 }  // namespace memoir::host_malloc

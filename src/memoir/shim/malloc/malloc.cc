@@ -174,7 +174,8 @@ Totals totals() {
     const heap::LockGuard guard(all.lock);
     figures = all.heap.figures();
   }
-  return {figures.used + all.large.live(), figures.free_resident + all.large.cached(), all.large.live(), 0};
+  return {figures.used + all.large.live(), figures.free_resident + all.large.cached(), all.large.live(),
+          all.large.count()};
 }
 
 }  // namespace
@@ -183,6 +184,7 @@ MEMOIR_EXPORT struct mallinfo2 mallinfo2() {
   const Totals now = totals();
   struct mallinfo2 info {};
   info.arena = now.held - now.large + now.free;
+  info.hblks = now.large_count;
   info.hblkhd = now.large;
   info.uordblks = now.held;
   info.fordblks = info.keepcost = now.free;
@@ -194,6 +196,7 @@ MEMOIR_EXPORT struct mallinfo mallinfo() {
   const auto clip = [](size_t value) { return value > INT32_MAX ? INT32_MAX : static_cast<int>(value); };
   struct mallinfo info {};
   info.arena = clip(wide.arena);
+  info.hblks = clip(wide.hblks);
   info.hblkhd = clip(wide.hblkhd);
   info.uordblks = clip(wide.uordblks);
   info.fordblks = info.keepcost = clip(wide.fordblks);
@@ -214,9 +217,9 @@ MEMOIR_EXPORT int malloc_info(int options, FILE* stream) {
   const Totals now = totals();
   return fprintf(stream,
                  "<malloc version=\"1\">\n<total type=\"rest\" count=\"0\" size=\"%zu\"/>\n"
-                 "<total type=\"mmap\" count=\"0\" size=\"%zu\"/>\n<system type=\"current\" "
+                 "<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n<system type=\"current\" "
                  "size=\"%zu\"/>\n</malloc>\n",
-                 now.free, now.large, now.held + now.free) < 0
+                 now.free, now.large_count, now.large, now.held + now.free) < 0
              ? -1
              : 0;
 }

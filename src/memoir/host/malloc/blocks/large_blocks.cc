@@ -109,6 +109,11 @@ LargeBlocks::Block LargeBlocks::allocate(Size size, Size alignment, bool huge) n
   if (address == 0) {
     if (huge) address = map_aligned(bytes, std::max(alignment, kHugePage));
     if (address == 0) address = map_aligned(bytes, alignment);
+    // Under a limit of the address space, what is kept may be all that lacks.
+    if (address == 0 && cached() != 0) {
+      purge(0);
+      address = map_aligned(bytes, alignment);
+    }
     if (address == 0) return {};
     if (huge) ::madvise(reinterpret_cast<void*>(address), bytes, MADV_HUGEPAGE);
     const LockGuard guard(lock_);

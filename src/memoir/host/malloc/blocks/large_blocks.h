@@ -32,6 +32,12 @@ class LargeBlocks {
   Size live() const noexcept { return live_.load(std::memory_order_relaxed); }
   Size cached() const noexcept { return cached_.load(std::memory_order_relaxed); }
 
+  /// How many blocks live.
+  size_t count() noexcept {
+    const LockGuard guard(lock_);
+    return count_;
+  }
+
   Lock& lock() noexcept { return lock_; }
 
  private:
