@@ -33,7 +33,7 @@ def _all_figures(result: Result, wall: Analysis, memory: Analysis | None) -> dic
             figures["serial-normalised-by-load"] = serial_by_load(result)
         figures["scaling"] = scaling_of_ratios(wall)
     if memory is not None:
-        figures["memory-beside-time"] = memory_beside_time(wall, memory)
+        figures["memory-against-time"] = memory_against_time(wall, memory)
     if any("memory" in row for row in result.rows):
         figures["live-and-resident"] = live_and_resident(result)
     if any("samples" in row for row in result.rows):
@@ -61,7 +61,7 @@ def times(result: Result) -> Any:
             points(axes, index, values)
             axes.text(
                 index, 0.02, duration_text(mean * 1e9), transform=axes.get_xaxis_transform(), ha="center", va="bottom",
-                fontsize=6, bbox={"facecolor": "white", "alpha": 0.7, "pad": 0.8, "linewidth": 0},
+                fontsize=7, bbox={"facecolor": "white", "alpha": 0.7, "pad": 0.8, "linewidth": 0},
             )  # fmt: skip
         axes.set_xlim(-0.6, len(names) - 0.4)
         axes.set_xticks(range(len(names)), names, rotation=30, ha="right", fontsize=7)
@@ -228,7 +228,7 @@ def scaling_of_ratios(wall: Analysis) -> Any:
     return figure
 
 
-def memory_beside_time(wall: Analysis, memory: Analysis) -> Any:
+def memory_against_time(wall: Analysis, memory: Analysis) -> Any:
     """Peak memory against time, both over the baseline: left is faster, below is smaller."""
     names = list(dict.fromkeys(line.cell.allocator for line in wall.lines()))
     groups = list(wall.groups)
@@ -240,10 +240,10 @@ def memory_beside_time(wall: Analysis, memory: Analysis) -> Any:
     for i, group in enumerate(groups):
         by_name = {line.cell.allocator: line.comparison for line in memory.groups[group]}
         for line in wall.groups[group]:
-            beside = by_name.get(line.cell.allocator)
-            if line.comparison is None or beside is None:
+            of_memory = by_name.get(line.cell.allocator)
+            if line.comparison is None or of_memory is None:
                 continue
-            (x, x_low, x_high), (y, y_low, y_high) = line.comparison.interval, beside.interval
+            (x, x_low, x_high), (y, y_low, y_high) = line.comparison.interval, of_memory.interval
             if math.isfinite(x_high) and math.isfinite(y_high):
                 error = {"xerr": [[x - x_low], [x_high - x]], "yerr": [[y - y_low], [y_high - y]]}
             else:
@@ -274,7 +274,7 @@ def memory_beside_time(wall: Analysis, memory: Analysis) -> Any:
         axes.plot([], [], markers[i % len(markers)], color="grey", label=label(group))[0]
         for i, group in enumerate(groups)
     ]
-    figure.legend(handles=handles, loc="outside right upper", fontsize=6)
+    figure.legend(handles=handles, loc="outside right upper", fontsize=7)
     figure.suptitle("Memory against time: best is the lower left")
     return figure
 

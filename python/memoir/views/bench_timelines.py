@@ -68,7 +68,7 @@ def _over_time(
         axes.set_ylabel("MiB")
         axes.set_ylim(bottom=0)
         axes.set_title(f"{label(group)}: {title}", fontsize=8)
-        axes.legend(fontsize=6)
+        axes.legend(fontsize=7)
     drawn[-1][0].set_xlabel("seconds since the start")
     return figure
 

@@ -17,7 +17,7 @@ _QUESTIONS = {
     "ratios": "What differs beyond its interval?",
     "serial-normalised-by-allocator": "How does each allocator scale with threads?",
     "serial-normalised-by-load": "How does scaling depend on the load?",
-    "memory-beside-time": "What does speed cost in memory?",
+    "memory-against-time": "What does speed cost in memory?",
     "live-and-resident": "How much is held that nobody uses, over time?",
     "scaling": "Does the difference grow with threads?",
     "memory-over-time": "How much memory was held over time?",
