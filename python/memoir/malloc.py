@@ -138,7 +138,7 @@ def _mappings(pid: int) -> list[_Mapping]:
     try:
         lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
     except PermissionError:
-        raise Error(f"process {pid} is not yours to look at") from None
+        raise Error(f"process {pid} belongs to another user") from None
     except OSError:
         raise Error(f"there is no process {pid}") from None
     found = []
@@ -159,7 +159,7 @@ def _exported(pid: int, mappings: list[_Mapping], *names: str) -> list[int]:
     try:
         return [mapping.begin + symbols[name] for name in names]
     except KeyError:
-        raise Error(f"{mapping.path}: a malloc of another version, which says nothing of itself") from None
+        raise Error(f"{mapping.path}: a malloc of another version, which publishes no figures") from None
 
 
 @contextlib.contextmanager
@@ -238,9 +238,7 @@ def _stable_figures(memory: io.FileIO, pid: int, numbers: int, names: int) -> di
             break
         time.sleep(0.001)
     if changes == 0:
-        raise Error(
-            f"process {pid} has no figures yet: heaps below background_from (16 MiB) say nothing of themselves"
-        )
+        raise Error(f"process {pid} has no figures yet: heaps below background_from (16 MiB) publish none")
     memory.seek(names)
     words = memory.read(2048).split(b"\0", 1)[0].decode("ascii", "replace").split()
     return dict(zip(words, values, strict=False))

@@ -241,7 +241,7 @@ class Session:
             for value, array, name in zip(values, arrays, self.inputs, strict=True):
                 if array.dtype.name not in TYPES:
                     raise Error(
-                        f"the input {name} is of {array.dtype.name}, which memoir passes on to no model"
+                        f"the input {name} is of {array.dtype.name}, which memoir cannot pass to a model"
                     )
                 shape = (ctypes.c_int64 * array.ndim)(*array.shape)
                 data = array.ctypes.data_as(ctypes.c_void_p)

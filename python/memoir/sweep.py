@@ -79,7 +79,7 @@ def sweep(
     elif engine != "local":
         raise Error(f"there is no engine '{engine}' (engines: {', '.join(ENGINES)})")
     elif address is not None:
-        raise Error("an address is Ray's: add --engine ray")
+        raise Error("--address needs --engine ray: add it")
     else:
         results = _here(function, tasks) if workers == 1 else _local(function, tasks, workers)
     outcomes: list[Outcome | None] = [None] * len(tasks)

@@ -68,7 +68,7 @@ def test_a_source_is_fetched_checked_built_kept_and_found(registry, tmp_path):
     library.write_bytes(library.read_bytes() + b"x")
     allocators.find.cache_clear()
     with pytest.raises(
-        memoir.Error, match="is not what was put there: remove .* memoir doctor --get snmalloc"
+        memoir.Error, match="has changed since it was installed: remove .* memoir doctor --get snmalloc"
     ):
         allocators.parse("snmalloc")
 
@@ -76,7 +76,7 @@ def test_a_source_is_fetched_checked_built_kept_and_found(registry, tmp_path):
 def test_another_checksum_is_refused_before_anything_is_built(registry, tmp_path):
     registry("beef")
     with pytest.raises(
-        memoir.Error, match="snmalloc cannot be had here: crate stub-sys.* checksum is beef, not f00d"
+        memoir.Error, match="snmalloc is not available here: crate stub-sys.* checksum is beef, not f00d"
     ):
         fetching.get("snmalloc")
     assert not (tmp_path / "cache").exists()
@@ -86,10 +86,10 @@ def test_what_does_not_build_or_run_is_told(registry, tmp_path, monkeypatch):
     registry("f00d")
     for command, words in (
         (("cc", "nothing.c", "-o", "{out}"), "cc ended with 1: .*nothing.c"),
-        (("cp", "stub.c", "{out}"), "a program does not run with it: .*(cannot be preloaded|invalid ELF)"),
+        (("cp", "stub.c", "{out}"), "no program runs with it: .*(cannot be preloaded|invalid ELF)"),
         (
             ("cc", "-shared", "-x", "c", "/dev/null", "-o", "{out}"),
-            "it has no malloc for programs to find: .*libc",
+            "it has no malloc that programs can use: .*libc",
         ),
         (("true",), "the build made no library"),
     ):
@@ -104,7 +104,7 @@ def test_what_does_not_build_or_run_is_told(registry, tmp_path, monkeypatch):
 
 def test_what_cannot_be_had_has_its_reason():
     with pytest.raises(
-        memoir.Error, match="hoard cannot be had here: no distribution and no package registry"
+        memoir.Error, match="hoard is not available here: no distribution and no package registry"
     ):
         fetching.get("hoard")
     with pytest.raises(memoir.Error, match="--get x: use jemalloc"):

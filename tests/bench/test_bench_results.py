@@ -207,7 +207,7 @@ def test_a_knitted_file_with_the_study_s_extra_columns(tmp_path):
         ("Threads,Load,Time\n1,1,fast\n", r"bad.csv:2: could not convert"),
         ("Threads,Load,Time\n1,1,1.0\n1,1,-3\n", r"bad.csv:3: Time -3 is not a positive number"),
         ("Threads,Load,Time\n0,1,1.0\n", r"bad.csv:2: Threads and Load must be 1 or more"),
-        ("Threads,Load,Replicate,Time\n1,1,0,1.0\n1,1,0,1.0\n", r"bad.csv:3: replicate 0 .* second time"),
+        ("Threads,Load,Replicate,Time\n1,1,0,1.0\n1,1,0,1.0\n", r"bad.csv:3: replicate 0 .* occurs twice"),
         ("Threads,Load,Time\n", "bad.csv: no runs"),
     ],
 )

@@ -41,7 +41,7 @@ def test_two_traces_by_diff_and_by_show(memoir):
     code, _, err = memoir("diff", before, str(DATA / "small.v1.plan"))
     assert code == 2 and "small.v1.plan is not a trace" in err
     code, _, err = memoir("diff", before, after, "--relative", "system")
-    assert code == 2 and "two traces have no intervals" in err
+    assert code == 2 and "two traces are compared without intervals" in err
 
 
 def test_what_was_recorded_has_its_page_at_once(memoir):

@@ -181,7 +181,7 @@ def test_a_search_that_got_no_processor_says_so(memoir, folder, monkeypatch):
     monkeypatch.setitem(PLANNERS, "auto", dataclasses.replace(auto, run=starved))
     code, out, err = memoir("plan", "a.csv")
     assert code == 0 and "1,048,576" in out
-    assert "less than 0.7 of a processor: a longer --deadline may find less" in err
+    assert "less than 0.7 of a processor: a longer --deadline may find a smaller plan" in err
     code, out, err = memoir("plan", "a.csv", "--json")
     assert code == 0 and json.loads(out)["starved"] and err == ""
 
@@ -357,7 +357,7 @@ def test_gaps_are_used(memoir, folder):
         (b"id,lower,upper,size\na,0,4,8\n", ["--capacity", "12x"], "'12x' is not a size"),
         (b"id,lower,upper,size\na,0,4,8\n", ["--capacity", "1.3KiB"], "not a whole number of bytes"),
         (b"id,lower,upper,size\na,0,4,8\n", ["--planner", "best"], "'best' is not"),
-        (b"id,lower,upper,size\na,0,4,8\n", ["-o", "y.txt"], "y.txt: what to write is told by its suffix"),
+        (b"id,lower,upper,size\na,0,4,8\n", ["-o", "y.txt"], "y.txt: the suffix says what to write"),
         (b"id,lower,upper,size\na,0,4,8\n", ["-o", "p.csv"], "p.csv exists already; pass -f to overwrite it"),
         (b"id,lower,upper,size\na,0,4,8\n", ["-o", "no/y.csv"], "no/y.csv: there is no folder no"),
     ],

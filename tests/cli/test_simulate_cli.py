@@ -209,7 +209,7 @@ def test_a_sweep_uses_processes_and_survives_a_task_that_fails(memoir):
     summary = json.loads(out)
     assert code == 1
     assert len(summary["results"]) == 4 and len(summary["failed"]) == 2
-    assert "cannot be secured" in summary["failed"][0]["error"]
+    assert "does not fit where" in summary["failed"][0]["error"]
     assert "--policy static_tensors,pool=3GiB" in err
 
 
@@ -347,7 +347,7 @@ def test_a_text_trace_becomes_a_trace(tmp_path):
         ("b\nR 4096 4096\n", ":2: the segment of 4096 bytes at 0x1000 goes back but is not held"),
         (
             "b\nM 4096 4096\nU 4096 8192\n",
-            ":3: memory of 8192 bytes at 0x1000 is taken away but not all of it",
+            ":3: memory of 8192 bytes at 0x1000 is unmapped, but not all of it",
         ),
         ("s 4096 4096\ni 1 4097 0 4096\nb\n", ":2: object 1 of 4097 bytes at 0x1000 lies in no segment"),
         ("b\na 1 5 0 8\na 2 5 0 4\n", ":3: object 2 of 5 bytes at 0x4 overlaps object 1 of 5 bytes at 0x8"),

@@ -135,7 +135,7 @@ TEST_CASE("the driver's own failures are told in the error") {
   Program program;
   fake_fail("cuMemMap", 0, 100, 999);
   CHECK(program.allocate(kMiB) == nullptr);
-  CHECK(program.refusal.find("the driver's last trouble: cuMemMap: CUDA_ERROR_UNKNOWN") != std::string::npos);
+  CHECK(program.refusal.find("the driver's last error: cuMemMap: CUDA_ERROR_UNKNOWN") != std::string::npos);
   fake_fail("cuMemMap", 0, 0, 0);
   CHECK(program.allocate(kMiB) != nullptr);
   CHECK(fake_used(0) == kGranule);

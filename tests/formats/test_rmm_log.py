@@ -68,7 +68,7 @@ def test_what_was_live_before_and_what_lost_its_free():
     [
         ("1,10:00:00,allocate,0x1,5", "x.csv:2: has not the six fields"),
         ("1,10:00:00,allocate,0x1,5,0,9", "x.csv:2: has not the six fields"),
-        ("1,10:00:00,grow,0x1,5,0", "x.csv:2: Action 'grow' is none of allocate, free, allocate failure"),
+        ("1,10:00:00,grow,0x1,5,0", "x.csv:2: Action 'grow' is not one of allocate, free, allocate failure"),
         ("1,25:00:00,allocate,0x1,5,0", "x.csv:2: Time '25:00:00' is not a time of day"),
         ("1,10:00,allocate,0x1,5,0", "x.csv:2: Time '10:00' is not a time of day"),
         ("1,10:00:00,allocate,0xzz,5,0", "x.csv:2: Pointer '0xzz' is not a number of 64 bits"),

@@ -336,7 +336,7 @@ TEST_CASE("rows that cannot be are refused, with both lines") {
   CHECK(why(",after", "a,0,2,4,\nb,0,2,4,a\nc,0,2,4,b\n") == "");
   CHECK(why(",after", "a,0,2,4,\nb,0,2,4,a\nc,0,2,4,a\n") ==
         "p.csv:4: and p.csv:3 both come right after p.csv:2");
-  CHECK(why(",after", "a,0,2,4,b\nb,0,2,4,a\n") == "p.csv:2: comes after itself, by way of others");
+  CHECK(why(",after", "a,0,2,4,b\nb,0,2,4,a\n") == "p.csv:2: comes after itself, through others");
   CHECK(why(",after", "a,0,2,4,a\n") == "p.csv:2: comes after itself, or after an alias of its own");
   CHECK(why(",after", "a,0,2,4,x\n") == "p.csv:2: after is 'x', which is not the ID of a buffer");
   CHECK(why(",after,alignment", "a,0,2,2,,2\nb,0,2,3,a,2\nc,0,2,3,b,2\n") ==

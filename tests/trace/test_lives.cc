@@ -48,12 +48,12 @@ TEST_CASE("events that cannot be are named by their number") {
   };
   refused({event(kSite), event(kFree, 1)}, "event 1: object 1 is freed but was never allocated");
   refused({event(kAddress, 1)}, "event 0: object 1 gets an address but was never allocated");
-  refused({event(kFreeRequested, 1)}, "event 0: object 1 is let go of but was never allocated");
+  refused({event(kFreeRequested, 1)}, "event 0: object 1 is released but was never allocated");
   refused({event(kAllocate, 1), event(kFree, 1), event(kFree, 1)}, "event 2: object 1 is freed twice");
   refused({event(kAllocate, 1), event(kFree, 1), event(kAddress, 1)},
           "event 2: object 1 gets an address after its free");
   refused({event(kAllocate, 1), event(kFree, 1), event(kFreeRequested, 1)},
-          "event 2: object 1 is let go of after its free");
+          "event 2: object 1 is released after its free");
   refused({event(kAllocate, 1), event(kFree, 1), event(kAllocate, 1)},
           "event 2: object 1 is allocated twice; object ids are never reused");
 }

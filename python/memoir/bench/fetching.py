@@ -135,7 +135,9 @@ def cached(name: str) -> Path | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     if hashlib.sha256(content).hexdigest() != about.get("sha256"):
-        raise Error(f"{library} is not what was put there: remove {folder}, then memoir doctor --get {name}")
+        raise Error(
+            f"{library} has changed since it was installed: remove {folder}, then memoir doctor --get {name}"
+        )
     return library
 
 
@@ -166,7 +168,7 @@ def get(name: str, say: Callable[[str], None] = lambda line: None) -> Path:
                 return _keep(name, library, about)
             except Error as error:
                 reasons.append(f"{what}: {error}")
-    raise Error(f"{name} cannot be had here: {'; '.join(reasons) or source.why_none}")
+    raise Error(f"{name} is not available here: {'; '.join(reasons) or source.why_none}")
 
 
 def _keep(name: str, library: Path, about: Record) -> Path:
@@ -207,9 +209,9 @@ def _check(library: Path) -> None:
         timeout=60,
     )
     if done.returncode != 0 or done.stderr:
-        raise Error(f"a program does not run with it: {done.stderr.strip()[:200] or done.returncode}")
+        raise Error(f"no program runs with it: {done.stderr.strip()[:200] or done.returncode}")
     if os.path.realpath(done.stdout.strip()) != os.path.realpath(library):
-        raise Error(f"it has no malloc for programs to find: {done.stdout.strip()[:200]} serves them")
+        raise Error(f"it has no malloc that programs can use: {done.stdout.strip()[:200]} serves them")
 
 
 def _from_package(package: str, folder: Path) -> tuple[Path, Record]:

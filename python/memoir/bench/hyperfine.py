@@ -28,8 +28,8 @@ def read_export(path: Path, entries: Any) -> Result:
     notes = ["hyperfine runs one command after another: these are compared unpaired"]
     if any(row["status"] == "no time" for row in rows):
         notes.append(
-            "hyperfine took the start of a shell for longer than some runs, and wrote 0 s: these are left out; "
-            "hyperfine -N starts none"
+            "hyperfine measured the start of a shell as longer than some runs, and wrote 0 s for them: these are left "
+            "out; hyperfine -N starts no shell"
         )
     return Result({"interleaved": False, "sources": [path.name]}, rows, notes)
 

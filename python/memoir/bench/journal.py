@@ -136,7 +136,7 @@ def read_lines(path: Path) -> list[tuple[int, Record]]:
         found = _CHECKSUM.search(line)
         if found:
             if int(found.group(1), 16) != zlib.crc32(line[: found.start()]):
-                raise Error(f"{path}:{number}: this line is damaged: its checksum is of something else")
+                raise Error(f"{path}:{number}: this line is damaged: its checksum does not match")
             line = line[: found.start()] + b"}"
         try:
             record = json.loads(line, parse_constant=lambda name: None)

@@ -90,7 +90,7 @@ def _read_csv(path: Path) -> Result:
                 row = _study_row(entry, named.group(1) if named else path.stem, counted)
                 key = (cell_of(row), block_of(row))
                 if key in seen:
-                    raise ValueError(f"replicate {row['replicate']} of this cell is here for the second time")
+                    raise ValueError(f"replicate {row['replicate']} of this cell occurs twice")
             except (ValueError, TypeError) as error:
                 raise Error(f"{path}:{reader.line_num}: {error}") from None
             seen.add(key)

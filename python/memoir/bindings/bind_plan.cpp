@@ -269,7 +269,7 @@ void bind_csv(nb::module_& module) {
               choices.push_back({nb::cast<std::string>(name), kNoLimit, 0, {}});
             ConstrainedPlan plan{all.offsets, {}, {}};
             for (size_t i = 0; i < arenas.size(); ++i) {
-              if (arenas.data()[i] >= names.size()) throw Error("an arena is none of the names");
+              if (arenas.data()[i] >= names.size()) throw Error("an arena is not among the names");
               plan.arenas.push_back(static_cast<std::uint32_t>(arenas.data()[i]));
             }
             const std::string text = write_csv(self, plan, choices);

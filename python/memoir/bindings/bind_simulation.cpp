@@ -82,7 +82,7 @@ Substrate substrate_named(const std::string& name) {
   for (const Substrate substrate : {Substrate::kSimulation, Substrate::kHost, Substrate::kDevice}) {
     if (substrate_name(substrate) == name) return substrate;
   }
-  throw Error("'" + name + "' is none of simulation, host, device");
+  throw Error("'" + name + "' is not one of simulation, host, device");
 }
 
 void bind_results(nb::module_& module) {

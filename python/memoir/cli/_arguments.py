@@ -44,7 +44,7 @@ class Size(ParamType):
 def check_output(path: Path, suffixes: tuple[str, ...], force: bool) -> None:
     """Before any work: that the suffix tells what to write, and that nothing is overwritten unasked."""
     if path.suffix.lower() not in suffixes:
-        raise Error(f"{path}: what to write is told by its suffix; give it one of {', '.join(suffixes)}")
+        raise Error(f"{path}: the suffix says what to write; use one of {', '.join(suffixes)}")
     if path.exists() and not force:
         raise Error(f"{path} exists already; pass -f to overwrite it")
     if not path.absolute().parent.is_dir():

@@ -96,7 +96,7 @@ _OPTIONS = (
     constraining(
         "--replan",
         type=click.Path(dir_okay=False),
-        help="CSV with id and offset, an earlier plan to change as little as can be.",
+        help="CSV with id and offset, an earlier plan to change as little as possible.",
     ),
     constraining(
         "--moves", type=click.IntRange(min=0), help="With --replan: how many buffers may lie elsewhere."

@@ -98,7 +98,7 @@ def plan_one(options: PlanOptions) -> int:
         _print_next(path, options.output, written, constrained)
     if planned.best.starved and not options.as_json:
         click.echo(
-            "memoir: other programs left this search less than 0.7 of a processor: a longer --deadline may find less",
+            "memoir: other programs left this search less than 0.7 of a processor: a longer --deadline may find a smaller plan",
             err=True,
         )
     if planned.infeasible and constrained is None:

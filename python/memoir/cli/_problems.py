@@ -123,16 +123,16 @@ def open_problem(
         return TraceSource(path, device, only)
     if (importer := importer_of(path, _longer_begin(path))) is not None:
         if device is not None:
-            raise Error(f"{path} is {importer.what}, which knows of no devices: leave --device out")
+            raise Error(f"{path} is {importer.what}, which has no devices: leave --device out")
         return ImportedSource(path, importer, dims or {})
     if begin.startswith(PLAN_MAGIC):
         raise Error(f"{path} is a plan already: plan the trace or the CSV that it was made from")
     if b"\0" in begin[:8] or begin[:1] == b"\x89":
         raise Error(f"{path} is neither a trace nor CSV")
     if device is not None:
-        raise Error(f"{path} is CSV, which knows of no devices: leave --device out")
+        raise Error(f"{path} is CSV, which has no devices: leave --device out")
     if only is not None:
-        raise Error(f"{path} is CSV, which knows of no tensors: leave --only out")
+        raise Error(f"{path} is CSV, which has no tensors: leave --only out")
     return CsvSource(path)
 
 

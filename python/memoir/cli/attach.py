@@ -55,14 +55,14 @@ def command(
       memoir attach 4711 --lifetimes --for 5min -o x.lifetimes
       memoir attach 4711 --for 10s -o x.trace
 
-    It must have been started with the recorder preloaded, which costs nothing to speak of while nobody attaches; else
-    this says how. The process is switched on and off through a page of memory: no debugger, signal or thread is used.
-    Objects from before are not known: their frees are counted.
+    The process must have been started with the recorder preloaded. If it was not, this command says how to do that.
+    The preloaded recorder costs almost nothing until someone attaches. The command switches it on and off through a
+    page of memory: no debugger, signal or thread is used. Objects from before are not known; their frees are counted.
     """
     suffix = ".lifetimes" if lifetimes else ".trace"
     path = Path(output or f"{process}{suffix}")
     if every is not None and not lifetimes:
-        raise Error("--every says how often --lifetimes samples; add that")
+        raise Error("--every needs --lifetimes: it is the distance between samples; add --lifetimes")
     if every == 0:
         raise Error("--every 0: give the bytes between samples, such as 512KiB")
     check_output(path, (suffix,), force)

@@ -106,17 +106,20 @@ class _Command(SectionedCommand):
 @running("--ready", metavar="COMMAND", help="Succeeds once the server can be used.  [its port answers]")
 @running("--stop", metavar="COMMAND", help="Ends the server.  [SIGTERM]")
 @running(
-    "--settle", metavar="TIME", default="0s", help="Leave the server in peace before it is stopped.  [0s]"
+    "--settle",
+    metavar="TIME",
+    default="0s",
+    help="Let the server idle for this long before it is stopped.  [0s]",
 )
 @repeating("-n", "--replicates", type=int, help="Measured runs of every cell.  [10]")
 @repeating("--warmup", type=int, default=1, show_default=True, help="Unmeasured runs of every cell before.")
-@repeating("--seed", type=int, help="Of every random choice.  [drawn, and recorded]")
+@repeating("--seed", type=int, help="Seed of every random choice.  [drawn, and recorded]")
 @repeating(
     "--sessions",
     type=int,
     default=1,
     show_default=True,
-    help="The whole, so many times; intervals are of sessions.",
+    help="Run the whole bench this many times; intervals are then over sessions.",
 )
 @repeating("--pause", metavar="TIME", default="0s", help="Between two sessions.  [0s]")
 @repeating(
@@ -127,9 +130,7 @@ class _Command(SectionedCommand):
     help="Pin runs to cores such as 0,2-3; alone: to as many as threads.",
 )
 @repeating("--timeout", metavar="TIME", help="A run that takes longer is stopped and counts as failed.")
-@repeating(
-    "--exit-code", type=int, default=0, show_default=True, help="What the program ends with when it is well."
-)
+@repeating("--exit-code", type=int, default=0, show_default=True, help="Exit code of a successful run.")
 @repeating("--prepare", metavar="COMMAND", help="Shell command before every run, not measured.")
 @judging(
     "--metric",
@@ -168,9 +169,9 @@ class _Command(SectionedCommand):
     metavar="FOLDER",
     help="Where runs.jsonl, results.json, results.csv, report.html and pictures go.  [memoir-bench]",
 )
-@keeping("-f", "--force", is_flag=True, help="Start again where a bench is already.")
+@keeping("-f", "--force", is_flag=True, help="Overwrite a bench that is already there.")
 @keeping(
-    "--resume", type=click.Path(path_type=Path), metavar="FOLDER", help="Go on with a bench that was stopped."
+    "--resume", type=click.Path(path_type=Path), metavar="FOLDER", help="Continue a bench that was stopped."
 )
 @keeping("--yes", is_flag=True, help="--resume runs what the folder says, whoever made it.")
 @keeping(
@@ -301,7 +302,9 @@ def _ask(folder: Path, header: Record, yes: bool) -> None:
     for line in trust.commands(header)[:40]:
         click.echo(f"  {line}", err=True)
     if not sys.stdin.isatty():
-        raise Error(f"--resume {shown(folder)}: nobody is here to ask; add --yes to run these commands")
+        raise Error(
+            f"--resume {shown(folder)}: there is no terminal to ask on; add --yes to run these commands"
+        )
     if not click.confirm("Run them?", default=False, err=True):
         raise Error(f"--resume {shown(folder)}: not run")
 

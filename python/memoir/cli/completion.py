@@ -10,7 +10,7 @@ from click.shell_completion import get_completion_class
 @click.command(name="completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(shell: str) -> None:
-    """Print what makes Tab complete memoir's verbs and options.
+    """Print the script that makes Tab complete memoir's verbs and options.
 
     \b
       eval "$(memoir completion bash)"        in ~/.bashrc

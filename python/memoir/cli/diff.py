@@ -60,18 +60,18 @@ def command(
     force: bool,
     as_json: bool,
 ) -> None:
-    """What changed from BEFORE to AFTER: folders or files of memoir bench, or a study's CSVs, with intervals; or two
+    """Say what changed from BEFORE to AFTER: folders or files of memoir bench, or a study's CSVs, with intervals; or two
     traces, by the names of their stacks (as memoir show --diff).
 
-    Two benches ran at two times: what changed on the machine between them looks like a change of the
-    allocators. With --relative system a common change cancels.
+    Two benches ran at two different times: a change of the machine in between looks like a change of the allocators.
+    With --relative system a common change cancels out.
     """
     from memoir.cli import _bench_report as report
     from memoir.views import bench_tables
 
     if _are_traces(before, after):
         if relative or chosen or conditions or confidence != "95%":
-            raise Error("two traces have no intervals: of the options -o, -f and --json go with them")
+            raise Error("two traces are compared without intervals: use only -o, -f and --json with them")
         from memoir.cli._show_trace import show_diff
 
         target = None if output is None else str(output)

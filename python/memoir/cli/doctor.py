@@ -19,11 +19,11 @@ from memoir.views import bench_tables
 @click.option(
     "--get", "names", metavar="NAMES", help="Bring allocators into your cache: packages, or built here."
 )
-@click.option("--fix", is_flag=True, help="Change what makes timings unsteady, as far as you may.")
-@click.option("--undo", is_flag=True, help="Put back what --fix changed.")
+@click.option("--fix", is_flag=True, help="Change what makes timings unsteady, as far as your rights allow.")
+@click.option("--undo", is_flag=True, help="Undo what --fix changed.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON on standard output.")
 def command(names: str | None, fix: bool, undo: bool, as_json: bool) -> None:
-    """Allocators found, huge pages, cores, load, governor, overcommit, counters.
+    """Show the allocators found, huge pages, cores, load, governor, overcommit and counters.
 
     \b
     memoir doctor
@@ -32,7 +32,7 @@ def command(names: str | None, fix: bool, undo: bool, as_json: bool) -> None:
     memoir doctor --undo
     """
     if sum((names is not None, fix, undo)) > 1:
-        raise Error("--get, --fix and --undo are three things: one at a time")
+        raise Error("use only one of --get, --fix and --undo")
     if names is not None:
         _get(names.split(","))
         return

@@ -41,7 +41,7 @@ LIFETIME_FORMATS = {
     "target_format",
     type=click.Choice([*FORMATS, *LIFETIME_FORMATS]),
     required=True,
-    help="Of a trace: PyTorch's memory snapshot, Chrome's trace events (JSON), or Perfetto's own format. Of a lifetime "
+    help="With a trace: PyTorch's memory snapshot, Chrome's trace events (JSON), or Perfetto's own format. Of a lifetime "
     "profile: pprof's protobuf, or folded stacks for flame graphs.",
 )
 @click.option(
@@ -50,7 +50,7 @@ LIFETIME_FORMATS = {
 @click.option(
     "--only",
     type=click.Choice(list(ONLY)),
-    help="Of a trace: which allocations.  [default: tensors, where it has any]",
+    help="With a trace: which allocations.  [default: tensors, where it has any]",
 )
 @click.option("--json", "as_json", is_flag=True, help="The counts as JSON on stdout.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the output.")
@@ -59,8 +59,8 @@ def command(
 ) -> None:
     """Write TRACE in the format of another tool.
 
-    Addresses are the recorded ones; where a trace has none, its objects are laid out by the plain heap. TRACE may be a
-    lifetime profile, with the formats of those.
+    Addresses are the recorded ones. Where a trace has none, memoir's plain heap places its objects. TRACE may be a
+    lifetime profile, which has formats of its own.
     """
     is_profile = read_begin(trace).startswith(b"\x89memoirL")
     formats = LIFETIME_FORMATS if is_profile else FORMATS

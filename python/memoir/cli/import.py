@@ -32,7 +32,7 @@ from memoir.traces.files import read_begin
     metavar="PREFIX",
     default="ProfilerStep#",
     show_default=True,
-    help="Annotations whose names begin so become the passes of the trace.",
+    help="Annotations whose names begin with this become the passes of the trace.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The counts as JSON on stdout.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the output.")

@@ -22,7 +22,7 @@ from memoir.sweep import ENGINES
     "--engine", type=click.Choice(ENGINES), default="local", show_default=True, help="What merges many files."
 )
 @click.option("--workers", type=click.IntRange(min=1), help="Processes; else one per core.")
-@click.option("--address", help="Of a Ray cluster.")
+@click.option("--address", help="Address of a Ray cluster.")
 def command(
     files: tuple[str, ...],
     output: str,
@@ -32,7 +32,7 @@ def command(
     workers: int | None,
     address: str | None,
 ) -> None:
-    """Add the lifetime profiles FILES up into one.
+    """Merge the lifetime profiles FILES into one.
 
     \b
       memoir merge monday.lifetimes tuesday.lifetimes -o week.lifetimes

@@ -20,22 +20,24 @@ from memoir.cli._arguments import check_output, console
 )
 @click.argument("snapshot", type=click.Path(dir_okay=False))
 @click.option(
-    "--device", type=click.IntRange(0, 65535), help="The default: the one where a request failed last."
+    "--device",
+    type=click.IntRange(0, 65535),
+    help="The device. The default: the one where a request failed last.",
 )
 @click.option("--event", type=click.IntRange(0), help="The request that failed. The default: the last one.")
 @click.option(
     "--cap",
     metavar="BYTES",
-    help="The memory that there was (20GiB). The default: what was held and what was free.",
+    help="The memory of the device (20GiB). The default: what was held plus what was free.",
 )
 @click.option(
     "--policy",
     "policies",
     multiple=True,
     metavar="NAME[,KEY=VALUE...]",
-    help="Judge this one, too. Repeatable; key=a|b|c tries each. See memoir simulate --policies.",
+    help="Also judge this policy. Repeatable; key=a|b|c tries each. See memoir simulate --policies.",
 )
-@click.option("--no-caps", is_flag=True, help="Do not search the smallest cap of each: quicker.")
+@click.option("--no-caps", is_flag=True, help="Do not search the smallest cap of each policy. Quicker.")
 @click.option(
     "--search",
     metavar="TIME",
@@ -46,7 +48,7 @@ from memoir.cli._arguments import check_output, console
     type=click.Choice(("reserved", "calls")),
     default="reserved",
     show_default=True,
-    help="Of the search: fewest bytes, or fewest device calls.",
+    help="What --search minimises: bytes held, or device calls.",
 )
 @click.option("--workers", type=click.IntRange(min=1), help="Processes; the default: one per core.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="A page with curves and maps: .html.")
@@ -66,7 +68,7 @@ def command(
     as_json: bool,
     force: bool,
 ) -> None:
-    """Why the program of SNAPSHOT ran out of memory, and which settings would have served it.
+    """Say why the program of SNAPSHOT ran out of memory, and which settings would have survived.
 
     SNAPSHOT is what torch.cuda.memory._dump_snapshot wrote after (or when) a request failed, with the history recorded, or
     a trace of it. The request is replayed under every setting of PyTorch's allocator and every policy of memoir.

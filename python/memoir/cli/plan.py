@@ -34,7 +34,7 @@ guiding = section("Plans for device pools")
     "-o",
     "--output",
     type=click.Path(dir_okay=False),
-    help="Where the plan goes: .plan, .csv; of a .tflite that too.",
+    help="File for the plan: .plan or .csv; for a .tflite model also .tflite.",
 )
 @click.option("--capacity", type=Size(), help="Bytes that the arena must fit into (KiB, MiB, GiB).")
 @click.option(
@@ -46,16 +46,20 @@ guiding = section("Plans for device pools")
 @click.option(
     "--alignment",
     type=Size(),
-    help="Bytes that every offset is a multiple of, in addition to its own alignment.",
+    help="Every offset is a multiple of this, in addition to its own alignment.",
 )
-@click.option("--device", type=click.IntRange(0, 65535), help="Of a trace: plan what was allocated on it.")
+@click.option("--device", type=click.IntRange(0, 65535), help="With a trace: plan what was allocated on it.")
 @click.option(
     "--only",
     type=click.Choice(list(ONLY)),
-    help="Of a trace: which allocations are planned.  [default: tensors, where it has any]",
+    help="With a trace: which allocations are planned.  [default: tensors, where it has any]",
 )
 @click.option(
-    "--dim", "dims", metavar="NAME=N", multiple=True, help="Of an ONNX model: an extent that it leaves open."
+    "--dim",
+    "dims",
+    metavar="NAME=N",
+    multiple=True,
+    help="With an ONNX model: an extent that it leaves open.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON on stdout.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the output.")
@@ -70,15 +74,15 @@ guiding = section("Plans for device pools")
 @searching(
     "--deadline",
     type=click.FloatRange(min=0),
-    help="Seconds for a planner that would search on (auto, exact: 1; mip, cpsat: 10).",
+    help="Seconds for a planner that searches (auto, exact: 1; mip, cpsat: 10).",
 )
 @searching(
     "--threads",
     type=click.IntRange(min=0),
     default=0,
-    help="Of auto and exact; 0, the default: one per core.",
+    help="Threads of auto and exact; 0, the default: one per core.",
 )
-@searching("--seed", type=click.IntRange(min=0), default=0, help="Of the restarts of auto and exact.")
+@searching("--seed", type=click.IntRange(min=0), default=0, help="Seed of the restarts of auto and exact.")
 @searching(
     "--work-limit",
     type=click.IntRange(min=0),
@@ -87,8 +91,10 @@ guiding = section("Plans for device pools")
 )
 @constraint_options
 @sweeping("--seeds", metavar="1-8", help="auto and exact with each of these seeds.")
-@sweeping("--engine", type=click.Choice(ENGINES), default="local", show_default=True, help="What runs it.")
-@sweeping("--address", metavar="HOST:PORT", help="Of a Ray cluster.")
+@sweeping(
+    "--engine", type=click.Choice(ENGINES), default="local", show_default=True, help="What runs the sweep."
+)
+@sweeping("--address", metavar="HOST:PORT", help="Address of a Ray cluster.")
 @sweeping("--workers", type=click.IntRange(min=1), help="Processes; the default: one per core.")
 @streaming(
     "--stream",
@@ -98,7 +104,7 @@ guiding = section("Plans for device pools")
 @guiding(
     "--guided",
     is_flag=True,
-    help="Of a trace: the whole run on a device, what outlives it too, for the guided pool to follow.",
+    help="With a trace: the whole run on a device, what outlives it too, for the guided pool to follow.",
 )
 def command(**given: Any) -> None:
     """Give every buffer of INPUT its offset in one arena.

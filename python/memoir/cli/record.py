@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     "-o", "--output", help="The file to write.  [default: memoir.trace; with --lifetimes: memoir.lifetimes]"
 )
 @click.option(
-    "--page", type=click.Path(dir_okay=False), help="A page of what was recorded, too, when it ends: .html."
+    "--page",
+    type=click.Path(dir_okay=False),
+    help="When the program ends, also write a page of the recording: .html.",
 )
 @click.option("-f", "--force", is_flag=True, help="Overwrite the files.")
 @click.option(
-    "--lifetimes", is_flag=True, help="Sample how long objects live, by context, at hardly any cost."
+    "--lifetimes", is_flag=True, help="Sample how long objects live, by context. The cost is small."
 )
 @click.option(
     "--every", type=Size(), help="With --lifetimes: bytes between samples, on average.  [default: 512KiB]"
@@ -39,12 +41,12 @@ if TYPE_CHECKING:
 @click.option(
     "--only",
     type=click.Choice(["tensors", "malloc"]),
-    help="Of a Python program: PyTorch's tensors alone, or what malloc serves alone.  [default: both]",
+    help="In a Python program: record only PyTorch's tensors, or only malloc's.  [default: both]",
 )
 @click.option(
     "--check-stacks",
     is_flag=True,
-    help="Compare every stack with a full unwind, which is slow, and say how many differ.",
+    help="Compare every stack with a full unwind, and say how many differ. Slow.",
 )
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
@@ -63,23 +65,24 @@ def command(
       memoir record -o x.trace -- ./server --port 8000
       memoir record -o x.trace -- python serve.py
 
-    Of any program that is dynamically linked: every allocation and free of the malloc family and operator new, with its
-    stack, of all threads. Processes that it starts have traces of their own, x.<pid>.trace, which x.index lists.
+    PROGRAM may be any dynamically linked program. The trace has every allocation and free of the malloc family and of
+    operator new, by all threads, with its stack. Processes that the program starts get their own traces,
+    x.<pid>.trace; x.index lists them.
 
-    Of a Python program: the lines of Python stand in the stacks. From the moment that it imports torch, PyTorch's CPU
-    tensors are told from other allocations, with the operators they were made under, and each outermost call of an
-    nn.Module is one pass, which `memoir plan` plans.
+    In a Python program, stacks also show the lines of Python. Once the program imports torch, PyTorch's CPU tensors
+    are kept apart from other allocations and carry the names of their operators. Each outermost call of an nn.Module
+    is a pass, which `memoir plan` can plan.
 
-    With --lifetimes a few allocations are sampled, by their bytes, and x.lifetimes says how long the objects of each
-    context live: of all processes together. A server may be sampled for days.
+    With --lifetimes, memoir samples a few allocations instead. x.lifetimes then says how long the objects of each
+    context live, for all processes together. You can sample a server for days.
 
-    The program's exit status is passed on; signals to this command reach the program. After a crash or a kill the trace
-    holds what was recorded until then.
+    This command ends with the program's exit status, and passes signals on to it. After a crash or a kill, the trace
+    holds everything up to that moment.
     """
     from memoir.bench import proof
 
     if every is not None and not lifetimes:
-        raise Error("--every says how often --lifetimes samples; add that")
+        raise Error("--every needs --lifetimes: it is the distance between samples; add --lifetimes")
     if page is not None:
         check_output(Path(page), (".html",), force)
     if lifetimes:

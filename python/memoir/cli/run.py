@@ -44,7 +44,7 @@ def _checked(model: Path) -> str:
     path = str(model.resolve())
     if "," in path or len(path) > 1000:
         raise Error(
-            f"{path}: a path with a comma, or of more than 1,000 letters, cannot stand in {malloc.VARIABLE}"
+            f"{path}: a path with a comma, or with more than 1,000 letters, does not fit into {malloc.VARIABLE}"
         )
     try:
         content = model.read_bytes()
@@ -101,7 +101,7 @@ def _print_library(context: click.Context, _parameter: click.Parameter, wanted: 
 @click.option(
     "--remember",
     is_flag=True,
-    help="Of a Python program that uses PyTorch on CPUs: remember every module that no other module calls.",
+    help="In a Python program that uses PyTorch on CPUs: remember every module that no other module calls.",
 )
 @click.option(
     "--plan",
@@ -109,15 +109,15 @@ def _print_library(context: click.Context, _parameter: click.Parameter, wanted: 
     multiple=True,
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False),
-    help="Give the module that FILE was made for its plan, from its first call on; may be repeated.",
+    help="A plan for the module that it was made for, used from the first call on; may be repeated.",
 )
 @click.option(
     "--pool",
     metavar="POLICY",
-    help="Of a Python program that uses PyTorch on GPUs: this policy in the place of PyTorch's allocator, with its "
+    help="In a Python program that uses PyTorch on GPUs: this policy in the place of PyTorch's allocator, with its "
     "settings, and cap= and plan= as use_pool takes them.",
 )
-@click.option("--report", is_flag=True, help="Say at the program's end what was remembered.")
+@click.option("--report", is_flag=True, help="At the program's end, say what was remembered.")
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
     chosen: tuple[str, ...],
@@ -138,8 +138,8 @@ def command(
       memoir run --remember --report -- python serve.py
       memoir run --pool memoir,cap=40GiB -- python train.py
 
-    The program takes this command's place: its exit status, its signals and its terminal are its own. Programs that it
-    starts have the malloc too.
+    The program replaces this command: its exit status, its signals and its terminal are its own. Programs that it
+    starts use the malloc too.
     """
     from memoir.bench import launch, proof
 

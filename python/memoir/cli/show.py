@@ -19,22 +19,26 @@ from memoir.traces.files import ONLY, is_trace, read_begin
     type=click.Path(dir_okay=False),
     help="A page to look into: .html; or a picture: .png, .svg, .pdf.",
 )
-@click.option("--planner", metavar="NAME|all", help="Of a plan: next to that of this planner, or all.")
+@click.option("--planner", metavar="NAME|all", help="With a plan: next to that of this planner, or all.")
 @click.option(
-    "--deadline", type=click.FloatRange(min=0), help="With --planner: seconds for one that searches on."
+    "--deadline", type=click.FloatRange(min=0), help="With --planner: seconds for a planner that searches."
 )
 @click.option(
     "--only",
     type=click.Choice(list(ONLY)),
-    help="Of a trace: which allocations.  [default: tensors, where it has any]",
+    help="With a trace: which allocations.  [default: tensors, where it has any]",
 )
-@click.option("--at", metavar="12.5s", help="Of a trace: who held memory then, not at the peak.")
+@click.option("--at", metavar="12.5s", help="With a trace: who held memory then, not at the peak.")
 @click.option(
-    "--against", type=click.Path(dir_okay=False), help="Of a model: how it does on this .lifetimes profile."
+    "--against", type=click.Path(dir_okay=False), help="With a model: how it does on this .lifetimes profile."
 )
-@click.option("--diff", is_flag=True, help="Of two traces: what changed, by the names of their stacks.")
-@click.option("--follow", is_flag=True, help="Of a trace that is still recorded: a line a second.")
-@click.option("--live", is_flag=True, help="Of a trace that is being written: a page on this machine alone.")
+@click.option("--diff", is_flag=True, help="With two traces: what changed, by the names of their stacks.")
+@click.option("--follow", is_flag=True, help="With a trace that is still being recorded: a line each second.")
+@click.option(
+    "--live",
+    is_flag=True,
+    help="With a trace that is still being recorded: a page that only this machine can open.",
+)
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, help="With --live: its port. The default: a free one."
 )

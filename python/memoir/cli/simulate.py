@@ -65,7 +65,7 @@ sweeping = section("Sweeps, over several inputs, policies, settings or caps")
     type=click.Choice(("reserved", "calls")),
     default="reserved",
     show_default=True,
-    help="Of the search: fewest bytes, or fewest device calls.",
+    help="What --search minimises: bytes held, or device calls.",
 )
 @judging(
     "--from-recorded",
@@ -73,11 +73,15 @@ sweeping = section("Sweeps, over several inputs, policies, settings or caps")
     help="PyTorch's policies start from the recorded segments, and are compared with the recording. "
     "Without --policy: the recorded allocator.",
 )
-@click.option("--device", type=click.IntRange(0, 65535), help="Only this one. The default: each by itself.")
 @click.option(
-    "--only", type=click.Choice(list(ONLY)), help="Which allocations.  [default: tensors, where it has any]"
+    "--device", type=click.IntRange(0, 65535), help="Only this device. The default: each device by itself."
 )
-@judging("--continue", "go_on", is_flag=True, help="Out of memory: leave the object out and go on.")
+@click.option(
+    "--only",
+    type=click.Choice(list(ONLY)),
+    help="Which allocations to use.  [default: tensors, where it has any]",
+)
+@judging("--continue", "go_on", is_flag=True, help="When a request fails, leave the object out and go on.")
 @click.option("--phases", is_flag=True, help="Where the time of each pool goes.")
 @click.option(
     "-o",
@@ -90,7 +94,7 @@ sweeping = section("Sweeps, over several inputs, policies, settings or caps")
 @sweeping(
     "--engine", type=click.Choice(ENGINES), default="local", show_default=True, help="What runs a sweep."
 )
-@sweeping("--address", metavar="HOST:PORT", help="Of a Ray cluster.")
+@sweeping("--address", metavar="HOST:PORT", help="Address of a Ray cluster.")
 @sweeping("--workers", type=click.IntRange(min=1), help="Processes; the default: one per core.")
 @judging("--policies", "list_policies", is_flag=True, help="List the policies and their settings.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the picture.")
@@ -116,10 +120,10 @@ def command(
     list_policies: bool,
     force: bool,
 ) -> None:
-    """What each allocator would have taken for the traces INPUTS, and whether it would have survived a cap.
+    """Say what each allocator would take for the traces INPUTS, and whether it would survive a cap.
 
-    The allocators are the ones that programs run on, over a device that only counts: memory is simulated, the
-    allocator is not. Several inputs, policies, settings and caps make a sweep over all of them.
+    The allocators are the ones that programs run on, over a device that only counts: the memory is simulated, the
+    allocators are real. Several inputs, policies, settings and caps make a sweep over all combinations.
     """
     from memoir import simulation
 

@@ -24,9 +24,9 @@ def command(traces: tuple[Path, ...], as_json: bool) -> None:
     \b
       memoir symbolize x.trace
 
-    They come from the programs and libraries that the trace names by their build ids, and from debug files that were
-    split off. Do it where these files are; the trace then says the same anywhere, and can be compared by names with
-    that of another build. TRACES may be lifetime profiles, too.
+    The names come from the programs and libraries that the trace lists by their build ids, and from separate debug
+    files. Run this where these files are. After that the trace shows the same names on any machine, and can be
+    compared by names with a trace of another build. TRACES may be lifetime profiles, too.
     """
     for trace in traces:
         if read_begin(trace).startswith(b"\x89memoirL"):

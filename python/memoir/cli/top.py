@@ -34,14 +34,14 @@ _SHOWN = {
 @click.command(name="top")
 @click.argument("pid", type=click.IntRange(min=1))
 @click.option("--every", type=click.FloatRange(min=0.1), default=1.0, show_default=True, help="Seconds.")
-@click.option("--once", is_flag=True, help="Say it once, and end.")
-@click.option("--json", "as_json", is_flag=True, help="The figures as JSON, an object a line.")
+@click.option("--once", is_flag=True, help="Print once, and end.")
+@click.option("--json", "as_json", is_flag=True, help="The figures as JSON, one object per line.")
 @click.option("--prometheus", is_flag=True, help="The figures in Prometheus' text format.")
 @click.option(
     "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write them to a file, again and again.",
+    help="Write the figures to this file, again and again.",
 )
 @click.option(
     "--socket",
@@ -65,8 +65,9 @@ def command(
       memoir top 4711 --prometheus -o /run/metrics/server.prom
       memoir top 4711 --prometheus --socket /run/metrics/server.sock
 
-    The figures are read from the process's memory: it must be yours, and it does nothing for it. They are those of the
-    malloc's background, which heaps below 16 MiB do not have. Sites are estimated from samples, which begin at 16 MiB too.
+    The figures are read from the process's memory. The process must be yours, and does no work for it. The malloc's
+    background thread makes the figures; heaps below 16 MiB have none. Sites are estimated from samples, which also
+    begin at 16 MiB.
     """
 
     def state() -> str:

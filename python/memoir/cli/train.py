@@ -17,7 +17,7 @@ from memoir.cli._arguments import check_output
 @click.command(name="train")
 @click.argument("profiles", type=click.Path(dir_okay=False), nargs=-1, required=True)
 @click.option("-o", "--output", type=click.Path(dir_okay=False), default="memoir.model", show_default=True)
-@click.option("--page", type=click.Path(dir_okay=False), help="A page of the model, too: .html.")
+@click.option("--page", type=click.Path(dir_okay=False), help="Also write a page of the model: .html.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the files.")
 @click.option(
     "--model",
@@ -36,9 +36,11 @@ from memoir.cli._arguments import check_output
     help="Long-lived is to outlive the allocation of so many times the largest heap.",
 )
 @click.option(
-    "--no-replay", is_flag=True, help="Leave out whether two classes pay; the model says that they do."
+    "--no-replay",
+    is_flag=True,
+    help="Do not check whether two classes pay; the model then says that they do.",
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="The same one gives the same model.")
+@click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same model.")
 def command(
     profiles: tuple[str, ...],
     output: str,

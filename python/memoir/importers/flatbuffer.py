@@ -18,7 +18,7 @@ class Table:
         self._vtable = at - number(data, path, at, 4, signed=True)
         self._size = number(data, path, self._vtable, 2)
         if self._size < 4 or self._vtable + self._size > len(data):
-            raise Error(f"{path}: is cut off or no flatbuffer: a table at byte {at} has no vtable")
+            raise Error(f"{path}: is cut off or is not a flatbuffer: a table at byte {at} has no vtable")
 
     @staticmethod
     def root(data: bytes, path: str) -> Table:
@@ -48,7 +48,7 @@ class Table:
         count = number(self.data, self.path, at, 4)
         if count * size > len(self.data) - at - 4:
             raise Error(
-                f"{self.path}: is cut off or no flatbuffer: {count} elements at byte {at} are not there"
+                f"{self.path}: is cut off or is not a flatbuffer: {count} elements at byte {at} are not there"
             )
         return at + 4, count
 
@@ -72,5 +72,5 @@ class Table:
 
 def number(data: bytes, path: str, at: int, size: int, signed: bool = False) -> int:
     if at < 0 or at + size > len(data):
-        raise Error(f"{path}: is cut off or no flatbuffer: there is no byte {at + size - 1}")
+        raise Error(f"{path}: is cut off or is not a flatbuffer: there is no byte {at + size - 1}")
     return int.from_bytes(data[at : at + size], "little", signed=signed)

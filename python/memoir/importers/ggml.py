@@ -85,7 +85,7 @@ def read(data: bytes, path: str) -> Imported:
     )
     if deep:
         imported.notes.append(
-            "the file tells three dimensions of a tensor: where there is a fourth, its sizes are too small"
+            "the file has only three dimensions of a tensor: where there is a fourth, sizes are too small"
         )
     return imported
 

@@ -119,7 +119,7 @@ class Lifetimes:
                 return tensor
             way.append(tensor)
             tensor = storage
-        raise Error(f"{self._path}: {self.tensors[tensor].name} is a view of itself, by way of others")
+        raise Error(f"{self._path}: {self.tensors[tensor].name} is a view of itself, through other views")
 
     def live(self) -> list[tuple[int, int, int]]:
         """(tensor, lower, upper) of those that something makes, with the lives of their views."""

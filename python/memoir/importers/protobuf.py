@@ -16,7 +16,7 @@ class Message:
         self.end = len(data) if end is None else end
 
     def _refuse(self, at: int, what: str) -> Error:
-        return Error(f"{self.path}: is cut off or no protocol buffer: {what} at byte {at}")
+        return Error(f"{self.path}: is cut off or is not a protocol buffer: {what} at byte {at}")
 
     def _varint(self, at: int) -> tuple[int, int]:
         value = shift = 0

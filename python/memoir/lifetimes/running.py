@@ -115,7 +115,7 @@ class RunningProcess:
         asked = self._put(mode)
         if not self._wait(seconds, lambda: self._number(_ANSWERED) == asked or self._ended):
             raise Error(
-                f"process {self.process}: it allocated nothing in {seconds:g} s, and so did not see that it is asked"
+                f"process {self.process}: it allocated nothing in {seconds:g} s, so it has not seen the request yet"
             )
         failed = self._number(_FAILED)
         if not self._ended and failed:
@@ -164,7 +164,7 @@ def _find_page(process: int) -> Path:
     except FileNotFoundError:
         raise Error(f"there is no process {process}") from None
     except OSError as error:
-        raise Error(f"process {process}: cannot be looked at: {error.strerror}; be its user") from None
+        raise Error(f"process {process}: cannot be read: {error.strerror}; run memoir as its user") from None
     pages = re.findall(
         r"^[0-9a-f]+-[0-9a-f]+ rw-s 00000000 \S+ \d+ +(/.*/\d+(?:\.\d+)?)$", maps, re.MULTILINE
     )
@@ -176,7 +176,9 @@ def _find_page(process: int) -> Path:
             with contextlib.suppress(OSError, Error):
                 status = path.lstat()
                 if status.st_mode & 0o77 or os.geteuid() not in (status.st_uid, 0):
-                    raise Error(f"process {process}: {name} is not its user's alone, and so not trusted")
+                    raise Error(
+                        f"process {process}: {name} can be written by other users, so memoir does not trust it"
+                    )
                 if ControlPage(path).ready:
                     return path
     if native.library().name in maps:

@@ -58,7 +58,7 @@ def cap_bytes(cap: str | int | None, workload: Workload) -> int | None:
         return cap
     if cap == "recorded":
         if not workload.failures:
-            raise Error("a cap of 'recorded' is what a request that failed tells: none did in this recording")
+            raise Error("a cap of 'recorded' needs a request that failed, and this recording has none")
         return recorded_cap(workload.failures[-1])[0]
     amount, unit = read_amount(cap) or (Fraction(0), None)
     if unit == "x":

@@ -187,7 +187,7 @@ std::string out_of_memory_text(const DeviceView& view, const FailedRequest& requ
   }
   if (!request.tried.empty()) text += "\n  tried: " + request.tried;
   if (view.in_capture) text += "\n  a graph is being captured: memory cannot be given back until its end";
-  if (!view.last_failure.empty()) text += "\n  the driver's last trouble: " + view.last_failure;
+  if (!view.last_failure.empty()) text += "\n  the driver's last error: " + view.last_failure;
   if (!view.objects.empty()) {
     const bool sites = std::any_of(view.objects.begin(), view.objects.end(),
                                    [](const DeviceView::Object& object) { return object.site != kNoSite; });

@@ -69,7 +69,7 @@ std::string RecordedMemory::unmap(Range range) {
   const auto found = first_beyond(held_, range.begin);
   if (found == held_.end() || !found->second.is_mapped || found->first > range.begin ||
       found->second.end < range.end()) {
-    return "memory of " + bytes_at(range) + " is taken away but not all of it is there";
+    return "memory of " + bytes_at(range) + " is unmapped, but not all of it is mapped";
   }
   if (std::string inside = object_in(range); !inside.empty())
     return "memory of " + bytes_at(range) + " is taken away while " + inside + " lives in it";

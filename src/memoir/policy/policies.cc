@@ -45,7 +45,7 @@ struct GuidedOptions : DevicePoolOptions {
     return std::tuple_cat(DevicePoolOptions::fields(),
                           std::tuple{OptionField{"plan", &GuidedOptions::plan, Unit::kText,
                                                  "the plan file to follow; in a simulation without one, a "
-                                                 "plan of the very trace"}});
+                                                 "plan of the same trace"}});
   }
   void prepare() {
     if (!plan.empty()) read = std::make_shared<const ProgramPlan>(open_plan(plan));
@@ -92,7 +92,7 @@ struct StaticPolicyOptions {
     using Options = StaticPolicyOptions;
     return std::tuple{
         OptionField{"pool", &Options::pool, Unit::kBytes,
-                    "secured at the start for each stream; 0: the cap in a simulation of one stream, else as "
+                    "taken at the start for each stream; 0: the cap in a simulation of one stream, else as "
                     "far as objects reach; on a device it must be given"},
         OptionField{"buffers", &Options::buffers, Unit::kCount,
                     "most objects live at once; 0: as many as a simulated trace needs, 65,536 on a device"},
@@ -115,7 +115,7 @@ PolicyHeap make_static_tensors(Parts& parts, const StaticPolicyOptions& options)
   if (secured.pool == 0 && parts.is_alone()) secured.pool = align_down(parts.device_memory(), 2 * kMiB);
   const auto cannot = [&](StaticTensorsHeap::Refusal why) {
     return Error("policy 'static_tensors': a pool of " + bytes_setting(secured.pool) +
-                 " cannot be secured where " + bytes_setting(parts.left()) +
+                 " does not fit where " + bytes_setting(parts.left()) +
                  " are left: " + StaticTensorsHeap::describe(why));
   };
   // Refused before an arena is made: its bookkeeping grows with the pool, however little memory there is.
@@ -227,7 +227,7 @@ constexpr Row kRows[] = {
     row<NoOptions, make_direct>("direct", "no pool: every object is the device's own allocation", kSim | kDev,
                                 {}),
     row<StaticPolicyOptions, make_static_tensors>(
-        "static_tensors", "DSC's fixed tables over memory secured at the start, a pool per stream",
+        "static_tensors", "DSC's fixed tables over memory taken at the start, a pool per stream",
         kSim | kHost | kDev, {.mapped = true}),
     row<BinnedOptions, make_binned>("binned", "CuArrays.jl's bins of powers of two, each block a segment",
                                     kSim | kDev, {.sees_streams = true, .finalizers = true}),

@@ -98,7 +98,7 @@ void Builder::take_segments(bool expandable) {
       fail(call.event, what + ", with those before it, is more than a device has addresses for, 2^47 bytes");
     if (call.range.size % unit != 0 || call.range.begin % kUnit != 0)
       fail(call.event,
-           what + " is none of PyTorch's: it is not a multiple of " + std::to_string(unit) + " bytes");
+           what + " is not PyTorch's: it is not a multiple of " + std::to_string(unit) + " bytes");
     stretches_.push_back({call.range, call.event, call.stream, call.pool, kNone, kNone, {}, {}});
   }
   std::sort(stretches_.begin(), stretches_.end(),

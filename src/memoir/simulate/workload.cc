@@ -171,12 +171,12 @@ std::uint32_t& Workload::Reader::live_object(const Event& event, size_t index) {
   const std::uint32_t number = numbers_.find(event.object, [&](std::uint32_t known) { return ids_[known]; });
   if (number == ObjectIndex::kNone) {
     throw Error(name_event(events_, index) + (frees  ? " is freed but was never allocated"
-                                              : asks ? " is let go of but was never allocated"
+                                              : asks ? " is released but was never allocated"
                                                      : " gets an address but was never allocated"));
   }
   if (objects_[number] == kFreed) {
     throw Error(name_event(events_, index) + (frees  ? " is freed twice"
-                                              : asks ? " is let go of after its free"
+                                              : asks ? " is released after its free"
                                                      : " gets an address after its free"));
   }
   return objects_[number];

@@ -161,7 +161,7 @@ void RmmImporter::read(std::string_view line) {
   else if (fields[kAction] == "allocate failure") row.action = Action::kFailure;
   else
     fail("Action '" + std::string(fields[kAction].substr(0, 40)) +
-         "' is none of allocate, free, allocate failure");
+         "' is not one of allocate, free, allocate failure");
   row.thread = numbered(threads_, number(fields[kThread], kThread, ~std::uint64_t{0}), "threads");
   const std::uint64_t handle = number(fields[kStream], kStream, ~std::uint64_t{0});
   row.stream = numbered(streams_, handle, "streams");

@@ -75,7 +75,7 @@ const char* StaticTensorsHeap::describe(Refusal refusal) noexcept {
     case Refusal::kNone:
       return "nothing was refused";
     case Refusal::kNotSecured:
-      return "the pool's memory could not be secured at the start: ask for a smaller pool";
+      return "the pool's memory could not be allocated at the start: ask for a smaller pool";
     case Refusal::kOptions:
       return "the pool cannot be made so: the alignment is a power of two, the pool at least that and not "
              "larger "

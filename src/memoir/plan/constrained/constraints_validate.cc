@@ -169,7 +169,7 @@ class Validator {
         if (said_.alias[k] != kNoBuffer && said_.alias[k] >= buffers_.size())
           refuse(k, "is an alias of a buffer that is not there");
       }
-      if (k != kNoBuffer && state[k] == 1) refuse(i, "is an alias of itself, by way of others");
+      if (k != kNoBuffer && state[k] == 1) refuse(i, "is an alias of itself, through other aliases");
       for (k = i; k != kNoBuffer && state[k] == 1; k = said_.alias[k]) state[k] = 2;
     }
   }
@@ -208,7 +208,7 @@ class Validator {
       for (std::uint32_t i = head; i != kNoBuffer; i = above[i]) seen[i] = true;
     }
     for (std::uint32_t i = 0; i < n; ++i) {
-      if (!seen[i]) refuse(i, "comes after itself, by way of others");
+      if (!seen[i]) refuse(i, "comes after itself, through others");
       if (in_row[root(i)] && said_.replanned()) {
         refuse(i, "lies in a row (after), which an earlier plan cannot be changed with: plan it again");
       }
@@ -242,7 +242,7 @@ class Validator {
     for (std::size_t b = 0; b < bodies.bodies.size(); ++b) {
       const Body& body = bodies.bodies[b];
       const std::uint32_t first = body.members.front();
-      if (body.allowed == 0) refuse(first, "shares with aliases that may be in none of its arenas");
+      if (body.allowed == 0) refuse(first, "shares with aliases that may not lie in any of its arenas");
       for (const std::uint32_t member : body.members) {
         if (!said_.fixed.empty() && said_.fixed[member] != kNoOffset &&
             said_.fixed[member] != body.fixed + bodies.shift[member]) {

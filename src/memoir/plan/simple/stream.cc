@@ -24,7 +24,8 @@ void StreamPlanner::add(const Buffer& buffer) {
   if (buffer.lifetime.begin >= buffer.lifetime.end) refuse("does not end after it begins");
   if (buffer.size == 0) refuse("has the size 0");
   if (buffer.alignment == 0) refuse("has the alignment 0: it must be at least 1");
-  if (buffer.size >= kMostBytes || buffer.alignment >= kMostBytes) refuse("is too large or too aligned");
+  if (buffer.size >= kMostBytes || buffer.alignment >= kMostBytes)
+    refuse("has a size or an alignment that is too large");
   if (buffer.lifetime.begin < last_birth_) {
     refuse("is born before the one that precedes it: a stream must be sorted by birth");
   }

@@ -180,7 +180,7 @@ const char* LifetimeModel::check_trie() noexcept {
     if (node.flags() > 1) return "a node of its trie has bits that this memoir does not know";
     if (node.first_child() != (node.children() == 0 ? 0 : next)) return "its trie is not numbered by breadth";
     next += node.children();
-    if (next > nodes_.size()) return "its trie has less nodes than it needs";
+    if (next > nodes_.size()) return "its trie has fewer nodes than it needs";
   }
   if (next != nodes_.size()) return "a node of its trie has no parent";
   for (const Node& node : nodes_) {

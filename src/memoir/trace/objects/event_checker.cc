@@ -113,7 +113,7 @@ std::string EventChecker::of_object(const Event& event, const MetadataArray<Even
   }
   const Mark which = is_address ? kHasAddress : kRequested;
   if ((known & which) != 0) {
-    return name(event) + (is_address ? " gets an address a second time" : " is let go of a second time");
+    return name(event) + (is_address ? " gets an address a second time" : " is released a second time");
   }
   if (is_address && event.size > kMaxAddress - allocation.size) {
     return name(event) + " lies at address " + std::to_string(event.size) + ", so that it ends beyond 2^63";

@@ -34,13 +34,13 @@ Lives::Lives(std::span<const Event> events) : events_(events) {
       const std::uint32_t number = index.find(event.object, id_of);
       if (number == ObjectIndex::kNone) {
         refuse(i, frees  ? "is freed but was never allocated"
-                  : asks ? "is let go of but was never allocated"
+                  : asks ? "is released but was never allocated"
                          : "gets an address but was never allocated");
       }
       Life& life = lives_[number];
       if (life.end != Life::kNever) {
         refuse(i, frees  ? "is freed twice"
-                  : asks ? "is let go of after its free"
+                  : asks ? "is released after its free"
                          : "gets an address after its free");
       }
       numbers_[i] = number;
