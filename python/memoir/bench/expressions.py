@@ -38,7 +38,7 @@ def evaluate(text: str, values: Mapping[str, str]) -> str:
     """The value as a command has it: a whole number where it is one, else with six digits.
 
     Knows + - * / // %, parentheses, and sqrt log2 exp2 ceil floor round int abs min max. Never runs anything else.
-    Raises memoir.Error for what is no such expression, names what is not a number, or has no finite value.
+    Raises memoir.Error for anything that is not such an expression, names what is not a number, or has no finite value.
     """
     try:
         result = _value(ast.parse(text.strip(), mode="eval").body, values)

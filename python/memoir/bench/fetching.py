@@ -151,7 +151,7 @@ def described(library: Path) -> str | None:
 
 
 def get(name: str, say: Callable[[str], None] = lambda line: None) -> Path:
-    """Brings an allocator into the cache; the library's path. Raises memoir.Error with the reason where it cannot be had."""
+    """Brings an allocator into the cache; the library's path. Raises memoir.Error with the reason when that fails."""
     if name not in SOURCES:
         raise Error(f"--get {name}: use {', '.join(SOURCES)}")
     source, reasons = SOURCES[name], []

@@ -45,7 +45,7 @@ def tool(name: str) -> Path:
 
 
 def counters() -> dict[str, str]:
-    """Each counter that memoir knows: "all" or "user" when it can be had, else the kernel's reason."""
+    """Each counter that memoir knows: "all" or "user" when it is available, else the kernel's reason."""
     answer = subprocess.run(
         [tool("memoir-launch"), "--list-counters"], capture_output=True, text=True, check=True
     )

@@ -3,7 +3,7 @@
 
 A preload can silently do nothing: static programs have no loader to obey it, setuid programs ignore it, a
 wrapper may clear the environment, and a program may bring a malloc of its own, hidden or under other names, or a heap
-that is not a malloc at all. So each allocator is proved by a run of the very command with libmemoir_proof.so in front. In
+that is not a malloc at all. So each allocator is proved by a run of the same command with libmemoir_proof.so in front. In
 every process image it asks the dynamic loader whose malloc serves, counts the requests, and marks where the blocks are.
 The launcher follows the tree with ptrace, which misses no exec, and compares the marks with the anonymous memory that
 each process holds, while it grows and at its end. What counts is the share of bytes that the allocator served.

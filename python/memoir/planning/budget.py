@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What to recompute or to offload so that a problem fits: `memoir plan --budget`, memoir.fit_budget().
 
-    bytes                       option    buffer a is idle in [2, 6): its 4 bytes can be had for a cost
+    bytes                       option    buffer a is idle in [2, 6): its 4 bytes can be freed for a cost
      budget 6 |  ....            choose   options whose bytes, at every tick that is too full, add up to what is
               | |    | a                  too much there, at the least cost
               +-+----+--> tick

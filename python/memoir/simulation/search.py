@@ -29,7 +29,7 @@ SPACE: dict[str, tuple[str | None, ...]] = {
     "garbage_collection_threshold": (None, "0.6", "0.8", "0.9"),
 }
 GOALS = ("reserved", "calls")
-_SAME = 0.001  # a share of the best: less is no difference
+_SAME = 0.001  # a share of the best: less does not count as a difference
 
 _Choice = tuple["str | None", ...]  # a value for each of SPACE
 
@@ -121,7 +121,7 @@ class _Search:
         return True
 
     def _descend(self, start: _Choice) -> bool:
-        """To settings whose neighbours are no better; false when time is up."""
+        """To settings whose neighbours are not better; false when time is up."""
         at = start
         while True:
             before = at

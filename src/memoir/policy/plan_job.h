@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Planning that nobody waits for: a heap hands a job to who runs it, and looks now and then whether it is
+// Planning that nobody waits for: a heap hands a job to a runner, and looks now and then whether it is
 // done. A job has all that it needs in itself; while it runs, the heap goes on.
 //
 //   simulation   the job runs at once, where it is handed over: no thread, and the same on every machine

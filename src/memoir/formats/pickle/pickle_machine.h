@@ -13,7 +13,7 @@
 namespace memoir {
 
 /// The value that the pickle stands for, made in `values`. Throws Error, which begins with `name` and names
-/// the byte, for whatever is no such pickle.
+/// the byte, for anything that is not such a pickle.
 Value run_pickle(PickleInput& input, PickleValues& values, const std::string& name);
 
 }  // namespace memoir

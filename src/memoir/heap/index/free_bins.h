@@ -62,7 +62,7 @@ class FreeBins {
   }
 
   /// A smallest block of at least `size` bytes, as far as the first kLooks of a class tell; 0 when no block
-  /// is found, though one in the very class of the size may be overlooked.
+  /// is found, though one in the class of the size itself may be overlooked.
   template <class Block>
   Index find(const Block* blocks, Size size, Size units) const noexcept {
     const std::uint32_t bin = class_of(units);

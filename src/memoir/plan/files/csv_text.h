@@ -18,7 +18,7 @@ std::string_view trim(std::string_view text);
 /// Takes the next line off `rest`, without its end (LF or CRLF).
 std::string_view next_line(std::string_view& rest);
 
-/// A byte order mark at the very begin is none of the text.
+/// A byte order mark at the start is not part of the text.
 std::string_view without_mark(std::string_view text);
 
 /// Fields are parted by commas; one in double quotes may hold commas.

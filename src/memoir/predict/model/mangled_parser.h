@@ -14,7 +14,7 @@ class MangledParser {
  public:
   MangledParser(std::string_view text, PlainName& out) noexcept : text_(text), out_(out) {}
 
-  /// False: it is no such name, or has something that this does not follow; then `out` holds rubbish.
+  /// False: it is not such a name, or has something that this does not follow; then `out` is undefined.
   bool parse() noexcept;
 
  private:
