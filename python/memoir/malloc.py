@@ -49,7 +49,7 @@ def library(secure: bool = False) -> Path:
 
 @functools.cache
 def settings() -> dict[str, Setting]:
-    """What MEMOIR_MALLOC takes, asked of the library itself: it has the one list."""
+    """The settings that MEMOIR_MALLOC takes, from the one list in the library itself."""
     describe = ctypes.CDLL(str(library()), mode=os.RTLD_LOCAL).memoir_malloc_settings
     describe.restype = ctypes.c_char_p
     rows = (line.split("\t") for line in describe().decode().splitlines())
@@ -91,9 +91,10 @@ def environment(
 
 
 def figures(pid: int) -> dict[str, int]:
-    """What the malloc of a running process says of itself, by name: bytes, counts. Reads the process's memory.
+    """The figures that the malloc of a running process publishes, by name: bytes, counts. Reads the process's memory.
 
-    Raises memoir.Error when there is no such process, when it has another malloc, may not be read, or has no figures yet.
+    Raises memoir.Error when there is no such process, when it has another malloc, may not be read, or has no figures
+    yet.
     """
     places = _exported(pid, _mappings(pid), "memoir_malloc_figures", "memoir_malloc_figure_names")
     with _memory(pid) as memory:

@@ -63,7 +63,7 @@ def run(
     allocators and command are as on the command line; suite: built-in workloads instead of a command.
     output: a folder for runs.jsonl, results.json and results.csv; None keeps the rows in memory only.
     options: the fields of Options (replicates, warmup, seed, pin, timeout, exit_code, prepare, until, ...).
-    Raises memoir.Error for whatever is wrong, before anything is measured.
+    Raises memoir.Error for any bad argument, before anything is measured.
     """
     programs = (
         _suite(suite, smoke) if suite else (Program(_name(command), tuple(command), metrics=tuple(metrics)),)

@@ -93,20 +93,21 @@ def plan(
     """Gives every buffer an offset such that no two that live at the same time overlap.
 
     `problem` is a structured array, a mapping or a sequence of the arrays lower, upper (exclusive), size and
-    perhaps alignment. The deadline in seconds binds the planners that would otherwise search on (auto and
-    exact: 1 unless given; mip and cpsat: 10); with a capacity in bytes those stop at the first plan that fits. auto and
+    perhaps alignment. The deadline in seconds is for the planners that search (auto and exact: 1 unless given; mip
+    and cpsat: 10); with a capacity in bytes they stop at the first plan that fits. auto and
     exact use `threads` threads (0: one per core); with a work limit (placements tried) instead of a deadline
-    they give the same plan for the same seed on any machine. Raises Error for what is not a problem, or too much
-    for that planner. Releases the GIL while it plans; Ctrl-C ends auto and exact with their best.
+    they give the same plan for the same seed on any machine. Raises Error for anything that is not a problem, or is
+    too large for that planner. Releases the GIL while it plans; Ctrl-C ends auto and exact with their best plan.
 
     A mapping may say more (docs/reference/constraints.md): per buffer `size_low`, `fixed`, `hint`, `alias` (-1: none), `after`,
     `weight`, `arenas`; as rows `gaps`, `in_place`, `apart`. In addition: `arenas` to choose from, `forbid`
     ([arena,] begin, end), `banks` (count, width), `conflicts` (pairs of buffers), `replan` (earlier offsets or
-    result) with at most `moves` moved, `locality`. The result then tells about these too.
+    result) with at most `moves` moved, `locality`. The result then has fields for these too.
 
-    `sizes`: for buffers whose sizes change while their lifetimes do not (another batch, other images). A Skeleton comes
-    back: `.at(sizes)` is the plan for any sizes, in microseconds. It is made at the problem's own sizes, and at each set
-    of this list (one size per buffer each; the list may be empty), and takes the best: two or three far apart are plenty.
+    `sizes`: for buffers whose sizes change while their lifetimes do not (another batch, other images). The result is
+    a Skeleton: `.at(sizes)` is the plan for any sizes, in microseconds. It is built from plans for the problem's own
+    sizes and for each entry of this list (one size per buffer each; the list may be empty), and uses the best of
+    them: two or three different ones are enough.
     """
     effort = Effort(deadline, capacity, threads, seed, work_limit)
     effort.check()

@@ -145,9 +145,10 @@ def fit_budget(
     """Chooses what to recompute or offload so that the buffers fit into `budget` bytes, at little cost.
 
     `problem` is lower, upper, size and perhaps alignment, as memoir.plan() takes them. `idle`: rows (buffer, lower,
-    upper) of ticks in which a buffer is not touched. `recompute`: per buffer what it costs to have it again, None where
-    it cannot be; `bandwidth`: bytes per tick to other memory and back, in ticks of cost. Each idle stretch is chosen or
-    not as a whole. `deadline` in seconds. Raises Error for what is not a problem.
+    upper) of ticks in which a buffer is not touched. `recompute`: per buffer the cost of computing it again, None
+    where that is not possible; `bandwidth`: bytes per tick to other memory and back, in ticks of cost. Each idle
+    stretch is chosen as a whole or not at all. `deadline` in seconds. Raises Error for anything that is not a
+    problem.
     """
     from memoir.planning.arrays import as_problem
 

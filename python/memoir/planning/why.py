@@ -70,9 +70,9 @@ class Why:
 
 
 def explain(problem: Any, capacity: int, seconds: float = EFFORT) -> Why | None:
-    """Why no plan of the problem fits the capacity, in bytes. None when that is not known: the load is no reason, and
-    no search proves it within the time. `problem` is lower, upper, size and perhaps alignment, as memoir.plan() takes
-    them. Raises Error where it is not."""
+    """Says why no plan of the problem fits the capacity, in bytes. None when that is not known: the load fits, and no
+    search proves within the time that nothing does. `problem` is lower, upper, size and perhaps alignment, as
+    memoir.plan() takes them. Raises Error for anything else."""
     from memoir.planning.arrays import as_problem
 
     if capacity < 0:

@@ -84,13 +84,13 @@ def simulate(
     phases: bool = False,
     from_recorded: bool = False,
 ) -> _core.Simulation:
-    """One policy over one device of a trace; see _core.Simulation for what it tells.
+    """Simulates one policy on one device of a trace. _core.Simulation describes the result.
 
     `policy` is a name with settings, "span,granule=64KiB" (None: "span"); `cap` bytes, "1.05x", or "recorded": what the
     recorded allocator held when a request failed, and what the device had free. `from_recorded`: PyTorch's policies
     start from the segments that were recorded when the history began, and are compared with the recording; `policy`
-    None is then the recorded allocator. Requests that failed are asked for as well, but in a comparison without a cap.
-    Raises Error for what there is not.
+    None is then the recorded allocator. Requests that failed are made as well, except in a comparison without a cap.
+    Raises Error for a trace, device or policy that does not exist.
     """
     if isinstance(trace, (str, Path)):
         trace, _ = open_chosen(trace)

@@ -34,7 +34,7 @@ _kept_alive: list[Any] = []  # what C holds on to
 
 
 def pools() -> dict[str, dict[str, Any]]:
-    """The policies for GPUs: what each one is, and its settings with what they are at first."""
+    """The policies for GPUs: a description of each, and its settings with their initial values."""
     return {
         one["name"]: {
             "what": one["what"],
@@ -60,20 +60,19 @@ def use_pool(
 
     policy: "memoir", "pytorch", "expandable", "split", "binned", "rmm", ...: see `pools()`, which also says what
     `settings` each one has. "memoir,slack=0.02" is the same as "memoir", slack=0.02.
-    cap: the most bytes that are taken from each device; None for all that there are.
+    cap: the most bytes that are taken from each device; None for no limit.
     history: how many events (allocations, frees, memory taken and given back) are kept for `snapshot`.
     sites: notes the operators that each allocation was made in, for snapshots and out-of-memory errors; costs about
     0.4 us per operator.
     collect: runs Python's garbage collector when there is no memory, before giving up.
-    plan: for the policy "guided": what an earlier run of the same program did, as a plan file (`memoir plan --guided`) or
-    as what one is made of: a trace, or a snapshot with the history of that whole run. Where this run differs, the pool
-    goes on as "memoir" does.
+    plan: for the policy "guided": an earlier run of the same program, as a plan file (`memoir plan --guided`), a
+    trace, or a snapshot with the history of that whole run. Where this run differs, the pool works as "memoir" does.
 
-    torch.cuda.memory_stats() and what is made of it (memory_allocated, max_memory_reserved, memory_summary, ...) go on
-    working, with memoir's numbers; so do torch.cuda.memory_snapshot() and torch.cuda.memory._dump_snapshot().
+    torch.cuda.memory_stats() and the functions built on it (memory_allocated, max_memory_reserved, memory_summary,
+    ...) still work, with memoir's numbers; so do torch.cuda.memory_snapshot() and torch.cuda.memory._dump_snapshot().
 
-    Raises memoir.Error when there is no CUDA driver, when CUDA was used already, and for a policy or setting that there
-    is not. Out of memory is a torch.OutOfMemoryError, which says who holds what.
+    Raises memoir.Error when there is no CUDA driver, when CUDA was used already, and for an unknown policy or
+    setting. Out of memory is a torch.OutOfMemoryError, which says which operators hold how much.
     """
     _check_numbers(cap, history)
     if torch.cuda.is_initialized():
@@ -106,9 +105,9 @@ def pool(
 ) -> torch.cuda.MemPool:
     """A torch.cuda.MemPool whose memory memoir takes from the device, for `with torch.cuda.use_mem_pool(...)`.
 
-    PyTorch itself caches what it takes from a MemPool and carves it up. So "direct" (plain memory, which NICs can
-    register) and "memoir_plain" are of use here, and a cap for the part of a program that allocates inside; to replace
-    PyTorch's caching, use `use_pool`. Statistics of it are `stats(pool)`. At most 15 in a process.
+    PyTorch itself caches and splits the memory that it takes from a MemPool. So this is useful with "direct" (plain
+    memory, which NICs can register) and "memoir_plain", and for a cap on the part of a program that allocates inside.
+    To replace PyTorch's caching, use `use_pool`. `stats(pool)` has the statistics. At most 15 in a process.
     """
     text = _policy_text(policy, settings)
     _check_numbers(cap, history)
@@ -129,8 +128,8 @@ def _pluggable(allocate: str, free: str) -> torch.cuda.memory.CUDAPluggableAlloc
 
 
 def on_low_memory(callback: Callable[[int], object]) -> None:
-    """Calls `callback(device)` when a request of `use_pool`'s allocator finds no memory, before it gives up: the place to
-    drop caches. It may free tensors, not make them. What it raises is shown as a warning."""
+    """Calls `callback(device)` when a request of `use_pool`'s allocator finds no memory, before it gives up: the
+    place to drop caches. The callback may free tensors, but not make them. Its exceptions are shown as warnings."""
 
     def call(device: int, _context: int | None) -> None:
         try:

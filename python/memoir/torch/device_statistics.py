@@ -32,7 +32,7 @@ def device_stats(pool: torch.cuda.MemPool | None = None, device: int | None = No
 
 
 def reset_peak_stats(pool: torch.cuda.MemPool | None = None) -> None:
-    """Peaks are, from now on, those since this call, on every device."""
+    """Restarts the peaks, on every device."""
     _library.library().memoir_cuda_reset_peaks(_slot_of(pool))
 
 

@@ -198,7 +198,7 @@ def stats(
 
 
 def forget(function: Callable[..., Any]) -> None:
-    """Drops every plan and gives all slabs back: at once, or with the pass that still uses one; of a tensor that is kept
-    stay the pages that it lies on. The callable goes on to work, and records again on its next call. The counters of
-    `stats` go on."""
+    """Drops every plan and gives all slabs back: at once, or with the end of the pass that still uses one. A tensor
+    that is still alive keeps the pages that it lies on. The callable still works, and records again on its next call.
+    The counters of `stats` go on."""
     _memory_of(function).forget()
