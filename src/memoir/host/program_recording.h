@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The recorder of whole programs (shim/record), as who knows more than malloc tells it: which blocks are
-// tensors, which operator a thread is in, where a pass begins. It is preloaded, or it is not there.
+// How a caller that knows more than malloc tells the recorder of whole programs (shim/record): which blocks
+// are tensors, which operator a thread is in, where a pass begins. Without the preload, there is no recorder.
 #pragma once
 
 #include <dlfcn.h>

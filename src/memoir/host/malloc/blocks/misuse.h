@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is said, in one line on standard error, when a program frees what is not a block or writes where it
-// must not; the program ends there.
+// Prints one line on standard error when a program frees an address that is not a block, or writes where it
+// must not, and ends the program.
 #pragma once
 
 namespace memoir::host_malloc {
