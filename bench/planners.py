@@ -94,25 +94,41 @@ def minimised(problems: dict[str, tuple[_core.Problem, float]]) -> list[str]:
     return rows
 
 
+Curve = tuple[list[float], list[int]]  # seconds, and the bytes of the best arena from then on
+
+
 def picture(problems: dict[str, tuple[_core.Problem, float]], path: Path, seconds: float) -> None:
-    """Arena over the floor against time, one line per problem and anytime planner."""
+    """The best arena against time, one line per problem and anytime planner."""
+    curves: dict[str, tuple[int, dict[str, Curve]]] = {}
+    for name, (problem, _) in problems.items():
+        lines = {}
+        for planner in ("auto", "exact"):
+            found = _core.search(problem, exact=planner == "exact", deadline=seconds)
+            times = [max(t, 1e-4) for t, _ in found.improvements] + [seconds]
+            lines[planner] = times, [size for _, size in found.improvements] + [found.arena_size]
+        curves[name] = found.lower_bound, lines
+    draw(curves, path)
+
+
+def draw(curves: dict[str, tuple[int, dict[str, Curve]]], path: Path) -> None:
+    """By problem: its floor, and the curve of each planner."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, len(problems), figsize=(4.5 * len(problems), 3.6), squeeze=False)
-    for axis, (name, (problem, _)) in zip(axes[0], problems.items(), strict=True):
-        for planner in ("auto", "exact"):
-            found = _core.search(problem, exact=planner == "exact", deadline=seconds)
-            times = [max(t, 1e-4) for t, _ in found.improvements] + [seconds]
-            sizes = [size for _, size in found.improvements] + [found.arena_size]
-            axis.step(times, sizes, where="post", label=planner)
-        axis.axhline(found.lower_bound, color="black", linewidth=0.8, linestyle="--", label="floor")
-        axis.set(xscale="log", xlabel="seconds", ylabel="arena, bytes (lower is better)", title=name)
+    figure, axes = pyplot.subplots(
+        1, len(curves), figsize=(4.5 * len(curves), 3.8), squeeze=False, layout="constrained"
+    )
+    for axis, (name, (floor, lines)) in zip(axes[0], curves.items(), strict=True):
+        for planner, (times, sizes) in lines.items():
+            axis.step(times, [size / 2**10 for size in sizes], where="post", label=planner)
+        axis.axhline(floor / 2**10, color="black", linewidth=0.8, linestyle="--", label="floor")
+        axis.set(xscale="log", xlabel="seconds of search", ylabel="arena, KiB", title=f"minimalloc's {name}")
         axis.legend(frameon=False)
-    figure.tight_layout()
-    figure.savefig(path)
+    figure.suptitle("The best arena found so far (lower is better)")
+    with matplotlib.rc_context({"svg.hashsalt": "memoir"}):
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
 @click.command()
