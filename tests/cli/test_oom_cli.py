@@ -140,7 +140,7 @@ def test_without_a_failure_there_is_nothing_to_answer(memoir, failed):
     code, out, err = memoir("oom", FAILED)
     assert (code, out) == (2, "") and "no request failed in this recording; memoir simulate" in err
     code, _, err = memoir("simulate", FAILED, "--policy", "span", "--cap", "recorded")
-    assert code == 2 and "a cap of 'recorded' is what a request that failed tells" in err
+    assert code == 2 and "a cap of 'recorded' needs a request that failed" in err
 
 
 def test_simulate_and_show_and_import_mention_it(memoir, failed):

@@ -61,9 +61,9 @@ def test_the_environment_keeps_its_settings(monkeypatch):
     ("variable", "said"),
     [
         ("tua=3", "'tua=3' is not a setting"),
-        ("tau=x", "'tau=x' has a value that cannot be read"),
-        ("tau=-1,sample=9", "'tau=-1' has a value"),
-        ("cache=99999999999999999999GiB", "has a value"),
+        ("tau=x", "'tau=x' must be a number above 0"),
+        ("tau=-1,sample=9", "'tau=-1' must be a number above 0"),
+        ("cache=99999999999999999999GiB", "must be bytes"),
         (",,,=,", "'=' is not a setting"),
         ("a" * 5000, "is not a setting"),
     ],

@@ -76,7 +76,7 @@ def test_bad_snapshots_leave_nothing(folder):
     assert [path.name for path in folder.iterdir()] == ["x.pickle"]
     for words, why in (
         (("import", "nothing.pickle"), "nothing.pickle: cannot be read: No such file"),
-        (("import", "x.pickle", "-o", "x.csv"), "give it one of .trace"),
+        (("import", "x.pickle", "-o", "x.csv"), "use one of .trace"),
         (("import", "x.pickle", "-o", "none/x.trace"), "there is no folder none"),
         (("export", "x.pickle", "--to", "chrome"), "it is truncated"),
     ):

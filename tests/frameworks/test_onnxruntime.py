@@ -144,7 +144,7 @@ with warnings.catch_warnings(record=True) as caught:
     sessions = [door.Session(sys.argv[1], threads=1) for _ in range(2)]
 assert sessions[0].run({"x": np.ones((1, 3, 8, 8), np.float32)})[0].shape == (1, 51, 1, 1)
 assert sessions[0].stats() == {}
-assert sum("whose own planner does it" in str(one.message) for one in caught) == 1
+assert sum("so its own planner does it" in str(one.message) for one in caught) == 1
 """
 
 

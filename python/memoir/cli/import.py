@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from memoir._core import (
+    Error,
     ImportReport,
     import_rmm_log,
     import_snapshot,
@@ -51,6 +52,8 @@ def command(snapshot: str, output: str | None, passes: str, as_json: bool, force
     if is_rmm_log(begin):
         _import_rmm_log(snapshot, target, as_json, force)
         return
+    if begin and not begin.startswith((b"\x80", b"PK", b"(")):
+        raise Error(f"{snapshot}: neither a memory snapshot of PyTorch, nor a log of RMM, nor a text trace")
     with finished_output(target, force) as unfinished:
         report = import_snapshot(snapshot, str(unfinished), passes)
     if as_json:

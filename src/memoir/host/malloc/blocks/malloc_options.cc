@@ -78,6 +78,11 @@ bool read(std::string_view text, PathText& value) noexcept {
   return true;
 }
 
+const char* must_be(bool) noexcept { return "must be 1 or 0"; }
+const char* must_be(double) noexcept { return "must be a number above 0, at most 1000000"; }
+const char* must_be(Size) noexcept { return "must be bytes, such as 64KiB, or unlimited"; }
+const char* must_be(const PathText&) noexcept { return "must be a path of fewer than 1,024 letters"; }
+
 template <class Visit>
 void for_each_setting(Visit visit) noexcept {
   std::apply([&](const auto&... field) { (visit(field), ...); }, MallocOptions::fields());
@@ -95,14 +100,13 @@ void set(MallocOptions& options, std::string_view part) noexcept {
   const size_t equals = part.find('=');
   const std::string_view key = head(part, equals);
   const std::string_view value = equals == part.npos ? "true" : tail(part, equals + 1);
-  bool known = false, readable = false;
+  bool known = false;
   for_each_setting([&](const auto& field) {
     if (field.name != key) return;
     known = true;
-    readable = read(value, options.*field.member);
+    if (!read(value, options.*field.member)) complain(part, must_be(options.*field.member));
   });
   if (!known) complain(part, "is not a setting");
-  else if (!readable) complain(part, "has a value that cannot be read");
 }
 
 void print_value(char* out, size_t room, bool value) noexcept {
