@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Code and comments share one width. clang-format keeps the code's and leaves comments alone, so that pictures survive."""
+"""Code and comments share one width. clang-format keeps the code's and leaves comments alone, so that pictures survive.
+docs/wrap.py wraps the prose of pages."""
 
+import importlib
 import re
 import subprocess
 from pathlib import Path
@@ -25,3 +27,17 @@ def test_no_line_of_c_or_cpp_is_wider_than_the_formatter_allows():
         if len(line) > width and "://" not in line and 'R"(' not in line  # cannot be broken
     ]
     assert not wide, "\n".join(wide)
+
+
+def test_wrapping_leaves_code_and_tables_and_makes_no_list(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    wrap = importlib.import_module("wrap")
+    long = "word " * 40
+    kept = f"```\n{long}\n```\n\n| {long} |\n\n# {long}\n"
+    assert wrap.wrap(kept) == kept
+    wrapped = wrap.wrap(f"* {long}\n  and more\n* 2\n\n{'x' * 97} - y `a b c` and on it goes\n")
+    lines = wrapped.splitlines()
+    assert all(len(line) <= wrap.WIDTH for line in lines)
+    assert lines[0].startswith("* ") and lines[1].startswith("  w") and "* 2" in lines
+    assert not any(line.startswith("- ") for line in lines)
+    assert wrap.wrap(wrapped) == wrapped
