@@ -292,8 +292,8 @@ TEST_CASE("what is said of devices is checked") {
       contains(why([](W& w) { w.address(1, 4096, 2), w.address(1, 4096, 2); }), "an address a second time"));
   CHECK(contains(why([](W& w) { w.free(1, 0, 2), w.address(1, 4096, 2); }), "an address after its free"));
   CHECK(contains(why([](W& w) { w.address(1, kMaxAddress - 511, 2); }), "ends beyond 2^63"));
-  CHECK(contains(why([](W& w) { w.free_requested(1, 0, 2), w.free_requested(1, 0, 2); }),
-                 "released a second"));
+  CHECK(
+      contains(why([](W& w) { w.free_requested(1, 0, 2), w.free_requested(1, 0, 2); }), "released a second"));
   CHECK(contains(why([](W& w) { w.free(1, 0, 2), w.free_requested(1, 0, 2); }), "freed a second time"));
 
   constexpr auto kTake = EventKind::kSegmentAllocate, kGive = EventKind::kSegmentFree;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// System calls that are not cancellation points: a thread that is cancelled must not end inside malloc, with a
+// System calls without cancellation points: a thread that is cancelled must not end inside malloc, with a
 // lock of ours. As the C library's otherwise.
 #pragma once
 

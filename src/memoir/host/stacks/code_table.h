@@ -62,7 +62,7 @@ class CodeTable {
 /// The line of an instruction as the code object's table has it; 0: none.
 std::uint32_t find_python_line(const PythonLayout& layout, Address code, std::int64_t instruction) noexcept;
 
-/// Copies a str's text as UTF-8, cut where it is longer than `room`. Returns its bytes; 0 where it is not a str
+/// Copies a str's text as UTF-8, cut to `room` bytes. Returns how many; 0 if it is not a str
 /// in the compact form.
 std::size_t copy_python_text(const PythonLayout& layout, Address text, char* to, std::size_t room) noexcept;
 
