@@ -96,7 +96,7 @@ def test_why_nothing_fits(memoir, tmp_path):
     (tmp_path / "p.csv").write_text(TIGHT)
     code, out, err = memoir("plan", "p.csv", "--capacity", "8")
     assert code == 1
-    assert "why: 3 buffers, the fewest that do, live together at tick 4 and need 9 bytes, 1 too many" in out
+    assert "why: 3 buffers live together at tick 4 and need 9 bytes, 1 too many; no smaller set does" in out
     assert "  shrink a by 1 of its 4 bytes\n" in out
     assert "  recompute or offload b (3 bytes) from tick 4 to 6\n" in out
     code, out, _ = memoir("plan", "p.csv", "--capacity", "8", "--json")

@@ -18,10 +18,10 @@ def why_lines(why: Why, problem: Problem, ids: Sequence[str]) -> list[str]:
     lower, upper, size = problem.lower, problem.upper, problem.size
     count = len(why.buffers)
     if why.tick is not None:
-        few = "the fewest" if why.smallest else "few"
+        fewest = "; no smaller set does" if why.smallest else ""
         lines = [
-            f"why: {count:,} buffers, {few} that do, live together at tick {why.tick:,} and need {why.needed:,} bytes, "
-            f"{why.needed - why.capacity:,} too many"
+            f"why: {count:,} buffers live together at tick {why.tick:,} and need {why.needed:,} bytes, "
+            f"{why.needed - why.capacity:,} too many{fewest}"
         ]
     else:
         least = "; without any one of them the others fit" if why.minimal else ""
@@ -37,7 +37,7 @@ def why_lines(why: Why, problem: Problem, ids: Sequence[str]) -> list[str]:
         lines.append("it would fit with one of these changes (each was tried):")
         lines += [f"  {_told(change, problem, ids)}" for change in why.changes]
     elif why.together:
-        lines.append("no change of one buffer will do; it would fit with these together (that was tried):")
+        lines.append("no change of one buffer is enough; it would fit with all of these (this was tried):")
         lines += [f"  {_told(change, problem, ids)}" for change in why.together[:_SHOWN]]
         if len(why.together) > _SHOWN:
             lines.append(f"  and {len(why.together) - _SHOWN:,} more (--json has all)")
