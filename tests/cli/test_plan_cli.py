@@ -129,7 +129,8 @@ def test_plan_with_all_planners(memoir, folder):
     pytest.importorskip("highspy")
     pytest.importorskip("ortools")
     code, out, err = memoir("plan", "a.csv", "--planner", "all", "--deadline", "0")
-    assert (code, err) == (0, "")
+    starved = "memoir: other programs left this search less"  # said on a busy machine
+    assert code == 0 and not [line for line in err.splitlines() if not line.startswith(starved)]
     golden("plan_all", out)
 
 

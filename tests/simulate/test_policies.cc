@@ -185,7 +185,7 @@ TEST_CASE("a pool that no memory can hold is refused before its bookkeeping is m
   for (const char* const text :
        {"static_tensors,pool=4294967296GiB", "static_tensors,pool=524288GiB", "static_tensors,pool=257MiB"}) {
     CAPTURE(text);
-    CHECK(has(message_of([&] { (void)simulate(workload, text, {.cap = 256 * kMiB}); }), "cannot be secured"));
+    CHECK(has(message_of([&] { (void)simulate(workload, text, {.cap = 256 * kMiB}); }), "not fit where"));
   }
 }
 
