@@ -52,7 +52,7 @@ def place(
 def hand_over(framework: str, why: str) -> None:
     """Warns that the framework's own planner plans, since memoir could not."""
     warnings.warn(
-        f"memoir could not plan for {framework}, so its own planner does: {why}",
+        f"memoir could not plan for {framework}, so its own planner does it: {why}",
         RuntimeWarning,
         stacklevel=3,
     )

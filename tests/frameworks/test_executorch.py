@@ -201,4 +201,4 @@ def test_where_memoir_fails_greedy_plans_and_one_warning_says_so(executorch, mon
         warnings.simplefilter("always")
         sizes = [arena(export(model, example, memoir.executorch.memory_planning_algo)) for _ in range(2)]
     assert sizes == [arena(export(model, example, None))] * 2
-    assert sum("so its own planner does: Error: no luck" in str(one.message) for one in caught) == 1
+    assert sum("so its own planner does it: Error: no luck" in str(one.message) for one in caught) == 1

@@ -146,4 +146,4 @@ def test_where_memoir_fails_inductor_plans_and_one_warning_says_so(installed, mo
         _, ours = generated(Branches().eval(), torch.randn(1, 3, 40, 40))
     memoir.inductor.uninstall()
     assert ours == generated(Branches().eval(), torch.randn(1, 3, 40, 40))[1]
-    assert sum("so its own planner does: Error: no luck" in str(one.message) for one in caught) == 1
+    assert sum("so its own planner does it: Error: no luck" in str(one.message) for one in caught) == 1

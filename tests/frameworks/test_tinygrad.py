@@ -107,4 +107,4 @@ def test_where_memoir_fails_tinygrad_plans_and_one_warning_says_so(installed, mo
         sizes = [schedule_of(dense())[1] for _ in range(2)]
     memoir.tinygrad.uninstall()
     assert sizes == [schedule_of(dense())[1]] * 2
-    assert sum("tinygrad, so its own planner does: Error: no luck" in str(w.message) for w in caught) == 1
+    assert sum("tinygrad, so its own planner does it: Error: no luck" in str(w.message) for w in caught) == 1
