@@ -4,7 +4,8 @@
 tests/data/importers: gradient.pb (the buffer assignment of a gradient of four layers, by jax 0.10 on a CPU, without the
 program), small.tflite (four additions in a row, built with the package flatbuffers; runs in LiteRT with and
 without a plan, with equal results), closed.onnx and open.onnx (five nodes, by the package onnx; the second with an open
-dimension and no shapes but its input's).
+dimension and no shapes but its input's), small.pte (nine instructions with two views, a list and a constant, by
+ExecuTorch 1.5.1).
 """
 
 import importlib.util
@@ -14,7 +15,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from memoir.importers import import_file, importer_of, tflite
+from memoir.importers import executorch, import_file, importer_of, tflite
 
 from memoir import _core
 
@@ -166,6 +167,53 @@ def test_onnx(memoir, tmp_path):
     assert "give NAME=N" in memoir("plan", DATA / "open.onnx", "--dim", "batch")[2]
 
 
+def test_executorch(memoir, tmp_path):
+    assert lives(rows(memoir, DATA / "small.pte")) == {
+        "v4": (0, 7, 128, 16),  # the input, read again through a list
+        "v5": (0, 2, 512, 16),
+        "v9": (1, 3, 256, 16),
+        "v12": (2, 5, 256, 16),
+        "v13": (3, 5, 512, 16),
+        "v17": (4, 6, 128, 16),  # with its view, which no instruction makes
+        "v21": (5, 9, 128, 16),
+        "v24": (6, 8, 256, 16),  # and this one with its
+        "v28": (7, 9, 128, 16),
+        "v33": (8, 9, 128, 16),
+    }
+    code, out, err = memoir("plan", DATA / "small.pte", "--json")
+    told = json.loads(out)
+    assert code == 0 and (told["arena_size"], told["their_arena"]) == (1024, 1152)
+    assert told["format"] == "executorch"
+    assert "ExecuTorch's own plan needs 1,152 bytes" in err
+
+
+def test_what_executorch_wrote_is_no_worse_than_its_own_plan(tmp_path):
+    pytest.importorskip("executorch")
+    torch = pytest.importorskip("torch")
+    from executorch.exir import to_edge
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.convolutions = torch.nn.ModuleList(torch.nn.Conv2d(4, 4, 3, padding=1) for _ in range(4))
+
+        def forward(self, x):
+            for convolution in self.convolutions:
+                x = torch.relu(convolution(x)) + torch.cat([x[:, 2:], x[:, :2]], 1)
+            values, indices = x.flatten(1).view(2, -1).max(1)
+            return values, indices
+
+    exported = torch.export.export(Model().eval(), (torch.randn(2, 4, 8, 8),))
+    program = to_edge(exported).to_executorch()
+    path = tmp_path / "model.pte"
+    path.write_bytes(program.buffer)
+    imported = import_file(importer_of(str(path), program.buffer[:64]), str(path))
+    problem = _core.parse_csv(imported.csv(), "model").problem
+    own = program.executorch_program.execution_plan[0].non_const_buffer_sizes
+    assert imported.peer == own[1] and len(problem) > 10
+    assert _core.search(problem).arena_size <= own[1]
+
+
 def test_xla(memoir, tmp_path):
     (tmp_path / "m.hlo.pb").write_bytes(XLA)
     table = rows(memoir, "m.hlo.pb")
@@ -226,6 +274,7 @@ def test_logs(memoir, tmp_path):
 
 FILES = {
     "m.tflite": MODEL,
+    "m.pte": (DATA / "small.pte").read_bytes(),
     "m.onnx": (DATA / "closed.onnx").read_bytes(),
     "m.pb": XLA,
     "real.pb": (DATA / "gradient.pb").read_bytes(),
@@ -262,6 +311,17 @@ def test_hostile_files_are_refused_or_planned_and_nothing_else(name, tmp_path):
             refused += 1
             assert name in str(error)
     assert refused > 10
+
+
+def test_any_word_of_an_executorch_program_may_be_wrong(tmp_path):
+    data = (DATA / "small.pte").read_bytes()
+    for word in range(0, len(data) - 4, 4):
+        for value in (0, 5, word, 0x7FFFFFFF, 0xFFFFFFFF):
+            bad = data[:word] + struct.pack("<I", value) + data[word + 4 :]
+            try:
+                executorch.read(bad, "m.pte").csv()
+            except _core.Error as error:
+                assert "m.pte" in str(error)
 
 
 def test_what_refers_to_itself_ends(tmp_path):

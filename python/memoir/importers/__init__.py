@@ -36,6 +36,12 @@ def _read_tflite(data: bytes, path: str, dims: dict[str, int]) -> Imported:
     return tflite.read(data, path)
 
 
+def _read_executorch(data: bytes, path: str, dims: dict[str, int]) -> Imported:
+    from memoir.importers import executorch
+
+    return executorch.read(data, path)
+
+
 def _read_xla(data: bytes, path: str, dims: dict[str, int]) -> Imported:
     from memoir.importers import xla
 
@@ -66,6 +72,7 @@ def _is_log(path: str, begin: bytes) -> bool:
 
 IMPORTERS = (
     Importer("tflite", "a TensorFlow Lite model", _flat(b"TFL3"), _read_tflite),
+    Importer("executorch", "an ExecuTorch program", _flat(b"ET12"), _read_executorch),
     Importer("xla", "XLA's buffer assignment", lambda path, begin: path.endswith(".pb"), _read_xla),
     Importer("onnx", "an ONNX model", lambda path, begin: path.endswith(".onnx"), _read_onnx),
     Importer(

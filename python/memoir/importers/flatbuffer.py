@@ -65,6 +65,10 @@ class Table:
             at = begin + 4 * k
             yield Table(self.data, self.path, at + number(self.data, self.path, at, 4))
 
+    def table(self, index: int) -> Table | None:
+        at = self._target(index)
+        return None if at is None else Table(self.data, self.path, at)
+
     def text(self, index: int) -> str:
         begin, count = self.vector(index, 1)
         return self.data[begin : begin + count].decode("utf-8", "backslashreplace")

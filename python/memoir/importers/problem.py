@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from memoir._core import Error
 
 MOST_BUFFERS = 1 << 22
-_MOST_REFERENCES = 1 << 24  # of operators to tensors: many operators may point at one long list
+MOST_REFERENCES = 1 << 24  # of operators to tensors: many operators may point at one long list
 _MOST_SIZE = 1 << 60
 
 
@@ -96,8 +96,8 @@ class Lifetimes:
         step = self.steps
         self.steps += 1
         self._references += len(inputs) + len(outputs)
-        if self._references > _MOST_REFERENCES:
-            raise Error(f"{self._path}: its operators name tensors more than {_MOST_REFERENCES:,} times")
+        if self._references > MOST_REFERENCES:
+            raise Error(f"{self._path}: its operators name tensors more than {MOST_REFERENCES:,} times")
         for tensor in outputs:
             one = self.tensors[tensor]
             one.first = step if one.first is None else min(one.first, step)
