@@ -750,9 +750,9 @@ class SearchResult:
     def improvements(self) -> list[tuple[float, int]]:
         """(seconds, arena_size) of each better plan."""
 
-def search(problem: Problem, exact: bool = False, deadline: float = 1.0, work_limit: int = 0, threads: int = 0, seed: int = 0, capacity: int | None = None) -> SearchResult:
+def search(problem: Problem, exact: bool = False, deadline: float = 1.0, work_limit: int = 0, threads: int = 0, seed: int = 0, capacity: int | None = None, tolerance: tuple[int, float] = (0, 0.0)) -> SearchResult:
     """
-    The portfolio `auto`, or only its complete search. With a work limit the deadline is not looked at. Releases the GIL; Ctrl-C ends it with the best so far.
+    The portfolio `auto`, or only its complete search. With a work limit the deadline is not looked at. Tolerance: bytes and a share of the bound; without a capacity the first plan that is no more above the proven bound is good enough. Releases the GIL; Ctrl-C ends it with the best so far.
     """
 
 def stream_csv(input: str, output: str) -> tuple[int, int, int, int]:
@@ -894,7 +894,7 @@ class ConstrainedResult:
     @property
     def interrupted(self) -> bool: ...
 
-def plan_constrained(problem: ConstrainedProblem, planner: str, deadline: float = 1.0, work_limit: int = 0, seed: int = 0, capacity: int | None = None) -> ConstrainedResult:
+def plan_constrained(problem: ConstrainedProblem, planner: str, deadline: float = 1.0, work_limit: int = 0, seed: int = 0, capacity: int | None = None, tolerance: tuple[int, float] = (0, 0.0)) -> ConstrainedResult:
     """
     By auto, exact or first_fit. Releases the GIL; Ctrl-C ends it with the best so far.
     """

@@ -15,7 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from memoir.planning.planners import PLANNERS
+from memoir.planning.planners.planner import Tolerance
 
+import memoir as memoir_package
 from memoir import _core
 
 DATA = Path(__file__).parents[1] / "data"
@@ -185,6 +187,46 @@ def test_a_search_that_got_no_processor_says_so(memoir, folder, monkeypatch):
     assert "less than 0.7 of a processor: a longer --deadline may find a smaller plan" in err
     code, out, err = memoir("plan", "a.csv", "--json")
     assert code == 0 and json.loads(out)["starved"] and err == ""
+
+
+def test_a_tolerance(memoir, folder):
+    # The cheap planners alone are within 60 % of the load, and none is nearer than 1 %.
+    arguments = ["plan", "a.csv", "--json", "--work-limit", "100000"]
+    closest = json.loads(memoir(*arguments)[1])
+    close = json.loads(memoir(*arguments, "--tolerance", "60%")[1])
+    assert closest["arena_size"] == closest["lower_bound"] == close["lower_bound"] < close["arena_size"]
+    assert close["arena_size"] <= 1.6 * close["lower_bound"] and not close["optimal"]
+    none = json.loads(memoir(*arguments, "--tolerance", "0")[1])
+    assert none["arena_size"] == closest["arena_size"]
+    for planner in ("exact", "first_fit", "best_fit"):
+        found = json.loads(memoir(*arguments, "--planner", planner, "--tolerance", "512KiB")[1])
+        assert found["arena_size"] <= found["lower_bound"] + 512 * 1024
+    code, _, err = memoir("plan", "a.csv", "--tolerance", "1%", "--capacity", "2MiB")
+    assert code == 2 and "give one of them" in err
+    for wrong in ("1q", "-1", "1.5", "%", "x%", "1KiB%", "1e3"):
+        code, _, err = memoir("plan", "a.csv", "--tolerance", wrong)
+        assert code == 2 and "neither bytes (4096, '64KiB') nor a share of the bound ('0.5%')" in err
+
+
+@pytest.mark.parametrize(("planner", "package"), [("mip", "highspy"), ("cpsat", "ortools")])
+def test_a_tolerance_ends_solvers(planner, package):
+    pytest.importorskip(package)
+    # Three that take turns: a first fit needs 5 bytes, and 4 are enough.
+    lower, upper, size = [0, 1, 2, 0, 3, 4], [2, 3, 5, 4, 6, 7], [1, 2, 1, 1, 2, 1]
+    best = memoir_package.plan((lower, upper, size), planner)
+    close = memoir_package.plan((lower, upper, size), planner, tolerance="100%")
+    assert best.optimal and close.arena_size <= 2 * best.lower_bound
+    assert close.lower_bound <= best.arena_size
+
+
+def test_a_tolerance_is_bytes_or_percent():
+    for given, size, share in [(7, 7, 0), ("64KiB", 65536, 0), ("0.5%", 0, 0.005), ("1_000", 1000, 0)]:
+        tolerance = Tolerance.of(given)
+        assert (tolerance.bytes, tolerance.share) == (size, pytest.approx(share))
+    for wrong in (-1, 1.5, None, True, "1.5", "5 %%", 2**63):
+        with pytest.raises(_core.Error, match="tolerance"):
+            Tolerance.of(wrong)
+    assert Tolerance.of("50%").above(100) == 150 and Tolerance.of(3).above(100) == 103
 
 
 def test_exit_codes(memoir, folder):

@@ -79,6 +79,14 @@ int main(void) {
   memoir_plan_options options = memoir_plan_defaults();
   options.deadline_s = 0.05;
   bad |= memoir_plan(N, lower, upper, size, NULL, &options, offsets, NULL);
+  options.tolerance_share = 1;
+  memoir_plan_result close;
+  bad |= memoir_plan(N, lower, upper, size, NULL, &options, offsets, &close);
+  bad |= close.arena_size > 2 * close.lower_bound;
+  options.tolerance_share = -1;
+  bad |= memoir_plan(N, lower, upper, size, NULL, &options, offsets, NULL) != MEMOIR_PLAN_BAD_INPUT;
+  options.struct_size = offsetof(memoir_plan_options, tolerance_bytes); /* a caller of before */
+  bad |= memoir_plan(N, lower, upper, size, NULL, &options, offsets, NULL);
   int threads = 0;
   DIR* tasks = opendir("/proc/self/task");
   for (struct dirent* one; (one = readdir(tasks)) != NULL;) threads += one->d_name[0] != '.';

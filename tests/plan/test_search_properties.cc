@@ -17,6 +17,7 @@
 #include "memoir/plan/search/full/squeeze.h"
 #include "memoir/plan/search/portfolio.h"
 #include "memoir/plan/simple/best_fit.h"
+#include "memoir/plan/simple/hill_climb.h"
 #include "memoir/plan/simple/planners.h"
 #include "problems.h"
 #include "support/rounds.h"
@@ -193,6 +194,22 @@ TEST_CASE("with the same work auto is never worse than exact") {
   }
 }
 
+TEST_CASE("with less work than hill_climb auto is at most 1 % worse") {
+  std::mt19937_64 random(64);
+  for (int round = 0; round < rounds(30); ++round) {
+    const Problem problem =
+        round % 3 == 0 ? cut_rectangle(120, 40, 1 << 20, 0, random) : one_of_a_kind(round, random);
+    SearchOptions options;
+    options.work_limit =
+        500 * problem.size();  // a quarter of the fits that its 2,000 exchanges make at least
+    options.seed = static_cast<std::uint64_t>(round);
+    const Size climbed = hill_climb(problem).arena_size;
+    CAPTURE(round);
+    CHECK(static_cast<double>(plan_auto(problem, options).plan.arena_size) <=
+          1.01 * static_cast<double>(climbed));
+  }
+}
+
 TEST_CASE("a limit of work holds in every method, on problems that are full and that are not") {
   std::mt19937_64 random(60);
   for (const std::size_t count : {300, 1200}) {
@@ -251,6 +268,34 @@ TEST_CASE("what is full nearly everywhere is tied up, and comes closer to its lo
     CHECK(static_cast<double>(result.plan.arena_size) <= 1.1 * static_cast<double>(load(problem)));
     CHECK_FALSE(check(problem, result.plan));
   }
+}
+
+TEST_CASE("a tolerance ends the search once a plan is that close to the bound") {
+  std::mt19937_64 random(63);
+  for (int round = 0; round < rounds(10); ++round) {
+    const Problem problem = cut_rectangle(200, 60, 1 << 20, 0, random);
+    SearchOptions options;
+    options.work_limit = 200'000;
+    const SearchResult closest = plan_auto(problem, options);
+    options.tolerance.share = 0.3;
+    const SearchResult close = plan_auto(problem, options);
+    CAPTURE(round);
+    CHECK_FALSE(check(problem, close.plan));
+    CHECK(close.plan.arena_size <= options.tolerance.above(close.lower_bound));
+    CHECK(close.optimal == (close.plan.arena_size == close.lower_bound));
+    CHECK(close.lower_bound <= closest.plan.arena_size);
+    CHECK(close.work <= closest.work);
+    // In bytes the same; with a capacity that alone counts.
+    options.tolerance = {options.tolerance.above(closest.lower_bound) - closest.lower_bound, 0};
+    CHECK(plan_auto(problem, options).plan == close.plan);
+    options.capacity = closest.plan.arena_size;
+    CHECK(plan_auto(problem, options).plan.arena_size <= closest.plan.arena_size);
+  }
+  CHECK(Tolerance{}.above(5) == 5);
+  CHECK(Tolerance{3, 0.5}.above(100) == 150);
+  CHECK(Tolerance{3, 0.5}.above(4) == 7);
+  CHECK(Tolerance{~Size{0}, 0}.above(9) == ~Size{0});
+  CHECK(Tolerance{0, 1e300}.above(9) > (Size{1} << 62));
 }
 
 TEST_CASE("what ends soon starts no thread") {

@@ -24,6 +24,9 @@ mod raw {
         pub seed: u64,
         pub capacity: u64,
         pub threads: u32,
+        pub tolerance_bytes: u64,
+        pub tolerance_share: f64,
+        pub reserved: [u64; 4],
     }
 
     #[repr(C)]
@@ -97,12 +100,20 @@ pub struct Options {
     /// 1: the caller's alone; 0: one per core.
     pub threads: u32,
     pub seed: u64,
+    /// Without a capacity: a plan so many bytes above the proven bound is good enough.
+    pub tolerance_bytes: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let raw = unsafe { raw::memoir_plan_defaults() };
-        Options { deadline_s: raw.deadline_s, capacity: None, threads: raw.threads, seed: raw.seed }
+        Options {
+            deadline_s: raw.deadline_s,
+            capacity: None,
+            threads: raw.threads,
+            seed: raw.seed,
+            tolerance_bytes: raw.tolerance_bytes,
+        }
     }
 }
 
@@ -167,6 +178,7 @@ pub fn plan(buffers: &[Buffer], options: &Options) -> Result<Plan, Error> {
     given.capacity = options.capacity.unwrap_or(u64::MAX);
     given.threads = options.threads;
     given.seed = options.seed;
+    given.tolerance_bytes = options.tolerance_bytes;
     // All arrays have as many elements as there are buffers, and outlive the call.
     check(unsafe {
         raw::memoir_plan(

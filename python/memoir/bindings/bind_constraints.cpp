@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 
@@ -94,7 +95,8 @@ struct ConstrainedFound {
 };
 
 ConstrainedFound plan(const ConstrainedProblem& problem, const std::string& planner, double deadline,
-                      std::uint64_t work_limit, std::uint64_t seed, std::optional<Size> capacity) {
+                      std::uint64_t work_limit, std::uint64_t seed, std::optional<Size> capacity,
+                      std::pair<Size, double> tolerance) {
   const ConstrainedPlanner chosen = planner == "exact"       ? ConstrainedPlanner::kExact
                                     : planner == "first_fit" ? ConstrainedPlanner::kFirstFit
                                                              : ConstrainedPlanner::kAuto;
@@ -106,6 +108,7 @@ ConstrainedFound plan(const ConstrainedProblem& problem, const std::string& plan
   options.seed = seed;
   options.capacity = capacity;
   options.stop = &stop;
+  options.tolerance = {tolerance.first, tolerance.second};
   found.interrupted = in_background(stop, [&] { found.result = plan_constrained(problem, chosen, options); });
   return found;
 }
@@ -270,7 +273,7 @@ void bind_result(nb::module_& module) {
       .def_prop_ro("work", of([](const ConstrainedResult& r) { return r.work; }))
       .def_ro("interrupted", &ConstrainedFound::interrupted);
   module.def("plan_constrained", &plan, "problem"_a, "planner"_a, "deadline"_a = 1.0, "work_limit"_a = 0,
-             "seed"_a = 0, "capacity"_a = nb::none(),
+             "seed"_a = 0, "capacity"_a = nb::none(), "tolerance"_a = std::pair<Size, double>(0, 0),
              "By auto, exact or first_fit. Releases the GIL; Ctrl-C ends it with the best so far.");
   module.def(
       "check_constrained",

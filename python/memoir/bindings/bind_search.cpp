@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
 #include "background.h"
@@ -21,13 +22,17 @@ struct Found {
 };
 
 Found search(const Problem& problem, bool exact, double deadline, std::uint64_t work_limit, unsigned threads,
-             std::uint64_t seed, std::optional<Size> capacity) {
+             std::uint64_t seed, std::optional<Size> capacity, std::pair<Size, double> tolerance) {
   Found found;
   std::atomic<bool> stop{false};
-  SearchOptions options{
-      deadline, work_limit, threads, seed, capacity, &stop, [&](Size arena, double seconds) {
-        found.improvements.emplace_back(seconds, arena);
-      }};
+  SearchOptions options{deadline,
+                        work_limit,
+                        threads,
+                        seed,
+                        capacity,
+                        &stop,
+                        [&](Size arena, double seconds) { found.improvements.emplace_back(seconds, arena); },
+                        {tolerance.first, tolerance.second}};
   found.interrupted = in_background(
       stop, [&] { found.result = exact ? plan_exact(problem, options) : plan_auto(problem, options); });
   return found;
@@ -66,9 +71,11 @@ void bind_search(nb::module_& module) {
           "(seconds, arena_size) of each better plan.");
   module.def(
       "search", &search, "problem"_a, "exact"_a = false, "deadline"_a = 1.0, "work_limit"_a = 0,
-      "threads"_a = 0, "seed"_a = 0, "capacity"_a = nb::none(),
+      "threads"_a = 0, "seed"_a = 0, "capacity"_a = nb::none(), "tolerance"_a = std::pair<Size, double>(0, 0),
       "The portfolio `auto`, or only its complete search. With a work limit the deadline is not looked at. "
-      "Releases the GIL; Ctrl-C ends it with the best so far.");
+      "Tolerance: bytes and a share of the bound; without a capacity the first plan that is no more above "
+      "the "
+      "proven bound is good enough. Releases the GIL; Ctrl-C ends it with the best so far.");
   module.def(
       "stream_csv",
       [](const std::string& input, const std::string& output) {

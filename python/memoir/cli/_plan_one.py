@@ -22,6 +22,7 @@ from memoir.cli._problems import CsvSource, ImportedSource, TraceSource, open_pr
 from memoir.planning import PlanResult, plan
 from memoir.planning.constraints import Arena
 from memoir.planning.planners import PLANNERS
+from memoir.planning.planners.planner import NO_TOLERANCE, Tolerance
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,7 @@ def plan_with_all(
     deadline: float | None,
     capacity: int | None,
     arenas: Sequence[Arena] = (),
+    tolerance: Tolerance = NO_TOLERANCE,
 ) -> tuple[list[PlanResult], list[tuple[str, str]]]:
     """The result of every planner, and why the others made none."""
     results, refusals = [], []
@@ -119,7 +121,9 @@ def plan_with_all(
         if sys.stderr.isatty():
             click.echo(f"\r\033[K{name} ...", err=True, nl=False)
         try:
-            results.append(plan(problem, name, deadline=deadline, capacity=capacity, arenas=arenas))
+            results.append(
+                plan(problem, name, deadline=deadline, capacity=capacity, arenas=arenas, tolerance=tolerance)
+            )
         except Error as error:
             refusals.append((name, str(error)))
     if sys.stderr.isatty():
@@ -130,7 +134,9 @@ def plan_with_all(
 def _plan(options: PlanOptions, problem: Problem, constrained: ConstrainedProblem | None) -> _Planned:
     arenas = options.said.chosen_arenas()
     if options.planner == "all":
-        results, refusals = plan_with_all(constrained or problem, options.deadline, options.capacity, arenas)
+        results, refusals = plan_with_all(
+            constrained or problem, options.deadline, options.capacity, arenas, options.tolerance
+        )
         return _Planned(problem, constrained, results, refusals, all_planners=True)
     result = plan(
         constrained or problem,
@@ -140,6 +146,7 @@ def _plan(options: PlanOptions, problem: Problem, constrained: ConstrainedProble
         threads=options.threads,
         seed=options.seed,
         work_limit=options.work_limit,
+        tolerance=options.tolerance,
         arenas=arenas,
     )
     return _Planned(problem, constrained, [result], [], all_planners=False)

@@ -4,10 +4,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import click
+
+from memoir._core import Error
+from memoir.cli._arguments import ParamType
 from memoir.cli._constraints import Constraints
+from memoir.planning.planners.planner import Tolerance
 
 FITS, INFEASIBLE, NOT_FOUND = 0, 1, 3  # exit codes; 2 is bad input
+
+
+class ToleranceOption(ParamType):
+    """Bytes (4096, 64KiB), or a share of the bound (0.5%)."""
+
+    name = "BYTES|PERCENT"
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> Tolerance:
+        try:
+            return Tolerance.of(value)
+        except Error as error:
+            self.fail(str(error), parameter, context)
 
 
 @dataclass(frozen=True)
@@ -25,6 +45,7 @@ class PlanOptions:
     address: str | None
     workers: int | None
     work_limit: int
+    tolerance: Tolerance
     capacity: int | None  # bytes
     budget: int | None  # bytes
     bandwidth: int | None  # bytes per tick

@@ -71,6 +71,7 @@ def plan_sweep(options: PlanOptions) -> int:
         "capacity": options.capacity,
         "threads": options.threads or 1,
         "work_limit": options.work_limit,
+        "tolerance": options.tolerance,
     }
     tasks = [
         (

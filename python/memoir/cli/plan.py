@@ -13,9 +13,10 @@ import click
 from memoir._core import Error
 from memoir.cli._arguments import Size, check_output
 from memoir.cli._constraints import Constraints, constraint_options
-from memoir.cli._plan_options import FITS, NOT_FOUND, PlanOptions
+from memoir.cli._plan_options import FITS, NOT_FOUND, PlanOptions, ToleranceOption
 from memoir.cli._sections import SectionedCommand, section
 from memoir.planning.planners import PLANNERS
+from memoir.planning.planners.planner import NO_TOLERANCE
 from memoir.sweep import ENGINES
 from memoir.traces.files import ONLY
 
@@ -89,6 +90,12 @@ guiding = section("Plans for device pools")
     default=0,
     help="Placements that auto and exact may try, instead of a deadline: the same plan on any machine.",
 )
+@searching(
+    "--tolerance",
+    type=ToleranceOption(),
+    default=NO_TOLERANCE,
+    help="Stop at a plan that is so close to the proven bound: bytes (64KiB) or percent (0.5%).",
+)
 @constraint_options
 @sweeping("--seeds", metavar="1-8", help="auto and exact with each of these seeds.")
 @sweeping(
@@ -110,13 +117,18 @@ def command(**given: Any) -> None:
     """Give every buffer of INPUT its offset in one arena.
 
     INPUT is a trace, a memory snapshot of PyTorch or a text trace, whose last complete pass is planned; a model or
-    a dump of another framework (TFLite, ONNX, XLA, ggml, logs: docs/guides/importers.md); or CSV
+    a dump of another framework (TFLite, ExecuTorch, ONNX, XLA, ggml, logs: docs/guides/importers.md); or CSV
     with the columns id, lower, upper (exclusive; or end, inclusive), size and perhaps alignment, gaps and more
     that a problem can say (docs/reference/constraints.md). Several inputs, or --seeds, make a sweep over all inputs,
     planners and seeds.
     """
     given["dims"] = _dims(given["dims"])
     options = PlanOptions(said=Constraints.taken_from(given), **given)
+    if options.tolerance != NO_TOLERANCE and options.capacity is not None:
+        raise Error(
+            "--capacity ends the search at the first plan that fits it, --tolerance at the first one close to the bound: "
+            "give one of them"
+        )
     if options.guided:
         sys.exit(_guided(options))
     if options.budget is not None or options.bandwidth is not None:
@@ -154,6 +166,7 @@ def _budget(options: PlanOptions) -> int:
             "--bandwidth says how fast buffers go to other memory: say with --budget what to fit into"
         )
     given = options.said.any() or options.capacity is not None or options.stream or options.guided
+    given = given or options.tolerance != NO_TOLERANCE
     if given or options.planner != "auto" or options.is_sweep():
         raise Error(
             "--budget takes one CSV and plans it in its own way: of the options --bandwidth, --alignment, --deadline, "
@@ -178,6 +191,7 @@ def _stream(options: PlanOptions) -> int:
     from memoir.cli._plan_stream import plan_stream
 
     given = options.said.any() or options.alignment is not None or options.device is not None
+    given = given or options.tolerance != NO_TOLERANCE
     if given or options.planner != "auto" or options.is_sweep():
         raise Error(
             "--stream takes one CSV and has one planner; of the constraints, alignments in the CSV alone"
@@ -195,6 +209,7 @@ def _guided(options: PlanOptions) -> int:
     from memoir.cli._plan_guided import plan_guided
 
     given = options.said.any() or options.capacity is not None or options.stream
+    given = given or options.tolerance != NO_TOLERANCE
     if given or options.planner != "auto" or options.is_sweep():
         raise Error(
             "--guided takes one trace and plans it in its own way: of the options --device, --only, --alignment, -o, -f "

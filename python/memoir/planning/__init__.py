@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 from memoir._core import ConstrainedProblem, Error, Problem, Skeleton
 from memoir.planning.constraints import Arena, Rules
 from memoir.planning.plain import plan_plain
-from memoir.planning.planners.planner import Effort
+from memoir.planning.planners.planner import Effort, Tolerance
 from memoir.planning.result import PlanResult
 
 __all__ = ["Arena", "PlanResult", "Problem", "Skeleton", "explain", "fit_budget", "plan"]
@@ -44,6 +44,7 @@ def plan(
     threads: int = 0,
     seed: int = 0,
     work_limit: int = 0,
+    tolerance: int | str | Tolerance = 0,
     arenas: Sequence[Arena] = (),
     forbid: Sequence[tuple[Any, ...]] = (),
     banks: tuple[int, int] | None = None,
@@ -63,6 +64,7 @@ def plan(
     threads: int = 0,
     seed: int = 0,
     work_limit: int = 0,
+    tolerance: int | str | Tolerance = 0,
     arenas: Sequence[Arena] = (),
     forbid: Sequence[tuple[Any, ...]] = (),
     banks: tuple[int, int] | None = None,
@@ -81,6 +83,7 @@ def plan(
     threads: int = 0,
     seed: int = 0,
     work_limit: int = 0,
+    tolerance: int | str | Tolerance = 0,
     arenas: Sequence[Arena] = (),
     forbid: Sequence[tuple[Any, ...]] = (),
     banks: tuple[int, int] | None = None,
@@ -96,8 +99,10 @@ def plan(
     perhaps alignment. The deadline in seconds is for the planners that search (auto and exact: 1 unless given; mip
     and cpsat: 10); with a capacity in bytes they stop at the first plan that fits. auto and
     exact use `threads` threads (0: one per core); with a work limit (placements tried) instead of a deadline
-    they give the same plan for the same seed on any machine. Raises Error for anything that is not a problem, or is
-    too large for that planner. Releases the GIL while it plans; Ctrl-C ends auto and exact with their best plan.
+    they give the same plan for the same seed on any machine. With a tolerance (bytes, '64KiB' or '0.5%') and no capacity
+    they also stop at the first plan that is no farther above the bound that they proved. Raises Error for anything that
+    is not a problem, or is too large for that planner. Releases the GIL while it plans; Ctrl-C ends auto and exact with
+    their best plan.
 
     A mapping may say more (docs/reference/constraints.md): per buffer `size_low`, `fixed`, `hint`, `alias` (-1: none), `after`,
     `weight`, `arenas`; as rows `gaps`, `in_place`, `apart`. In addition: `arenas` to choose from, `forbid`
@@ -109,7 +114,7 @@ def plan(
     sizes and for each entry of this list (one size per buffer each; the list may be empty), and uses the best of
     them: two or three different ones are enough.
     """
-    effort = Effort(deadline, capacity, threads, seed, work_limit)
+    effort = Effort(deadline, capacity, threads, seed, work_limit, Tolerance.of(tolerance))
     effort.check()
     if sizes is not None:
         return _skeleton(problem, planner, effort, sizes)

@@ -46,6 +46,7 @@ def plan_constrained(
         work_limit=effort.work_limit,
         seed=effort.seed,
         capacity=effort.capacity,
+        tolerance=effort.tolerance.pair,
     )
     limited = effort.capacity is not None or not found.fits or any(a.capacity is not None for a in arenas)
     return PlanResult(

@@ -3,7 +3,9 @@
 // What every planner that searches is told, and what it answers.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -20,6 +22,15 @@ struct Bound {
   std::string reason;
 };
 
+/// How far above the proven bound a plan may be for a search to stop.
+struct Tolerance {
+  Size bytes = 0;
+  double share = 0;  // of the bound: 0.01 is 1 %
+
+  /// The largest arena that is close enough to this bound.
+  Size above(Size bound) const;
+};
+
 struct SearchOptions {
   double deadline_s = 1.0;  // seconds of wall clock; infinity: until the answer is proven
   // Placements tried by one planner, 0: no limit. With one, the deadline is not looked at and the same seed
@@ -32,7 +43,8 @@ struct SearchOptions {
   // set by another thread or a signal handler: return the best so far
   const std::atomic<bool>* stop = nullptr;
   std::function<void(Size, double)>
-      improved;  // (arena size, seconds) at each better plan; called by one thread at a time
+      improved;           // (arena size, seconds) at each better plan; called by one thread at a time
+  Tolerance tolerance{};  // without a capacity: the first plan that close to the bound is good enough
 };
 
 struct SearchResult {
@@ -49,6 +61,19 @@ struct SearchResult {
   bool fits(const SearchOptions& options) const {
     return !options.capacity || plan.arena_size <= *options.capacity;
   }
+  /// Nothing is left to search for.
+  bool good_enough(const SearchOptions& options) const {
+    return optimal || proven_infeasible ||
+           plan.arena_size <= options.capacity.value_or(options.tolerance.above(lower_bound));
+  }
 };
+
+inline Size Tolerance::above(Size bound) const {
+  const double more = std::floor(share * static_cast<double>(bound));
+  // Far below where a double's whole numbers end: sizes add up to less than 2^63.
+  const Size of_share = more < 0x1p62 ? static_cast<Size>(more) : Size{1} << 62;
+  const Size slack = std::max(bytes, of_share);
+  return slack > ~Size{0} - bound ? ~Size{0} : bound + slack;
+}
 
 }  // namespace memoir

@@ -20,6 +20,7 @@ def _search(exact: bool) -> Callable[[_core.Problem, Effort], Outcome]:
             threads=effort.threads,
             seed=effort.seed,
             capacity=effort.capacity,
+            tolerance=effort.tolerance.pair,
         )
         return Outcome(
             found.plan,
@@ -40,20 +41,25 @@ def _native(name: str) -> Callable[[_core.Problem, Effort], Outcome]:
 
 
 def _first_fit(problem: _core.Problem, effort: Effort) -> Outcome:
-    found = _core.plan_constrained(_core.ConstrainedProblem(problem), "first_fit", capacity=effort.capacity)
+    found = _core.plan_constrained(
+        _core.ConstrainedProblem(problem),
+        "first_fit",
+        capacity=effort.capacity,
+        tolerance=effort.tolerance.pair,
+    )
     return Outcome(found.plan)
 
 
 def _mip(problem: _core.Problem, effort: Effort) -> Outcome:
     from memoir.planning.planners import mip
 
-    return mip.run(problem, effort.deadline, effort.capacity)
+    return mip.run(problem, effort)
 
 
 def _cpsat(problem: _core.Problem, effort: Effort) -> Outcome:
     from memoir.planning.planners import cpsat
 
-    return cpsat.run(problem, effort.deadline, effort.capacity, effort.threads, effort.seed)
+    return cpsat.run(problem, effort)
 
 
 PLANNERS: dict[str, Planner] = {

@@ -41,6 +41,8 @@ def main() -> None:
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = max(task["until"] - time.time(), 0.01)
     solver.parameters.random_seed = task["seed"]
+    solver.parameters.absolute_gap_limit = max(task["gap"], solver.parameters.absolute_gap_limit)
+    solver.parameters.relative_gap_limit = max(task["gap_share"], solver.parameters.relative_gap_limit)
     if task["threads"]:
         solver.parameters.num_workers = task["threads"]
     solver.solve(model, Report())

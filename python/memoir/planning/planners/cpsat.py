@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from memoir import _core
-from memoir.planning.planners.planner import Outcome
+from memoir.planning.planners.planner import Effort, Outcome
 
 DEADLINE = 10.0  # seconds, when none is given
 BUFFER_LIMIT = 20_000  # beyond it the model alone takes longer than any deadline one would give
@@ -34,19 +34,18 @@ LARGEST = 2**50  # units: CP-SAT adds in 64 bits
 GRACE = 30.0  # seconds beyond the deadline before the process is given up: it builds its model first
 
 
-def run(
-    problem: _core.Problem, deadline: float | None, capacity: int | None, threads: int, seed: int
-) -> Outcome:
-    """Stops early when the bound is reached, or once the plan fits the capacity; Ctrl-C keeps the best. Raises
-    Error without ortools, for more than BUFFER_LIMIT buffers, and when the process fails."""
-    until = time.time() + (DEADLINE if deadline is None else deadline)
+def run(problem: _core.Problem, effort: Effort) -> Outcome:
+    """Stops early when the bound is reached (or the tolerance above it), or once the plan fits the capacity; Ctrl-C
+    keeps the best. Raises Error without ortools, for more than BUFFER_LIMIT buffers, and when the process fails."""
+    capacity, tolerance = effort.capacity, effort.tolerance
+    until = time.time() + (DEADLINE if effort.deadline is None else effort.deadline)
     plan, _ = _core.plan_quickly(problem)
     floor = _core.aligned_load(problem)
-    if plan.arena_size == floor or (capacity is not None and plan.arena_size <= capacity):
+    if plan.arena_size <= effort.enough(floor):
         return Outcome(plan, floor)
     if importlib.util.find_spec("ortools") is None:
         raise _core.Error("the cpsat planner needs OR-tools: pip install 'memoir-alloc[cpsat]'")
-    if deadline is not None and deadline <= 0:
+    if effort.deadline is not None and effort.deadline <= 0:
         return Outcome(plan, floor)
     if len(problem) > BUFFER_LIMIT:
         raise _core.Error(
@@ -71,8 +70,11 @@ def run(
         "least": -(-floor // unit),
         "until": until,
         "enough": None if capacity is None else capacity // unit,
-        "threads": threads,
-        "seed": seed % 2**31,
+        "gap": 0 if capacity is not None else tolerance.bytes // unit,
+        # of the arena, not of the bound
+        "gap_share": 0.0 if capacity is not None else tolerance.share / (1 + tolerance.share),
+        "threads": effort.threads,
+        "seed": effort.seed % 2**31,
     }
     solutions, bound, interrupted = _solve(task)
     if solutions:

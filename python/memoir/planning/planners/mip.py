@@ -21,24 +21,24 @@ from typing import Any
 import numpy as np
 
 from memoir import _core
-from memoir.planning.planners.planner import Outcome
+from memoir.planning.planners.planner import Effort, Outcome
 
 DEADLINE = 10.0  # seconds, when none is given
 PAIR_LIMIT = 200_000  # beyond it the model does not even leave presolve in minutes
 
 
-def run(problem: _core.Problem, deadline: float | None, capacity: int | None) -> Outcome:
-    """Stops early when the bound is reached, or once the plan fits the capacity. Raises Error without highspy
-    and for more than PAIR_LIMIT pairs."""
-    until = time.monotonic() + (DEADLINE if deadline is None else deadline)
+def run(problem: _core.Problem, effort: Effort) -> Outcome:
+    """Stops early when the bound is reached (or the tolerance above it), or once the plan fits the capacity. Raises
+    Error without highspy and for more than PAIR_LIMIT pairs."""
+    until = time.monotonic() + (DEADLINE if effort.deadline is None else effort.deadline)
     plan, _ = _core.plan_quickly(problem)
     floor = _core.aligned_load(problem)
-    if plan.arena_size == floor or (capacity is not None and plan.arena_size <= capacity):
+    if plan.arena_size <= effort.enough(floor):
         return Outcome(plan, floor)
-    if deadline == 0:
+    if effort.deadline == 0:
         return Outcome(plan, floor)
     model = _Model(problem, plan, floor)
-    order, bound = model.solve(until, capacity)
+    order, bound = model.solve(until, effort)
     if order is not None:
         plan = min(plan, _core.place_in_order(problem, order), key=lambda plan: plan.arena_size)
     return Outcome(plan, min(max(floor, bound), plan.arena_size))
@@ -85,15 +85,19 @@ class _Model:
         if self._highs.passModel(self._lp()) == highspy.HighsStatus.kError:
             raise _core.Error("HiGHS refused the model of this problem; use another planner")
 
-    def solve(self, until: float, capacity: int | None) -> tuple[np.ndarray | None, int]:
+    def solve(self, until: float, effort: Effort) -> tuple[np.ndarray | None, int]:
         """The buffers by offset in the best solution (or None), and the bound in bytes (0: none). `until` is of the
         clock time.monotonic()."""
         highs, highspy = self._highs, self._highspy
         highs.setOptionValue("threads", 1)  # the same answer on every machine that is fast enough
-        highs.setOptionValue("mip_rel_gap", 0.0)
-        highs.setOptionValue("mip_abs_gap", 0.999)  # the optimum is whole
-        if capacity is not None:
-            highs.setOptionValue("objective_target", capacity / self._unit + 1e-6)
+        share, slack = 0.0, 0.999  # the optimum is whole
+        if effort.capacity is not None:
+            highs.setOptionValue("objective_target", effort.capacity / self._unit + 1e-6)
+        else:
+            share = effort.tolerance.share / (1 + effort.tolerance.share)  # of the arena, not of the bound
+            slack = max(slack, effort.tolerance.bytes / self._unit)
+        highs.setOptionValue("mip_rel_gap", share)
+        highs.setOptionValue("mip_abs_gap", slack)
         start = highspy.HighsSolution()
         below = (self._offset[self._i] < self._offset[self._j]).astype(float)
         start.col_value = np.concatenate([self._offset / self._step, below, [self._top]]).tolist()

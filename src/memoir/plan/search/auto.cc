@@ -123,7 +123,7 @@ class Search {
   }
 
   // What the whole must come down to: no smaller than the largest bound of a part, no larger than asked.
-  Size goal() const { return options_.capacity ? *options_.capacity : floor(); }
+  Size goal() const { return options_.capacity.value_or(options_.tolerance.above(floor())); }
   Size floor() const {
     Size bytes = bars_;
     for (const auto& group : groups_) bytes = std::max(bytes, group->base + group->search.bound().bytes);
@@ -251,7 +251,7 @@ class Search {
 SearchResult plan_auto(const Problem& problem, const SearchOptions& options) {
   if (options.work_limit == 0) return Search(problem, options, false).run();
   SearchResult exact = Search(problem, options, true).run();
-  if (exact.optimal || exact.proven_infeasible || (options.capacity && exact.fits(options))) return exact;
+  if (exact.good_enough(options)) return exact;
   SearchOptions rest = options;
   if (options.improved) {
     rest.improved = [&](Size arena, double seconds) {

@@ -87,12 +87,14 @@ memoir::Problem problem_of(const BufferArrays& buffers) {
 int plan(const BufferArrays& buffers, const memoir_plan_options& given, uint64_t* offsets,
          memoir_plan_result* result) {
   if (!(given.deadline_s >= 0)) return refuse("deadline_s must be 0 seconds or more");
+  if (!(given.tolerance_share >= 0)) return refuse("tolerance_share must be 0 or more");
   const auto start = std::chrono::steady_clock::now();
   const memoir::Problem problem = problem_of(buffers), sized = memoir::sized(problem);
   memoir::SearchOptions options;
   options.deadline_s = given.deadline_s;
   options.work_limit = given.work_limit;
   options.threads = given.threads;
+  options.tolerance = {given.tolerance_bytes, given.tolerance_share};
   options.seed = given.seed;
   if (given.capacity != MEMOIR_PLAN_NO_LIMIT) options.capacity = given.capacity;
   const memoir::SearchResult found = memoir::plan_auto(sized, options);
@@ -116,7 +118,7 @@ int plan(const BufferArrays& buffers, const memoir_plan_options& given, uint64_t
 extern "C" {
 
 memoir_plan_options memoir_plan_defaults(void) {
-  return {sizeof(memoir_plan_options), 1.0, 0, 0, MEMOIR_PLAN_NO_LIMIT, 1};
+  return {sizeof(memoir_plan_options), 1.0, 0, 0, MEMOIR_PLAN_NO_LIMIT, 1, 0, 0, {}};
 }
 
 const char* memoir_plan_version(void) { return MEMOIR_VERSION; }

@@ -39,8 +39,8 @@ enum {
 
 #define MEMOIR_PLAN_NO_LIMIT UINT64_MAX
 
-/* Begin with memoir_plan_defaults(): later versions add fields, and `struct_size` says which ones there
- * are. */
+/* Begin with memoir_plan_defaults(). Later versions add fields in place of the reserved ones, so that the
+ * size stays; `struct_size` may be less: what is missing has its default. */
 typedef struct memoir_plan_options {
   size_t struct_size;
   double deadline_s;   /* seconds of wall clock; 1. 0: the cheap planners alone */
@@ -48,6 +48,11 @@ typedef struct memoir_plan_options {
   uint64_t seed;       /* of randomised restarts; 0 */
   uint64_t capacity;   /* bytes: stop at the first plan that fits; MEMOIR_PLAN_NO_LIMIT: the smallest arena */
   uint32_t threads;    /* 1: the caller's alone; 0: one per core */
+  /* Without a capacity: stop at the first plan that is no more than this above the proven bound. The larger
+   * of the two counts. */
+  uint64_t tolerance_bytes; /* 0 */
+  double tolerance_share;   /* of the bound, 0.01 is 1 %; 0 */
+  uint64_t reserved[4];     /* 0 */
 } memoir_plan_options;
 
 /* Sizes in bytes. */
