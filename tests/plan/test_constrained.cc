@@ -81,4 +81,31 @@ TEST_CASE("exact is what looking through every placement finds: any mixture") {
   }
 }
 
+TEST_CASE("a tolerance ends constrained searches too, and proves nothing") {
+  std::mt19937_64 random(3);
+  int stopped = 0;
+  for (int round = 0; round < rounds(300); ++round) {
+    const ConstrainedProblem problem =
+        random_constrained(random, 6, kWindows | (round % 2 == 0 ? kInPlace : kFixed));
+    if (!acceptable(problem)) continue;
+    SearchOptions options;
+    options.deadline_s = kNoDeadline;
+    const ConstrainedResult exact = plan_constrained(problem, ConstrainedPlanner::kExact, options);
+    if (!exact.optimal) continue;
+    options.tolerance.bytes = 3;
+    for (const auto planner : {ConstrainedPlanner::kExact, ConstrainedPlanner::kAuto}) {
+      if (planner == ConstrainedPlanner::kAuto) options.work_limit = 20'000;
+      const ConstrainedResult close = plan_constrained(problem, planner, options);
+      CAPTURE(round);
+      REQUIRE(close.fits);
+      CHECK_FALSE(check(problem, close.plan));
+      CHECK(close.lower_bound <= exact.objective);
+      if (planner == ConstrainedPlanner::kExact) CHECK(close.objective.total <= exact.objective.total + 3);
+      CHECK(close.optimal == (close.objective <= close.lower_bound));
+      stopped += close.objective.total > exact.objective.total;
+    }
+  }
+  CHECK(stopped > 0);
+}
+
 }  // namespace memoir

@@ -12,9 +12,14 @@ constexpr std::size_t kMostKnown = 100'000;  // layouts remembered
 }  // namespace
 
 AssignmentSearch::AssignmentSearch(const Bodies& bodies, const ConstrainedBound& bound,
-                                   std::optional<Objective> incumbent, bool any_fit,
+                                   std::optional<Objective> incumbent, Objective enough, bool any_fit,
                                    std::function<void(const ConstrainedPlan&)> improved)
-    : bodies_(bodies), bound_(bound), best_(incumbent), any_fit_(any_fit), improved_(std::move(improved)) {
+    : bodies_(bodies),
+      bound_(bound),
+      best_(incumbent),
+      enough_(enough),
+      any_fit_(any_fit),
+      improved_(std::move(improved)) {
   const std::size_t n = bodies.bodies.size();
   for (const Body& body : bodies.bodies) {
     options_.push_back(options_of(body));
@@ -163,6 +168,10 @@ const AssignmentSearch::Layout& AssignmentSearch::smallest(std::uint32_t arena,
       layout.size = std::max(layout.size, offsets[i] + bodies_.bodies[chosen[i]].size);
     layout.offsets = std::move(offsets);
     if (layout.size == 0 || any_fit_ || (only_one_ && layout.size <= bound_.objective.total)) break;
+    if (only_one_ && layout.size <= enough_.total) {
+      layout.verdict = Verdict::kGaveUp;  // there may be a smaller one
+      break;
+    }
     capacity = layout.size - 1;
   }
   nodes_ += search.nodes();
@@ -199,7 +208,7 @@ Verdict AssignmentSearch::lay_out(std::uint64_t moves, std::uint64_t cost) {
   if (!best_ || objective < *best_) {
     best_ = objective;
     improved_(plan);
-    if (any_fit_ || (worst == Verdict::kInfeasible && objective <= bound_.objective)) return Verdict::kFits;
+    if (any_fit_ || objective <= enough_) return Verdict::kFits;
   }
   return worst;
 }

@@ -17,12 +17,13 @@ namespace memoir {
 
 class AssignmentSearch {
  public:
-  /// Only plans better than `incumbent` (if any) that keep to capacities and moves are looked for; with
-  /// `any_fit` the first is good enough. `improved` is called with each one found.
+  /// Only plans better than `incumbent` (if any) that keep to capacities and moves are looked for. One of
+  /// `enough`, which is not below the bound, is good enough; with `any_fit` the first is. `improved` is
+  /// called with each one found.
   AssignmentSearch(const Bodies& bodies, const ConstrainedBound& bound, std::optional<Objective> incumbent,
-                   bool any_fit, std::function<void(const ConstrainedPlan&)> improved);
+                   Objective enough, bool any_fit, std::function<void(const ConstrainedPlan&)> improved);
 
-  /// kInfeasible: there is none better than the last one reported. kFits: the bound was reached, or any fit.
+  /// kInfeasible: there is none better than the last one reported. kFits: that is good enough.
   Verdict run(const SearchLimits& limits);
 
   std::uint64_t nodes() const { return nodes_; }
@@ -49,6 +50,7 @@ class AssignmentSearch {
   const Bodies& bodies_;
   const ConstrainedBound& bound_;
   std::optional<Objective> best_;
+  const Objective enough_;
   const bool any_fit_;
   std::function<void(const ConstrainedPlan&)> improved_;
   SearchLimits limits_;

@@ -13,6 +13,7 @@
 #include "memoir/plan/constrained/assignment_search.h"
 #include "memoir/plan/constrained/constrained_fit.h"
 #include "memoir/plan/constrained/empty_buffers.h"
+#include "memoir/plan/constrained/gapped_search.h"
 #include "memoir/plan/constrained/reuse.h"
 #include "memoir/plan/search/auto.h"
 
@@ -21,6 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr double kShareOfGaps = 0.8;         // of the time that is left
 constexpr std::size_t kMostSearched = 2000;  // bodies: beyond, even the pairs are too many to keep
 
 // To fit in, for one arena and for several: keys as fit_bodies() takes them.
@@ -44,18 +46,6 @@ bool is_plain(const Bodies& bodies, bool gaps_too) {
     return gaps_too ||
            (body.last_piece - body.first_piece == 1 && bodies.pieces[body.first_piece].size == body.size);
   });
-}
-
-/// Every body as one rectangle around its pieces.
-Problem hulls(const Bodies& bodies) {
-  Problem plain;
-  for (const Body& body : bodies.bodies) {
-    Lifetime lifetime = bodies.pieces[body.first_piece].lifetime;
-    for (std::uint32_t p = body.first_piece; p < body.last_piece; ++p)
-      lifetime.end = std::max(lifetime.end, bodies.pieces[p].lifetime.end);
-    plain.push_back({lifetime, body.size, body.alignment});
-  }
-  return plain;
 }
 
 /// The problem with outputs made aliases of inputs of their size, as far as nothing else is said against it.
@@ -168,7 +158,13 @@ class Run {
   bool good_enough() const {
     if (bound_.infeasible || infeasible_) return found_;
     if (!found_ || !fits_) return false;
-    return objective_ <= bound_.objective || (options_.capacity && !problem_.constraints.replanned());
+    return objective_ <= enough() || (options_.capacity && !problem_.constraints.replanned());
+  }
+  /// What is close enough to the bound.
+  Objective enough() const {
+    Objective objective = bound_.objective;
+    if (!options_.capacity) objective.total = options_.tolerance.above(objective.total);
+    return objective;
   }
   /// Until a share of what is left.
   Clock::time_point until(double share) const {
@@ -257,6 +253,7 @@ class Run {
       const Bodies bodies = make_bodies(*merged);
       if (is_plain(bodies, true)) {
         hull(bodies, "merged", 0.3);
+        gaps(bodies, "merged", until(0.3));
       } else {
         fits_in_turn(bodies, "merged");
       }
@@ -264,6 +261,8 @@ class Run {
     if (good_enough() || stopped()) return;
     if (is_plain(bodies_, true)) hull(bodies_, "without gaps", 0.2);
     if (good_enough() || stopped()) return;
+    if (is_plain(bodies_, true)) gaps(bodies_, "gaps", until(kShareOfGaps));
+    if (good_enough() || stopped() || infeasible_) return;
     if (bodies_.bodies.size() <= 300) search(until(0.5));
     if (proven_) return;
     restarts();
@@ -273,13 +272,41 @@ class Run {
   /// As if every body needed all its bytes from its first tick to its last.
   void hull(const Bodies& bodies, const std::string& maker, double share) {
     SearchOptions options = plain_options(until(share));
-    options.capacity =
-        bodies_.arenas[0].capacity == kNoLimit ? bound_.objective.total : bodies_.arenas[0].capacity;
+    options.capacity = bodies_.arenas[0].capacity == kNoLimit ? enough().total : bodies_.arenas[0].capacity;
     const SearchResult found = plan_auto(hulls(bodies), options);
     work_ += found.work;
     const ConstrainedPlan plan =
         to_plan(bodies, found.plan.offsets, std::vector<std::uint32_t>(bodies.bodies.size()));
     consider(plan, maker);
+  }
+
+  /// With gaps, as if windows were not there.
+  void gaps(const Bodies& bodies, const std::string& maker, Clock::time_point deadline) {
+    if (good_enough() || stopped()) return;
+    GappedSearch search(bodies, options_.seed);
+    if (!search.has_gaps()) return;
+    SearchLimits limits;
+    limits.deadline = options_.work_limit == 0 ? deadline : Clock::time_point::max();
+    limits.stop = options_.stop;
+    const Size capacity = bodies_.arenas[0].capacity;
+    for (std::uint64_t work = 0; !good_enough() && !stopped() && Clock::now() < limits.deadline;) {
+      if (options_.work_limit != 0 && work >= options_.work_limit) break;
+      limits.nodes = options_.work_limit == 0 ? ~std::uint64_t{0} : options_.work_limit - work;
+      const Size target = capacity == kNoLimit ? enough().total : capacity;
+      const std::uint64_t before = work;
+      const std::vector<Offset> offsets = search.step(target, objective_.total, limits, work);
+      work_ += work - before;
+      if (!offsets.empty())
+        consider(to_plan(bodies, offsets, std::vector<std::uint32_t>(bodies.bodies.size())), maker);
+      if (&bodies == &bodies_ && search.bound() > bound_.objective.total) {
+        bound_.objective.total = search.bound();
+        bound_.reason = "every smaller one was excluded by complete search";
+        infeasible_ = search.bound() > capacity;
+        if (infeasible_) return;
+      }
+      if (search.ended() || search.bound() >= objective_.total) return;
+      ++work;  // so that it ends
+    }
   }
 
   void search(Clock::time_point deadline) {
@@ -293,10 +320,11 @@ class Run {
     }
     const bool any_fit = options_.capacity && !problem_.constraints.replanned();
     AssignmentSearch search(bodies_, bound_, found_ && fits_ ? std::optional(objective_) : std::nullopt,
-                            any_fit, [&](const ConstrainedPlan& plan) { consider(plan, "exact"); });
+                            enough(), any_fit, [&](const ConstrainedPlan& plan) { consider(plan, "exact"); });
     const Verdict verdict = search.run(limits);
     work_ += search.nodes();
-    if (verdict == Verdict::kGaveUp || (any_fit && verdict == Verdict::kFits)) return;
+    if (verdict == Verdict::kGaveUp || (verdict == Verdict::kFits && !(objective_ <= bound_.objective)))
+      return;
     proven_ = true;
     if (!found_ || !fits_) {
       infeasible_ = true;

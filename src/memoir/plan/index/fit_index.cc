@@ -73,11 +73,14 @@ Offset FitIndex::first_fit(std::uint32_t buffer) {
 
 Offset FitIndex::best_fit(std::uint32_t buffer) {
   gather(buffer);
-  std::sort(found_.begin(), found_.end());
-  const Size size = problem_[buffer].size, alignment = problem_[buffer].alignment;
+  return tightest_gap(found_, problem_[buffer].size, problem_[buffer].alignment);
+}
+
+Offset tightest_gap(std::vector<std::pair<Offset, Offset>>& occupied, Size size, Size alignment) {
+  std::sort(occupied.begin(), occupied.end());
   Offset at = 0, best = kNoOffset;
   Size tightest = ~Size{0};
-  for (const auto& [begin, end] : found_) {
+  for (const auto& [begin, end] : occupied) {
     if (begin >= at && begin - at >= size && begin - at < tightest) {
       tightest = begin - at;
       best = at;

@@ -67,6 +67,9 @@ class FitIndex {
 /// sorts.
 Offset lowest_gap(std::vector<std::pair<Offset, Offset>>& occupied, Size size, Size alignment);
 
+/// The lowest of the tightest gaps that hold it; the open end above counts as the largest gap.
+Offset tightest_gap(std::vector<std::pair<Offset, Offset>>& occupied, Size size, Size alignment);
+
 /// True where the average buffer meets so many others that a GapIndex fits faster than a FitIndex.
 bool lives_long(const Sections& sections);
 

@@ -2,10 +2,14 @@
 #include "memoir/plan/search/core_first.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
+#include <utility>
 
 #include "memoir/plan/index/fit_index.h"
+#include "memoir/plan/random.h"
 #include "memoir/plan/search/exact/decompose.h"
 
 namespace memoir {
@@ -26,24 +30,25 @@ constexpr std::uint64_t kFewRepairs = 200, kManyRepairs = 1000;
 
 class CoreFirst {
  public:
-  CoreFirst(const Problem& problem, const Sections& sections, Size target, const CoreFirstOptions& options,
-            const SearchLimits& limits, std::uint64_t& work)
+  /// `stretches`: nullptr where no buffer has a gap.
+  CoreFirst(const Problem& problem, const Stretches* stretches, const Sections& sections, Size target,
+            const CoreFirstOptions& options, const SearchLimits& limits, std::uint64_t& work)
       : problem_(problem),
+        stretches_(stretches),
         sections_(sections),
         target_(target),
         options_(options),
         limits_(limits),
         work_(work),
         last_work_(limits.nodes > ~std::uint64_t{0} - work ? ~std::uint64_t{0} : work + limits.nodes),
-        index_(problem, sections),
+        index_(stretches ? stretches->pieces : problem, sections),
         moved_(problem.size()) {}
 
   std::vector<Offset> run() {
-    fullest_ = fullest_section(problem_, sections_);
+    find_fullest();
     std::vector<std::uint32_t> all(problem_.size());
     std::iota(all.begin(), all.end(), 0u);
-    std::stable_sort(all.begin(), all.end(),
-                     [&](auto a, auto b) { return sections_.first[a] < sections_.first[b]; });
+    std::stable_sort(all.begin(), all.end(), [&](auto a, auto b) { return first(a) < first(b); });
     bool packed = true;
     place_core(all, options_.threshold, packed);
     std::vector<std::uint32_t> over;
@@ -51,17 +56,16 @@ class CoreFirst {
     // Where buffers live long, or the best gap is asked for, the index of gaps answers faster than a look at
     // all neighbours.
     std::optional<GapIndex> gaps;
-    if (options_.fit == Fit::kBest || lives_long(sections_)) {
+    if (!stretches_ && (options_.fit == Fit::kBest || lives_long(sections_))) {
       gaps.emplace(problem_);
       for (const std::uint32_t i : all) {
-        if (index_.contains(i)) gaps->place(i, index_.offset_of(i));
+        if (contains(i)) gaps->place(i, offset_of(i));
       }
     }
-    for (const std::uint32_t i :
-         make_order(problem_, sections_, options_.order, options_.noise, options_.seed)) {
-      if (index_.contains(i)) continue;
+    for (const std::uint32_t i : order_of_rest()) {
+      if (contains(i)) continue;
       if ((++placed & 1023) == 0 && !options_.must_answer && stopped()) return {};
-      const Offset offset = gaps ? gaps->find(i, options_.fit) : index_.first_fit(i);
+      const Offset offset = gaps ? gaps->find(i, options_.fit) : fit(i, options_.fit);
       if (gaps) gaps->place(i, offset);
       put(i, offset, over);
     }
@@ -79,7 +83,84 @@ class CoreFirst {
   }
 
  private:
-  Offset top(std::uint32_t i) const { return index_.offset_of(i) + problem_[i].size; }
+  // --- one buffer, whose pieces all lie at one offset ---
+
+  std::uint32_t begin(std::uint32_t i) const { return stretches_ ? stretches_->begin[i] : i; }
+  std::uint32_t end(std::uint32_t i) const { return stretches_ ? stretches_->begin[i + 1] : i + 1; }
+  std::uint32_t first(std::uint32_t i) const { return sections_.first[begin(i)]; }
+  std::uint32_t last(std::uint32_t i) const { return sections_.last[end(i) - 1]; }
+  std::uint32_t length(std::uint32_t i) const {
+    std::uint32_t sections = 0;
+    for (std::uint32_t p = begin(i); p < end(i); ++p) sections += sections_.last[p] - sections_.first[p];
+    return sections;
+  }
+  bool contains(std::uint32_t i) const { return index_.contains(begin(i)); }
+  Offset offset_of(std::uint32_t i) const { return index_.offset_of(begin(i)); }
+  Offset top(std::uint32_t i) const { return offset_of(i) + problem_[i].size; }
+  void insert(std::uint32_t i, Offset offset) {
+    for (std::uint32_t p = begin(i); p < end(i); ++p) index_.insert(p, offset);
+  }
+  void erase(std::uint32_t i) {
+    for (std::uint32_t p = begin(i); p < end(i); ++p) index_.erase(p);
+  }
+  // Calls visit(other, begin, end), for some more than once.
+  template <class Visit>
+  void each_neighbour(std::uint32_t i, Visit&& visit) const {
+    for (std::uint32_t p = begin(i); p < end(i); ++p) {
+      index_.each_neighbour(p, [&](std::uint32_t q, Offset low, Offset high) {
+        visit(stretches_ ? stretches_->owner[q] : q, low, high);
+      });
+    }
+  }
+  Offset fit(std::uint32_t i, Fit how) {
+    if (!stretches_) return how == Fit::kFirst ? index_.first_fit(i) : index_.best_fit(i);
+    occupied_.clear();
+    each_neighbour(i, [&](std::uint32_t, Offset low, Offset high) { occupied_.emplace_back(low, high); });
+    return how == Fit::kFirst ? lowest_gap(occupied_, problem_[i].size, problem_[i].alignment)
+                              : tightest_gap(occupied_, problem_[i].size, problem_[i].alignment);
+  }
+
+  void find_fullest() {
+    std::vector<Size> of_piece = fullest_section(stretches_ ? stretches_->pieces : problem_, sections_);
+    if (!stretches_) {
+      fullest_ = std::move(of_piece);
+      return;
+    }
+    fullest_.assign(problem_.size(), 0);
+    for (std::uint32_t p = 0; p < of_piece.size(); ++p) {
+      Size& fullest = fullest_[stretches_->owner[p]];
+      fullest = std::max(fullest, of_piece[p]);
+    }
+  }
+
+  // In which order what is not core is fitted. With gaps always by the fullest section, then by length.
+  Order order_of_rest() const {
+    if (!stretches_) return make_order(problem_, sections_, options_.order, options_.noise, options_.seed);
+    Random random(options_.seed);
+    std::vector<double> key(problem_.size());
+    for (std::uint32_t i = 0; i < key.size(); ++i)
+      key[i] = length(i) * (options_.noise > 0 ? std::exp(options_.noise * random.normal()) : 1.0);
+    Order order(problem_.size());
+    std::iota(order.begin(), order.end(), 0u);
+    std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) {
+      return fullest_[a] != fullest_[b] ? fullest_[a] > fullest_[b] : key[a] > key[b];
+    });
+    return order;
+  }
+
+  // Some of the buffers by themselves.
+  struct Some {
+    Problem problem;
+    std::optional<Stretches> stretches{};
+  };
+  Some take_out(const std::vector<std::uint32_t>& buffers) const {
+    Some some{extract(problem_, buffers)};
+    if (!stretches_) return some;
+    some.stretches.emplace();
+    for (const std::uint32_t i : buffers) some.stretches->add(problem_[i], stretches_->of(i));
+    return some;
+  }
+
   bool stopped() const {
     return (limits_.stop && limits_.stop->load(std::memory_order_relaxed)) ||
            (limits_.enough && limits_.enough->load(std::memory_order_relaxed)) || work_ >= last_work_ ||
@@ -87,14 +168,14 @@ class CoreFirst {
   }
 
   void put(std::uint32_t i, Offset offset, std::vector<std::uint32_t>& over) {
-    index_.insert(i, offset);
+    insert(i, offset);
     ++work_;
     if (top(i) > target_) over.push_back(i);
   }
 
   std::vector<Offset> offsets() const {
     std::vector<Offset> offsets(problem_.size());
-    for (std::uint32_t i = 0; i < offsets.size(); ++i) offsets[i] = index_.offset_of(i);
+    for (std::uint32_t i = 0; i < offsets.size(); ++i) offsets[i] = offset_of(i);
     return offsets;
   }
 
@@ -108,14 +189,14 @@ class CoreFirst {
     }
     for (auto begin = core.begin(); begin != core.end() && !stopped();) {
       auto end = begin;
-      std::uint32_t last = 0;
-      while (end != core.end() && (end == begin || sections_.first[*end] < last)) {
-        last = std::max(last, sections_.last[*end++]);
+      std::uint32_t until = 0;
+      while (end != core.end() && (end == begin || first(*end) < until)) {
+        until = std::max(until, last(*end++));
       }
       const std::vector<std::uint32_t> piece(begin, end);
       std::vector<Offset> offsets;
       if (pack(piece, offsets) || pack_around(piece, threshold, offsets)) {
-        for (std::size_t k = 0; k < piece.size(); ++k) index_.insert(piece[k], offsets[k]);
+        for (std::size_t k = 0; k < piece.size(); ++k) insert(piece[k], offsets[k]);
       } else if (threshold < 0.98) {
         place_core(piece, (1 + threshold) / 2, packed);
       } else {
@@ -127,9 +208,11 @@ class CoreFirst {
 
   bool pack(const std::vector<std::uint32_t>& piece, std::vector<Offset>& offsets) {
     if (piece.size() > options_.largest_exact) return false;
-    const Problem problem = extract(problem_, piece);
-    ExactSearch search(problem);
+    const Some some = take_out(piece);
     SearchLimits limits = limits_;
+    if (stretches_) return pack_with_gaps(some, offsets, limits);
+    const Problem& problem = some.problem;
+    ExactSearch search(problem);
     constexpr std::string_view kKeys[] = {"TW", "WT", "L", "W", "TW", "W"};
     for (std::size_t k = 0; k < std::size(kKeys); ++k) {
       const Order order =
@@ -143,12 +226,27 @@ class CoreFirst {
     return false;
   }
 
+  bool pack_with_gaps(const Some& some, std::vector<Offset>& offsets, SearchLimits limits) {
+    ExactSearch search(some.problem, *some.stretches);
+    constexpr std::string_view kKeys[] = {"TWA", "WAT", "TAW", "LTW", "TWA", "WAT"};
+    for (std::size_t k = 0; k < std::size(kKeys) && !stopped(); ++k) {
+      const Ranking ranking{kKeys[k], k < 4 ? 0.0 : 0.3, options_.seed + k};
+      limits.nodes = std::min(options_.nodes_per_buffer * some.problem.size() + 1000, last_work_ - work_);
+      const Verdict verdict = search.run(target_, ranking, limits, offsets);
+      work_ += search.nodes();
+      if (verdict != Verdict::kGaveUp) return verdict == Verdict::kFits;
+    }
+    return false;
+  }
+
   // The hotter part of the piece first and the rest of it around that, in several ways.
   bool pack_around(const std::vector<std::uint32_t>& piece, double threshold, std::vector<Offset>& offsets) {
     if (options_.retries == 0 || threshold > options_.threshold || piece.size() > kLargestRetried)
       return false;
-    const Problem problem = extract(problem_, piece);
-    const Sections sections = find_sections(problem);
+    const Some some = take_out(piece);
+    const Problem& problem = some.problem;
+    const Stretches* stretches = some.stretches ? &*some.stretches : nullptr;
+    const Sections sections = find_sections(stretches ? stretches->pieces : problem);
     for (unsigned k = 0; k < options_.retries && !stopped(); ++k) {
       const auto& [hotter, fit] = kRetries[k % std::size(kRetries)];
       CoreFirstOptions options = options_;
@@ -162,7 +260,7 @@ class CoreFirst {
       options.repair_effort = patient ? kManyRepairs : kFewRepairs;
       SearchLimits limits = limits_;
       limits.nodes = last_work_ - work_;
-      offsets = CoreFirst(problem, sections, target_, options, limits, work_).run();
+      offsets = CoreFirst(problem, stretches, sections, target_, options, limits, work_).run();
       if (!offsets.empty() && arena_size(problem, offsets) <= target_) return true;
     }
     return false;
@@ -171,9 +269,9 @@ class CoreFirst {
   // Puts an overflowing buffer where those in its way are the easiest to fit elsewhere, and fits them again:
   // big short-lived buffers come down, small ones move aside. Who has moved often is harder to move again.
   void eject(std::uint32_t i, std::vector<std::uint32_t>& over) {
-    index_.erase(i);
+    erase(i);
     neighbours_.clear();
-    index_.each_neighbour(i, [&](std::uint32_t j, Offset begin, Offset end) {
+    each_neighbour(i, [&](std::uint32_t j, Offset begin, Offset end) {
       neighbours_.push_back({begin, end, j});
     });
     const Size size = problem_[i].size, alignment = problem_[i].alignment;
@@ -214,16 +312,17 @@ class CoreFirst {
     for (const Neighbour& n : neighbours_) {
       if (Range{best, size}.overlaps({n.begin, n.end - n.begin})) evicted.push_back(n.buffer);
     }
-    index_.insert(i, best);
+    insert(i, best);
     std::sort(evicted.begin(), evicted.end(),
               [&](auto a, auto b) { return weight(a) != weight(b) ? weight(a) > weight(b) : a < b; });
-    for (const std::uint32_t j : evicted) index_.erase(j);
-    for (const std::uint32_t j : evicted) put(j, index_.first_fit(j), over);
+    evicted.erase(std::unique(evicted.begin(), evicted.end()),
+                  evicted.end());  // some are there with two pieces
+    for (const std::uint32_t j : evicted) erase(j);
+    for (const std::uint32_t j : evicted) put(j, fit(j, Fit::kFirst), over);
   }
 
   double weight(std::uint32_t i) const {
-    return static_cast<double>(problem_[i].size) * (sections_.last[i] - sections_.first[i]) *
-           (1.0 + moved_[i]);
+    return static_cast<double>(problem_[i].size) * length(i) * (1.0 + moved_[i]);
   }
 
   struct Neighbour {
@@ -231,6 +330,7 @@ class CoreFirst {
     std::uint32_t buffer;
   };
   const Problem& problem_;
+  const Stretches* stretches_;  // nullptr: there are no gaps
   const Sections& sections_;
   const Size target_;
   const CoreFirstOptions& options_;
@@ -239,9 +339,10 @@ class CoreFirst {
   const std::uint64_t last_work_;  // where it stops
   FitIndex index_;
   std::vector<Size> fullest_;
-  std::vector<std::uint32_t> moved_;   // how often each was put somewhere by force
-  std::uint64_t effort_ = 0;           // steps made by repairs
-  std::vector<Neighbour> neighbours_;  // scratch
+  std::vector<std::uint32_t> moved_;                 // how often each was put somewhere by force
+  std::uint64_t effort_ = 0;                         // steps made by repairs
+  std::vector<Neighbour> neighbours_;                // scratch
+  std::vector<std::pair<Offset, Offset>> occupied_;  // scratch
 };
 
 }  // namespace
@@ -250,7 +351,14 @@ std::vector<Offset> core_first(const Problem& problem, const Sections& sections,
                                const CoreFirstOptions& options, const SearchLimits& limits,
                                std::uint64_t& work) {
   if (problem.empty()) return {};
-  return CoreFirst(problem, sections, target, options, limits, work).run();
+  return CoreFirst(problem, nullptr, sections, target, options, limits, work).run();
+}
+
+std::vector<Offset> core_first(const Problem& problem, const Stretches& stretches, const Sections& sections,
+                               Size target, const CoreFirstOptions& options, const SearchLimits& limits,
+                               std::uint64_t& work) {
+  if (problem.empty()) return {};
+  return CoreFirst(problem, &stretches, sections, target, options, limits, work).run();
 }
 
 }  // namespace memoir

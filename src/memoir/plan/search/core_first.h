@@ -17,6 +17,7 @@
 
 #include "memoir/plan/index/first_fit_orders.h"
 #include "memoir/plan/index/gap_index.h"
+#include "memoir/plan/index/stretches.h"
 #include "memoir/plan/search/exact/exact_search.h"
 
 namespace memoir {
@@ -38,6 +39,11 @@ struct CoreFirstOptions {
 /// answer. `work` is increased by the placements tried; limits.nodes is of all of them.
 std::vector<Offset> core_first(const Problem& problem, const Sections& sections, Size target,
                                const CoreFirstOptions& options, const SearchLimits& limits,
+                               std::uint64_t& work);
+
+/// The same of buffers that are live in these stretches of time alone; `sections` are those of the pieces.
+std::vector<Offset> core_first(const Problem& problem, const Stretches& stretches, const Sections& sections,
+                               Size target, const CoreFirstOptions& options, const SearchLimits& limits,
                                std::uint64_t& work);
 
 }  // namespace memoir

@@ -24,14 +24,39 @@ std::uint64_t mix(std::uint64_t x) {  // splitmix64's finaliser
 }  // namespace
 
 ExactSearch::ExactSearch(const Problem& problem)
-    : problem_(problem), sections_(find_sections(problem)), grid_(find_grid(problem)) {}
+    : problem_(problem),
+      sections_(find_sections(problem)),
+      stretch_begin_(problem.size() + 1),
+      grid_(find_grid(problem)) {
+  std::iota(stretch_begin_.begin(), stretch_begin_.end(), 0u);
+}
+
+ExactSearch::ExactSearch(const Problem& problem, const Stretches& stretches)
+    : problem_(problem),
+      sections_(find_sections(stretches.pieces)),
+      stretch_begin_(stretches.begin),
+      grid_(find_grid(problem)) {}
+
+bool ExactSearch::live_together(std::uint32_t a, std::uint32_t b) const {
+  std::uint32_t p = stretch_begin_[a], q = stretch_begin_[b];
+  while (p < stretch_begin_[a + 1] && q < stretch_begin_[b + 1]) {
+    if (sections_.last[p] <= sections_.first[q]) ++p;
+    else if (sections_.last[q] <= sections_.first[p]) ++q;
+    else return true;
+  }
+  return false;
+}
 
 void ExactSearch::prepare() {
   const auto n = static_cast<std::uint32_t>(problem_.size());
   if (position_.size() == n) return;
   const std::uint32_t m = sections_.count;
-  first_ = sections_.first;
-  last_ = sections_.last;
+  first_.resize(n);
+  last_.resize(n);
+  for (std::uint32_t i = 0; i < n; ++i) {
+    first_[i] = sections_.first[stretch_begin_[i]];
+    last_[i] = sections_.last[stretch_begin_[i + 1] - 1];
+  }
   for (auto* v : {&twin_, &position_, &rank_}) v->assign(n, kNone);
   for (auto* v : {&size_, &alignment_, &latest_, &contact_, &lowest_, &at_, &most_}) v->assign(n, 0);
   width_.assign(n, 0);
@@ -41,23 +66,26 @@ void ExactSearch::prepare() {
     size_[i] = static_cast<Units>(grid_.padded(buffer.size) / grid_.unit);
     alignment_[i] =
         grid_.unit % buffer.alignment == 0 ? 1 : static_cast<Units>(buffer.alignment / grid_.unit);
-    for (std::uint32_t s = first_[i]; s < last_[i]; ++s) ++member_begin_[s + 1];
+    each_section(i, [&](std::uint32_t s) { ++member_begin_[s + 1]; });
   }
   for (std::uint32_t s = 0; s < m; ++s) member_begin_[s + 1] += member_begin_[s];
   section_members_.resize(member_begin_[m]);
   std::vector<std::uint32_t> fill(member_begin_.begin(), member_begin_.end() - 1);
   for (std::uint32_t i = 0; i < n; ++i) {
-    for (std::uint32_t s = first_[i]; s < last_[i]; ++s) section_members_[fill[s]++] = i;
+    each_section(i, [&](std::uint32_t s) { section_members_[fill[s]++] = i; });
   }
 
-  // By first section, i meets exactly the followers that start before it ends.
+  // By first section, i meets of the followers those that start before it ends, unless in a gap.
   std::vector<std::uint32_t> by_first(n);
   std::iota(by_first.begin(), by_first.end(), 0u);
   std::stable_sort(by_first.begin(), by_first.end(), [&](auto a, auto b) { return first_[a] < first_[b]; });
+  const bool plain = stretch_begin_[n] == n;  // without gaps
   const auto each_pair = [&](auto visit) {
     for (std::uint32_t k = 0; k < n; ++k) {
       const std::uint32_t i = by_first[k];
-      for (std::uint32_t l = k + 1; l < n && first_[by_first[l]] < last_[i]; ++l) visit(i, by_first[l]);
+      for (std::uint32_t l = k + 1; l < n && first_[by_first[l]] < last_[i]; ++l) {
+        if (plain || live_together(i, by_first[l])) visit(i, by_first[l]);
+      }
     }
   };
   neighbour_begin_.assign(n + 1, 0);
@@ -67,11 +95,20 @@ void ExactSearch::prepare() {
   fill.assign(neighbour_begin_.begin(), neighbour_begin_.end() - 1);
   each_pair([&](auto i, auto j) { neighbours_[fill[i]++] = j, neighbours_[fill[j]++] = i; });
 
+  const auto same_sections = [&](std::uint32_t i, std::uint32_t j) {
+    const std::uint32_t stretches = stretch_begin_[i + 1] - stretch_begin_[i];
+    bool same = stretches == stretch_begin_[j + 1] - stretch_begin_[j];
+    for (std::uint32_t k = 0; same && k < stretches; ++k) {
+      const std::uint32_t p = stretch_begin_[i] + k, q = stretch_begin_[j] + k;
+      same = sections_.first[p] == sections_.first[q] && sections_.last[p] == sections_.last[q];
+    }
+    return same;
+  };
   // Buffers that are alike are placed in the problem's order: the first of them lower.
   for (std::uint32_t i = 0; i < n; ++i) {
     for (std::uint32_t k = neighbour_begin_[i]; k < neighbour_begin_[i + 1]; ++k) {
       const std::uint32_t j = neighbours_[k];
-      if (j < i && (twin_[i] == kNone || j > twin_[i]) && first_[j] == first_[i] && last_[j] == last_[i] &&
+      if (j < i && (twin_[i] == kNone || j > twin_[i]) && same_sections(i, j) &&
           problem_[j].size == problem_[i].size && alignment_[j] == alignment_[i]) {
         twin_[i] = j;
       }
@@ -104,11 +141,11 @@ bool ExactSearch::reset(Size capacity) {
     contact_[i] = lowest_[i] = 0;
     members_[i] = position_[i] = i;
     state_ ^= key(i);
-    for (std::uint32_t s = first_[i]; s < last_[i]; ++s) {
+    each_section(i, [&](std::uint32_t s) {
       remaining_[s] += size_[i];
       witness_[s] = i;
-      if (s > first_[i]) ++crossing_[s];
-    }
+    });
+    for (std::uint32_t s = first_[i] + 1; s < last_[i]; ++s) ++crossing_[s];
   }
   for (std::uint32_t s = 0; s < sections_.count; ++s) {
     if (remaining_[s] > capacity_) return false;
@@ -132,7 +169,11 @@ Verdict ExactSearch::run(Size capacity, const Ranking& ranking, const SearchLimi
   Random random(ranking.seed);
   for (std::uint32_t s = 0; s < sections_.count; ++s)
     before[s + 1] = before[s] + (ranking.warp > 0 ? std::exp(ranking.warp * random.normal()) : 1.0);
-  for (std::uint32_t i = 0; i < problem_.size(); ++i) width_[i] = before[last_[i]] - before[first_[i]];
+  for (std::uint32_t i = 0; i < problem_.size(); ++i) {
+    width_[i] = 0;
+    for (std::uint32_t p = stretch_begin_[i]; p < stretch_begin_[i + 1]; ++p)
+      width_[i] += before[sections_.last[p]] - before[sections_.first[p]];
+  }
   return run(capacity, limits, offsets);
 }
 
@@ -180,7 +221,8 @@ void ExactSearch::rank(const Piece& piece) {
   ranked_.assign(members_.begin() + piece.begin, members_.begin() + piece.end);
   for (const std::uint32_t i : ranked_) {
     old_ranks_.emplace_back(i, rank_[i]);
-    most_[i] = *std::max_element(remaining_.begin() + first_[i], remaining_.begin() + last_[i]);
+    most_[i] = 0;
+    each_section(i, [&](std::uint32_t s) { most_[i] = std::max(most_[i], remaining_[s]); });
   }
   std::sort(ranked_.begin(), ranked_.end(), [&](auto a, auto b) { return before(a, b); });
   for (std::uint32_t k = 0; k < ranked_.size(); ++k) rank_[ranked_[k]] = k;
@@ -305,11 +347,8 @@ bool ExactSearch::take(Frame& node, std::uint32_t i, Units at, bool& cut) {
   members_[end] = i;
   position_[back] = position_[i];
   position_[i] = end;
-  remaining_[first_[i]] -= size_[i];
-  for (std::uint32_t s = first_[i] + 1; s < last_[i]; ++s) {
-    remaining_[s] -= size_[i];
-    cut |= --crossing_[s] == 0;
-  }
+  each_section(i, [&](std::uint32_t s) { remaining_[s] -= size_[i]; });
+  for (std::uint32_t s = first_[i] + 1; s < last_[i]; ++s) cut |= --crossing_[s] == 0;
   at_[i] = at;
   return place(i, at);
 }
@@ -318,11 +357,8 @@ void ExactSearch::take_back(const Frame& node) {
   const std::uint32_t i = node.buffer;
   undo(node.inner_mark);
   state_ = node.inner_state;
-  remaining_[first_[i]] += size_[i];
-  for (std::uint32_t s = first_[i] + 1; s < last_[i]; ++s) {
-    remaining_[s] += size_[i];
-    ++crossing_[s];
-  }
+  each_section(i, [&](std::uint32_t s) { remaining_[s] += size_[i]; });
+  for (std::uint32_t s = first_[i] + 1; s < last_[i]; ++s) ++crossing_[s];
 }
 
 // Pieces that do not see each other, one after another; a failure of one refutes all.

@@ -25,6 +25,7 @@
 
 #include "memoir/plan/index/grid.h"
 #include "memoir/plan/index/sections.h"
+#include "memoir/plan/index/stretches.h"
 #include "memoir/plan/plan.h"
 
 namespace memoir {
@@ -60,6 +61,9 @@ class ExactSearch {
  public:
   /// The problem must outlive it.
   explicit ExactSearch(const Problem& problem);
+  /// The buffers are live in these stretches of time alone. Then run() by a Ranking only; sections() are
+  /// those of the pieces.
+  ExactSearch(const Problem& problem, const Stretches& stretches);
 
   Verdict run(Size capacity, const Ranking& ranking, const SearchLimits& limits,
               std::vector<Offset>& offsets);
@@ -92,6 +96,13 @@ class ExactSearch {
   };
 
   void prepare();
+  bool live_together(std::uint32_t a, std::uint32_t b) const;
+  template <class Visit>
+  void each_section(std::uint32_t buffer, Visit&& visit) const {
+    for (std::uint32_t p = stretch_begin_[buffer]; p < stretch_begin_[buffer + 1]; ++p) {
+      for (std::uint32_t s = sections_.first[p]; s < sections_.last[p]; ++s) visit(s);
+    }
+  }
   bool reset(Size capacity);
   Verdict run(Size capacity, const SearchLimits& limits, std::vector<Offset>& offsets);
   Verdict search();
@@ -117,10 +128,12 @@ class ExactSearch {
 
   const Problem& problem_;
   Sections sections_;
+  std::vector<std::uint32_t> stretch_begin_;  // per buffer: its first of the sections' stretches
   Grid grid_;
 
   // Per buffer.
-  std::vector<std::uint32_t> first_, last_, twin_, position_, rank_;
+  std::vector<std::uint32_t> first_, last_;  // from its first section to its last, gaps included
+  std::vector<std::uint32_t> twin_, position_, rank_;
   std::vector<Units> size_, alignment_, latest_, contact_, lowest_, at_;
   std::vector<double> width_;                                // of the sections it lives in
   std::vector<Units> most_;                                  // bytes left in the fullest of them
