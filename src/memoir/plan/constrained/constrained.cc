@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memoir/plan/constrained/constrained.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <chrono>
 #include <numeric>
@@ -22,6 +24,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr std::size_t kManyBodies = 5000;
+constexpr unsigned kAllFits = ~0u;
 constexpr double kShareOfGaps = 0.8;         // of the time that is left
 constexpr std::size_t kMostSearched = 2000;  // bodies: beyond, even the pairs are too many to keep
 
@@ -143,7 +147,9 @@ class Run {
     if (is_plain(bodies_, false)) {
       plain();
     } else if (!bound_.infeasible || planner_ != ConstrainedPlanner::kExact) {
-      fits_in_turn(bodies_, planner_ == ConstrainedPlanner::kFirstFit ? "" : "first_fit");
+      // Of many, each fit takes a good part of a second.
+      const bool few = planner_ != ConstrainedPlanner::kAuto || !has_many_gaps();
+      fits_in_turn(bodies_, planner_ == ConstrainedPlanner::kFirstFit ? "" : "first_fit", few ? kAllFits : 1);
       if (planner_ == ConstrainedPlanner::kAuto) automatic();
       if (planner_ == ConstrainedPlanner::kExact) search(deadline_);
     } else {
@@ -232,14 +238,16 @@ class Run {
     if (auto plan = fit_bodies(bodies, sections, options)) consider(std::move(*plan), maker);
   }
 
-  void fits_in_turn(const Bodies& bodies, const std::string& maker) {
+  bool has_many_gaps() const { return bodies_.bodies.size() > kManyBodies && is_plain(bodies_, true); }
+
+  void fits_in_turn(const Bodies& bodies, const std::string& maker, unsigned most = kAllFits) {
     const Sections sections = find_sections(bodies.pieces);
     const bool shares = !bodies.sharing.empty();
     for (const std::string_view order : orders(kOrders, bodies.arenas.size() > 1)) {
       for (const bool sharing : {true, false}) {
         if (!sharing && !shares) continue;
         for (const Fit fit : {Fit::kFirst, Fit::kBest}) {
-          if (good_enough() || (found_ && stopped())) return;
+          if (good_enough() || (found_ && stopped()) || most-- == 0) return;
           try_fit(bodies, sections, {order, fit, sharing}, maker);
         }
       }
@@ -259,7 +267,8 @@ class Run {
       }
     }
     if (good_enough() || stopped()) return;
-    if (is_plain(bodies_, true)) hull(bodies_, "without gaps", 0.2);
+    if (is_plain(bodies_, true) && !(has_many_gaps() && load(hulls(bodies_)) > enough().total))
+      hull(bodies_, "without gaps", 0.2);
     if (good_enough() || stopped()) return;
     if (is_plain(bodies_, true)) gaps(bodies_, "gaps", until(kShareOfGaps));
     if (good_enough() || stopped() || infeasible_) return;
@@ -280,22 +289,38 @@ class Run {
     consider(plan, maker);
   }
 
-  /// With gaps, as if windows were not there.
+  /// What shares between methods are counted in: seconds of processor time or, where the answer must be
+  /// repeatable, work.
+  double spent() const {
+    if (options_.work_limit != 0) return static_cast<double>(work_);
+    timespec now{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  }
+
+  /// With gaps, as if windows were not there; in turn with first fits in other orders.
   void gaps(const Bodies& bodies, const std::string& maker, Clock::time_point deadline) {
     if (good_enough() || stopped()) return;
     GappedSearch search(bodies, options_.seed);
     if (!search.has_gaps()) return;
+    const bool timed = options_.work_limit == 0;
     SearchLimits limits;
-    limits.deadline = options_.work_limit == 0 ? deadline : Clock::time_point::max();
+    limits.deadline = timed ? deadline : Clock::time_point::max();
     limits.stop = options_.stop;
+    const std::uint64_t last = timed ? ~std::uint64_t{0} : work_ + options_.work_limit;
     const Size capacity = bodies_.arenas[0].capacity;
-    for (std::uint64_t work = 0; !good_enough() && !stopped() && Clock::now() < limits.deadline;) {
-      if (options_.work_limit != 0 && work >= options_.work_limit) break;
-      limits.nodes = options_.work_limit == 0 ? ~std::uint64_t{0} : options_.work_limit - work;
+    double of_steps = 0, of_restarts = 0;
+    while (!good_enough() && !stopped() && Clock::now() < limits.deadline && work_ < last) {
+      const double before = spent();
+      if (of_restarts < of_steps) {
+        restart();
+        work_ += bodies_.bodies.size();
+        of_restarts += spent() - before;
+        continue;
+      }
+      limits.nodes = last - work_;
       const Size target = capacity == kNoLimit ? enough().total : capacity;
-      const std::uint64_t before = work;
-      const std::vector<Offset> offsets = search.step(target, objective_.total, limits, work);
-      work_ += work - before;
+      const std::vector<Offset> offsets = search.step(target, objective_.total, limits, work_);
       if (!offsets.empty())
         consider(to_plan(bodies, offsets, std::vector<std::uint32_t>(bodies.bodies.size())), maker);
       if (&bodies == &bodies_ && search.bound() > bound_.objective.total) {
@@ -305,7 +330,8 @@ class Run {
         if (infeasible_) return;
       }
       if (search.ended() || search.bound() >= objective_.total) return;
-      ++work;  // so that it ends
+      ++work_;  // so that it ends
+      of_steps += spent() - before;
     }
   }
 
@@ -334,20 +360,26 @@ class Run {
     }
   }
 
-  void restarts() {
+  /// A first fit in another order.
+  void restart() {
     const auto keys = orders(kShakenOrders, bodies_.arenas.size() > 1);
+    const std::uint64_t round = restarts_++;
+    FitOptions options;
+    options.order = keys[round % keys.size()];
+    options.fit = round / 4 % 2 == 0 ? Fit::kFirst : Fit::kBest;
+    options.sharing = round / 8 % 2 == 0;
+    options.noise = 0.1 + 0.1 * static_cast<double>(round / 16 % 5);
+    options.seed = options_.seed * 1'000'003 + round;
+    try_fit(bodies_, sections_, options, "first_fit");
+  }
+
+  void restarts() {
     const std::uint64_t rounds =
         options_.work_limit == 0
             ? ~std::uint64_t{0}
             : std::min<std::uint64_t>(200, options_.work_limit / (bodies_.bodies.size() + 1));
     for (std::uint64_t round = 0; round < rounds && !good_enough() && !stopped(); ++round) {
-      FitOptions options;
-      options.order = keys[round % keys.size()];
-      options.fit = round / 4 % 2 == 0 ? Fit::kFirst : Fit::kBest;
-      options.sharing = round / 8 % 2 == 0;
-      options.noise = 0.1 + 0.1 * static_cast<double>(round / 16 % 5);
-      options.seed = options_.seed * 1'000'003 + round;
-      try_fit(bodies_, sections_, options, "first_fit");
+      restart();
       // Small problems deserve more of the search than of dice.
       if (bodies_.bodies.size() <= 300 && round > 400) return;
     }
@@ -394,7 +426,7 @@ class Run {
   ConstrainedPlan plan_;
   Objective objective_;
   std::string maker_;
-  std::uint64_t work_ = 0;
+  std::uint64_t work_ = 0, restarts_ = 0;
 };
 
 }  // namespace
