@@ -138,6 +138,21 @@ def retold(arrays: Arrays, seed: int) -> Arrays:
     return lower[order], upper[order], size[order]
 
 
+def gaps_of(arrays: Arrays, seed: int, share: float = 0.5) -> list[str]:
+    """For that share of the buffers a time in which they are not needed, a fifth to three fifths of their lives, as the
+    column gaps has it; the others "". None in lives of less than four ticks."""
+    draw = np.random.default_rng(10_000 + seed)
+    gaps = []
+    for lower, upper, _ in zip(*(values.tolist() for values in arrays), strict=True):
+        gap = ""
+        if upper - lower >= 4 and draw.random() < share:
+            length = max(1, int((upper - lower) * draw.uniform(0.2, 0.6)))
+            begin = lower + 1 + int(draw.integers(0, max(1, upper - lower - 1 - length)))
+            gap = f"{begin}-{min(begin + length, upper - 1)}"
+        gaps.append(gap)
+    return gaps
+
+
 FAMILIES = {"random": random, "training": training, "full": full, "swept": swept}
 
 
