@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kOneStep = 500, kMany = 20'000;  // buffers
+constexpr std::size_t kOneStep = 500, kManyBuffers = 20'000;  // buffers
 constexpr std::size_t kFewEnough = 4000;  // buffers: all cheap planners together take some milliseconds
 constexpr double kFair = 0.7;             // of one processor
 
@@ -77,7 +77,7 @@ class Search {
     first_plans();
     if (!context_.exact_only) {
       // One step ends most small problems; on very many buffers it is worth more than all cheap planners.
-      if (problem_.size() <= kOneStep || problem_.size() > kMany) improve(1);
+      if (problem_.size() <= kOneStep || problem_.size() > kManyBuffers) improve(1);
       run_cheap_planners(parts);
     }
     improve(~0u);
@@ -151,8 +151,8 @@ class Search {
   // Whatever the deadline, on what is small. They see the problem as it is, not its parts.
   void run_cheap_planners(const Parts& parts) {
     for (const Planner* planner : cheap_planners()) {
-      const bool always =
-          problem_.size() <= kFewEnough || (problem_.size() <= kMany && planner == cheap_planners().front());
+      const bool always = problem_.size() <= kFewEnough ||
+                          (problem_.size() <= kManyBuffers && planner == cheap_planners().front());
       if (arena() <= goal() || (!always && context_.stopped())) return;
       Plan plan = planner->run(problem_);
       context_.work += problem_.size();
