@@ -226,7 +226,8 @@ class Search {
     result.work = context_.work;
     result.seconds = seconds();
     result.cpu_seconds = processor_seconds() - cpu_start_;
-    result.starved = !result.optimal && !result.proven_infeasible &&
+    // Who gave it no time at all starved it of none.
+    result.starved = !result.optimal && !result.proven_infeasible && options_.deadline_s > 0 &&
                      std::chrono::steady_clock::now() >= context_.limits.deadline &&
                      result.cpu_seconds < kFair * result.seconds;
     return result;
