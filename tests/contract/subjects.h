@@ -15,6 +15,7 @@
 #include "memoir/arena/sim_arena.h"
 #include "memoir/heap/classic/binned_heap.h"
 #include "memoir/heap/classic/direct_heap.h"
+#include "memoir/heap/classic/rmm_arena_heap.h"
 #include "memoir/heap/classic/rmm_heap.h"
 #include "memoir/heap/classic/span_heap.h"
 #include "memoir/heap/classic/split_heap.h"
@@ -188,6 +189,14 @@ inline std::vector<Subject> subjects() {
       {"RmmHeap",
        [](Arena& arena, const RecordedPlan&) { return std::make_unique<OverSegments<RmmHeap>>(arena); },
        {.serves_all = false, .strictest = RmmHeap::kAlignment, .gives_back = false, .joins = false}},
+      {"RmmArenaHeap",
+       [](Arena& arena, const RecordedPlan&) {
+         return std::make_unique<RmmArenaHeap>(arena, arena.capacity());
+       },
+       {.serves_all = false, .strictest = RmmArenaHeap::kAlignment, .gives_back = false, .secures = true}},
+      {"RmmArenaHeap without a size",
+       [](Arena& arena, const RecordedPlan&) { return std::make_unique<RmmArenaHeap>(arena); },
+       {.serves_all = false, .strictest = RmmArenaHeap::kAlignment, .gives_back = false}},
       {"PyTorchHeap",
        [](Arena& arena, const RecordedPlan&) {
          return std::make_unique<OverSegments<PyTorchHeap>>(arena, kPyTorchOptions);

@@ -141,7 +141,8 @@ bool is_left_out(const SettingInfo& setting, const std::string& value) {
 }
 
 bool needs_cap(const std::string& text) {
-  return text.find("addresses=") != text.npos || text.find("per_process_memory_fraction=") != text.npos;
+  return text.find("addresses=") != text.npos || text.find("per_process_memory_fraction=") != text.npos ||
+         text.find("part=") != text.npos;
 }
 
 std::vector<PolicyInfo> on_both() {

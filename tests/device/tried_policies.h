@@ -16,7 +16,7 @@ inline constexpr Size kGranule = 2 * kMiB;  // of the fake device
 struct Tried {
   std::string name;
   /// Bytes that an empty pool may keep: what different streams freed within one granule does not join; RMM's
-  /// pool keeps everything.
+  /// pools keep everything.
   Size kept = 0;
   bool exact = true;  // a request for what the cap leaves is served
 };
@@ -27,7 +27,8 @@ inline std::vector<Tried> tried_policies() {
                            {"pytorch:max_split_size_mb:64,garbage_collection_threshold:0.8"},
                            {"expandable", 0, false},  // maps 20 MiB at once
                            {"pytorch,conf=[expandable_segments:True]", 0, false},
-                           {"rmm", 64 * kMiB, false}};
+                           {"rmm", 64 * kMiB, false},
+                           {"rmm_arena", 64 * kMiB, false}};
   for (const PolicyInfo& info : policies(Substrate::kDevice)) {
     if (info.name == "guided" || info.name == "static_tensors")
       continue;  // want a plan's file, a pool's size

@@ -33,7 +33,7 @@ import torch
 from memoir import _core
 
 MiB = 2**20
-KEEPS = ("rmm", "static_tensors")  # policies that never give anything back
+KEEPS = ("rmm", "rmm_arena", "static_tensors")  # policies that never give anything back
 
 
 def start(policy: str, **options) -> None:

@@ -6,7 +6,9 @@
 #include "doctest/doctest.h"
 #include "heap/checked_streams.h"
 #include "heap/counting_device.h"
+#include "memoir/arena/sim_arena.h"
 #include "memoir/heap/classic/binned_heap.h"
+#include "memoir/heap/classic/rmm_arena_heap.h"
 #include "memoir/heap/classic/rmm_heap.h"
 #include "memoir/heap/classic/split_heap.h"
 
@@ -71,6 +73,13 @@ TEST_CASE("what one stream freed goes to another one only behind a wait") {
       walk(heap, streams, seed);
       CHECK(streams.waits > 100);
       CHECK_FALSE(device.wrong);
+    }
+    {
+      SimArena arena(48 * kMiB);
+      CheckedStreams streams;
+      RmmArenaHeap heap(arena, 48 * kMiB, &streams);
+      walk(heap, streams, seed);
+      CHECK(streams.waits > 100);
     }
   }
 }

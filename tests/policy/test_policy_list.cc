@@ -79,7 +79,10 @@ TEST_CASE("a setting that its heap refuses is named, with what it may be") {
   CHECK(said("split,large=1664KiB") == "policy 'split', large=1664KiB: must be a multiple of 1MiB");
   CHECK(said("split,first_id=0") == "policy 'split', first_id=0: must be at least 1");
   CHECK(said("rmm,initial=2MiB,maximum=1MiB") == "policy 'rmm', initial=2MiB: must be at most maximum, 1MiB");
-  for (const char* const fine : {"binned,largest=512MiB", "split,small=2MiB,large=2MiB", "rmm,initial=1MiB"})
+  CHECK(said("rmm_arena,size=1KiB") == "policy 'rmm_arena', size=1KiB: must be 0, or at least 1MiB");
+  CHECK(said("rmm_arena,part=1.5") == "policy 'rmm_arena', part=1.5: must be from 0 to 1");
+  for (const char* const fine : {"binned,largest=512MiB", "split,small=2MiB,large=2MiB", "rmm,initial=1MiB",
+                                 "rmm_arena,size=1MiB,part=1"})
     CHECK(said(fine) == "");
   CHECK_NOTHROW(check_pool_alignment(2 * kMiB, 2 * kMiB));
   CHECK_THROWS_WITH_AS(check_pool_alignment(768, 2 * kMiB),

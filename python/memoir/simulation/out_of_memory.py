@@ -20,7 +20,7 @@ from memoir.sweep import Sweep, cores, sweep
 _FEW = 40_000  # operations to simulate: fewer are done before other processes are up
 
 # What a program can be run with (not `planned`, which is made from the trace itself).
-POLICIES = ("memoir", "memoir_plain", "guided", "binned", "split", "rmm")
+POLICIES = ("memoir", "memoir_plain", "guided", "binned", "split", "rmm", "rmm_arena")
 
 
 def explain(

@@ -59,6 +59,14 @@ void check_options(const RmmOptions& options, std::string_view policy) {
               "at most maximum, " + bytes_setting(options.maximum));
 }
 
+void check_options(const RmmArenaOptions& options, std::string_view policy) {
+  const Limits limits(policy);
+  limits.hold(options.size == 0 || options.size >= RmmArenaHeap::kSuperblock, "size", options.size,
+              "0, or at least " + bytes_setting(RmmArenaHeap::kSuperblock));
+  limits.hold(options.part >= 0 && options.part <= 1, "part", detail::number_text(options.part),
+              "from 0 to 1");
+}
+
 void check_pool_alignment(Size alignment, Size granule) {
   if (is_power_of_two(alignment) && alignment <= granule) return;
   throw Error("alignment=" + bytes_setting(alignment) + ": must be a power of two, at most the granule of " +

@@ -10,6 +10,7 @@
 
 #include "memoir/base/units.h"
 #include "memoir/heap/classic/binned_heap.h"
+#include "memoir/heap/classic/rmm_arena_heap.h"
 #include "memoir/heap/classic/rmm_heap.h"
 #include "memoir/heap/classic/split_heap.h"
 
@@ -19,6 +20,7 @@ namespace memoir {
 void check_options(const BinnedOptions& options, std::string_view policy);
 void check_options(const SplitOptions& options, std::string_view policy);
 void check_options(const RmmOptions& options, std::string_view policy);
+void check_options(const RmmArenaOptions& options, std::string_view policy);
 
 /// Throws Error for a pool's `alignment` (bytes) that is not a power of two up to its arena's granule.
 void check_pool_alignment(Size alignment, Size granule);

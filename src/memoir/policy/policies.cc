@@ -5,6 +5,7 @@
 
 #include "memoir/heap/classic/binned_heap.h"
 #include "memoir/heap/classic/direct_heap.h"
+#include "memoir/heap/classic/rmm_arena_heap.h"
 #include "memoir/heap/classic/rmm_heap.h"
 #include "memoir/heap/classic/span_heap.h"
 #include "memoir/heap/classic/split_heap.h"
@@ -139,6 +140,23 @@ PolicyHeap make_rmm(Parts& parts, const RmmOptions& options) {
   return {.heap = make_heap<RmmHeap>(parts.segments(), options, parts.order(), parts.phases())};
 }
 
+PolicyHeap make_rmm_arena(Parts& parts, const RmmArenaOptions& options) {
+  const Size left = parts.left();
+  Size size = options.size;
+  if (size == 0 && options.part != 0) {
+    if (parts.device_memory() == 0)
+      throw Error("part=" + detail::number_text(options.part) + ": of what? Set a size or a cap");
+    size = align_down(static_cast<Size>(options.part * static_cast<double>(left)), 2 * kMiB);
+    size = std::max(size, RmmArenaHeap::kSuperblock);
+  }
+  // Refused before an arena is made: its bookkeeping grows with the size, however little memory there is.
+  if (size > left) {
+    throw Error("policy 'rmm_arena': " + bytes_setting(size) + " cannot be taken where " +
+                bytes_setting(left) + " are left");
+  }
+  return {.heap = make_heap<RmmArenaHeap>(parts.arena(size), size, parts.order())};
+}
+
 PolicyHeap make_lifetime(Parts& parts, const LifetimeOptions& options) {
   return {.heap = make_heap<MallocHeap>(parts.arena(), options)};
 }
@@ -235,6 +253,9 @@ constexpr Row kRows[] = {
                                   kSim | kDev, {.sees_streams = true, .finalizers = true}),
     row<RmmOptions, make_rmm>("rmm", "RAPIDS Memory Manager's pool, which never gives memory back",
                               kSim | kDev, {.sees_streams = true}),
+    row<RmmArenaOptions, make_rmm_arena>(
+        "rmm_arena", "RAPIDS Memory Manager's arenas: superblocks of one piece of memory, lent to streams",
+        kSim | kDev, {.mapped = true, .sees_streams = true}),
     pytorch_row("pytorch", "PyTorch's caching allocator, by default over cudaMalloc", kSim | kDev,
                 {.mapped = true, .sees_streams = true, .pytorch = true}),
     pytorch_row("expandable", "PyTorch's caching allocator with expandable_segments:True", kSim | kDev,
