@@ -100,6 +100,34 @@ TEST_CASE("small objects take the ends of free blocks, large ones their begins")
   CHECK(heap.size_of(16 * kMiB - 1024) == 1024);
 }
 
+TEST_CASE("a pool that moves often puts sizes below a granule that come again and again at the ends, too") {
+  SimArena arena(256 * kMiB, {.granule = 2 * kMiB, .limit = 16 * kMiB});
+  DevicePoolHeap heap(arena);
+  const auto begins = [&](Size size) {  // where one goes in a free block of all memory
+    const Offset all = heap.allocate({16 * kMiB});
+    REQUIRE(all != kNoOffset);
+    REQUIRE(heap.free(all));
+    const Offset offset = heap.allocate({size});
+    REQUIRE(heap.free(offset));
+    REQUIRE((offset == all || offset == all + 16 * kMiB - size));
+    return offset == all;
+  };
+  for (int i = 0; i < 200; ++i) CHECK(begins(512 * kKiB));
+  for (int round = 0; round < 1000 && heap.counters().moves < 64; ++round) {
+    Offset at[4];
+    for (Offset& offset : at) REQUIRE((offset = heap.allocate({4 * kMiB})) != kNoOffset);
+    REQUIRE(heap.free(at[0]));
+    REQUIRE(heap.free(at[2]));
+    const Offset large = heap.allocate({8 * kMiB});
+    REQUIRE(large != kNoOffset);
+    for (const Offset offset : {at[1], at[3], large}) REQUIRE(heap.free(offset));
+  }
+  REQUIRE(heap.counters().moves >= 64);
+  for (int i = 1; i < 128; ++i) CHECK(begins(512 * kKiB));
+  for (int i = 0; i < 10; ++i) CHECK_FALSE(begins(512 * kKiB));
+  for (int i = 0; i < 200; ++i) CHECK(begins(2 * kMiB));
+}
+
 TEST_CASE(
     "a stream prefers its own memory, then what is ordered, then a wait; and grows when waits are last") {
   for (const bool wait_first : {true, false}) {

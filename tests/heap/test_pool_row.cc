@@ -45,6 +45,11 @@ void open_all(PoolRow& row) {
   REQUIRE(row.find(row.slot_of(0), Zone::kCommon, kCapacity) == all);
 }
 
+// At the end that the heap would choose.
+Index take_part(PoolRow& row, Index index, Size size, Size asked, std::uint16_t slot) {
+  return row.take_part(index, size, asked, slot, size < kSmall ? PoolRow::End::kHigh : PoolRow::End::kLow);
+}
+
 void give_back(PoolRow& row, Index index, Tick moment) {
   REQUIRE(row.take_live(row[index].range.begin) == index);
   row[index].moment = moment;
@@ -53,15 +58,15 @@ void give_back(PoolRow& row, Index index, Tick moment) {
 
 }  // namespace
 
-TEST_CASE("large objects take the begin of a free block, small ones its end") {
+TEST_CASE("an object takes the begin of a free block or its end") {
   PoolRow row(kAlignment, kSmall);
   open_all(row);
   const std::uint16_t slot = row.slot_of(0);
   REQUIRE(row.reserve_records(8));
-  const Index large = row.take_part(row.find(slot, Zone::kCommon, kSmall), kSmall, kSmall - 7, slot);
+  const Index large = take_part(row, row.find(slot, Zone::kCommon, kSmall), kSmall, kSmall - 7, slot);
   CHECK(row[large].range.begin == 0);
   CHECK(row[large].asked == kSmall - 7);
-  const Index small = row.take_part(row.find(slot, Zone::kCommon, kAlignment), kAlignment, 1, slot);
+  const Index small = take_part(row, row.find(slot, Zone::kCommon, kAlignment), kAlignment, 1, slot);
   CHECK(row[small].range.end() == kCapacity);
   CHECK(row.find_live(0) == large);
   CHECK(row.find_live(kAlignment) == 0);
@@ -85,8 +90,8 @@ TEST_CASE("what different streams freed stays separate until it is joined, and i
   CHECK(first != second);
   CHECK(row.stream_of(second) == 7);
   CHECK(row.slots() == 2);
-  const Index left = row.take_part(row.find(first, Zone::kCommon, kSmall), kSmall, kSmall, first);
-  const Index right = row.take_part(row.find(first, Zone::kCommon, kSmall), kSmall, kSmall, second);
+  const Index left = take_part(row, row.find(first, Zone::kCommon, kSmall), kSmall, kSmall, first);
+  const Index right = take_part(row, row.find(first, Zone::kCommon, kSmall), kSmall, kSmall, second);
   give_back(row, left, 3);
   give_back(row, right, 4);
   check_row(row, true);
@@ -106,7 +111,7 @@ TEST_CASE("what lies side by side joins when all that was queued is done, whatev
   const std::uint16_t slots[] = {row.slot_of(0), row.slot_of(1)};
   Index parts[6];
   for (int i = 0; i < 6; ++i)
-    parts[i] = row.take_part(row.find(slots[0], Zone::kCommon, kSmall), kSmall, kSmall, slots[i % 2]);
+    parts[i] = take_part(row, row.find(slots[0], Zone::kCommon, kSmall), kSmall, kSmall, slots[i % 2]);
   for (int i = 0; i < 4; ++i) give_back(row, parts[i], 1 + i);
   CHECK(row.find(slots[1], Zone::kCommon, 2 * kSmall) == 0);
   row.note_done(4);
@@ -133,7 +138,7 @@ TEST_CASE(
   const std::uint16_t slot = row.slot_of(0);
   // | live | 4 granules | live | ...
   const auto take = [&](Size size) {
-    return row.take_part(row.find(slot, Zone::kCommon, size), size, size, slot);
+    return take_part(row, row.find(slot, Zone::kCommon, size), size, size, slot);
   };
   take(kGranule);
   const Index middle = take(4 * kGranule);
@@ -154,7 +159,7 @@ TEST_CASE(
   CHECK(row.fits_still(hole, 5 * kGranule));
   // What lies behind the hole is taken: the hole is found for its old size once more.
   const Index behind = row[hole].after;
-  row.take_part(behind, row[behind].range.size, 1, slot);
+  take_part(row, behind, row[behind].range.size, 1, slot);
   CHECK(row.find_holes(Zone::kCommon, 3 * kGranule, found) == 2);
   CHECK_FALSE(row.fits_still(hole, 3 * kGranule));
   CHECK(row.find_holes(Zone::kCommon, 3 * kGranule, found) == 1);
@@ -201,7 +206,7 @@ TEST_CASE("random walks of a row, next to a map") {
             found = row.find(of, Zone::kCommon, size);
           if (found == 0) continue;
           REQUIRE(row[found].range.size >= size);
-          index = row.take_part(found, size, asked, slot);
+          index = take_part(row, found, size, asked, slot);
         }
         const Range range = row[index].range;
         REQUIRE(range.size == size);

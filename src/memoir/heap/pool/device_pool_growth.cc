@@ -14,7 +14,6 @@ constexpr int kFewLooks = 16, kLooks = 96;
 constexpr double kReserve = 0.02;  // of peak live bytes: most that a move takes away beyond its need
 // of peak live bytes: what the pool may grow by for every request that was served by a move; the most of it
 constexpr double kBoughtByMove = 0.00005, kMostBought = 0.05;
-constexpr std::uint64_t kFreeMoves = 64;  // that buy nothing: a loop has made its moves by then
 constexpr double kShareOfPeak = 0.005;  // what a pool with Aside::kShare may hold beyond the peak live bytes
 
 /// What of a range lies before or after another one: the larger part.
@@ -47,11 +46,11 @@ Offset DevicePoolHeap::allocate_slowly(const Request& request, Size size, std::u
         const Offset found = take_smaller_of_other(request, size, slot, row_[index].range.size);
         if (found != kNoOffset) return found;
       }
-      return begin_life(row_.take_part(index, size, request.size, slot));
+      return begin_life(row_.take_part(index, size, request.size, slot, end_for(size)));
     }
     if (aside_.shares()) {
       const Index aside = row_.find(slot, Zone::kAside, size);
-      if (aside != 0) return begin_life(row_.take_part(aside, size, request.size, slot));
+      if (aside != 0) return begin_life(row_.take_part(aside, size, request.size, slot, end_for(size)));
     }
     const Offset found = take_from_other(request, size, slot, Zone::kCommon, waits);
     if (found != kNoOffset) return found;
@@ -99,7 +98,7 @@ Offset DevicePoolHeap::take_from_other(const Request& request, Size size, std::u
   }
   if (best == 0 || !order(row_[best], slot)) return kNoOffset;
   counters_.cross += row_[best].moment != 0;
-  return begin_life(row_.take_part(best, size, request.size, slot));
+  return begin_life(row_.take_part(best, size, request.size, slot, end_for(size)));
 }
 
 /// A committed block of fewer than `most` bytes whose stream is done with it: the smallest of several
@@ -116,7 +115,7 @@ Offset DevicePoolHeap::take_smaller_of_other(const Request& request, Size size, 
   }
   if (best == 0) return kNoOffset;
   counters_.cross += row_[best].moment != 0;
-  return begin_life(row_.take_part(best, size, request.size, slot));
+  return begin_life(row_.take_part(best, size, request.size, slot, end_for(size)));
 }
 
 Offset DevicePoolHeap::serve(const Window& window, const Request& request, Size size,
@@ -202,10 +201,18 @@ bool DevicePoolHeap::commit_all(Index& first, Range range, Size need) noexcept {
 
 /// Counts the moves for requests of this size; false when they have been enough.
 bool DevicePoolHeap::may_move(Size size) noexcept {
-  std::uint8_t& moves = moves_[(size / options_.alignment * 0x9e3779b97f4a7c15ull) >> (64 - kMoveBits)];
+  std::uint8_t& moves = moves_[slot_of_size(size)];
   if (moves >= options_.patience) return false;
   moves = static_cast<std::uint8_t>(std::min<Size>(moves + 1u, 254));
   return true;
+}
+
+/// Counts the request.
+bool DevicePoolHeap::is_frequent(Size size) noexcept {
+  if (size >= arena_->granule()) return false;
+  std::uint8_t& requests = requests_[slot_of_size(size)];
+  if (requests < kFrequent) ++requests;
+  return requests == kFrequent;
 }
 
 bool DevicePoolHeap::commit_holes(Index first, Range range) noexcept {
@@ -343,7 +350,7 @@ DevicePoolHeap::Index DevicePoolHeap::make_hole(Index index, Range range) noexce
 Offset DevicePoolHeap::allocate_plain(const Request& request, Size size, std::uint16_t slot) noexcept {
   if (plain_ == nullptr || request.alignment > options_.alignment) return kNoOffset;
   const Index found = row_.find(slot, Zone::kPlain, size);
-  if (found != 0) return begin_life(row_.take_part(found, size, request.size, slot));
+  if (found != 0) return begin_life(row_.take_part(found, size, request.size, slot, end_for(size)));
   const Offset other = take_from_other(request, size, slot, Zone::kPlain, options_.wait_first);
   if (other != kNoOffset) return other;
   Size length = std::max(size, align_up(options_.plain_step, options_.alignment));
@@ -354,7 +361,8 @@ Offset DevicePoolHeap::allocate_plain(const Request& request, Size size, std::ui
   }
   if (begin == kNoOffset && length != size) begin = plain_->take(length = size);
   if (begin == kNoOffset) return kNoOffset;
-  return begin_life(row_.take_part(row_.add_plain({begin, length}, slot), size, request.size, slot));
+  return begin_life(
+      row_.take_part(row_.add_plain({begin, length}, slot), size, request.size, slot, end_for(size)));
 }
 
 void DevicePoolHeap::give_back_plain() noexcept {

@@ -15,7 +15,9 @@ DevicePoolHeap::DevicePoolHeap(Arena& arena, const DevicePoolOptions& options, S
       windows_(row_, arena, order) {
   const Size granule = arena.granule(), capacity = align_down(arena.capacity(), granule);
   if (capacity == 0 || !is_power_of_two(options.alignment) || options.alignment > granule) return;
-  if (!row_.begin(capacity) || !moves_.assign(size_t{1} << kMoveBits, 0)) return;
+  if (!row_.begin(capacity) || !moves_.assign(size_t{1} << kSizeBits, 0) ||
+      !requests_.assign(size_t{1} << kSizeBits, 0))
+    return;
   capacity_ = capacity;
 }
 
@@ -37,7 +39,7 @@ Offset DevicePoolHeap::allocate(const Request& request) noexcept {
     }
     const Index index = row_.find(slot, Zone::kCommon, size);
     if (index != 0 && !may_fit_better(index, size) && !is_much_too_large(index, size)) [[likely]] {
-      const Index found = row_.take_found(index, size, request.size, slot, Zone::kCommon);
+      const Index found = row_.take_found(index, size, request.size, slot, Zone::kCommon, end_for(size));
       return begin_life(found, request.size, slot, Zone::kCommon);
     }
   }

@@ -155,10 +155,12 @@ class DevicePoolHeap final : public Heap {
   using State = PoolRow::State;
   using Zone = PoolRow::Zone;
   using Window = PoolWindows::Window;
-  static constexpr int kMoveBits = 12;
-  static constexpr Size kFitFrom = kMiB;      // smaller objects take any free block of their stream
-  static constexpr std::uint64_t kMany = 16;  // moves: places that need memory are worth a look as well
-  static constexpr Size kMuch = 512 * kKiB;   // left of a block: another stream's may be better
+  static constexpr int kSizeBits = 12;
+  static constexpr std::uint64_t kFreeMoves = 64;  // that buy nothing: a loop has made its moves by then
+  static constexpr std::uint8_t kFrequent = 128;   // requests of one size since then
+  static constexpr Size kFitFrom = kMiB;           // smaller objects take any free block of their stream
+  static constexpr std::uint64_t kMany = 16;       // moves: places that need memory are worth a look as well
+  static constexpr Size kMuch = 512 * kKiB;        // left of a block: another stream's may be better
 
   /// The block is live from now on: its offset. The rest is told, since the fast path has it at hand.
   Offset begin_life(Index index, Size asked, std::uint16_t slot, Zone zone) noexcept {
@@ -179,6 +181,17 @@ class DevicePoolHeap final : public Heap {
     return begin_life(index, block.asked, block.slot, block.zone);
   }
   void end_life(Block& block) noexcept;
+  /// Large objects get the low end of a free block, small ones its high end, so that each kind finds its like
+  /// next to it and small ones do not cut what large ones leave. Once the pool has moved memory often, sizes
+  /// below a granule that come again and again (the pages of a cache) go with the small ones.
+  PoolRow::End end_for(Size size) noexcept {
+    const bool is_high = size < options_.small || (counters_.moves >= kFreeMoves && is_frequent(size));
+    return is_high ? PoolRow::End::kHigh : PoolRow::End::kLow;
+  }
+  bool is_frequent(Size size) noexcept;
+  size_t slot_of_size(Size size) const noexcept {
+    return static_cast<size_t>((size / options_.alignment * 0x9e3779b97f4a7c15ull) >> (64 - kSizeBits));
+  }
   /// Whether a place that needs memory may fit better than this free block, so that it is worth a look.
   bool may_fit_better(Index index, Size size) const noexcept {
     const Size whole = row_[index].range.size;
@@ -218,8 +231,9 @@ class DevicePoolHeap final : public Heap {
   PoolRow row_;
   PoolWindows windows_;
   AsideRange aside_;
-  Size capacity_ = 0;                  // bytes of the arena, in whole granules; 0: not ok()
-  MetadataArray<std::uint8_t> moves_;  // for requests of one size, by its hash
+  Size capacity_ = 0;                     // bytes of the arena, in whole granules; 0: not ok()
+  MetadataArray<std::uint8_t> moves_;     // for requests of one size, by its hash
+  MetadataArray<std::uint8_t> requests_;  // of sizes below a granule, by their hash
   Size live_ = 0;
   Size held_ = 0;       // bytes that live blocks hold in the arena
   Size peak_held_ = 0;  // the most of them ever

@@ -259,9 +259,9 @@ void PoolRow::join_free(Index index, Tick moment) noexcept {
 
 // --- given out ---
 
-PoolRow::Index PoolRow::take_part(Index index, Size size, Size asked, std::uint16_t slot) noexcept {
+PoolRow::Index PoolRow::take_part(Index index, Size size, Size asked, std::uint16_t slot, End end) noexcept {
   const Use use = blocks_[index];
-  return take(bins_[bin_of(use.slot, use.zone)], index, size, asked, slot, use.zone);
+  return take(bins_[bin_of(use.slot, use.zone)], index, size, asked, slot, use.zone, end);
 }
 
 PoolRow::Index PoolRow::take_window(Index first, Range range, Size granule, Size asked,

@@ -144,12 +144,13 @@ class PoolRow {
   }
   /// A block of exactly this size that the slot freed last, live now; or 0.
   Index take_recent(Size size, Size asked, std::uint16_t slot) noexcept;
-  /// Gives out a part of a free block: large objects get its begin, small ones its end, so that each kind
-  /// finds its like next to it and small ones do not cut what large ones leave. The block that is live now.
-  Index take_part(Index index, Size size, Size asked, std::uint16_t slot) noexcept;
+  /// Which end of a free block.
+  enum class End : bool { kLow, kHigh };
+  /// Gives out a part of a free block, at one of its ends. The block that is live now.
+  Index take_part(Index index, Size size, Size asked, std::uint16_t slot, End end) noexcept;
   /// The same for a block that find() gave for this slot and zone: for the fast path.
-  Index take_found(Index index, Size size, Size asked, std::uint16_t slot, Zone zone) noexcept {
-    return take(bins_[bin_of(slot, zone)], index, size, asked, slot, zone);
+  Index take_found(Index index, Size size, Size asked, std::uint16_t slot, Zone zone, End end) noexcept {
+    return take(bins_[bin_of(slot, zone)], index, size, asked, slot, zone, end);
   }
   /// Gives out a range that lies in a row of free blocks and holes of one zone, beginning in `first`. What it
   /// touches of the holes, in whole granules, is committed already. The block that is live now.
@@ -214,7 +215,8 @@ class PoolRow {
   }
   bool keeps_start_of(Zone zone) const noexcept { return starts_.in_use() && zone != Zone::kPlain; }
 
-  Index take(FreeBins& bins, Index index, Size size, Size asked, std::uint16_t slot, Zone zone) noexcept;
+  Index take(FreeBins& bins, Index index, Size size, Size asked, std::uint16_t slot, Zone zone,
+             End end) noexcept;
   bool make_room(size_t count) noexcept;
   Index take_record() noexcept {  // reserve_records() was asked
     const Index index = unused_;
@@ -286,7 +288,7 @@ inline PoolRow::Index PoolRow::take_recent(Size size, Size asked, std::uint16_t 
 }
 
 [[gnu::always_inline]] inline PoolRow::Index PoolRow::take(FreeBins& bins, Index index, Size size, Size asked,
-                                                           std::uint16_t slot, Zone zone) noexcept {
+                                                           std::uint16_t slot, Zone zone, End end) noexcept {
   Block* const blocks = blocks_.data();
   Block& whole = blocks[index];
   const Range range = whole.range;
@@ -298,7 +300,7 @@ inline PoolRow::Index PoolRow::take_recent(Size size, Size asked, std::uint16_t 
     whole.range.size -= size;
     taken.range.size = size;
     taken.zone = zone;
-    if (size < small_) {
+    if (end == End::kHigh) {
       taken.range.begin = range.end() - size;
       taken.before = index;
       taken.after = whole.after;
