@@ -9,9 +9,8 @@ namespace memoir {
 
 Size PoolWindows::need_of(const PoolRow::Block& block, Range range) const noexcept {
   if (block.state != PoolRow::State::kHole) return 0;
-  const Size granule = arena_->granule();
-  const Offset begin = std::max(block.range.begin, align_down(range.begin, granule));
-  const Offset end = std::min(block.range.end(), align_up(range.end(), granule));
+  const Offset begin = std::max(block.range.begin, align_down(range.begin, granule_));
+  const Offset end = std::min(block.range.end(), align_up(range.end(), granule_));
   return begin < end ? end - begin : 0;
 }
 
@@ -100,15 +99,14 @@ void PoolWindows::look_around(Window& best, Index index, const Wish& wish) const
 void PoolWindows::weigh(Window& best, Offset begin, Index first, const PoolRow::Room& room,
                         const Wish& wish) const noexcept {
   const PoolRow& row = *row_;
-  if (wish.size > arena_->capacity() - begin) return;
-  const Size granule = arena_->granule();
+  if (wish.size > capacity_ - begin) return;
   const Range range{begin, wish.size};
-  const Offset low = align_down(begin, granule), high = align_up(range.end(), granule);
+  const Offset low = align_down(begin, granule_), high = align_up(range.end(), granule_);
   const bool shares_low = low<room.range.begin, shares_high = high> room.range.end();
-  Size pinned = (high - low) / granule;
+  Size pinned = granules(high - low);
   pinned -= std::min<Size>(pinned, Size{shares_low} + Size{shares_high});
-  const Size left = std::min((room.range.size - std::min(room.range.size, wish.size)), kMostLeft * granule);
-  Window window{begin, first, 0, 0, kPin * pinned + kLeft * left / granule};
+  const Size left = std::min((room.range.size - std::min(room.range.size, wish.size)), kMostLeft * granule_);
+  Window window{begin, first, 0, 0, kPin * pinned + granules(kLeft * left)};
   if (window.cost > best.cost) return;
   for (Index index = first;; index = row[index].after) {
     const PoolRow::Block& block = row[index];
@@ -120,7 +118,7 @@ void PoolWindows::weigh(Window& best, Offset begin, Index first, const PoolRow::
     }
     if (block.range.end() >= range.end()) break;
   }
-  window.cost += kNeed * (window.need / granule) + kWait * window.waits;
+  window.cost += kNeed * granules(window.need) + kWait * window.waits;
   if (window.cost > best.cost || (window.cost == best.cost && begin >= best.begin)) return;
   best = window;
 }

@@ -15,6 +15,8 @@
 // are; only where they find nothing it looks at every block before it says so.
 #pragma once
 
+#include <bit>
+
 #include "memoir/arena/arena.h"
 #include "memoir/heap/pool/pool_row.h"
 #include "memoir/heap/stream_order.h"
@@ -44,7 +46,11 @@ class PoolWindows {
   /// Windows begin within `arena`'s capacity; what has no memory is counted in its granules. Without `order`
   /// no stream waits. The caller keeps all of them alive.
   PoolWindows(PoolRow& row, const Arena& arena, StreamOrder* order) noexcept
-      : row_(&row), arena_(&arena), order_(order) {}
+      : row_(&row),
+        order_(order),
+        capacity_(arena.capacity()),
+        granule_(arena.granule()),
+        granule_shift_(std::countr_zero(granule_)) {}
 
   /// The window of the zone that costs least, of several the lowest.
   Window find(const Wish& wish, PoolRow::Zone zone) noexcept { return find(wish, zone, Window()); }
@@ -68,9 +74,14 @@ class PoolWindows {
   void weigh(Window& best, Offset begin, Index first, const PoolRow::Room& room,
              const Wish& wish) const noexcept;
 
+  Size granules(Size bytes) const noexcept { return bytes >> granule_shift_; }
+
   PoolRow* row_;
-  const Arena* arena_;
   StreamOrder* order_;
+  // The arena's, which do not change: asked once, since a search weighs a hundred windows.
+  Size capacity_;
+  Size granule_;  // a power of two
+  int granule_shift_;
 };
 
 }  // namespace memoir
