@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "device/device_program.h"
@@ -100,6 +102,49 @@ TEST_CASE(
     CHECK(all != nullptr);
     CHECK(program.free(all));
     fake_run_all();
+    CHECK(fake::misuses() == "");
+  }
+}
+
+TEST_CASE("who moves idle memory waits for the device once a request, and less from round to round") {
+  for (unsigned seed = 1; seed <= 3; ++seed) {
+    CAPTURE(seed);
+    fake::fresh(128 * kMiB, 64 * kKiB);
+    Program program("memoir,learn=false", {.cap = 96 * kMiB});
+    std::mt19937 random(seed);
+    std::vector<Size> sizes(200);
+    for (Size& size : sizes) size = 64 * kKiB + random() % (4 * kMiB);
+    std::vector<std::uint64_t> waits_of_round;
+    const auto quiets = [&] { return program.runtime.view().stream_calls.quiets; };
+    for (int round = 0; round < 6; ++round) {
+      const std::uint64_t before_round = quiets();
+      std::vector<void*> live;
+      for (const Size size : sizes) {
+        const std::uint64_t before = quiets(), retries = program.runtime.view().stats.retries;
+        void* const pointer = program.allocate(size);
+        REQUIRE(pointer != nullptr);
+        const bool climbed = program.runtime.view().stats.retries != retries;
+        CHECK(quiets() - before <= (climbed ? 3 : 1));  // a rung of the ladder may wait as well
+        live.push_back(pointer);
+        const std::uint64_t waited = quiets();
+        while (live.size() > 32) {
+          std::swap(live[live.size() * 7 / 13], live.back());
+          REQUIRE(program.free(live.back()));
+          live.pop_back();
+        }
+        CHECK(quiets() == waited);  // a free waits for nothing
+      }
+      for (void* const pointer : live) REQUIRE(program.free(pointer));
+      waits_of_round.push_back(quiets() - before_round);
+    }
+    const auto calls = program.runtime.view().stream_calls;
+    CHECK(waits_of_round[0] > 0);
+    CHECK(waits_of_round[5] <= waits_of_round[0]);
+    CHECK(program.runtime.device().counts().decommits >= calls.quiets);  // a wait is for one piece at least
+    CHECK(calls.longest_quiet <= calls.quiet_time);
+    CHECK(calls.quiet_time <= calls.quiets * calls.longest_quiet);
+    MESSAGE("waits in each round: " << waits_of_round[0] << ", " << waits_of_round[1] << ", "
+                                    << waits_of_round[2] << " ... " << waits_of_round[5]);
     CHECK(fake::misuses() == "");
   }
 }
