@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <map>
 #include <random>
+#include <vector>
 
 #include "doctest/doctest.h"
 #include "memoir/heap/planned/planned_heap.h"
@@ -125,7 +126,58 @@ TEST_CASE("a plan that cannot be followed is not") {
   CHECK_FALSE(heap.free(0));
 }
 
-// Whatever is asked, in whatever order, whatever is freed when: two live objects never share a byte.
+TEST_CASE("a guest gets the free room that the plan needs last, and gives it back") {
+  // All five of 64 bytes; the first two live, then one comes to [64, 128), and only later one to [192, 256).
+  const RecordedPlan plan{.sequence = {{.site = 1, .size = 64, .alignment = 64, .offset = 0},
+                                       {.site = 2, .size = 64, .alignment = 64, .offset = 128},
+                                       {.site = 3, .size = 64, .alignment = 64, .offset = 64},
+                                       {.site = 4, .size = 64, .alignment = 64, .offset = 192},
+                                       {.site = 5, .size = 64, .alignment = 64, .offset = kNoOffset}},
+                          .arena_size = 256};
+  const PlannedLayout layout(plan);
+  PlannedHeap heap(layout);
+  heap.take_guests(256, 64);
+  CHECK(heap.allocate({64, 64, 1}) == 0);
+  CHECK(heap.allocate({64, 64, 2}) == 128);
+  CHECK(heap.allocate({60, 64, 9}) == kNoOffset);        // too small to be worth it
+  CHECK(heap.allocate({64, 64, 5}) == kNoOffset);        // as planned: it escapes
+  CHECK(heap.allocate({80, 64, 5}) == kNoOffset);        // of its site
+  CHECK(heap.allocate({80, 64, 9}) == kNoOffset);        // larger than what is free in one piece
+  CHECK(heap.allocate({64, 64, kNoSite}) == kNoOffset);  // nobody knows whether it escapes
+  heap.begin_pass(2);
+  CHECK(heap.allocate({64, 64, 9}) == 192);
+  CHECK(heap.size_of(192) == 64);
+  CHECK(heap.live() == 192);
+  CHECK(heap.counters().guests == 1);
+  CHECK(heap.guests().size() == 1);
+  CHECK(heap.allocate({64, 64, 3}) == 64);
+  CHECK(heap.allocate({64, 64, 4}) == kNoOffset);  // the guest is still there
+  CHECK(heap.counters().occupied == 1);
+  CHECK(heap.free(192));
+  CHECK_FALSE(heap.free(192));
+  CHECK(heap.guests().empty());
+  heap.begin_pass(3);
+  CHECK(heap.allocate({64, 64, 4}) == 192);
+}
+
+TEST_CASE("what the plan has no room for just now is a guest elsewhere, above its arena too") {
+  const RecordedPlan plan = example();
+  const PlannedLayout layout(plan);
+  PlannedHeap heap(layout);
+  heap.take_guests(1024, 16);
+  CHECK(heap.allocate({64, 64, 1}) == 0);
+  CHECK(heap.allocate({64, 64, 2}) == 64);
+  CHECK(heap.allocate({32, 64, 1}) == 128);  // its range is taken
+  CHECK(heap.counters().guests == 1);
+  std::vector<Range> ranges;
+  heap.for_each_live_range([&](const Range& range) { ranges.push_back(range); });
+  CHECK(ranges == std::vector<Range>{{0, 64}, {64, 64}, {128, 32}});
+  for (size_t i = 1; i < PlannedHeap::kMostGuests; ++i) heap.allocate({16, 16, 9});
+  CHECK(heap.guests().size() == 1 + (1024 - 160) / 16);
+}
+
+// Whatever is asked, in whatever order, whatever is freed when: two live objects never share a byte. With
+// guests in every second walk, half of them with room above the arena.
 TEST_CASE("random walks next to a slow oracle") {
   for (unsigned seed = 0; seed < 200; ++seed) {
     CAPTURE(seed);
@@ -144,6 +196,8 @@ TEST_CASE("random walks next to a slow oracle") {
     const PlannedLayout layout(plan);
     REQUIRE(layout.ok());
     PlannedHeap heap(layout);
+    const Size room = plan.arena_size + (seed % 4 == 1 ? 2000 : 0);
+    if (seed % 2 == 1) heap.take_guests(room, 1 + random() % 512);
     std::map<Offset, Size> live;  // the oracle
     Size live_bytes = 0;
     size_t at = 0;
@@ -162,7 +216,7 @@ TEST_CASE("random walks next to a slow oracle") {
         const Offset offset = heap.allocate(request);
         if (offset == kNoOffset) continue;
         REQUIRE(offset % request.alignment == 0);
-        REQUIRE(offset + request.size <= plan.arena_size);
+        REQUIRE(offset + request.size <= room);
         for (const auto& [other, size] : live)
           REQUIRE_FALSE(Range{offset, request.size}.overlaps({other, size}));
         REQUIRE(heap.size_of(offset) == request.size);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <random>
 #include <thread>
+#include <vector>
 
 #include "doctest/doctest.h"
 #include "memoir/host/address_space.h"
@@ -85,6 +86,32 @@ TEST_CASE("a retired slab lives as long as its pass and its last object") {
   give_memory_back(kept);
   CHECK(slabs.held_bytes() == 0);
   CHECK(AddressSpace::instance().owner_of(kept) == nullptr);
+}
+
+TEST_CASE("a guest that outlives its pass is told of, and keeps its own pages of a retired slab") {
+  RecordedPlan plan;
+  plan.sequence = {{.site = 1, .size = 4 * 65536, .alignment = 64, .offset = 0}};
+  plan.arena_size = 4 * 65536;
+  SlabSet slabs({});
+  Slab* const slab = slabs.acquire(std::make_shared<const PlannedLayout>(plan, Fit::kExact, true));
+  REQUIRE(slab != nullptr);
+  auto* const guest = static_cast<char*>(slab->allocate({65536, 64, 7}));
+  auto* const other = static_cast<char*>(slab->allocate({65536, 64, 7}));
+  REQUIRE(guest != nullptr);
+  REQUIRE(other != nullptr);
+  std::memset(guest, 1, 65536);
+  std::memset(other, 2, 65536);
+  CHECK(slab->allocate({4 * 65536, 64, 1}) == nullptr);  // planned there; no room elsewhere either
+  slab->free_held(other);
+  std::vector<std::uint32_t> kept;
+  slabs.give_back(slab, &kept);
+  CHECK(kept == std::vector<std::uint32_t>{PlannedLayout::kNone});
+  slabs.retire_all();
+  CHECK(slabs.held_bytes() == 65536);
+  CHECK(guest[65535] == 1);
+  give_memory_back(guest);
+  CHECK(slabs.held_bytes() == 0);
+  CHECK(AddressSpace::instance().owner_of(guest) == nullptr);
 }
 
 TEST_CASE("one slab serves plan after plan, grows when it must, and waits for what lives on in it") {

@@ -58,21 +58,31 @@ class Program {
       }
       FollowedPass pass;
       RequestLog log;
-      void* before = nullptr;
+      Recorder recorder;  // told only when `records`
+      recorder.pass_begin(1);
+      std::vector<char> elsewhere(layers + 2);
+      void *before = nullptr, *told = nullptr;
       for (SiteId layer = 1; layer <= layers; ++layer) {
         ScopeStack scopes;
         scopes.enter(layer % 2 == 0 ? "even" : "odd");
         log.push_back({size_of(shape, layer), scopes.site()});
         void* const now = slab->allocate({size_of(shape, layer), 64, scopes.site()});
+        void* const tell = now != nullptr ? now : &elsewhere[layer];
+        recorder.allocated(tell, size_of(shape, layer), 64, &scopes);
+        if (told != nullptr) recorder.freed(told);
         if (before != nullptr) free_or_keep(*slab, before, layer == 4 ? keep : nullptr);
         before = now;
+        told = tell;
       }
+      if (told != nullptr) recorder.freed(told);
+      recorder.pass_end(1);
       if (before != nullptr) slab->free_held(before);
       pass.counters = slab->heap().counters();
       pass.repeated = slab->heap().in_step() && slab->heap().at_end();
       pass.finished = true;
       slabs->give_back(slab, &pass.kept);
       memory.followed(decision, shape, pass, log);
+      if (decision.records) memory.recorded(decision, recorder, true);
     }
     return decision.way;
   }
@@ -119,6 +129,41 @@ TEST_CASE("values do not matter") {
     const auto way = program.call(shape_of({10}, {{value, true}, {value * 77, false}}));
     CHECK(way == (value == 0 ? Memory::Way::kRecord : Memory::Way::kFollow));
   }
+}
+
+TEST_CASE("a plan that its passes do not repeat is followed while they are recorded again, in one slab") {
+  Program program;
+  const CallShape shape = shape_of({1000});
+  CHECK(program.call(shape, 6) == Memory::Way::kRecord);
+  CHECK(program.call(shape, 6) == Memory::Way::kFollow);
+  const Size before = program.slabs->held_bytes();
+  CHECK(program.call(shape, 9) == Memory::Way::kFollow);  // three layers more
+  CHECK(program.memory.stats().recorded_passes == 1);
+  CHECK(program.call(shape, 9) == Memory::Way::kFollow);  // which are recorded here
+  CHECK(program.memory.stats().recorded_passes == 2);
+  CHECK(program.memory.stats().guests > 0);
+  CHECK(program.slabs->held_bytes() == before);
+  CHECK(program.memory.stats().in_step_passes == 1);
+  for (int pass = 0; pass < 3; ++pass) CHECK(program.call(shape, 9) == Memory::Way::kFollow);
+  CHECK(program.memory.stats().in_step_passes == 4);
+  CHECK(program.memory.stats().recorded_passes == 2);
+  CHECK(program.slabs->size() == 1);
+}
+
+TEST_CASE("guests come until one outlives its pass") {
+  Program program;
+  const CallShape shape = shape_of({1000}), large = shape_of({5000});
+  CHECK(program.call(large, 6) == Memory::Way::kRecord);
+  CHECK(program.call(large, 6) == Memory::Way::kFollow);  // that slab has room for all below
+  CHECK(program.call(shape, 2) == Memory::Way::kRecord);
+  std::vector<void*> kept;
+  CHECK(program.call(shape, 6, &kept) == Memory::Way::kFollow);
+  REQUIRE(kept.size() == 1);
+  const MemoryStats before = program.memory.stats();
+  CHECK(before.guests == 4);
+  give_memory_back(kept[0]);
+  for (SiteId layers = 3; layers < 9; ++layers) program.call(shape, layers);
+  CHECK(program.memory.stats().guests == before.guests);
 }
 
 TEST_CASE("what was kept once is planned no more, in other plans neither") {

@@ -88,6 +88,7 @@ class CallableMemory {
     all["fallen_back"] = stats.unmatched + stats.occupied;
     all["unmatched"] = stats.unmatched;
     all["occupied"] = stats.occupied;
+    all["guests"] = stats.guests;
     all["plans"] = stats.plans;
     all["arena_size"] = stats.arena_size;
     all["peak_live_bytes"] = stats.peak_live_bytes;
@@ -114,27 +115,44 @@ class CallableMemory {
       const nb::gil_scoped_release release;  // a new slab's pages are touched here
       slab = memory_.slabs().acquire(decision.layout);
     }
-    if (slab == nullptr) [[unlikely]] {
-      memory_.plain();
-      return run(function, args, kwargs);
-    }
+    if (slab == nullptr) [[unlikely]]
+      return follow_nothing(decision, function, args, kwargs);
     RequestLog log;
     FollowedPass pass;
+    std::optional<Recorder> recorder;
     try {
-      torch_shim::begin_planned(*slab, decision.scoped, decision.logged ? &log : nullptr);
+      if (decision.records) [[unlikely]]
+        recorder.emplace();
+      torch_shim::begin_planned(*slab, decision.scoped, decision.logged ? &log : nullptr,
+                                recorder ? &*recorder : nullptr);
     } catch (...) {  // no memory to listen to operators with
       memory_.slabs().give_back(slab);
-      memory_.plain();
-      return run(function, args, kwargs);
+      return follow_nothing(decision, function, args, kwargs);
     }
+    if (recorder) [[unlikely]]
+      recorder->pass_begin(1);
     nb::object result = run_or_null(function, args, kwargs);
+    if (recorder) [[unlikely]]
+      recorder->pass_end(1);
     const torch_shim::PassResult how = torch_shim::end_planned();
     memory_.slabs().give_back(slab, &pass.kept);
     pass.counters = how.counters;
     pass.repeated = how.in_step && how.at_end;
     pass.finished = result.is_valid();
     memory_.followed(decision, shape, pass, log);
+    if (recorder) [[unlikely]] {
+      const nb::gil_scoped_release release;
+      memory_.recorded(decision, *recorder, result.is_valid());
+    }
     return checked(std::move(result));
+  }
+
+  /// It was to follow, and there is no slab.
+  nb::object follow_nothing(const Memory::Decision& decision, nb::handle function, const nb::tuple& args,
+                            const nb::dict& kwargs) {
+    if (decision.records) return record(decision, function, args, kwargs);
+    memory_.plain();
+    return run(function, args, kwargs);
   }
 
   nb::object record(const Memory::Decision& decision, nb::handle function, const nb::tuple& args,

@@ -49,6 +49,7 @@ class Stats:
     fallen_back: int = 0  # allocations that should have been planned and were not: unmatched + occupied
     unmatched: int = 0  # ... because the recording has no such allocation
     occupied: int = 0  # ... because the planned range was still taken
+    guests: int = 0  # of fallen_back, those that found free room in the slab all the same
     plans: int = 0
     slabs: int = 0
     slab_bytes: int = 0  # memory held by all slabs, and by what is kept of slabs that were given up

@@ -76,13 +76,14 @@ bool Slab::lease(std::shared_ptr<const PlannedLayout> layout) noexcept {
     heap_.emplace(*layout);
     layout_ = std::move(layout);
     box_.clear();
-    if (!heap_->ok() || !box_.reserve(layout_->starts())) {
+    if (!heap_->ok() || !box_.reserve(layout_->starts() + PlannedHeap::kMostGuests)) {
       heap_.reset();
       layout_.reset();
       return false;
     }
   }
   heap_->begin_pass();
+  if (layout_->takes_guests()) heap_->take_guests(arena_.committed());
   held_ = true;
   holder_ = ::pthread_self();
   return true;
@@ -98,6 +99,7 @@ void Slab::release(std::vector<std::uint32_t>* kept) noexcept {
       heap_->for_each_live([&](const PlannedLayout::Entry& entry) {
         kept->push_back(static_cast<std::uint32_t>(&entry - first));
       });
+      if (!heap_->guests().empty()) kept->push_back(PlannedLayout::kNone);
     } catch (...) {  // no memory: they are told another time
     }
   }
@@ -121,7 +123,7 @@ void Slab::free_from_elsewhere(void* pointer) noexcept {
   std::unique_lock lock(mutex_);
   const Offset offset = offset_of(pointer);
   if (held_) {
-    box_.push_back(offset);  // has room: at most one live object per start
+    box_.push_back(offset);  // has room: at most one live object per start, and the guests
     boxed_.store(box_.size(), std::memory_order_relaxed);
     return;
   }
@@ -162,10 +164,10 @@ void Slab::give_back_idle_pages() noexcept {
   const Size page = arena_.granule();
   if (heap_ && heap_->live_objects() > 0 && objects_on_.assign(arena_.capacity() / page, 0)) {
     Offset from = 0;
-    heap_->for_each_live([&](const PlannedLayout::Entry& entry) {
-      arena_.discard({from, entry.offset - from});
-      from = entry.offset + entry.size;
-      const Offset first = entry.offset / page, last = (from - 1) / page;
+    heap_->for_each_live_range([&](const Range& object) {
+      arena_.discard({from, object.begin - from});
+      from = object.end();
+      const Offset first = object.begin / page, last = (from - 1) / page;
       ++objects_on_[first];
       if (last != first) ++objects_on_[last];
     });

@@ -51,8 +51,8 @@ class Slab final : public AddressOwner {
   /// The holder's: prepares the heap for one pass over `layout`, which is kept alive until the slab follows
   /// another. False when objects of another layout are still live here, or there is no metadata memory.
   bool lease(std::shared_ptr<const PlannedLayout> layout) noexcept;
-  /// The holder's: ends the pass. `kept` receives which entries of the layout are still live; not all of them
-  /// when there is no memory for the list.
+  /// The holder's: ends the pass. `kept` receives which entries of the layout are still live, and
+  /// PlannedLayout::kNone when guests are; not all of them when there is no memory for the list.
   void release(std::vector<std::uint32_t>* kept = nullptr) noexcept;
 
   /// The holder's: memory for the request, or nullptr: take it elsewhere.

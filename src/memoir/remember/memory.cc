@@ -93,6 +93,7 @@ struct Memory::Family {
   unsigned out_of_step = 0, patience = kFirstPatience;
   // Calls with new numbers that a plan could be derived for, and those of them recorded all the same.
   std::uint64_t first_sights = 0, recorded_again = 0;
+  bool takes_guests = true;  // until one outlives its pass
   std::uint64_t used = 0;
 };
 
@@ -142,18 +143,28 @@ Memory::Decision Memory::decide(const CallShape& shape) noexcept try {
   decision.large_apart = first_sights_ <= kFirstSightsApart;
   if (plan->needs_recording() && plan->derived_from == nullptr && plan->recording.take()) {
     decision.way = Way::kRecord;
+    if (plan->layout != nullptr) {
+      decision.records = true;
+      follow(decision);
+    }
   } else if (plan->layout != nullptr && !plan->needs_recording()) {
-    decision.way = Way::kFollow;
-    decision.layout = plan->layout;
-    decision.scoped = plan->scoped;
-    decision.logged = plan->derived_from != nullptr;
-    last_ = decision.plan;
+    follow(decision);
   } else {
     decision.way = Way::kSlow;
   }
   return decision;
 } catch (...) {  // no memory
   return {};
+}
+
+/// Its plan has a layout. The caller has the lock.
+void Memory::follow(Decision& decision) noexcept {
+  const Plan& plan = *decision.plan;
+  decision.way = Way::kFollow;
+  decision.layout = plan.layout;
+  decision.scoped = plan.scoped || decision.records;
+  decision.logged = plan.derived_from != nullptr;
+  last_ = decision.plan;
 }
 
 Memory::Decision Memory::decide_slowly(Decision decision) noexcept try {
@@ -167,11 +178,7 @@ Memory::Decision Memory::decide_slowly(Decision decision) noexcept try {
       return decision;
     }
     if (plan.layout != nullptr) {
-      decision.way = Way::kFollow;
-      decision.layout = plan.layout;
-      decision.scoped = plan.scoped;
-      decision.logged = plan.derived_from != nullptr;
-      last_ = decision.plan;
+      follow(decision);
       return decision;
     }
     // Without a plan to follow meanwhile, callers wait for it, since a pass on malloc next to the recorded
@@ -211,16 +218,17 @@ std::shared_ptr<Memory::Plan> Memory::find(const CallShape& shape, Decision& dec
   if (drifts) {  // operators choose other ways for these numbers: they are recorded like the first
     family->out_of_step = 0;
     family->patience = std::min(2 * family->patience, kLongestPause);
-    return remember(key, shape);
+    auto plan = remember(key, shape);
+    decision.records = derive(*plan) && plan->recording.take();
+    return plan;
   }
   if (family != nullptr && family->failures < kFailuresBelieved && !family->templates.empty()) {
     auto plan = remember(key, shape);
     family->used = uses_;
     ++family->first_sights;
     if (derive(*plan)) {
-      if (!plan->is_partial || !may_record_again(*family)) return plan;
-      plans_.erase(key);
-      return remember(key, shape);
+      if (plan->is_partial && may_record_again(*family)) decision.records = plan->recording.take();
+      return plan;
     }
     plans_.erase(key);
   }
@@ -331,7 +339,7 @@ void Memory::know(Family& family, const RecordedPass& recorded, const std::vecto
 void Memory::set_layout(Plan& plan, RecordedPlan made) {
   drop_known_escapes(made);
   auto layout = std::make_shared<const PlannedLayout>(
-      made, plan.derived_from != nullptr ? Fit::kSmallerToo : Fit::kExact);
+      made, plan.derived_from != nullptr ? Fit::kSmallerToo : Fit::kExact, family_of(plan.form).takes_guests);
   if (!layout->ok()) throw std::bad_alloc();
   plan.plan = std::make_shared<const RecordedPlan>(std::move(made));
   plan.layout = std::move(layout);
@@ -373,13 +381,14 @@ void Memory::followed(const Decision& decision, const CallShape& shape, const Fo
   stats_.escaping += pass.counters.escaping;
   stats_.unmatched += pass.counters.unmatched;
   stats_.occupied += pass.counters.occupied;
+  stats_.guests += pass.counters.guests;
   Plan& plan = *decision.plan;
   if (plan.layout != decision.layout) return;  // another one was made meanwhile
   try {
     // One that was cut off says nothing of the plan; but what is left behind again and again is left behind.
     if (!pass.finished && (pass.kept.empty() || ++plan.cut_off < 4)) return;
     if (!pass.kept.empty()) learn_escapes(plan, pass.kept);
-    if (!pass.finished) return;
+    if (!pass.finished || decision.records) return;  // recorded() learns the rest
     plan.scoped = !pass.repeated;
     if (pass.repeated) {
       plan.differed = 0;
@@ -441,16 +450,14 @@ void Memory::give_plans(Decision& decision, std::span<const GivenPlan> plans) no
     return;
   }
   if (decision.way == Way::kRecord) of_call.recording.drop();
-  decision.way = Way::kFollow;
-  decision.layout = of_call.layout;
-  decision.scoped = true;
-  decision.logged = of_call.derived_from != nullptr;
-  last_ = decision.plan;
+  of_call.scoped = true;
+  follow(decision);
 } catch (...) {  // it is recorded, as without
 }
 
 /// What outlived a pass once is planned no more, here and in plans to come.
 void Memory::learn_escapes(Plan& plan, const std::vector<std::uint32_t>& kept) {
+  if (kept.back() == PlannedLayout::kNone) learn_of_guests(plan);
   RecordedPlan changed = *plan.plan;
   bool any = false;
   for (const std::uint32_t index : kept) {
@@ -468,6 +475,18 @@ void Memory::learn_escapes(Plan& plan, const std::vector<std::uint32_t>& kept) {
   const unsigned differed = plan.differed;
   set_layout(plan, std::move(changed));
   plan.differed = differed;
+}
+
+/// One outlived its pass: its slab can serve no other plan until that is gone. So there are no more.
+void Memory::learn_of_guests(Plan& plan) {
+  Family& family = family_of(plan.form);
+  if (!family.takes_guests) return;
+  family.takes_guests = false;
+  for (const auto& [key, other] : plans_) {
+    if (other->form != plan.form || other->layout == nullptr) continue;
+    auto layout = std::make_shared<const PlannedLayout>(*other->plan, other->layout->fit());
+    if (layout->ok()) other->layout = std::move(layout);
+  }
 }
 
 void Memory::drop_known_escapes(RecordedPlan& plan) const {

@@ -8,6 +8,9 @@
 //   record (PyTorch's allocator)    lease a slab, follow the       the plan is made of those of others
 //                                   plan of these numbers          (pass_template.h), and followed
 //
+// A plan that does not hold what its passes do is followed once more while they are recorded: what it has no
+// place for finds room in the slab (heap/planned), so that pass takes no second memory.
+//
 // Nothing here waits for Python or for another thread's pass without a bound, and what fails (no memory for a
 // recording, no plan) makes a plain call, now and for a while; then it is tried again. Thread-safe.
 #pragma once
@@ -42,8 +45,9 @@ struct MemoryStats {  // since the Memory was made
   std::uint64_t derived_passes = 0;  // of plan_hits, passes whose plan was made of other numbers' recordings
   std::uint64_t plain_passes = 0;
   std::uint64_t planned = 0, escaping = 0, unmatched = 0, occupied = 0;  // allocations
-  std::uint64_t plans = 0;                                               // now
-  Size arena_size = 0, peak_live_bytes = 0;                              // of the plan followed last, bytes
+  std::uint64_t guests = 0;                  // of unmatched and occupied: served from free room of the slab
+  std::uint64_t plans = 0;                   // now
+  Size arena_size = 0, peak_live_bytes = 0;  // of the plan followed last, bytes
 };
 
 /// How a pass that followed a plan went.
@@ -51,7 +55,7 @@ struct FollowedPass {
   PlannedHeap::Counters counters;
   bool repeated = false;            // in step, to the last allocation
   bool finished = false;            // not cut off by an exception
-  std::vector<std::uint32_t> kept;  // entries of the layout that outlived it
+  std::vector<std::uint32_t> kept;  // as Slab::release() tells: what outlived it
 };
 
 class Memory {
@@ -66,7 +70,8 @@ class Memory {
   enum class Way {
     kPlain,
     kRecord,  // the caller records, and calls recorded() however the pass ends
-    // the caller holds a slab for `layout`, and calls followed() however the pass ends; or else plain()
+    // the caller holds a slab for `layout`, and calls followed() however the pass ends, and then recorded() if
+    // `records`; or else it does as with kRecord if `records`, and calls plain() if not
     kFollow,
     kSlow,  // ask decide_slowly()
   };
@@ -74,10 +79,11 @@ class Memory {
     Way way = Way::kPlain;
     std::shared_ptr<Plan> plan;
     std::shared_ptr<const PlannedLayout> layout;
-    bool scoped = true;            // listen to operators from the first allocation on
-    bool logged = false;           // tell followed() what was asked for
-    bool is_new = false;           // these numbers were not known before
-    bool large_apart = true;       // of a recorded pass: see torch_shim::begin_recording()
+    bool scoped = true;       // listen to operators from the first allocation on
+    bool logged = false;      // tell followed() what was asked for
+    bool records = false;     // with kFollow: the plan is known to lack something, the pass is recorded too
+    bool is_new = false;      // these numbers were not known before
+    bool large_apart = true;  // of a recorded pass: see torch_shim::begin_recording()
     bool repeats_nothing = false;  // time to say so, once
   };
   /// What to do with this call. Never waits: then the way is kSlow.
@@ -113,6 +119,7 @@ class Memory {
   std::shared_ptr<Plan> find(const CallShape& shape, Decision& decision);
   std::shared_ptr<Plan> remember(std::uint64_t key, const CallShape& shape);
   Family& family_of(std::uint64_t form);
+  void follow(Decision& decision) noexcept;
   bool derive(Plan& plan);
   void know(Family& family, const RecordedPass& recorded, const std::vector<std::int64_t>& point);
   static bool may_record_again(Family& family) noexcept;
@@ -120,6 +127,7 @@ class Memory {
   void set_layout(Plan& plan, RecordedPlan made);
   void failed(Plan& plan) noexcept;
   void learn_escapes(Plan& plan, const std::vector<std::uint32_t>& kept);
+  void learn_of_guests(Plan& plan);
   void drop_known_escapes(RecordedPlan& plan) const;
   bool learn_sizes(Family& family, Plan& plan, const RequestLog& log);
   void learn_values(const Plan& plan, const CallShape& shape);

@@ -41,7 +41,7 @@ Offset PlannedHeap::allocate(const Request& request) noexcept {
   const std::uint32_t index = cursor_.match(request);
   if (index == PlannedLayout::kNone) [[unlikely]] {
     ++counters_.unmatched;
-    return kNoOffset;
+    return invite(request);
   }
   return place(request, index);
 }
@@ -57,7 +57,7 @@ Offset PlannedHeap::place(const Request& request, std::uint32_t index) noexcept 
   if (request.alignment > Size{1} << entry.alignment_log2 || !range_is_free(entry)) [[unlikely]] {
     ++counters_.occupied;
     cursor_.leave_step();
-    return kNoOffset;
+    return invite(request);
   }
   flip_range(entry);
   object_at_[entry.start] = index;
@@ -81,12 +81,59 @@ std::uint32_t PlannedHeap::release(Offset offset) noexcept {
   return index;
 }
 
+void PlannedHeap::take_guests(Size room, Size least) noexcept {
+  room_ = room;
+  least_guest_ = least;
+}
+
+Offset PlannedHeap::invite(const Request& request) noexcept {
+  if (request.size < least_guest_ || room_ == 0 || guest_count_ == kMostGuests || request.site == kNoSite ||
+      layout_->escapes(request.site)) {
+    return kNoOffset;
+  }
+  free_room_.begin(request.size, request.alignment);
+  Offset from = 0;
+  for_each_live_range([&](const Range& object) {
+    free_room_.add(from, object.begin);
+    from = object.end();
+  });
+  free_room_.add(from, room_);
+  const Offset offset = free_room_.choose(layout_->entries().subspan(cursor_.place()));
+  if (offset == kNoOffset) return kNoOffset;
+  Range* const end = guests_.data() + guest_count_++;
+  Range* const at = std::find_if(guests_.data(), end, [&](const Range& one) { return one.begin > offset; });
+  std::move_backward(at, end, end + 1);
+  *at = {offset, request.size};
+  live_ += request.size;
+  ++live_objects_;
+  ++counters_.guests;
+  return offset;
+}
+
+bool PlannedHeap::release_guest(Offset offset) noexcept {
+  Range* const end = guests_.data() + guest_count_;
+  Range* const at = std::find_if(guests_.data(), end, [&](const Range& one) { return one.begin == offset; });
+  if (at == end) return false;
+  live_ -= at->size;
+  --live_objects_;
+  std::move(at + 1, end, at);
+  --guest_count_;
+  return true;
+}
+
 Size PlannedHeap::size_of(Offset offset) const noexcept {
   const std::uint32_t index = entry_at(offset);
-  return index == PlannedLayout::kNone ? 0 : layout_->entries()[index].size;
+  if (index != PlannedLayout::kNone) return layout_->entries()[index].size;
+  for (const Range& guest : guests()) {
+    if (guest.begin == offset) return guest.size;
+  }
+  return 0;
 }
 
 bool PlannedHeap::range_is_free(const Entry& entry) const noexcept {
+  for (const Range& guest : guests()) {
+    if (guest.overlaps({entry.offset, entry.size})) return false;
+  }
   return each_word(entry.first_cell, entry.end_cell,
                    [this](std::uint32_t word, std::uint64_t mask) { return (cell_live_[word] & mask) == 0; });
 }

@@ -9,10 +9,15 @@
 //   answer     planned   elsewhere planned   planned   elsewhere
 //
 // Which recorded allocation a request is: plan_cursor.h. A caller that knows no sites (kNoSite) is answered
-// in step only; see in_step().
+// in step only; see in_step(). Requests that the plan has no place for may be guests (take_guests()): they get
+// room that is free and that the plan needs last (free_room.h).
 #pragma once
 
+#include <array>
+#include <span>
+
 #include "memoir/heap/heap.h"
+#include "memoir/heap/planned/free_room.h"
 #include "memoir/heap/planned/plan_cursor.h"
 #include "memoir/heap/planned/planned_layout.h"
 
@@ -26,7 +31,10 @@ class PlannedHeap final : public Heap {
     std::uint64_t unmatched = 0;  // no recorded allocation fits
     std::uint64_t occupied = 0;   // matched, but the planned range was not free
     std::uint64_t smaller = 0;    // matched, and asked for less than planned; see Fit
+    std::uint64_t guests = 0;     // of unmatched and occupied: served all the same
   };
+  static constexpr size_t kMostGuests = 64;             // live at one time
+  static constexpr Size kLeastGuest = Size{16} * kKiB;  // less is not worth the search for room
 
   /// Follows `layout`, which the caller keeps alive and whose ok() holds. Starts at the beginning of a pass.
   explicit PlannedHeap(const PlannedLayout& layout) noexcept;
@@ -37,6 +45,10 @@ class PlannedHeap final : public Heap {
   /// Back to the start of the recording, or to its entry `at`. Objects that are still live stay live, and
   /// their ranges taken.
   void begin_pass(std::uint32_t at = 0) noexcept;
+  /// From here on requests of `least` bytes and more that the plan has no place for are served from the free
+  /// bytes below `room`, which the caller has memory for; but not those of sites whose objects are known to
+  /// outlive their pass.
+  void take_guests(Size room, Size least = kLeastGuest) noexcept;
   /// True while every request of this pass was the next one of the recording and found its range free.
   bool in_step() const noexcept { return cursor_.in_step(); }
   /// The entry of the recording that is expected next.
@@ -46,21 +58,37 @@ class PlannedHeap final : public Heap {
   const Counters& counters() const noexcept { return counters_; }
 
   Offset allocate(const Request& request) noexcept override;
-  bool free(Offset offset) noexcept override { return release(offset) != PlannedLayout::kNone; }
-  /// free(), which tells what entry of the layout it was; PlannedLayout::kNone: nothing lives there.
+  bool free(Offset offset) noexcept override {
+    return release(offset) != PlannedLayout::kNone || release_guest(offset);
+  }
+  /// free() of an object that the plan has, which tells what entry of the layout it was; PlannedLayout::kNone:
+  /// none lives there.
   std::uint32_t release(Offset offset) noexcept;
   Size size_of(Offset offset) const noexcept override;
   Size live() const noexcept override { return live_; }
   /// Objects live now.
   size_t live_objects() const noexcept { return live_objects_; }
-  /// Calls visit(entry) for what each of them is in the layout, by ascending offset.
+  /// Those of them that the plan does not have, by ascending offset.
+  std::span<const Range> guests() const noexcept { return {guests_.data(), guest_count_}; }
+  /// Calls visit(entry) for what each of the others is in the layout, by ascending offset.
   template <class Visit>
   void for_each_live(Visit visit) const {
     for (const std::uint32_t index : object_at_) {
       if (index != PlannedLayout::kNone) visit(layout_->entries()[index]);
     }
   }
-  /// Which entry of the layout the object is that allocate() gave last.
+  /// Calls visit(range) for where each live object lies, by ascending offset.
+  template <class Visit>
+  void for_each_live_range(Visit visit) const {
+    const Range* guest = guests_.data();
+    const Range* const last = guest + guest_count_;
+    for_each_live([&](const PlannedLayout::Entry& entry) {
+      while (guest != last && guest->begin < entry.offset) visit(*guest++);
+      visit(Range{entry.offset, entry.size});
+    });
+    while (guest != last) visit(*guest++);
+  }
+  /// Which entry of the layout the object is that allocate() gave last; not of a guest.
   std::uint32_t last_entry() const noexcept { return last_; }
 
  private:
@@ -71,6 +99,8 @@ class PlannedHeap final : public Heap {
     const std::uint32_t start = ok_ ? layout_->start_at(offset) : PlannedLayout::kNone;
     return start == PlannedLayout::kNone ? start : object_at_[start];
   }
+  Offset invite(const Request& request) noexcept;
+  bool release_guest(Offset offset) noexcept;
   bool range_is_free(const Entry& entry) const noexcept;
   void flip_range(const Entry& entry) noexcept;
 
@@ -83,6 +113,10 @@ class PlannedHeap final : public Heap {
   Size live_ = 0;
   size_t live_objects_ = 0;
   Counters counters_;
+  Size room_ = 0, least_guest_ = 0;  // room_ 0: no guests
+  FreeRoom free_room_;
+  size_t guest_count_ = 0;
+  std::array<Range, kMostGuests> guests_;  // the first guest_count_, ascending
 };
 
 }  // namespace memoir

@@ -6,8 +6,8 @@
 
 namespace memoir {
 
-PlannedLayout::PlannedLayout(const RecordedPlan& plan, Fit fit) noexcept
-    : arena_size_(plan.arena_size), fit_(fit) {
+PlannedLayout::PlannedLayout(const RecordedPlan& plan, Fit fit, bool takes_guests) noexcept
+    : arena_size_(plan.arena_size), fit_(fit), takes_guests_(takes_guests) {
   ok_ = build(plan) && index_starts();
 }
 
@@ -65,6 +65,15 @@ bool PlannedLayout::index_starts() noexcept {
     lookup_[at] = start;
   }
   return true;
+}
+
+bool PlannedLayout::escapes(SiteId site) const noexcept {
+  const auto* at = std::partition_point(by_site_.begin(), by_site_.end(),
+                                        [&](std::uint32_t index) { return entries_[index].site < site; });
+  for (; at != by_site_.end() && entries_[*at].site == site; ++at) {
+    if (entries_[*at].offset == kNoOffset) return true;
+  }
+  return false;
 }
 
 std::span<const std::uint32_t> PlannedLayout::occurrences(SiteId site, Size size) const noexcept {

@@ -43,11 +43,13 @@ class PlannedLayout {
 
   /// Takes a plan that passes check(). ok() is false when it does not fit: no metadata memory, 2^31
   /// allocations or more, a range outside the arena, an alignment that is not a power of two.
-  explicit PlannedLayout(const RecordedPlan& plan, Fit fit = Fit::kExact) noexcept;
+  /// `takes_guests`: what the plan has no place for may be served from its free room (PlannedHeap).
+  explicit PlannedLayout(const RecordedPlan& plan, Fit fit = Fit::kExact, bool takes_guests = false) noexcept;
 
   bool ok() const noexcept { return ok_; }
   std::span<const Entry> entries() const noexcept { return {entries_.data(), entries_.size()}; }
   Fit fit() const noexcept { return fit_; }
+  bool takes_guests() const noexcept { return takes_guests_; }
   Size arena_size() const noexcept { return arena_size_; }
   size_t cells() const noexcept { return cells_; }
   size_t starts() const noexcept { return start_offsets_.size(); }
@@ -60,6 +62,9 @@ class PlannedLayout {
       if (start == kNone || start_offsets_[start] == offset) return start;
     }
   }
+
+  /// True when an allocation of that site was left out of the plan.
+  bool escapes(SiteId site) const noexcept;
 
   /// The recorded allocations of one site and size, as indices of entries() in order of time.
   std::span<const std::uint32_t> occurrences(SiteId site, Size size) const noexcept;
@@ -80,6 +85,7 @@ class PlannedLayout {
   size_t cells_ = 0;
   Size arena_size_ = 0;
   Fit fit_;
+  bool takes_guests_;
   bool ok_ = false;
 };
 

@@ -92,7 +92,7 @@ void Recordings::after_fork() noexcept {
   g_recordings.store(static_cast<int>(passes.size()), std::memory_order_relaxed);
 }
 
-/// `planned`: a slab serves it, which no recording of a pass takes for its own.
+/// `planned`: a slab serves it, which no recording of another thread's pass takes for its own.
 void tell_allocated(const void* pointer, Size size, bool planned) {
   if (const ProgramRecording* const program = g_program.load(std::memory_order_relaxed)) {
     program->tensor_begins(pointer, size, std::countr_zero(kAlignment));
@@ -103,12 +103,11 @@ void tell_allocated(const void* pointer, Size size, bool planned) {
   if (recordings().everywhere != nullptr) {
     recordings().everywhere->allocated(pointer, size, kAlignment, &pass.everywhere_scopes);
   }
-  if (planned) return;
   if (pass.recorder != nullptr) {
     pass.recorder->allocated(pointer, size, kAlignment, &pass.scopes);
     return;
   }
-  if (pass.slab != nullptr) return;  // other threads do not plan what its plan does not serve
+  if (planned || pass.slab != nullptr) return;  // other threads do not plan what its plan does not serve
   const auto& passes = recordings().passes;
   if (passes.size() == 1) passes[0]->allocated(pointer, size, kAlignment, nullptr);
 }
@@ -240,13 +239,27 @@ void install() {
 
 bool in_pass() noexcept { return t_pass.active(); }
 
+namespace {
+
+/// Of a thread that listens to operators; it does no more when this throws.
+void record_into(Recorder& recorder) {
+  const std::lock_guard lock(recordings().mutex);
+  try {
+    recordings().passes.push_back(&recorder);
+  } catch (...) {
+    stop_listening(t_pass);
+    throw;
+  }
+  g_recordings.fetch_add(1, std::memory_order_relaxed);
+  t_pass.recorder = &recorder;
+}
+
+}  // namespace
+
 void begin_recording(Recorder& recorder, bool large_apart) {
   listen_to_scopes(t_pass);
-  t_pass.recorder = &recorder;
+  record_into(recorder);
   t_pass.large_apart = large_apart;
-  const std::lock_guard lock(recordings().mutex);
-  recordings().passes.push_back(&recorder);
-  g_recordings.fetch_add(1, std::memory_order_relaxed);
 }
 
 void end_recording() noexcept {
@@ -291,10 +304,11 @@ bool tell_program_recording(const ProgramRecording& recording) {
   return true;
 }
 
-void begin_planned(Slab& slab, bool scoped, RequestLog* log) {
-  if (scoped) listen_to_scopes(t_pass);
+void begin_planned(Slab& slab, bool scoped, RequestLog* log, Recorder* recorder) {
+  if (scoped || recorder != nullptr) listen_to_scopes(t_pass);
+  if (recorder != nullptr) record_into(*recorder);
   t_pass.log = log;
-  t_pass.logs_sites = scoped;
+  t_pass.logs_sites = t_pass.scoped;
   t_pass.profiled = c10::memoryProfilingEnabled();
   t_pass.slab = &slab;
 }
@@ -302,6 +316,7 @@ void begin_planned(Slab& slab, bool scoped, RequestLog* log) {
 PassResult end_planned() noexcept {
   Slab* const slab = std::exchange(t_pass.slab, nullptr);
   t_pass.log = nullptr;
+  if (t_pass.recorder != nullptr) end_recording();
   stop_listening(t_pass);
   return {slab->heap().counters(), slab->heap().in_step(), slab->heap().at_end()};
 }

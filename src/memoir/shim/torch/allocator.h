@@ -48,8 +48,10 @@ struct PassResult {
 
 /// Follows the slab, which is leased. `scoped`: match by operator from the first allocation on; otherwise by
 /// order and size until the first difference, and by operator from there on (an operator scope costs about
-/// 0.2 us, in step none is needed). `log`, unless null: is told every request, served or not.
-void begin_planned(Slab& slab, bool scoped, RequestLog* log = nullptr);
+/// 0.2 us, in step none is needed). `log`, unless null: is told every request, served or not. `recorder`,
+/// unless null: the pass is recorded too, as begin_recording() has it, but for where its memory comes from.
+/// Throws when there is no memory to begin with; then nothing has begun.
+void begin_planned(Slab& slab, bool scoped, RequestLog* log = nullptr, Recorder* recorder = nullptr);
 PassResult end_planned() noexcept;
 
 }  // namespace memoir::torch_shim
