@@ -80,6 +80,12 @@ _ALL = (
         allocator="mimalloc",
     ),
     Variant(
+        "memoir_malloc",
+        "memoir's malloc and memoir.torch.remember(model), as memoir run --remember has them",
+        remember=True,
+        allocator="memoir",
+    ),
+    Variant(
         "memoir_tcmalloc", "tcmalloc and memoir.torch.remember(model)", remember=True, allocator="tcmalloc"
     ),
 )

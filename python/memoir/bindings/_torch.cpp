@@ -7,6 +7,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 
 #include <atomic>
 #include <charconv>
@@ -14,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -293,6 +295,8 @@ class ProgramsRecording {
     return pass;
   }
   void pass_end(std::uint64_t pass) { recording_->pass(pass, false); }
+  void module_begin(std::string_view path) { recording_->module_begins(path, __builtin_frame_address(0)); }
+  void module_end() { recording_->module_ends(); }
   void meta(const std::string& key, const std::string& value) { recording_->meta(key, value); }
 
  private:
@@ -349,5 +353,8 @@ NB_MODULE(_torch, module) {
            "Tells it of all threads, to the end of the process; False while another recording does.")
       .def("pass_begin", &ProgramsRecording::pass_begin, "Returns the pass's number.")
       .def("pass_end", &ProgramsRecording::pass_end, nb::arg("pass_number"))
+      .def("module_begin", &ProgramsRecording::module_begin, nb::arg("path"),
+           "The thread calls a module: what it allocates until module_end() has that in its stacks.")
+      .def("module_end", &ProgramsRecording::module_end)
       .def("meta", &ProgramsRecording::meta, nb::arg("key"), nb::arg("value"));
 }

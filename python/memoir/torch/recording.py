@@ -8,7 +8,8 @@ import multiprocessing.util
 import os
 import sys
 import threading
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ import torch
 from memoir import Error, _torch
 from memoir.torch.memory import describe_recording
 from memoir.torch.signature import describe
+
+MODELS_NAMED = 256  # models whose modules' paths are kept
 
 
 def record(
@@ -102,6 +105,28 @@ class _ThreadsCalls(threading.local):
 
     depth = 0
     number = 0  # of the pass
+    names: Mapping[int, str] = {}  # of the modules of the outermost one, by id
+
+
+class _ModuleNames:
+    """The paths of the modules in a model. They are taken once for each model, so a module that it gets later is known by
+    its class. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[weakref.ref[torch.nn.Module], Mapping[int, str]]] = {}
+
+    def of(self, model: torch.nn.Module) -> Mapping[int, str]:
+        known = self._known.get(id(model))
+        if known is not None and known[0]() is model:
+            return known[1]
+        try:
+            names = {id(module): path for path, module in model.named_modules()}
+            if len(self._known) >= MODELS_NAMED:
+                self._known.clear()
+            self._known[id(model)] = weakref.ref(model), names
+        except Exception:  # a module of the program's own making: it must not fail for being recorded
+            return {}
+        return names
 
 
 class _Passes:
@@ -111,12 +136,17 @@ class _Passes:
         self.recording: _torch.Recording | _torch.ProgramsRecording | None = None
         self.calls = _ThreadsCalls()
         self.words = ("", "")
+        self.names = _ModuleNames()
 
     def enter(self, module: torch.nn.Module, args: Any) -> None:
         calls = self.calls
-        if calls.depth == 0 and self.recording is not None:
-            self._describe(self.recording, module, args)
-            calls.number = self.recording.pass_begin()
+        recording = self.recording
+        if calls.depth == 0 and recording is not None:
+            self._describe(recording, module, args)
+            calls.number = recording.pass_begin()
+            calls.names = self.names.of(module)
+        if isinstance(recording, _torch.ProgramsRecording):
+            recording.module_begin(calls.names.get(id(module)) or type(module).__name__)
         calls.depth += 1
 
     def _describe(
@@ -136,6 +166,8 @@ class _Passes:
     def leave(self, module: torch.nn.Module, args: Any, result: Any) -> None:
         calls = self.calls
         if calls.depth > 0:
+            if isinstance(self.recording, _torch.ProgramsRecording):
+                self.recording.module_end()
             calls.depth -= 1
             if calls.depth == 0 and calls.number and self.recording is not None:
                 self.recording.pass_end(calls.number)

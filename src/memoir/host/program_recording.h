@@ -35,6 +35,11 @@ class ProgramRecording {
     operator_begins_(name.data(), name.size(), place);
   }
   void operator_ends() const noexcept { operator_ends_(); }
+  /// The call of an nn.Module, by its path in the model; it ends before what was begun outside of it.
+  void module_begins(std::string_view path, const void* place) const noexcept {
+    module_begins_(path.data(), path.size(), place);
+  }
+  void module_ends() const noexcept { module_ends_(); }
   /// Passes are numbered by the caller, each once.
   void pass(std::uint64_t number, bool begins) const noexcept { pass_(number, begins ? 1 : 0); }
   void meta(std::string_view key, std::string_view value) const noexcept {
@@ -48,6 +53,8 @@ class ProgramRecording {
     look_up(tensor_ends_, "memoir_record_tensor_ends");
     look_up(operator_begins_, "memoir_record_operator_begins");
     look_up(operator_ends_, "memoir_record_operator_ends");
+    look_up(module_begins_, "memoir_record_module_begins");
+    look_up(module_ends_, "memoir_record_module_ends");
     look_up(pass_, "memoir_record_pass");
     look_up(meta_, "memoir_record_meta");
   }
@@ -57,7 +64,8 @@ class ProgramRecording {
   }
   bool is_whole() const noexcept {
     return is_on_ != nullptr && tensor_begins_ != nullptr && tensor_ends_ != nullptr &&
-           operator_begins_ != nullptr && operator_ends_ != nullptr && pass_ != nullptr && meta_ != nullptr;
+           operator_begins_ != nullptr && operator_ends_ != nullptr && module_begins_ != nullptr &&
+           module_ends_ != nullptr && pass_ != nullptr && meta_ != nullptr;
   }
 
   int (*is_on_)() = nullptr;
@@ -65,6 +73,8 @@ class ProgramRecording {
   void (*tensor_ends_)(const void*) = nullptr;
   void (*operator_begins_)(const char*, std::size_t, const void*) = nullptr;
   void (*operator_ends_)() = nullptr;
+  void (*module_begins_)(const char*, std::size_t, const void*) = nullptr;
+  void (*module_ends_)() = nullptr;
   void (*pass_)(std::uint64_t, int) = nullptr;
   void (*meta_)(const char*, std::size_t, const char*, std::size_t) = nullptr;
 };

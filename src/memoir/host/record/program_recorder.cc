@@ -273,12 +273,13 @@ std::uint32_t ProgramRecorder::define_frame(ThreadRecord& thread, Frame frame) n
     });
   } else if (kind_of(frame) == FrameKind::kPython) {
     done = define_python_frame(thread, found.node, frame);
-  } else if (kind_of(frame) == FrameKind::kOperator) {
+  } else if (kind_of(frame) == FrameKind::kOperator || kind_of(frame) == FrameKind::kModulePath) {
+    const auto named = kind_of(frame) == FrameKind::kOperator ? BlockEncoder::Named::kOperator
+                                                              : BlockEncoder::Named::kModulePath;
     const std::string_view text = mixed_.names[static_cast<std::uint32_t>(payload_of(frame))];
     const std::uint32_t name = define_string(thread, text);
-    done = put(thread, [&](BlockEncoder& encoder) {
-      return encoder.define_named_frame(found.node, BlockEncoder::Named::kOperator, name);
-    });
+    done = put(thread,
+               [&](BlockEncoder& encoder) { return encoder.define_named_frame(found.node, named, name); });
   } else {
     const bool cut = kind_of(frame) == FrameKind::kCut;
     const std::string_view text =
@@ -383,15 +384,15 @@ void ProgramRecorder::tensor_ends(ThreadRecord& thread, const void* address) noe
   if (!done) drop(thread);
 }
 
-void ProgramRecorder::operator_begins(ThreadRecord& thread, std::string_view name,
-                                      const void* place) noexcept {
+void ProgramRecorder::scope_begins(ThreadRecord& thread, stacks::FrameKind kind, std::string_view name,
+                                   const void* place) noexcept {
   const Busy busy(thread);
   if (!busy.entered() || !mixing_) return;
-  thread.mixed.enter(mixed_, tables_.nodes(), name, reinterpret_cast<stacks::Address>(place),
+  thread.mixed.enter(mixed_, tables_.nodes(), kind, name, reinterpret_cast<stacks::Address>(place),
                      thread.walker.stack_end());
 }
 
-void ProgramRecorder::operator_ends(ThreadRecord& thread) noexcept {
+void ProgramRecorder::scope_ends(ThreadRecord& thread) noexcept {
   const Busy busy(thread);
   if (busy.entered() && mixing_) thread.mixed.leave();
 }

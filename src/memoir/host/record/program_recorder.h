@@ -115,9 +115,11 @@ class ProgramRecorder {
   void tensor_begins(ThreadRecord& thread, const void* address, Size size, unsigned alignment_log2,
                      const stacks::StackWalker::Entry& entry) noexcept;
   void tensor_ends(ThreadRecord& thread, const void* address) noexcept;
-  /// The thread begins an operator, from a function in whose frame `place` lies, or ends it.
-  void operator_begins(ThreadRecord& thread, std::string_view name, const void* place) noexcept;
-  void operator_ends(ThreadRecord& thread) noexcept;
+  /// The thread begins an operator or the call of a module, from a function in whose frame `place` lies, or
+  /// ends it.
+  void scope_begins(ThreadRecord& thread, stacks::FrameKind kind, std::string_view name,
+                    const void* place) noexcept;
+  void scope_ends(ThreadRecord& thread) noexcept;
   /// A repetition of the program's unit of work.
   void pass(ThreadRecord& thread, std::uint64_t number, bool begins) noexcept;
 

@@ -17,10 +17,11 @@ using NodeId = std::uint32_t;
 
 enum class FrameKind : std::uint8_t {
   kNative = 0,
-  kCut = 1,       // frames are missing here; payload: why, a Cut
-  kSignal = 2,    // what is inside runs in a signal's handler
-  kPython = 3,    // payload: a code object and its line, see code_table.h
-  kOperator = 4,  // payload: a name of a NameTable
+  kCut = 1,         // frames are missing here; payload: why, a Cut
+  kSignal = 2,      // what is inside runs in a signal's handler
+  kPython = 3,      // payload: a code object and its line, see code_table.h
+  kOperator = 4,    // payload: a name of a NameTable
+  kModulePath = 5,  // the same: of an nn.Module
 };
 
 /// Why a stack is not whole.

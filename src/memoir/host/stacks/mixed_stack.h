@@ -8,10 +8,14 @@
 //   operators                                                  aten::add
 //   mixed       main   PyRun..   eval  main.py:3  call  add_Tensor  at::add  aten::add  posix_memalign
 //
+// The paths of nn.Modules are scopes too; where such a call stands only Python knows, so it is shown right
+// before the first operator in it, or as far out as it was told.
+//
 // The three chains are known by a number each; what they are together was made once, and is looked up after
 // that. Not thread-safe; never throws, allocates or locks.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -118,8 +122,9 @@ class MixedStack {
     python_.forget();
     scope_count_ = 0;
   }
-  /// The thread begins or ends an operator. `place`: on its C stack, in the frame of the function that does.
-  void enter(MixedTables& tables, NodeTable& keys, std::string_view name, Address place,
+  /// The thread begins or ends a scope: an operator, or the call of a module. `place`: on its C stack, in the
+  /// frame of the function that does.
+  void enter(MixedTables& tables, NodeTable& keys, FrameKind kind, std::string_view name, Address place,
              Address end) noexcept;
   void leave() noexcept {
     if (scope_count_ > 0) --scope_count_;
@@ -153,9 +158,20 @@ class MixedStack {
  private:
   struct Scope {
     Address place;
-    std::uint32_t name;
+    std::uint32_t name : 31;
+    std::uint32_t is_module : 1;
     NodeId node;
+
+    Frame shown() const noexcept {
+      return special_frame(is_module != 0 ? FrameKind::kModulePath : FrameKind::kOperator, name);
+    }
   };
+  /// Where scope i of `count` is shown.
+  Address place_of(unsigned i, unsigned count) const noexcept {
+    Address place = scopes_[i].place;
+    while (scopes_[i].is_module != 0 && i + 1 < count) place = std::max(place, scopes_[++i].place);
+    return place;
+  }
   unsigned kept() const noexcept { return scope_count_ < kMostScopes ? scope_count_ : kMostScopes; }
 
   template <class Define>
@@ -173,14 +189,15 @@ class MixedStack {
   NodeId merged_nodes_[kMostFrames];
 };
 
-inline void MixedStack::enter(MixedTables& tables, NodeTable& keys, std::string_view name, Address place,
-                              Address end) noexcept {
+inline void MixedStack::enter(MixedTables& tables, NodeTable& keys, FrameKind kind, std::string_view name,
+                              Address place, Address end) noexcept {
   if (scope_count_ < kMostScopes) {
     Scope& scope = scopes_[scope_count_];
     scope.place = place;
-    scope.name = tables.names.find(name);
+    scope.name = tables.names.find(name) & 0x7fffffff;
+    scope.is_module = kind == FrameKind::kModulePath;
     const NodeId caller = scope_count_ == 0 ? 0 : scopes_[scope_count_ - 1].node;
-    const NodeId named = keys.intern(caller, special_frame(FrameKind::kOperator, scope.name)).node;
+    const NodeId named = keys.intern(caller, scope.shown()).node;
     // Where it stands is a part of what it is known by.
     scope.node =
         keys.intern(named, special_frame(FrameKind::kOperator, Address{1} << 39 | (end - place))).node;
@@ -222,14 +239,14 @@ NodeId MixedStack::merge(MixedTables& tables, StackWalker& walker, bool with_pyt
   const auto add_above = [&](Address slot) {
     for (;;) {
       const Address at = python < pythons ? python_[python].place : 0;
-      const Address scope_at = scope < scopes ? scopes_[scope].place : 0;
+      const Address scope_at = scope < scopes ? place_of(scope, scopes) : 0;
       if (at <= slot && scope_at <= slot) return;
       if (at >= scope_at) {
         const PythonFrames::Seen& seen = python_[python];
         if (seen.code != 0 && !CodeTable::is_hidden(seen.shown)) add(seen.shown);
         ++python;
       } else {
-        add(special_frame(FrameKind::kOperator, scopes_[scope].name));
+        add(scopes_[scope].shown());
         ++scope;
       }
     }

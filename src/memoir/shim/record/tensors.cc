@@ -33,10 +33,18 @@ MEMOIR_EXPORT void memoir_record_tensor_ends(const void* address) {
 /// `place`: an object of the function that runs the operator, on its stack.
 MEMOIR_EXPORT void memoir_record_operator_begins(const char* name, size_t length, const void* place) {
   if (ThreadRecord* const thread = recording_thread())
-    recorder.operator_begins(*thread, std::string_view(name, length), place);
+    recorder.scope_begins(*thread, memoir::stacks::FrameKind::kOperator, {name, length}, place);
 }
 MEMOIR_EXPORT void memoir_record_operator_ends(void) {
-  if (ThreadRecord* const thread = recording_thread()) recorder.operator_ends(*thread);
+  if (ThreadRecord* const thread = recording_thread()) recorder.scope_ends(*thread);
+}
+/// The same of the call of an nn.Module, by its path in the model.
+MEMOIR_EXPORT void memoir_record_module_begins(const char* name, size_t length, const void* place) {
+  if (ThreadRecord* const thread = recording_thread())
+    recorder.scope_begins(*thread, memoir::stacks::FrameKind::kModulePath, {name, length}, place);
+}
+MEMOIR_EXPORT void memoir_record_module_ends(void) {
+  if (ThreadRecord* const thread = recording_thread()) recorder.scope_ends(*thread);
 }
 MEMOIR_EXPORT void memoir_record_pass(uint64_t number, int begins) {
   if (ThreadRecord* const thread = recording_thread()) recorder.pass(*thread, number, begins != 0);
