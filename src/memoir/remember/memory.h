@@ -70,8 +70,8 @@ class Memory {
   enum class Way {
     kPlain,
     kRecord,  // the caller records, and calls recorded() however the pass ends
-    // the caller holds a slab for `layout`, and calls followed() however the pass ends, and then recorded() if
-    // `records`; or else it does as with kRecord if `records`, and calls plain() if not
+    // the caller holds a slab for `layout`, and calls followed() however the pass ends, and then recorded()
+    // if `records`; or else it does as with kRecord if `records`, and calls plain() if not
     kFollow,
     kSlow,  // ask decide_slowly()
   };

@@ -9,8 +9,8 @@
 //   answer     planned   elsewhere planned   planned   elsewhere
 //
 // Which recorded allocation a request is: plan_cursor.h. A caller that knows no sites (kNoSite) is answered
-// in step only; see in_step(). Requests that the plan has no place for may be guests (take_guests()): they get
-// room that is free and that the plan needs last (free_room.h).
+// in step only; see in_step(). Requests that the plan has no place for may be guests (take_guests()): they
+// get room that is free and that the plan needs last (free_room.h).
 #pragma once
 
 #include <array>
@@ -61,8 +61,8 @@ class PlannedHeap final : public Heap {
   bool free(Offset offset) noexcept override {
     return release(offset) != PlannedLayout::kNone || release_guest(offset);
   }
-  /// free() of an object that the plan has, which tells what entry of the layout it was; PlannedLayout::kNone:
-  /// none lives there.
+  /// free() of an object that the plan has, which tells what entry of the layout it was;
+  /// PlannedLayout::kNone: none lives there.
   std::uint32_t release(Offset offset) noexcept;
   Size size_of(Offset offset) const noexcept override;
   Size live() const noexcept override { return live_; }
