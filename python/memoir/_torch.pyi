@@ -75,4 +75,11 @@ class ProgramsRecording:
 
     def pass_end(self, pass_number: int) -> None: ...
 
+    def module_begin(self, path: str) -> None:
+        """
+        The thread calls a module: what it allocates until module_end() has that in its stacks.
+        """
+
+    def module_end(self) -> None: ...
+
     def meta(self, key: str, value: str) -> None: ...
