@@ -100,6 +100,12 @@ class Trace:
         """
 
     @staticmethod
+    def open_chosen(path: str | os.PathLike[str], plannable: bool = False) -> tuple[Trace, bool]:
+        """
+        Its tensors where it has any, else everything; and which of the two: whether it has tensors. `plannable`: its tensors as open_plannable() has them.
+        """
+
+    @staticmethod
     def follow(path: str | os.PathLike[str], only: Only = Only.kBoth) -> Trace:
         """A trace that is still written: what it holds now. poll() gives more."""
 
@@ -279,6 +285,28 @@ def child_site(parent: int, name: str) -> int:
     """
     The id of the site reached from `parent` (0 at the bottom) through a frame of that name.
     """
+
+class Lives:
+    """
+    Who lives when: the objects of a trace, in the order of their allocations.
+    """
+
+    def __init__(self, trace: Trace) -> None: ...
+
+    def __len__(self) -> int: ...
+
+    @property
+    def born(self) -> NDArray[numpy.uint32]:
+        """The event that allocates each."""
+
+    @property
+    def died(self) -> NDArray[numpy.uint32]:
+        """The event that frees each; 2^32 - 1 when none does."""
+
+    def load(self, begins: Sequence[int]) -> dict[str, Any]:
+        """
+        The most bytes live in each stretch of events, which begin at `begins`, from 0 on; the event that reaches the peak, and what lived then.
+        """
 
 class Usage:
     """

@@ -37,6 +37,23 @@ TEST_CASE("the drawing of lives.h") {
   CHECK(Lives({}).size() == 0);
 }
 
+TEST_CASE("ids one after the other need no table: the same as of others") {
+  std::vector<Event> events{event(kAllocate, 7, 64), event(kAllocate, 8, 8), event(kAddress, 8, 0x1000, 2),
+                            event(kFree, 7),         event(kAllocate, 9),    event(kFree, 8)};
+  events[0].address = 0x40;
+  const Lives close(events);
+  std::vector<Event> others = events;
+  for (Event& each : others) each.object = each.object == 9 ? 1'000'000 : each.object;
+  const Lives wide(others);
+  REQUIRE(close.size() == 3);
+  for (std::uint32_t number = 0; number < 3; ++number) CHECK(close[number] == wide[number]);
+  for (std::uint32_t i = 0; i < events.size(); ++i) CHECK(close.number(i) == wide.number(i));
+  CHECK(close[0] == Life{.begin = 0, .end = 3, .address = 0x40});
+  CHECK(close[1] == Life{.begin = 1, .end = 5, .address = 0x1000, .pool = 2});
+  CHECK_THROWS_WITH_AS((Lives{std::vector<Event>{event(kAllocate, 5), event(kFree, 6), event(kAllocate, 6)}}),
+                       "event 1: object 6 is freed but was never allocated", Error);
+}
+
 TEST_CASE("a free that is asked for first") {
   const std::vector<Event> events{event(kAllocate, 1), event(kFreeRequested, 1), event(kFree, 1)};
   CHECK(Lives(events)[0] == Life{.begin = 0, .end = 2, .is_free_requested = true});

@@ -5,15 +5,19 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 from collections import defaultdict
 
 import golden_trace as golden
 import native_trace as native
+import numpy as np
 import pytest
-from memoir._core import Only, Trace, TraceWriter, Usage
+from memoir._core import Lives, Only, Trace, TraceWriter, Usage
 from memoir.base.quantities import read_duration
 from memoir.cli import main
 from memoir.cli._follow_trace import LiveBytes
+from memoir.traces.files import open_chosen, open_for_plans
 from memoir.views.native_summary import is_native, summarize_native
 from memoir.views.trace_diff import diff_traces
 
@@ -175,10 +179,71 @@ def test_usage_against_a_plain_loop():
         }
         rates = Usage(trace, None, 7).rates
         assert int(rates["allocations"].sum()) == made and int(rates["peak_bytes"].max()) == max(loads)
+        begins = sorted(draw.sample(range(len(history)), 5))
+        load = Lives(trace).load([0, *begins])
+        ends = [*begins, len(history)]
+        assert load["most"] == [
+            max([*loads[max(begin - 1, 0) : end], 0] if begin else [*loads[:end], 0])
+            for begin, end in zip([0, *begins], ends, strict=True)
+        ]
+        assert load["peak"] == usage.peak and load["held"] == usage.held_at_peak
         follower = LiveBytes()
         for part in (100, 101, 400):
             follower.add(trace.events[:part])
         assert (follower.bytes, follower.peak) == (loads[-1], max(loads))
+
+
+@pytest.mark.parametrize("name", golden.GOLDEN)
+def test_a_trace_is_opened_for_its_tensors_where_it_has_any(name):
+    path = golden.DATA / name
+    tensors = Trace.open(path, Only.kTensors)
+    trace, chosen = open_chosen(path)
+    assert chosen == ("tensors" if tensors.allocates else "both")
+    assert np.array_equal(trace.events, (tensors if tensors.allocates else Trace.open(path)).events)
+
+
+def test_a_tensor_anywhere_counts(tmp_path):
+    trace = native.NativeTrace()
+    for number in range(100):
+        trace.allocate(0, 5, 0x1000 + 64 * number, 48)
+    (tmp_path / "none.trace").write_bytes(trace.bytes())
+    trace.allocate(0, 6, 0x1000, 40, family=native.TENSOR)
+    (tmp_path / "one.trace").write_bytes(trace.bytes())
+    none, chosen = open_chosen(tmp_path / "none.trace")
+    assert chosen == "both" and len(none.events) == 100
+    assert len(open_for_plans(tmp_path / "none.trace").events) == 100
+    one, chosen = open_chosen(tmp_path / "one.trace")
+    assert chosen == "tensors" and [int(size) for size in one.events["size"]] == [40]
+    assert len(open_for_plans(tmp_path / "one.trace").events) == 1
+
+
+MEMORY = """
+import re, sys
+from memoir._core import Trace
+from memoir.cli._show_trace import show_trace
+
+def most():
+    return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024
+
+show_trace(sys.argv[1], output=None, json=True, force=False)
+before = most()
+show_trace(sys.argv[2], output=None, json=True, force=False)
+print(most() - before, file=sys.stderr)
+"""
+
+
+def test_showing_takes_little_more_memory_than_the_events(tmp_path):
+    count = 400_000
+    for name, events in (("small", 1000), ("large", count)):
+        trace = native.NativeTrace()
+        for number in range(events // 2):
+            trace.allocate(0, number >> 8, 0x10000 + 64 * (number % 1000), 48)
+            trace.free(0, number >> 8, 0x10000 + 64 * (number % 1000))
+        (tmp_path / f"{name}.trace").write_bytes(trace.bytes())
+    command = [sys.executable, "-c", MEMORY, str(tmp_path / "small.trace"), str(tmp_path / "large.trace")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    # 56 bytes an event, 4 for who lives when, and 8 MiB for parts that are looked at together
+    assert int(done.stderr.split()[-1]) < 62 * count + (8 << 20)
 
 
 def test_what_usually_stays_is_no_leak():

@@ -265,6 +265,16 @@ void bind_trace(nb::module_& module) {
           "open_plannable", [](nb::object path) { return Trace::open_plannable(to_path(path)); }, "path"_a,
           "The tensors alone, each at the site of its operators alone: what plans are matched by.")
       .def_static(
+          "open_chosen",
+          [](nb::object path, bool plannable) {
+            bool has_tensors = false;
+            Trace trace = Trace::open_chosen(to_path(path), plannable, has_tensors);
+            return nb::make_tuple(nb::cast(std::move(trace)), has_tensors);
+          },
+          "path"_a, "plannable"_a = false,
+          "Its tensors where it has any, else everything; and which of the two: whether it has tensors. "
+          "`plannable`: its tensors as open_plannable() has them.")
+      .def_static(
           "follow", [](nb::object path, Only only) { return Trace::follow(to_path(path), only); }, "path"_a,
           "only"_a = Only::kBoth, "A trace that is still written: what it holds now. poll() gives more.")
       .def("poll", &Trace::poll,

@@ -2,12 +2,15 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/vector.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "bind.h"
+#include "memoir/trace/objects/lives.h"
 #include "memoir/trace/objects/usage.h"
 #include "memoir/trace/read/trace.h"
 
@@ -87,6 +90,18 @@ nb::dict amount(const Amount& of) {
   return row;
 }
 
+nb::object columns_of(std::span<const std::uint32_t> numbers, nb::handle owner) {
+  return nb::cast(
+      nb::ndarray<nb::numpy, const std::uint32_t, nb::ndim<1>>(numbers.data(), {numbers.size()}, owner));
+}
+
+/// The lives of a trace's objects, with the trace's events.
+struct TraceLives {
+  explicit TraceLives(const Trace& trace) : events(trace.events()), lives(events) {}
+  std::span<const Event> events;
+  Lives lives;
+};
+
 nb::object moment(std::uint32_t event) { return event == Usage::kNone ? nb::none() : nb::cast(event); }
 
 nb::dict pages_of(const Usage& usage, Tick time) {
@@ -110,6 +125,35 @@ nb::dict pages_of(const Usage& usage, Tick time) {
 }  // namespace
 
 void bind_usage(nb::module_& module) {
+  nb::class_<TraceLives>(module, "Lives",
+                         "Who lives when: the objects of a trace, in the order of their allocations.")
+      .def(nb::init<const Trace&>(), "trace"_a, nb::keep_alive<1, 2>())
+      .def("__len__", [](const TraceLives& self) { return self.lives.size(); })
+      .def_prop_ro(
+          "born",
+          [](nb::handle_t<TraceLives> self) {
+            return columns_of(nb::cast<const TraceLives&>(self).lives.begins(), self);
+          },
+          "The event that allocates each.")
+      .def_prop_ro(
+          "died",
+          [](nb::handle_t<TraceLives> self) {
+            return columns_of(nb::cast<const TraceLives&>(self).lives.ends(), self);
+          },
+          "The event that frees each; 2^32 - 1 when none does.")
+      .def(
+          "load",
+          [](const TraceLives& self, const std::vector<std::uint32_t>& begins) {
+            const LoadUsage load = load_of(self.events, self.lives, begins);
+            nb::dict result;
+            result["most"] = load.most;
+            result["peak"] = moment(load.peak);
+            result["held"] = amount(load.held);
+            return result;
+          },
+          "begins"_a,
+          "The most bytes live in each stretch of events, which begin at `begins`, from 0 on; the event that "
+          "reaches the peak, and what lived then.");
   nb::class_<Usage>(module, "Usage",
                     "Who allocated how much, who held it at one moment, what stayed and what was short.")
       .def(

@@ -47,11 +47,12 @@ def open_chosen(path: str | Path, only: str | None = None) -> tuple[Trace, str]:
     """A trace and which of its allocations it has: those of `only`; without, its tensors where there are any."""
     if only is not None:
         return open_trace(path, ONLY[only]), only
-    trace = open_trace(path, Only.kTensors)
-    if trace.allocates:
-        return trace, "tensors"
-    del trace
-    return open_trace(path), "both"
+    if read_begin(path).startswith(_MAGIC):
+        trace, has_tensors = Trace.open_chosen(str(path))
+    else:  # whatever allocates there is a tensor
+        trace = open_trace(path)
+        has_tensors = trace.allocates
+    return trace, "tensors" if has_tensors else "both"
 
 
 def has_more(trace: Trace, chosen: str) -> bool:
@@ -64,11 +65,9 @@ def open_for_plans(path: str | Path, only: str | None = None) -> Trace:
     with `only` "malloc", what malloc served."""
     if only in ("malloc", "both"):
         return open_trace(path, ONLY[only])
-    is_ours = read_begin(path).startswith(_MAGIC)
-    trace = Trace.open_plannable(str(path)) if is_ours else open_trace(path, Only.kTensors)
-    if only is None and not trace.allocates:
+    if not read_begin(path).startswith(_MAGIC):
         return open_trace(path)
-    return trace
+    return Trace.open_chosen(str(path), plannable=True)[0] if only is None else Trace.open_plannable(str(path))
 
 
 def only_device(trace: Trace, device: int | None) -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from memoir._core import Trace
+from memoir._core import Lives, Trace
 from memoir.base.quantities import bytes_text
 from memoir.views.figures import bytes_axis, new_figure, plain, to_bytes, without_box
-from memoir.views.trace_summary import Objects, load_curve
+from memoir.views.trace_summary import load_of
 
 _POINTS = 2000  # stretches of time: more than a picture has columns
 
@@ -16,8 +16,7 @@ _POINTS = 2000  # stretches of time: more than a picture has columns
 def draw_load(trace: Trace, summary: dict[str, Any], kind: str, *, title: str = "") -> bytes:
     """A `png`, `svg` or `pdf`; `summary` is summarize(trace). The same trace gives the same bytes."""
     figure = new_figure(9, 4)
-    events = trace.events
-    curve = load_curve(events, Objects.of(events), _POINTS)
+    curve = load_of(trace.events, Lives(trace), _POINTS)["curve"]
     axes = figure.add_subplot()
     begin, step = curve["begin_ns"], curve["step_ns"]
     scale, unit = _time_unit(step * _POINTS)

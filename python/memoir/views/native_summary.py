@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from memoir._core import EventKind, Family, FrameKind, Trace, Usage
+from memoir.views.trace_objects import event_at, parts_of
 
 FAMILIES = {Family.kTensor: "tensor", Family.kMalloc: "malloc", Family.kNew: "new", Family.kOther: "other"}
 
@@ -35,8 +36,9 @@ _LOADER = "the dynamic loader"
 
 def is_native(trace: Trace) -> bool:
     """Whether it has mallocs, or says something of its process: then this summary has something to say."""
-    events = trace.events
-    return bool(trace.modules or trace.mappings or np.any(events["family"] != int(Family.kTensor)))
+    return bool(trace.modules or trace.mappings) or any(
+        np.any(part["family"] != int(Family.kTensor)) for part in parts_of(trace.events)
+    )
 
 
 def summarize_native(
@@ -64,14 +66,18 @@ def summarize_native(
 
 
 def _families(trace: Trace) -> list[dict[str, Any]]:
-    events = trace.events
-    made = events["kind"] == int(EventKind.kAllocate)
-    rows = []
-    for family, name in FAMILIES.items():
-        of = events["size"][made & (events["family"] == int(family))]
-        if len(of):
-            rows.append({"family": name, "count": len(of), "bytes": int(of.sum(dtype=np.uint64))})
-    return rows
+    rows = {family: [0, 0] for family in FAMILIES}
+    for part in parts_of(trace.events):
+        made = part["kind"] == int(EventKind.kAllocate)
+        for family, row in rows.items():
+            sizes = part["size"][made & (part["family"] == int(family))]
+            row[0] += len(sizes)
+            row[1] += int(sizes.sum(dtype=np.uint64))
+    return [
+        {"family": FAMILIES[family], "count": count, "bytes": size}
+        for family, (count, size) in rows.items()
+        if count
+    ]
 
 
 def _moment(trace: Trace, usage: Usage, at: int | None) -> dict[str, Any]:
@@ -265,10 +271,9 @@ _REGIONS = {
 
 def _mapped(trace: Trace, time: int) -> int:
     """Bytes that the program itself had mapped at that time, by mmap or brk."""
-    events = trace.events
-    until = events[: np.searchsorted(events["time"], time, side="right")]
-    sizes = until["size"].astype(np.int64)
-    kinds = until["kind"]
-    return int(
-        sizes[kinds == int(EventKind.kSegmentMap)].sum() - sizes[kinds == int(EventKind.kSegmentUnmap)].sum()
-    )
+    until = trace.events[: event_at(trace.events, time + 1)]
+    mapped = 0
+    for part in parts_of(until):
+        for kind, sign in ((EventKind.kSegmentMap, 1), (EventKind.kSegmentUnmap, -1)):
+            mapped += sign * int(part["size"][part["kind"] == int(kind)].sum(dtype=np.uint64))
+    return mapped

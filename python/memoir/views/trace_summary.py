@@ -3,74 +3,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from memoir._core import EventKind, Trace
+from memoir._core import EventKind, Lives, Trace
+from memoir.views.trace_objects import Objects, event_at, parts_of, where_kind
 
 LIFETIME_DECADES = [10**n for n in range(3, 11)]  # nanoseconds: 1 us to 10 s
-_PART = 1_000_000  # objects that are looked at together
 SIZE_DECADES = [10**n for n in range(2, 10)]  # bytes: 100 B to 1 GB
-
-
-@dataclass(frozen=True)
-class Objects:
-    """The allocations of a trace as columns, one row each, in order of allocation."""
-
-    born: np.ndarray  # index of the event that allocated it
-    died: np.ndarray  # index of the event that freed it; the number of events when none did
-    size: np.ndarray  # bytes, int64
-    thread: np.ndarray
-    free_thread: np.ndarray  # of its free; -1 when there was none
-    site: np.ndarray
-    live: np.ndarray  # per event of the trace, not per object: bytes live after it, int64
-
-    @staticmethod
-    def of(events: np.ndarray) -> Objects:
-        index = np.int32 if len(events) < 2**31 else np.int64
-        born = np.flatnonzero(events["kind"] == EventKind.kAllocate).astype(index)
-        frees = np.flatnonzero(events["kind"] == EventKind.kFree).astype(index)
-        freed = _places(events["object"][born], events["object"][frees]).astype(index)
-        size = events["size"][born].astype(np.int64)
-        died = np.full(len(born), len(events), index)
-        died[freed] = frees
-        free_thread = np.full(len(born), -1, index)
-        free_thread[freed] = events["thread"][frees]
-        live = np.zeros(len(events), np.int64)
-        live[born] = size
-        live[frees] = -size[freed]
-        np.cumsum(live, out=live)
-        return Objects(
-            born=born,
-            died=died,
-            size=size,
-            thread=events["thread"][born].astype(index),
-            free_thread=free_thread,
-            site=events["site"][born],
-            live=live,
-        )
-
-    def __len__(self) -> int:
-        return len(self.born)
-
-
-def _places(names: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Where in `names` each of `wanted` stands."""
-    if np.all(names[1:] > names[:-1]):  # as recordings number their objects
-        return np.searchsorted(names, wanted)
-    order = np.argsort(names, kind="stable")
-    return order[np.searchsorted(names, wanted, sorter=order)]
 
 
 def summarize(trace: Trace, *, points: int = 200, top: int = 20) -> dict[str, Any]:
     """The whole summary. `points`: samples of the load curve; `top`: rows of each table of operators."""
     events = trace.events
-    objects = Objects.of(events)
-    freed = objects.died < len(events)
-    elsewhere = freed & (objects.free_thread != objects.thread)
-    threads = np.unique(events["thread"][events["kind"] <= EventKind.kPassEnd])
+    lives = Lives(trace)
+    objects = Objects.of(trace, lives)
+    load = load_of(events, lives, points)
+    threads: set[int] = set()
+    for part in parts_of(events):
+        threads.update(np.unique(part["thread"][part["kind"] <= EventKind.kPassEnd]).tolist())
     result = {
         "complete": trace.complete,
         "lost_bytes": trace.lost_bytes,
@@ -80,37 +32,34 @@ def summarize(trace: Trace, *, points: int = 200, top: int = 20) -> dict[str, An
         "meta": {key: trace.meta(key) for key in trace.meta_keys()},
         "events": len(events),
         "threads": len(threads),
-        "allocations": _count(objects, slice(None)),
-        "frees": _count(objects, freed),
-        "never_freed": _count(objects, ~freed),
-        "freed_on_another_thread": _count(objects, elsewhere),
-        "peak": _peak(events, objects),
+        **_counts(objects),
+        "peak": load["peak"],
         "devices": _devices(events, objects),
         "passes": _passes(events, objects),
         "lifetimes": _lifetimes(events, objects),
         **_operators(trace, objects, top),
-        "load_curve": load_curve(events, objects, points),
+        "load_curve": load["curve"],
     }
     result["graph"] = _graph(result)
     return result
 
 
-def _count(objects: Objects, which: np.ndarray | slice) -> dict[str, Any]:
-    size = objects.size[which]
-    return {"count": len(size), "bytes": int(size.sum())}
-
-
-def _peak(events: np.ndarray, objects: Objects) -> dict[str, Any]:
-    if not len(objects):
-        return {"bytes": 0, "objects": 0, "event": None, "time_ns": None}
-    at = int(objects.live.argmax())
-    live = (objects.born <= at) & (objects.died > at)
-    return {
-        "bytes": int(objects.live[at]),
-        "objects": int(live.sum()),
-        "event": at,
-        "time_ns": int(events["time"][at]),
+def _counts(objects: Objects) -> dict[str, dict[str, int]]:
+    counts = {
+        name: {"count": 0, "bytes": 0}
+        for name in ("allocations", "frees", "never_freed", "freed_on_another_thread")
     }
+    for part in objects.parts():
+        size, freed = part.size, part.freed
+        elsewhere = freed & (part.free_thread != part.thread)
+        for row, which in zip(counts.values(), (freed | True, freed, ~freed, elsewhere), strict=True):
+            row["count"] += int(which.sum())
+            row["bytes"] += int(size[which].sum())
+    return counts
+
+
+def _count(size: np.ndarray) -> dict[str, int]:
+    return {"count": len(size), "bytes": int(size.sum())}
 
 
 _SEGMENTS = {  # kind -> its name, and what it does to the bytes that are reserved
@@ -123,22 +72,26 @@ _SEGMENTS = {  # kind -> its name, and what it does to the bytes that are reserv
 
 def _devices(events: np.ndarray, objects: Objects) -> list[dict[str, Any]]:
     """One row per device, if the trace names any: streams, peaks, what its allocator asked of it."""
-    on_devices = events["kind"] >= EventKind.kSegmentAllocate
-    on_devices |= (events["device"] > 0) | (events["stream"] > 0)
-    if not on_devices.any():
+    if not any(
+        np.any(part["kind"] >= EventKind.kSegmentAllocate)
+        or np.any(part["device"] > 0)
+        or np.any(part["stream"] > 0)
+        for part in parts_of(events)
+    ):
         return []
+    size = objects.size
     speaks = (events["kind"] <= EventKind.kFree) | (events["kind"] >= EventKind.kSegmentAllocate)
     speaks &= events["kind"] != EventKind.kPool
-    died = np.flatnonzero(objects.died < len(events))
+    died = np.flatnonzero(objects.freed)
     ids = events[events["kind"] == EventKind.kPool][["object", "size"]].tolist()
     rows = []
     for device in np.unique(events["device"][speaks]).tolist():
         mine = speaks & (events["device"] == device)
         born = events["device"][objects.born] == device
         change = np.zeros(len(events), np.int64)
-        change[objects.born[born]] = objects.size[born]
+        change[objects.born[born]] = size[born]
         dead = died[born[died]]
-        change[objects.died[dead]] = -objects.size[dead]
+        change[objects.died[dead]] = -size[dead]
         live = np.cumsum(change)
         reserved, calls = np.zeros(len(events), np.int64), {}
         for kind, (name, sign) in _SEGMENTS.items():
@@ -155,7 +108,7 @@ def _devices(events: np.ndarray, objects: Objects) -> list[dict[str, Any]]:
             {
                 "device": device,
                 "streams": np.unique(events["stream"][mine]).tolist(),
-                "allocations": _count(objects, born),
+                "allocations": _count(size[born]),
                 "peak_live_bytes": int(live.max()),
                 "peak_reserved_bytes": int(reserved.max()) if any(calls.values()) else None,
                 "private_pools": pools,
@@ -187,14 +140,17 @@ def _private_peaks(events: np.ndarray, change: np.ndarray) -> dict[int, int]:
 def _passes(events: np.ndarray, objects: Objects) -> list[dict[str, Any]]:
     """One row per pass. An allocation belongs to the pass that its thread is in (the innermost); one by
     another thread to the one pass that runs then, and to none when there are several."""
-    begins = np.flatnonzero(events["kind"] == EventKind.kPassBegin)
-    ends = {int(events["object"][at]): int(at) for at in np.flatnonzero(events["kind"] == EventKind.kPassEnd)}
+    begins = where_kind(events, EventKind.kPassBegin)
+    if not len(begins):
+        return []
+    ends = {int(events["object"][at]): int(at) for at in where_kind(events, EventKind.kPassEnd)}
+    size, allocating, freeing = objects.size, objects.thread, objects.free_thread
     spans = [(int(at), ends.get(int(events["object"][at]), len(events))) for at in begins]
     owner = np.full(len(objects), -1)  # row of the pass
     running = np.zeros(len(events) + 1, np.int64)
     for row, (begin, end) in enumerate(spans):
         first, last = np.searchsorted(objects.born, (begin, end))
-        mine = objects.thread[first:last] == events["thread"][begin]
+        mine = allocating[first:last] == events["thread"][begin]
         owner[first:last][mine] = row
         running[begin] += 1
         running[end] -= 1
@@ -210,9 +166,9 @@ def _passes(events: np.ndarray, objects: Objects) -> list[dict[str, Any]]:
         ended = end < len(events)
         escaping = own[objects.died[own] > end]
         change = np.zeros(end - begin + 1, np.int64)
-        change[objects.born[own] - begin] = objects.size[own]
+        change[objects.born[own] - begin] = size[own]
         dead = own[objects.died[own] < end]
-        change[objects.died[dead] - begin] = -objects.size[dead]
+        change[objects.died[dead] - begin] = -size[dead]
         rows.append(
             {
                 "pass": int(events["object"][begin]),
@@ -220,11 +176,11 @@ def _passes(events: np.ndarray, objects: Objects) -> list[dict[str, Any]]:
                 "ended": ended,
                 "begin_ns": int(events["time"][begin]),
                 "duration_ns": int(events["time"][end if ended else -1] - events["time"][begin]),
-                "allocations": _count(objects, own),
-                "escaping": _count(objects, escaping) if ended else None,
+                "allocations": _count(size[own]),
+                "escaping": _count(size[escaping]) if ended else None,
                 "other_threads": {
-                    "allocations": int((objects.thread[own] != thread).sum()),
-                    "frees": int((objects.free_thread[dead] != thread).sum()),
+                    "allocations": int((allocating[own] != thread).sum()),
+                    "frees": int((freeing[dead] != thread).sum()),
                 },
                 "peak_bytes": int(np.cumsum(change).max()),
             }
@@ -239,12 +195,10 @@ def _lifetimes(events: np.ndarray, objects: Objects) -> list[dict[str, Any]]:
     never = len(LIFETIME_DECADES) + 1
     counts = np.zeros((len(SIZE_DECADES) + 1) * (never + 1), np.int64)
     totals = np.zeros_like(counts)
-    for first in range(0, len(objects), _PART):
-        size = objects.size[first : first + _PART]
-        born, died = objects.born[first : first + _PART], objects.died[first : first + _PART]
-        freed = died < len(events)
+    for part in objects.parts():
+        size, freed = part.size, part.freed
         lasted = np.zeros(len(size), np.int64)
-        lasted[freed] = time[died[freed]].astype(np.int64) - time[born[freed]].astype(np.int64)
+        lasted[freed] = time[part.died[freed]].astype(np.int64) - time[part.born[freed]].astype(np.int64)
         row = np.searchsorted(SIZE_DECADES, size, side="right")
         column = np.where(freed, np.searchsorted(LIFETIME_DECADES, lasted, side="right"), never)
         number = row * (never + 1) + column
@@ -307,17 +261,14 @@ def _operators(trace: Trace, objects: Objects, top: int) -> dict[str, Any]:
 
 def _by_site(objects: Objects) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sites, and the number and bytes of each one's allocations; in parts, which takes less memory."""
-    sites = np.unique(np.concatenate([np.unique(part) for part in _parts(objects.site)] or [objects.site]))
+    known = [np.unique(part.site) for part in objects.parts()]
+    sites = np.unique(np.concatenate(known or [objects.site]))
     counts, total = np.zeros(len(sites), np.int64), np.zeros(len(sites), np.int64)
-    for part, size in zip(_parts(objects.site), _parts(objects.size), strict=True):
-        which = np.searchsorted(sites, part)
+    for part in objects.parts():
+        which = np.searchsorted(sites, part.site)
         counts += np.bincount(which, minlength=len(sites))
-        np.add.at(total, which, size)
+        np.add.at(total, which, part.size)
     return sites, counts, total
-
-
-def _parts(column: np.ndarray) -> list[np.ndarray]:
-    return [column[first : first + _PART] for first in range(0, len(column), _PART)]
 
 
 def _outermost(trace: Trace, site: int, known: dict[int, str]) -> str:
@@ -335,22 +286,33 @@ def _outermost(trace: Trace, site: int, known: dict[int, str]) -> str:
     return name
 
 
-def load_curve(events: np.ndarray, objects: Objects, points: int) -> dict[str, Any]:
-    """The most bytes live in each of `points` equal stretches of time, from the first pass or allocation."""
-    telling = np.flatnonzero(
-        (events["kind"] == EventKind.kAllocate) | (events["kind"] == EventKind.kPassBegin)
-    )
-    if not len(objects):
-        return {"begin_ns": 0, "step_ns": 0.0, "bytes": []}
-    begin, end = int(events["time"][telling[0]]), int(events["time"][-1])
-    if begin == end:  # all at once: for a nanosecond
-        return {"begin_ns": begin, "step_ns": 1 / points, "bytes": [int(objects.live.max())] * points}
-    edges = np.searchsorted(events["time"], np.linspace(begin, end, points + 1)[1:-1])
-    curve, before = [], 0
-    for part in np.split(objects.live, edges):
-        curve.append(int(max(before, part.max())) if len(part) else int(before))
-        before = part[-1] if len(part) else before
-    return {"begin_ns": begin, "step_ns": (end - begin) / points, "bytes": curve}
+def load_of(events: np.ndarray, lives: Lives, points: int) -> dict[str, dict[str, Any]]:
+    """The peak, and the curve: the most bytes live in each of `points` equal stretches of time, from the first pass or
+    allocation."""
+    begin = end = 0
+    begins = [0]  # of the stretches, by their events
+    if len(lives):
+        first = int(lives.born[0])
+        passes = where_kind(events[:first], EventKind.kPassBegin)
+        begin, end = int(events["time"][passes[0] if len(passes) else first]), int(events["time"][-1])
+        begins += [event_at(events, time) for time in np.linspace(begin, end, points + 1)[1:-1]]
+    load = lives.load(begins)
+    peak, curve = load["peak"], load["most"]
+    if begin == end and len(lives):  # all at once: for a nanosecond
+        curve = [load["held"]["bytes"]] * points
+    return {
+        "peak": {
+            "bytes": load["held"]["bytes"],
+            "objects": load["held"]["count"],
+            "event": peak,
+            "time_ns": None if peak is None else int(events["time"][peak]),
+        },
+        "curve": {
+            "begin_ns": begin,
+            "step_ns": ((end - begin) or 1) / points if len(lives) else 0.0,
+            "bytes": curve if len(lives) else [],
+        },
+    }
 
 
 def _graph(summary: dict[str, Any]) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from memoir._core import EventKind, Trace
 from memoir.views.page.sites import SiteTree, sites_of
-from memoir.views.trace_summary import Objects
+from memoir.views.trace_objects import Objects
 
 LIFETIMES = (
     "freed before anything else happened",
@@ -84,11 +84,14 @@ class ObjectSet:
 def objects_of(trace: Trace, device: int | None = None) -> ObjectSet:
     """What a trace says of one device, or of all; a tick is an event of the trace."""
     events = trace.events
-    found = Objects.of(events)
-    mine = np.flatnonzero(found.size > 0)
+    found = Objects.of(trace)
+    size = found.size
+    mine = np.flatnonzero(size > 0)
     if device is not None:
         mine = mine[events["device"][found.born[mine]] == device]
-    born, died = found.born[mine], found.died[mine]
+    index = np.int32 if len(events) < 2**31 else np.int64
+    born: np.ndarray = found.born[mine].astype(index)
+    died: np.ndarray = np.minimum(found.died[mine], len(events)).astype(index)
     tree, site = sites_of(trace, found.site[mine])
     columns = {"thread": found.thread[mine], "free_thread": found.free_thread[mine] + 1}
     if tree.frames != ["(unknown)"]:
@@ -118,7 +121,7 @@ def objects_of(trace: Trace, device: int | None = None) -> ObjectSet:
     return ObjectSet(
         born=born,
         died=died,
-        size=found.size[mine],
+        size=size[mine],
         ticks=len(events),
         unit="event",
         sites=tree,

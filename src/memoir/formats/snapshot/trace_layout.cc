@@ -31,7 +31,7 @@ TraceLayout::TraceLayout(const Trace& trace) : trace_(trace), lives_(trace.event
   objects_.reserve(lives_.size());
   std::vector<bool> has_address;
   for (std::uint32_t number = 0; number < lives_.size(); ++number) {
-    const Life& life = lives_[number];
+    const Life life = lives_[number];
     has_address.push_back(life.address != kNoOffset);
     objects_.push_back({has_address[number] ? life.address : 0, lives_.allocation(number).size, life.begin,
                         life.end, life.is_free_requested, life.pool});

@@ -55,7 +55,8 @@ RecordedPass read_pass(std::span<const Event> events, std::optional<std::uint64_
   RecordedPass recorded;
   recorded.pass = window.pass;
   recorded.thread = window.thread;
-  for (const Life& life : lives.all()) {
+  for (std::size_t number = 0; number < lives.size(); ++number) {
+    const Life life = lives[number];
     if (life.begin < window.begin || life.begin >= window.end) continue;
     const Event& event = events[life.begin];
     if (device && event.device != *device) {

@@ -30,6 +30,7 @@ struct Life {
   bool operator==(const Life&) const = default;
 };
 
+/// Takes 8 bytes an object where ids are handed out one after the other, as recordings of programs do.
 class Lives {
  public:
   /// Throws Error, naming the event, for an object that is allocated twice, or freed, let go of or given an
@@ -37,18 +38,45 @@ class Lives {
   /// alive by the caller.
   explicit Lives(std::span<const Event> events);
 
+  std::size_t size() const noexcept { return begins_.size(); }
   /// In the order of their allocations.
-  std::span<const Life> all() const noexcept { return lives_; }
-  std::size_t size() const noexcept { return lives_.size(); }
-  const Life& operator[](std::size_t number) const noexcept { return lives_[number]; }
-  const Event& allocation(std::size_t number) const noexcept { return events_[lives_[number].begin]; }
+  Life operator[](std::size_t number) const noexcept {
+    const Offset address = allocation(number).address;
+    Life life{begins_[number], ends_[number], address != 0 ? address : kNoOffset};
+    if (!told_.empty()) told_[number].add_to(life);
+    return life;
+  }
+  /// Its begin and end alone.
+  std::uint32_t begin(std::size_t number) const noexcept { return begins_[number]; }
+  std::uint32_t end(std::size_t number) const noexcept { return ends_[number]; }
+  const Event& allocation(std::size_t number) const noexcept { return events_[begins_[number]]; }
   /// Which life an event speaks of: an allocation, a free, an address, a free that is asked for.
-  std::uint32_t number(std::size_t event) const noexcept { return numbers_[event]; }
+  std::uint32_t number(std::size_t event) const noexcept {
+    return numbers_.empty() ? static_cast<std::uint32_t>(events_[event].object - first_) : numbers_[event];
+  }
+  /// The same as columns, by number.
+  std::span<const std::uint32_t> begins() const noexcept { return begins_; }
+  std::span<const std::uint32_t> ends() const noexcept { return ends_; }
 
  private:
+  /// What later events say of an object.
+  struct Told {
+    Offset address = kNoOffset;
+    std::uint32_t pool = 0;
+    bool is_free_requested = false;
+
+    void add_to(Life& life) const noexcept {
+      if (address != kNoOffset) life.address = address;
+      life.pool = pool;
+      life.is_free_requested = is_free_requested;
+    }
+  };
+
   std::span<const Event> events_;
-  std::vector<Life> lives_;
-  std::vector<std::uint32_t> numbers_;  // by event
+  std::vector<std::uint32_t> begins_, ends_;  // by number
+  std::vector<Told> told_;                    // by number; empty: nothing is told
+  ObjectId first_ = 0;                        // id of number 0: the next ones follow
+  std::vector<std::uint32_t> numbers_;        // by event, where they do not
 };
 
 /// A repetition of the program's unit of work.

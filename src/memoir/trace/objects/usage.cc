@@ -15,6 +15,28 @@ Size chunk_of(Size size) noexcept { return std::max<Size>(32, align_up(size + 8,
 
 }  // namespace
 
+LoadUsage load_of(std::span<const Event> events, const Lives& lives, std::span<const std::uint32_t> begins) {
+  LoadUsage load;
+  Amount live;
+  for (std::uint32_t i = 0; i < events.size(); ++i) {
+    while (load.most.size() < begins.size() && begins[load.most.size()] <= i) load.most.push_back(live.bytes);
+    const Event& event = events[i];
+    if (event.kind == EventKind::kAllocate) {
+      live.add(event.size);
+      if (!load.most.empty()) load.most.back() = std::max(load.most.back(), live.bytes);
+      if (live.bytes > load.held.bytes || load.held.count == 0) {
+        load.held = live;
+        load.peak = i;
+      }
+    } else if (event.kind == EventKind::kFree) {
+      --live.count;
+      live.bytes -= lives.allocation(lives.number(i)).size;
+    }
+  }
+  load.most.resize(begins.size(), live.bytes);
+  return load;
+}
+
 Usage::Usage(std::span<const Event> events, std::optional<Tick> at, std::size_t points)
     : events_(events), lives_(events), is_temporary_(lives_.size()) {
   find_peak();
@@ -58,8 +80,8 @@ std::uint32_t Usage::last_event(Tick time) const noexcept {
 
 void Usage::count_moment(std::optional<Tick> at) {
   moment_ = at ? last_event(*at) : peak_;
-  for (const Life& life : lives_.all()) {
-    if (lives_at(life, moment_)) held_.add(events_[life.begin].size);
+  for (std::uint32_t number = 0; number < lives_.size(); ++number) {
+    if (lives_at(number, moment_)) held_.add(lives_.allocation(number).size);
   }
 }
 
@@ -77,21 +99,21 @@ void Usage::count_sites() {
     return threads_[row->second];
   };
   for (std::uint32_t number = 0; number < lives_.size(); ++number) {
-    const Life& life = lives_[number];
-    const Event& made = events_[life.begin];
-    const bool is_held = lives_at(life, moment_);
+    const Event& made = lives_.allocation(number);
+    const std::uint32_t end = lives_.end(number);
+    const bool is_held = lives_at(number, moment_);
     const auto count = [&](auto& row) {
       row.allocated.add(made.size);
       if (is_held) row.held.add(made.size);
-      if (life.end == Life::kNever) row.kept.add(made.size);
+      if (end == Life::kNever) row.kept.add(made.size);
       if (is_temporary_[number]) row.temporary.add(made.size);
     };
     count(site_row(made.site));
     ThreadUsage& thread = thread_row(made.thread);
     count(thread);
-    if (life.end == Life::kNever) continue;
-    if (events_[life.end].thread != made.thread) thread.freed_elsewhere.add(made.size);
-    thread_row(events_[life.end].thread).freed.add(made.size);
+    if (end == Life::kNever) continue;
+    if (events_[end].thread != made.thread) thread.freed_elsewhere.add(made.size);
+    thread_row(events_[end].thread).freed.add(made.size);
   }
   std::sort(sites_.begin(), sites_.end(), [](const SiteUsage& one, const SiteUsage& other) {
     if (one.held.bytes != other.held.bytes) return one.held.bytes > other.held.bytes;
@@ -130,11 +152,11 @@ PageUsage Usage::pages(Tick time, Size page) const {
   PageUsage usage;
   std::vector<std::uint32_t> live;  // lives, by address
   for (std::uint32_t number = 0; number < lives_.size(); ++number) {
-    const Life& life = lives_[number];
-    if (!lives_at(life, moment) || life.address == kNoOffset || events_[life.begin].size == 0) continue;
+    const Size size = lives_.allocation(number).size;
+    if (!lives_at(number, moment) || size == 0 || lives_[number].address == kNoOffset) continue;
     live.push_back(number);
-    usage.held.add(events_[life.begin].size);
-    usage.rounding += chunk_of(events_[life.begin].size) - events_[life.begin].size;
+    usage.held.add(size);
+    usage.rounding += chunk_of(size) - size;
   }
   std::sort(live.begin(), live.end(), [&](std::uint32_t one, std::uint32_t other) {
     return lives_[one].address < lives_[other].address;
@@ -155,8 +177,8 @@ PageUsage Usage::pages(Tick time, Size page) const {
   };
   for (const std::uint32_t number : live) {
     const Offset begin = lives_[number].address;
-    const Size size = events_[lives_[number].begin].size;
-    const SiteId site = events_[lives_[number].begin].site;
+    const Size size = lives_.allocation(number).size;
+    const SiteId site = lives_.allocation(number).site;
     sites[site].held.add(size);
     const Offset first = begin / page, last = (begin + size - 1) / page;
     if (first != current) end_page();

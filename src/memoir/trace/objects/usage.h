@@ -61,6 +61,16 @@ struct PageUsage {
   std::vector<Pinned> sites;  // who pins free space, most first
 };
 
+/// How much lived over stretches of events, and the peak.
+struct LoadUsage {
+  std::vector<Size> most;                  // bytes, in each stretch; with what lived before it
+  std::uint32_t peak = ~std::uint32_t{0};  // the event that reaches it first; the largest number: none does
+  Amount held;                             // after it
+};
+
+/// A stretch begins at each of `begins`, which ascend from 0; `lives` are those of the events.
+LoadUsage load_of(std::span<const Event> events, const Lives& lives, std::span<const std::uint32_t> begins);
+
 class Usage {
  public:
   /// `at`: the moment, in nanoseconds, instead of the peak. `points`: stretches of time. The events are the
@@ -92,8 +102,8 @@ class Usage {
   void count_moment(std::optional<Tick> at);
   void count_sites();
   void count_rates(std::size_t points);
-  bool lives_at(const Life& life, std::uint32_t event) const noexcept {
-    return event != kNone && life.begin <= event && (life.end == Life::kNever || life.end > event);
+  bool lives_at(std::uint32_t life, std::uint32_t event) const noexcept {
+    return event != kNone && lives_.begin(life) <= event && lives_.end(life) > event;  // kNever is later
   }
   std::uint32_t last_event(Tick time) const noexcept;
 

@@ -74,6 +74,7 @@ void EventBuilder::allocate(const BlockDecoder::Item& item, std::uint32_t thread
                             bool is_forced) {
   name_objects(true);
   const bool is_tensor = item.family == Family::kTensor;
+  if (is_tensor && data_.stops_at_tensors) throw FoundTensor();
   std::uint32_t stack = item.stack;
   if (!is_tensor) {
     lane.served = item.address;
@@ -183,6 +184,7 @@ void EventBuilder::record(const BlockDecoder::Item& item) {
   event.time = time_;
   if (event.kind == EventKind::kAllocate || event.kind == EventKind::kFree) {
     name_objects(false);
+    if (event.kind == EventKind::kAllocate && data_.stops_at_tensors) throw FoundTensor();
     if (event.family != Family::kTensor) throw Error("an object by its id that is not a tensor");
     if (only_ == Only::kMallocs) throw Error("the file holds tensors only, no mallocs");
   }

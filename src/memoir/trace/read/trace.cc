@@ -50,9 +50,12 @@ struct Trace::Impl {
   std::unique_ptr<BlockReader> reader;  // of a file that is followed
   std::size_t forgotten = 0;            // events
 
-  Impl(ByteSource from, Only only, bool follow, bool by_operators = false) : source(std::move(from)) {
+  enum class As : std::uint8_t { kIs, kPlannable, kWithoutTensors };
+
+  Impl(ByteSource from, Only only, bool follow, As as = As::kIs) : source(std::move(from)) {
     data.name = source.name();
-    if (by_operators) data.stacks.keep_operators();
+    if (as == As::kPlannable) data.stacks.keep_operators();
+    data.stops_at_tensors = as == As::kWithoutTensors;
     read(only, follow);
     if (!follow) release();
   }
@@ -99,7 +102,22 @@ Trace Trace::open(const std::string& path, Only only) {
 }
 
 Trace Trace::open_plannable(const std::string& path) {
-  return Trace(std::make_unique<Impl>(ByteSource::open(path), Only::kTensors, false, true));
+  return Trace(std::make_unique<Impl>(ByteSource::open(path), Only::kTensors, false, Impl::As::kPlannable));
+}
+
+Trace Trace::open_chosen(const std::string& path, bool plannable, bool& has_tensors) {
+  try {
+    Trace trace(
+        std::make_unique<Impl>(ByteSource::open(path), Only::kBoth, false, Impl::As::kWithoutTensors));
+    // Older files have nothing but tensors, and their reader does not stop.
+    has_tensors = std::any_of(trace.events().begin(), trace.events().end(), [](const Event& event) {
+      return event.kind == EventKind::kAllocate && event.family == Family::kTensor;
+    });
+    return trace;
+  } catch (const FoundTensor&) {
+    has_tensors = true;
+  }
+  return plannable ? open_plannable(path) : open(path, Only::kTensors);
 }
 
 Trace Trace::from_bytes(std::span<const std::byte> bytes, const std::string& name, Only only) {

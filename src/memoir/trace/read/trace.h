@@ -35,6 +35,9 @@ class Trace {
   /// As open(), the tensors alone, each at the site of its operators alone, without the frames around them:
   /// what plans are matched by. Of a recording of nothing but tensors that is all of it.
   static Trace open_plannable(const std::string& path);
+  /// open() or open_plannable() of its tensors where a file has any, else of everything. Which of the two it
+  /// was stands in `has_tensors`. The file is read once; to its first tensor twice.
+  static Trace open_chosen(const std::string& path, bool plannable, bool& has_tensors);
   /// The same over bytes in memory (a TraceWriter's bytes()), which are copied. `name` is for the messages.
   static Trace from_bytes(std::span<const std::byte> bytes, const std::string& name = "<memory>",
                           Only only = Only::kBoth);

@@ -17,13 +17,17 @@
 
 namespace memoir {
 
+/// Thrown at the first tensor of a trace that is read as one that has none.
+struct FoundTensor {};
+
 struct TraceData {
   std::string name;  // for messages
   std::uint32_t version = 0;
   std::uint64_t start = 0;
   std::uint64_t dropped = 0;
   bool complete = false;
-  MetadataArray<Event> events;  // whose pages are taken as they fill
+  bool stops_at_tensors = false;  // its reader throws FoundTensor
+  MetadataArray<Event> events;    // whose pages are taken as they fill
   SiteTable sites;
   StackTable stacks;
   std::map<std::string, std::string, std::less<>> metas;
