@@ -2,6 +2,7 @@
 //
 // Stacks of host/stacks against the compiler's own unwinder, which is another program for the same tables.
 #include <alloca.h>
+#include <pthread.h>
 #include <signal.h>
 #include <ucontext.h>
 #include <unwind.h>
@@ -64,6 +65,18 @@ struct Watched {
 };
 
 thread_local Watched* watched = nullptr;
+
+/// What the C library says of the calling thread's stack.
+ThreadStack stack_by_library() {
+  pthread_attr_t attributes;
+  void* begin = nullptr;
+  std::size_t size = 0;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return {};
+  pthread_attr_getstack(&attributes, &begin, &size);
+  pthread_attr_destroy(&attributes);
+  const auto first = reinterpret_cast<Address>(begin);
+  return {first, first + size};
+}
 
 /// What the compiler's unwinder says from `first` outwards.
 struct Oracle {
@@ -239,6 +252,29 @@ TEST_CASE("recursion keeps both ends") {
     // The test's own callers are a few frames more.
     if (depth <= 200 || depth >= 260) CHECK(started.own.found_cut == (depth >= 260));
   }
+}
+
+TEST_CASE("where a thread's stack is, without asking the C library") {
+  const auto check = [](bool is_main) {
+    const ThreadStack own = find_thread_stack(), told = stack_by_library();
+    const auto here = reinterpret_cast<Address>(__builtin_frame_address(0));
+    CHECK(own.begin <= here);
+    CHECK(here < own.end);
+    if (is_main) return;
+    CHECK(own.begin <=
+          told.begin);  // the guard of another stack may be less than a page away, and no mapping
+    CHECK(own.begin + 64 * kKiB > told.begin);
+    CHECK(own.end <= told.end);
+    CHECK(own.end + 64 * kKiB > told.end);  // its thread-local memory lies there
+    const ThreadStack asked = find_mapping(here), read = find_mapping(here, false);
+    CHECK(asked.begin == read.begin);
+    CHECK(asked.end == read.end);
+    CHECK(read.begin == own.begin);
+  };
+  check(true);
+  std::thread([&] { check(false); }).join();
+  CHECK(find_mapping(1, false).end == 0);
+  CHECK(find_mapping(1).end == 0);
 }
 
 TEST_CASE("other threads have stacks of their own") {

@@ -6,10 +6,12 @@
  *   hand N     N objects of 10,000 bytes that another thread frees
  *   fork N     a child that goes on with keep N, and is waited for
  *   exec       tries to become a program that is not there
+ *   ask        a thread that asks for its attributes before anything else
  *   die        SIGKILL
  *   say        a line, then it waits for a line (while it allocates nothing)
  *   busy       as say, but it goes on with brief and keep until the line comes
  */
+#define _GNU_SOURCE
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -48,6 +50,13 @@ __attribute__((noinline)) void hand(long count) {
   pthread_join(thread, NULL);
   free(blocks);
 }
+/* The C library allocates while it holds the thread's lock. */
+static void* ask(void* data) {
+  pthread_attr_t attributes;
+  if (pthread_getattr_np(pthread_self(), &attributes) == 0) pthread_attr_destroy(&attributes);
+  brief(1000);
+  return data;
+}
 static void wait_for_line(int busy) {
   static const char kReady[] = "ready\n";
   if (write(1, kReady, sizeof kReady - 1) < 0) exit(9);
@@ -68,7 +77,11 @@ int main(int count, char** words) {
     else if (strcmp(what, "keep") == 0) keep(number);
     else if (strcmp(what, "grow") == 0) grow(number);
     else if (strcmp(what, "hand") == 0) hand(number);
-    else if (strcmp(what, "die") == 0) kill(getpid(), SIGKILL);
+    else if (strcmp(what, "ask") == 0) {
+      pthread_t thread;
+      pthread_create(&thread, NULL, ask, NULL);
+      pthread_join(thread, NULL);
+    } else if (strcmp(what, "die") == 0) kill(getpid(), SIGKILL);
     else if (strcmp(what, "exec") == 0) execl("/not/there", "x", (char*)NULL);
     else if (strcmp(what, "say") == 0) wait_for_line(0);
     else if (strcmp(what, "busy") == 0) wait_for_line(1);

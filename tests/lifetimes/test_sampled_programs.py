@@ -107,6 +107,11 @@ def test_objects_that_another_thread_frees(sampled):
     assert (pairs["allocated_by"] != pairs["freed_by"]).all()
 
 
+def test_a_threads_first_object_may_be_the_c_librarys(sampled):
+    profile, status = sampled("ask", every=1)
+    assert status == 7 and len(all_of(profile, "brief")) == 1
+
+
 def test_realloc_frees_one_object_and_allocates_another(sampled):
     profile, _ = sampled("grow", 500, every=1)
     estimates = profile.contexts["estimates"]["samples"][of(profile, "grow")]

@@ -164,6 +164,23 @@ static __attribute__((noinline)) int deep(int depth) {
   return result + 1;
 }
 
+// A thread asks for its attributes before anything: the C library allocates while it holds the thread's lock.
+static void* ask(void* unused) {
+  (void)unused;
+  pthread_attr_t attributes;
+  if (pthread_getattr_np(pthread_self(), &attributes) == 0) pthread_attr_destroy(&attributes);
+  churn(3, 700);
+  return NULL;
+}
+static int attributes(void) {
+  for (int i = 0; i < 100; ++i) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, ask, NULL);
+    pthread_join(thread, NULL);
+  }
+  return 0;
+}
+
 // Says how many pairs it made, each with a size of its own, until it is killed.
 static int counts(void) {
   for (unsigned long i = 1;; ++i) {
@@ -190,6 +207,7 @@ int main(int count, char** argv) {
   if (!strcmp(what, "libraries")) return libraries(argv);
   if (!strcmp(what, "coroutines")) return coroutines();
   if (!strcmp(what, "deep")) return deep(20000) == 20001 ? 0 : 1;
+  if (!strcmp(what, "attributes")) return attributes();
   if (!strcmp(what, "counts")) return counts();
   if (!strcmp(what, "crash")) return churn(100, 100), raise(SIGSEGV);
   return 2;

@@ -66,7 +66,8 @@ def test_operators_and_exceptions(compiled, record, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "what", ["signals", "threads", "forks", "execs", "closes", "space", "coroutines", "deep", "churn"]
+    "what",
+    ["signals", "threads", "forks", "execs", "closes", "space", "coroutines", "deep", "churn", "attributes"],
 )
 def test_hostile_programs(what, compiled, record, tmp_path):
     done = record(compiled("hostile.c"), what, options=["--check-stacks"])

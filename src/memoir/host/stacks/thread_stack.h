@@ -11,8 +11,13 @@ struct ThreadStack {
   Address begin = 0, end = 0;  // the lowest address that it may reach, and where it ends
 };
 
-/// Of the main thread without any call that allocates. Of others the C library is asked, which may allocate:
-/// the caller takes care that it is not called again from there. {0, 0} when nobody knows.
+/// The mapping that an address lies in; {0, 0} where it cannot be had. `ask`: by one call, where the kernel
+/// has it (Linux 6.11), instead of reading all of the process's mappings.
+ThreadStack find_mapping(Address inside, bool ask = true) noexcept;
+
+/// Asks the kernel, not the C library: that locks the thread and allocates, and this may be called from an
+/// allocation of its own while it does, or while the program's malloc holds its locks. {0, 0} when nobody
+/// knows.
 ThreadStack find_thread_stack() noexcept;
 
 }  // namespace memoir::stacks
