@@ -17,6 +17,18 @@ T load(Address at) noexcept {
   return *reinterpret_cast<const volatile T*>(at);
 }
 
+/// Where a frame is in its code.
+Address instruction_of(const PythonLayout& layout, Address frame) noexcept {
+  return layout.minor == 10 ? load<std::uint32_t>(frame + layout.frame_instruction)
+                            : load<Address>(frame + layout.frame_instruction);
+}
+
+/// The place of the C function that runs the next frames out of those at `place` (before 3.12); 0: none.
+Address outer_place(const PythonLayout& layout, Address place) noexcept {
+  const Address outer = load<Address>(place + layout.c_frame_previous);
+  return outer > place ? outer : 0;  // the thread state's own stands elsewhere
+}
+
 /// Where the innermost frame is said to be; 0: nowhere.
 Address innermost(const PythonLayout& layout, Address state, Address& c_frame) noexcept {
   c_frame = layout.state_c_frame == 0 ? 0 : load<Address>(state + layout.state_c_frame);
@@ -84,31 +96,51 @@ void watch_codes(Python& python) noexcept {
   __atomic_store(deallocator, const_cast<void (**)(void*)>(&ours), __ATOMIC_RELEASE);
 }
 
-/// Whether the whole chain stands as it stood.
-NodeId PythonFrames::same(const PythonLayout& layout, Address frame) const noexcept {
-  unsigned i = depth_;
-  while (i > 0) {
-    const Seen& seen = seen_[--i];
-    if (seen.frame != frame) return 0;
-    const Address instruction = layout.minor == 10 ? load<std::uint32_t>(frame + layout.frame_instruction)
-                                                   : load<Address>(frame + layout.frame_instruction);
-    if (seen.instruction != instruction) return 0;
-    if (layout.frame_mark != 0 && seen.mark != load<std::uint8_t>(frame + layout.frame_mark)) return 0;
+/// Of the frames seen last the first one, from `index` outwards, that does not stand as it stood; kNone: all
+/// do. `frame`, `place`: what is there now.
+unsigned PythonFrames::first_changed(const PythonLayout& layout, unsigned index, Address frame,
+                                     Address place) const noexcept {
+  for (unsigned i = index;; --i) {
+    const Seen& seen = seen_[i];
+    if (seen.frame != frame || seen.instruction != instruction_of(layout, frame)) return i;
+    if (layout.frame_mark != 0 && seen.mark != load<std::uint8_t>(frame + layout.frame_mark)) return i;
+    if (layout.minor < 12) {
+      if (seen.place != place) return i;
+      if (layout.minor == 10 || seen.mark != 0) place = outer_place(layout, place);
+      if (layout.minor == 10 && seen.code != load<Address>(frame + layout.frame_code)) return i;
+    }
     frame = load<Address>(frame + layout.frame_previous);
+    if (i == 0) break;
   }
-  return frame == 0 || cut_ ? seen_[depth_ - 1].node : 0;  // outside of a cut nothing is said
+  return frame == 0 || cut_ ? kNone : 0;  // outside of a cut nothing is said
 }
 
-/// Reads the chain into found_. False where it cannot be.
+/// Reads the chain into found_, as far as it is not the one seen last. False where it cannot be.
 bool PythonFrames::read(const Python& python, Address state, Address from, Address to) noexcept {
   const PythonLayout& layout = python.layout;
   const auto on_stack = [&](Address at) { return at > from && at < to && at % 8 == 0; };
   Address c_frame = 0, place = from;
   Address frame = innermost(layout, state, c_frame);
+  constexpr unsigned kNear = 16;  // frames that are given up at a time
   found_count_ = 0;
+  standing_ = 0;
   found_cut_ = false;
   if (layout.minor < 12) place = c_frame;
+  unsigned may_stand = cut_ ? 0 : depth_;
   for (unsigned i = 0; frame != 0 && i < kMostWalked; ++i) {
+    unsigned at = may_stand;
+    while (at > 0 && may_stand - at < kNear && seen_[at - 1].frame != frame) --at;
+    if (at > 0 && seen_[at - 1].frame == frame && seen_[at - 1].place > from) {
+      may_stand = first_changed(layout, at - 1, frame, place);
+      if (may_stand == kNone && found_count_ + at <= kMost) {
+        standing_ = at;
+        if (layout.minor < 12) return true;
+        for (unsigned inner = found_count_; inner-- > 0 && found_[inner].code != 0;)
+          found_[inner].place = seen_[at - 1].place;
+        return true;
+      }
+      if (may_stand == kNone) may_stand = 0;
+    }
     if (found_count_ == kMost) {
       found_cut_ = true;
       if (layout.minor < 12) break;
@@ -123,8 +155,7 @@ bool PythonFrames::read(const Python& python, Address state, Address from, Addre
     }
     Found& found = found_[found_count_];
     found = {frame, 0, load<Address>(frame + layout.frame_code), place, 0};
-    found.instruction = layout.minor == 10 ? load<std::uint32_t>(frame + layout.frame_instruction)
-                                           : load<Address>(frame + layout.frame_instruction);
+    found.instruction = instruction_of(layout, frame);
     if (layout.frame_mark != 0) found.mark = load<std::uint8_t>(frame + layout.frame_mark);
     if (layout.minor >= 12 && found.mark == kOfCStack) {
       if (!on_stack(frame)) return false;
@@ -138,8 +169,7 @@ bool PythonFrames::read(const Python& python, Address state, Address from, Addre
       if (layout.minor < 12) {
         if (!on_stack(place)) return found_count_ > 0;  // the state's own: no C function runs it
         if (layout.minor == 10 || found.mark != 0) {    // the next one is another C function's
-          const Address outer = load<Address>(place + layout.c_frame_previous);
-          place = outer > place ? outer : 0;  // the thread state's own stands elsewhere
+          place = outer_place(layout, place);
         }
       }
     }
@@ -152,8 +182,8 @@ bool PythonFrames::read(const Python& python, Address state, Address from, Addre
 /// Makes found_ what is remembered.
 NodeId PythonFrames::keep(Python& python, NodeTable& keys) noexcept {
   const PythonLayout& layout = python.layout;
-  unsigned kept = 0;  // frames, from the outermost on, that are the same
-  if (found_cut_ == cut_) {
+  unsigned kept = standing_;  // frames, from the outermost on, that are the same
+  if (kept == 0 && found_cut_ == cut_) {
     const unsigned most = found_count_ < depth_ ? found_count_ : depth_;
     for (; kept < most; ++kept) {
       const Found& found = found_[found_count_ - 1 - kept];
@@ -166,8 +196,9 @@ NodeId PythonFrames::keep(Python& python, NodeTable& keys) noexcept {
   cut_ = found_cut_;
   NodeId caller =
       kept == 0 ? (cut_ ? keys.intern(0, cut_frame(Cut::kTooManyPython)).node : 0) : seen_[kept - 1].node;
-  for (depth_ = kept; depth_ < found_count_; ++depth_) {
-    const Found& found = found_[found_count_ - 1 - depth_];
+  const unsigned count = standing_ + found_count_;
+  for (depth_ = kept; depth_ < count; ++depth_) {
+    const Found& found = found_[count - 1 - depth_];
     Seen& seen = seen_[depth_];
     seen.frame = found.frame;
     seen.instruction = found.instruction;
@@ -227,15 +258,13 @@ NodeId PythonFrames::capture(Python& python, Address from, Address to, NodeTable
   const std::uint32_t removals = python.codes.removals();
   if (removals != removals_) depth_ = 0;
   removals_ = removals;
-  if (depth_ != 0) {
-    const bool stands = seen_[depth_ - 1].place > from && c_frame_ == c_frame;
-    if (const NodeId node = stands ? same(layout, first) : 0) return node;
-  }
+  if (cut_ && depth_ != 0 && seen_[depth_ - 1].place > from &&
+      first_changed(layout, depth_ - 1, first, c_frame) == kNone)
+    return seen_[depth_ - 1].node;
   if (!read(python, state, from, to)) {
     depth_ = 0;
     return 0;
   }
-  c_frame_ = c_frame;
   return keep(python, keys);
 }
 

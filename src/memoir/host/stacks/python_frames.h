@@ -8,9 +8,9 @@
 //                   C frame or entry frame           C frame or entry frame     <- a frame's place
 //   Python       f (3.11 on: calls g, h there)    k
 //
-// Of each chain the frames seen last are remembered: one that stands as it stood costs three loads. Before
-// anything is trusted, the first chains are read through the kernel, which cannot fault, and each code object
-// must be one by its type. Not thread-safe.
+// Of each chain the frames seen last are remembered: one that stands as it stood costs three loads, and only
+// those further in are read. Before anything is trusted, the first chains are read through the kernel, which
+// cannot fault, and each code object must be one by its type. Not thread-safe.
 #pragma once
 
 #include "memoir/host/stacks/code_table.h"
@@ -62,13 +62,15 @@ class PythonFrames {
     std::uint8_t mark;
   };
   bool read(const Python& python, Address state, Address from, Address to) noexcept;
-  NodeId same(const PythonLayout& layout, Address frame) const noexcept;
+  static constexpr unsigned kNone = ~0u;
+  unsigned first_changed(const PythonLayout& layout, unsigned index, Address frame,
+                         Address place) const noexcept;
   NodeId keep(Python& python, NodeTable& keys) noexcept;
 
   unsigned depth_ = 0;
   unsigned found_count_ = 0;
+  unsigned standing_ = 0;  // of seen_, from the outermost on, those that found_ goes on from
   std::uint32_t removals_ = 0;
-  Address c_frame_ = 0;  // the innermost, of the last chain
   bool cut_ = false, found_cut_ = false;
   Seen seen_[kMost];
   Found found_[kMost];  // innermost first
