@@ -13,11 +13,12 @@ import importlib
 import os
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from memoir import debuginfod
 from memoir._core import Trace, add_symbols
 
 Line = tuple[str, str, int]  # function, file, line; "" and 0: unknown
@@ -35,8 +36,9 @@ class Named:
     why: str  # "" or what is missing
 
 
-def symbolize(trace: str | os.PathLike[str]) -> list[Named]:
-    """Finds the names of all native frames of a trace and stores them in it. Returns a row for each module.
+def symbolize(trace: str | os.PathLike[str], servers: Sequence[str] = ()) -> list[Named]:
+    """Finds the names of all native frames of a trace and stores them in it. Returns a row for each module. `servers`:
+    URLs of debuginfod servers, which are asked for what is not on this machine.
 
     Raises memoir.Error for a trace that cannot be written to, or is still recorded.
     """
@@ -48,7 +50,7 @@ def symbolize(trace: str | os.PathLike[str]) -> list[Named]:
         module = modules.get(path)
         if module is None:
             continue
-        found, why = find_lines(Path(path), module["build_id"], offsets)
+        found, why = find_lines(Path(path), module["build_id"], offsets, servers)
         rows += [(module["id"], offset, lines) for offset, lines in found.items()]
         said.append(Named(path, len(offsets), len(found), why))
     if rows:
@@ -56,9 +58,11 @@ def symbolize(trace: str | os.PathLike[str]) -> list[Named]:
     return said
 
 
-def find_lines(path: Path, build_id: str, offsets: Iterable[int]) -> tuple[dict[int, list[Line]], str]:
+def find_lines(
+    path: Path, build_id: str, offsets: Iterable[int], servers: Sequence[str] = ()
+) -> tuple[dict[int, list[Line]], str]:
     """Return addresses of a module that have names, with their lines, inlined functions first; and what is missing."""
-    finder, why = _finder(path, build_id)
+    finder, why = _finder(path, build_id, servers)
     if finder is None:
         return {}, why
     # A return address is one behind its call.
@@ -76,21 +80,28 @@ def _addresses(trace: Trace) -> dict[str, set[int]]:
     return result
 
 
-def _finder(path: Path, build_id: str) -> tuple[Any, str]:
+def _finder(path: Path, build_id: str, servers: Sequence[str]) -> tuple[Any, str]:
     """A function from an offset to its lines, or None; and what is missing."""
     file, why = _debug_file(path, build_id)
+    if servers and (file is None or (file == path and not _section(path, ".debug_info"))):
+        fetched, refused = debuginfod.fetch(build_id, servers)
+        if fetched is not None and _build_id(fetched) == build_id:
+            path = path if file is not None else fetched
+            file = fetched
+        else:
+            why = why or refused
     if file is None:
         return None, why
     try:
         symbolic: Any = importlib.import_module("symbolic")
     except ImportError:
-        return _SymbolTable(path).lines, "pip install symbolic gives files, lines and inlined functions"
+        return _SymbolTable(path, file).lines, "pip install symbolic gives files, lines and inlined functions"
     try:
         found = next(iter(symbolic.Archive.open(str(file)).iter_objects()))
         cache = found.make_symcache()
     except (symbolic.SymbolicError, StopIteration, OSError) as error:
-        return _SymbolTable(path).lines, f"its debug information cannot be read: {error}"
-    table = _SymbolTable(path)
+        return _SymbolTable(path, file).lines, f"its debug information cannot be read: {error}"
+    table = _SymbolTable(path, file)
 
     def lines(offset: int) -> list[Line]:
         located = cache.lookup(offset)
@@ -98,7 +109,7 @@ def _finder(path: Path, build_id: str) -> tuple[Any, str]:
             return table.lines(offset)
         return [(demangle(one.symbol), one.full_path or "", one.line or 0) for one in located]
 
-    return lines, ""
+    return lines, why
 
 
 def _debug_file(path: Path, build_id: str) -> tuple[Path | None, str]:
@@ -170,11 +181,12 @@ def _free() -> Any:
 class _SymbolTable:
     """Functions by the symbol tables that loaders and linkers use; sizes say where one ends."""
 
-    def __init__(self, path: Path):
+    def __init__(self, *paths: Path):
         rows = {}
-        for kind in (11, 2):  # SHT_DYNSYM, SHT_SYMTAB
-            for name, value, size in _symbols(path, kind):
-                rows[value] = (size, name)
+        for path in dict.fromkeys(paths):
+            for kind in (11, 2):  # SHT_DYNSYM, SHT_SYMTAB
+                for name, value, size in _symbols(path, kind):
+                    rows[value] = (size, name)
         self.starts = sorted(rows)
         self.rows = rows
 

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """memoir symbolize: names of functions, files and lines, where debug information is and where it is not."""
 
+import functools
+import http.server
 import json
 import shutil
 import subprocess
 import sys
+import threading
 
 import pytest
 from memoir._core import Trace
@@ -55,8 +58,8 @@ def frames(trace) -> list[dict]:
     return opened.site_frames(int(site))
 
 
-def symbolize(trace) -> dict:
-    command = [sys.executable, "-m", "memoir", "symbolize", "--json", str(trace)]
+def symbolize(trace, *options) -> dict:
+    command = [sys.executable, "-m", "memoir", "symbolize", "--json", *options, str(trace)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return {row["path"]: row for row in json.loads(done.stdout)["modules"]}
@@ -89,6 +92,69 @@ def test_split_debug_files(built, record, tmp_path):
     assert record(program).returncode == 0
     symbolize(tmp_path / "x.trace")
     assert any("make<4242>" in frame["function"] for frame in frames(tmp_path / "x.trace"))
+
+
+@pytest.fixture
+def server(tmp_path):
+    """A debuginfod server: the folder of its files, its address, and the paths that it was asked for."""
+    asked = []
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            super().do_GET()
+
+        def log_message(self, *_):
+            pass
+
+    folder = tmp_path / "served"
+    folder.mkdir()
+    handler = functools.partial(Handler, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as serving:
+        thread = threading.Thread(target=serving.serve_forever)
+        thread.start()
+        yield folder, f"http://127.0.0.1:{serving.server_port}", asked
+        serving.shutdown()
+        thread.join()
+
+
+def test_debuginfod_is_asked_only_on_demand(built, record, server, tmp_path, monkeypatch):
+    if shutil.which("objcopy") is None:
+        pytest.skip("no objcopy here")
+    folder, url, asked = server
+    monkeypatch.setenv("DEBUGINFOD_CACHE_PATH", str(tmp_path / "cache"))
+    monkeypatch.delenv("DEBUGINFOD_URLS", raising=False)
+    program = built("-g", "-Wl,--build-id")
+    debug = tmp_path / "debuginfo"
+    subprocess.run(["objcopy", "--only-keep-debug", str(program), str(debug)], check=True)
+    subprocess.run(["objcopy", "--strip-all", str(program)], check=True)
+    assert record(program).returncode == 0
+    trace = tmp_path / "x.trace"
+    refused = subprocess.run(
+        [sys.executable, "-m", "memoir", "symbolize", "--debuginfod", str(trace)],
+        capture_output=True,
+        text=True,
+    )
+    assert refused.returncode == 2 and "DEBUGINFOD_URLS names no server" in refused.stderr
+
+    monkeypatch.setenv("DEBUGINFOD_URLS", f"ftp://no.such {url}/")
+    symbolize(trace)
+    assert not asked and not any("make<4242>" in frame["function"] for frame in frames(trace))
+    row = symbolize(trace, "--debuginfod")[str(program)]  # the server lacks it
+    assert asked and "no debuginfod server has it" in row["why"]
+
+    (build_id,) = {
+        module["build_id"] for module in Trace.open(trace).modules if module["path"] == str(program)
+    }
+    (folder / "buildid" / build_id).mkdir(parents=True)
+    debug.rename(folder / "buildid" / build_id / "debuginfo")
+    symbolize(trace, "--debuginfod")
+    assert f"/buildid/{build_id}/debuginfo" in asked
+    assert any("make<4242>" in frame["function"] for frame in frames(trace))
+    before = asked.count(f"/buildid/{build_id}/debuginfo")
+    program.unlink()  # the debug file alone is enough
+    assert symbolize(trace, "--debuginfod")[str(program)]["named"] >= 1
+    assert asked.count(f"/buildid/{build_id}/debuginfo") == before, "the file is kept"
 
 
 def test_symbol_tables_alone(built, record, tmp_path, monkeypatch):

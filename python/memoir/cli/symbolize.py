@@ -9,7 +9,8 @@ from pathlib import Path
 
 import click
 
-from memoir import symbols
+from memoir import debuginfod, symbols
+from memoir._core import Error
 from memoir.traces.files import read_begin
 
 
@@ -17,22 +18,32 @@ from memoir.traces.files import read_begin
 @click.argument(
     "traces", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
+@click.option(
+    "--debuginfod",
+    "ask",
+    is_flag=True,
+    help="Ask the servers that DEBUGINFOD_URLS names for debug files that are not here.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
-def command(traces: tuple[Path, ...], as_json: bool) -> None:
+def command(traces: tuple[Path, ...], ask: bool, as_json: bool) -> None:
     """Find the names of functions, files and lines for the stacks of TRACES, and store them there.
 
     \b
       memoir symbolize x.trace
 
     The names come from the programs and libraries that the trace lists by their build ids, and from separate debug
-    files. Run this where these files are. After that the trace shows the same names on any machine, and can be
-    compared by names with a trace of another build. TRACES may be lifetime profiles, too.
+    files; with --debuginfod from servers as well. Run this where these files are. After that the trace shows the
+    same names on any machine, and can be compared by names with a trace of another build. TRACES may be lifetime
+    profiles, too.
     """
+    servers = debuginfod.servers() if ask else []
+    if ask and not servers:
+        raise Error("--debuginfod: DEBUGINFOD_URLS names no server; set it to http:// or https:// addresses")
     for trace in traces:
         if read_begin(trace).startswith(b"\x89memoirL"):
-            _name_profile(trace, as_json)
+            _name_profile(trace, servers, as_json)
             continue
-        rows = symbols.symbolize(trace)
+        rows = symbols.symbolize(trace, servers)
         if as_json:
             click.echo(json.dumps({"trace": str(trace), "modules": [asdict(row) for row in rows]}))
             continue
@@ -42,11 +53,11 @@ def command(traces: tuple[Path, ...], as_json: bool) -> None:
         click.echo(f"memoir: next: memoir show {trace}", err=True)
 
 
-def _name_profile(path: Path, as_json: bool) -> None:
+def _name_profile(path: Path, servers: list[str], as_json: bool) -> None:
     from memoir.lifetimes import Lifetimes
     from memoir.lifetimes.names import name_frames
 
-    named = name_frames(Lifetimes.open(path))
+    named = name_frames(Lifetimes.open(path), servers)
     named.write(path, force=True)
     frames = named.frames["name"][:, 1]
     count, total = int((frames > 0).sum()), len(frames)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy
@@ -11,9 +12,10 @@ from memoir.lifetimes import Lifetimes
 from memoir.symbols import Line, find_lines
 
 
-def name_frames(lifetimes: Lifetimes) -> Lifetimes:
+def name_frames(lifetimes: Lifetimes, servers: Sequence[str] = ()) -> Lifetimes:
     """A profile in which frames have the names of their functions, those that are inlined first, where the files of
-    their modules are here and are the same build. What has a name keeps it."""
+    their modules are here and are the same build, or one of these debuginfod `servers` has them. What has a name keeps
+    it."""
     frames = lifetimes.frames
     names: dict[int, str] = {}
     for module in range(len(lifetimes.modules)):
@@ -21,7 +23,8 @@ def name_frames(lifetimes: Lifetimes) -> Lifetimes:
         wanted = {int(frames["offset"][number]): int(number) for number in numpy.flatnonzero(of_module)}
         if not wanted:
             continue
-        found, _ = find_lines(Path(lifetimes.module_path(module)), lifetimes.build_id(module), wanted)
+        path, build_id = Path(lifetimes.module_path(module)), lifetimes.build_id(module)
+        found, _ = find_lines(path, build_id, wanted, servers)
         for offset, lines in found.items():
             names[wanted[offset]] = "\n".join(_plain(line) for line in lines)
     return Lifetimes(lifetimes.profile.with_names(names)) if names else lifetimes

@@ -67,7 +67,9 @@ def open_for_plans(path: str | Path, only: str | None = None) -> Trace:
         return open_trace(path, ONLY[only])
     if not read_begin(path).startswith(_MAGIC):
         return open_trace(path)
-    return Trace.open_chosen(str(path), plannable=True)[0] if only is None else Trace.open_plannable(str(path))
+    return (
+        Trace.open_chosen(str(path), plannable=True)[0] if only is None else Trace.open_plannable(str(path))
+    )
 
 
 def only_device(trace: Trace, device: int | None) -> int:

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Debug files from debuginfod servers, which hand them out by build ids. Nothing is asked unless a caller names servers.
+
+What was fetched stays where debuginfod's own client keeps it: $DEBUGINFOD_CACHE_PATH, or ~/.cache/debuginfod_client."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+
+_TIMEOUT = 90  # seconds without a byte
+_MOST = 4 << 30  # bytes of a file
+
+
+def servers() -> list[str]:
+    """Those that $DEBUGINFOD_URLS names."""
+    return [
+        url
+        for url in os.environ.get("DEBUGINFOD_URLS", "").split()
+        if url.startswith(("http://", "https://"))
+    ]
+
+
+def fetch(build_id: str, urls: Sequence[str]) -> tuple[Path | None, str]:
+    """The debug file of a build, from the cache or the first server that has it; else why there is none."""
+    if not urls or not build_id or any(digit not in "0123456789abcdef" for digit in build_id):
+        return None, ""
+    kept = _cache() / build_id / "debuginfo"
+    if kept.is_file() and kept.stat().st_size > 0:
+        return kept, ""
+    why = ""
+    for url in urls:
+        try:
+            _download(f"{url.rstrip('/')}/buildid/{build_id}/debuginfo", kept)
+            return kept, ""
+        except urllib.error.HTTPError as error:
+            why = why or ("no debuginfod server has it" if error.code == 404 else f"{url}: {error}")
+        except (OSError, ValueError) as error:
+            why = f"{url}: {error}"
+    return None, why
+
+
+def _cache() -> Path:
+    if named := os.environ.get("DEBUGINFOD_CACHE_PATH"):
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "debuginfod_client"
+
+
+def _download(url: str, to: Path) -> None:
+    """Whole, or not there."""
+    with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=to.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                while part := answer.read(1 << 20):
+                    file.write(part)
+                    if file.tell() > _MOST:
+                        raise ValueError(f"more than {_MOST >> 30} GiB")
+            os.replace(name, to)
+        except BaseException:
+            os.unlink(name)
+            raise
