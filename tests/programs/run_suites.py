@@ -125,7 +125,8 @@ def parse(suite: Suite, text: str) -> Results:
         groups = match.groupdict()
         name = groups["name"].strip()
         seen[name] += 1
-        results[f"{name} #{seen[name]}" if seen[name] > 1 else name] = groups["status"]
+        # A suite may tell of its failures a second time: what it says nothing of was run.
+        results[f"{name} #{seen[name]}" if seen[name] > 1 else name] = groups["status"] or "run"
     return results
 
 

@@ -102,14 +102,17 @@ unsigned PythonFrames::first_changed(const PythonLayout& layout, unsigned index,
                                      Address place) const noexcept {
   for (unsigned i = index;; --i) {
     const Seen& seen = seen_[i];
-    if (seen.frame != frame || seen.instruction != instruction_of(layout, frame)) return i;
-    if (layout.frame_mark != 0 && seen.mark != load<std::uint8_t>(frame + layout.frame_mark)) return i;
+    if (seen.frame != frame) return i;
+    Address at = seen.frame;
+    asm("" : "+r"(at));  // the loads below need not wait for the one that gave `frame`, which is the same
+    if (seen.instruction != instruction_of(layout, at)) return i;
+    if (layout.frame_mark != 0 && seen.mark != load<std::uint8_t>(at + layout.frame_mark)) return i;
     if (layout.minor < 12) {
       if (seen.place != place) return i;
       if (layout.minor == 10 || seen.mark != 0) place = outer_place(layout, place);
-      if (layout.minor == 10 && seen.code != load<Address>(frame + layout.frame_code)) return i;
+      if (layout.minor == 10 && seen.code != load<Address>(at + layout.frame_code)) return i;
     }
-    frame = load<Address>(frame + layout.frame_previous);
+    frame = load<Address>(at + layout.frame_previous);
     if (i == 0) break;
   }
   return frame == 0 || cut_ ? kNone : 0;  // outside of a cut nothing is said
