@@ -29,6 +29,20 @@ def test_no_line_of_c_or_cpp_is_wider_than_the_formatter_allows():
     assert not wide, "\n".join(wide)
 
 
+def test_prose_of_pages_is_wrapped(monkeypatch):
+    """At 100 columns, as docs/contributing/style.md says."""
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    wrap = importlib.import_module("wrap")
+    pages = {page: page.read_text() for page in wrap.tracked() if page.is_file()}
+    assert len(pages) > 60
+    wide = [
+        str(page.relative_to(ROOT))
+        for page, text in pages.items()
+        if not text.startswith(wrap.WRITTEN) and wrap.wrap(text) != text
+    ]
+    assert not wide, f"prose wider than {wrap.WIDTH} columns, run docs/wrap.py: {', '.join(wide)}"
+
+
 def test_wrapping_leaves_code_and_tables_and_makes_no_list(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
     wrap = importlib.import_module("wrap")
