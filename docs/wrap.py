@@ -22,7 +22,11 @@ STARTS = re.compile(r"([*+-]|\d+[.)]|#+|>.*|\||`{3}|~{3}|=+|-+)")
 # code, links and words are not broken
 ATOM = re.compile(r"(?:`+[^`]+`+|!?\[[^\[\]]*\](?:\([^()\s]*\))?|[^\s`\[!]+|[`\[!])+")
 WRITTEN = "<!-- written by "
-LEFT_ALONE = ("third_party/", "docs/results/torch/", "tests/bench_torch/data/")  # others' pages; written reports
+LEFT_ALONE = (
+    "third_party/",
+    "docs/results/torch/",
+    "tests/bench_torch/data/",
+)  # others' pages; written reports
 
 
 def tracked() -> list[Path]:

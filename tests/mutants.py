@@ -59,8 +59,8 @@ MUTANTS = [
     Mutant(
         "torch shim: what a plan does not serve is recorded as another thread's",
         "shim/torch/allocator.cc",
-        "  if (pass.slab != nullptr) return;  // other threads do not plan",
-        "  // other threads do not plan",
+        "  if (planned || pass.slab != nullptr) return;  // other threads do not plan",
+        "  if (planned) return;  // other threads do not plan",
         "test_shim_torch",
         "a thread that follows a plan*",
     ),

@@ -91,23 +91,23 @@ Layout record(const std::function<void()>& body, bool large_apart) {
   return std::make_shared<const PlannedLayout>(record_plan(pass, plan, planner));
 }
 
-bool follow(SlabSet& pool, const Layout& layout, bool scoped, const std::function<void()>& body,
+bool follow(SlabSet& slabs, const Layout& layout, bool scoped, const std::function<void()>& body,
             torch_shim::PassResult& result) {
-  Slab* const slab = pool.acquire(layout);
+  Slab* const slab = slabs.acquire(layout);
   if (slab == nullptr) {
     body();
     return false;
   }
   torch_shim::begin_planned(*slab, scoped);
   struct End {
-    SlabSet& pool;
+    SlabSet& slabs;
     Slab* slab;
     torch_shim::PassResult& result;
     ~End() {
       result = torch_shim::end_planned();
-      pool.give_back(slab);
+      slabs.give_back(slab);
     }
-  } const end{pool, slab, result};
+  } const end{slabs, slab, result};
   body();
   return true;
 }

@@ -59,9 +59,9 @@ using Layout = std::shared_ptr<const PlannedLayout>;
 /// passed on.
 Layout record(const std::function<void()>& body, bool large_apart = false);
 
-/// Runs `body` as one pass that follows `layout` in a slab of the pool. False when there is no slab; `body`
+/// Runs `body` as one pass that follows `layout` in one of the slabs. False when there is no slab; `body`
 /// then runs without. An exception ends the pass and is passed on; `result` is set in any case.
-bool follow(SlabSet& pool, const Layout& layout, bool scoped, const std::function<void()>& body,
+bool follow(SlabSet& slabs, const Layout& layout, bool scoped, const std::function<void()>& body,
             torch_shim::PassResult& result);
 
 /// A small network: `layers` times a convolution with a workspace and an activation, a tensor of 0 bytes, and

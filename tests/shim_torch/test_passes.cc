@@ -35,44 +35,44 @@ TEST_CASE("a recorded pass is followed in step, again and again") {
   Tensor result;
   const auto layout = record([&] { result = network(12); });
   REQUIRE(layout->ok());
-  SlabSet pool({});
+  SlabSet slabs({});
   std::vector<Tensor> kept;
   for (int pass = 0; pass < 50; ++pass) {
     torch_shim::PassResult outcome;
     REQUIRE(follow(
-        pool, layout, pass == 0, [&] { kept.push_back(network(12)); }, outcome));
+        slabs, layout, pass == 0, [&] { kept.push_back(network(12)); }, outcome));
     CHECK(repeated(outcome));
     CHECK(outcome.counters.planned == planned_in(12));
     CHECK(outcome.counters.escaping == 1);
     CHECK(outcome.counters.unmatched + outcome.counters.occupied == 0);
     CHECK_FALSE(kept.back().in_memoirs_memory());
   }
-  CHECK(pool.size() == 1);
+  CHECK(slabs.size() == 1);
   for (const Tensor& tensor : kept) CHECK(tensor.holds_its_bytes());
 }
 
 TEST_CASE("a pass that differs finds its way back by operators, and its bytes are its own") {
   const Checked checked;
   const auto layout = record([] { network(12); });
-  SlabSet pool({});
+  SlabSet slabs({});
   torch_shim::PassResult outcome;
   for (const bool scoped : {true, false}) {
     for (int extra = 0; extra < 12; ++extra) {
       REQUIRE(follow(
-          pool, layout, scoped, [&] { network(12, extra); }, outcome));
+          slabs, layout, scoped, [&] { network(12, extra); }, outcome));
       CHECK_FALSE(outcome.in_step);
       CHECK(outcome.counters.unmatched >= 1);
       CHECK(outcome.counters.planned > 0);
       if (scoped) CHECK(outcome.counters.planned >= planned_in(12) - 1);
     }
     REQUIRE(follow(
-        pool, layout, scoped, [&] { network(5); }, outcome));  // shorter
+        slabs, layout, scoped, [&] { network(5); }, outcome));  // shorter
     CHECK_FALSE(outcome.at_end);
     REQUIRE(follow(
-        pool, layout, scoped, [&] { network(20); }, outcome));  // longer
+        slabs, layout, scoped, [&] { network(20); }, outcome));  // longer
     CHECK_FALSE(outcome.in_step);
     REQUIRE(follow(
-        pool, layout, scoped, [&] { network(12); }, outcome));
+        slabs, layout, scoped, [&] { network(12); }, outcome));
     CHECK(repeated(outcome));
   }
 }
@@ -91,23 +91,23 @@ TEST_CASE("the first difference may come inside of operators, which end after it
     const Tensor third(512);
   };
   const auto layout = record([&] { body(false); });
-  SlabSet pool({});
+  SlabSet slabs({});
   torch_shim::PassResult outcome;
   REQUIRE(follow(
-      pool, layout, false, [&] { body(true); }, outcome));
+      slabs, layout, false, [&] { body(true); }, outcome));
   CHECK_FALSE(outcome.in_step);
   CHECK(outcome.counters.planned + outcome.counters.unmatched + outcome.counters.occupied == 3);
   {
     const Op open("open");  // from before the pass to after it
     REQUIRE(follow(
-        pool, layout, true, [&] { body(false); }, outcome));
+        slabs, layout, true, [&] { body(false); }, outcome));
   }
   const Op* across = nullptr;
   REQUIRE(follow(
-      pool, layout, true, [&] { across = new Op("left in the pass, ended after it"); }, outcome));
+      slabs, layout, true, [&] { across = new Op("left in the pass, ended after it"); }, outcome));
   delete across;
   REQUIRE(follow(
-      pool, layout, true, [&] { body(false); }, outcome));
+      slabs, layout, true, [&] { body(false); }, outcome));
   CHECK(repeated(outcome));
 }
 
@@ -123,15 +123,15 @@ TEST_CASE("tensors that are kept against the plan stay whole, and their ranges a
     }
   };
   const auto layout = record([&] { body(nullptr); });
-  SlabSet pool({});
+  SlabSet slabs({});
   torch_shim::PassResult outcome;
   std::vector<Tensor> kept;
   REQUIRE(follow(
-      pool, layout, true, [&] { body(&kept); }, outcome));
+      slabs, layout, true, [&] { body(&kept); }, outcome));
   CHECK(repeated(outcome));
   CHECK(kept[0].in_memoirs_memory());
   REQUIRE(follow(
-      pool, layout, true, [&] { body(&kept); }, outcome));
+      slabs, layout, true, [&] { body(&kept); }, outcome));
   CHECK(outcome.counters.occupied == 2);
   CHECK(outcome.counters.planned == 6);
   CHECK_FALSE(kept[2].in_memoirs_memory());
@@ -141,11 +141,11 @@ TEST_CASE("tensors that are kept against the plan stay whole, and their ranges a
   CHECK(copy.holds_its_bytes());
   std::thread([&] { kept.clear(); }).join();
   REQUIRE(follow(
-      pool, layout, true, [&] { body(nullptr); }, outcome));
+      slabs, layout, true, [&] { body(nullptr); }, outcome));
   CHECK(repeated(outcome));
 }
 
-TEST_CASE("freed bytes of a slab are poisoned when the pool says so") {
+TEST_CASE("freed bytes of a slab are poisoned when the slabs says so") {
   const Checked checked;
   const auto body = [](void (*look)(const unsigned char*)) {
     const Op op("op");
@@ -155,7 +155,7 @@ TEST_CASE("freed bytes of a slab are poisoned when the pool says so") {
     if (look != nullptr) look(bytes);
   };
   const auto layout = record([&] { body(nullptr); });
-  SlabSet pool({.poison = true});
+  SlabSet slabs({.poison = true});
   torch_shim::PassResult outcome;
   const auto look = [](const unsigned char* bytes) {
     REQUIRE(AddressSpace::instance().contains(bytes));
@@ -164,7 +164,7 @@ TEST_CASE("freed bytes of a slab are poisoned when the pool says so") {
   };
   for (int pass = 0; pass < 3; ++pass) {
     REQUIRE(follow(
-        pool, layout, pass == 0, [&] { body(look); }, outcome));
+        slabs, layout, pass == 0, [&] { body(look); }, outcome));
     CHECK(repeated(outcome));
   }
 }
@@ -182,24 +182,24 @@ TEST_CASE("an exception ends a pass wherever it comes from") {
   CHECK_THROWS_WITH(record([&] { body(true); }), "of the program");
   CHECK_FALSE(torch_shim::in_pass());
   const auto layout = record([&] { body(false); });
-  SlabSet pool({});
+  SlabSet slabs({});
   for (const bool scoped : {true, false}) {
     torch_shim::PassResult outcome;
     CHECK_THROWS_WITH(follow(
-                          pool, layout, scoped, [&] { body(true); }, outcome),
+                          slabs, layout, scoped, [&] { body(true); }, outcome),
                       "of the program");
     CHECK_FALSE(torch_shim::in_pass());
     CHECK(outcome.in_step);
     CHECK_FALSE(outcome.at_end);
     REQUIRE(follow(
-        pool, layout, scoped, [&] { body(false); }, outcome));
+        slabs, layout, scoped, [&] { body(false); }, outcome));
     CHECK(repeated(outcome));
   }
 }
 
-TEST_CASE("a forgotten pool's memory goes with its last tensor") {
+TEST_CASE("a forgotten slabs's memory goes with its last tensor") {
   const Checked checked;
-  auto pool = std::make_unique<SlabSet>(SlabSetOptions{.max_slabs = 2});
+  auto slabs = std::make_unique<SlabSet>(SlabSetOptions{.max_slabs = 2});
   const auto body = [](std::vector<Tensor>* keep) {
     const Op op("op");
     Tensor first(1000), second(2000);
@@ -211,20 +211,20 @@ TEST_CASE("a forgotten pool's memory goes with its last tensor") {
   torch_shim::PassResult outcome;
   std::vector<Tensor> kept;
   REQUIRE(follow(
-      *pool, layout, true, [&] { body(&kept); }, outcome));
+      *slabs, layout, true, [&] { body(&kept); }, outcome));
   // Forgotten in the middle of the next pass, which may go on. Its slab is the same one.
   REQUIRE(follow(
-      *pool, layout, true,
+      *slabs, layout, true,
       [&] {
         kept.erase(kept.begin());
         const Op op("op");
         const Tensor first(1000);
         CHECK(first.in_memoirs_memory());
-        pool->retire_all();
-        CHECK(pool->held_bytes() == 4096);
+        slabs->retire_all();
+        CHECK(slabs->held_bytes() == 4096);
       },
       outcome));
-  pool.reset();
+  slabs.reset();
   layout.reset();
   REQUIRE(kept[0].in_memoirs_memory());
   CHECK(kept[0].holds_its_bytes());
@@ -234,13 +234,13 @@ TEST_CASE("a forgotten pool's memory goes with its last tensor") {
   CHECK(AddressSpace::instance().owner_of(address) == nullptr);
 }
 
-TEST_CASE("a pool without a slab to give lets the program run on PyTorch's allocator") {
+TEST_CASE("a slabs without a slab to give lets the program run on PyTorch's allocator") {
   const Checked checked;
   const auto layout = record([] { network(4); });
-  SlabSet pool({.max_slabs = 0});
+  SlabSet slabs({.max_slabs = 0});
   torch_shim::PassResult outcome;
   CHECK_FALSE(follow(
-      pool, layout, true, [&] { CHECK_FALSE(network(4).in_memoirs_memory()); }, outcome));
+      slabs, layout, true, [&] { CHECK_FALSE(network(4).in_memoirs_memory()); }, outcome));
 }
 
 }  // namespace memoir

@@ -39,9 +39,9 @@ TEST_CASE("large objects of a recorded pass have pages of their own, and outlive
   const void* const address = kept.data();
   std::thread([&] { kept.reset(); }).join();
   CHECK(AddressSpace::instance().owner_of(address) == nullptr);
-  SlabSet pool({});
+  SlabSet slabs({});
   torch_shim::PassResult outcome;
-  REQUIRE(follow(pool, layout, true, body, outcome));
+  REQUIRE(follow(slabs, layout, true, body, outcome));
   CHECK(repeated(outcome));
   CHECK(outcome.counters.escaping == 1);
   CHECK_FALSE(kept.in_memoirs_memory());
@@ -62,10 +62,10 @@ TEST_CASE("the memory profiler sees every byte come and go") {
     body();
     kept.reset();  // so that it is planned
   });
-  SlabSet pool({});
+  SlabSet slabs({});
   fake_c10::profile_memory(true);
   torch_shim::PassResult outcome;
-  REQUIRE(follow(pool, layout, true, body, outcome));
+  REQUIRE(follow(slabs, layout, true, body, outcome));
   CHECK(repeated(outcome));
   CHECK(kept.in_memoirs_memory());
   CHECK(reporter.live_bytes() == 500);
@@ -116,13 +116,13 @@ TEST_CASE("a thread that follows a plan is in no other thread's recording") {
   const Checked checked;
   Tensor kept;
   const auto layout = record([&] { kept = Tensor(100); });  // it escapes: PyTorch's allocator serves it
-  SlabSet pool({});
+  SlabSet slabs({});
   Recorder recorder;
   torch_shim::begin_recording(recorder, false);
   std::thread([&] {
     torch_shim::PassResult outcome;
     CHECK(follow(
-        pool, layout, true, [&] { kept = Tensor(100); }, outcome));
+        slabs, layout, true, [&] { kept = Tensor(100); }, outcome));
   }).join();
   torch_shim::end_recording();
   CHECK_FALSE(kept.in_memoirs_memory());
@@ -133,7 +133,7 @@ TEST_CASE("a thread that follows a plan is in no other thread's recording") {
 TEST_CASE("callbacks that a thread inherits do nothing there, and not to its own pass either") {
   const Checked checked;
   const auto layout = record([] { network(3); });
-  SlabSet pool({.max_slabs = 2});
+  SlabSet slabs({.max_slabs = 2});
   torch_shim::PassResult outcome, inner;
   fake_c10::Callbacks inherited;
   const auto body = [&] {
@@ -146,13 +146,13 @@ TEST_CASE("callbacks that a thread inherits do nothing there, and not to its own
     }).join();
     network(3);
   };
-  REQUIRE(follow(pool, layout, true, body, outcome));
+  REQUIRE(follow(slabs, layout, true, body, outcome));
   CHECK(repeated(outcome));
   CHECK(inherited.size() == 1);
   std::thread([&] {
     fake_c10::set_callbacks(inherited);  // of a pass that has ended since
     follow(
-        pool, layout, true, [] { network(3); }, inner);
+        slabs, layout, true, [] { network(3); }, inner);
   }).join();
   CHECK(inner.counters.occupied == 0);
 }

@@ -39,14 +39,14 @@ TEST_CASE("threads follow, differ, fail, keep, hand over, record and forget at o
   Tensor kept;
   const auto layout = record([&] { kept = network(6); });
   kept.reset();
-  SlabSet pool({.max_slabs = 3, .poison = true});
+  SlabSet slabs({.max_slabs = 3, .poison = true});
   HandOver others;
   std::atomic<std::uint64_t> planned{0}, repeated{0}, failed{0};
 
   const auto caller = [&](unsigned seed) {
     std::mt19937_64 random(seed);
     for (int pass = 0; pass < 150; ++pass) {
-      if (seed == 0 && pass % 40 == 39) pool.retire_all();
+      if (seed == 0 && pass % 40 == 39) slabs.retire_all();
       const auto body = [&] {
         Tensor result = network(6, random() % 4 == 0 ? static_cast<int>(random() % 6) : -1);
         if (random() % 8 == 0) throw std::runtime_error("of the program");
@@ -56,7 +56,7 @@ TEST_CASE("threads follow, differ, fail, keep, hand over, record and forget at o
       };
       torch_shim::PassResult outcome;
       try {
-        follow(pool, layout, random() % 2 == 0, body, outcome);
+        follow(slabs, layout, random() % 2 == 0, body, outcome);
       } catch (const std::runtime_error&) {
         ++failed;
       }
@@ -71,7 +71,7 @@ TEST_CASE("threads follow, differ, fail, keep, hand over, record and forget at o
       CHECK(again->ok());
       torch_shim::PassResult outcome;
       follow(
-          pool, again, true, [&] { others.swap(static_cast<size_t>(pass), network(6)); }, outcome);
+          slabs, again, true, [&] { others.swap(static_cast<size_t>(pass), network(6)); }, outcome);
     }
   };
   std::vector<std::thread> threads;
@@ -98,7 +98,7 @@ TEST_CASE("planned tensors are freed by other threads while their pass goes on")
     }
   };
   const auto layout = record([&] { body(nullptr); });
-  SlabSet pool({.max_slabs = 2});
+  SlabSet slabs({.max_slabs = 2});
   HandOver others;
   std::atomic<bool> done = false;
   std::thread freeing([&] {
@@ -110,7 +110,7 @@ TEST_CASE("planned tensors are freed by other threads while their pass goes on")
     for (int pass = 0; pass < 200; ++pass) {
       torch_shim::PassResult outcome;
       if (follow(
-              pool, layout, true, [&] { body(&others); }, outcome))
+              slabs, layout, true, [&] { body(&others); }, outcome))
         mine += outcome.counters.planned;
     }
     return mine;
@@ -126,7 +126,7 @@ TEST_CASE("planned tensors are freed by other threads while their pass goes on")
   CHECK(Tensor::mismatches() == mismatches);
 }
 
-TEST_CASE("a pool is forgotten while its slabs are in use and its tensors on other threads") {
+TEST_CASE("slabs are forgotten while they and their tensors are in use on other threads") {
   torch_shim::install();
   const std::int64_t mismatches = Tensor::mismatches();
   const auto body = [](HandOver* to, size_t seed) {
@@ -138,11 +138,11 @@ TEST_CASE("a pool is forgotten while its slabs are in use and its tensors on oth
   HandOver others;
   const auto caller = [&](size_t seed) {
     for (size_t round = 0; round < 20; ++round) {
-      SlabSet pool({.max_slabs = 1});
+      SlabSet slabs({.max_slabs = 1});
       torch_shim::PassResult outcome;
       follow(
-          pool, layout, round % 2 == 0, [&] { body(&others, seed + round); }, outcome);
-      if (round % 3 == 0) pool.retire_all();
+          slabs, layout, round % 2 == 0, [&] { body(&others, seed + round); }, outcome);
+      if (round % 3 == 0) slabs.retire_all();
     }
   };
   std::vector<std::thread> threads;
