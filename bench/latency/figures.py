@@ -28,6 +28,7 @@ _COLOURS = dict(
             "#0b6e99",
             "#c0c0c0",
             "#b09070",
+            "#2f4b7c",
             "#66a0c0",
         ),
         strict=True,
