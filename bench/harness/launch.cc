@@ -209,7 +209,7 @@ Observed watch(pid_t command, const double* started, const Options& options, con
     }
     if (!observed.ended && time >= patience) killing = true;
     if (killing) kill_descendants();
-    if (!killing && memory.active() && *started > 0.0 && time >= memory.next()) {
+    if (!killing && memory.active() && *started > 0.0 && memory.wants(time)) {
       memory.sample(getpid(), *started, time);
     }
     if (!killing && witness != nullptr) witness->tick(time);

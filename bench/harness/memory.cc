@@ -56,6 +56,12 @@ double add(pid_t process, MemorySample& sample) {
 
 }  // namespace
 
+uint64_t MemorySampler::printed() {
+  struct stat about;
+  if (fstat(STDOUT_FILENO, &about) != 0 || !S_ISREG(about.st_mode)) return 0;
+  return static_cast<uint64_t>(about.st_size);
+}
+
 void MemorySampler::sample(pid_t root, double started, double now) {
   // around the reads processor time counts: a sampler that waits for a core holds nobody up
   const double before = seconds_of(CLOCK_THREAD_CPUTIME_ID);
@@ -63,14 +69,15 @@ void MemorySampler::sample(pid_t root, double started, double now) {
   MemorySample sample;
   sample.time = now - started;
   for (pid_t process : descendants(root)) held += add(process, sample);
-  struct stat about;
-  if (fstat(STDOUT_FILENO, &about) == 0 && S_ISREG(about.st_mode)) {
-    sample.printed = static_cast<uint64_t>(about.st_size);
-  }
-  const double cost = std::max(seconds_of(CLOCK_THREAD_CPUTIME_ID) - before, held);
+  sample.printed = printed_ = printed();
+  const double worked = seconds_of(CLOCK_THREAD_CPUTIME_ID) - before;
   held_ += held;
   // Not also a share of the time since the start: short runs would lose the ends of their phases for it.
-  next_ = seconds_of(CLOCK_MONOTONIC) + std::max(period_, cost / kShare);
+  // One that came early adds to what is still to be waited. A phase that ends does not wait for what a
+  // busy machine took from the last sample, or phases of a second would be missed there.
+  const double after = seconds_of(CLOCK_MONOTONIC);
+  next_ = std::max(next_, after) + std::max(period_, std::max(worked, held) / kShare);
+  early_ = after + std::max(period_, worked / kShare);
   if (sample.resident == 0) return;  // between two processes
   samples_.push_back(sample);
   if (samples_.size() < kMost) return;

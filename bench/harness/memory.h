@@ -18,14 +18,16 @@ struct MemorySample {
 };
 
 // Samples at most every `period` seconds, and never for more than a hundredth of the time: while smaps_rollup
-// is read, the process that it looks at cannot map or unmap memory. Keeps so few samples that its own size
-// stays small.
+// is read, the process that it looks at cannot map or unmap memory. When the command has printed, which may
+// end a phase, the next sample may come early; the one after it comes the later. Keeps so few samples that
+// its own size stays small.
 class MemorySampler {
  public:
   explicit MemorySampler(double period) : period_(period) {}
 
   bool active() const { return period_ > 0.0; }
   double next() const { return next_; }
+  bool wants(double now) const { return now >= next_ || (now >= early_ && printed() > printed_); }
 
   double held() const { return held_; }  // seconds in which it may have held up the tree
 
@@ -33,8 +35,11 @@ class MemorySampler {
   void report(FILE* out) const;  // a JSON array of arrays
 
  private:
+  static uint64_t printed();  // bytes in the file that the command's standard output is; 0 for anything else
+
   double period_;
-  double next_ = 0.0;
+  double next_ = 0.0, early_ = 0.0;
+  uint64_t printed_ = 0;
   double held_ = 0.0;
   std::vector<MemorySample> samples_;
 };

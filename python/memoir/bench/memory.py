@@ -4,7 +4,7 @@
 A sample is [seconds, resident, proportional, huge, lazily freed, swapped, printed]: the sums of the tree's
 /proc/PID/smaps_rollup (Rss, Pss, AnonHugePages, LazyFree, Swap) in bytes, and how many bytes the command had printed.
 Reading them holds up the command's page faults, so after each sample the launcher waits 125 times as long as it took:
-0.8 % of the time, and the first sample.
+0.8 % of the time, and the first sample. When the command prints, a sample may come early; the next comes the later.
 """
 
 from __future__ import annotations
