@@ -24,7 +24,7 @@ class FreeRoom {
   /// A gap, in which nothing lives; gaps do not overlap.
   void add(Offset begin, Offset end) noexcept;
   /// The offset in the gap that none of the `to_come` takes, in their order, or that is taken last; kNoOffset
-  /// when no gap is large enough.
+  /// when no gap is large enough. Looks ahead as far as a bound of work allows.
   Offset choose(std::span<const PlannedLayout::Entry> to_come) noexcept;
 
  private:
