@@ -8,7 +8,7 @@
 namespace memoir {
 namespace {
 
-constexpr std::uint32_t kNowhere = ~std::uint32_t{0};
+constexpr std::uint32_t kNoSlot = ~std::uint32_t{0};
 constexpr std::size_t kFewBends = 32;
 constexpr double kNothing = 1e-6;  // costs are sums of floating-point numbers
 
@@ -42,7 +42,7 @@ Squeeze::Squeeze(const Problem& problem, const Sections& sections, const Grid& g
     other_[fill[i]++] = j;
     other_[fill[j]++] = i;
   });
-  where_.assign(n, kNowhere);
+  where_.assign(n, kNoSlot);
   count_.assign(n, 0);
 }
 
@@ -52,7 +52,7 @@ void Squeeze::start(const std::vector<Offset>& offsets, Size height) {
   bad_.clear();
   for (std::uint32_t i = 0; i < size_.size(); ++i) {
     at_[i] = std::min(static_cast<Units>(offsets[i] / unit_), height_ - size_[i]);
-    where_[i] = kNowhere;
+    where_[i] = kNoSlot;
   }
   for (std::uint32_t i = 0; i < size_.size(); ++i) {
     count_[i] = 0;
@@ -82,7 +82,7 @@ std::vector<Offset> Squeeze::offsets() const {
 }
 
 void Squeeze::mark(std::uint32_t buffer, bool overlaps) {
-  if (overlaps == (where_[buffer] != kNowhere)) return;
+  if (overlaps == (where_[buffer] != kNoSlot)) return;
   if (overlaps) {
     where_[buffer] = static_cast<std::uint32_t>(bad_.size());
     bad_.push_back(buffer);
@@ -90,7 +90,7 @@ void Squeeze::mark(std::uint32_t buffer, bool overlaps) {
   }
   bad_[where_[buffer]] = bad_.back();
   where_[bad_.back()] = where_[buffer];
-  where_[buffer] = kNowhere;
+  where_[buffer] = kNoSlot;
   bad_.pop_back();
 }
 
