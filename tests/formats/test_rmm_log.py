@@ -100,3 +100,23 @@ def test_files_are_told_by_their_columns(tmp_path, monkeypatch, capfd):
         with pytest.raises(SystemExit) as exit:
             main(["oom", "x.trace", "--cap", cap, "--no-caps", "--json"])
         assert exit.value.code == code
+
+
+def test_a_program_of_rapids_is_told_what_it_can_load(tmp_path, capfd):
+    """Not PyTorch's settings, and nothing is called recorded that a log does not tell."""
+    log = tmp_path / "log.csv"
+    log.write_text(SMALL.read_text())
+    answers = {}
+    for cap in ("16GiB", "1GiB"):
+        with pytest.raises(SystemExit):
+            main(["oom", str(log), "--cap", cap, "--no-caps", "--json", "--workers", "1"])
+        answers[cap] = json.loads(capfd.readouterr().out)
+    large = answers["16GiB"]
+    assert not any(row["policy"].startswith("pytorch") for row in large["rows"])
+    assert large["recorded_is_known"] is False and large["recorded_fails_again"] is None
+    assert "rmm.mr." in large["paste"]["memoir"] and large["paste"]["pytorch"] is None
+    assert answers["1GiB"]["paste"] == {"pytorch": None, "memoir": None}
+    with pytest.raises(SystemExit):
+        main(["oom", str(log), "--cap", "16GiB", "--no-caps", "--workers", "1"])
+    out = capfd.readouterr().out
+    assert "(recorded)" not in out and "not in the recording" in out and "PYTORCH" not in out

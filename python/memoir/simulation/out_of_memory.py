@@ -22,6 +22,13 @@ _FEW = 40_000  # operations to simulate: fewer are done before other processes a
 # What a program can be run with (not `planned`, which is made from the trace itself).
 POLICIES = ("memoir", "memoir_plain", "guided", "binned", "split", "rmm", "rmm_arena")
 
+# The same for a program of RAPIDS, by its own memory manager.
+_RMM = {
+    "rmm": "rmm.mr.set_current_device_resource(rmm.mr.PoolMemoryResource(rmm.mr.CudaMemoryResource()))",
+    "rmm_arena": "rmm.mr.set_current_device_resource(rmm.mr.ArenaMemoryResource("
+    "rmm.mr.CudaMemoryResource(), arena_size={cap}))",
+}
+
 
 def explain(
     path: str,
@@ -49,7 +56,9 @@ def explain(
         )
     limit = inferred if cap is None else cap_bytes(cap, workload)
     assert limit is not None
-    recorded, start, why_afresh = _recorded(path, workload)
+    of_rmm = trace_of(path).meta("source") == "rmm log"
+    recorded, start, why_afresh = _recorded(path, workload, of_rmm)
+    is_known = start or (not of_rmm and recorded_settings(trace_of(path)) is not None)
     tasks = [
         Task(
             path,
@@ -62,12 +71,12 @@ def explain(
             from_recorded=start,
             up_to_failure=failure["event"],
         )
-        for policy in dict.fromkeys([recorded, *judged_policies(), *policies])
+        for policy in dict.fromkeys([recorded, *(POLICIES if of_rmm else judged_policies()), *policies])
     ]
     swept = _run(tasks, workers)
     results = swept.values
     needed = failure["live"] + failure["asked"]
-    rows = [_row(result, limit, str(path)) for result in results]
+    rows = [_row(result, limit, str(path), of_rmm) for result in results]
     if needed > limit and any(row["survives"] for row in rows):  # the request was left out of the replays
         for row in rows:
             _fails_in_the_end(row, failure)
@@ -85,7 +94,8 @@ def explain(
         # With private pools it does not follow from the bytes live: what is free in one cannot serve another.
         "any_placement_fits": None if workload.private_pools and needed <= limit else needed <= limit,
         "recorded": recorded,
-        "recorded_fails_again": None if as_recorded is None else not as_recorded["survives"],
+        "recorded_is_known": is_known,
+        "recorded_fails_again": not as_recorded["survives"] if as_recorded and is_known else None,
         "start": "recorded" if start else "afresh",
         "start_segments": max((r["fidelity"]["start_segments"] for r in results if r["fidelity"]), default=0),
         "why_afresh": why_afresh,
@@ -146,8 +156,11 @@ def judge(task: Task) -> dict[str, Any]:
     return simulate_task(simpler[-1])
 
 
-def paste_line(policy: str, path: str) -> str:
-    """What a program is started with to have that policy: an environment variable, or a line of Python."""
+def paste_line(policy: str, path: str, cap: int, of_rmm: bool = False) -> str | None:
+    """What a program is started with to have that policy: an environment variable, or a line of Python. None: a
+    program of RAPIDS cannot have it."""
+    if of_rmm:
+        return _RMM[policy].format(cap=cap) if policy in _RMM else None
     settings = _core.torch_settings(policy)
     if settings:
         return f"PYTORCH_CUDA_ALLOC_CONF={settings}"
@@ -158,8 +171,10 @@ def paste_line(policy: str, path: str) -> str:
     return f'memoir.torch.use_pool("{policy}")'
 
 
-def _recorded(path: str, workload: Workload) -> tuple[str, bool, str | None]:
+def _recorded(path: str, workload: Workload, of_rmm: bool) -> tuple[str, bool, str | None]:
     """The policy that made the recording, whether replays can start from its state, and why not."""
+    if of_rmm:
+        return "rmm", False, "a log of RMM says neither which resource it had, nor what that held."
     try:
         return recorded_policy(workload, recorded_settings(trace_of(path))), True, None
     except Error as error:
@@ -175,11 +190,11 @@ def _run(tasks: list[Task], workers: int | None) -> Sweep:
     return sweep(judge, [(task,) for task in tasks], workers=workers, title="replaying")
 
 
-def _row(result: dict[str, Any], cap: int, path: str) -> dict[str, Any]:
+def _row(result: dict[str, Any], cap: int, path: str, of_rmm: bool) -> dict[str, Any]:
     smallest = result.get("smallest_cap", {}).get("cap")
     return {
         "policy": result["policy"],
-        "paste": paste_line(result["policy"], path),
+        "paste": paste_line(result["policy"], path, cap, of_rmm),
         "survives": result["completed"],
         "smallest_cap": smallest,
         "room": None if smallest is None else cap - smallest,
@@ -211,7 +226,7 @@ def _to_paste(rows: list[dict[str, Any]], recorded: str) -> dict[str, str | None
     """The best of PyTorch's settings that survives, and the best of memoir's pools."""
 
     def first(wanted: Callable[[dict[str, Any]], bool]) -> str | None:
-        return next((row["paste"] for row in rows if row["survives"] and wanted(row)), None)
+        return next((row["paste"] for row in rows if row["survives"] and row["paste"] and wanted(row)), None)
 
     return {
         "pytorch": first(lambda row: row["policy"].startswith("pytorch") and row["policy"] != recorded),

@@ -22,8 +22,14 @@ def words(answer: Answer) -> str:
         f"  asked  {bytes_text(failure['asked'])}"
         + (f" at {_leaf(failure['site'])}" if failure["site"] else ""),
         f"  live   {bytes_text(failure['live'])} in {answer['held']['objects']:,} objects",
-        f"  held   {bytes_text(failure['reserved'])} by the allocator, {bytes_text(idle)} of it idle",
-        f"  free   {bytes_text(failure['device_free'])} on the device",
+        *(
+            [
+                f"  held   {bytes_text(failure['reserved'])} by the allocator, {bytes_text(idle)} of it idle",
+                f"  free   {bytes_text(failure['device_free'])} on the device",
+            ]
+            if failure["reserved"] or failure["device_free"]
+            else ["  held   and free: not in the recording"]
+        ),
         f"  cap    {bytes_text(cap)}: {_CAPS[answer['cap_from']]}",
     ]
     if answer["failures"] > 1:
@@ -88,7 +94,8 @@ def ranked_table(answer: Answer) -> Table:
     if started:
         table.add_column("start", no_wrap=True)
     for row in answer["rows"]:
-        cells = [printable(row["policy"]) + " (recorded)" * (row["policy"] == answer["recorded"])]
+        cells = [printable(row["policy"])]
+        cells[0] += " (recorded)" * (answer["recorded_is_known"] and row["policy"] == answer["recorded"])
         cells.append("yes" if row["survives"] else _failed_at(answer, row))
         if searched:
             known = row["smallest_cap"] is not None
@@ -145,6 +152,8 @@ def paste_lines(answer: Answer) -> str:
     """What to change, exactly."""
     paste = answer["paste"]
     lines = [line for line in (paste["pytorch"], paste["memoir"]) if line]
+    if not lines and answer["survivors"]:
+        return "What serves the request under this cap is nothing that a program of RAPIDS can load."
     if not lines:
         return "None of these settings and policies serves the request under this cap."
     return "To survive, start the program with\n" + "\nor\n".join(f"  {line}" for line in lines)
