@@ -67,7 +67,7 @@ TEST_CASE("exact is what looking through every placement finds: each feature") {
   for (unsigned feature = 1; feature < kEveryFeature; feature *= 2) {
     const unsigned features = feature == kMoves ? kReplan | kMoves : feature;
     compare(random, 4, features, rounds(25));
-    compare(random, 5, features, 5);
+    compare(random, 5, features, rounds(5));
   }
 }
 
