@@ -340,6 +340,9 @@ def test_bad_fields_are_named_by_path_and_byte():
     refused(
         with_entry(time_us=2**62), r"\.time_us \(byte \d+\) is 4611686018427387904, beyond what a clock says"
     )
+    refused(
+        with_entry(action="unknown", time_us=2**62), r"\.time_us \(byte \d+\) .* beyond what a clock says"
+    )
     refused(with_entry(frames=[1]), r"\.frames \(byte \d+\) is not a list of frames")
     for pool in (3, (1,), (0, 1, 2), [0, 1], None):
         refused(with_entry(pool_id=pool), r"\.pool_id \(byte \d+\) is not a pair of numbers")

@@ -195,6 +195,9 @@ void Snapshot::check_entry(size_t device, size_t index) const {
     fail(element(element("device_traces", device), index), "is not a dict with an action");
   const TraceEntry& entry = values_.entry_of(value);
   if (entry.origin.fault != 0) fail(element(element("device_traces", device), index), entry.origin);
+  if (entry.time_us != TraceEntry::kNoTime && entry.time_us > kMaxTimeUs)
+    fail_entry(device, index, Word::kTimeUs,
+               "is " + std::to_string(entry.time_us) + ", beyond what a clock says");
   const Word action = entry.origin.kind();
   if (action == Word::kEmpty || action == Word::kSnapshot) return;
   if (action == Word::kOom) {
@@ -207,9 +210,6 @@ void Snapshot::check_entry(size_t device, size_t index) const {
       fail_entry(device, index, Word::kAddr,
                  "is " + std::to_string(entry.address) + ", so that it ends beyond 2^63");
   }
-  if (entry.time_us != TraceEntry::kNoTime && entry.time_us > kMaxTimeUs)
-    fail_entry(device, index, Word::kTimeUs,
-               "is " + std::to_string(entry.time_us) + ", beyond what a clock says");
 }
 
 void Snapshot::read_segment(Value value, const std::string& path) {
