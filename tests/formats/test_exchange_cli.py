@@ -38,6 +38,18 @@ def folder(tmp_path):
     return tmp_path
 
 
+def test_actions_need_not_be_text(tmp_path):
+    rows = [entry("alloc", BASE, 512, 5), entry("action-A", BASE, 1, 6), entry("action-B", BASE, 1, 6)]
+    content = pickle.dumps(snapshot(rows))
+    for name, byte in (b"action-A", b"\xff"), (b"action-B", b"\xfe"):
+        assert content.count(name) == 1
+        content = content.replace(name, b"action-" + byte)
+    (tmp_path / "x.pickle").write_bytes(content)
+    done = memoir(tmp_path, "import", "x.pickle", "-o", "x.trace")
+    assert done.returncode == 0, done.stderr
+    assert "2 entries of the unknown action 'action-\ufffd': left out" in done.stderr
+
+
 def test_import(folder):
     done = memoir(folder, "import", "x.pickle", "-o", "x.trace")
     assert done.returncode == 0, done.stderr

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
@@ -14,6 +13,7 @@
 #include "memoir/formats/snapshot/import_snapshot.h"
 #include "memoir/formats/text/import_text_trace.h"
 #include "memoir/formats/timeline/export_timeline.h"
+#include "text.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -21,6 +21,17 @@ using namespace nb::literals;
 namespace memoir {
 
 namespace {
+
+/// Names that differ only in what is not UTF-8 are counted together.
+nb::typed<nb::dict, nb::str, std::uint64_t> counts_by_name(
+    const std::map<std::string, std::uint64_t>& counts) {
+  nb::typed<nb::dict, nb::str, std::uint64_t> all;
+  for (const auto& [name, count] : counts) {
+    const nb::str key = to_str(name);
+    all[key] = count + (all.contains(key) ? nb::cast<std::uint64_t>(all[key]) : 0);
+  }
+  return all;
+}
 
 ImportReport import_file(const std::string& snapshot, const std::string& trace, const std::string& passes) {
   const nb::gil_scoped_release release;
@@ -113,8 +124,10 @@ void bind_formats(nb::module_& module) {
       .def_ro("private_pools", &ImportReport::private_pools)
       .def_ro("user_metadata", &ImportReport::user_metadata)
       .def_ro("compile_contexts", &ImportReport::compile_contexts)
-      .def_ro("other_actions", &ImportReport::other_actions)
-      .def_ro("other_annotations", &ImportReport::other_annotations);
+      .def_prop_ro("other_actions",
+                   [](const ImportReport& report) { return counts_by_name(report.other_actions); })
+      .def_prop_ro("other_annotations",
+                   [](const ImportReport& report) { return counts_by_name(report.other_annotations); });
 
   const ImportOptions defaults;
   module.def(

@@ -20,6 +20,7 @@
 #include "memoir/predict/profile/profile_file.h"
 #include "memoir/predict/profile/profile_merger.h"
 #include "memoir/predict/profile/sample_image.h"
+#include "text.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -29,11 +30,6 @@ namespace memoir {
 namespace {
 
 using Bytes = nb::ndarray<nb::numpy, const std::uint8_t, nb::ndim<1>>;
-
-nb::str to_str(std::string_view text) {
-  return nb::steal<nb::str>(
-      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
-}
 
 nb::bytes to_bytes(std::string_view text) { return nb::bytes(text.data(), text.size()); }
 

@@ -14,6 +14,7 @@
 #include "memoir/predict/model/lifetime_model.h"
 #include "memoir/predict/model/plain_name.h"
 #include "memoir/predict/model/write_model.h"
+#include "text.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -251,11 +252,6 @@ nb::list network_outputs(const HeldModel& held, nb::list names) {
   return result;
 }
 
-nb::str text_of(std::string_view text) {
-  return nb::steal<nb::str>(
-      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
-}
-
 nb::list stack_plain(nb::list names) {
   nb::list result;
   bool inner = true;
@@ -263,7 +259,7 @@ nb::list stack_plain(nb::list names) {
   for (const std::string_view name : given.views) {
     const PlainName plain(name);
     inner = inner && is_allocation_name(plain.view());
-    if (!inner && !plain.view().empty()) result.append(text_of(plain.view()));
+    if (!inner && !plain.view().empty()) result.append(to_str(plain.view()));
   }
   return result;
 }
@@ -282,7 +278,7 @@ nb::bytes write(nb::dict sections, std::uint64_t key) {
 
 void bind_models(nb::module_& module) {
   module.def(
-      "plain_name", [](std::string_view name) { return text_of(PlainName(name).view()); }, "name"_a,
+      "plain_name", [](std::string_view name) { return to_str(PlainName(name).view()); }, "name"_a,
       "What a function is called without parameters, template arguments and what else differs between "
       "builds. "
       "`name`: mangled or readable.");
@@ -296,7 +292,7 @@ void bind_models(nb::module_& module) {
       "name_parts",
       [](std::string_view plain) {
         nb::list parts;
-        for_each_part(plain, [&](std::string_view part) { parts.append(text_of(part)); });
+        for_each_part(plain, [&](std::string_view part) { parts.append(to_str(part)); });
         return parts;
       },
       "plain"_a, "The identifiers that a plain name consists of.");
@@ -304,15 +300,15 @@ void bind_models(nb::module_& module) {
       "name_words",
       [](std::string_view plain) {
         nb::list words;
-        for_each_word(plain, [&](std::string_view word) { words.append(text_of(word)); });
+        for_each_word(plain, [&](std::string_view word) { words.append(to_str(word)); });
         return words;
       },
       "plain"_a, "The words that its identifiers consist of, in small letters.");
   module.def(
-      "size_name", [](Size size) { return text_of(SizeName(size).view()); }, "size"_a,
+      "size_name", [](Size size) { return to_str(SizeName(size).view()); }, "size"_a,
       "What models call objects of about that size, as if it were a function outside of the stack.");
   module.def(
-      "program_name", [](std::string_view path) { return text_of(program_name(path)); }, "path"_a,
+      "program_name", [](std::string_view path) { return to_str(program_name(path)); }, "path"_a,
       "What a program is called, of whatever version.");
   module.def("name_hash", &model_hash, "text"_a, "key"_a = 0, "Of a plain name, in models.");
   module.def("token_hash", &word_hash, "text"_a, "key"_a = 0, "Of a word or a part of a name, in models.");

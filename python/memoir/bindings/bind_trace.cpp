@@ -22,6 +22,7 @@
 #include "memoir/trace/write/add_symbols.h"
 #include "memoir/trace/write/finish_trace.h"
 #include "memoir/trace/write/trace_writer.h"
+#include "text.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -29,12 +30,6 @@ using namespace nb::literals;
 namespace memoir {
 
 namespace {
-
-/// Names in a file need not be UTF-8: what is not becomes U+FFFD.
-nb::str to_str(std::string_view text) {
-  return nb::steal<nb::str>(
-      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
-}
 
 /// A path as Python has it (str, bytes or os.PathLike), as the file system wants it.
 std::string to_path(nb::handle path) {
