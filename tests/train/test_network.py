@@ -42,7 +42,7 @@ def test_the_core_answers_as_torch_does(contexts, kind):
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ["lstm", "mingru"])
 def test_it_learns(contexts, kind):
-    network = fit_network(contexts, kind, passes=40)
+    network = fit_network(contexts, kind)
     content = model_bytes(contexts, Settings(stages=NETWORK), Parts(network=network))
     said = LifetimeModel.from_bytes(content).predict_many(contexts.raw, contexts.sizes.tolist())
     right = (said["wall"].argmax(axis=1) == contexts.classes) & (said["stage"] == 4)

@@ -27,6 +27,7 @@ _EMBEDDING, _HIDDEN = 32, 48
 _BATCH = 64  # at most
 _UNKNOWN_SHARE = 0.05  # of tokens that training replaces: there are unknown ones elsewhere
 _RATE = 4e-3
+_KEEP = 1.0  # the bias of the LSTM's forget gates at first
 
 
 def fit_network(
@@ -93,6 +94,8 @@ def make_module(kind: str, tokens: int) -> Any:
             nn.init.normal_(self.embedding.weight, std=0.3)
             if kind == "lstm":
                 self.cell = nn.LSTM(_EMBEDDING, _HIDDEN, batch_first=True)
+                # Gates that first keep what they saw learn long stacks (Jozefowicz et al. 2015, section 2.2).
+                nn.init.constant_(self.cell.bias_ih_l0[_HIDDEN : 2 * _HIDDEN], _KEEP)
             else:
                 self.z, self.h = nn.Linear(_EMBEDDING, _HIDDEN), nn.Linear(_EMBEDDING, _HIDDEN)
             self.out = nn.Linear(_HIDDEN, CLASSES + 1)
@@ -139,7 +142,7 @@ def _descend(
     decided = torch.from_numpy(contexts.is_decided.astype(numpy.float32))
     count = len(lengths)
     size = max(8, min(_BATCH, count // 16))
-    turns = passes or max(8, min(60, 80_000 // count))
+    turns = passes or max(8, min(120, 80_000 // count))
     optimizer = torch.optim.AdamW(module.parameters(), lr=_RATE, weight_decay=1e-3)
     total = turns * -(-count // size)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _RATE, total_steps=total, pct_start=0.1)
