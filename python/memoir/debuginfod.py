@@ -5,6 +5,7 @@ What was fetched stays where debuginfod's own client keeps it: $DEBUGINFOD_CACHE
 
 from __future__ import annotations
 
+import http.client
 import os
 import tempfile
 import urllib.error
@@ -39,8 +40,8 @@ def fetch(build_id: str, urls: Sequence[str]) -> tuple[Path | None, str]:
             return kept, ""
         except urllib.error.HTTPError as error:
             why = why or ("no debuginfod server has it" if error.code == 404 else f"{url}: {error}")
-        except (OSError, ValueError) as error:
-            why = f"{url}: {error}"
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            why = f"{url}: {error or type(error).__name__}"
     return None, why
 
 
@@ -61,6 +62,9 @@ def _download(url: str, to: Path) -> None:
                     file.write(part)
                     if file.tell() > _MOST:
                         raise ValueError(f"more than {_MOST >> 30} GiB")
+                size = answer.headers["Content-Length"]
+                if size is not None and file.tell() != int(size):  # read() does not say so
+                    raise ValueError(f"the connection ended after {file.tell():,} of {int(size):,} bytes")
             os.replace(name, to)
         except BaseException:
             os.unlink(name)

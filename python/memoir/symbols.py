@@ -88,8 +88,10 @@ def _finder(path: Path, build_id: str, servers: Sequence[str]) -> tuple[Any, str
         if fetched is not None and _build_id(fetched) == build_id:
             path = path if file is not None else fetched
             file = fetched
+        elif fetched is not None:
+            why = _both(why, f"{fetched} is not its debug file: remove that to ask the servers again")
         else:
-            why = why or refused
+            why = _both(why, refused)
     if file is None:
         return None, why
     try:
@@ -110,6 +112,10 @@ def _finder(path: Path, build_id: str, servers: Sequence[str]) -> tuple[Any, str
         return [(demangle(one.symbol), one.full_path or "", one.line or 0) for one in located]
 
     return lines, why
+
+
+def _both(one: str, other: str) -> str:
+    return f"{one}; {other}" if one and other else one or other
 
 
 def _debug_file(path: Path, build_id: str) -> tuple[Path | None, str]:

@@ -12,7 +12,7 @@ import threading
 import pytest
 from memoir._core import Trace
 
-from memoir import symbols
+from memoir import debuginfod, symbols
 
 SOURCE = """
 #include <cstdlib>
@@ -155,6 +155,66 @@ def test_debuginfod_is_asked_only_on_demand(built, record, server, tmp_path, mon
     program.unlink()  # the debug file alone is enough
     assert symbolize(trace, "--debuginfod")[str(program)]["named"] >= 1
     assert asked.count(f"/buildid/{build_id}/debuginfo") == before, "the file is kept"
+
+
+class Cut(http.server.BaseHTTPRequestHandler):
+    """Announces more than it sends."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", "1000000")
+        self.end_headers()
+        self.wfile.write(b"x" * 5000)
+
+    def log_message(self, *_):
+        pass
+
+
+class Chunks(Cut):
+    """Ends within a chunk."""
+
+    def do_GET(self):
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4000\r\nxxx")
+
+
+class Noise(Cut):
+    """Says nothing that is HTTP."""
+
+    def do_GET(self):
+        self.wfile.write(b"220 mail.example ESMTP\r\n")
+
+
+@pytest.mark.parametrize("handler", [Cut, Chunks, Noise])
+def test_what_a_server_sends_in_part_is_not_kept(handler, tmp_path, monkeypatch):
+    monkeypatch.setenv("DEBUGINFOD_CACHE_PATH", str(tmp_path / "cache"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as serving:
+        thread = threading.Thread(target=serving.serve_forever)
+        thread.start()
+        url = f"http://127.0.0.1:{serving.server_port}"
+        try:
+            kept, why = debuginfod.fetch("abcd", [url])
+        finally:
+            serving.shutdown()
+            thread.join()
+    assert kept is None and why.startswith(url) and len(why) > len(url) + 5
+    assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
+
+
+def test_a_kept_file_of_another_build_is_named(built, record, tmp_path, monkeypatch):
+    monkeypatch.setenv("DEBUGINFOD_CACHE_PATH", str(tmp_path / "cache"))
+    monkeypatch.setenv("DEBUGINFOD_URLS", "http://127.0.0.1:9")
+    program = built("-Wl,--build-id")
+    assert record(program).returncode == 0
+    trace = tmp_path / "x.trace"
+    (build_id,) = {
+        module["build_id"] for module in Trace.open(trace).modules if module["path"] == str(program)
+    }
+    kept = tmp_path / "cache" / build_id / "debuginfo"
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(b"not its debug file")
+    program.unlink()
+    why = {row.path: row.why for row in symbols.symbolize(trace, debuginfod.servers())}[str(program)]
+    assert "the file is gone" in why and str(kept) in why
 
 
 def test_symbol_tables_alone(built, record, tmp_path, monkeypatch):
