@@ -12,10 +12,12 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "doctest/doctest.h"
+#include "memoir/host/stacks/name_table.h"
 #include "memoir/host/stacks/stack_walker.h"
 #include "memoir/host/stacks/thread_stack.h"
 
@@ -366,6 +368,38 @@ TEST_CASE("a node has one number, however many threads ask") {
   CHECK(found[0] == found[2]);
   CHECK(found[0] == found[3]);
   CHECK(fresh[0] + fresh[1] + fresh[2] + fresh[3] == kFrames);
+}
+
+TEST_CASE("names: rare ones leave room for others, and none is taken for another") {
+  constexpr std::uint32_t kSpare = 4096;
+  const auto path = [](unsigned number, std::size_t length) {
+    return "layers." + std::to_string(number) + std::string(length, '.');
+  };
+  for (const std::size_t length : {1u, 200u}) {  // by their number, and by their bytes
+    const auto table = std::make_unique<NameTable>();
+    REQUIRE(table->start());
+    unsigned refused = 0;
+    for (unsigned i = 0; i < 2 * NameTable::kMost; ++i) {
+      const std::uint32_t number = table->find(path(i, length), kSpare);
+      if (number == 0) ++refused;
+      else REQUIRE((*table)[number] == path(i, length));
+    }
+    CHECK(refused > NameTable::kMost);
+    for (unsigned i = 0; i < kSpare; ++i) {
+      const std::string name = "aten::operator_" + std::to_string(i) + std::string(40, '_');
+      const std::uint32_t number = table->find(name);
+      REQUIRE((*table)[number] == name);
+      REQUIRE(table->find(name) == number);
+    }
+    CHECK(table->find(path(2 * NameTable::kMost, length), kSpare) == 0);
+    const std::uint32_t known = table->find(path(7, length), kSpare);
+    CHECK((*table)[known] == path(7, length));
+  }
+  const auto names = std::make_unique<NameTable>();
+  REQUIRE(names->start());
+  const std::uint32_t cut = names->find(std::string(1000, 'x'));
+  CHECK((*names)[cut] == std::string(255, 'x'));
+  CHECK((*names)[0].empty());
 }
 
 TEST_CASE("a full table forgets, and gives no number twice") {

@@ -115,6 +115,9 @@ struct MixedTables {
 class MixedStack {
  public:
   static constexpr unsigned kMostScopes = 128;  // of deeper ones, the outermost
+  /// Names that modules leave to operators, which plans are matched by: a model may have more modules than
+  /// there is room for.
+  static constexpr std::uint32_t kKeptForOperators = 4096;
 
   using Fresh = StackWalker::Fresh;
 
@@ -162,6 +165,7 @@ class MixedStack {
     std::uint32_t is_module : 1;
     NodeId node;
 
+    bool is_shown() const noexcept { return name != 0 || is_module == 0; }
     Frame shown() const noexcept {
       return special_frame(is_module != 0 ? FrameKind::kModulePath : FrameKind::kOperator, name);
     }
@@ -194,8 +198,8 @@ inline void MixedStack::enter(MixedTables& tables, NodeTable& keys, FrameKind ki
   if (scope_count_ < kMostScopes) {
     Scope& scope = scopes_[scope_count_];
     scope.place = place;
-    scope.name = tables.names.find(name) & 0x7fffffff;
     scope.is_module = kind == FrameKind::kModulePath;
+    scope.name = tables.names.find(name, scope.is_module != 0 ? kKeptForOperators : 0) & 0x7fffffff;
     const NodeId caller = scope_count_ == 0 ? 0 : scopes_[scope_count_ - 1].node;
     const NodeId named = keys.intern(caller, scope.shown()).node;
     // Where it stands is a part of what it is known by.
@@ -246,7 +250,7 @@ NodeId MixedStack::merge(MixedTables& tables, StackWalker& walker, bool with_pyt
         if (seen.code != 0 && !CodeTable::is_hidden(seen.shown)) add(seen.shown);
         ++python;
       } else {
-        add(scopes_[scope].shown());
+        if (scopes_[scope].is_shown()) add(scopes_[scope].shown());
         ++scope;
       }
     }

@@ -10,20 +10,22 @@ namespace memoir::stacks {
 
 bool NameTable::start() noexcept {
   if (entries_ == nullptr) entries_ = static_cast<Entry*>(map_metadata(kMost * sizeof(Entry)));
+  if (texts_ == nullptr) texts_ = static_cast<char*>(map_metadata(kMost * kAverage));
   if (slots_ == nullptr)
     slots_ = static_cast<std::atomic<std::uint16_t>*>(map_metadata(kSlots * sizeof(std::uint16_t)));
-  return entries_ != nullptr && slots_ != nullptr;
+  return entries_ != nullptr && texts_ != nullptr && slots_ != nullptr;
 }
 
-std::uint32_t NameTable::find(std::string_view name) noexcept {
-  name = name.substr(0, sizeof Entry::text);
+std::uint32_t NameTable::find(std::string_view name, std::uint32_t spare) noexcept {
+  name = name.substr(0, kLongest);
   const std::size_t home = hash_name(name) % kSlots;
   const auto look = [&](std::size_t& index) -> std::uint32_t {
     for (index = home;; index = (index + 1) % kSlots) {
       const std::uint16_t number = slots_[index].load(std::memory_order_acquire);
       if (number == 0) return 0;
       const Entry& entry = entries_[number - 1];
-      if (entry.length == name.size() && memcmp(entry.text, name.data(), name.size()) == 0) return number;
+      if (entry.length == name.size() && memcmp(texts_ + entry.begin, name.data(), name.size()) == 0)
+        return number;
     }
   };
   std::size_t index;
@@ -33,12 +35,12 @@ std::uint32_t NameTable::find(std::string_view name) noexcept {
     __builtin_ia32_pause();
   }
   std::uint32_t number = look(index);
-  if (number == 0 && count_ < kMost) {
+  const auto size = static_cast<std::uint32_t>(name.size());
+  if (number == 0 && count_ + spare < kMost && used_ + size + spare * kAverage <= kMost * kAverage) {
+    memcpy(texts_ + used_, name.data(), size);
+    entries_[count_] = {used_, size};
+    used_ += size;
     number = ++count_;
-    Entry& entry = entries_[number - 1];
-    entry.number = number;
-    entry.length = static_cast<std::uint8_t>(name.size());
-    memcpy(entry.text, name.data(), name.size());
     slots_[index].store(static_cast<std::uint16_t>(number), std::memory_order_release);
   }
   locked_.store(false, std::memory_order_release);
@@ -47,7 +49,7 @@ std::uint32_t NameTable::find(std::string_view name) noexcept {
 
 std::string_view NameTable::operator[](std::uint32_t number) const noexcept {
   if (number == 0 || number > kMost) return {};
-  return {entries_[number - 1].text, entries_[number - 1].length};
+  return {texts_ + entries_[number - 1].begin, entries_[number - 1].length};
 }
 
 }  // namespace memoir::stacks
