@@ -150,6 +150,24 @@ TEST_CASE("a plan that its passes do not repeat is followed while they are recor
   CHECK(program.slabs->size() == 1);
 }
 
+TEST_CASE("values are not blamed for one pass that differs from a plan whose first pass was recorded") {
+  Program program;
+  std::int64_t value = 0;
+  const auto call = [&](std::int64_t rows, SiteId layers) {
+    return program.call(shape_of({rows}, {{value++, true}}), layers);
+  };
+  CHECK(call(10, 6) == Memory::Way::kRecord);
+  CHECK(call(11, 6) == Memory::Way::kRecord);
+  CHECK(call(12, 7) == Memory::Way::kFollow);  // one layer more: what is derived near it is partial
+  CHECK(program.memory.stats().recorded_passes == 2);
+  CHECK(call(13, 7) == Memory::Way::kFollow);  // and so recorded
+  CHECK(program.memory.stats().recorded_passes == 3);
+  CHECK(call(13, 5) == Memory::Way::kFollow);  // differs, whatever its value
+  CHECK(call(13, 7) == Memory::Way::kFollow);
+  CHECK(call(14, 7) == Memory::Way::kFollow);
+  CHECK(program.memory.stats().plans == 5);
+}
+
 TEST_CASE("guests come until one outlives its pass") {
   Program program;
   const CallShape shape = shape_of({1000}), large = shape_of({5000});

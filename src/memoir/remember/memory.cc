@@ -319,8 +319,10 @@ void Memory::make_plan(Plan& plan, const RecordedPass& recorded) {
   Family& family = family_of(plan.form);
   family.failures = 0;
   know(family, recorded, plan.point);
-  // What keeps changing is recorded after 1, 2, 4, ... differing passes.
-  if (plan.plan != nullptr) plan.wait = std::min(2 * plan.wait, kLongestPause);
+  // What keeps changing is recorded after 1, 2, 4, ... differing passes. A derived plan did not change: its
+  // pass was recorded since it was known to lack something.
+  if (plan.plan != nullptr && plan.derived_from == nullptr)
+    plan.wait = std::min(2 * plan.wait, kLongestPause);
   plan.derived_from = nullptr;
   plan.scoped = true;
   plan.failures = 0;
