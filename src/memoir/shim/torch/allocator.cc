@@ -77,8 +77,9 @@ std::atomic<int> g_recordings{0};
 std::atomic<const ProgramRecording*> g_program{nullptr};  // of malloc and all: told apart from those
 
 bool is_told() noexcept {
-  return (g_recordings.load(std::memory_order_relaxed) != 0) |
-         (g_program.load(std::memory_order_relaxed) != nullptr);
+  const int recordings = g_recordings.load(std::memory_order_relaxed);
+  const ProgramRecording* const program = g_program.load(std::memory_order_relaxed);
+  return recordings != 0 || program != nullptr;
 }
 
 Recordings& recordings() {
