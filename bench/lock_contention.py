@@ -24,6 +24,7 @@ import time
 import warnings
 from pathlib import Path
 
+from latency import jemalloc
 from latency.variants import VARIANTS, environment, why_unavailable
 
 ONE_ARENA = {"MALLOC_CONF": "narenas:1,tcache:false"}
@@ -50,41 +51,17 @@ OF_AN_ARENA = (
 COUNTS = ("num_wait", "total_wait_time", "max_wait_time")  # times in nanoseconds
 
 
-class Mutexes:
-    """jemalloc's own counters, from the library that is preloaded; nothing under another malloc."""
-
-    def __init__(self) -> None:
-        self._mallctl = getattr(ctypes.CDLL(None), "mallctl", None)
-
-    def _control(self, name: str, into: object = None, new: object = None) -> bool:
-        """False where this jemalloc has no such name."""
-
-        def pointer(value: object) -> object:
-            return None if value is None else ctypes.byref(value)
-
-        size = ctypes.c_size_t(ctypes.sizeof(into) if into is not None else 0)
-        length = ctypes.c_size_t(ctypes.sizeof(new) if new is not None else 0)
-        return self._mallctl(name.encode(), pointer(into), ctypes.byref(size), pointer(new), length) == 0
-
-    def _read(self, name: str) -> int:
-        value = ctypes.c_uint64()
-        return value.value if self._control(name, value) else 0
-
-    def reset(self) -> None:
-        if self._mallctl is not None:
-            self._control("stats.mutexes.reset")
-
-    def read(self) -> dict[str, dict[str, int]]:
-        """COUNTS of each mutex; empty under another malloc."""
-        if self._mallctl is None:
-            return {}
-        self._control("epoch", new=ctypes.c_uint64(1))
-        bins = ctypes.c_uint()
-        self._control("arenas.nbins", bins)
-        paths = {"ctl": "stats.mutexes.ctl"}
-        paths |= {name: f"{ALL_ARENAS}.mutexes.{name}" for name in OF_AN_ARENA}
-        paths |= {f"bin {i}": f"{ALL_ARENAS}.bins.{i}.mutex" for i in range(bins.value)}
-        return {name: {what: self._read(f"{path}.{what}") for what in COUNTS} for name, path in paths.items()}
+def waits() -> dict[str, dict[str, int]]:
+    """COUNTS of each mutex of the jemalloc of this process; empty under another malloc."""
+    if not jemalloc.IS_HERE:
+        return {}
+    jemalloc.control("epoch", new=ctypes.c_uint64(1))
+    bins = ctypes.c_uint()
+    jemalloc.control("arenas.nbins", bins)
+    paths = {"ctl": "stats.mutexes.ctl"}
+    paths |= {name: f"{ALL_ARENAS}.mutexes.{name}" for name in OF_AN_ARENA}
+    paths |= {f"bin {i}": f"{ALL_ARENAS}.bins.{i}.mutex" for i in range(bins.value)}
+    return {name: {what: jemalloc.read(f"{path}.{what}") for what in COUNTS} for name, path in paths.items()}
 
 
 def work(options: argparse.Namespace) -> None:
@@ -98,7 +75,6 @@ def work(options: argparse.Namespace) -> None:
         import memoir.torch
 
         module = memoir.torch.remember(module)
-    mutexes = Mutexes()
     count = options.thread
     ready, begin = threading.Barrier(count + 1), threading.Barrier(count + 1)
 
@@ -117,13 +93,13 @@ def work(options: argparse.Namespace) -> None:
     for thread in threads:
         thread.start()
     ready.wait()
-    mutexes.reset()
+    jemalloc.control("stats.mutexes.reset")
     cpu = time.process_time_ns()
     begin.wait()
     for thread in threads:
         thread.join()
     cpu = time.process_time_ns() - cpu
-    print(json.dumps({"cpu": cpu, "mutexes": mutexes.read()}))
+    print(json.dumps({"cpu": cpu, "mutexes": waits()}))
 
 
 def measure(

@@ -126,6 +126,7 @@ _VARIANTS = _Names(tuple(VARIANTS), {"all": DEFAULT})
     "--verify", is_flag=True, help="Compare memoir's outputs with plain PyTorch's instead of timing."
 )
 @click.option("--maps", type=click.Path(path_type=Path), help="Draw heap maps into this folder instead.")
+@click.option("--planners", default="auto", show_default=True, help="Whose plans --maps draws: auto,best_fit")
 @click.option("--resume", type=click.Path(path_type=Path), help="Go on with the results in this folder.")
 @click.option("--from", "source", type=click.Path(path_type=Path), help="Report on these; run nothing.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder for the results.")
@@ -291,7 +292,7 @@ def _with_memoir(keys: list[CellKey], options: dict[str, Any]) -> int:
                 if options["verify"]:
                     wrong += not _verify(processes, key)
                 else:
-                    _draw_map(processes, key, options["maps"])
+                    _draw_maps(processes, key, options["maps"], options["planners"].split(","))
             except Failure as failure:
                 wrong += 1
                 click.echo(f"{key.label}: FAILED: {failure}")
@@ -311,19 +312,23 @@ def _verify(processes: Processes, key: CellKey) -> bool:
     return not different
 
 
-def _draw_map(processes: Processes, key: CellKey, folder: Path) -> None:
-    """The thesis's appendix: the cell's trace, a plan of it, and its heap map, by memoir's own verbs."""
+def _draw_maps(processes: Processes, key: CellKey, folder: Path, planners: list[str]) -> None:
+    """The thesis's appendix: the cell's trace, plans of it, and their heap maps, by memoir's own verbs."""
     folder.mkdir(parents=True, exist_ok=True)
-    picture = folder / f"{key.label.replace(' ', '_')}.png"
     with tempfile.TemporaryDirectory(prefix="memoir-maps-") as scratch:
         trace, plan = Path(scratch, f"{key.net}.trace"), Path(scratch, f"{key.net}.plan")
         runner.record(processes, key, trace)
-        for verb in (["plan", trace, "-o", plan], ["show", plan, "-o", picture, "--force"]):
-            done = subprocess.run([sys.executable, "-m", "memoir", *verb], capture_output=True, text=True)
-            if done.returncode != 0:
-                what = f"memoir {verb[0]} ended with exit code {done.returncode}"
-                raise Failure(what, done.stderr.splitlines())
-    click.echo(f"{key.label}: {picture}")
+        for planner in planners:
+            picture = folder / f"{key.label.replace(' ', '_')}_{planner}.png"
+            for verb in (
+                ["plan", trace, "--planner", planner, "-o", plan, "--force"],
+                ["show", plan, "-o", picture, "--force"],
+            ):
+                done = subprocess.run([sys.executable, "-m", "memoir", *verb], capture_output=True, text=True)
+                if done.returncode != 0:
+                    what = f"memoir {verb[0]} ended with exit code {done.returncode}"
+                    raise Failure(what, done.stderr.splitlines())
+            click.echo(f"{key.label}: {picture}")
 
 
 def _finish(summary: Summary, header: dict[str, Any], options: dict[str, Any], path: Path | None) -> None:
