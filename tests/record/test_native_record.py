@@ -155,7 +155,14 @@ def test_signals_reach_the_program(number, tmp_path):
         script,
     ]
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(
+            number, signal.SIG_DFL
+        ),  # nohup ignores one, and a shell cannot trap it then
     )
     try:
         assert process.stdout.readline() == "ready\n"
