@@ -46,8 +46,8 @@ def library() -> Path:
     path = Path(_core.__file__).parent / "bin" / "libmemoir_record.so"
     if not path.exists():
         raise Error(
-            f"{path.name} is missing next to the package's compiled core: native programs are recorded on x86-64 "
-            "alone, and the package must be built (make dev)"
+            f"{path.name} is missing next to the package's compiled core: native programs are recorded only on "
+            "x86-64, and the package must be built (make dev)"
         )
     if any(letter in str(path) for letter in ": "):
         raise Error(f"{path} has a space or a colon in it, which LD_PRELOAD cannot name")

@@ -73,7 +73,7 @@ FILES = {
         (["p.csv", "--arena", "a", "--arena", "b", "--capacity", "4"], "a capacity is of the one arena"),
         (["p.csv", "--banks", "4"], "give the number of banks and their width"),
         (["p.csv", "--banks", "1:64"], "banks 1:64: there must be 2 or more"),
-        (["p.csv", "--moves", "1"], "give that with --replan"),
+        (["p.csv", "--moves", "1"], "--moves needs --replan"),
         (["p.csv", "--replan", "o.csv"], "o.csv: none of its ids is one of p.csv"),
         (["p.csv", "--replan", "none.csv"], "none.csv: cannot be read"),
         (["p.csv", "--conflicts", "o.csv"], "o.csv:1: the columns must be a,b"),

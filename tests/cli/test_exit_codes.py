@@ -155,7 +155,7 @@ def test_a_budget_of_inclusive_ends(memoir, tmp_path):
             ["--budget", "8"],
             "no column recompute; with it, or with",
         ),
-        (BUDGET, ["--bandwidth", "8"], "say with --budget what to fit into"),
+        (BUDGET, ["--bandwidth", "8"], "--bandwidth needs --budget"),
         (BUDGET, ["--budget", "8", "--capacity", "9"], "--budget takes one CSV and plans it in its own way"),
         (BUDGET.replace("2-8", "2-80"), ["--budget", "8"], "p.csv:2: gap '2-80' leaves the lifetime"),
         (BUDGET.replace("2-8", "2-8@0:2"), ["--budget", "8"], "p.csv:2: idle has a window"),

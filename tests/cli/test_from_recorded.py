@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`memoir simulate --from-recorded`: from the state that a recording has at its begin, next to what was recorded."""
+"""`memoir simulate --from-recorded`: from the state that a recording has at its start, next to what was recorded."""
 
 import json
 import pickle
@@ -18,7 +18,7 @@ SMALL = GPU / "silmont_fwd_fp32_128.d0.trace"
 BASE = 0x7F00_0000_0000
 MIB = 1 << 20
 
-# Objects of the history, objects and segments at its begin, device calls: counted in the files.
+# Objects of the history, objects and segments at its start, device calls: counted in the files.
 RECORDED = {
     "bcrafton_cs336.d0": ("pytorch", 2162, 447, 96, 0),
     "magma27_cs336.d0": ("pytorch", 1721, 229, 216, 0),
@@ -238,7 +238,7 @@ def test_recordings_that_cannot_have_been(memoir, tmp_path, trace, message):
     ("text", "message"),
     [
         ("s 4096 20971520\ni 1 9 0 4611686018427387904\nb\n", "object 1 of 9 bytes at 0x4000000000000000"),
-        (f"s 0 {1 << 62}\ni 1 9 0 0\nb\n", "x.txt:1: a number in it is out of all bounds"),
+        (f"s 0 {1 << 62}\ni 1 9 0 0\nb\n", "x.txt:1: a number in it is out of bounds"),
         (f"s 0 {1 << 64}\nb\n", "x.txt:1: '18446744073709551616' is not a number from 0 to 2^63"),
         ("s 4096 20971520\ni 1 9 0\nb\n", "object 1 was live when the history began, but the recording does"),
         ("s 4096 20971520\nb\na 1 9 0 4096\nM 33554432 2097152\n", "segments of both kinds"),

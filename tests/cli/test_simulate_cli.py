@@ -332,7 +332,7 @@ def test_a_text_trace_becomes_a_trace(tmp_path):
         ("b\nx 1\n", ":2: no event begins with 'x'"),
         ("b\na 1 -5 0\n", ":2: '-5' is not a number"),
         ("b\na 1 99999999999999999999 0\n", ":2: '99999999999999999999' is not a number"),
-        (f"b\na 1 {2**60} 0\n", ":2: a number in it is out of all bounds"),
+        (f"b\na 1 {2**60} 0\n", ":2: a number in it is out of bounds"),
         ("b\ni 1 5 0\n", ":2: 'i' is on the wrong side"),
         ("i 1 5 0\n", "no line 'b'"),
         ("b\nb\n", ":2: a second 'b'"),

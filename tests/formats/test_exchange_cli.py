@@ -56,7 +56,7 @@ def test_import(folder):
     assert "1 allocation and 1 free on 1 device, after 2 objects that were live before" in done.stdout
     assert "next: memoir simulate x.trace --what-if" in done.stdout
     for note in (
-        "1 object of those live before is known by its free alone: no site",
+        "1 object of those live before is known only by its free: no site",
         "1 private pool (CUDA graphs, MemPools)",
         "1 entry with user metadata, which is not kept",
         "1 entry of the unknown action 'what_is_this': left out",

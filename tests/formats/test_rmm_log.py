@@ -66,8 +66,8 @@ def test_what_was_live_before_and_what_lost_its_free():
 @pytest.mark.parametrize(
     ("row", "error"),
     [
-        ("1,10:00:00,allocate,0x1,5", "x.csv:2: has not the six fields"),
-        ("1,10:00:00,allocate,0x1,5,0,9", "x.csv:2: has not the six fields"),
+        ("1,10:00:00,allocate,0x1,5", "x.csv:2: does not have the six fields"),
+        ("1,10:00:00,allocate,0x1,5,0,9", "x.csv:2: does not have the six fields"),
         ("1,10:00:00,grow,0x1,5,0", "x.csv:2: Action 'grow' is not one of allocate, free, allocate failure"),
         ("1,25:00:00,allocate,0x1,5,0", "x.csv:2: Time '25:00:00' is not a time of day"),
         ("1,10:00,allocate,0x1,5,0", "x.csv:2: Time '10:00' is not a time of day"),

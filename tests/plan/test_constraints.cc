@@ -344,7 +344,7 @@ TEST_CASE("rows that cannot be are refused, with both lines") {
   CHECK(why(",after,fixed", "a,0,2,4,,0\nb,0,2,4,a,8\n") ==
         "p.csv:2: has a fixed offset that does not go together with its row (after)");
   CHECK(why(",after,in_place", "a,0,2,4,,\nb,1,3,4,a,a\n") ==
-        "p.csv:3: lies in a row (after) and is in in_place: it can be one of the two");
+        "p.csv:3: lies in a row (after) and is in in_place: it can only be in one of the two");
 }
 
 TEST_CASE("a pair in conflict and in place is refused, with both lines") {

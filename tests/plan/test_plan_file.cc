@@ -160,9 +160,9 @@ TEST_CASE("a forger's file: the checksum fits and the bytes do not") {
           "p: a section does not lie where the one before it ends, within the file (kind 4)");
   refused(section(3, 16), kSkeletonSize - 8, "bytes that are of no section");
   refused(section(0, 24), std::uint64_t{5},
-          "p: the section of kind 1 has not the size that its elements have");
+          "p: the section of kind 1 does not have the size of its elements");
   refused(section(1, 24), ~std::uint64_t{0},
-          "p: the section of kind 2 has not the size that its elements have");
+          "p: the section of kind 2 does not have the size of its elements");
   refused(section(2, 24), std::uint64_t{4}, "p: meta 3 is cut off");
   refused(section(2, 24), std::uint64_t{2}, "p: there are 13 bytes after the last meta");
   refused(section(3, 24), std::uint64_t{3}, "p: the skeleton has 32 bytes, which its pairs do not take");

@@ -31,7 +31,7 @@ using namespace memoir;
 namespace {
 
 /// What one callable remembers, and the way that each of its calls takes. Each pass is owned by one object in
-/// C++, with no Python between its begin and the callable's, nor between the callable's end and its own:
+/// C++, with no Python between its start and the callable's, nor between the callable's end and its own:
 /// whatever a signal handler raises, the pass ends.
 class CallableMemory {
  public:

@@ -151,7 +151,7 @@ class Constraints:
         from memoir.planning import constraints
 
         if self.moves is not None and self.replan is None:
-            raise Error("--moves says how much of an earlier plan may change: give that with --replan")
+            raise Error("--moves needs --replan, the earlier plan that may change: add it")
         csv = source.csv if isinstance(source, CsvSource) else None
         if csv is None:
             if self.conflicts or self.replan:

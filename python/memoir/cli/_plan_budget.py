@@ -31,7 +31,7 @@ def plan_budget(options: PlanOptions) -> int:
     csv = source.csv
     if csv.has_constraints:
         raise Error(
-            f"{path}: --budget goes with lifetimes, sizes and alignments alone: take the other columns out"
+            f"{path}: --budget goes only with lifetimes, sizes and alignments: take the other columns out"
         )
     if not csv.idle:
         raise Error(f"{path}: no column idle, which says when a buffer is not touched (lower-upper, as gaps)")

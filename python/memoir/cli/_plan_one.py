@@ -63,9 +63,7 @@ def plan_one(options: PlanOptions) -> int:
     constrained = options.said.constrain(source, problem)
     if options.output is not None and options.output.lower().endswith(".tflite"):
         if not (isinstance(source, ImportedSource) and source.imported.suffix == ".tflite"):
-            raise Error(
-                f"-o {options.output}: a plan is written into a model that was planned, and {path} is none"
-            )
+            raise Error(f"-o {options.output}: only a .tflite model can take its plan, and {path} is not one")
         if Path(options.output).exists() and Path(options.output).samefile(path):
             raise Error(f"-o {options.output}: is the input; give the planned model another name")
     output = Path(options.output) if options.output is not None else None

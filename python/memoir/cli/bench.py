@@ -127,7 +127,7 @@ class _Command(SectionedCommand):
     is_flag=False,
     flag_value="auto",
     metavar="[CORES]",
-    help="Pin runs to cores such as 0,2-3; alone: to as many as threads.",
+    help="Pin runs to cores such as 0,2-3; without a list: to as many cores as threads.",
 )
 @repeating("--timeout", metavar="TIME", help="A run that takes longer is stopped and counts as failed.")
 @repeating("--exit-code", type=int, default=0, show_default=True, help="Exit code of a successful run.")
@@ -149,7 +149,7 @@ class _Command(SectionedCommand):
     help="Sample memory over time: resident, shared out, huge, lazily freed, swapped.",
 )
 @repeating(
-    "--until", metavar="PERCENT", help="Add replicates until every interval is within so much of its ratio."
+    "--until", metavar="PERCENT", help="Add replicates until every interval is within this much of its ratio."
 )
 @repeating("--budget", metavar="TIME", default="10m", show_default=True, help="When --until gives up.")
 @judging("--baseline", metavar="NAME", help="What ratios are against.  [the first allocator]")
@@ -173,7 +173,7 @@ class _Command(SectionedCommand):
 @keeping(
     "--resume", type=click.Path(path_type=Path), metavar="FOLDER", help="Continue a bench that was stopped."
 )
-@keeping("--yes", is_flag=True, help="--resume runs what the folder says, whoever made it.")
+@keeping("--yes", is_flag=True, help="With --resume: run the folder's commands even if another user made it.")
 @keeping(
     "--from",
     "sources",
@@ -189,12 +189,12 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     """Measure COMMAND under each allocator and say what differs, with intervals.
 
     \b
-    memoir bench system,jemalloc,mimalloc --threads 1,2,4 -n 30 -- ./server --workers {threads}
+    memoir bench system,memoir,jemalloc --threads 1,2,4 -n 30 -- ./server --workers {threads}
     memoir bench --suite                       the built-in workloads over all that is installed
     memoir bench --from a.csv b.csv            the same statistics for old measurements
 
-    ALLOCATORS: system, jemalloc, tcmalloc, mimalloc, hoard, mesh, rpmalloc, snmalloc, or name=path.so, each
-    with variables of its own: je1m=jemalloc,MALLOC_CONF=oversize_threshold:1048576
+    ALLOCATORS: system, memoir, jemalloc, tcmalloc, mimalloc, hoard, mesh, rpmalloc, snmalloc, or name=path.so,
+    each with variables of its own: je1m=jemalloc,MALLOC_CONF=oversize_threshold:1048576
     """
     from memoir.cli import _bench_report as report
 

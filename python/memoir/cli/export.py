@@ -72,7 +72,7 @@ def command(
     check_output(target, suffixes, force)
     if is_profile:
         if only is not None:
-            raise Error(f"{trace} is a lifetime profile: --only is of traces")
+            raise Error(f"{trace} is a lifetime profile: --only is for traces")
         _export_profile(trace, target_format, target, force=force, as_json=as_json, look=look)
         return
     source, chosen = open_chosen(trace, only)

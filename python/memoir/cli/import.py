@@ -131,9 +131,9 @@ def notes(report: ImportReport) -> list[str]:
     say(
         report.known_by_free,
         "object",
-        "of those live before is known by its free alone: no site"
+        "of those live before is known only by its free: no site"
         if report.known_by_free == 1
-        else "of those live before are known by their frees alone: no sites",
+        else "of those live before are known only by their frees: no sites",
     )
     say(report.lost_frees, "free", "missing: inferred where the address was given again")
     say(report.after_history, "block", "made after the history had ended: left out")

@@ -94,7 +94,7 @@ guiding = section("Plans for device pools")
     "--tolerance",
     type=ToleranceOption(),
     default=NO_TOLERANCE,
-    help="Stop at a plan that is so close to the proven bound: bytes (64KiB) or percent (0.5%).",
+    help="Stop at a plan this close to the proven bound: bytes (64KiB) or percent (0.5%).",
 )
 @constraint_options
 @sweeping("--seeds", metavar="1-8", help="auto and exact with each of these seeds.")
@@ -106,12 +106,12 @@ guiding = section("Plans for device pools")
 @streaming(
     "--stream",
     is_flag=True,
-    help="CSV sorted by birth, of any length, in memory for what is live; first fit by windows.",
+    help="Read CSV sorted by birth, of any length, and plan it by first fit in windows; memory grows with what is live.",
 )
 @guiding(
     "--guided",
     is_flag=True,
-    help="With a trace: the whole run on a device, what outlives it too, for the guided pool to follow.",
+    help="With a trace: plan a whole run on a device, also what outlives it, for the pool `guided` to follow.",
 )
 def command(**given: Any) -> None:
     """Give every buffer of INPUT its offset in one arena.
@@ -162,9 +162,7 @@ def _budget(options: PlanOptions) -> int:
     from memoir.cli._plan_budget import plan_budget
 
     if options.budget is None:
-        raise Error(
-            "--bandwidth says how fast buffers go to other memory: say with --budget what to fit into"
-        )
+        raise Error("--bandwidth needs --budget, the bytes to fit into: add it")
     given = options.said.any() or options.capacity is not None or options.stream or options.guided
     given = given or options.tolerance != NO_TOLERANCE
     if given or options.planner != "auto" or options.is_sweep():
@@ -194,7 +192,7 @@ def _stream(options: PlanOptions) -> int:
     given = given or options.tolerance != NO_TOLERANCE
     if given or options.planner != "auto" or options.is_sweep():
         raise Error(
-            "--stream takes one CSV and has one planner; of the constraints, alignments in the CSV alone"
+            "--stream takes one CSV and has one planner; of the constraints it takes only alignments in the CSV"
         )
     (path,) = options.inputs
     if options.output is None:

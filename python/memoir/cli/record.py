@@ -89,7 +89,7 @@ def command(
         from memoir.cli._record_lifetimes import record_lifetimes
 
         if only is not None or check_stacks:
-            raise Error("--lifetimes samples: --only and --check-stacks are of traces")
+            raise Error("--only and --check-stacks are for traces: leave them out with --lifetimes")
         executable = _resolve(program[0])
         proof.check_executable(executable)
         native.check_program(executable)

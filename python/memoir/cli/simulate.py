@@ -264,7 +264,7 @@ def _print(
 
 def _recommend(results: list[dict[str, Any]]) -> None:
     """The settings of PyTorch that took the least memory, to copy."""
-    # From one start only: what the recording holds at its begin and never uses would count against some.
+    # From one start only: what the recording holds at its start and never uses would count against some.
     everything = len(results)
     results = [r for r in results if r["start"] != "afresh"]
     torch = [r for r in results if r["torch_settings"] or r["policy"] == "pytorch"]

@@ -65,7 +65,7 @@ def command(
       memoir top 4711 --prometheus -o /run/metrics/server.prom
       memoir top 4711 --prometheus --socket /run/metrics/server.sock
 
-    The figures are read from the process's memory. The process must be yours, and does no work for it. The malloc's
+    The figures are read from the process's memory. The process must be yours; it does no work for this. The malloc's
     background thread makes the figures; heaps below 16 MiB have none. Sites are estimated from samples, which also
     begin at 16 MiB.
     """

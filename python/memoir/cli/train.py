@@ -25,7 +25,7 @@ from memoir.cli._arguments import check_output
     type=click.Choice(["stages", "lstm", "mingru"]),
     default="stages",
     show_default=True,
-    help="Without a network; or with one that answers where names alone do not: it is trained with torch.",
+    help="stages: no network. lstm, mingru: also a network, trained with torch, that answers where names do not.",
 )
 @click.option("--private", is_flag=True, help="Hash all names with a random key; the file has no text.")
 @click.option(
@@ -33,7 +33,7 @@ from memoir.cli._arguments import check_output
     type=click.FloatRange(min=0.5, max=64),
     default=2.0,
     show_default=True,
-    help="Long-lived is to outlive the allocation of so many times the largest heap.",
+    help="An object is long-lived when it outlives the allocation of this many times the largest heap.",
 )
 @click.option(
     "--no-replay",

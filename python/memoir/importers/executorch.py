@@ -119,7 +119,7 @@ def _tensors(method: Table, path: str) -> tuple[dict[int, _Buffer], int]:
         begin = place.integer(1, 4) + (place.integer(2, 4) << 32)
         size = _bytes(tensor, path)
         if begin + size >= 1 << 62:
-            raise Error(f"{path}: value {value} ends at byte {begin + size}, which is no place")
+            raise Error(f"{path}: value {value} ends at byte {begin + size}, which is not a valid place")
         placed[value] = _Buffer(
             value, place.integer(0, 4), begin, begin + size, is_initialized=tensor.integer(5, 4) != 0
         )

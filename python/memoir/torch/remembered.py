@@ -51,7 +51,7 @@ def remember(
     if max_plans < 1 or max_slabs < 1 or (max_bytes is not None and max_bytes < 0):
         raise ValueError("max_plans and max_slabs must be at least 1, and max_bytes not negative")
     if share is not None and (not isinstance(share, Share) or max_bytes is not None or poison):
-        raise ValueError("share takes a memoir.torch.Share, which max_bytes and poison belong to then")
+        raise ValueError("share must be a memoir.torch.Share; max_bytes and poison are then given to it")
     options = Options(max_plans, max_slabs, max_bytes, plan, poison)
     if isinstance(function, (list, tuple)):
         return cast(F, type(function)([_remember(one, options, share) for one in function]))

@@ -153,7 +153,7 @@ def fidelity_lines(result: Result) -> str:
         start += "; the recorded device may have had more memory than the cap"
     elif agreed < objects:
         start += (
-            "\n  not told by a trace, so perhaps the cause: a device that was full, torch 2.12 (try ties_by_record)"
+            "\n  not in a trace, so perhaps the cause: a device that was full, torch 2.12 (try ties_by_record)"
             + ", the ends of private pools (CUDA graphs, MemPools)"
             * (result["workload"]["private_pools"] > 0)
         )

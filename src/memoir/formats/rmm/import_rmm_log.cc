@@ -100,7 +100,7 @@ class RmmImporter {
   std::unordered_map<std::uint64_t, std::uint32_t> threads_, streams_{{0, 0}};
   std::vector<std::uint64_t> handles_{0};             // of streams, by their numbers
   std::unordered_map<std::uint64_t, ObjectId> live_;  // by address
-  std::vector<size_t> before_;                        // rows that free what was live at the begin
+  std::vector<size_t> before_;                        // rows that free what was live at the start
   ObjectId objects_ = 0;
 };
 
@@ -154,7 +154,7 @@ std::uint32_t RmmImporter::numbered(std::unordered_map<std::uint64_t, std::uint3
 
 void RmmImporter::read(std::string_view line) {
   std::array<std::string_view, kColumns> fields;
-  if (!split(line, fields)) fail("has not the six fields that the first line names");
+  if (!split(line, fields)) fail("does not have the six fields that the first line names");
   Row row;
   if (fields[kAction] == "allocate") row.action = Action::kAllocate;
   else if (fields[kAction] == "free" || fields[kAction] == "deallocate") row.action = Action::kFree;
@@ -216,7 +216,8 @@ void RmmImporter::write() {
   }
   write_stream_list(writer_, handles_);
   if (!writer_.ok()) throw Error(name_ + ": cannot write its trace: " + std::strerror(writer_.error()));
-  if (writer_.dropped() != 0) throw Error(name_ + ": holds what no trace can: a list of streams over 1 MiB");
+  if (writer_.dropped() != 0)
+    throw Error(name_ + ": holds more than a trace can: a list of streams over 1 MiB");
 }
 
 void RmmImporter::write_row(const Row& row) {

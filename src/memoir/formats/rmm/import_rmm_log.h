@@ -19,7 +19,7 @@ namespace memoir {
 
 struct RmmReport {
   std::uint64_t rows = 0, allocations = 0, frees = 0, out_of_memory = 0;
-  std::uint64_t live_before = 0;  // objects of which the log has the free alone: live at its begin
+  std::uint64_t live_before = 0;  // objects of which the log has the free alone: live at its start
   std::uint64_t lost_frees = 0;  // objects that had lost their free: freed when their address was given again
   std::uint64_t times_back = 0;  // rows earlier than the one before them: given its time
   std::uint64_t threads = 0, streams = 0;

@@ -5,7 +5,7 @@
 //
 //   at the end      A live, B pending, segments 1 and 2
 //   history         ... free C | alloc A | segment_alloc 2 | free_requested B
-//   at the begin    B and C live, segment 1
+//   at the start    B and C live, segment 1
 //
 // C is known by its free alone: its address, its size, not who made it. The pool of an object is that of its
 // segment, unless its own entry says it.

@@ -137,7 +137,7 @@ ImportReport Importer::run() {
   if (!writer_.ok())
     throw Error(snapshot_.name() + ": cannot write its trace: " + std::strerror(writer_.error()));
   if (writer_.dropped() != 0)
-    throw Error(snapshot_.name() + ": holds what no trace can: a list of streams over 1 MiB");
+    throw Error(snapshot_.name() + ": holds more than a trace can: a list of streams over 1 MiB");
   return report_;
 }
 

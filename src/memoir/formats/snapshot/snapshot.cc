@@ -118,7 +118,7 @@ void Snapshot::read(PickleInput& input) {
   };
 
   const std::span<const Value> devices = list(traces, Word::kDeviceTraces);
-  if (devices.size() > kMostDevices) fail("device_traces", "speaks of more than 65,536 devices");
+  if (devices.size() > kMostDevices) fail("device_traces", "names more than 65,536 devices");
   segments_.resize(std::max<size_t>(devices.size(), 1));
   size_t total = 0;
   for (size_t i = 0; i < devices.size(); ++i) {

@@ -115,7 +115,7 @@ class TextImporter {
     if (!refusal.empty()) fail(refusal);
   }
   void must_be_written(bool written) const {
-    if (!written) fail("a number in it is out of all bounds");
+    if (!written) fail("a number in it is out of bounds");
   }
   void read(const Words& words);
   std::uint64_t number(std::string_view word) const;

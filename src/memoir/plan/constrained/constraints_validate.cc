@@ -217,7 +217,8 @@ class Validator {
       for (const auto& [i, j] : pairs) {
         for (const std::uint32_t k : {i, j}) {
           if (k < n && in_row[root(k)])
-            refuse(k, std::string("lies in a row (after) and is in ") + what + ": it can be one of the two");
+            refuse(k, std::string("lies in a row (after) and is in ") + what +
+                          ": it can only be in one of the two");
         }
       }
     };

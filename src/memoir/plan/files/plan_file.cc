@@ -21,7 +21,7 @@ void append(std::string& bytes, const void* data, size_t size) {
   bytes.append(static_cast<const char*>(data), size);
 }
 
-/// With zeros, to the begin of the next section.
+/// With zeros, to the start of the next section.
 void pad(std::string& bytes) { bytes.resize((bytes.size() + 7) / 8 * 8); }
 
 std::string write_records(const ProgramPlan& plan) {
@@ -115,7 +115,7 @@ class FileSections {
     const Place& place = places_[kind];
     if (!place.there) proof_.refuse("has no section of kind " + std::to_string(kind));
     if (place.bytes.size() % element != 0 || place.bytes.size() / element != place.count)
-      refuse(kind, "has not the size that its elements have");
+      refuse(kind, "does not have the size of its elements");
     return place;
   }
 

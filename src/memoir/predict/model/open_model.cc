@@ -86,7 +86,8 @@ const char* LifetimeModel::check_table(std::string_view bytes) noexcept {
 }
 
 const char* LifetimeModel::check_settings() noexcept {
-  if (count(kSettings) != 1 || count(kCalibration) != 1) return "it has not one record of settings";
+  if (count(kSettings) != 1 || count(kCalibration) != 1)
+    return "it does not have exactly one record of settings";
   settings_ = records<Settings>(kSettings).data();
   calibration_ = records<Calibration>(kCalibration).data();
   const Settings& all = *settings_;
