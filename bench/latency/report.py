@@ -19,6 +19,12 @@ from latency.variants import CANDIDATE, REFERENCE, VARIANTS
 MIB = 1 << 20
 CellTable = Callable[[Summary, list[CellSummary]], str]  # a table with a row for each cell
 _BRIEF_CELLS = 12  # a terminal shows the cells one by one up to here
+_PICTURES = {  # what figures.py draws, for readers who do not see it
+    "figure_4_1": "Latency over the reference's, by network, input and threads, with 95 % intervals; lower is better",
+    "memory_by_size": "Peak memory of each allocator over the smallest of the others', by input; lower is better",
+    "callers": "Median latency of each allocator over the candidate's, by concurrent callers; lower is better",
+    "both_ends": "Latency over the fastest against memory over the smallest, by allocator; the lower left is best",
+}
 
 
 def write_report(summary: Summary, header: dict[str, Any], folder: Path) -> list[Path]:
@@ -53,7 +59,7 @@ def findings(summary: Summary, pictures: Iterable[Path]) -> str:
     """The report without its head: all that follows from the summary alone."""
     verdicts = goals(summary)
     parts = ["## Over all cells", _means_table(summary), _goals_table(verdicts), _misses(verdicts)]
-    parts += [f"![{path.stem.replace('_', ' ')}]({path.name})" for path in pictures]
+    parts += [f"![{_PICTURES[path.stem]}]({path.name})" for path in pictures]
     for title, note, table in _SECTIONS:
         parts += [f"## {title}", note]
         for net in dict.fromkeys(cell.key.net for cell in summary.cells):
