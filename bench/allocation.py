@@ -17,10 +17,11 @@ import os
 import subprocess
 import sys
 import tempfile
+from datetime import date
 from pathlib import Path
 from statistics import median_high
 
-from memoir.bench import allocators, proof
+from memoir.bench import allocators, machine, proof
 from memoir.bench.allocators import Allocator
 from memoir.bench.grid import shuffled
 
@@ -99,6 +100,9 @@ def main() -> None:
                 results[way].append(run(program, [str(trace), mode, str(options.passes)], mallocs[malloc]))
     lines = [
         "# One tensor: allocation and free\n",
+        "The tensors of a pass of ResNet-50, one thread, nanoseconds: lower is better. Medians of "
+        f"{options.runs} runs of {options.passes} passes, by `bench/allocation.py`.\n",
+        f"{date.today()}; {machine.line(machine.describe())}.\n",
         "| ns | allocate p50 | p99 | p99.9 | free p50 | p99 | p99.9 |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
