@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 100
 ITEM = re.compile(r"( *)([*+-]|\d+[.)]) +")
 ALONE = re.compile(r" *(#|\||<|>|!\[|```|~~~|\[[^\]]+\]: |-{3,}$|={3,}$|\*{3,}$)")
-# what looks like the begin of something else where a line begins
+# what looks like the start of something else where a line begins
 STARTS = re.compile(r"([*+-]|\d+[.)]|#+|>.*|\||`{3}|~{3}|=+|-+)")
 # code, links and words are not broken
 ATOM = re.compile(r"(?:`+[^`]+`+|!?\[[^\[\]]*\](?:\([^()\s]*\))?|[^\s`\[!]+|[`\[!])+")
