@@ -17,7 +17,7 @@ PoolRow::Index take(PoolRow& row, Range range) {
 
 }  // namespace
 
-TEST_CASE("the largest hole gives its begin, and has it back") {
+TEST_CASE("the largest hole gives its start, and has it back") {
   PoolRow row(kAlignment, 0);
   REQUIRE(row.begin(kCapacity));
   const PoolRow::Index object = take(row, {8 * kGranule, kGranule});  // holes of 8 and of 55 granules

@@ -58,7 +58,7 @@ void give_back(PoolRow& row, Index index, Tick moment) {
 
 }  // namespace
 
-TEST_CASE("an object takes the begin of a free block or its end") {
+TEST_CASE("an object takes the start of a free block or its end") {
   PoolRow row(kAlignment, kSmall);
   open_all(row);
   const std::uint16_t slot = row.slot_of(0);

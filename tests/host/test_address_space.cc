@@ -38,7 +38,7 @@ TEST_CASE("a reservation takes whole windows in a row, and what is too large is 
   CHECK(space.reserve(~Size{0}, &owner) == nullptr);
 }
 
-TEST_CASE("free windows at the end and at the begin are not a row") {
+TEST_CASE("free windows at the end and at the start are not a row") {
   AddressSpace& space = AddressSpace::instance();
   Nobody owner, wide;
   const std::vector<std::byte*> windows = take_all(space, owner);

@@ -12,7 +12,7 @@
 
 namespace memoir::trap {
 
-/// From its begin to its end the thread must not call malloc, free or any of their family. They may nest.
+/// From its start to its end the thread must not call malloc, free or any of their family. They may nest.
 class NoMalloc {
  public:
   NoMalloc() noexcept;

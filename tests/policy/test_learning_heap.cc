@@ -105,7 +105,7 @@ class Loop {
 
   /// `departs`: one request in so many is left out or changed; 0: none.
   bool run(Checked& pool, std::mt19937_64& random, unsigned departs = 0) {
-    // What was kept from the round before is freed at the begin of this one.
+    // What was kept from the round before is freed at the start of this one.
     for (Offset& offset : at_) {
       if (offset != kNoOffset) pool.free(offset);
       offset = kNoOffset;
@@ -153,7 +153,7 @@ TEST_CASE(
       return pool.pool().counters().calls() - before;
     };
     calls_of_rounds(2);
-    const std::uint64_t third = calls_of_rounds(1);  // a slab may be made at its begin, when least lives
+    const std::uint64_t third = calls_of_rounds(1);  // a slab may be made at its start, when least lives
     CHECK(third <= 64);
     CHECK(calls_of_rounds(5) == 0);
     MESSAGE(name << ": " << ratio_of(arena, device) << ", plans " << pool.counters().plans << ", planned "
@@ -341,7 +341,7 @@ TEST_CASE("a small program whose weights pin more granules than their bytes is p
 }
 
 TEST_CASE(
-    "a plan that is late is followed from the begin of a round on, and one that never comes is given up") {
+    "a plan that is late is followed from the start of a round on, and one that never comes is given up") {
   class LateRunner final : public PlanRunner {
    public:
     void start(std::shared_ptr<PlanJob> job) noexcept override { jobs.push_back(std::move(job)); }

@@ -86,7 +86,7 @@ TEST_CASE("a request that no device has room for ends a run under every policy, 
       const Simulation result =
           simulate(workload, policy.name, {.cap = 100 * kMiB, .samples = 0, .timed = false});
       CHECK_FALSE(result.completed);
-      // A plan of the whole run has no room for its begin either.
+      // A plan of the whole run has no room for its start either.
       if (policy.name != "planned") CHECK(result.oom->event == 6);
     }
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Simulations that start from the state which a recording has at its begin: of histories recorded on GPUs
+// Simulations that start from the state which a recording has at its start: of histories recorded on GPUs
 // (tests/data/gpu), from their begin and from where they are cut, and of recordings that cannot be.
 #include <algorithm>
 #include <map>

@@ -67,7 +67,7 @@ class CudaArena final : public Arena {
     cuda::Handle handle = 0;   // of the piece that begins here
     std::uint32_t length = 0;  // granules of the piece that begins here; 0: none does
     std::uint32_t wanted = 0;  // of these, how many are committed
-    std::uint32_t back = 0;    // granules to the begin of the piece that this one is in
+    std::uint32_t back = 0;    // granules to the start of the piece that this one is in
     bool mapped = false;
     bool committed = false;
     // of the piece that begins here: mapped by the commit that is under way, never used yet

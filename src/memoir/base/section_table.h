@@ -21,7 +21,7 @@ inline constexpr std::uint32_t kOptionalSection = 1;
 struct Section {
   std::uint32_t kind = 0;   // larger than that of the section before it
   std::uint32_t flags = 0;  // kOptionalSection or 0
-  std::uint64_t begin = 0;  // bytes from the begin of the file: where the section before it ends
+  std::uint64_t begin = 0;  // bytes from the start of the file: where the section before it ends
   std::uint64_t size = 0;   // bytes, without the zeros behind
   std::uint64_t count = 0;  // elements
 };
@@ -57,7 +57,7 @@ class SectionReader {
   }
 
   std::string_view file_;
-  std::uint64_t entry_, end_of_table_;  // bytes from the begin of the file
+  std::uint64_t entry_, end_of_table_;  // bytes from the start of the file
   std::uint64_t end_;                   // of the section, with its zeros
   Section section_;
   const char* fault_ = nullptr;

@@ -49,7 +49,7 @@ bool Slab::grow(Size size) noexcept {
   const Size have = arena_.committed();
   if (size <= have) return true;
   if (size > arena_.capacity()) return false;
-  const Range more{have, size - have};  // what it has is one range from its begin on until it is retired
+  const Range more{have, size - have};  // what it has is one range from its start on until it is retired
   if (arena_.commit(more)) return true;
   arena_.decommit({have, arena_.capacity() - have});  // some of the pages may be there
   return false;

@@ -93,7 +93,7 @@ Plan plan_one(const Problem& problem, Budget& budget) {
 /// The buffers of one stream.
 struct Part {
   std::vector<std::uint32_t> buffers;
-  std::vector<Offset> offsets;  // from the begin of the part
+  std::vector<Offset> offsets;  // from the start of the part
   Size size = 0;                // a multiple of the strictest alignment in it
 };
 

@@ -10,7 +10,7 @@
 //
 // Round 2 is like round 1, so at its end every lifetime is known, those of objects that pass from one round
 // to the next as well. The plan is a job (plan_job.h) that the heap does not wait for: what comes of it
-// counts from the next begin of a round on, which is at once where the job runs at once. The slab is an
+// counts from the next start of a round on, which is at once where the job runs at once. The slab is an
 // object of the online pool, which moves idle memory there. It is made at a moment when so little lives that
 // pool and slab together stay within the bounds of the online pool; where too much passes from round to round
 // for that, what passes is not planned.
@@ -97,7 +97,7 @@ class LearningHeap final : public Heap {
   LearningOptions options_;
   LoopDetector detector_;
   PlanRunner* runner_;
-  std::shared_ptr<LoopPlanJob> job_;   // under way, or its plan waits for the begin of a round
+  std::shared_ptr<LoopPlanJob> job_;   // under way, or its plan waits for the start of a round
   std::unique_ptr<LoopPlan> pending_;  // waits for a moment at which little lives
   std::uint32_t pending_since_ = 0;    // number of a request
   Size pending_live_ = 0;  // bytes: when no more are live, it is worth looking whether there is room

@@ -6,7 +6,7 @@
 //   simulation   the job runs at once, where it is handed over: no thread, and the same on every machine
 //   device       a thread runs it (device/plan_thread.h), outside of the lock of the device's runtime
 //
-// What comes of it takes effect at a fixed event of the program, the begin of a round. So a device whose jobs
+// What comes of it takes effect at a fixed event of the program, the start of a round. So a device whose jobs
 // are done by then serves a program as a simulation does.
 #pragma once
 

@@ -88,7 +88,7 @@ class RestoredArena final : public Arena, public RestoredDevice {
 
  private:
   struct Area {
-    Offset base = kNoOffset;  // recorded address of its begin
+    Offset base = kNoOffset;  // recorded address of its start
     Size mapped = 0;          // bytes
   };
   size_t index_of(Offset offset) const noexcept { return static_cast<size_t>(offset / stride_); }

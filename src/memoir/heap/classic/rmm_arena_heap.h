@@ -118,7 +118,7 @@ class RmmArenaHeap final : public Heap {
   BlockRow<Superblock> superblocks_;
   MetadataArray<List> lists_;
   OffsetTable table_;  // live objects
-  Size high_ = 0;      // bytes from the begin that are committed
+  Size high_ = 0;      // bytes from the start that are committed
   Size live_ = 0;
   bool ready_ = false;
 };

@@ -28,7 +28,7 @@ struct FirstFitTree {
     records[index].left = records[index].right = 0;
     root = inserted(records, root, index);
   }
-  /// Takes out a record that is in the tree, at the begin that it went in with.
+  /// Takes out a record that is in the tree, at the start that it went in with.
   static void erase(Record* records, Index& root, Index index) noexcept {
     root = erased(records, root, index);
     records[index].left = records[index].right = 0;

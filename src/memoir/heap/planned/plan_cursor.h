@@ -22,7 +22,7 @@ class PlanCursor {
  public:
   static constexpr std::uint32_t kNone = PlannedLayout::kNone;
 
-  /// At the begin of a pass of `layout`, which the caller keeps alive and whose ok() holds. Requests without
+  /// At the start of a pass of `layout`, which the caller keeps alive and whose ok() holds. Requests without
   /// a site are matched out of step too when `by_size`, by their size alone; a heap for which a wrong match
   /// is a wrong answer leaves that be.
   explicit PlanCursor(const PlannedLayout& layout, bool by_size = false) noexcept;

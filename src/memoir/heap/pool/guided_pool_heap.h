@@ -40,7 +40,7 @@ class GuidedPoolHeap final : public Heap {
 
   bool ok() const noexcept { return pool_.ok(); }
 
-  /// From now on follows `layout` (kept alive by the caller), at the begin of a pass; nullptr: none. What
+  /// From now on follows `layout` (kept alive by the caller), at the start of a pass; nullptr: none. What
   /// lives stays where it is. False, and it follows nothing, when the layout is not ok(), or the arena has no
   /// hole of the plan's size.
   bool follow(const PlannedLayout* layout) noexcept;

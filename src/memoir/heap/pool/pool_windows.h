@@ -57,7 +57,7 @@ class PoolWindows {
   /// `best` where that is better.
   Window find(const Wish& wish, PoolRow::Zone zone, Window best) noexcept;
 
-  /// A window of the few smallest rooms with a hole, when it costs less than the begin of this free block
+  /// A window of the few smallest rooms with a hole, when it costs less than the start of this free block
   /// does.
   Window find_fit(const Wish& wish, Index block) noexcept;
 

@@ -141,7 +141,7 @@ bool visit_code(bool (*visit)(void*, const CodeMapping&) noexcept, void* context
         std::memcpy(file, line.path.data(), file_size);
       } else if (known != std::string_view(line.path.data(),
                                            line.path.size() < sizeof file ? line.path.size() : sizeof file)) {
-        first = line.begin - line.offset;  // its begin is not mapped
+        first = line.begin - line.offset;  // its start is not mapped
         file_size = 0;
       }
       if (!line.code) continue;

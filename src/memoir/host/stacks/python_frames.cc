@@ -222,7 +222,7 @@ NodeId PythonFrames::keep(Python& python, NodeTable& keys) noexcept {
       seen.shown = python.codes.frame(layout, found.code, instruction);
     }
     caller = keys.intern(caller, seen.shown).node;
-    // The begin of a C function's frames is part of what is compared.
+    // The start of a C function's frames is part of what is compared.
     if (layout.minor == 11 && seen.mark != 0)
       caller = keys.intern(caller, special_frame(FrameKind::kPython, 0)).node;
     seen.node = caller;

@@ -39,7 +39,7 @@ class PythonFrames {
   struct Seen {
     Address frame = 0;        // of the interpreter
     Address instruction = 0;  // (3.10: its index)
-    Address code = 0;         // 0: no frame of Python's, only the begin of a C function's
+    Address code = 0;         // 0: no frame of Python's, only the start of a C function's
     Address place = 0;        // on the C stack: inside the frame of the C function that runs it
     Frame shown = 0;
     NodeId node = 0;

@@ -8,7 +8,7 @@ namespace memoir::stacks {
 
 namespace {
 
-/// What 3.13 has at the begin of _PyRuntime (_Py_DebugOffsets), as 64-bit words.
+/// What 3.13 has at the start of _PyRuntime (_Py_DebugOffsets), as 64-bit words.
 struct DebugOffsets {
   char cookie[8];
   std::uint64_t version, free_threaded;

@@ -22,7 +22,7 @@ namespace memoir {
 struct Body {
   std::vector<std::uint32_t> members;  // buffers
   Size size = 0;                       // bytes, the lead and all members
-  // bytes at its begin that belong to no member: they bring the members to their alignments
+  // bytes at its start that belong to no member: they bring the members to their alignments
   Size lead = 0;
   Size alignment = 1;                   // the least common multiple of the members'
   bool row = false;                     // members lie one after another

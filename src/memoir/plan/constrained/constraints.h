@@ -110,7 +110,7 @@ struct ConstrainedProblem {
   std::string refusal(std::size_t buffer, const std::string& what) const;
 };
 
-/// Offsets count from the begin of a buffer's own arena.
+/// Offsets count from the start of a buffer's own arena.
 struct ConstrainedPlan {
   std::vector<Offset> offsets;        // one per buffer
   std::vector<std::uint32_t> arenas;  // one per buffer: an index into Constraints::arenas, or 0

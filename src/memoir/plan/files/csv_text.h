@@ -21,13 +21,13 @@ std::string_view next_line(std::string_view& rest);
 /// A byte order mark at the start is not part of the text.
 std::string_view without_mark(std::string_view text);
 
-/// Fields are parted by commas; one in double quotes may hold commas.
+/// Fields are separated by commas; one in double quotes may hold commas.
 void split(std::string_view line, Fields& fields);
 
 /// What is in double quotes, or the text as it is.
 std::string_view unquoted(std::string_view text);
 
-/// The words of a list: parted by blanks, perhaps in quotes as a whole.
+/// The words of a list: separated by blanks, perhaps in quotes as a whole.
 Fields words(std::string_view text);
 
 /// Knows which line it reads; every error names file and line.

@@ -6,7 +6,7 @@
 //   bucket   0   1   2   3   4    5    6    7      8      ...  14     15       ...
 //   values   0   1   2   3   4-5  6-7  8-9  10-12  13-16       74-99  100-132
 //
-// The begin of bucket 7 + 8 d + i is 10^(d + 1) times the i-th of kEighths, rounded down. All is whole
+// The start of bucket 7 + 8 d + i is 10^(d + 1) times the i-th of kEighths, rounded down. All is whole
 // numbers: every machine has the same buckets.
 #pragma once
 

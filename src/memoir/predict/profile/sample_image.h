@@ -98,7 +98,7 @@ struct Header {
   std::uint64_t taken[kRegions] = {};  // records that have memory
 };
 
-/// Where a region begins, from the begin of the header.
+/// Where a region begins, from the start of the header.
 constexpr Size region_begin(unsigned region) noexcept {
   Size at = align_up(sizeof(Header), 4 * kKiB);
   for (unsigned i = 0; i < region; ++i) at += align_up(kShapes[i].record * kShapes[i].most, kStep);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The operators that an allocation is made in, when somebody wants to know: a callback at the begin and the
+// The operators that an allocation is made in, when somebody wants to know: a callback at the start and the
 // end of every operator of every thread costs about 0.2 us each.
 #include <ATen/record_function.h>
 

@@ -89,7 +89,7 @@ void thread_ends(void* data) {
 
 void program_exits(int status, void*) { process.ends(static_cast<unsigned>(status) & 0xff, false); }
 
-/// A control page of this process; samples from the begin where that is wanted.
+/// A control page of this process; samples from the start where that is wanted.
 void open_own_control() noexcept {
   const bool set_up = process.control[0] != '\0';
   const bool open = host_control::open_control(set_up ? process.control : nullptr, set_up);

@@ -28,7 +28,7 @@ struct ThreadPass {
   bool scoped = false;           // operator scopes are being listened to
   bool profiled = false;         // PyTorch's memory profiler was on when the pass began
   RequestLog* log = nullptr;     // while following: is told every request
-  bool logs_sites = false;       // operators were listened to from the begin on: the chain of each is whole
+  bool logs_sites = false;       // operators were listened to from the start on: the chain of each is whole
   at::CallbackHandle callback = at::INVALID_CALLBACK_HANDLE;
   ScopeStack scopes;
   ScopeStack everywhere_scopes;  // of a recording of all threads

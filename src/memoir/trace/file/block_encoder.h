@@ -61,7 +61,7 @@ class BlockEncoder {
   bool is_empty() const noexcept { return at_ == payload_; }
   const Place& place() const noexcept { return place_; }
   std::uint32_t events() const noexcept { return events_; }
-  /// Bytes from the begin of the block to the end of what is written.
+  /// Bytes from the start of the block to the end of what is written.
   Size bytes() const noexcept {
     return static_cast<Size>(at_ - payload_) + sizeof(trace_format::BlockHeader);
   }

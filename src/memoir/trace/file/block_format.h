@@ -184,7 +184,7 @@ inline std::string_view cut_text(std::string_view text, Size size) noexcept {
   return text.substr(0, size);
 }
 
-/// What operations refer back to. All zero at the begin of a block.
+/// What operations refer back to. All zero at the start of a block.
 struct BlockState {
   std::uint64_t allocated;  // the address allocated last, >> 4
   std::uint64_t freed;      // the address freed last, >> 4

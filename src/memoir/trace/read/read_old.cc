@@ -84,7 +84,7 @@ void OldReader::read() {
   data_.check_sites();
 }
 
-/// So many bytes of the file, from the begin of that record on; nullptr where it ends before.
+/// So many bytes of the file, from the start of that record on; nullptr where it ends before.
 const std::byte* OldReader::bytes(std::uint64_t record, Size size) {
   const Size from = sizeof(OldHeader) + record * kRecordSize;
   if (from < window_begin_ || from + size > window_end_) {

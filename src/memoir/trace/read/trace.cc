@@ -18,7 +18,7 @@ using namespace trace_format;
 
 namespace {
 
-/// What all versions have in common at the begin of their headers.
+/// What all versions have in common at the start of their headers.
 struct Begin {
   char magic[8];
   std::uint32_t version;
