@@ -3,6 +3,7 @@
 
 import importlib
 import importlib.util
+import re
 from pathlib import Path
 
 import click
@@ -46,6 +47,21 @@ def test_every_policy_and_setting():
     text = (FOLDER / "malloc-settings.md").read_text()
     for one in malloc.settings().values():
         assert f"| `{one.name}` | {one.unit} | {one.initial} | {one.help} |" in text, AGAIN
+
+
+def test_tuning_names_settings_with_their_initial_values():
+    parts = (FOLDER / "tuning.md").read_text().split("\n## ")
+    pool = {one[0]: one[2] for name, _, settings in _core.policies() for one in settings if name == "memoir"}
+    for title, initial in (
+        ("The malloc", {one.name: one.initial for one in malloc.settings().values()}),
+        ("Pools for GPUs", pool),
+    ):
+        (part,) = (part for part in parts if part.startswith(title))
+        named = re.findall(r"`(\w+)` \((\w[\w.]*)", part)
+        settings = [(name, value) for name, value in named if name in initial]
+        assert len(settings) >= 5
+        for name, value in settings:
+            assert str(initial[name]) == value, f"{title}: {name}"
 
 
 def test_every_public_name_of_python():
