@@ -95,7 +95,7 @@ def make_module(kind: str, tokens: int) -> Any:
             if kind == "lstm":
                 self.cell = nn.LSTM(_EMBEDDING, _HIDDEN, batch_first=True)
                 # Gates that first keep what they saw learn long stacks (Jozefowicz et al. 2015, section 2.2).
-                nn.init.constant_(self.cell.bias_ih_l0[_HIDDEN : 2 * _HIDDEN], _KEEP)
+                nn.init.constant_(self.cell.get_parameter("bias_ih_l0")[_HIDDEN : 2 * _HIDDEN], _KEEP)
             else:
                 self.z, self.h = nn.Linear(_EMBEDDING, _HIDDEN), nn.Linear(_EMBEDDING, _HIDDEN)
             self.out = nn.Linear(_HIDDEN, CLASSES + 1)
