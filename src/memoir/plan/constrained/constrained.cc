@@ -25,7 +25,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kManyBodies = 5000;
-constexpr unsigned kAllFits = ~0u;
+constexpr std::size_t kAllFits = ~std::size_t{0};
 constexpr double kShareOfGaps = 0.8;         // of the time that is left
 constexpr std::size_t kMostSearched = 2000;  // bodies: beyond, even the pairs are too many to keep
 
@@ -38,15 +38,20 @@ std::span<const std::string_view> orders(const std::string_view (&table)[2][kCou
   return table[several ? 1 : 0];
 }
 
-bool is_plain(const Bodies& bodies, bool gaps_too) {
+/// Nothing is said but gaps, aliases, rows, fixed offsets and forbidden ranges, in one arena.
+bool is_searchable(const Bodies& bodies) {
   const Constraints& said = bodies.problem->constraints;
-  if (!said.timed || !said.conflicts.empty() || bodies.arenas.size() != 1 || said.replanned() ||
-      !bodies.arenas[0].forbidden.empty()) {
-    return false;
-  }
+  if (!said.timed || !said.conflicts.empty() || bodies.arenas.size() != 1 || said.replanned()) return false;
   return std::all_of(bodies.bodies.begin(), bodies.bodies.end(), [&](const Body& body) {
-    if (body.fixed != kNoOffset || !body.apart.empty() || !body.partners.empty()) return false;
-    if (body.first_piece == body.last_piece) return false;
+    return body.apart.empty() && body.partners.empty() && body.first_piece != body.last_piece;
+  });
+}
+
+/// Without fixed offsets and forbidden ranges.
+bool is_plain(const Bodies& bodies, bool gaps_too) {
+  if (!is_searchable(bodies) || !bodies.arenas[0].forbidden.empty()) return false;
+  return std::all_of(bodies.bodies.begin(), bodies.bodies.end(), [&](const Body& body) {
+    if (body.fixed != kNoOffset) return false;
     return gaps_too ||
            (body.last_piece - body.first_piece == 1 && bodies.pieces[body.first_piece].size == body.size);
   });
@@ -147,9 +152,9 @@ class Run {
     if (is_plain(bodies_, false)) {
       plain();
     } else if (!bound_.infeasible || planner_ != ConstrainedPlanner::kExact) {
-      // Of many, each fit takes a good part of a second.
-      const bool few = planner_ != ConstrainedPlanner::kAuto || !has_many_gaps();
-      fits_in_turn(bodies_, planner_ == ConstrainedPlanner::kFirstFit ? "" : "first_fit", few ? kAllFits : 1);
+      // Of many, each fit takes a good part of a second; restart() makes the others.
+      made_ = planner_ == ConstrainedPlanner::kAuto && has_many() ? 1 : kAllFits;
+      fits_in_turn(bodies_, planner_ == ConstrainedPlanner::kFirstFit ? "" : "first_fit", made_);
       if (planner_ == ConstrainedPlanner::kAuto) automatic();
       if (planner_ == ConstrainedPlanner::kExact) search(deadline_);
     } else {
@@ -238,19 +243,24 @@ class Run {
     if (auto plan = fit_bodies(bodies, sections, options)) consider(std::move(*plan), maker);
   }
 
-  bool has_many_gaps() const { return bodies_.bodies.size() > kManyBodies && is_plain(bodies_, true); }
+  bool has_many() const { return bodies_.bodies.size() > kManyBodies && is_searchable(bodies_); }
 
-  void fits_in_turn(const Bodies& bodies, const std::string& maker, unsigned most = kAllFits) {
-    const Sections sections = find_sections(bodies.pieces);
-    const bool shares = !bodies.sharing.empty();
+  static std::vector<FitOptions> fits_for(const Bodies& bodies) {
+    std::vector<FitOptions> fits;
     for (const std::string_view order : orders(kOrders, bodies.arenas.size() > 1)) {
       for (const bool sharing : {true, false}) {
-        if (!sharing && !shares) continue;
-        for (const Fit fit : {Fit::kFirst, Fit::kBest}) {
-          if (good_enough() || (found_ && stopped()) || most-- == 0) return;
-          try_fit(bodies, sections, {order, fit, sharing}, maker);
-        }
+        if (!sharing && bodies.sharing.empty()) continue;
+        for (const Fit fit : {Fit::kFirst, Fit::kBest}) fits.push_back({order, fit, sharing});
       }
+    }
+    return fits;
+  }
+
+  void fits_in_turn(const Bodies& bodies, const std::string& maker, std::size_t most = kAllFits) {
+    const Sections sections = find_sections(bodies.pieces);
+    for (const FitOptions& options : fits_for(bodies)) {
+      if (good_enough() || (found_ && stopped()) || most-- == 0) return;
+      try_fit(bodies, sections, options, maker);
     }
   }
 
@@ -259,18 +269,17 @@ class Run {
     const auto merged = merge_in_place(bodies_);
     if (merged) {
       const Bodies bodies = make_bodies(*merged);
-      if (is_plain(bodies, true)) {
-        hull(bodies, "merged", 0.3);
-        gaps(bodies, "merged", until(0.3));
-      } else {
-        fits_in_turn(bodies, "merged");
-      }
+      const bool plain = is_plain(bodies, true);
+      if (plain) hull(bodies, "merged", 0.3);
+      else fits_in_turn(bodies, "merged");
+      if (is_searchable(bodies)) around(bodies, "merged", until(0.3));
     }
     if (good_enough() || stopped()) return;
-    if (is_plain(bodies_, true) && !(has_many_gaps() && load(hulls(bodies_)) > enough().total))
+    if (is_plain(bodies_, true) && !(has_many() && load(hulls(bodies_)) > enough().total))
       hull(bodies_, "without gaps", 0.2);
     if (good_enough() || stopped()) return;
-    if (is_plain(bodies_, true)) gaps(bodies_, "gaps", until(kShareOfGaps));
+    if (is_searchable(bodies_))
+      around(bodies_, is_plain(bodies_, true) ? "gaps" : "obstacles", until(kShareOfGaps));
     if (good_enough() || stopped() || infeasible_) return;
     if (bodies_.bodies.size() <= 300) search(until(0.5));
     if (proven_) return;
@@ -298,11 +307,11 @@ class Run {
     return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
   }
 
-  /// With gaps, as if windows were not there; in turn with first fits in other orders.
-  void gaps(const Bodies& bodies, const std::string& maker, Clock::time_point deadline) {
-    if (good_enough() || stopped()) return;
-    GappedSearch search(bodies, options_.seed);
-    if (!search.has_gaps()) return;
+  /// With gaps and around obstacles, as if windows were not there; in turn with first fits in other orders.
+  void around(const Bodies& bodies, const std::string& maker, Clock::time_point deadline) {
+    if (!found_ || good_enough() || stopped()) return;
+    GappedSearch search(bodies, objective_.total, options_.seed);
+    if (!search.worthwhile()) return;
     const bool timed = options_.work_limit == 0;
     SearchLimits limits;
     limits.deadline = timed ? deadline : Clock::time_point::max();
@@ -362,6 +371,8 @@ class Run {
 
   /// A first fit in another order.
   void restart() {
+    const std::vector<FitOptions> fits = fits_for(bodies_);
+    if (made_ < fits.size()) return try_fit(bodies_, sections_, fits[made_++], "first_fit");
     const auto keys = orders(kShakenOrders, bodies_.arenas.size() > 1);
     const std::uint64_t round = restarts_++;
     FitOptions options;
@@ -427,6 +438,7 @@ class Run {
   Objective objective_;
   std::string maker_;
   std::uint64_t work_ = 0, restarts_ = 0;
+  std::size_t made_ = 0;  // of the fits that need no dice
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <numeric>
 
 #include "memoir/plan/index/fit_index.h"
 #include "memoir/plan/search/core_first.h"
@@ -34,9 +35,55 @@ std::vector<Lifetime> needed(const Bodies& bodies, const Body& body) {
   return joined;
 }
 
-Stretches stretches_of(const Bodies& bodies) {
+std::vector<std::uint32_t> free_bodies(const Bodies& bodies) {
+  std::vector<std::uint32_t> free;
+  for (std::uint32_t b = 0; b < bodies.bodies.size(); ++b) {
+    if (bodies.bodies[b].fixed == kNoOffset) free.push_back(b);
+  }
+  return free;
+}
+
+std::vector<Offset> fixed_offsets(const Bodies& bodies) {
+  std::vector<Offset> fixed;
+  for (const Body& body : bodies.bodies) fixed.push_back(body.fixed);
+  return fixed;
+}
+
+Problem some_hulls(const Bodies& bodies, const std::vector<std::uint32_t>& some) {
+  Problem plain;
+  for (const std::uint32_t b : some) {
+    const Body& body = bodies.bodies[b];
+    Lifetime lifetime = bodies.pieces[body.first_piece].lifetime;
+    for (std::uint32_t p = body.first_piece; p < body.last_piece; ++p) {
+      lifetime.begin = std::min(lifetime.begin, bodies.pieces[p].lifetime.begin);
+      lifetime.end = std::max(lifetime.end, bodies.pieces[p].lifetime.end);
+    }
+    plain.push_back({lifetime, body.size, body.alignment});
+  }
+  return plain;
+}
+
+Stretches stretches_of(const Bodies& bodies, const std::vector<std::uint32_t>& free, Size below) {
   Stretches stretches;
-  for (const Body& body : bodies.bodies) stretches.add({{}, body.size, body.alignment}, needed(bodies, body));
+  for (const std::uint32_t b : free) {
+    const Body& body = bodies.bodies[b];
+    stretches.add({{}, body.size, body.alignment}, needed(bodies, body));
+  }
+  if (free.empty()) return stretches;
+  // What is above counts for nothing, also not as load.
+  const auto add = [&](const Lifetime& lifetime, Range range) {
+    if (range.begin >= below) return;
+    range.size = std::min(range.size, below - range.begin);
+    stretches.add_obstacle(lifetime, range);
+  };
+  Lifetime all = bodies.pieces.front().lifetime;
+  for (std::uint32_t p = 0; p < bodies.pieces.size(); ++p) {
+    const auto& [lifetime, size, alignment] = bodies.pieces[p];
+    all = {std::min(all.begin, lifetime.begin), std::max(all.end, lifetime.end)};
+    const Offset fixed = bodies.bodies[bodies.piece_body[p]].fixed;
+    if (fixed != kNoOffset) add(lifetime, {fixed + bodies.window_begin[p], size});
+  }
+  for (const Range& range : bodies.arenas[0].forbidden) add(all, range);
   return stretches;
 }
 
@@ -61,28 +108,23 @@ std::uint64_t count_pairs(const Problem& problem) {
 }  // namespace
 
 Problem hulls(const Bodies& bodies) {
-  Problem plain;
-  for (const Body& body : bodies.bodies) {
-    Lifetime lifetime = bodies.pieces[body.first_piece].lifetime;
-    for (std::uint32_t p = body.first_piece; p < body.last_piece; ++p) {
-      lifetime.begin = std::min(lifetime.begin, bodies.pieces[p].lifetime.begin);
-      lifetime.end = std::max(lifetime.end, bodies.pieces[p].lifetime.end);
-    }
-    plain.push_back({lifetime, body.size, body.alignment});
-  }
-  return plain;
+  std::vector<std::uint32_t> all(bodies.bodies.size());
+  std::iota(all.begin(), all.end(), 0u);
+  return some_hulls(bodies, all);
 }
 
-GappedSearch::GappedSearch(const Bodies& bodies, std::uint64_t seed)
-    : problem_(hulls(bodies)),
-      stretches_(stretches_of(bodies)),
+GappedSearch::GappedSearch(const Bodies& bodies, Size below, std::uint64_t seed)
+    : free_(free_bodies(bodies)),
+      fixed_(fixed_offsets(bodies)),
+      problem_(some_hulls(bodies, free_)),
+      stretches_(stretches_of(bodies, free_, below)),
       sections_(find_sections(stretches_.pieces)),
-      grid_(find_grid(problem_)),
       searchable_(problem_.size() <= kLargestSearched && count_pairs(problem_) <= kMostPairsSearched),
       seed_(seed),
       exact_(problem_, stretches_),
-      portfolio_(problem_.size(), problem_.size(), seed) {
-  for (const Body& body : bodies.bodies) {
+      portfolio_(std::max<std::size_t>(1, problem_.size()), std::max<std::size_t>(1, problem_.size()), seed) {
+  for (const std::uint32_t b : free_) {
+    const Body& body = bodies.bodies[b];
     for (std::uint32_t p = body.first_piece; p < body.last_piece; ++p)
       whole_ &= bodies.pieces[p].size == body.size;
   }
@@ -99,7 +141,14 @@ std::vector<Offset> GappedSearch::step(Size target, Size best, const SearchLimit
   const std::uint64_t step = steps_++;
   const bool few = problem_.size() <= kFewBodies;
   const bool searches = searchable_ && (few ? (step + 1) % kCoreEvery != 0 : step % 2 == 1);
-  return searches ? search(target, best, limits, work) : core(target, best, limits, work);
+  return with_fixed(searches ? search(target, best, limits, work) : core(target, best, limits, work));
+}
+
+std::vector<Offset> GappedSearch::with_fixed(const std::vector<Offset>& offsets) const {
+  if (offsets.empty()) return {};
+  std::vector<Offset> all = fixed_;
+  for (std::size_t k = 0; k < free_.size(); ++k) all[free_[k]] = offsets[k];
+  return all;
 }
 
 std::vector<Offset> GappedSearch::search(Size target, Size best, const SearchLimits& limits,
@@ -119,7 +168,7 @@ std::vector<Offset> GappedSearch::search(Size target, Size best, const SearchLim
   const Verdict verdict = exact_.run(aim, attempt.ranking, own, offsets);
   work += exact_.nodes();
   if (verdict == Verdict::kInfeasible && whole_)
-    bound_ = std::max(bound_, next_reachable(problem_, grid_, aim + 1));
+    bound_ = std::max(bound_, next_reachable(problem_, exact_.grid(), aim + 1));
   if (verdict == Verdict::kFits) return offsets;
   if (between) reach_ = reach_ > 0.97 ? 0.5 : 0.5 * (reach_ + 1.0);
   return {};

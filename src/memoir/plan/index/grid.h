@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <vector>
 
 #include "memoir/plan/plan.h"
 
@@ -20,11 +21,13 @@ struct Grid {
   bool operator==(const Grid&) const = default;
 };
 
-inline Grid find_grid(const Problem& problem) {
+/// `ends` are those of obstacles: what rests on one starts at its end, rounded up.
+inline Grid find_grid(const Problem& problem, const std::vector<Offset>& ends = {}) {
   Grid grid{0, 0};
   for (const Buffer& buffer : problem) grid.granule = std::gcd(grid.granule, buffer.alignment);
   grid.granule = std::max<Size>(grid.granule, 1);
   for (const Buffer& buffer : problem) grid.unit = std::gcd(grid.unit, grid.padded(buffer.size));
+  for (const Offset end : ends) grid.unit = std::gcd(grid.unit, grid.padded(end));
   grid.unit = std::max<Size>(grid.unit, 1);
   for (bool changed = true;
        changed;) {  // an alignment that does not divide the unit must be a multiple of it

@@ -42,7 +42,11 @@ class CoreFirst {
         work_(work),
         last_work_(limits.nodes > ~std::uint64_t{0} - work ? ~std::uint64_t{0} : work + limits.nodes),
         index_(stretches ? stretches->pieces : problem, sections),
-        moved_(problem.size()) {}
+        moved_(problem.size()) {
+    if (!stretches) return;
+    for (std::uint32_t k = 0; k < stretches->obstacles.size(); ++k)
+      index_.insert(stretches->first_obstacle() + k, stretches->obstacles[k]);
+  }
 
   std::vector<Offset> run() {
     find_fullest();
@@ -103,7 +107,7 @@ class CoreFirst {
   void erase(std::uint32_t i) {
     for (std::uint32_t p = begin(i); p < end(i); ++p) index_.erase(p);
   }
-  // Calls visit(other, begin, end), for some more than once.
+  // Calls visit(other, begin, end), for some more than once; other is kNobody for an obstacle.
   template <class Visit>
   void each_neighbour(std::uint32_t i, Visit&& visit) const {
     for (std::uint32_t p = begin(i); p < end(i); ++p) {
@@ -127,7 +131,7 @@ class CoreFirst {
       return;
     }
     fullest_.assign(problem_.size(), 0);
-    for (std::uint32_t p = 0; p < of_piece.size(); ++p) {
+    for (std::uint32_t p = 0; p < stretches_->first_obstacle(); ++p) {
       Size& fullest = fullest_[stretches_->owner[p]];
       fullest = std::max(fullest, of_piece[p]);
     }
@@ -158,6 +162,17 @@ class CoreFirst {
     if (!stretches_) return some;
     some.stretches.emplace();
     for (const std::uint32_t i : buffers) some.stretches->add(problem_[i], stretches_->of(i));
+    if (stretches_->obstacles.empty()) return some;
+    Lifetime all = some.stretches->pieces.front().lifetime;
+    for (const Buffer& piece : some.stretches->pieces) {
+      all.begin = std::min(all.begin, piece.lifetime.begin);
+      all.end = std::max(all.end, piece.lifetime.end);
+    }
+    for (std::size_t k = 0; k < stretches_->obstacles.size(); ++k) {
+      const Lifetime& lifetime = stretches_->pieces[stretches_->first_obstacle() + k].lifetime;
+      const Lifetime both{std::max(all.begin, lifetime.begin), std::min(all.end, lifetime.end)};
+      if (both.begin < both.end) some.stretches->add_obstacle(both, stretches_->obstacle(k));
+    }
     return some;
   }
 
@@ -269,19 +284,27 @@ class CoreFirst {
   // Puts an overflowing buffer where those in its way are the easiest to fit elsewhere, and fits them again:
   // big short-lived buffers come down, small ones move aside. Who has moved often is harder to move again.
   void eject(std::uint32_t i, std::vector<std::uint32_t>& over) {
-    erase(i);
-    neighbours_.clear();
-    each_neighbour(i, [&](std::uint32_t j, Offset begin, Offset end) {
-      neighbours_.push_back({begin, end, j});
-    });
     const Size size = problem_[i].size, alignment = problem_[i].alignment;
     if (size > target_) return;
+    const Offset old = offset_of(i);
+    erase(i);
+    neighbours_.clear();
     std::vector<Offset> starts{0};
-    for (const Neighbour& n : neighbours_) {
-      const Offset above = (n.end + alignment - 1) / alignment * alignment;
+    std::vector<Range> obstacles;
+    each_neighbour(i, [&](std::uint32_t j, Offset begin, Offset end) {
+      if (j == Stretches::kNobody) obstacles.push_back({begin, end - begin});
+      else neighbours_.push_back({begin, end, j});
+      const Offset above = (end + alignment - 1) / alignment * alignment;
       if (above + size <= target_) starts.push_back(above);
-      if (n.begin >= size && n.begin <= target_) starts.push_back((n.begin - size) / alignment * alignment);
-    }
+      if (begin >= size && begin <= target_) starts.push_back((begin - size) / alignment * alignment);
+    });
+    std::erase_if(starts, [&](Offset start) {
+      return std::any_of(obstacles.begin(), obstacles.end(), [&](const Range& range) {
+        return range.overlaps({start, size});
+      });
+    });
+    effort_ += starts.size() * obstacles.size();
+    if (starts.empty()) return insert(i, old);
     // In the way of [start, start + size) are those that begin before its end, less those that end by its
     // start.
     using Sum = std::pair<Offset, double>;

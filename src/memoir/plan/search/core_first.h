@@ -42,6 +42,7 @@ std::vector<Offset> core_first(const Problem& problem, const Sections& sections,
                                std::uint64_t& work);
 
 /// The same of buffers that are live in these stretches of time alone; `sections` are those of the pieces.
+/// Obstacles stay where they are, and do not count to the arena.
 std::vector<Offset> core_first(const Problem& problem, const Stretches& stretches, const Sections& sections,
                                Size target, const CoreFirstOptions& options, const SearchLimits& limits,
                                std::uint64_t& work);

@@ -21,6 +21,18 @@ std::uint64_t mix(std::uint64_t x) {  // splitmix64's finaliser
   return x ^ (x >> 31);
 }
 
+std::vector<Range> obstacles_of(const Stretches& stretches) {
+  std::vector<Range> obstacles;
+  for (std::size_t k = 0; k < stretches.obstacles.size(); ++k) obstacles.push_back(stretches.obstacle(k));
+  return obstacles;
+}
+
+std::vector<Offset> ends_of(const std::vector<Range>& ranges) {
+  std::vector<Offset> ends;
+  for (const Range& range : ranges) ends.push_back(range.end());
+  return ends;
+}
+
 }  // namespace
 
 ExactSearch::ExactSearch(const Problem& problem)
@@ -35,7 +47,8 @@ ExactSearch::ExactSearch(const Problem& problem, const Stretches& stretches)
     : problem_(problem),
       sections_(find_sections(stretches.pieces)),
       stretch_begin_(stretches.begin),
-      grid_(find_grid(problem)) {}
+      obstacles_(obstacles_of(stretches)),
+      grid_(find_grid(problem, ends_of(obstacles_))) {}
 
 bool ExactSearch::live_together(std::uint32_t a, std::uint32_t b) const {
   std::uint32_t p = stretch_begin_[a], q = stretch_begin_[b];
@@ -75,6 +88,7 @@ void ExactSearch::prepare() {
     each_section(i, [&](std::uint32_t s) { section_members_[fill[s]++] = i; });
   }
 
+  prepare_obstacles();
   // By first section, i meets of the followers those that start before it ends, unless in a gap.
   std::vector<std::uint32_t> by_first(n);
   std::iota(by_first.begin(), by_first.end(), 0u);
@@ -120,12 +134,90 @@ void ExactSearch::prepare() {
   old_ranks_.reserve(std::size_t{4} * n + 64);
 }
 
+void ExactSearch::prepare_obstacles() {
+  const auto n = static_cast<std::uint32_t>(problem_.size());
+  const auto first_obstacle = static_cast<std::uint32_t>(sections_.first.size() - obstacles_.size());
+  blocked_.clear();
+  blocked_begin_.assign(1, 0);
+  // Joins what touches in list[begin, ...), sorted by its begin.
+  const auto join = [](std::vector<Interval>& list, std::size_t begin) {
+    std::sort(list.begin() + static_cast<std::ptrdiff_t>(begin), list.end(),
+              [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+    std::size_t last = begin;
+    for (std::size_t k = begin + 1; k < list.size(); ++k) {
+      if (list[k].begin <= list[last].end) list[last].end = std::max(list[last].end, list[k].end);
+      else list[++last] = list[k];
+    }
+    if (begin < list.size()) list.resize(last + 1);
+  };
+  const auto meets = [&](std::uint32_t i, std::uint32_t obstacle) {
+    for (std::uint32_t p = stretch_begin_[i]; p < stretch_begin_[i + 1]; ++p) {
+      if (sections_.first[p] < sections_.last[obstacle] && sections_.first[obstacle] < sections_.last[p])
+        return true;
+    }
+    return false;
+  };
+  for (std::uint32_t i = 0; i < n && !obstacles_.empty(); ++i) {
+    for (std::uint32_t k = 0; k < obstacles_.size(); ++k) {
+      if (!meets(i, first_obstacle + k)) continue;
+      const Range& range = obstacles_[k];
+      const Size size = problem_[i].size;
+      // It starts at one of its alignment's places on the grid, and ends below by its size without padding.
+      const Units begin = range.begin < size ? 0 : static_cast<Units>((range.begin - size) / grid_.unit) + 1;
+      const Units a = alignment_[i], end = static_cast<Units>(grid_.padded(range.end()) / grid_.unit);
+      blocked_.push_back({begin, (end + a - 1) / a * a});
+    }
+    join(blocked_, blocked_begin_.back());
+    blocked_begin_.push_back(static_cast<std::uint32_t>(blocked_.size()));
+  }
+  taken_.clear();
+  taken_begin_.assign(1, 0);
+  for (std::uint32_t s = 0; s < sections_.count; ++s) {
+    for (std::uint32_t k = 0; k < obstacles_.size(); ++k) {
+      if (s < sections_.first[first_obstacle + k] || s >= sections_.last[first_obstacle + k]) continue;
+      const Range& range = obstacles_[k];
+      taken_.push_back({static_cast<Units>(grid_.padded(range.begin) / grid_.unit),
+                        static_cast<Units>(grid_.padded(range.end()) / grid_.unit)});
+    }
+    join(taken_, taken_begin_.back());
+    taken_begin_.push_back(static_cast<std::uint32_t>(taken_.size()));
+  }
+}
+
+ExactSearch::Units ExactSearch::above_obstacles(Units value, std::uint32_t i) const {
+  const auto end = blocked_.begin() + blocked_begin_[i + 1];
+  const auto next = std::partition_point(blocked_.begin() + blocked_begin_[i], end,
+                                         [&](const Interval& interval) { return interval.end <= value; });
+  return next != end && next->begin <= value ? next->end : value;
+}
+
+// Bytes of the section from there up to the capacity that no obstacle takes.
+ExactSearch::Units ExactSearch::room(std::uint32_t s, Units from) const {
+  Units room = capacity_ - from;
+  for (std::uint32_t k = taken_begin_[s]; k < taken_begin_[s + 1]; ++k)
+    room -= std::max<Units>(0, std::min(taken_[k].end, capacity_) - std::max(taken_[k].begin, from));
+  return room;
+}
+
+// The highest place from which up the section has room for what remains.
+ExactSearch::Units ExactSearch::highest_floor(std::uint32_t s) const {
+  Units top = capacity_, needed = remaining_[s];
+  for (std::uint32_t k = taken_begin_[s + 1]; k > taken_begin_[s]; --k) {
+    const Units free = std::max<Units>(0, top - taken_[k - 1].end);
+    if (needed <= free) break;
+    needed -= free;
+    top = std::min(top, taken_[k - 1].begin);
+  }
+  return top - needed;
+}
+
 bool ExactSearch::reset(Size capacity) {
   const auto n = static_cast<std::uint32_t>(problem_.size());
   capacity_ = static_cast<Units>(grid_.padded(capacity) / grid_.unit);
   remaining_.assign(sections_.count, 0);
   crossing_.assign(sections_.count + 1, 0);
   witness_.assign(sections_.count, 0);
+  free_.resize(sections_.count);
   trail_.clear();
   old_ranks_.clear();
   candidates_.clear();
@@ -138,7 +230,8 @@ bool ExactSearch::reset(Size capacity) {
     const Size size = problem_[i].size;
     if (size > capacity) return false;
     latest_[i] = static_cast<Units>((capacity - size) / grid_.unit);
-    contact_[i] = lowest_[i] = 0;
+    contact_[i] = lowest_[i] = align(0, i);
+    if (contact_[i] > latest_[i]) return false;
     members_[i] = position_[i] = i;
     state_ ^= key(i);
     each_section(i, [&](std::uint32_t s) {
@@ -148,7 +241,8 @@ bool ExactSearch::reset(Size capacity) {
     for (std::uint32_t s = first_[i] + 1; s < last_[i]; ++s) ++crossing_[s];
   }
   for (std::uint32_t s = 0; s < sections_.count; ++s) {
-    if (remaining_[s] > capacity_) return false;
+    free_[s] = room(s, 0);
+    if (remaining_[s] > free_[s]) return false;
   }
   return true;
 }
@@ -221,8 +315,8 @@ void ExactSearch::rank(const Piece& piece) {
   ranked_.assign(members_.begin() + piece.begin, members_.begin() + piece.end);
   for (const std::uint32_t i : ranked_) {
     old_ranks_.emplace_back(i, rank_[i]);
-    most_[i] = 0;
-    each_section(i, [&](std::uint32_t s) { most_[i] = std::max(most_[i], remaining_[s]); });
+    most_[i] = -capacity_;
+    each_section(i, [&](std::uint32_t s) { most_[i] = std::max(most_[i], remaining_[s] - free_[s]); });
   }
   std::sort(ranked_.begin(), ranked_.end(), [&](auto a, auto b) { return before(a, b); });
   for (std::uint32_t k = 0; k < ranked_.size(); ++k) rank_[ranked_[k]] = k;
@@ -309,7 +403,10 @@ bool ExactSearch::find_candidates(Frame& node) {
   const Piece piece = node.piece;
   Units most = 0;
   for (std::uint32_t s = piece.first; s < piece.last; ++s) most = std::max(most, remaining_[s]);
-  const Units limit = capacity_ - most;  // from here up, the fullest section cannot hold what it must
+  Units limit = capacity_ - most;  // from here up, the fullest section cannot hold what it must
+  for (std::uint32_t s = piece.first; s < piece.last && !obstacles_.empty(); ++s) {
+    if (remaining_[s] != 0 && free_[s] - remaining_[s] < limit) limit = std::min(limit, highest_floor(s));
+  }
   if (node.floor > limit) return false;
   const std::uint64_t state = state_ ^ salt_;
   if (refuted_[state & (kRefutedSlots - 1)] == state) return false;
@@ -423,10 +520,14 @@ bool ExactSearch::place(std::uint32_t i, Units at) {
 
 bool ExactSearch::sections_hold(std::uint32_t first, std::uint32_t last) {
   for (std::uint32_t s = first; s < last; ++s) {
-    if (lowest_[witness_[s]] + remaining_[s] > capacity_ && remaining_[s] != 0 && !find_witness(s))
-      return false;
+    if (lowest_[witness_[s]] + remaining_[s] > free_[s] && remaining_[s] != 0 && !holds(s)) return false;
   }
   return true;
+}
+
+// Above an obstacle the witness may see more room than the sums say.
+bool ExactSearch::holds(std::uint32_t s) {
+  return (!obstacles_.empty() && room(s, lowest_[witness_[s]]) >= remaining_[s]) || find_witness(s);
 }
 
 bool ExactSearch::find_witness(std::uint32_t s) {
@@ -435,7 +536,7 @@ bool ExactSearch::find_witness(std::uint32_t s) {
     if (lowest_[section_members_[k]] < lowest_[best]) best = section_members_[k];
   }
   witness_[s] = best;
-  return lowest_[best] + remaining_[s] <= capacity_;
+  return room(s, lowest_[best]) >= remaining_[s];
 }
 
 // Every plan with buffer i at its contact has been refuted. In what is left, i rests on one that is placed

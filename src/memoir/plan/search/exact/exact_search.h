@@ -15,6 +15,11 @@
 // The minimum is not kept: each section watches one "witness" that satisfies the inequality, and looks for
 // another only when its witness is raised or placed (as SAT solvers watch literals). Backtracking restores
 // nothing of it.
+//
+// Obstacles, which lie where they lie, are not placed. A buffer that would come to rest in one that lives
+// with it comes to rest above it; "aligned" means that too. Like rounding up it never goes down, keeps the
+// order of what is rounded, and changes nothing the second time, and no more is asked of it in the whole
+// argument. Where a section must hold what remains, the obstacles' bytes do not count as room.
 #pragma once
 
 #include <atomic>
@@ -62,7 +67,7 @@ class ExactSearch {
   /// The problem must outlive it.
   explicit ExactSearch(const Problem& problem);
   /// The buffers are live in these stretches of time alone. Then run() by a Ranking only; sections() are
-  /// those of the pieces.
+  /// those of the pieces, obstacles too.
   ExactSearch(const Problem& problem, const Stretches& stretches);
 
   Verdict run(Size capacity, const Ranking& ranking, const SearchLimits& limits,
@@ -73,6 +78,7 @@ class ExactSearch {
 
   std::uint64_t nodes() const { return nodes_; }  // of the last run: placements tried
   const Sections& sections() const { return sections_; }
+  const Grid& grid() const { return grid_; }
 
  private:
   using Units = std::int64_t;  // offsets and sizes in units of the grid
@@ -96,6 +102,7 @@ class ExactSearch {
   };
 
   void prepare();
+  void prepare_obstacles();
   bool live_together(std::uint32_t a, std::uint32_t b) const;
   template <class Visit>
   void each_section(std::uint32_t buffer, Visit&& visit) const {
@@ -117,18 +124,25 @@ class ExactSearch {
   bool place(std::uint32_t buffer, Units at);
   bool pass_over(std::uint32_t buffer, Units floor);
   bool find_witness(std::uint32_t section);
+  Units room(std::uint32_t section, Units from) const;
+  Units highest_floor(std::uint32_t section) const;
+  bool holds(std::uint32_t section);
   bool sections_hold(std::uint32_t first, std::uint32_t last);
   void undo(std::size_t trail);
   bool out_of_time();
   std::uint64_t key(std::uint32_t buffer) const;
+  /// The lowest place >= value that meets the alignment and is above or below every obstacle.
   Units align(Units value, std::uint32_t buffer) const {
     const Units a = alignment_[buffer];
-    return a == 1 ? value : (value + a - 1) / a * a;
+    if (a != 1) value = (value + a - 1) / a * a;
+    return obstacles_.empty() ? value : above_obstacles(value, buffer);
   }
+  Units above_obstacles(Units value, std::uint32_t buffer) const;
 
   const Problem& problem_;
   Sections sections_;
   std::vector<std::uint32_t> stretch_begin_;  // per buffer: its first of the sections' stretches
+  std::vector<Range> obstacles_;              // the last of the sections' pieces
   Grid grid_;
 
   // Per buffer.
@@ -138,9 +152,18 @@ class ExactSearch {
   std::vector<double> width_;                                // of the sections it lives in
   std::vector<Units> most_;                                  // bytes left in the fullest of them
   std::vector<std::uint32_t> neighbour_begin_, neighbours_;  // who lives together with whom
+  struct Interval {
+    Units begin, end;
+  };
+  // Where it cannot start, by offset; they do not touch. Ends are aligned.
+  std::vector<std::uint32_t> blocked_begin_;
+  std::vector<Interval> blocked_;
   // Per section.
   std::vector<std::uint32_t> member_begin_, section_members_, witness_, crossing_;
   std::vector<Units> remaining_;
+  std::vector<Units> free_;  // of the capacity: bytes that no obstacle takes
+  std::vector<std::uint32_t> taken_begin_;
+  std::vector<Interval> taken_;  // by the obstacles, by offset; they do not overlap
 
   Units capacity_ = 0;
   std::vector<std::uint32_t> members_;     // the unplaced, each piece one stretch
