@@ -93,7 +93,8 @@ def work(options: argparse.Namespace) -> None:
     for thread in threads:
         thread.start()
     ready.wait()
-    jemalloc.control("stats.mutexes.reset")
+    if jemalloc.IS_HERE and not jemalloc.control("stats.mutexes.reset"):
+        raise SystemExit("this jemalloc does not set its mutexes' counts back")
     cpu = time.process_time_ns()
     begin.wait()
     for thread in threads:

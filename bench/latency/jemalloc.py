@@ -13,14 +13,12 @@ IS_HERE = _mallctl is not None
 def control(name: str, into: Any = None, new: Any = None) -> bool:
     """Reads into a value of ctypes, writes one, or neither. False where this process's malloc has no such name."""
 
-    def pointer(value: Any) -> Any:
-        return None if value is None else ctypes.byref(value)
-
     if _mallctl is None:
         return False
-    size = ctypes.c_size_t(ctypes.sizeof(into) if into is not None else 0)
+    size = ctypes.byref(ctypes.c_size_t(ctypes.sizeof(into))) if into is not None else None
     length = ctypes.c_size_t(ctypes.sizeof(new) if new is not None else 0)
-    return _mallctl(name.encode(), pointer(into), ctypes.byref(size), pointer(new), length) == 0
+    old, value = (ctypes.byref(one) if one is not None else None for one in (into, new))
+    return _mallctl(name.encode(), old, size, value, length) == 0  # what has no value takes no pointer at all
 
 
 def read(name: str) -> int:
