@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 from latency import process
@@ -34,8 +35,12 @@ def test_the_peak_is_that_of_memory_given_back_since():
     assert len(memory) == block
     del memory
     assert process.peak_anonymous() >= base + block
-    assert process.reset_peak()
-    assert process.peak_anonymous() < base + block
+    for _ in range(50):  # where a core is busy, the kernel counts late what was given back
+        assert process.reset_peak()
+        if process.peak_anonymous() < base + block:
+            return
+        time.sleep(0.1)
+    raise AssertionError("the peak stays after a reset")
 
 
 def test_faults_are_counted():

@@ -88,7 +88,8 @@ def test_a_server_is_started_loaded_and_stopped(serve, tmp_path):
 def test_what_goes_wrong_is_said_before_anything_is_measured(
     serve, tmp_path, monkeypatch, how, options, words
 ):
-    monkeypatch.setattr(clients, "PATIENCE", 0.5)
+    if "--ready" in options:  # the others have to become ready, however busy the machine is
+        monkeypatch.setattr(clients, "PATIENCE", 0.5)
     code, out, err = serve(how, *options)
     assert code == 2 and re.search(words, err), err
     assert not (tmp_path / "x").exists()

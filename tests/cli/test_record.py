@@ -259,6 +259,7 @@ for thread in threads:
     events = trace.events
     assert len(set(events[events["kind"] == 4]["thread"])) == 3
     assert unknown_bytes(trace) < 0.01
+    events = events[np.flatnonzero(events["kind"] == 4)[0] :]  # importing torch has a million sites
     names = {trace.site_chain(int(site)) for site in set(events["site"])}
     assert any("conv2d" in name for name in names)
     modules = {
