@@ -3,7 +3,8 @@
 
 Each framework is asked for both plans of the same graph. A framework that is not installed is said and skipped. ONNX
 Runtime is measured instead: the peak of resident memory over ten input shapes, above what the loaded model holds,
-one process per way."""
+one process per way. `--tflite-micro CHECKOUT` compiles the planner in that source of TensorFlow Lite Micro, for the
+models there. `--c LIBRARY` times the same problems through that libmemoir_plan_c.so and through Python."""
 
 from __future__ import annotations
 
@@ -240,6 +241,101 @@ def timed(function: Callable[[], Any]) -> tuple[Any, float]:
     return result, time.thread_time() - began
 
 
+# --- TensorFlow Lite Micro
+
+# Reads begin,end,size; the last use is inclusive there, and sizes are rounded up first.
+GREEDY = """
+#include <cstdarg>
+#include <cstdio>
+#include <ctime>
+#include <vector>
+#include "tensorflow/lite/micro/memory_planner/greedy_memory_planner.h"
+void MicroPrintf(const char*, ...) {}
+int main() {
+  std::vector<int> read;
+  for (int x, y, z; std::scanf("%d,%d,%d", &x, &y, &z) == 3;) read.insert(read.end(), {x, y, z});
+  std::vector<unsigned char> scratch(read.size() / 3 * tflite::GreedyMemoryPlanner::per_buffer_size() + 64);
+  const std::clock_t began = std::clock();
+  tflite::GreedyMemoryPlanner planner;
+  planner.Init(scratch.data(), static_cast<int>(scratch.size()));
+  for (std::size_t k = 0; k < read.size(); k += 3) {
+    if (planner.AddBuffer((read[k + 2] + 15) / 16 * 16, read[k], read[k + 1] - 1) != kTfLiteOk) return 1;
+  }
+  const std::size_t arena = planner.GetMaximumMemorySize();
+  const double seconds = static_cast<double>(std::clock() - began) / CLOCKS_PER_SEC;
+  std::printf("%zu %.6f", arena, seconds);
+  return planner.DoAnyBuffersOverlap() ? 2 : 0;
+}
+"""
+
+
+def tflite_micro(checkout: Path) -> Iterator[Row]:
+    from memoir.importers import tflite
+
+    import memoir
+
+    with tempfile.TemporaryDirectory() as folder:
+        source, program = Path(folder) / "greedy.cc", Path(folder) / "greedy"
+        source.write_text(GREEDY)
+        planner = checkout / "tensorflow/lite/micro/memory_planner/greedy_memory_planner.cc"
+        subprocess.run(
+            ["c++", "-std=c++17", "-O2", f"-I{checkout}", source, planner, "-o", program], check=True
+        )
+        memoir.plan({"lower": [0], "upper": [1], "size": [1]})  # imports what it needs
+        for path in sorted(checkout.rglob("*.tflite")):
+            rows = tflite.read(path.read_bytes(), str(path)).rows
+            if len(rows) < 10:  # single operators, where there is nothing to plan
+                continue
+            said = "".join(f"{row.lower},{row.upper},{row.size}\n" for row in rows)
+            done = subprocess.run([program], input=said, check=True, capture_output=True, text=True)
+            theirs, their_time = done.stdout.split()
+            keys = ("lower", "upper", "size", "alignment")
+            problem = {key: [getattr(row, key) for row in rows] for key in keys}
+            ours, our_time = timed(lambda problem=problem: memoir.plan(problem))
+            yield path.stem, int(theirs), ours.arena_size, ours.load, float(their_time), our_time
+
+
+# --- The C ABI
+
+C_PROBLEMS = ["somas/resnet50.csv", "iopddl/G_1.csv", *(f"minimalloc/{name}.1048576.csv" for name in "AEGK")]
+
+
+def through_c(library: Path, repeat: int = 21) -> None:
+    """Median CPU milliseconds of a call, with arrays that are there already."""
+    import numpy as np
+
+    import memoir
+
+    plan = ctypes.CDLL(str(library)).memoir_plan
+    plan.argtypes = [ctypes.c_size_t, *[ctypes.c_void_p] * 7]
+    print("| problem | buffers | arena | C, CPU ms | Python |\n|---|---:|---:|---:|---:|")
+    for name in C_PROBLEMS:
+        path = Path(__file__).parent.parent / "tests" / "data" / "planning" / name
+        table = np.genfromtxt(path, delimiter=",", names=True, dtype=None, encoding=None)
+        problem = {key: np.ascontiguousarray(table[key], np.uint64) for key in ("lower", "upper", "size")}
+        offsets = np.zeros(len(table), np.uint64)
+        pointers = [array.ctypes.data for array in (*problem.values(), offsets)]
+
+        def in_c(pointers: list[int] = pointers, count: int = len(table)) -> None:
+            assert plan(count, *pointers[:3], None, None, pointers[3], None) == 0
+
+        def in_python(problem: dict[str, Any] = problem) -> Any:
+            return memoir.plan(problem, threads=1)
+
+        # Of all threads: memoir.plan() searches in one of its own.
+        times = []
+        for way in (in_c, in_python):
+            taken = []
+            for _ in range(repeat):
+                began = time.process_time()
+                way()
+                taken.append(time.process_time() - began)
+            times.append(sorted(taken)[repeat // 2] * 1000)
+        arena = int((offsets + problem["size"]).max())
+        assert arena == in_python().arena_size
+        print(f"| {name} | {len(table):,} | {arena:,} | {times[0]:.2f} | {times[1]:.2f} |", flush=True)
+
+
 # --- ONNX Runtime
 
 SHAPES = [
@@ -367,6 +463,18 @@ MODELS = ["resnet50", "densenet121", "mobilenet_v3_large", "mobilenet_v2", "goog
 MODELS += ["shufflenet_v2_x1_0", "squeezenet1_1"]
 
 
+def print_rows(name: str, rows: Iterator[Row]) -> None:
+    head = f"| {name} | theirs | ours | load | theirs / ours | their CPU ms | ours |"
+    print(head + "\n|---|---:|---:|---:|---:|---:|---:|")
+    for model, theirs, ours, load, their_time, our_time in rows:
+        assert ours <= theirs, f"{model}: {ours} bytes, theirs {theirs}"
+        print(
+            f"| {model} | {theirs:,} | {ours:,} | {load:,} | {theirs / ours:.3f} | "
+            f"{their_time * 1000:.2f} | {our_time * 1000:.2f} |",
+            flush=True,
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -378,6 +486,10 @@ def main() -> None:
         "--models", default=",".join(MODELS), help="of torchvision's; tinygrad has the first two"
     )
     parser.add_argument("--side", type=int, default=224, help="of the images, pixels")
+    parser.add_argument(
+        "--tflite-micro", type=Path, metavar="CHECKOUT", help="the source of TensorFlow Lite Micro"
+    )
+    parser.add_argument("--c", type=Path, metavar="LIBRARY", help="libmemoir_plan_c.so")
     parser.add_argument("--repeat", type=int, default=3, help="processes per way of ONNX Runtime's")
     parser.add_argument("--rounds", type=int, default=2, help=argparse.SUPPRESS)
     parser.add_argument("--way", nargs=3, help=argparse.SUPPRESS)
@@ -389,6 +501,12 @@ def main() -> None:
         return
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
+    if options.tflite_micro:
+        print_rows("TensorFlow Lite Micro", tflite_micro(options.tflite_micro))
+    if options.c:
+        through_c(options.c)
+    if options.tflite_micro or options.c:
+        return
     # Under --smoke what compiles or exports for a minute is left out, unless it is named.
     chosen = options.frameworks or (
         ["tinygrad", "onnxruntime"] if options.smoke else [*PLANNERS, "onnxruntime"]
@@ -402,18 +520,7 @@ def main() -> None:
             onnxruntime(options.smoke, 1 if options.smoke else options.repeat)
         else:
             models = ["resnet50"] if options.smoke else options.models.split(",")
-            print(
-                f"| {name} | theirs | ours | load | theirs / ours | their CPU ms | ours |\n|---|---:|---:|---:|---:|---:|---:|"
-            )
-            for model, theirs, ours, load, their_time, our_time in PLANNERS[name](
-                models, 64 if options.smoke else options.side
-            ):
-                assert ours <= theirs, f"{model}: {ours} bytes, theirs {theirs}"
-                print(
-                    f"| {model} | {theirs:,} | {ours:,} | {load:,} | {theirs / ours:.3f} | "
-                    f"{their_time * 1000:.1f} | {our_time * 1000:.1f} |",
-                    flush=True,
-                )
+            print_rows(name, PLANNERS[name](models, 64 if options.smoke else options.side))
 
 
 if __name__ == "__main__":
