@@ -153,6 +153,31 @@ def gaps_of(arrays: Arrays, seed: int, share: float = 0.5) -> list[str]:
     return gaps
 
 
+def fixed_of(offsets: list[int], seed: int, share: float = 0.1) -> list[int | str]:
+    """Of a plan's offsets, that share; the others "", as the column fixed has it. The rest of the plan still fits."""
+    kept = np.random.default_rng(20_000 + seed).random(len(offsets)) < share
+    return [offset if keep else "" for offset, keep in zip(offsets, kept.tolist(), strict=True)]
+
+
+def holes_of(arrays: Arrays, seed: int) -> list[tuple[int, int]]:
+    """Two ranges of bytes below the load that no buffer may touch, each 2 % of it, in steps of 64."""
+    draw = np.random.default_rng(30_000 + seed)
+    units = load_of(arrays) // 64
+    length = max(1, units // 50)
+    begins = sorted(int(draw.integers(0, units - 2 * length)) for _ in range(2))
+    return [
+        (64 * begins[0], 64 * (begins[0] + length)),
+        (64 * (begins[1] + length), 64 * (begins[1] + 2 * length)),
+    ]
+
+
+def load_of(arrays: Arrays) -> int:
+    """The most bytes that are live at one tick."""
+    lower, upper, size = (values.astype(np.int64) for values in arrays)
+    order = np.argsort(np.concatenate([upper, lower]), kind="stable")  # deaths first
+    return int(np.cumsum(np.concatenate([-size, size])[order]).max())
+
+
 FAMILIES = {"random": random, "training": training, "full": full, "swept": swept}
 
 
@@ -164,6 +189,12 @@ def smoke() -> None:
             raise SystemExit(f"{name}: buffers that cannot be")
         if any((one != other).any() for one, other in zip((lower, upper, size), make(1000), strict=True)):
             raise SystemExit(f"{name}: another problem for the same seed")
+    arrays = random(1000)
+    first, second = holes_of(arrays, 1)
+    if not 0 <= first[0] < first[1] <= second[0] < second[1] <= load_of(arrays):
+        raise SystemExit("holes that overlap, or lie above the load")
+    if not 50 < sum(offset != "" for offset in fixed_of(list(range(1000)), 1)) < 150:
+        raise SystemExit("another share of the buffers is fixed than was asked for")
 
 
 @click.command()
