@@ -24,6 +24,13 @@ def compiled(tmp_path_factory):
     return compiler_into(tmp_path_factory.mktemp("compiled"), Path(__file__).parent)
 
 
+@pytest.fixture(scope="session")
+def conformance(compiled):
+    """conformance.c as a program, and the library that it opens next to it."""
+    compiled("opened.c", "-shared", "-fPIC", name="opened.so")
+    return compiled("conformance.c")
+
+
 @pytest.fixture
 def under(library):
     """Runs a command under the malloc: its CompletedProcess."""

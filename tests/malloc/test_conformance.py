@@ -8,8 +8,8 @@ import pytest
 
 CASES = [
     "malloc", "free", "calloc", "realloc", "reallocarray", "memalign", "posix_memalign", "aligned_alloc", "valloc",
-    "sized", "usable_size", "aliases", "information", "fork_under_load", "thread_churn", "remote_frees",
-    "idle_gives_back", "part_touched", "address_limit", "wild_frees",
+    "sized", "usable_size", "aliases", "deep_binding", "by_handle", "information",
+    "fork_under_load", "thread_churn", "remote_frees", "idle_gives_back", "part_touched", "address_limit", "wild_frees",
 ]  # fmt: skip
 SETTINGS = {"default": {}, "plain": {"background": "0", "split": "0", "huge": "0"}}
 C_NAMES = """malloc calloc realloc free cfree memalign posix_memalign aligned_alloc valloc pvalloc reallocarray
@@ -20,17 +20,17 @@ NEW = ["_Znwm", "_Znam"]
 DELETE = ["_ZdlPv", "_ZdaPv"]
 
 
-def test_every_case_is_listed(compiled):
-    said = subprocess.run([compiled("conformance.c")], capture_output=True, text=True).stdout.split()
+def test_every_case_is_listed(conformance):
+    said = subprocess.run([conformance], capture_output=True, text=True).stdout.split()
     assert set(said) - {"under_limit"} == set(CASES)
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("case", CASES)
-def test_case(case, settings, compiled, under):
+def test_case(case, settings, conformance, under):
     if case == "idle_gives_back" and settings == "plain":
         pytest.skip("nothing gives back without the background")
-    run = under([compiled("conformance.c"), case], SETTINGS[settings])
+    run = under([conformance, case], SETTINGS[settings])
     assert run.returncode == 0, run.stderr
 
 
@@ -81,14 +81,14 @@ def test_it_can_be_loaded_late(library):
     assert ctypes.CDLL(str(library)).memoir_malloc_settings
 
 
-def test_it_can_be_linked(compiled, library):
-    program = compiled("conformance.c")
-    linked = program.with_name("linked")
+def test_it_can_be_linked(conformance, library):
+    linked = conformance.with_name("linked")
     flags = [
         "-O1",
         "-w",
         "-fno-builtin",
         "-pthread",
+        "-ldl",
         f"-L{library.parent}",
         "-lmemoir_malloc",
         f"-Wl,-rpath,{library.parent}",
@@ -96,7 +96,7 @@ def test_it_can_be_linked(compiled, library):
     subprocess.run(
         ["cc", str(Path(__file__).with_name("conformance.c")), "-o", str(linked), *flags], check=True
     )
-    for case in ("malloc", "information", "wild_frees"):
+    for case in ("malloc", "deep_binding", "by_handle", "information", "wild_frees"):
         subprocess.run([linked, case], check=True, capture_output=True)
 
 

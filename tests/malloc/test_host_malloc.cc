@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The malloc as functions, not as the process's own: so that sanitizers see it.
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -18,6 +21,7 @@
 
 #include "doctest/doctest.h"
 #include "memoir/host/malloc/background.h"
+#include "memoir/host/malloc/blocks/give_back.h"
 #include "memoir/host/malloc/malloc.h"
 #include "support/rounds.h"
 
@@ -190,6 +194,34 @@ TEST_CASE("pages inside spans are given back and come back, contents unharmed") 
   }
 }
 
+TEST_CASE("ranges that go back together go back one by one where the system refuses some") {
+  constexpr size_t kPages = 64, kPage = 4096;
+  const auto map = [] {
+    void* const at =
+        ::mmap(nullptr, kPages * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(at != MAP_FAILED);
+    std::memset(at, 1, kPages * kPage);
+    return static_cast<unsigned char*>(at);
+  };
+  for (const bool with_hole : {false, true}) {
+    unsigned char* const memory = map();
+    if (with_hole) REQUIRE(::munmap(memory + 20 * kPage, kPage) == 0);
+    iovec ranges[kPages / 2];
+    bool gone[kPages / 2];
+    for (size_t i = 0; i < kPages / 2; ++i) ranges[i] = {memory + 2 * i * kPage, kPage};
+    errno = 7;
+    give_back(ranges, kPages / 2, gone);
+    CHECK(errno == 7);
+    for (size_t i = 0; i < kPages / 2; ++i) {
+      const bool hole = with_hole && i == 10;
+      CHECK(gone[i] == !hole);
+      if (!hole) CHECK(memory[2 * i * kPage] == 0);
+      CHECK(memory[(2 * i + 1) * kPage] == 1);
+    }
+    ::munmap(memory, kPages * kPage);
+  }
+}
+
 TEST_CASE("remote frees make a whole span free again") {
   std::vector<void*> blocks;
   for (int i = 0; i < 20000; ++i) blocks.push_back(allocate(1000, &blocks));
@@ -303,6 +335,55 @@ TEST_CASE("large blocks move with their contents, and no more than the budget is
   for (void* one : many) free(one);
   CHECK(central().large.cached() <= central().options.cache);
   CHECK(size_of(many[0]) == 0);
+  trim();
+  CHECK(central().large.cached() == 0);
+}
+
+TEST_CASE("large blocks made of the pages of others hold what was written, move with it, and can be zero") {
+  struct Held {
+    std::uint64_t* words = nullptr;
+    Size count = 0;
+    std::uint64_t mark = 0;
+    void write() {
+      for (Size i = 0; i < count; i += 511) words[i] = mark + i;
+    }
+    bool intact(Size upto) const {
+      for (Size i = 0; i < upto; i += 511) {
+        if (words[i] != mark + i) return false;
+      }
+      return true;
+    }
+  };
+  std::mt19937 random(3);
+  const auto words = [&] { return (600 * kKiB + random() % (9 * kMiB)) / 8; };
+  Held held[12];
+  for (std::uint64_t step = 1; step <= 1500; ++step) {
+    Held& one = held[random() % 12];
+    REQUIRE(one.intact(one.count));
+    const Size count = words();
+    if (one.words != nullptr && random() % 3 == 0) {
+      auto* const moved = static_cast<std::uint64_t*>(reallocate(one.words, count * 8, nullptr));
+      REQUIRE(moved != nullptr);
+      one.words = moved;
+      REQUIRE(one.intact(std::min(one.count, count)));
+    } else {
+      free(one.words);
+      const bool zero = random() % 3 == 0;
+      one.words = static_cast<std::uint64_t*>(zero ? allocate_zeroed(count * 8, nullptr)
+                                                   : allocate(count * 8, nullptr));
+      REQUIRE(one.words != nullptr);
+      for (Size i = 0; zero && i < count; i += 61) REQUIRE(one.words[i] == 0);
+    }
+    one.count = count;
+    one.mark = step << 32;
+    one.write();
+    REQUIRE(size_of(one.words) >= count * 8);
+  }
+  for (Held& one : held) {
+    CHECK(one.intact(one.count));
+    free(one.words);
+  }
+  CHECK(central().large.live() == 0);
   trim();
   CHECK(central().large.cached() == 0);
 }

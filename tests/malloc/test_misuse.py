@@ -91,8 +91,8 @@ def test_keys_differ_from_run_to_run(compiled, under):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_good_programs(case, compiled, under):
-    run = under([compiled("conformance.c"), case], SECURE)
+def test_good_programs(case, conformance, under):
+    run = under([conformance, case], SECURE)
     assert run.returncode == 0, run.stderr
 
 

@@ -21,7 +21,7 @@ namespace memoir {
 
 using ContextKey = std::uint32_t;  // below ContextTable::kEntries
 
-class ContextTable {
+class alignas(64) ContextTable {
  public:
   static constexpr unsigned kBits = 14;
   static constexpr size_t kEntries = size_t{1} << kBits;
@@ -73,7 +73,8 @@ class ContextTable {
 
   std::array<std::atomic<std::uint8_t>, kEntries> rows_{};
   std::array<Entry, kEntries> entries_{};
-  size_t long_contexts_ = 0;
+  // On a line of their own: every allocation looks at has_rows_, and what is written often stays away.
+  alignas(64) size_t long_contexts_ = 0;
   size_t home_ = 0;
   std::atomic<bool> split_{false}, has_rows_{false};
 };

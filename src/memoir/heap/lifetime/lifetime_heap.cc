@@ -94,15 +94,21 @@ size_t LifetimeHeap::find(Region& region, size_t slots, bool resident_only) noex
 LifetimeHeap::Placement LifetimeHeap::place(RegionIndex index, size_t slots, size_t at) noexcept {
   Region& region = regions_[index];
   const SlotBits run = SlotBits::run(at, slots);
-  count(region, -1);
   Placement placement;
   placement.offset = index * kRegion + at * kSlot;
   placement.zero = (region.gone[0] & run) == run && (region.gone[1] & run) == run;
+  if (((region.gone[0] | region.gone[1]) & run).any()) {
+    count(region, -1);
+    region.gone[0] = region.gone[0] & ~run;
+    region.gone[1] = region.gone[1] & ~run;
+    count(region, +1);
+  }
+  // Now all of the run is there, and this is what a count of the region before and after comes to.
+  figures_.used += slots * kSlot;
+  figures_.used_by_class[static_cast<size_t>(region.lifetime)] += slots * kSlot;
+  figures_.free_resident -= slots * kSlot;
   region.used = region.used | run;
-  region.gone[0] = region.gone[0] & ~run;
-  region.gone[1] = region.gone[1] & ~run;
   region.used_count = static_cast<std::uint16_t>(region.used_count + slots);
-  count(region, +1);
   relink(index);
   return placement;
 }
@@ -115,11 +121,18 @@ bool LifetimeHeap::free(Range span) noexcept {
   Region& region = regions_[begin];
   const SlotBits run = SlotBits::run(span.begin % kRegion / kSlot, span.size / kSlot);
   if ((region.used & run) != run) return false;
-  count(region, -1);
+  const SlotBits gone = (region.gone[0] | region.gone[1]) & run;
+  if (gone.any()) count(region, -1);
   region.used = region.used & ~run;
   region.used_count = static_cast<std::uint16_t>(region.used_count - span.size / kSlot);
   region.longest = kSlots;
-  count(region, +1);
+  if (gone.any()) {
+    count(region, +1);
+  } else {  // the same, in short
+    figures_.used -= span.size;
+    figures_.used_by_class[static_cast<size_t>(region.lifetime)] -= span.size;
+    figures_.free_resident += span.size;
+  }
   relink(static_cast<RegionIndex>(begin));
   return true;
 }

@@ -5,6 +5,8 @@
 // sleeps for good when nothing changes, and starts again in a forked child.
 #pragma once
 
+#include <sys/uio.h>
+
 #include <atomic>
 
 #include "memoir/base/units.h"
@@ -36,7 +38,17 @@ class Upkeep {
   void strip_candidates() noexcept;
   void give_back_slots(bool everything) noexcept;
   void restore_huge_pages() noexcept;
-  bool give_back(Offset offset, Size size, bool breaks_huge) noexcept;
+
+  /// Ranges that nobody uses, on their way back to the system; `gone` says which went, the last time.
+  struct Leaving {
+    static constexpr size_t kMost = 256;  // hardly cheaper each with more
+    size_t count = 0;
+    iovec ranges[kMost];
+    bool gone[kMost];
+    bool full() const noexcept { return count == kMost; }
+    void add(Offset offset, Size size, bool breaks_huge) noexcept;
+  };
+  void give_back(Leaving& leaving) noexcept;
 
   UpkeepRules rules_;
   LiveBySize by_size_;  // when spans were last looked at
@@ -66,6 +78,9 @@ void after_fork(bool child) noexcept;
 
 /// Brings live_figures.h up to date. One thread at a time.
 void publish_figures(const Upkeep::Figures& upkeep, const LiveBySize& by_size) noexcept;
+
+/// Bytes of used blocks that are not large, counted now: a cache line for each span. The caller has no lock.
+Size live_in_regions() noexcept;
 
 /// The figures that `stats` prints, as text; returns the length.
 size_t write_statistics(char* out, size_t room) noexcept;

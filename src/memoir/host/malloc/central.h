@@ -46,21 +46,23 @@ class Central {
   /// What outgrew its limit starts: the learner at once; returns whether the background thread is wanted now.
   bool grown() noexcept;
 
-  Lock lock;
+  alignas(64) Lock lock;
   LifetimeHeap heap;  // under `lock`
   HugePages huge_pages;
   LargeBlocks large;
   Sampler sampler;
   LiveSamples live_samples;
-  MallocOptions options;  // constant once ready
+  alignas(64) MallocOptions options;  // constant once ready
 
  private:
   enum : std::uint32_t { kFresh, kSettingUp, kReady, kBroken };
   bool set_up() noexcept;
   bool grow() noexcept;
 
-  std::atomic<std::uint32_t> state_{kFresh};
-  std::atomic<Size> used_{0}, allocated_{0};
+  // Lines of their own: the first is read often and written once, the others are written by all threads.
+  alignas(64) std::atomic<std::uint32_t> state_{kFresh};
+  alignas(64) std::atomic<Size> used_{0};
+  alignas(64) std::atomic<Size> allocated_{0};
   Size committed_ = 0;
 };
 

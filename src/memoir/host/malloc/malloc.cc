@@ -111,7 +111,9 @@ void* allocate_single(Size size, size_t row, ContextKey key, const void* caller,
   const auto lifetime = static_cast<LifetimeClass>(row);
   Span* const span = central().new_span(slots, lifetime, *zero);
   if (span == nullptr) return nullptr;
-  span->used.store(1, std::memory_order_relaxed);
+  span->blocks = 1;
+  span->notify.store(0, std::memory_order_relaxed);
+  span->set_used(1);
   span->slots = static_cast<std::uint8_t>(slots);
   span->row = static_cast<std::uint8_t>(lifetime);
   span->gone = 0;
@@ -120,12 +122,14 @@ void* allocate_single(Size size, size_t row, ContextKey key, const void* caller,
   span->owner.store(kCentral, std::memory_order_release);
   void* const block = start_of(span);
   ThreadHeap* const heap = this_heap;
-  central().add_allocated(slots * kSlot);
-  if (heap == &no_heap) return block;
+  if (heap == &no_heap) {
+    central().add_allocated(slots * kSlot);
+    return block;
+  }
   bool due = false;
   {
     const Inside inside(heap);
-    due = heap->count_down(slots * kSlot);
+    due = heap->count(slots * kSlot);
   }
   if (due) {
     span->stripped.store(true, std::memory_order_relaxed);  // of a single block: it is a sample
@@ -203,11 +207,13 @@ void* allocate_in_row(Size size, size_t row) noexcept {
 }
 
 void notified(ThreadHeap* heap, Span* span) noexcept {
+  bool ended_span = false;
   {
     const Inside inside(heap);
-    heap->notified(span);
+    ended_span = heap->notified(span);
   }
-  if (central().grown()) wake_background();  // a program that only frees gives memory back too
+  // A program that only frees gives memory back too. Who looks waits for what all threads write.
+  if (ended_span && central().grown()) wake_background();
 }
 
 void free_slowly(ThreadHeap* heap, void* block) noexcept {
@@ -293,7 +299,7 @@ void* allocate_aligned(Size size, Size alignment, const void* return_address) no
   if (alignment <= kSlot && size <= size_classes::kLargest) {
     // Blocks of a class lie at multiples of its size: one whose size is a multiple of the alignment will do.
     for (size_t i = size_classes::class_of(std::max(size, alignment)); i < kClasses; ++i) {
-      if (kTables.size[i] % alignment == 0) return allocate(kTables.size[i], return_address);
+      if ((kTables.size[i] & (alignment - 1)) == 0) return allocate(kTables.size[i], return_address);
     }
   }
   bool zero = false;

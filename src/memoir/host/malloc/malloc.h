@@ -51,21 +51,26 @@ template <class Slow>
 MEMOIR_ALWAYS_INLINE void* allocate_or(Size size, const void* return_address, Slow slow) {
   ThreadHeap* const heap = this_heap;
   if (size <= size_classes::kLargest) [[likely]] {
-    const size_t size_class = size_classes::class_of(size);
+    const auto units = static_cast<std::int64_t>((size + kUnit - 1) / kUnit);
+    const SpanPlace* place = heap->direct[0] + place_of(size);
     // The processor guesses right whether there are two rows: while there is one, nothing waits for the hash.
-    size_t row = 0;
-    if (central().sampler.has_rows()) row = central().sampler.row_of(key_here(heap, return_address));
+    if (central().sampler.has_rows())
+      place += central().sampler.row_of(key_here(heap, return_address)) * kPlaces;
     heap->busy.store(1, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    const bool mine = heap->token.load(std::memory_order_acquire) != kNoToken;
-    Span* const span = heap->direct[row][size_class].load(std::memory_order_relaxed);
-    void* const block = span->free.load(std::memory_order_relaxed);
-    if (mine && block != nullptr) [[likely]] {
-      span->free.store(free_list::take(block), std::memory_order_relaxed);
-      span->used.store(static_cast<std::uint16_t>(span->used.load(std::memory_order_relaxed) + 1),
-                       std::memory_order_relaxed);
-      heap->busy.store(0, std::memory_order_release);
-      return block;
+    if (heap->token.load(std::memory_order_acquire) != kNoToken) [[likely]] {
+      Span* const span = place->load(std::memory_order_relaxed);
+      if (void* const block = span->free.load(std::memory_order_relaxed); block != nullptr) [[likely]] {
+        if ((heap->credit -= units) >= 0) [[likely]] {
+          void* const next = free_list::take(block);
+          span->free.store(next, std::memory_order_relaxed);
+          __builtin_prefetch(next, 1);
+          span->count_up();
+          heap->busy.store(0, std::memory_order_release);
+          return block;
+        }
+        heap->credit += units;
+      }
     }
     heap->busy.store(0, std::memory_order_release);
   }
@@ -97,14 +102,19 @@ MEMOIR_ALWAYS_INLINE void free(void* block, [[maybe_unused]] Size asked = 0) noe
     if (span->owner.load(std::memory_order_relaxed) == heap->token.load(std::memory_order_acquire))
         [[likely]] {
       if constexpr (kChecked) free_list::check_used("free", span, block, into, asked);
-      free_list::link(block, span->local_free);
-      span->local_free = block;
-      const auto used = static_cast<std::uint16_t>(span->used.load(std::memory_order_relaxed) - 1);
-      span->used.store(used, std::memory_order_relaxed);
-      const bool tell = used == span->notify;
+      // The next allocation takes this block, which is in the cache. The checked build keeps it back longer.
+      if constexpr (kChecked) {
+        free_list::link(block, span->local_free);
+        span->local_free = block;
+      } else {
+        free_list::link(block, span->free.load(std::memory_order_relaxed));
+        span->free.store(block, std::memory_order_relaxed);
+      }
+      if (span->count_down()) [[unlikely]] {
+        heap->busy.store(0, std::memory_order_release);
+        return notified(heap, span);
+      }
       heap->busy.store(0, std::memory_order_release);
-      if (tell) [[unlikely]]
-        notified(heap, span);
       return;
     }
     heap->busy.store(0, std::memory_order_release);

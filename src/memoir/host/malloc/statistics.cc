@@ -8,6 +8,28 @@
 
 namespace memoir::host_malloc {
 
+Size live_in_regions() noexcept {
+  Central& all = central();
+  Size live = 0;
+  const LockGuard guard(all.lock);
+  for (size_t region = 0; region < all.heap.regions(); ++region) {
+    if (!all.heap.region_used(region)) continue;
+    const size_t first = region * LifetimeHeap::kSlots;
+    for (size_t slot = first; slot < first + LifetimeHeap::kSlots;) {
+      const Span* const span = span_at(slot);
+      const HeapId owner = span->owner.load(std::memory_order_acquire);
+      if (owner == kNobody) {  // no span begins here
+        ++slot;
+        continue;
+      }
+      live += owner == kCentral ? span->slots * size_classes::kSlot
+                                : span->used() * size_classes::kTables.size[span->size_class];
+      slot += std::max<size_t>(span->slots, 1);
+    }
+  }
+  return live;
+}
+
 size_t write_statistics(char* out, size_t room) noexcept {
   Central& all = central();
   LifetimeHeap::Figures heap;

@@ -17,11 +17,19 @@ using size_classes::kTables;
 constexpr Size kPage = 4 * kKiB;
 constexpr std::uint64_t kQueued = std::uint64_t{1} << (RemoteList::kOffsetBits + RemoteList::kCountBits);
 
-std::uint16_t used_of(const Span* span) noexcept { return span->used.load(std::memory_order_relaxed); }
-void set_used(Span* span, size_t used) noexcept {
-  span->used.store(static_cast<std::uint16_t>(used), std::memory_order_relaxed);
-}
 SpanState state_of(const Span* span) noexcept { return span->state.load(std::memory_order_relaxed); }
+
+/// What other threads have freed into the span, taken from it. Mostly nothing, and a look costs far less.
+RemoteList take_remote(Span* span) noexcept {
+  if (RemoteList{span->remote.load(std::memory_order_relaxed)}.count() == 0) return {0};
+  return {span->remote.fetch_and(kQueued, std::memory_order_acquire)};
+}
+
+/// A full span is offered again when so many of its blocks are free. With fewer, each allocation would go to
+/// another span.
+int blocks_to_offer(const Span* span) noexcept {
+  return std::max(span->blocks < 8 ? 1 : 2, span->blocks / 8);
+}
 
 /// Other threads' frees make a span heard of when they come to 1/8 of it.
 std::uint64_t remote_limit(const Span* span) noexcept { return std::max(1, span->blocks / 8); }
@@ -33,30 +41,40 @@ std::uint64_t remote_limit(const Span* span) noexcept { return std::max(1, span-
 
 void* ThreadHeap::allocate(size_t row, size_t size_class, bool* sample_due) noexcept {
   slow_calls.store(slow_calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  SpanPlace& place = direct[row][size_class];
-  Span* span = place.load(std::memory_order_relaxed);
+  Span* span = current(row, size_class);
   while (span == &no_span || (span->free.load(std::memory_order_relaxed) == nullptr && !refill(span))) {
     if (span != &no_span) set_full(span);
     if (queue_waits()) drain_queue();
     span = next_span(row, size_class);
-    place.store(span == nullptr ? &no_span : span, std::memory_order_release);
+    set_current(row, size_class, span == nullptr ? &no_span : span);
     if (span == nullptr) return nullptr;
   }
-  if (sample_due != nullptr) {
-    // What is free in the span now is handed out before the slow path comes here again.
-    const Size bytes = static_cast<Size>(span->linked - used_of(span)) * kTables.size[size_class];
-    uncounted_ += bytes;
-    if (uncounted_ >= kCountedTogether) count_allocated();
-    if ((*sample_due = count_down(bytes))) return nullptr;
-  }
+  if (sample_due != nullptr && (*sample_due = count(kTables.size[size_class]))) return nullptr;
   void* const block = span->free.load(std::memory_order_relaxed);
   span->free.store(free_list::take(block), std::memory_order_relaxed);
-  set_used(span, used_of(span) + 1u);
+  span->set_used(span->used() + 1u);
   return block;
 }
 
+void ThreadHeap::set_current(size_t row, size_t size_class, Span* span) noexcept {
+  const Size size = kTables.size[size_class], below = size_class == 0 ? 0 : kTables.size[size_class - 1] + 1;
+  for (size_t place = place_of(below); place <= place_of(size); ++place)
+    direct[row][place].store(span, std::memory_order_release);
+}
+
+bool ThreadHeap::count(Size bytes) noexcept {
+  const Size all = static_cast<Size>(granted_ - credit) * kUnit + bytes;
+  uncounted_ += all;
+  if (uncounted_ >= kCountedTogether) count_allocated();
+  const bool due = count_down(all);
+  Size bytes_more = kCountedTogether - uncounted_;
+  if (central().sampler.active()) bytes_more = std::min(bytes_more, until_sample_);
+  credit = granted_ = static_cast<std::int64_t>(bytes_more / kUnit);
+  return due;
+}
+
 void ThreadHeap::count_allocated() noexcept {
-  grew_ = true;
+  grew_ = (++counts_ & 3) == 0;
   central().add_allocated(uncounted_);
   uncounted_ = 0;
 }
@@ -83,10 +101,10 @@ bool ThreadHeap::refill(Span* span) noexcept {
     span->local_free = nullptr;
     return true;
   }
-  const RemoteList remote{span->remote.fetch_and(kQueued, std::memory_order_acquire)};
+  const RemoteList remote = take_remote(span);
   if (remote.count() != 0) {
     span->free.store(address_of(remote.first()), std::memory_order_relaxed);
-    set_used(span, used_of(span) - remote.count());
+    span->set_used(span->used() - remote.count());
     return true;
   }
   if (span->gone != 0 && !span->releasing) {
@@ -98,9 +116,9 @@ bool ThreadHeap::refill(Span* span) noexcept {
 }
 
 bool ThreadHeap::link_more(Span* span) noexcept {
+  if (span->linked == span->blocks) return false;
   const Size size = kTables.size[span->size_class];
   const size_t count = std::min<size_t>(std::max<Size>(kPage / size, 1), span->blocks - span->linked);
-  if (count == 0) return false;
   char* const first = static_cast<char*>(start_of(span)) + span->linked * size;
   span->linked = static_cast<std::uint16_t>(span->linked + count);
   if constexpr (kChecked) {
@@ -141,21 +159,27 @@ Span* ThreadHeap::next_span(size_t row, size_t size_class) noexcept {
     Span* const span = span_at(available_[row][size_class] - 1);
     unlink(span);
     span->state.store(SpanState::kCurrent, std::memory_order_relaxed);
-    span->notify = kNeverNotify;
+    span->set_notify(kNeverNotify);
     return span;
   }
+  if (Span* const span = take_kept(row, size_class); span != nullptr) return span;
   bool zero = false;
   Span* const span = central().new_span(kTables.slots[size_class], static_cast<LifetimeClass>(row), zero);
   if (span == nullptr) return nullptr;
-  grew_ = true;
+  start(span, row, size_class);
+  span->owner.store(id_, std::memory_order_release);
+  return span;
+}
+
+void ThreadHeap::start(Span* span, size_t row, size_t size_class) noexcept {
   span->free.store(nullptr, std::memory_order_relaxed);
   span->local_free = nullptr;
-  set_used(span, 0);
-  span->notify = kNeverNotify;
   span->remote.store(0, std::memory_order_relaxed);
   span->gone = 0;
   span->next = span->previous = span->queue_next = 0;
   span->blocks = kTables.blocks[size_class];
+  span->set_used(0);
+  span->set_notify(kNeverNotify);
   span->linked = 0;
   span->seen.store(0, std::memory_order_relaxed);
   span->size_class = static_cast<std::uint8_t>(size_class);
@@ -164,8 +188,60 @@ Span* ThreadHeap::next_span(size_t row, size_t size_class) noexcept {
   span->releasing = false;
   span->stripped.store(false, std::memory_order_relaxed);
   span->state.store(SpanState::kCurrent, std::memory_order_relaxed);
-  span->owner.store(id_, std::memory_order_release);
+}
+
+Span* ThreadHeap::take_kept(size_t row, size_t size_class) noexcept {
+  constexpr int kLooks = 4;
+  const size_t slots = kTables.slots[size_class];
+  const std::uint32_t first = slots > kMostSlots ? 0 : kept_[row][slots];
+  if (first == 0) return nullptr;
+  Span* span = span_at(first - 1);
+  for (int look = 1; span->size_class != size_class && look < kLooks && span->next != 0; ++look)
+    span = span_at(span->next - 1);
+  if (span->size_class != size_class) span = span_at(first - 1);
+  unkeep(span);
+  if (span->size_class != size_class) {
+    start(span, row, size_class);
+  } else {  // its blocks are linked
+    span->state.store(SpanState::kCurrent, std::memory_order_relaxed);
+    span->set_notify(kNeverNotify);
+  }
   return span;
+}
+
+bool ThreadHeap::keep(Span* span) noexcept {
+  // All threads together: half of what is held, or a few MiB, which a small heap does not give back anyway.
+  constexpr Size kLeast = 64 * kKiB, kMost = 4 * kMiB, kFew = 8 * kMiB;
+  if (id_ < kFirstThreadHeap || span->slots > kMostSlots || span->gone != 0) return false;
+  const Size threads = registry().end() - kFirstThreadHeap;
+  const Size most = std::clamp(std::max(central().held() / 2, kFew) / threads, kLeast, kMost);
+  const std::uint32_t slots = kept_slots_.load(std::memory_order_relaxed) + span->slots;
+  if (slots * kSlot > most) return false;
+  kept_slots_.store(slots, std::memory_order_relaxed);
+  span->state.store(SpanState::kEmpty, std::memory_order_relaxed);
+  std::uint32_t& first = kept_[span->row][span->slots];
+  span->previous = 0;
+  span->next = first;
+  const auto self = static_cast<std::uint32_t>(slot_of(span) + 1);
+  if (first != 0) span_at(first - 1)->previous = self;
+  first = self;
+  return true;
+}
+
+void ThreadHeap::unkeep(Span* span) noexcept {
+  if (span->previous != 0) span_at(span->previous - 1)->next = span->next;
+  else kept_[span->row][span->slots] = span->next;
+  if (span->next != 0) span_at(span->next - 1)->previous = span->previous;
+  span->next = span->previous = 0;
+  kept_slots_.store(kept_slots_.load(std::memory_order_relaxed) - span->slots, std::memory_order_relaxed);
+}
+
+void ThreadHeap::end_kept() noexcept {
+  for (auto& row : kept_) {
+    for (std::uint32_t& first : row) {
+      while (first != 0) end_if_empty(span_at(first - 1), false);
+    }
+  }
 }
 
 // --------------------------------------------------------------------------------------------- states of a
@@ -173,14 +249,14 @@ Span* ThreadHeap::next_span(size_t row, size_t size_class) noexcept {
 
 void ThreadHeap::set_full(Span* span) noexcept {
   span->state.store(SpanState::kFull, std::memory_order_relaxed);
-  span->notify = static_cast<std::uint16_t>(span->blocks - std::max(1, span->blocks / 8));
+  span->set_notify(static_cast<std::uint16_t>(span->blocks - blocks_to_offer(span)));
   // Its free blocks may lie on pages that are being given back: it is offered when that is done.
-  if (!span->releasing && used_of(span) <= span->notify) set_available(span);
+  if (!span->releasing && span->at_notify()) set_available(span);
 }
 
 void ThreadHeap::set_available(Span* span) noexcept {
   span->state.store(SpanState::kAvailable, std::memory_order_relaxed);
-  span->notify = 0;
+  span->set_notify(0);
   std::uint32_t& first = available_[span->row][span->size_class];
   const auto self = static_cast<std::uint32_t>(slot_of(span) + 1);
   span->previous = 0;
@@ -196,19 +272,26 @@ void ThreadHeap::unlink(Span* span) noexcept {
   span->next = span->previous = 0;
 }
 
-void ThreadHeap::notified(Span* span) noexcept {
+bool ThreadHeap::notified(Span* span) noexcept {
   // Between the free and the lock the background may have been here.
-  if (span->owner.load(std::memory_order_relaxed) != id_) return;
-  if (state_of(span) == SpanState::kFull && used_of(span) <= span->notify) set_available(span);
-  end_if_empty(span, true);
+  if (span->owner.load(std::memory_order_relaxed) != id_) return false;
+  if (state_of(span) == SpanState::kFull && span->at_notify()) set_available(span);
+  return end_if_empty(span, true);
 }
 
-bool ThreadHeap::end_if_empty(Span* span, bool keep_one) noexcept {
-  if (state_of(span) != SpanState::kAvailable || used_of(span) != 0 || span->releasing) return false;
-  if ((span->remote.load(std::memory_order_acquire) & kQueued) != 0)
-    return false;  // ends when it leaves the queue
-  if (keep_one && span->next == 0 && span->previous == 0) return false;
-  unlink(span);
+bool ThreadHeap::end_if_empty(Span* span, bool keep_it) noexcept {
+  const SpanState state = state_of(span);
+  if (state == SpanState::kEmpty) {
+    if (keep_it) return false;
+    unkeep(span);
+  } else {
+    if (state != SpanState::kAvailable || span->used() != 0 || span->releasing) return false;
+    if ((span->remote.load(std::memory_order_acquire) & kQueued) != 0)
+      return false;  // ends when it leaves the queue
+    if (keep_it && span->next == 0 && span->previous == 0) return false;
+    unlink(span);
+    if (keep_it && keep(span)) return false;
+  }
   central().end_span(span);
   return true;
 }
@@ -216,12 +299,11 @@ bool ThreadHeap::end_if_empty(Span* span, bool keep_one) noexcept {
 void ThreadHeap::free(Span* span, void* block) noexcept {
   free_list::link(block, span->local_free);
   span->local_free = block;
-  set_used(span, used_of(span) - 1u);
-  if (used_of(span) == span->notify) notified(span);
+  if (span->count_down()) notified(span);
 }
 
 void ThreadHeap::collect(Span* span) noexcept {
-  const RemoteList remote{span->remote.fetch_and(kQueued, std::memory_order_acquire)};
+  const RemoteList remote = take_remote(span);
   if (remote.count() != 0) {
     void* const first = address_of(remote.first());
     if (span->local_free == nullptr) {
@@ -232,9 +314,9 @@ void ThreadHeap::collect(Span* span) noexcept {
       free_list::link(free_list::last_of(span, first), span->local_free);
       span->local_free = first;
     }
-    set_used(span, used_of(span) - remote.count());
+    span->set_used(span->used() - remote.count());
   }
-  if (state_of(span) == SpanState::kFull && used_of(span) <= span->notify) set_available(span);
+  if (state_of(span) == SpanState::kFull && span->at_notify()) set_available(span);
 }
 
 // ---------------------------------------------------------------------------------------- frees of other
@@ -292,12 +374,15 @@ void ThreadHeap::flush(Held& held) noexcept {
 void ThreadHeap::give_back() noexcept {
   for (Held& held : held_) flush(held);
   drain_queue();
+  end_kept();
+  uncounted_ += static_cast<Size>(granted_ - credit) * kUnit;
+  granted_ = 0;
+  credit = 0;
   count_allocated();
   for (size_t row = 0; row < kRows; ++row) {
     for (size_t size_class = 0; size_class < kClasses; ++size_class) {
-      SpanPlace& place = direct[row][size_class];
-      if (Span* const span = place.load(std::memory_order_relaxed); span != &no_span && span != nullptr) {
-        place.store(&no_span, std::memory_order_release);
+      if (Span* const span = current(row, size_class); span != &no_span) {
+        set_current(row, size_class, &no_span);
         span->state.store(SpanState::kFull, std::memory_order_relaxed);
         if (void* const rest = span->free.exchange(nullptr, std::memory_order_relaxed); rest != nullptr) {
           free_list::link(free_list::last_of(span, rest), span->local_free);

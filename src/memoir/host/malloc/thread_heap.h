@@ -4,10 +4,10 @@
 // and a list of others that have free blocks. A heap outlives its thread: the next thread that starts takes
 // it over with all its spans.
 //
-//   allocate   direct[row][class] -> its `free` list -> a block          the fast path, host/malloc/malloc.h
+//   allocate   direct[row][place of the size] -> its `free` list -> a block     the fast path, malloc.h
 //   slow path  local_free, remote frees, pages that come back, blocks not yet linked; then the next
-//              available span, then a new one. Every so many allocations pass here: sampling costs the
-//              fast path nothing.
+//              available span, then a new one. Every 256 KiB of allocations pass here, and the one whose
+//              sample is due: the fast path counts bytes down.
 //
 // The heaps with the first ids belong to no thread, and are used under their lock: one for threads without a
 // heap (before their first call, after their end), one for sampled blocks.
@@ -30,6 +30,18 @@ inline constexpr HeapId kCentral = 3;  // owns the spans of one block
 inline constexpr HeapId kFirstThreadHeap = 4, kMostHeaps = 1 << 16;
 inline constexpr HeapId kNoToken = ~HeapId{0};  // equals no owner
 
+// Small sizes have a place for each 16 bytes, so that no table says the class; a class may have several.
+inline constexpr Size kSmall = kKiB;
+inline constexpr Size kUnit = 16;
+inline constexpr size_t kSmallPlaces = kSmall / kUnit + 1;
+inline constexpr size_t kSmallClasses = size_classes::compute(kSmall) + 1;
+inline constexpr size_t kPlaces = kSmallPlaces + kClasses - kSmallClasses;
+[[gnu::always_inline]] inline size_t place_of(Size size) noexcept {
+  if (size <= kSmall) [[likely]]
+    return (size + kUnit - 1) / kUnit;
+  return size_classes::compute(size) + kSmallPlaces - kSmallClasses;
+}
+
 /// A span without blocks: allocating from it leads to the slow path.
 inline constinit Span no_span{};
 
@@ -46,7 +58,8 @@ class alignas(64) ThreadHeap {
   std::atomic<std::uint32_t> busy{0};
   std::atomic<HeapId> token;      // the heap's id, or kNoToken: the thread must not touch its lists
   std::uintptr_t stack_base = 0;  // where the thread's stack began, about
-  SpanPlace direct[kRows][kClasses];
+  std::int64_t credit = 0;        // of 16 bytes each, until an allocation has to take the slow path
+  SpanPlace direct[kRows][kPlaces];
 
   HeapId id() const noexcept { return id_; }
   Lock& lock() noexcept { return lock_; }
@@ -55,17 +68,19 @@ class alignas(64) ThreadHeap {
   /// A block of that class, or nullptr. With `sample_due`: set when the thread's next sample is due, and then
   /// no block is taken.
   void* allocate(size_t row, size_t size_class, bool* sample_due) noexcept;
-  /// The free that brought `used` to `notify`.
-  void notified(Span* span) noexcept;
+  /// The free that brought used() to `notify`. True when the span ended.
+  bool notified(Span* span) noexcept;
   /// A free into a heap that belongs to no thread.
   void free(Span* span, void* block) noexcept;
   /// Takes in what other threads freed into queued spans.
   void drain_queue() noexcept;
   /// Takes in what others freed into this span; it may end.
   void collect(Span* span) noexcept;
-  /// Ends the span if it has no used blocks and is in the list; `keep_one`: unless it is the last of its
-  /// list.
-  bool end_if_empty(Span* span, bool keep_one) noexcept;
+  /// Ends the span if it has no used blocks and is in the list; `keep_it`: unless it is the last of its list,
+  /// or there is room among the spans that the heap keeps.
+  bool end_if_empty(Span* span, bool keep_it) noexcept;
+  /// Ends the empty spans that it keeps.
+  void end_kept() noexcept;
   /// Gives every empty span back, and what it holds for others. Without a thread, or with it paused.
   void give_back() noexcept;
   /// Of a span in no current place: takes the blocks on pages without used blocks out of the lists and
@@ -74,10 +89,12 @@ class alignas(64) ThreadHeap {
   std::uint64_t strip(Span* span) noexcept;
   void stripped(Span* span, std::uint64_t pages, bool gone) noexcept;
 
-  /// Whether the heap may have grown since this was asked last.
+  /// Whether the heap may have grown since this was asked last: true once a MiB, since who looks waits for
+  /// what all threads write.
   bool take_growth() noexcept { return std::exchange(grew_, false); }
-  /// Bytes until the next sample are counted down by what the slow path hands out.
-  bool count_down(Size bytes) noexcept;
+  /// Counts what the fast path has handed out since this was called last, and `bytes` more. True: the
+  /// thread's next sample is due.
+  bool count(Size bytes) noexcept;
 
   /// Keeps the thread out of its lists until resume(); needs the lock. False (and nothing changed) when the
   /// thread stays inside for long. divert() and wait_outside() are its halves, for many heaps with one
@@ -96,6 +113,7 @@ class alignas(64) ThreadHeap {
   void hold_remote(Span* span, void* block) noexcept;
 
   std::atomic<std::uint32_t> slow_calls{0};  // how the background sees that a thread is at work
+  bool keeps_spans() const noexcept { return kept_slots_.load(std::memory_order_relaxed) != 0; }
   bool queue_waits() const noexcept { return queue_.load(std::memory_order_relaxed) != 0; }
   bool idle = false;  // no thread has it; under the registry's lock
   bool quiet = true;  // at the last fork, nobody was inside
@@ -110,18 +128,27 @@ class alignas(64) ThreadHeap {
   };
   static constexpr size_t kHeldSpans = 8;
   static constexpr std::uint64_t kHeldBlocks = 32, kHeldBytes = 8 * kKiB;
-  static constexpr std::uint16_t kNeverNotify = 0xffff;
+  static constexpr std::uint16_t kNeverNotify = 0xffff;  // more than a span has blocks
   static constexpr std::uint32_t kNil = ~std::uint32_t{0};
 
   bool refill(Span* span) noexcept;
   bool link_more(Span* span) noexcept;
   bool bring_page_back(Span* span) noexcept;
   Span* next_span(size_t row, size_t size_class) noexcept;
+  Span* current(size_t row, size_t size_class) const noexcept {
+    return direct[row][place_of(size_classes::kTables.size[size_class])].load(std::memory_order_relaxed);
+  }
+  void set_current(size_t row, size_t size_class, Span* span) noexcept;
   void set_full(Span* span) noexcept;
   void set_available(Span* span) noexcept;
   void unlink(Span* span) noexcept;
+  Span* take_kept(size_t row, size_t size_class) noexcept;
+  bool keep(Span* span) noexcept;
+  void unkeep(Span* span) noexcept;
+  static void start(Span* span, size_t row, size_t size_class) noexcept;
   void flush(Held& held) noexcept;
   void count_allocated() noexcept;
+  bool count_down(Size bytes) noexcept;
 
   HeapId id_;
   Lock lock_;
@@ -129,9 +156,16 @@ class alignas(64) ThreadHeap {
   std::atomic<std::uint32_t> queue_{0};  // slot + 1 of the first span in it
   Held held_[kHeldSpans] = {};
   std::uint32_t available_[kRows][kClasses] = {};  // slot + 1 of the first span of the list
+  // Empty spans by their length: so a thread that frees much and asks for it again does not go to the others'
+  // lock, and its memory stays in its processor's cache.
+  static constexpr size_t kMostSlots = 8;
+  std::uint32_t kept_[kRows][kMostSlots + 1] = {};  // slot + 1 of the first span of the list
+  std::atomic<std::uint32_t> kept_slots_{0};
   // Allocated bytes that the others do not know of yet: a line that all threads write to is slow.
-  static constexpr Size kCountedTogether = 64 * kKiB;
+  static constexpr Size kCountedTogether = 256 * kKiB;
   Size uncounted_ = 0;
+  std::int64_t granted_ = 0;  // what `credit` was when it was set
+  std::uint8_t counts_ = 0;
   bool grew_ = false;
   Size until_sample_ = 0;
   std::uint64_t random_ = 0;

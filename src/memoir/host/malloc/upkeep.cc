@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "memoir/host/malloc/background.h"
+#include "memoir/host/malloc/blocks/give_back.h"
 #include "memoir/host/malloc/thread_heap.h"
 
 namespace memoir::host_malloc {
@@ -38,13 +39,19 @@ Tick own_cpu_time() noexcept {
 
 }  // namespace
 
-bool Upkeep::give_back(Offset offset, Size size, bool breaks_huge) noexcept {
+void Upkeep::Leaving::add(Offset offset, Size size, bool breaks_huge) noexcept {
   if (breaks_huge) ::madvise(address_of(align_down(offset, kRegion)), kRegion, MADV_NOHUGEPAGE);
-  // Not MADV_FREE: the bytes would count as the program's until the system runs short of memory.
-  if (::madvise(address_of(offset), size, MADV_DONTNEED) != 0) return false;
-  figures_.given_back += size;
-  busy_ = true;
-  return true;
+  ranges[count++] = {address_of(offset), size};
+}
+
+void Upkeep::give_back(Leaving& leaving) noexcept {
+  host_malloc::give_back(leaving.ranges, leaving.count, leaving.gone);
+  for (size_t i = 0; i < leaving.count; ++i) {
+    if (!leaving.gone[i]) continue;
+    figures_.given_back += leaving.ranges[i].iov_len;
+    busy_ = true;
+  }
+  leaving.count = 0;
 }
 
 void Upkeep::run(bool everything) noexcept {
@@ -101,11 +108,12 @@ void Upkeep::look_at_heaps(bool everything) noexcept {
     const std::uint32_t calls = heap->slow_calls.load(std::memory_order_relaxed);
     // A thread at work takes its queue in itself.
     const bool at_work = seen[id % 1024].exchange(calls, std::memory_order_relaxed) != calls;
-    if (!everything && (at_work || !heap->queue_waits())) continue;
+    if (!everything && (at_work || (!heap->queue_waits() && !heap->keeps_spans()))) continue;
     const LockGuard guard(heap->lock());
     const bool owned = heap->token.load(std::memory_order_relaxed) != kNoToken;
     if (owned && !heap->pause()) continue;
     heap->drain_queue();
+    heap->end_kept();
     if (!owned) heap->give_back();
     if (owned) heap->resume();
     busy_ = true;
@@ -140,7 +148,7 @@ Size Upkeep::look_at_spans(bool everything) noexcept {
         by_size_.bytes[size_classes::kCount] += span->slots * kSlot;
         continue;
       }
-      const std::uint16_t used = span->used.load(std::memory_order_relaxed);
+      const std::uint16_t used = span->used();
       const Size size = kTables.size[span->size_class];
       live += used * size;
       by_size_.bytes[span->size_class] += used * size;
@@ -190,12 +198,13 @@ void Upkeep::strip_candidates() noexcept {
     const bool looked = each([&](Candidate& one, Span* span) {
       if (span->owner.load(std::memory_order_relaxed) != one.owner) return;
       one.pages = heap->strip(span);
-      span->seen.store(span->used.load(std::memory_order_relaxed), std::memory_order_relaxed);
+      span->seen.store(span->used(), std::memory_order_relaxed);
       span->stripped.store(true, std::memory_order_relaxed);
       if (one.pages == 0) heap->end_if_empty(span, false);
     });
     if (looked) {
       // The spans stay: they are marked as releasing.
+      Leaving leaving;
       for (size_t i = begin; i < end; ++i) {
         Candidate& one = list[i];
         if (one.pages == 0) continue;
@@ -207,11 +216,13 @@ void Upkeep::strip_candidates() noexcept {
         }
         for (std::uint64_t rest = one.pages; rest != 0;) {
           const int first = std::countr_zero(rest), count = std::countr_one(rest >> first);
-          give_back(start + first * kPage, count * kPage, breaks);
+          if (leaving.full()) give_back(leaving);
+          leaving.add(start + first * kPage, count * kPage, breaks);
           breaks = false;
           rest = first + count == 64 ? 0 : rest >> (first + count) << (first + count);
         }
       }
+      give_back(leaving);
       const auto finish = [&](Candidate& one, Span* span) {
         if (one.pages != 0) heap->stripped(span, one.pages, true);
       };
@@ -227,17 +238,21 @@ void Upkeep::give_back_slots(bool everything) noexcept {
   const Size unused = everything ? ~Size{0} >> 1 : rules_.unused(all.held(), all.options.slack);
   if (unused < UpkeepRules::kLeast) return;
   LifetimeHeap::Release releases[kBatch];
+  static_assert(kBatch <= Leaving::kMost);
+  Leaving leaving;
   for (Size done = 0; done < unused;) {
     size_t count = 0;
     {
       const LockGuard guard(all.lock);
       count = all.heap.take_releases(releases, kBatch, unused - done, everything ? 1.1 : rules_.fullest());
     }
+    for (size_t i = 0; i < count; ++i)
+      leaving.add(releases[i].range.begin, releases[i].range.size, releases[i].breaks_huge);
+    give_back(leaving);
     for (size_t i = 0; i < count; ++i) {
-      const bool gone = give_back(releases[i].range.begin, releases[i].range.size, releases[i].breaks_huge);
       done += releases[i].range.size;
       const LockGuard guard(all.lock);
-      all.heap.released(releases[i].range, gone);
+      all.heap.released(releases[i].range, leaving.gone[i]);
     }
     if (count < kBatch) break;
   }

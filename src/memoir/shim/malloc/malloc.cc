@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "memoir/host/malloc/background.h"
 #include "memoir/host/malloc/malloc.h"
 
@@ -164,7 +166,7 @@ MEMOIR_EXPORT int mallopt(int, int) { return 1; }
 namespace {
 
 struct Totals {
-  size_t held, free, large, large_count;
+  size_t held, free, large, large_count;  // held by spans and large blocks
 };
 
 Totals totals() {
@@ -186,8 +188,10 @@ MEMOIR_EXPORT struct mallinfo2 mallinfo2() {
   info.arena = now.held - now.large + now.free;
   info.hblks = now.large_count;
   info.hblkhd = now.large;
-  info.uordblks = now.held;
-  info.fordblks = info.keepcost = now.free;
+  // Threads are at work meanwhile.
+  info.uordblks = std::min(heap::live_in_regions(), now.held - now.large) + now.large;
+  info.fordblks = now.held - info.uordblks + now.free;
+  info.keepcost = now.free;
   return info;
 }
 
@@ -199,7 +203,8 @@ MEMOIR_EXPORT struct mallinfo mallinfo() {
   info.hblks = clip(wide.hblks);
   info.hblkhd = clip(wide.hblkhd);
   info.uordblks = clip(wide.uordblks);
-  info.fordblks = info.keepcost = clip(wide.fordblks);
+  info.fordblks = clip(wide.fordblks);
+  info.keepcost = clip(wide.keepcost);
   return info;
 }
 

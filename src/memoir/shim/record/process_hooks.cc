@@ -7,10 +7,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "memoir/host/control/exported_names.h"
 #include "memoir/shim/record/control.h"
 #include "memoir/shim/record/process.h"
 #include "memoir/shim/record/real.h"
@@ -24,6 +26,16 @@ using namespace memoir::record;
 using memoir::stacks::StackWalker;
 
 extern char** environ;
+
+// Names that not every C library's headers have. Only their addresses are used.
+extern "C" {
+void* reallocarray(void*, size_t, size_t);
+void* memalign(size_t, size_t);
+void* valloc(size_t);
+void* pvalloc(size_t);
+size_t malloc_usable_size(void*);
+void cfree(void*);
+}
 
 namespace {
 
@@ -53,6 +65,15 @@ void* map(void* at, size_t size, int protection, int flags, int file, off_t offs
   note_map(mapped, size, entry);
   return mapped;
 }
+
+#define MEMOIR_NAME(name) \
+  { #name, reinterpret_cast < void*>(&name) }
+const memoir::host_control::ExportedName malloc_family[] = {
+    MEMOIR_NAME(malloc),        MEMOIR_NAME(free),           MEMOIR_NAME(calloc),
+    MEMOIR_NAME(realloc),       MEMOIR_NAME(reallocarray),   MEMOIR_NAME(memalign),
+    MEMOIR_NAME(aligned_alloc), MEMOIR_NAME(posix_memalign), MEMOIR_NAME(valloc),
+    MEMOIR_NAME(pvalloc),       MEMOIR_NAME(cfree),          MEMOIR_NAME(malloc_usable_size),
+};
 
 /// execl's arguments as an array: from `first`, which is not null, to the null.
 #define MEMOIR_COLLECT(first)                                                        \
@@ -113,6 +134,12 @@ MEMOIR_EXPORT void* sbrk(intptr_t change) {
   return before;
 }
 
+/// A jump to the real one, which looks at who called it ($ORIGIN, RUNPATH).
+MEMOIR_EXPORT void* dlopen(const char* file, int flags) {
+  settle();
+  return real.dlopen(file, memoir::host_control::before_dlopen(file, flags, malloc_family,
+                                                               sizeof malloc_family / sizeof *malloc_family));
+}
 MEMOIR_EXPORT int dlclose(void* handle) {
   settle();
   const int failed = real.dlclose(handle);

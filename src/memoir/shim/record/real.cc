@@ -63,6 +63,7 @@ int early_posix_memalign(void** result, size_t alignment, size_t size) {
 }
 void* early_page(size_t size) { return early_aligned(4096, size); }
 size_t early_usable_size(void* block) { return block == nullptr ? 0 : early_size(block); }
+void* early_dlopen(const char*, int) { return nullptr; }
 int early_dlclose(void*) { return 0; }
 int early_exec(const char*, char* const*, char* const*) {
   errno = EAGAIN;
@@ -87,10 +88,9 @@ std::atomic<int> finding{0};  // 0 not yet, 1 under way, 2 done
 
 }  // namespace
 
-Real real = {
-    early_malloc,         early_free,    early_calloc, early_realloc,     early_aligned, early_aligned,
-    early_posix_memalign, early_page,    early_page,   early_usable_size, early_dlclose, early_exec,
-    early_exec,           early_fexecve, early_exit,   early_brk,         early_sbrk};
+Real real = {early_malloc,         early_free, early_calloc,  early_realloc,     early_aligned, early_aligned,
+             early_posix_memalign, early_page, early_page,    early_usable_size, early_dlopen,  early_dlclose,
+             early_exec,           early_exec, early_fexecve, early_exit,        early_brk,     early_sbrk};
 
 void* leave_early(void* block, size_t size) noexcept {
   void* const moved = real.malloc(size);
@@ -116,6 +116,7 @@ bool find_real() noexcept {
   look_up(found.valloc, "valloc");
   look_up(found.pvalloc, "pvalloc");
   look_up(found.malloc_usable_size, "malloc_usable_size");
+  look_up(found.dlopen, "dlopen");
   look_up(found.dlclose, "dlclose");
   look_up(found.execve, "execve");
   look_up(found.execvpe, "execvpe");

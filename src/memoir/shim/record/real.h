@@ -22,6 +22,7 @@ struct Real {
   void* (*valloc)(size_t);
   void* (*pvalloc)(size_t);
   size_t (*malloc_usable_size)(void*);
+  void* (*dlopen)(const char*, int);
   int (*dlclose)(void*);
   int (*execve)(const char*, char* const*, char* const*);
   int (*execvpe)(const char*, char* const*, char* const*);

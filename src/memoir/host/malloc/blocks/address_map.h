@@ -55,7 +55,8 @@ inline void* start_of(const Span* span) noexcept { return address_of(slot_of(spa
 inline Span* span_of(Offset offset, std::uintptr_t arena) noexcept {
   const size_t slot = offset / size_classes::kSlot;
   const std::uintptr_t back = arena - kBackBytes;
-  return reinterpret_cast<Span*>(back - kSpanBytes) + slot - reinterpret_cast<std::uint8_t*>(back)[slot];
+  return reinterpret_cast<Span*>(back - kSpanBytes) +
+         (slot - reinterpret_cast<std::uint8_t*>(back)[slot]);  // one shift
 }
 inline Span* span_of(Offset offset) noexcept { return span_of(offset, base()); }
 

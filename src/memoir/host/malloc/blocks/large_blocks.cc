@@ -15,7 +15,10 @@ namespace {
 constexpr Size kPage = 4 * kKiB;
 constexpr Size kGuard = kChecked ? kPage : 0;  // in front of a block and behind it
 constexpr Size kHugePage = 2 * kMiB;
-constexpr Size kHugeFrom = 4 * kMiB;  // smaller blocks have no whole huge page for sure
+constexpr Size kLeastPart = 64 * kKiB;  // moving less is not worth a call of the system
+constexpr Size kHugeFrom = 4 * kMiB;    // smaller blocks have no whole huge page for sure
+// With more blocks none is put together: each part is a mapping, of which Linux lets a process have 65,530.
+constexpr size_t kMostWithParts = 4096;
 
 void* map(Size size) noexcept {
   void* const address = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -78,73 +81,202 @@ void* move_guarded(void* address, Size old, Size size) noexcept {
   return moved;
 }
 
+#if !defined(MREMAP_DONTUNMAP)
+#define MREMAP_DONTUNMAP 4
+#endif
+
+/// The pages [from, from + size) of a mapping to a place that is mapped. `flags` 0: from becomes a hole.
+/// MREMAP_DONTUNMAP (Linux 5.7): it stays mapped, without pages. On failure the place may be a hole, and by
+/// now somebody else's: who failed leaves it alone.
+bool move_pages(std::uintptr_t from, Size size, std::uintptr_t to, int flags = 0) noexcept {
+  return ::mremap(reinterpret_cast<void*>(from), size, size, MREMAP_MAYMOVE | MREMAP_FIXED | flags,
+                  reinterpret_cast<void*>(to)) != MAP_FAILED;
+}
+
+void unmap_around(std::uintptr_t address, Size size, Size begin, Size end) noexcept {
+  if (begin != 0) unmap(address, begin);
+  if (end != size) unmap(address + end, size - end);
+}
+
 }  // namespace
+
+size_t LargeBlocks::Entry::count() const noexcept {
+  size_t parts = 1;
+  while (parts < kMostParts && cuts[parts - 1] != 0) ++parts;
+  return parts;
+}
+
+void LargeBlocks::Entry::shrink(Size to) noexcept {
+  size = to;
+  for (Size& cut : cuts) {
+    if (cut >= to) cut = 0;
+  }
+}
 
 LargeBlocks::Block LargeBlocks::allocate(Size size, Size alignment, bool huge) noexcept {
   const Size bytes = align_up(size, kPage);
   huge = huge && bytes >= kHugeFrom;
-  std::uintptr_t address = 0;
-  Size got = bytes;
-  bool zero = true;
+  Entry entry;
   {
     const LockGuard guard(lock_);
-    Cached* best = nullptr;
-    for (size_t i = 0; i < cache_count_; ++i) {
-      Cached& one = cache_[i];
-      if (one.size < bytes || one.size > bytes + bytes / 4 || one.address % alignment != 0) continue;
-      if (best == nullptr || one.size < best->size) best = &one;
-    }
-    if (best != nullptr) {
-      address = best->address;
-      got = best->size;
-      zero = false;
-      cached_.fetch_sub(got, std::memory_order_relaxed);
-      *best = cache_[--cache_count_];
-      if (!let_touch(address, got, true) || !insert(address, got)) {
-        unmap(address, got);
-        return {};
-      }
-    }
+    entry = take_fitting(bytes, alignment, huge);
   }
-  if (address == 0) {
-    if (huge) address = map_aligned(bytes, std::max(alignment, kHugePage));
-    if (address == 0) address = map_aligned(bytes, alignment);
+  bool zero = false;
+  if (entry.address == 0 && cached() != 0) entry = compose(bytes, alignment, huge);
+  if (entry.address == 0) {
+    zero = true;
+    entry.size = bytes;
+    if (huge) entry.address = map_aligned(bytes, std::max(alignment, kHugePage));
+    if (entry.address == 0) entry.address = map_aligned(bytes, alignment);
     // Under a limit of the address space, what is kept may be all that lacks.
-    if (address == 0 && cached() != 0) {
+    if (entry.address == 0 && cached() != 0) {
       purge(0);
-      address = map_aligned(bytes, alignment);
+      entry.address = map_aligned(bytes, alignment);
     }
-    if (address == 0) return {};
-    if (huge) ::madvise(reinterpret_cast<void*>(address), bytes, MADV_HUGEPAGE);
+    if (entry.address == 0) return {};
+  }
+  if (huge && zero) ::madvise(reinterpret_cast<void*>(entry.address), entry.size, MADV_HUGEPAGE);
+  {
     const LockGuard guard(lock_);
-    if (!insert(address, bytes)) {
-      unmap(address, bytes);
+    if (!let_touch(entry.address, entry.size, true) || !insert(entry)) {
+      unmap(entry.address, entry.size);
       return {};
     }
   }
-  live_.fetch_add(got, std::memory_order_relaxed);
-  return {reinterpret_cast<void*>(address), zero};
+  live_.fetch_add(entry.size, std::memory_order_relaxed);
+  return {reinterpret_cast<void*>(entry.address), zero};
+}
+
+/// One that is kept and has the size, or the begin of a larger one. The lock is held.
+LargeBlocks::Entry LargeBlocks::take_fitting(Size bytes, Size alignment, bool huge) noexcept {
+  const Size most = bytes + bytes / 4;
+  Cached* best = nullptr;
+  for (size_t i = 0; i < cache_count_; ++i) {
+    const Entry& one = cache_[i].entry;
+    if (one.size < bytes || one.address % alignment != 0) continue;
+    if (one.size > most && (kChecked || one.count() > 1)) continue;
+    if (best == nullptr || one.size < best->entry.size) best = &cache_[i];
+  }
+  if (best == nullptr) return {};
+  Entry taken = best->entry;
+  if (taken.size > most) {  // its end stays, from a huge page on where that wastes little
+    const Size whole = align_up(bytes, kHugePage);
+    taken.size = huge && whole <= most ? whole : bytes;
+    best->entry.address += taken.size;
+    best->entry.size -= taken.size;
+  } else {
+    *best = cache_[--cache_count_];
+  }
+  cached_.fetch_sub(taken.size, std::memory_order_relaxed);
+  return taken;
+}
+
+/// Up to `bytes` from the end of the largest that is kept, in one part; or nothing. The lock is held.
+LargeBlocks::Entry LargeBlocks::take_part(Size bytes, bool huge) noexcept {
+  if (count_ >= kMostWithParts) return {};
+  Cached* largest = nullptr;
+  Size length = 0;
+  for (size_t i = 0; i < cache_count_; ++i) {
+    const Size last = cache_[i].entry.size - cache_[i].entry.last_begin();
+    if (last > length) {
+      largest = &cache_[i];
+      length = last;
+    }
+  }
+  if (length < kLeastPart) return {};
+  Entry& whole = largest->entry;
+  // Tables of huge pages move as they are between places that lie alike: what is no whole huge page goes.
+  const Size ragged = huge ? (whole.address + whole.size) % kHugePage : 0;
+  if (ragged != 0 && ragged < length) {
+    unmap(whole.address + whole.size - ragged, ragged);
+    cached_.fetch_sub(ragged, std::memory_order_relaxed);
+    whole.shrink(whole.size - ragged);
+    length -= ragged;
+  }
+  Entry part;
+  part.size = std::min(length, bytes);
+  part.address = whole.address + whole.size - part.size;
+  cached_.fetch_sub(part.size, std::memory_order_relaxed);
+  if (part.size == whole.size) *largest = cache_[--cache_count_];
+  else whole.shrink(whole.size - part.size);
+  return part;
+}
+
+/// A new mapping with pages of those that are kept; no address when there are none.
+LargeBlocks::Entry LargeBlocks::compose(Size bytes, Size alignment, bool huge) noexcept {
+  if constexpr (kChecked) return {};  // their guards are their own
+  const Size whole = align_up(bytes, kHugePage);
+  const Size size = huge && whole <= bytes + bytes / 4 ? whole : bytes;
+  Entry made;
+  Size filled = 0;
+  for (size_t i = 0; filled < size && i < kMostParts - 1; ++i) {
+    Entry part;
+    {
+      const LockGuard guard(lock_);
+      part = take_part(size - filled, huge);
+    }
+    if (part.address == 0) break;
+    if (made.address == 0) {
+      made.address = map_aligned(size, huge ? std::max(alignment, kHugePage) : alignment);
+      made.size = size;
+      if (made.address != 0 && huge) ::madvise(reinterpret_cast<void*>(made.address), size, MADV_HUGEPAGE);
+    }
+    if (made.address == 0 || !move_pages(part.address, part.size, made.address + filled)) {
+      unmap(part.address, part.size);
+      if (made.address != 0) unmap_around(made.address, size, filled, filled + part.size);
+      return {};
+    }
+    filled += part.size;
+    if (filled < size) made.cuts[i] = filled;
+  }
+  return made;
+}
+
+/// All parts to a new mapping; no address when that cannot be, and nothing changed.
+LargeBlocks::Entry LargeBlocks::move(const Entry& from, Size size) noexcept {
+  const size_t parts = from.count();
+  if (kChecked || (size > from.size && parts == kMostParts)) return {};
+  Entry made;
+  made.address = map_aligned(size, kPage);
+  if (made.address == 0) return {};
+  made.size = size;
+  Size begin = 0;
+  for (size_t i = 0; i < parts; ++i) {
+    const Size end = i + 1 < parts ? from.cuts[i] : from.size;
+    if (!move_pages(from.address + begin, end - begin, made.address + begin, MREMAP_DONTUNMAP)) {
+      for (size_t back = 0; back < i; ++back) {
+        const Size low = back == 0 ? 0 : from.cuts[back - 1];
+        move_pages(made.address + low, from.cuts[back] - low, from.address + low, MREMAP_DONTUNMAP);
+      }
+      unmap_around(made.address, size, begin, end);
+      return {};
+    }
+    if (end < size) made.cuts[i] = end;
+    begin = end;
+  }
+  unmap(from.address, from.size);
+  return made;
 }
 
 bool LargeBlocks::free(void* address, Size cache_budget) noexcept {
-  Size size = 0;
+  Entry freed;
   {
     const LockGuard guard(lock_);
     Entry* const entry = find(reinterpret_cast<std::uintptr_t>(address));
     if (entry == nullptr) return false;
-    size = entry->size;
+    freed = *entry;
     erase(entry);
-    live_.fetch_sub(size, std::memory_order_relaxed);
+    live_.fetch_sub(freed.size, std::memory_order_relaxed);
     // A quarter of what lives is kept at most, and 4 MiB in a small heap.
     const Size budget = std::min(cache_budget, std::max(4 * kMiB, live() / 4));
-    if (cached() + size <= budget && cache_count_ < kMostCached &&
-        let_touch(reinterpret_cast<std::uintptr_t>(address), size, false)) {
-      cache_[cache_count_++] = {reinterpret_cast<std::uintptr_t>(address), size, purges_};
-      cached_.fetch_add(size, std::memory_order_relaxed);
+    if (cached() + freed.size <= budget && cache_count_ < kMostCached &&
+        let_touch(freed.address, freed.size, false)) {
+      cache_[cache_count_++] = {freed, purges_};
+      cached_.fetch_add(freed.size, std::memory_order_relaxed);
       return true;
     }
   }
-  unmap(reinterpret_cast<std::uintptr_t>(address), size);
+  unmap(freed.address, freed.size);
   return true;
 }
 
@@ -163,13 +295,24 @@ void* LargeBlocks::resize(void* address, Size size) noexcept {
   if (entry == nullptr) return nullptr;
   old = entry->size;
   if (bytes == old) return address;
-  void* const moved =
-      kChecked ? move_guarded(address, old, bytes) : ::mremap(address, old, bytes, MREMAP_MAYMOVE);
-  if (moved == MAP_FAILED) return nullptr;
+  Entry fresh = *entry;
+  if (bytes < old && !kChecked) {
+    unmap(entry->address + bytes, old - bytes);
+    fresh.shrink(bytes);
+  } else if (entry->count() > 1) {
+    fresh = move(*entry, bytes);
+    if (fresh.address == 0) return nullptr;
+  } else {
+    void* const moved =
+        kChecked ? move_guarded(address, old, bytes) : ::mremap(address, old, bytes, MREMAP_MAYMOVE);
+    if (moved == MAP_FAILED) return nullptr;
+    fresh.address = reinterpret_cast<std::uintptr_t>(moved);
+    fresh.size = bytes;
+  }
   erase(entry);
-  insert(reinterpret_cast<std::uintptr_t>(moved), bytes);  // there is room: one was just erased
+  insert(fresh);  // there is room: one was just erased
   live_.fetch_add(bytes - old, std::memory_order_relaxed);
-  return moved;
+  return reinterpret_cast<void*>(fresh.address);
 }
 
 void LargeBlocks::purge(unsigned age) noexcept {
@@ -183,12 +326,12 @@ void LargeBlocks::purge(unsigned age) noexcept {
         ++i;
         continue;
       }
-      cached_.fetch_sub(cache_[i].size, std::memory_order_relaxed);
+      cached_.fetch_sub(cache_[i].entry.size, std::memory_order_relaxed);
       old[count++] = cache_[i];
       cache_[i] = cache_[--cache_count_];
     }
   }
-  for (size_t i = 0; i < count; ++i) unmap(old[i].address, old[i].size);
+  for (size_t i = 0; i < count; ++i) unmap(old[i].entry.address, old[i].entry.size);
 }
 
 size_t LargeBlocks::place_of(std::uintptr_t address) const noexcept {
@@ -203,7 +346,7 @@ LargeBlocks::Entry* LargeBlocks::find(std::uintptr_t address) noexcept {
   }
 }
 
-bool LargeBlocks::insert(std::uintptr_t address, Size size) noexcept {
+bool LargeBlocks::insert(const Entry& fresh) noexcept {
   if ((count_ + 1) * 4 > table_.size() * 3) {
     MetadataArray<Entry> old = std::move(table_);
     const size_t wanted = old.empty() ? 256 : old.size() * 2;
@@ -213,13 +356,13 @@ bool LargeBlocks::insert(std::uintptr_t address, Size size) noexcept {
     } else {
       count_ = 0;
       for (const Entry& entry : old) {
-        if (entry.address != 0) insert(entry.address, entry.size);
+        if (entry.address != 0) insert(entry);
       }
     }
   }
-  size_t i = place_of(address);
+  size_t i = place_of(fresh.address);
   while (table_[i].address != 0) i = (i + 1) & (table_.size() - 1);
-  table_[i] = {address, size};
+  table_[i] = fresh;
   ++count_;
   return true;
 }

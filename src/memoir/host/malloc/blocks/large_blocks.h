@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Blocks above half a MiB: each is a mapping of its own. Freed ones are kept for a while, within a budget,
-// since the pages of a new mapping cost far more than the mapping itself.
+// since the pages of a new mapping cost far more than the mapping itself. What is kept serves other sizes
+// too: a larger one is cut, and of smaller ones the pages move into a new mapping (mremap), which then has
+// parts:
+//
+//   block   | pages of one that was freed | of another | fresh |     `cuts` are the ends of all but the last
+//
+// The system moves no range that spans two parts, so they move one by one.
 #pragma once
 
 #include "memoir/base/metadata.h"
@@ -41,19 +47,27 @@ class LargeBlocks {
   Lock& lock() noexcept { return lock_; }
 
  private:
+  static constexpr size_t kMostParts = 4;
   struct Entry {
     std::uintptr_t address = 0;
     Size size = 0;
+    Size cuts[kMostParts - 1] = {};  // ascending, from the address on; then zeros
+    size_t count() const noexcept;
+    Size last_begin() const noexcept { return count() == 1 ? 0 : cuts[count() - 2]; }
+    void shrink(Size to) noexcept;
   };
   struct Cached {
-    std::uintptr_t address = 0;
-    Size size = 0;
+    Entry entry;
     unsigned freed = 0;  // the purge before which it was freed
   };
   static constexpr size_t kMostCached = 64;
 
+  Entry take_fitting(Size bytes, Size alignment, bool huge) noexcept;
+  Entry take_part(Size bytes, bool huge) noexcept;
+  Entry compose(Size bytes, Size alignment, bool huge) noexcept;
+  static Entry move(const Entry& from, Size size) noexcept;
   Entry* find(std::uintptr_t address) noexcept;
-  bool insert(std::uintptr_t address, Size size) noexcept;
+  bool insert(const Entry& entry) noexcept;
   void erase(Entry* entry) noexcept;
   size_t place_of(std::uintptr_t address) const noexcept;
 

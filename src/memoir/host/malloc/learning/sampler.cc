@@ -1,17 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memoir/host/malloc/learning/sampler.h"
 
+#include <time.h>
+
+#include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "memoir/base/site.h"
 
 namespace memoir::host_malloc {
 
+namespace {
+
+// A sample takes about a microsecond where threads wait for each other's lines, so this many take 2 % of a
+// core. A program that allocates some GB a second has more samples in a horizon than the learner needs.
+constexpr std::uint64_t kMostInSecond = 20000, kSecond = 1000000000;
+constexpr unsigned kBetweenLooks = 256, kMostDoublings = 5;
+constexpr Size kLeastInHorizon = 64;
+
+std::uint64_t monotonic() noexcept {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * kSecond + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+}  // namespace
+
 bool Sampler::start(const LearnerOptions& options) noexcept {
   const LockGuard guard(lock_);
   if (active()) return true;
   if (!places_.assign(kPlaces, Place{}) || !learner_.start(options)) return false;
-  every_.store(learner_.sample_every(), std::memory_order_relaxed);
+  looked_at_ = monotonic();
+  set_interval();
   active_.store(true, std::memory_order_release);
   return true;
 }
@@ -20,10 +41,25 @@ Sampler::Place* Sampler::set_of(const void* block) noexcept {
   return &places_[memoir::detail::mix(reinterpret_cast<std::uintptr_t>(block)) % (kPlaces / kWays) * kWays];
 }
 
+void Sampler::set_interval() noexcept {
+  const Size least = learner_.sample_every();
+  every_.store(std::clamp(least << slower_, least, std::max(least, learner_.horizon() / kLeastInHorizon)),
+               std::memory_order_relaxed);
+}
+
+void Sampler::look_at_clock() noexcept {
+  since_look_ = 0;
+  const std::uint64_t now = monotonic(), took = now - std::exchange(looked_at_, now);
+  constexpr std::uint64_t kLeast = kBetweenLooks * kSecond / kMostInSecond;
+  if (took < kLeast) slower_ = std::min(slower_ + 1, kMostDoublings);
+  else if (took > 4 * kLeast && slower_ > 0) --slower_;
+}
+
 void Sampler::born(const void* block, ContextKey key, Size clock, Size held) noexcept {
   const LockGuard guard(lock_);
   learner_.advance(clock, held);
-  every_.store(learner_.sample_every(), std::memory_order_relaxed);
+  if (++since_look_ == kBetweenLooks) look_at_clock();
+  set_interval();
   Place* const set = set_of(block);
   for (size_t way = 0; way < kWays; ++way) {
     Place& place = set[way];

@@ -23,7 +23,8 @@ class Sampler {
   void freed(const void* block, Size clock, Size held) noexcept;
   void advance(Size clock, Size held) noexcept;
 
-  /// Bytes until a thread's next sample: exponential, from 64 random bits.
+  /// Bytes until a thread's next sample: exponential, from 64 random bits. The mean is what the learner asks
+  /// for, or more where samples would take too much time.
   Size interval(std::uint64_t random) const noexcept;
 
   /// Allocated bytes that a sample of that size stands for.
@@ -52,11 +53,15 @@ class Sampler {
   static constexpr size_t kWays = 4;
 
   Place* set_of(const void* block) noexcept;
+  void set_interval() noexcept;
+  void look_at_clock() noexcept;
 
   Lock lock_;
   LifetimeLearner learner_;
-  MetadataArray<Place> places_;  // a block is in one of kWays places
-  std::atomic<bool> active_{false};
+  unsigned since_look_ = 0, slower_ = 0;  // samples; the learner's interval is doubled so often
+  std::uint64_t looked_at_ = 0;
+  MetadataArray<Place> places_;                  // a block is in one of kWays places
+  alignas(64) std::atomic<bool> active_{false};  // read by every thread, seldom written, as `every_`
   std::atomic<Size> every_{0};
 };
 
