@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -348,26 +349,54 @@ TEST_CASE("signal handlers: through the kernel's frame, on the stack and on anot
   }
 }
 
-TEST_CASE("a node has one number, however many threads ask") {
+struct Answer {
+  NodeId node;
+  bool fresh;
+};
+Answer ask_for(NodeTable& table, Node caller, Frame frame) {
+  const bool fresh = table.intern(caller, frame);
+  return {caller.id, fresh};
+}
+
+TEST_CASE("a number means one node, however many threads ask") {
   NodeTable table;
   REQUIRE(table.start(12));
   constexpr unsigned kFrames = 1000;
+  const auto ask = [&](unsigned i) { return ask_for(table, {i / 10, i / 10}, 0x400000 + i * 5); };
   std::vector<std::vector<NodeId>> found(4, std::vector<NodeId>(kFrames));
-  std::vector<unsigned> fresh(4);
+  std::vector<std::vector<NodeId>> written(4);
   std::vector<std::thread> threads;
   for (unsigned thread = 0; thread < 4; ++thread)
     threads.emplace_back([&, thread] {
       for (unsigned i = 0; i < kFrames; ++i) {
-        const auto one = table.intern(i / 10, 0x400000 + i * 5);
+        const auto one = ask(i);
         found[thread][i] = one.node;
-        fresh[thread] += one.fresh;
+        if (one.fresh) written[thread].push_back(one.node);
       }
     });
   for (std::thread& thread : threads) thread.join();
-  CHECK(found[0] == found[1]);
-  CHECK(found[0] == found[2]);
-  CHECK(found[0] == found[3]);
-  CHECK(fresh[0] + fresh[1] + fresh[2] + fresh[3] == kFrames);
+
+  // Each number is written down once, by whoever was given it first.
+  std::set<NodeId> numbers;
+  for (const auto& of_thread : written)
+    for (const NodeId number : of_thread) CHECK(numbers.insert(number).second);
+  CHECK(numbers.size() == table.count());
+  // A thread that is stopped while it fills a slot makes the others take a second number for that node, so a
+  // node may have a few. No number has two nodes.
+  std::map<NodeId, unsigned> meaning;
+  for (const auto& of_thread : found)
+    for (unsigned i = 0; i < kFrames; ++i) {
+      CHECK(numbers.count(of_thread[i]) == 1);
+      CHECK(meaning.emplace(of_thread[i], i).first->second == i);
+    }
+  CHECK(meaning.size() == numbers.size());
+  // Once all slots are filled, everybody finds the same number, and no new one is given.
+  for (unsigned i = 0; i < kFrames; ++i) {
+    const auto one = ask(i);
+    CHECK(!one.fresh);
+    CHECK(meaning[one.node] == i);
+    CHECK(ask(i).node == one.node);
+  }
 }
 
 TEST_CASE("names: rare ones leave room for others, and none is taken for another") {
@@ -402,15 +431,29 @@ TEST_CASE("names: rare ones leave room for others, and none is taken for another
   CHECK((*names)[0].empty());
 }
 
+TEST_CASE("callers whose frames have one hash are told apart") {
+  NodeTable table;
+  REQUIRE(table.start(8));
+  std::set<NodeId> numbers;
+  for (NodeId caller = 1; caller <= 20; ++caller) {
+    const auto one = ask_for(table, {caller, 7}, 0x400000);
+    CHECK(one.fresh);
+    CHECK(numbers.insert(one.node).second);
+  }
+  for (NodeId caller = 1; caller <= 20; ++caller)
+    CHECK(numbers.count(ask_for(table, {caller, 7}, 0x400000).node) == 1);
+  CHECK(table.count() == 20);
+}
+
 TEST_CASE("a full table forgets, and gives no number twice") {
   NodeTable table;
   REQUIRE(table.start(8));
   std::map<NodeId, Frame> meaning;
   for (Frame frame = 1; frame < 5000; ++frame) {
-    const auto one = table.intern(0, frame);
+    const auto one = ask_for(table, {}, frame);
     REQUIRE(one.fresh);
     REQUIRE(meaning.emplace(one.node, frame).second);
-    const auto again = table.intern(0, frame);
+    const auto again = ask_for(table, {}, frame);
     if (again.fresh) meaning[again.node] = frame;
     REQUIRE(meaning.at(again.node) == frame);
   }

@@ -66,7 +66,8 @@ def main() -> int:
         try:
             source = fetch(name, suite, folder)
         except (subprocess.CalledProcessError, OSError) as error:
-            print(f"{name}: skipped: its source cannot be had: {error}")
+            print(f"{name}: skipped: its source cannot be had or prepared: {error}")
+            print(f"{name}: it needs {' '.join(suite.debian)}")
             continue
         for mode in given.under.split(","):
             compare(name, suite, mode, folder, source)

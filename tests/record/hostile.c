@@ -111,6 +111,17 @@ static int limits(void) {  // on the sizes of files: what does not fit is lost, 
   return 0;
 }
 
+static int lifted(void) {  // a limit that goes away again: the events are these, found or lost
+  struct rlimit limit = {1 << 20, RLIM_INFINITY}, before;
+  getrlimit(RLIMIT_FSIZE, &before);
+  setrlimit(RLIMIT_FSIZE, &limit);
+  for (int i = 0; i < 600000; ++i) free(malloc(rand() % 5000 + 8));
+  setrlimit(RLIMIT_FSIZE, &before);
+  usleep(400000);  // it tries again after a while
+  for (int i = 0; i < 100000; ++i) free(malloc(rand() % 5000 + 8));
+  return 0;
+}
+
 static int space(void) {  // on the address space
   struct rlimit limit;
   getrlimit(RLIMIT_AS, &limit);
@@ -203,6 +214,7 @@ int main(int count, char** argv) {
   if (!strcmp(what, "execs")) return execs(argv);
   if (!strcmp(what, "closes")) return closes();
   if (!strcmp(what, "limits")) return limits();
+  if (!strcmp(what, "lifted")) return lifted();
   if (!strcmp(what, "space")) return space();
   if (!strcmp(what, "libraries")) return libraries(argv);
   if (!strcmp(what, "coroutines")) return coroutines();

@@ -12,9 +12,10 @@ import time
 from collections import Counter
 
 import native_trace
+import numpy as np
 import pytest
 from decode import Allocation, decode
-from memoir._core import Trace
+from memoir._core import EventKind, Trace
 from memoir.cli.record import _say_results
 
 from memoir import native
@@ -125,6 +126,16 @@ def test_libraries_that_come_and_go(compiled, record, tmp_path):
     assert len(trace.gone) == 20
 
 
+def test_libraries_that_find_the_c_librarys_malloc_first(compiled, record, tmp_path):
+    compiled("../malloc/opened.c", "-shared", "-fPIC", name="opened.so")
+    done = record(compiled("../malloc/conformance.c"), "deep_binding")
+    assert done.returncode == 0, done.stderr
+    live = Counter(block.size for block in decode(tmp_path / "x.trace").live().values())
+    kept = [3**power for power in range(8, 13)]  # of each size one is made and not freed
+    assert [live[size] for size in kept] == [1] * 5
+    assert not any(live[2 * size] for size in kept)
+
+
 def test_a_limit_on_files_costs_events_and_nothing_else(compiled, record, tmp_path):
     done = record(compiled("hostile.c"), "limits")
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
@@ -132,6 +143,19 @@ def test_a_limit_on_files_costs_events_and_nothing_else(compiled, record, tmp_pa
     assert (tmp_path / "x.trace").stat().st_size <= 1 << 20
     assert len(trace.events) + trace.dropped >= 2 * 300 * 2000
     assert trace.dropped > 0 and len(trace.events) > 100_000
+
+
+def test_what_found_no_room_is_counted_once(compiled, record, tmp_path):
+    done = record(compiled("hostile.c"), "lifted")
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    trace = Trace.open(str(tmp_path / "x.trace"))
+    lost = trace.dropped
+    assert lost > 100_000 and trace.losses["no_room"] == lost, "the blocks tell of all, the header of none"
+    assert f"{lost:,} events were lost: is the disk full?" in done.stderr
+    events = trace.events["kind"]
+    found = int(np.isin(events, (EventKind.kAllocate, EventKind.kFree)).sum())
+    # A free whose allocation was lost is counted as such; each event is somewhere, and the program has few of its own.
+    assert 0 <= found + lost + trace.losses["unknown_frees"] - 1_400_000 < 200
 
 
 def test_exit_statuses_and_signals_are_the_programs(compiled, record):

@@ -11,10 +11,12 @@ from typing import Any
 
 import click
 
-from memoir._core import Error, export_trace
+from memoir._core import Error, EventKind, Trace, export_trace
 from memoir.base.files import finished_output, write_output
 from memoir.cli._arguments import check_output
 from memoir.traces.files import ONLY, has_more, open_chosen, read_begin
+from memoir.views.stack_export import FOLDED, folded, pprof
+from memoir.views.trace_objects import parts_of
 
 # format -> the suffixes that it may have (the first is the default's), and how it is looked at
 FORMATS = {
@@ -24,6 +26,8 @@ FORMATS = {
     ),
     "chrome": ((".json",), "open {} in chrome://tracing or ui.perfetto.dev"),
     "perfetto": ((".pftrace", ".perfetto-trace"), "open {} in ui.perfetto.dev"),
+    "pprof": ((".pb.gz", ".gz", ".pb"), "pprof -top -sample_index=inuse_space {}"),
+    "folded": ((".folded", ".txt"), "drop {} on speedscope.app, or flamegraph.pl {} > flames.svg"),
 }
 
 
@@ -39,10 +43,10 @@ LIFETIME_FORMATS = {
 @click.option(
     "--to",
     "target_format",
-    type=click.Choice([*FORMATS, *LIFETIME_FORMATS]),
+    type=click.Choice(list(FORMATS)),
     required=True,
-    help="With a trace: PyTorch's memory snapshot, Chrome's trace events (JSON), or Perfetto's own format. Of a lifetime "
-    "profile: pprof's protobuf, or folded stacks for flame graphs.",
+    help="pprof's protobuf, or folded stacks for flame graphs. Of a trace also PyTorch's memory snapshot, Chrome's trace "
+    "events (JSON), or Perfetto's own format.",
 )
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False), help="The file; else TRACE with the format's suffix."
@@ -52,10 +56,22 @@ LIFETIME_FORMATS = {
     type=click.Choice(list(ONLY)),
     help="With a trace: which allocations.  [default: tensors, where it has any]",
 )
+@click.option(
+    "--count",
+    type=click.Choice(list(FOLDED)),
+    help="With a trace and --to folded: the bytes that a stack held at the peak, allocated in all, never freed, or freed "
+    "before its thread allocated again.  [default: peak]",
+)
 @click.option("--json", "as_json", is_flag=True, help="The counts as JSON on stdout.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the output.")
 def command(
-    trace: str, target_format: str, output: str | None, only: str | None, as_json: bool, force: bool
+    trace: str,
+    target_format: str,
+    output: str | None,
+    only: str | None,
+    count: str | None,
+    as_json: bool,
+    force: bool,
 ) -> None:
     """Write TRACE in the format of another tool.
 
@@ -70,6 +86,8 @@ def command(
     suffixes, look = formats[target_format]
     target = Path(output) if output is not None else Path(trace).with_suffix(suffixes[0])
     check_output(target, suffixes, force)
+    if count is not None and (is_profile or target_format != "folded"):
+        raise Error(f"{trace}: --count is for a trace's folded stacks")
     if is_profile:
         if only is not None:
             raise Error(f"{trace} is a lifetime profile: --only is for traces")
@@ -78,10 +96,18 @@ def command(
     source, chosen = open_chosen(trace, only)
     if only is None and has_more(source, chosen):
         click.echo("note: of its tensors; all of it with --only both", err=True)
+    if target_format in LIFETIME_FORMATS:
+        _say_incomplete(source)
+        content = pprof(source) if target_format == "pprof" else folded(source, count or "peak")
+        write_output(target, gzip.compress(content, mtime=0) if target.suffix == ".gz" else content, force)
+        objects = sum(
+            int((part["kind"] == int(EventKind.kAllocate)).sum()) for part in parts_of(source.events)
+        )
+        _say(trace, target_format, target, {"allocations": objects}, as_json=as_json, look=look)
+        return
     with finished_output(target, force) as unfinished:
         report = export_trace(source, target_format, str(unfinished))
-    if not source.complete:
-        click.echo("note: the trace is incomplete: what was lost of it is not in the export", err=True)
+    _say_incomplete(source)
     if report.placed:
         click.echo(
             f"note: {report.placed:,} objects without recorded addresses: laid out by the plain heap",
@@ -92,6 +118,11 @@ def command(
     counted = "entries" if target_format == "snapshot" else "objects"
     counts = {counted: report.events, "placed": report.placed, "left_out": report.left_out}
     _say(trace, target_format, target, counts, as_json=as_json, look=look)
+
+
+def _say_incomplete(source: Trace) -> None:
+    if not source.complete:
+        click.echo("note: the trace is incomplete: what was lost of it is not in the export", err=True)
 
 
 def _export_profile(

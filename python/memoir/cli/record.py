@@ -172,9 +172,12 @@ def _say_results(file: Path, status: int) -> None:
         return
     trace, complete = _finish(file, None if status >= 128 else status)
     lost = "" if complete else "; the program ended before the trace was closed: it holds what came before"
-    if trace.dropped:
-        lost += f"; {trace.dropped:,} events were lost: is the disk full?"
-    torn = trace.losses["torn_bytes"]
+    losses = trace.losses
+    if no_room := trace.dropped - losses["interrupted"] - losses["other"]:
+        lost += f"; {no_room:,} events were lost: is the disk full?"
+    if losses["interrupted"]:
+        lost += f"; {losses['interrupted']:,} events of signal handlers that interrupted the recorder were not recorded"
+    torn = losses["torn_bytes"]
     if complete and torn:  # where a program is killed that is to be expected
         lost += (
             f"; {bytes_text(torn)} of it cannot be read and are left out: memoir's fault, please report it"

@@ -174,6 +174,7 @@ void ProgramRecorder::detach(ThreadRecord& thread) noexcept {
     const Busy busy(thread);
     const std::uint64_t tick = now(thread);
     name_thread(thread);
+    tell_losses(thread, tick);
     put(thread, [&](BlockEncoder& encoder) { return encoder.thread_ends(tick, thread.thread); });
   }
   const SpinGuard guard(list_locked_);
@@ -204,11 +205,7 @@ bool ProgramRecorder::next_block(ThreadRecord& thread, std::uint64_t tick) noexc
       block, kBlock,
       {.lane = thread.lane, .sequence = thread.sequence++, .tick = tick, .thread = thread.thread});
   file_.set_flushed(tick);
-  if (thread.dropped != 0 && thread.encoder.lost(tick, BlockEncoder::Loss::kNoRoom, thread.dropped))
-    thread.dropped = 0;
-  if (thread.interrupted != 0 &&
-      thread.encoder.lost(tick, BlockEncoder::Loss::kInterrupted, thread.interrupted))
-    thread.interrupted = 0;
+  tell_losses(thread, tick);
   if (lost_definitions_.exchange(false, std::memory_order_relaxed)) {
     // Stacks that were defined while there was no room are defined again.
     frames_.forget();
@@ -220,6 +217,17 @@ bool ProgramRecorder::next_block(ThreadRecord& thread, std::uint64_t tick) noexc
   }
   if (thread.system_id != 0) name_thread(thread);
   return true;
+}
+
+void ProgramRecorder::tell_losses(ThreadRecord& thread, std::uint64_t tick) noexcept {
+  if (!thread.encoder.is_open()) return;
+  if (thread.dropped != 0 && thread.encoder.lost(tick, BlockEncoder::Loss::kNoRoom, thread.dropped)) {
+    file_.count_dropped(0 - thread.dropped);  // the header counts those that no block tells of
+    thread.dropped = 0;
+  }
+  if (thread.interrupted != 0 &&
+      thread.encoder.lost(tick, BlockEncoder::Loss::kInterrupted, thread.interrupted))
+    thread.interrupted = 0;
 }
 
 void ProgramRecorder::drop(ThreadRecord& thread) noexcept {
@@ -259,8 +267,8 @@ void ProgramRecorder::define_modules(ThreadRecord& thread) noexcept {
 }
 
 std::uint32_t ProgramRecorder::define_frame(ThreadRecord& thread, Frame frame) noexcept {
-  const stacks::NodeTable::Found found = frames_.intern(0, frame);
-  if (!found.fresh) return found.node;
+  stacks::Node known;
+  if (!frames_.intern(known, frame)) return known.id;
   bool done = false;
   if (kind_of(frame) == FrameKind::kNative) {
     stacks::ModuleTable& modules = tables_.modules();
@@ -268,30 +276,29 @@ std::uint32_t ProgramRecorder::define_frame(ThreadRecord& thread, Frame frame) n
     define_modules(thread);
     const auto number = module == nullptr ? 0 : static_cast<std::uint32_t>(module - &modules[0]) + 1;
     const std::uint64_t offset = module == nullptr ? frame : frame - module->bias;
-    done = put(thread, [&](BlockEncoder& encoder) {
-      return encoder.define_native_frame(found.node, number, offset);
-    });
+    done = put(thread,
+               [&](BlockEncoder& encoder) { return encoder.define_native_frame(known.id, number, offset); });
   } else if (kind_of(frame) == FrameKind::kPython) {
-    done = define_python_frame(thread, found.node, frame);
+    done = define_python_frame(thread, known.id, frame);
   } else if (kind_of(frame) == FrameKind::kOperator || kind_of(frame) == FrameKind::kModulePath) {
     const auto named = kind_of(frame) == FrameKind::kOperator ? BlockEncoder::Named::kOperator
                                                               : BlockEncoder::Named::kModulePath;
     const std::string_view text = mixed_.names[static_cast<std::uint32_t>(payload_of(frame))];
     const std::uint32_t name = define_string(thread, text);
-    done = put(thread,
-               [&](BlockEncoder& encoder) { return encoder.define_named_frame(found.node, named, name); });
+    done =
+        put(thread, [&](BlockEncoder& encoder) { return encoder.define_named_frame(known.id, named, name); });
   } else {
     const bool cut = kind_of(frame) == FrameKind::kCut;
     const std::string_view text =
         cut ? text_of(static_cast<stacks::Cut>(payload_of(frame))) : std::string_view("signal handler");
     const std::uint32_t name = define_string(thread, text);
     done = put(thread, [&](BlockEncoder& encoder) {
-      return encoder.define_named_frame(found.node,
+      return encoder.define_named_frame(known.id,
                                         cut ? BlockEncoder::Named::kCut : BlockEncoder::Named::kOther, name);
     });
   }
   if (!done) lost_definitions_.store(true, std::memory_order_relaxed);
-  return found.node;
+  return known.id;
 }
 
 std::uint32_t ProgramRecorder::define_python_text(ThreadRecord& thread, std::atomic<std::uint32_t>& string,
@@ -435,6 +442,7 @@ void ProgramRecorder::program_ends(ThreadRecord& thread, bool by_exec, unsigned 
   const Busy busy(thread);
   const std::uint64_t tick = now(thread);
   name_thread(thread);
+  tell_losses(thread, tick);
   put(thread, [&](BlockEncoder& encoder) { return encoder.program_ends(tick, by_exec, status); });
   file_.trim();
 }

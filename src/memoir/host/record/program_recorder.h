@@ -167,6 +167,7 @@ class ProgramRecorder {
   }
   void check_clock(ThreadRecord& thread, std::uint64_t tick) noexcept;
   bool next_block(ThreadRecord& thread, std::uint64_t tick) noexcept;
+  void tell_losses(ThreadRecord& thread, std::uint64_t tick) noexcept;
   void drop(ThreadRecord& thread) noexcept;
   stacks::NodeId mixed_stack(ThreadRecord& thread, const stacks::StackWalker::Entry& entry,
                              stacks::NodeId native) noexcept;

@@ -54,6 +54,7 @@ class TraceFile {
 
   /// Cuts off what is allocated and not claimed: at an end that may be none.
   void trim() noexcept;
+  /// Modulo 2^64: what was counted may be taken back.
   void count_dropped(std::uint64_t count) noexcept {
     if (header_ != nullptr) __atomic_fetch_add(&header_->dropped, count, __ATOMIC_RELAXED);
   }

@@ -141,7 +141,7 @@ class MixedStack {
                  NodeId native, Define define) noexcept {
     NodeId python = 0;
     if (tables.python.is_on()) python = python_.capture(tables.python, entry.slot, walker.stack_end(), keys);
-    const NodeId scopes = scope_count_ == 0 ? 0 : scopes_[kept() - 1].node;
+    const NodeId scopes = scope_count_ == 0 ? 0 : scopes_[kept() - 1].node.id;
     const MixedCache::Key key{native, python, scopes};
     if (const NodeId known = tables.known.find(key)) [[likely]]
       return known;
@@ -163,7 +163,7 @@ class MixedStack {
     Address place;
     std::uint32_t name : 31;
     std::uint32_t is_module : 1;
-    NodeId node;
+    Node node;
 
     bool is_shown() const noexcept { return name != 0 || is_module == 0; }
     Frame shown() const noexcept {
@@ -190,7 +190,7 @@ class MixedStack {
   unsigned merged_count_ = 0;
   std::uint32_t epoch_ = 0;
   Frame merged_frames_[kMostFrames];
-  NodeId merged_nodes_[kMostFrames];
+  Node merged_nodes_[kMostFrames];
 };
 
 inline void MixedStack::enter(MixedTables& tables, NodeTable& keys, FrameKind kind, std::string_view name,
@@ -200,11 +200,11 @@ inline void MixedStack::enter(MixedTables& tables, NodeTable& keys, FrameKind ki
     scope.place = place;
     scope.is_module = kind == FrameKind::kModulePath;
     scope.name = tables.names.find(name, scope.is_module != 0 ? kKeptForOperators : 0) & 0x7fffffff;
-    const NodeId caller = scope_count_ == 0 ? 0 : scopes_[scope_count_ - 1].node;
-    const NodeId named = keys.intern(caller, scope.shown()).node;
+    Node node = scope_count_ == 0 ? Node{} : scopes_[scope_count_ - 1].node;
+    keys.intern(node, scope.shown());
     // Where it stands is a part of what it is known by.
-    scope.node =
-        keys.intern(named, special_frame(FrameKind::kOperator, Address{1} << 39 | (end - place))).node;
+    keys.intern(node, special_frame(FrameKind::kOperator, Address{1} << 39 | (end - place)));
+    scope.node = node;
   }
   ++scope_count_;
 }
@@ -214,7 +214,7 @@ NodeId MixedStack::merge(MixedTables& tables, StackWalker& walker, bool with_pyt
   constexpr unsigned kTold = 64;
   Fresh fresh[kTold];
   unsigned fresh_count = 0;
-  NodeId caller = 0;
+  Node node;
   if (const std::uint32_t epoch = tables.epoch.load(std::memory_order_acquire); epoch != epoch_) {
     epoch_ = epoch;
     merged_count_ = 0;
@@ -222,18 +222,18 @@ NodeId MixedStack::merge(MixedTables& tables, StackWalker& walker, bool with_pyt
   unsigned depth = 0, same = merged_count_;
   const auto add = [&](Frame frame) {
     if (depth < same && merged_frames_[depth] == frame) {
-      caller = merged_nodes_[depth++];
+      node = merged_nodes_[depth++];
       return;
     }
     same = 0;
-    const NodeTable::Found found = tables.mixed.intern(caller, frame & kFrameMask);
+    const NodeId caller = node.id;
+    const bool is_fresh = tables.mixed.intern(node, frame & kFrameMask);
     merged_frames_[depth] = frame;
-    merged_nodes_[depth++] = found.node;
-    if (found.fresh) {
-      fresh[fresh_count++] = {found.node, caller, frame & kFrameMask};
+    merged_nodes_[depth++] = node;
+    if (is_fresh) {
+      fresh[fresh_count++] = {node.id, caller, frame & kFrameMask};
       if (fresh_count == kTold) define(fresh, fresh_count), fresh_count = 0;
     }
-    caller = found.node;
   };
   unsigned count = 0;
   const StackCache::Word* const natives = walker.last_places(count);  // innermost first
@@ -262,7 +262,7 @@ NodeId MixedStack::merge(MixedTables& tables, StackWalker& walker, bool with_pyt
   add_above(0);
   merged_count_ = depth;
   if (fresh_count != 0) define(fresh, fresh_count);
-  return caller;
+  return node.id;
 }
 
 }  // namespace memoir::stacks

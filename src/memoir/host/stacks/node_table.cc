@@ -12,7 +12,7 @@ bool NodeTable::start(unsigned slots_log2) noexcept {
   if (slots_ != nullptr) return true;
   slots_ = static_cast<Slot*>(map_metadata((std::size_t{1} << slots_log2) * sizeof(Slot)));
   if (slots_ == nullptr) return false;
-  shift_ = 64 - slots_log2;
+  shift_ = 32 - slots_log2;
   mask_ = (std::size_t{1} << slots_log2) - 1;
   return true;
 }
@@ -33,12 +33,12 @@ void NodeTable::clear() noexcept {
   next_.store(1, std::memory_order_relaxed);
 }
 
-NodeTable::Found NodeTable::intern_slowly(NodeId caller, Frame frame) noexcept {
+NodeTable::Found NodeTable::intern_slowly(NodeId caller, std::uint32_t path, Frame frame) noexcept {
   constexpr unsigned kMostSteps = 64;
   const std::uint64_t first = frame << 16 | (caller & 0xffff);
   const std::uint64_t upper = static_cast<std::uint64_t>(caller >> 16) << 32;
   if (used_.load(std::memory_order_relaxed) > mask_ / 4 * 3) forget();
-  std::size_t index = hash(caller, frame) >> shift_;
+  std::size_t index = path >> shift_;
   for (unsigned step = 0; step < kMostSteps; ++step, index = (index + 1) & mask_) {
     Slot& slot = slots_[index];
     std::uint64_t seen = slot.first.load(std::memory_order_acquire);

@@ -197,8 +197,9 @@ NodeId PythonFrames::keep(Python& python, NodeTable& keys) noexcept {
     }
   }
   cut_ = found_cut_;
-  NodeId caller =
-      kept == 0 ? (cut_ ? keys.intern(0, cut_frame(Cut::kTooManyPython)).node : 0) : seen_[kept - 1].node;
+  Node node;
+  if (kept != 0) node = seen_[kept - 1].node;
+  else if (cut_) keys.intern(node, cut_frame(Cut::kTooManyPython));
   const unsigned count = standing_ + found_count_;
   for (depth_ = kept; depth_ < count; ++depth_) {
     const Found& found = found_[count - 1 - depth_];
@@ -221,13 +222,12 @@ NodeId PythonFrames::keep(Python& python, NodeTable& keys) noexcept {
       }
       seen.shown = python.codes.frame(layout, found.code, instruction);
     }
-    caller = keys.intern(caller, seen.shown).node;
+    keys.intern(node, seen.shown);
     // The start of a C function's frames is part of what is compared.
-    if (layout.minor == 11 && seen.mark != 0)
-      caller = keys.intern(caller, special_frame(FrameKind::kPython, 0)).node;
-    seen.node = caller;
+    if (layout.minor == 11 && seen.mark != 0) keys.intern(node, special_frame(FrameKind::kPython, 0));
+    seen.node = node;
   }
-  return depth_ == 0 ? 0 : seen_[depth_ - 1].node;
+  return depth_ == 0 ? 0 : seen_[depth_ - 1].node.id;
 }
 
 NodeId PythonFrames::capture(Python& python, Address from, Address to, NodeTable& keys) noexcept {
@@ -263,7 +263,7 @@ NodeId PythonFrames::capture(Python& python, Address from, Address to, NodeTable
   removals_ = removals;
   if (cut_ && depth_ != 0 && seen_[depth_ - 1].place > from &&
       first_changed(layout, depth_ - 1, first, c_frame) == kNone)
-    return seen_[depth_ - 1].node;
+    return seen_[depth_ - 1].node.id;
   if (!read(python, state, from, to)) {
     depth_ = 0;
     return 0;

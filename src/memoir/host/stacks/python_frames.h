@@ -42,7 +42,7 @@ class PythonFrames {
     Address code = 0;         // 0: no frame of Python's, only the start of a C function's
     Address place = 0;        // on the C stack: inside the frame of the C function that runs it
     Frame shown = 0;
-    NodeId node = 0;
+    Node node;
     std::uint8_t mark = 0;
   };
 

@@ -6,6 +6,7 @@
 //   event's place, return address -> | slot = word | slot = word | by the word in slot -> | ... | leaf: node
 //
 // A hit has compared every word that its stack was found by, so it is not a guess (see stack_walker.h).
+// What it costs is the branches that a processor cannot foresee, so words are compared four at a time.
 // Memory is fixed: a full cache is emptied. One that hits too rarely to pay for itself, as with a compiler's
 // hundred thousand stacks, rests for a while. Not thread-safe.
 #pragma once
@@ -27,6 +28,8 @@ class StackCache {
   };
 
   void clear() noexcept;
+  /// Whether find() would look at all.
+  bool is_resting() const noexcept { return resting_ != 0; }
 
   /// The stack of an event at `slot` with that return address, or 0. `rbp` as it is there.
   NodeId find(Address slot, Address returns_to, Address rbp) noexcept {
@@ -34,26 +37,24 @@ class StackCache {
       --resting_;
       return 0;
     }
-    unsigned at = child(root(slot), returns_to);
-    while (at != kNone) {
-      const Segment& segment = segments_[at];
-      const Address* const value = values_ + segment.first;
-      const std::uint16_t* const offset = offsets_ + segment.first;
-      unsigned i = 0;
-      for (; i + 4 <= segment.count; i += 4) {
-        const Address differs =
-            (load(slot, offset[i]) ^ value[i]) | (load(slot, offset[i + 1]) ^ value[i + 1]) |
-            (load(slot, offset[i + 2]) ^ value[i + 2]) | (load(slot, offset[i + 3]) ^ value[i + 3]);
+    const Segment* segment = &segments_[place(root(slot), returns_to)];
+    while (segment->key != 0) {
+      const std::uint64_t* const word = words_ + segment->first;
+      const int last = segment->count - 1;
+      for (int i = 0; i <= last; i += 4) {
+        // Where there are fewer than four, the last one is compared again.
+        const Address differs = difference(slot, word[i]) |
+                                difference(slot, word[i + 1 < last ? i + 1 : last]) |
+                                difference(slot, word[i + 2 < last ? i + 2 : last]) |
+                                difference(slot, word[i + 3 < last ? i + 3 : last]);
         if (differs != 0) return 0;
       }
-      for (; i < segment.count; ++i)
-        if (load(slot, offset[i]) != value[i]) return 0;
-      if (segment.leaf != 0) {
-        if (segment.needs_rbp && segment.rbp != rbp) return 0;
+      if (segment->is_leaf) {
+        if (segment->needs_rbp && word[segment->count] != rbp) return 0;
         ++hits_;
-        return segment.leaf;
+        return segment->next;
       }
-      at = child(segment.branch, load(slot, segment.branch_offset));
+      segment = &segments_[place(segment->next, load(slot, segment->branch_offset))];
     }
     return 0;
   }
@@ -62,53 +63,51 @@ class StackCache {
   void put(const Word* words, unsigned count, bool needs_rbp, Address rbp, NodeId node) noexcept;
 
  private:
-  static constexpr unsigned kNone = 0xffff;
-  static constexpr unsigned kWords = 5760;
-  static constexpr unsigned kSegments = 1024;
-  static constexpr unsigned kChildren = 2048;  // a power of two
+  static constexpr unsigned kWords = 7168;
+  static constexpr unsigned kSegments = 2048;  // a power of two
   static constexpr unsigned kLeastHits = 4;    // for a stack that is put
   static constexpr unsigned kRest = 20'000;    // events
+  static constexpr unsigned kValueBits =
+      48;  // of a word; above them its slot's distance from the event's, in 8 bytes
 
+  /// Words that follow each other in all stacks that hold them, found by the word before them.
   struct Segment {
-    std::uint16_t first, count;  // words
+    Address value;        // that word
+    std::uint32_t key;    // of the branch before it, or root(); 0: nothing is here
+    std::uint32_t next;   // of a leaf the node, else the branch behind it
+    std::uint16_t first;  // of words_
+    std::uint16_t count;
     std::uint16_t branch_offset;
-    bool needs_rbp;
-    std::uint32_t branch;  // children are found by it
-    NodeId leaf;           // 0: it branches
-    Address rbp;
-  };
-  struct Child {
-    Address value;
-    std::uint32_t branch;
-    std::uint16_t segment;  // plus 1; 0: free
+    bool is_leaf;
+    bool needs_rbp;  // of a leaf: which stands behind its words
   };
 
-  static Address load(Address slot, std::uint16_t offset) noexcept;
+  static Address load(Address slot, std::uint64_t offset) noexcept;
+  static Address difference(Address slot, std::uint64_t word) noexcept {
+    return load(slot, word >> kValueBits) ^ (word & ((std::uint64_t{1} << kValueBits) - 1));
+  }
   static std::uint32_t root(Address slot) noexcept {
     return 0x80000000u | static_cast<std::uint32_t>(slot >> 3);
   }
-  static unsigned hash(std::uint32_t branch, Address value) noexcept {
+  static unsigned hash(std::uint32_t key, Address value) noexcept {
     return static_cast<unsigned>(
-        (value + std::uint64_t{branch} * 0x9e3779b97f4a7c15ull) * 0xbf58476d1ce4e5b9ull >> 53);
+        (value + std::uint64_t{key} * 0x9e3779b97f4a7c15ull) * 0xbf58476d1ce4e5b9ull >> 53);
   }
-  unsigned child(std::uint32_t branch, Address value) const noexcept {
-    for (unsigned i = hash(branch, value);; i = (i + 1) & (kChildren - 1)) {
-      const Child& child = children_[i];
-      if (child.segment == 0) return kNone;
-      if (child.branch == branch && child.value == value) return child.segment - 1u;
-    }
+  /// Where the segment behind that word is, or would be.
+  unsigned place(std::uint32_t key, Address value) const noexcept {
+    unsigned i = hash(key, value);
+    while (segments_[i].key != 0 && (segments_[i].key != key || segments_[i].value != value))
+      i = (i + 1) & (kSegments - 1);
+    return i;
   }
-  void add_child(std::uint32_t branch, Address value, unsigned segment) noexcept;
-  unsigned add_segment(const Word* words, unsigned count, Address slot, bool needs_rbp, Address rbp,
-                       NodeId node) noexcept;
+  void add_leaf(std::uint32_t key, const Word* words, unsigned count, Address slot, bool needs_rbp,
+                Address rbp, NodeId node) noexcept;
 
-  unsigned used_words_ = 0, used_segments_ = 0, used_children_ = 0;
+  unsigned used_words_ = 0, used_segments_ = 0;
   std::uint32_t next_branch_ = 1;
   std::uint32_t hits_ = 0, puts_ = 0, resting_ = 0;
-  Address values_[kWords];
-  std::uint16_t offsets_[kWords];  // of a slot from the event's, in 8 bytes
+  std::uint64_t words_[kWords];
   Segment segments_[kSegments];
-  Child children_[kChildren];
 };
 
 // Other functions' frames are read here, which sanitizers take for a mistake.
@@ -116,8 +115,8 @@ class StackCache {
 __attribute__((no_sanitize_address, no_sanitize_thread, no_sanitize_undefined))
 #endif
 inline Address
-StackCache::load(Address slot, std::uint16_t offset) noexcept {
-  return *reinterpret_cast<const volatile Address*>(slot + 8 * Address{offset});
+StackCache::load(Address slot, std::uint64_t offset) noexcept {
+  return *reinterpret_cast<const volatile Address*>(slot + 8 * offset);
 }
 
 }  // namespace memoir::stacks

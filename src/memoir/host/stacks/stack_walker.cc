@@ -44,13 +44,12 @@ unsigned StackWalker::holds(unsigned count) const noexcept {
   return count - valid;
 }
 
-NodeId StackWalker::intern(NodeId caller, Frame frame) noexcept {
-  const NodeTable::Found found = tables_->nodes().intern(caller, frame & kFrameMask);
-  if (found.fresh) [[unlikely]] {
+inline void StackWalker::intern(Node& node, Frame frame) noexcept {
+  const NodeId caller = node.id;
+  if (tables_->nodes().intern(node, frame & kFrameMask)) [[unlikely]] {
     if (fresh_count_ < sizeof fresh_ / sizeof fresh_[0])
-      fresh_[fresh_count_++] = {found.node, caller, frame & kFrameMask};
+      fresh_[fresh_count_++] = {node.id, caller, frame & kFrameMask};
   }
-  return found.node;
 }
 
 void StackWalker::depend(const Dependency& dependency) noexcept {
@@ -61,7 +60,8 @@ void StackWalker::depend(const Dependency& dependency) noexcept {
 
 void StackWalker::root(Frame frame) noexcept {
   root_frame_ = frame;
-  root_ = frame == 0 ? 0 : intern(0, frame);
+  root_ = {};
+  if (frame != 0) intern(root_, frame);
 }
 
 void StackWalker::step(const Info& from, Address slot, Address pc, Step& next) const noexcept {
@@ -151,7 +151,7 @@ NodeId StackWalker::walk(const Entry& entry) noexcept {
       }
       new_slots_[count] = slot;
       new_returns_[count] = address;
-      new_infos_[count] = {next.rbp, next.rbp_source, 0, 0, false, false, false};
+      new_infos_[count] = {next.rbp, next.rbp_source, 0, {}, false, false, false};
       ++count;
       if (meets && held == kept) {
         Info& info = new_infos_[count - 1];
@@ -171,7 +171,7 @@ NodeId StackWalker::walk(const Entry& entry) noexcept {
         new_slots_[count] = slots_[index];
         new_returns_[count] = returns_[index];
         Info& info = new_infos_[count];
-        info = {from.rbp, from.rbp_source, 0, 0, false, false, false};
+        info = {from.rbp, from.rbp_source, 0, {}, false, false, false};
         if (inner.restores) {
           info.rbp_source = infos_[index].rbp_source;
           info.rbp = load(info.rbp_source);
@@ -194,7 +194,7 @@ NodeId StackWalker::walk(const Entry& entry) noexcept {
         root(next.result == Step::Result::kCut ? cut_frame(next.why) : 0);
         if (count == 0) {
           depth_ = dependency_count_ = 0;
-          return root_;
+          return root_.id;
         }
         new_infos_[count - 1].needs_rbp = new_infos_[count - 1].reads_rbp;
         return keep_whole(0, count, false);
@@ -211,13 +211,14 @@ void StackWalker::place(unsigned outer, unsigned first, unsigned last, bool met)
     info.needs_rbp = info.reads_rbp || (!info.restores && new_infos_[i + 1].needs_rbp);
   }
   while (dependency_count_ > 0 && dependencies_[dependency_count_ - 1].valid >= outer) --dependency_count_;
-  NodeId caller = outer == 0 ? root_ : infos_[outer - 1].node;
+  Node node = outer == 0 ? root_ : infos_[outer - 1].node;
   for (unsigned i = last + 1; i-- > first; ++outer) {
     const Info& from = new_infos_[i];
     Info& info = infos_[outer];
     info = from;  // before its node is there: a word that was just written in parts is slow to copy
-    if (!met || i != last) info.node = intern(caller, new_returns_[i]);
-    caller = info.node;
+    if (met && i == last) node = from.node;
+    else intern(node, new_returns_[i]);
+    info.node = node;
     slots_[outer] = new_slots_[i];
     returns_[outer] = new_returns_[i];
     if (i > first && new_infos_[i - 1].restores && from.needs_rbp)
@@ -229,7 +230,7 @@ void StackWalker::place(unsigned outer, unsigned first, unsigned last, bool met)
 
 NodeId StackWalker::keep_whole(unsigned outer, unsigned fresh, bool met) noexcept {
   place(outer, 0, fresh - 1, met);
-  const NodeId node = infos_[depth_ - 1].node;
+  const NodeId node = infos_[depth_ - 1].node.id;
   if (dependency_count_ > kMostDependencies) depth_ = dependency_count_ = 0;
   else remember(node);
   return node;
@@ -270,7 +271,7 @@ NodeId StackWalker::walk_to_the_end(unsigned walked, Step next) noexcept {
     const unsigned at = place_of(walked++);
     new_slots_[at] = next.slot;
     new_returns_[at] = address;
-    new_infos_[at] = {next.rbp, next.rbp_source, 0, 0, false, false, false};
+    new_infos_[at] = {next.rbp, next.rbp_source, 0, {}, false, false, false};
     step(new_infos_[at], next.slot, address - 1, next);
     new_infos_[at].reads_rbp = next.reads_rbp;
     new_infos_[at].restores = next.restores;
@@ -287,7 +288,7 @@ NodeId StackWalker::walk_to_the_end(unsigned walked, Step next) noexcept {
   const bool cut = next.result == Step::Result::kCut || next.result == Step::Result::kSignal;
   root(cut ? cut_frame(next.why) : 0);
   // The ring's frames, outermost first.
-  NodeId caller = root_;
+  Node node = root_;
   for (unsigned i = 0; i < kEnd; ++i) {
     const unsigned at = place_of(walked - 1 - i);
     slots_[i] = new_slots_[at];
@@ -295,7 +296,8 @@ NodeId StackWalker::walk_to_the_end(unsigned walked, Step next) noexcept {
     infos_[i] = new_infos_[at];
     Info& info = infos_[i];
     info.needs_rbp = info.reads_rbp || (i > 0 && !info.restores && infos_[i - 1].needs_rbp);
-    info.node = caller = intern(caller, returns_[i]);
+    intern(node, returns_[i]);
+    info.node = node;
     if (i > 0 && info.restores && infos_[i - 1].needs_rbp)
       depend({infos_[i - 1].rbp_source, infos_[i - 1].rbp, i - 1, i});
     if (info.cfa_at != 0) depend({info.cfa_at, load(info.cfa_at), i, i});
@@ -307,9 +309,10 @@ NodeId StackWalker::walk_to_the_end(unsigned walked, Step next) noexcept {
 
 /// The node of the outer end that is kept, a cut, and new_returns_[0..inner_).
 NodeId StackWalker::above_the_gap() noexcept {
-  NodeId caller = intern(depth_ == 0 ? 0 : infos_[depth_ - 1].node, cut_frame(Cut::kTooDeep));
-  for (unsigned i = inner_; i-- > 0;) caller = intern(caller, new_returns_[i]);
-  return caller;
+  Node node = depth_ == 0 ? Node{} : infos_[depth_ - 1].node;
+  intern(node, cut_frame(Cut::kTooDeep));
+  for (unsigned i = inner_; i-- > 0;) intern(node, new_returns_[i]);
+  return node.id;
 }
 
 unsigned StackWalker::last_frames(Frame* frames) const noexcept {
@@ -440,10 +443,10 @@ NodeId StackWalker::walk_carefully(const Entry& entry) noexcept {
   }
   inner_ = 0;
   root(why);
-  NodeId caller = root_;
-  for (unsigned i = count; i-- > 0;) caller = intern(caller, new_returns_[i]);
+  Node node = root_;
+  for (unsigned i = count; i-- > 0;) intern(node, new_returns_[i]);
   careful_ = count;
-  return caller;
+  return node.id;
 }
 
 }  // namespace memoir::stacks

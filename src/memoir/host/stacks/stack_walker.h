@@ -31,6 +31,7 @@ class StackWalker {
   static constexpr unsigned kEnd = kMost / 2;        // frames of each end of one that is not
   static constexpr unsigned kMostWalked = 1u << 20;  // to find the outer end
   static constexpr unsigned kMostDependencies = kMost + 32;
+  static constexpr unsigned kPassedOver = 8;
 
   /// Where an event came from: the place of the return address into the program, and rbp as it was there.
   struct Entry {
@@ -56,16 +57,25 @@ class StackWalker {
   NodeId capture(const Entry& entry) noexcept {
     fresh_count_ = 0;
     found_ = 0;
-    if (depth_ != 0 && slots_[depth_ - 1] == entry.slot && epoch_ == tables_->epoch() && !deep_) [[likely]] {
-      const unsigned top = depth_ - 1;
-      if (!(infos_[top].needs_rbp && infos_[top].rbp != entry.rbp) && holds(depth_) == depth_) [[likely]]
-        return infos_[top].node;
+    if (epoch_ != tables_->epoch()) [[unlikely]]
+      return walk(entry);
+    // Where stacks alternate, the one that was walked last is another one most of the time.
+    if (passed_over_ < kPassedOver || cache_.is_resting()) {
+      if (depth_ != 0 && slots_[depth_ - 1] == entry.slot && !deep_) {
+        const unsigned top = depth_ - 1;
+        if (!(infos_[top].needs_rbp && infos_[top].rbp != entry.rbp) && holds(depth_) == depth_) [[likely]] {
+          passed_over_ = 0;
+          return infos_[top].node.id;
+        }
+      }
+      ++passed_over_;
     }
-    if (epoch_ == tables_->epoch() && entry.slot - begin_ < end_ - begin_) [[likely]] {
+    if (entry.slot - begin_ < end_ - begin_) [[likely]] {
       if (const NodeId node =
               cache_.find(entry.slot, *reinterpret_cast<const Address*>(entry.slot), entry.rbp))
         return found_ = node;
     }
+    passed_over_ = 0;
     return walk(entry);
   }
 
@@ -102,7 +112,7 @@ class StackWalker {
     Address rbp;         // in the function that the return address leads to
     Address rbp_source;  // where that was read; 0: rbp as it was at the event
     Address cfa_at;      // where the step outwards from here read the CFA; 0: it was computed
-    NodeId node;
+    Node node;
     bool needs_rbp;  // frames further out were found by it
     bool reads_rbp;  // the step outwards from here used rbp
     bool restores;   // the step outwards from here read the caller's rbp from the stack
@@ -133,7 +143,7 @@ class StackWalker {
   NodeId walk_to_the_end(unsigned walked, Step next) noexcept;
   void place(unsigned outer, unsigned first, unsigned last, bool met) noexcept;
   NodeId above_the_gap() noexcept;
-  NodeId intern(NodeId caller, Frame frame) noexcept;
+  void intern(Node& node, Frame frame) noexcept;
   void depend(const Dependency& dependency) noexcept;
   void root(Frame frame) noexcept;
 
@@ -149,7 +159,7 @@ class StackWalker {
   unsigned dependency_count_ = 0;
   unsigned fresh_count_ = 0;
   std::uint64_t walks_ = 0;
-  NodeId root_ = 0;  // the caller of the outermost frame: 0, or a cut
+  Node root_;  // the caller of the outermost frame: 0, or a cut
   Frame root_frame_ = 0;
 
   // Outermost first.
@@ -163,7 +173,8 @@ class StackWalker {
   Address new_returns_[kMost];
   Info new_infos_[kMost];
 
-  NodeId found_ = 0;  // what the cache said last; 0 when it did not
+  unsigned passed_over_ = 0;  // events since the last stack, or a walk, gave one
+  NodeId found_ = 0;          // what the cache said last; 0 when it did not
   StackCache cache_;
   StackCache::Word words_[StackCache::kMostWords];
   Fresh fresh_[kMost + 2];
