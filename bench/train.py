@@ -9,8 +9,9 @@
     bench/train.py --networks                   the sequence models as well, which takes torch and some minutes
     bench/train.py --smoke                      seconds, without a network: does it work?
 
-A model of a program's base build (-O2) is asked about the contexts of its other builds. The truth is a profile with a sample
-of every allocation. Accuracy counts an abstention as wrong. Choices were made on train_programs.TUNED alone.
+A model of a program's base build (-O2) is asked about the contexts of its other builds, and one of -O0 about -O2. The
+truth is a profile with a sample of every allocation. Accuracy counts an abstention as wrong. Choices were made on
+train_programs.TUNED alone.
 """
 
 from __future__ import annotations
@@ -115,10 +116,10 @@ class Study:
         }
         self.models: dict[Any, Learned] = {}
 
-    def model(self, program: str, network: str | None = None) -> Learned:
-        key = (program, network)
+    def model(self, program: str, network: str | None = None, build: str = "base") -> Learned:
+        key = (program, network, build)
         if key not in self.models:
-            self.models[key] = learned(self.contexts[program, "base"], network)
+            self.models[key] = learned(self.contexts[program, build], network)
         return self.models[key]
 
     def rows(
@@ -134,6 +135,10 @@ class Study:
             for build in builds_of(program):
                 target = self.contexts[program, build]
                 rows.append(Row(program, build, compare(answer(model, target), target)))
+            if (program, "O0") in self.contexts:
+                other = self.model(program, network, "O0")
+                target = self.contexts[program, "base"]
+                rows.append(Row(program, "from O0", compare(answer(other, target), target)))
             if unseen:
                 some, target = unseen_half(self.contexts[program, "base"])
                 key = (program, network, "half")
@@ -150,6 +155,7 @@ def by_stages(mask: int, calibrated: bool = True) -> Callable[[Learned, Contexts
 
 CASES = {
     "O0": "other optimisation level",
+    "from O0": "a model of -O0, asked of -O2",
     "version": "other version",
     "unseen": "half of the contexts unseen",
     "input": "same build, other run",

@@ -38,6 +38,10 @@ struct SmallModel {
   std::vector<std::string> outer;     // of the names
   std::vector<std::string> programs;  // as program_name() has them
   std::vector<std::string> passed_over;
+  struct Call {
+    std::string callee, caller, next;
+  };
+  std::vector<Call> calls;  // of the names
   bool has_words = false;
   float long_bias = 0;
   std::uint32_t network = 0;  // 0: none
@@ -146,6 +150,13 @@ struct SmallModel {
       passed.push_back(static_cast<std::uint32_t>(model_hash(name, key) >> 32));
     std::sort(passed.begin(), passed.end());
     if (!passed.empty()) put("passed_over", passed);
+    std::vector<model_format::Call> call_rows;
+    for (const Call& call : calls)
+      call_rows.push_back({number(call.callee), number(call.caller), number(call.next)});
+    std::sort(call_rows.begin(), call_rows.end(), [](const auto& a, const auto& b) {
+      return a.callee != b.callee ? a.callee < b.callee : a.caller < b.caller;
+    });
+    if (!calls.empty()) put("calls", call_rows);
     put("answers", answers);
     std::vector<model_format::Calibration> calibration(1);
     std::memset(calibration.data(), 0, sizeof calibration[0]);

@@ -3,9 +3,11 @@
 #include <cmath>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "doctest/doctest.h"
@@ -31,12 +33,27 @@ SmallModel three_stacks() {
   return model;
 }
 
+/// All that is to say of the stacks of `model`, of which none takes two ways from one frame to another.
+std::vector<SmallModel::Call> calls_of(const SmallModel& model) {
+  std::map<std::pair<std::string, std::string>, std::pair<size_t, std::string>> shortest;
+  for (const auto& [stack, ignored] : model.stacks)
+    for (size_t i = 0; i < stack.size(); ++i)
+      for (size_t j = i + 1; j < stack.size() && j - i <= model_format::kMostBetween + 1; ++j) {
+        auto& way = shortest.try_emplace({stack[i], stack[j]}, j - i, stack[i + 1]).first->second;
+        if (j - i < way.first) way = {j - i, stack[i + 1]};
+      }
+  std::vector<SmallModel::Call> calls;
+  for (const auto& [pair, way] : shortest) calls.push_back({pair.first, pair.second, way.second});
+  return calls;
+}
+
 SmallModel golden_model(unsigned seed) {
   SmallModel model = three_stacks();
   model.addresses = {{0x1000, 64, 0, 0}, {0x1000, 80, 0, 1}};
   model.has_words = seed != 1;
-  model.network = seed == 0 || seed == 3 ? 0 : seed;
+  model.network = seed == 0 || seed >= 3 ? 0 : seed;
   model.settings.words_in_near = 0.25f;
+  if (seed == 4) model.calls = calls_of(model);
   if (seed == 3) {
     model.settings.flags = model_format::kPrivate;
     model.key = 0xfeedfacecafebeef;
@@ -59,7 +76,7 @@ TEST_CASE("model: the golden file of the format is read for ever") {
 
 TEST_CASE("write the golden file of the model format" * doctest::skip()) {
   std::ofstream(MEMOIR_TEST_DATA "/small.v1.model", std::ios::binary) << golden_model(0).bytes();
-  for (unsigned seed = 0; seed < 4; ++seed)
+  for (unsigned seed = 0; seed < 5; ++seed)
     std::ofstream(MEMOIR_TEST_DATA "/../../fuzz/seeds/model_fuzz/" + std::to_string(seed) + ".model",
                   std::ios::binary)
         << golden_model(seed).bytes();
@@ -314,6 +331,55 @@ TEST_CASE("model: a stack with new names is of another build, one without was no
   }
   CHECK(ask_with(model_format::kOtherBuild, renamed).other_build);
   CHECK(ask_with(model_format::kOtherBuild, renamed).long_lived == doctest::Approx(0.9).epsilon(1e-3));
+}
+
+TEST_CASE("model: a stack that lacks frames of the profiled build gets them back") {
+  SmallModel maker;
+  maker.stacks[{"grab", "f1", "f2", "f3", "f4", "keep", "serve", "main"}] = SmallModel::answer(7, 0.9);
+  maker.stacks[{"grab", "f1", "f2", "g3", "drop", "serve", "main"}] = SmallModel::answer(0, 0.1);
+  const auto ask_with = [&](const std::vector<SmallModel::Call>& calls, const Names& names) {
+    maker.calls = calls;
+    const AlignedBytes bytes(maker.bytes());
+    LifetimeModel model;
+    REQUIRE(model.open(bytes.view()) == nullptr);
+    return ask(model, names);
+  };
+  const auto calls = calls_of(maker);
+  const Names inlined{"grab", "keep", "serve", "main"};  // four frames fewer
+  const auto found = ask_with(calls, inlined);
+  CHECK(found.stage == LifetimeModel::kByNear);
+  CHECK(found.whole);
+  CHECK(found.other_build);
+  CHECK(found.matched == 4);
+  CHECK(found.wall[7] == 1);
+  CHECK_FALSE(ask_with({}, inlined).whole);
+  // A frame that this build has and the other one inlined, alone, innermost, and with a gap elsewhere.
+  for (const Names& more : {Names{"grab", "f1", "f2", "f3", "f4", "drop", "keep", "serve", "main"},
+                            Names{"drop", "grab", "f1", "f2", "f3", "f4", "keep", "serve", "main"},
+                            Names{"grab", "f4", "drop", "keep", "serve", "main"}}) {
+    CAPTURE(more.size());
+    const auto said = ask_with(calls, more);
+    CHECK(said.whole);
+    CHECK(said.other_build);
+    CHECK(said.wall[7] == 1);
+  }
+  // Calls that were never seen are of code that never ran; and what stands there already is left alone.
+  CHECK_FALSE(ask_with(calls, {"grab", "serve", "drop", "keep", "main"}).other_build);
+  CHECK_FALSE(ask_with(calls, {"grab", "f1", "f2", "g3", "drop", "serve"}).other_build);
+  const auto exact = ask_with(calls, {"grab", "f1", "f2", "g3", "drop", "serve", "main"});
+  CHECK(exact.stage == LifetimeModel::kByNames);
+  CHECK_FALSE(exact.other_build);
+  // A file from a stranger: ways that lead round in a circle, and that end nowhere.
+  for (const SmallModel::Call& wrong : {SmallModel::Call{"f1", "keep", "f2"}, {"f1", "keep", "grab"}}) {
+    std::vector<SmallModel::Call> bad{{"grab", "keep", "f1"}, {"f2", "keep", "f1"}, wrong};
+    CHECK_FALSE(ask_with(bad, inlined).other_build);
+  }
+  auto sections = maker.sections();
+  for (const std::string& wrong : {std::string("\1\0\2\0\xff\0", 6), std::string("\xff\0\1\0\1\0", 6),
+                                   std::string("\1\0\2\0\2\0\1\0\2\0\2\0", 12)}) {
+    sections["calls"] = wrong;
+    CHECK_THROWS_AS(maker.bytes(sections), Error);
+  }
 }
 
 TEST_CASE("model: blends are means") {

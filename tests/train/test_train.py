@@ -11,6 +11,7 @@ from memoir._core import Error, LifetimeModel
 from memoir.train import learn, train
 from memoir.train.assembly import Settings, model_bytes
 from memoir.train.calibration import isotonic, least_long
+from memoir.train.calls import MOST_BETWEEN, Calls
 from memoir.train.contexts import NEVER, read_contexts
 from memoir.train.evaluation import ask, compare
 from memoir.train.summary import summarize
@@ -82,6 +83,47 @@ def test_a_stack_with_more_frames_is_found_without_them(trained):
     ]
     said = trained.model.predict(inlined, 64)
     assert said is not None and said["stage"] <= 2 and said["long"] > 0.5
+
+
+def test_ways_between_frames_against_brute_force():
+    random = np.random.default_rng(5)
+    stacks = {tuple(random.integers(0, 9, random.integers(1, 12)).tolist()) for _ in range(60)}
+    stacks = {tuple(name for i, name in enumerate(one) if not i or one[i - 1] != name) for one in stacks}
+    ways: dict[tuple[int, int], dict[tuple[int, int], int]] = {}
+    for stack in stacks:
+        for i, callee in enumerate(stack):
+            for j in range(i + 1, min(i + 2 + MOST_BETWEEN, len(stack))):
+                if stack[j] != callee:
+                    of_pair = ways.setdefault((callee, stack[j]), {})
+                    of_pair[j - i, stack[i + 1]] = of_pair.get((j - i, stack[i + 1]), 0) + 1
+    for most in (MOST_BETWEEN, 1, 0):
+        expected = []
+        for pair, of_pair in sorted(ways.items()):
+            (away, following), _ = min(of_pair.items(), key=lambda way: (way[0][0], -way[1], way[0][1]))
+            if away - 1 <= most:
+                expected.append((*pair, following))
+        found = np.frombuffer(Calls(stacks).section(most), "<u2").reshape(-1, 3)
+        assert found.tolist() == [list(row) for row in expected]
+    assert Calls([]).section() == Calls([(3,)]).section() == b""
+
+
+def test_a_debug_build_s_model_knows_the_optimised_build():
+    """Whose stacks lack what was inlined: more frames than are passed over, of names that the model all knows."""
+    layers = ["grow", "reserve", "allocate_checked", "allocate"]
+    sites = []
+    for i in range(40):
+        lived = 1 << 25 if i % 2 else 1 << 10
+        stack = ("raw", *layers, f"fill_{i}", "touch", f"handle_{i % 5}", "run_server", "main")
+        sites.append(Site(stack, [(2000 if i % 2 else 1, lived, False)] * 8))
+        other = ("raw", "fresh", f"fill_{i}", f"handle_{i % 5}", "run_server", "main")
+        sites.append(Site(other, [(1, 1 << 10, False)] * 8))
+    model = train([Made(sites).profile()], replayed=False).model
+    for i in range(40):
+        said = model.predict(
+            ["raw", "grow", f"fill_{i}", "touch", f"handle_{i % 5}", "run_server", "main"], 64
+        )
+        assert said is not None and said["stage"] == 2
+        assert (said["long"] > 0.5) == bool(i % 2)
 
 
 def test_words_answer_for_functions_with_new_names(trained):

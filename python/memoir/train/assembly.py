@@ -14,6 +14,7 @@ import numpy
 from memoir._core import name_hash, program_name, size_name, token_hash, write_model
 from memoir.train import words
 from memoir.train.calibration import Calibration
+from memoir.train.calls import MOST_BETWEEN, Calls
 from memoir.train.contexts import CLASSES, EVERYWHERE, PLUMBING, Contexts
 from memoir.train.trie import Answers, Reduced, Trie, Votes, reduce_stack
 
@@ -156,8 +157,9 @@ def model_bytes(contexts: Contexts, settings: Settings, parts: Parts) -> bytes:
     numbers = {name: number for number, (_, name) in enumerate(hashes)}
     reduced, votes = _with_sizes(contexts, numbers)
     content = b""
-    for short in (False, True):
-        content = _content(contexts, settings, parts, hashes, (reduced, votes), short)
+    calls = Calls({reduce_stack(stack, numbers) for stack in contexts.stacks})
+    for short, between in ((False, MOST_BETWEEN), (True, MOST_BETWEEN), (True, 1)):
+        content = _content(contexts, settings, parts, hashes, (reduced, votes), calls.section(between), short)
         if len(content) <= MOST_BYTES:
             break
     return content
@@ -169,6 +171,7 @@ def _content(
     parts: Parts,
     hashes: list[tuple[int, str]],
     entries: tuple[list[Reduced], Votes],
+    calls: bytes,
     short: bool,
 ) -> bytes:
     answers = Answers()
@@ -203,6 +206,8 @@ def _content(
     if programs:
         known = sorted({name_hash(name, settings.key) for name in programs})
         sections["programs"] = numpy.array(known[:_MOST_NAMES], "<u8").tobytes()
+    if calls:
+        sections["calls"] = calls
     if own:
         sections["outer"] = numpy.array(own, "<u2").tobytes()
     if parts.weights or parts.network:

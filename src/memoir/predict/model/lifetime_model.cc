@@ -138,6 +138,12 @@ LifetimeModel::Reduced LifetimeModel::reduce(const ModelStack& stack) const noex
   return reduced;
 }
 
+LifetimeModel::Near LifetimeModel::find_near(const Reduced& stack, bool may_be_there) const noexcept {
+  if (const Node* const node = may_be_there ? find_stack(stack) : nullptr) return {node, stack.count, true};
+  const NearWalk walk(*this, stack);
+  return {walk.best().node, walk.best().matched, walk.best().whole};
+}
+
 const Node* LifetimeModel::find_child(const Node& parent, std::uint16_t name) const noexcept {
   const Node* const begin = nodes_.data() + parent.first_child();
   const Node* const end = begin + parent.children();
@@ -348,17 +354,21 @@ LifetimeModel::Prediction LifetimeModel::predict(const ModelStack& stack, const 
   const bool is_own = reduced.is_own || same_program;
   if (is_own && enough(reduced.count, stack, query.program)) {
     node = uses(kByNames) ? find_stack(reduced) : nullptr;
+    Reduced repaired;
     if (node != nullptr) {
       prediction.stage = kByNames;
       prediction.whole = true;
       prediction.matched = static_cast<std::uint16_t>(reduced.count);
     } else if (uses(kByNear)) {
-      const NearWalk walk(*this, reduced);
-      if (enough(walk.best().matched, stack, query.program)) {
-        node = walk.best().node;
+      const bool is_repaired = as_profiled(reduced, repaired);
+      prediction.other_build = prediction.other_build || is_repaired;
+      const Near near = find_near(is_repaired ? repaired : reduced, is_repaired);
+      const size_t matched = std::min(near.matched, reduced.count);
+      if (enough(matched, stack, query.program)) {
+        node = near.node;
         prediction.stage = kByNear;
-        prediction.matched = static_cast<std::uint16_t>(walk.best().matched);
-        prediction.whole = walk.best().whole;
+        prediction.matched = static_cast<std::uint16_t>(matched);
+        prediction.whole = near.whole;
       }
     }
     if (node != nullptr && prediction.whole) node = of_size(node, query.size);

@@ -37,7 +37,7 @@ class LifetimeModel {
     std::uint16_t matched = 0;  // frames
     std::uint16_t known = 0;    // frames that could match: those with names that the model has
     bool whole = false;         // they are all, but for frames that the stack alone or the model alone has
-    bool other_build = false;   // it has names of no stack that the model saw
+    bool other_build = false;   // it has names of no stack that the model saw, or lacks frames as_profiled()
     float coverage = 0;         // of the stack's words; for words and network
     float long_lived = 0;       // probability
     float wall[kClasses] = {};  // probabilities of the classes of wall_classes.h; their sum is 1
@@ -113,8 +113,18 @@ class LifetimeModel {
 
   const model_format::Address* find_address(const Query& query) const noexcept;
   Reduced reduce(const ModelStack& stack) const noexcept;
+  /// The stack as the profiled build would have it: with the frames that this build inlined, without those
+  /// that only this build has. False: it is such a stack already, or has calls that were never seen.
+  bool as_profiled(const Reduced& stack, Reduced& repaired) const noexcept;
+  const model_format::Call* find_call(std::uint16_t callee, std::uint16_t caller) const noexcept;
   const model_format::Node* find_child(const model_format::Node& parent, std::uint16_t name) const noexcept;
   const model_format::Node* find_stack(const Reduced& stack) const noexcept;
+  struct Near {
+    const model_format::Node* node;
+    size_t matched;
+    bool whole;
+  };
+  Near find_near(const Reduced& stack, bool may_be_there) const noexcept;
   const model_format::Node* of_size(const model_format::Node* stack, Size size) const noexcept;
   bool enough(size_t matched, const ModelStack& stack, Program program) const noexcept;
   bool is_outer(std::uint16_t name) const noexcept;
@@ -140,7 +150,8 @@ class LifetimeModel {
   std::span<const std::uint64_t> names_;
   std::span<const std::uint16_t> outer_;        // names
   std::span<const std::uint32_t> passed_over_;  // upper halves of hashes
-  std::span<const std::uint64_t> programs_;     // hashes
+  std::span<const model_format::Call> calls_;
+  std::span<const std::uint64_t> programs_;  // hashes
   std::span<const model_format::Node> nodes_;
   std::span<const std::uint16_t> labels_;
   std::span<const model_format::Answer> answers_;

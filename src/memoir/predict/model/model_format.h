@@ -48,9 +48,10 @@ enum SectionKind : std::uint32_t {
   kFacts,
   kOuter,
   kPrograms,
-  kPassedOver
+  kPassedOver,
+  kCalls
 };
-inline constexpr std::uint32_t kKinds = 18;
+inline constexpr std::uint32_t kKinds = 19;
 
 /// What the sections are called, by kind - 1; and the bytes of a record.
 struct SectionRow {
@@ -65,6 +66,7 @@ inline constexpr SectionRow kSectionRows[kKinds] = {
     {"calibration", 1440, true, false}, {"network", 1, false, true},     {"text", 1, false, true},
     {"name_texts", 8, false, true},     {"token_texts", 8, false, true}, {"facts", 1, false, true},
     {"outer", 2, false, false},         {"programs", 8, false, true},    {"passed_over", 4, false, true},
+    {"calls", 6, false, true},
 };
 
 enum SettingsFlags : std::uint32_t { kOneClass = 1, kPrivate = 2, kSizes = 4, kOtherBuild = 8 };
@@ -121,6 +123,16 @@ struct Answer {
   std::uint16_t samples = 0;
 };
 static_assert(sizeof(Answer) == 12);
+
+/// A caller outside a callee on a stack that the training saw, and the frame next to the callee on the way:
+/// the caller itself, or one of at most kMostBetween frames.
+struct Call {
+  std::uint16_t callee = 0;
+  std::uint16_t caller = 0;
+  std::uint16_t next = 0;
+};
+static_assert(sizeof(Call) == 6);
+inline constexpr unsigned kMostBetween = 4;
 
 enum TokenFlags : std::uint16_t { kOuterToken = 1 };
 struct Token {

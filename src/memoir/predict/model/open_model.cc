@@ -154,6 +154,15 @@ const char* LifetimeModel::check_names_and_answers() noexcept {
   passed_over_ = records<std::uint32_t>(kPassedOver);
   for (size_t i = 1; i < passed_over_.size(); ++i)
     if (passed_over_[i - 1] >= passed_over_[i]) return "the names that it passes over are not in order";
+  calls_ = records<Call>(kCalls);
+  for (size_t i = 0; i < calls_.size(); ++i) {
+    const Call& call = calls_[i];
+    if (call.callee >= names_.size() || call.caller >= names_.size() || call.next >= names_.size())
+      return "a call leads to no name";
+    if (i > 0 && (calls_[i - 1].callee != call.callee ? calls_[i - 1].callee > call.callee
+                                                      : calls_[i - 1].caller >= call.caller))
+      return "its calls are not in order";
+  }
   programs_ = records<std::uint64_t>(kPrograms);
   if (programs_.size() > kMost16) return "it has more programs than a model may have";
   for (size_t i = 1; i < programs_.size(); ++i)
