@@ -69,6 +69,88 @@ TEST_CASE("under a cap idle memory is moved to where it is needed") {
   CHECK(heap.allocate({1}) != kNoOffset);
 }
 
+TEST_CASE("a pool that grows maps some memory ahead, but never more than its share") {
+  for (const Size size : {Size{512} * kKiB, 3 * kMiB, 11 * kMiB}) {
+    SimArena arena(64 * kGiB, kDevice);
+    DevicePoolHeap heap(arena);
+    Size held = 0;
+    const Size count = 8 * kGiB / size;
+    for (Size i = 0; i < count; ++i) {
+      REQUIRE(heap.allocate({size}) != kNoOffset);
+      held += size;
+      const Size most = held + std::min(held / 200, 20 * kMiB);
+      REQUIRE(arena.committed() <= align_up(most, 2 * kMiB));
+    }
+    const Size growths = held / std::max<Size>(size, 2 * kMiB);
+    CHECK(heap.counters().commits < growths);
+    CHECK(heap.counters().decommits == 0);
+  }
+}
+
+TEST_CASE("what is mapped ahead is none of a full device's memory") {
+  const Size limit = 2 * kGiB;
+  SimArena arena(64 * kGiB, {.granule = 2 * kMiB, .limit = limit});
+  DevicePoolHeap heap(arena);
+  for (Size held = 0; held < limit; held += 4 * kMiB) REQUIRE(heap.allocate({4 * kMiB}) != kNoOffset);
+  CHECK(heap.live() == limit);
+  CHECK(heap.counters().moves == 0);
+}
+
+TEST_CASE("after many moves small objects have granules of their own") {
+  SimArena arena(64 * kGiB, kDevice);
+  DevicePoolHeap heap(arena);
+  std::mt19937_64 random(3);
+  std::vector<Offset> large;
+  const auto churn = [&](auto&& more) {
+    for (int i = 0; i < 4000; ++i) {
+      while (large.size() > 40) {
+        std::swap(large[random() % large.size()], large.back());
+        CHECK(heap.free(large.back()));
+        large.pop_back();
+      }
+      large.push_back(heap.allocate({kMiB + random() % (40 * kMiB)}));
+      more();
+    }
+  };
+  churn([] {});
+  REQUIRE(heap.counters().moves > 64);
+  std::vector<Offset> small;
+  churn([&] { small.push_back(heap.allocate({1 + random() % (200 * kKiB)})); });
+  std::map<Size, bool> granules;  // of the small ones
+  for (const Offset offset : small) {
+    for (Size at = offset / (2 * kMiB); at * 2 * kMiB < offset + heap.size_of(offset); ++at)
+      granules[at] = true;
+  }
+  for (const Offset offset : large) {
+    for (Size at = offset / (2 * kMiB); at * 2 * kMiB < offset + heap.size_of(offset); ++at)
+      CHECK(granules.count(at) == 0);
+  }
+}
+
+TEST_CASE("where addresses are few, small objects share granules with others") {
+  SimArena arena(400 * kMiB, {.granule = 2 * kMiB, .limit = 64 * kMiB});
+  DevicePoolHeap heap(arena);
+  std::mt19937_64 random(4);
+  std::vector<Offset> live;
+  for (int i = 0; i < 20000; ++i) {
+    if (heap.live() < 48 * kMiB) {
+      const Offset offset =
+          heap.allocate({random() % 4 != 0 ? 1 + random() % (256 * kKiB) : 1 + random() % (6 * kMiB)});
+      if (offset != kNoOffset) live.push_back(offset);
+    }
+    if (heap.live() > 40 * kMiB) {
+      std::swap(live[random() % live.size()], live.back());
+      CHECK(heap.free(live.back()));
+      live.pop_back();
+    }
+  }
+  CHECK(heap.counters().moves > 64);
+  for (const Offset offset : live) CHECK(heap.free(offset));
+  heap.trim();
+  CHECK(arena.committed() == 0);
+  CHECK(heap.allocate({64 * kMiB}) != kNoOffset);
+}
+
 TEST_CASE("memory is moved for one size so often; then the pool grows for it") {
   for (const Size patience : {Size{0}, Size{1}, Size{3}}) {
     SimArena arena(1 * kGiB, kDevice);

@@ -62,13 +62,13 @@ assert fake.fake_misuse_count() == 0, fake.fake_misuse(0)
 
 def test_a_loop_is_planned_and_calls_the_device_no_more_which_the_statistics_tell(run):
     run("""
-import random
+import random, time
 fake.fake_reset(1, 512 << 20, 64 << 10)
 memoir.torch.use_pool("memoir", patience=1000)    # it moves memory rather than grow: there is something to plan
 random.seed(1)
 step = [(random.choice((1 << 14, 1 << 20, 3 << 20)) + 512 * random.randrange(99), random.randrange(1, 25)) for _ in range(300)]
-calls = []
-for _ in range(8):
+calls, planned = [], 0
+for _ in range(100):      # a thread makes the plan, and a round begins it: which one, the machine decides
     live = []
     for at, (size, lives) in enumerate(step):
         for one in [one for one in live if one[0] <= at]:
@@ -79,7 +79,12 @@ for _ in range(8):
         free(*one[1:])
     stats = memoir.torch.stats()
     calls.append(stats["num_device_alloc"] + stats["num_device_free"])
-assert calls[1] > calls[0] and calls[3] == calls[-1], calls
+    planned += stats["num_loop_plans"] > 0
+    if planned == 5:
+        break
+    if not planned:
+        time.sleep(0.02)
+assert calls[1] > calls[0] and calls[-4] == calls[-1], calls
 assert stats["num_loop_plans"] == 1 and stats["num_loop_plans_dropped"] == 0, stats
 assert stats["num_planned_allocs"] >= 4 * len(step) and stats["num_departed_allocs"] == 0, stats
 assert fake.fake_misuse_count() == 0, fake.fake_misuse(0)

@@ -192,6 +192,8 @@ def _run(tasks: list[Task], workers: int | None) -> Sweep:
 
 def _row(result: dict[str, Any], cap: int, path: str, of_rmm: bool) -> dict[str, Any]:
     smallest = result.get("smallest_cap", {}).get("cap")
+    if smallest is not None and result["completed"]:
+        smallest = min(smallest, cap)  # the search ends at steps, the cap lies at none
     return {
         "policy": result["policy"],
         "paste": paste_line(result["policy"], path, cap, of_rmm),
@@ -223,14 +225,17 @@ def _rank(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _to_paste(rows: list[dict[str, Any]], recorded: str) -> dict[str, str | None]:
-    """The best of PyTorch's settings that survives, and the best of memoir's pools."""
+    """The best of PyTorch's settings that survives, and the best of memoir's pools: one that needs no plan, if any."""
 
     def first(wanted: Callable[[dict[str, Any]], bool]) -> str | None:
         return next((row["paste"] for row in rows if row["survives"] and row["paste"] and wanted(row)), None)
 
+    def is_pool(row: dict[str, Any]) -> bool:
+        return row["policy"].split(",")[0] in POLICIES
+
     return {
         "pytorch": first(lambda row: row["policy"].startswith("pytorch") and row["policy"] != recorded),
-        "memoir": first(lambda row: row["policy"].split(",")[0] in POLICIES),
+        "memoir": first(lambda row: is_pool(row) and "plan=" not in row["paste"]) or first(is_pool),
     }
 
 

@@ -14,7 +14,9 @@ bool AsideRange::set(PoolRow& row, Size size) noexcept {
   PoolRow::Index best = 0;  // the largest hole: the addresses that nobody has used yet
   for (PoolRow::Index index = row.head(); index != 0; index = row[index].after) {
     const PoolRow::Block& block = row[index];
-    if (block.state == PoolRow::State::kHole && block.range.size > row[best].range.size) best = index;
+    if (block.state == PoolRow::State::kHole && block.zone == PoolRow::Zone::kCommon &&
+        block.range.size > row[best].range.size)
+      best = index;
   }
   if (row[best].range.size < size) return false;
   row.set_aside(best, size);

@@ -9,11 +9,15 @@
 namespace memoir {
 
 namespace {
+constexpr Size kLeastApart = 64;  // granules of addresses
 // At free blocks of one stream, for what to move: those that are enough, and others.
 constexpr int kFewLooks = 16, kLooks = 96;
 constexpr double kReserve = 0.02;  // of peak live bytes: most that a move takes away beyond its need
 // of peak live bytes: what the pool may grow by for every request that was served by a move; the most of it
 constexpr double kBoughtByMove = 0.00005, kMostBought = 0.05;
+// of peak live bytes, and bytes: what growth maps beyond its need, for the growth to come
+constexpr double kAhead = 0.005;
+constexpr Size kMostAhead = 20 * kMiB;
 constexpr double kShareOfPeak = 0.005;  // what a pool with Aside::kShare may hold beyond the peak live bytes
 
 /// What of a range lies before or after another one: the larger part.
@@ -27,23 +31,35 @@ Range outside(Range range, Range other) noexcept {
 
 Offset DevicePoolHeap::allocate_slowly(const Request& request, Size size, std::uint16_t slot) noexcept {
   if (size < request.size || size > arena_->capacity()) return kNoOffset;
-  const bool waits = options_.wait_first;
   if (order_ != nullptr) row_.note_done(order_->all_done());
   row_.forget_recent();
+  if (counters_.moves >= kFreeMoves && !asked_apart_) {
+    asked_apart_ = true;
+    keeps_apart_ = row_.begin_small(kLeastApart * arena_->granule(), arena_->granule());
+  }
+  const Zone zone = zone_for(size);
+  const Offset found = allocate_in(zone, request, size, slot);
+  return found == kNoOffset && zone != Zone::kCommon ? allocate_in(Zone::kCommon, request, size, slot)
+                                                     : found;
+}
+
+Offset DevicePoolHeap::allocate_in(Zone zone, const Request& request, Size size,
+                                   std::uint16_t slot) noexcept {
+  const bool waits = options_.wait_first;
   if (request.alignment <= options_.alignment) {
-    Index index = row_.find(slot, Zone::kCommon, size);
+    Index index = row_.find(slot, zone, size);
     if (index != 0 && may_fit_better(index, size)) {
       const PoolWindows::Wish wish{size, options_.alignment, slot, waits};
       const Window window = windows_.find_fit(wish, index);
       if (window.need != 0) {
         const Offset served = serve(window, request, size, slot);
         if (served != kNoOffset) return served;
-        index = row_.find(slot, Zone::kCommon, size);  // idle memory may have gone from the block
+        index = row_.find(slot, zone, size);  // idle memory may have gone from the block
       }
     }
     if (index != 0) {
       if (is_much_too_large(index, size)) {
-        const Offset found = take_smaller_of_other(request, size, slot, row_[index].range.size);
+        const Offset found = take_smaller_of_other(request, size, slot, zone, row_[index].range.size);
         if (found != kNoOffset) return found;
       }
       return begin_life(row_.take_part(index, size, request.size, slot, end_for(size)));
@@ -52,20 +68,20 @@ Offset DevicePoolHeap::allocate_slowly(const Request& request, Size size, std::u
       const Index aside = row_.find(slot, Zone::kAside, size);
       if (aside != 0) return begin_life(row_.take_part(aside, size, request.size, slot, end_for(size)));
     }
-    const Offset found = take_from_other(request, size, slot, Zone::kCommon, waits);
+    const Offset found = take_from_other(request, size, slot, zone, waits);
     if (found != kNoOffset) return found;
   }
-  const Offset found = try_windows(request, size, slot, waits);
+  const Offset found = try_windows(request, size, slot, zone, waits);
   // A full device: rather a wait than a refusal; and no wait when the streams cannot be ordered.
   return found == kNoOffset && order_ != nullptr && row_.slots() > 1
-             ? try_windows(request, size, slot, !waits)
+             ? try_windows(request, size, slot, zone, !waits)
              : found;
 }
 
-Offset DevicePoolHeap::try_windows(const Request& request, Size size, std::uint16_t slot,
+Offset DevicePoolHeap::try_windows(const Request& request, Size size, std::uint16_t slot, Zone zone,
                                    bool waits) noexcept {
   const PoolWindows::Wish wish{size, std::max(request.alignment, options_.alignment), slot, waits};
-  Window window = windows_.find(wish, Zone::kCommon);
+  Window window = windows_.find(wish, zone);
   if (aside_.yields()) window = windows_.find(wish, Zone::kAside, window);
   if (window.first != 0) {
     const Offset served = serve(window, request, size, slot);
@@ -103,12 +119,12 @@ Offset DevicePoolHeap::take_from_other(const Request& request, Size size, std::u
 
 /// A committed block of fewer than `most` bytes whose stream is done with it: the smallest of several
 /// streams'.
-Offset DevicePoolHeap::take_smaller_of_other(const Request& request, Size size, std::uint16_t slot,
+Offset DevicePoolHeap::take_smaller_of_other(const Request& request, Size size, std::uint16_t slot, Zone zone,
                                              Size most) noexcept {
   Index best = 0;
   for (std::uint16_t other = 0; other < row_.slots(); ++other) {
     if (other == slot) continue;
-    const Index index = row_.find(other, Zone::kCommon, size);
+    const Index index = row_.find(other, zone, size);
     if (index == 0 || row_[index].range.size >= most || !windows_.is_ordered(row_[index], slot)) continue;
     best = index;
     most = row_[index].range.size;
@@ -123,8 +139,9 @@ Offset DevicePoolHeap::serve(const Window& window, const Request& request, Size 
   const Range range{window.begin, size};
   Index first = window.first;
   if (!order_all(first, range, slot)) return kNoOffset;
-  if (window.need != 0 && !commit_all(first, range, window.need)) return kNoOffset;
-  return begin_life(row_.take_window(first, range, arena_->granule(), request.size, slot));
+  Size ahead = 0;
+  if (window.need != 0 && !commit_all(first, range, window.need, ahead)) return kNoOffset;
+  return begin_life(row_.take_window(first, range, arena_->granule(), request.size, slot, ahead));
 }
 
 // --- streams ---
@@ -150,9 +167,9 @@ bool DevicePoolHeap::order_all(Index first, Range range, std::uint16_t slot) noe
 // --- memory for it ---
 
 /// Commits what the range lacks, `need` bytes, moving idle memory where the policy or the cap says so.
-/// `first` is the block that the range begins in, before and after. False when there is no memory: nothing is
-/// lost.
-bool DevicePoolHeap::commit_all(Index& first, Range range, Size need) noexcept {
+/// `first` is the block that the range begins in, before and after. A pool that grows commits `ahead` bytes
+/// more of the hole that the range ends in. False when there is no memory: nothing is lost.
+bool DevicePoolHeap::commit_all(Index& first, Range range, Size need, Size& ahead) noexcept {
   const Size granule = arena_->granule();
   const Size held = std::max(peak_held_, held_ + range.size);
   if (held == peak_held_) {
@@ -193,6 +210,10 @@ bool DevicePoolHeap::commit_all(Index& first, Range range, Size need) noexcept {
   } else if (committed > most) {
     move(committed - most);
   }
+  if (!moved && (ahead = ahead_of(first, range, held, committed)) != 0) {
+    if (commit_holes(first, range, ahead)) return true;
+    ahead = 0;
+  }
   if (commit_holes(first, range)) return true;
   // A cap, or a full device: as little as makes it fit. The shortage is unknown; `need` is the most that can
   // help.
@@ -215,13 +236,28 @@ bool DevicePoolHeap::is_frequent(Size size) noexcept {
   return requests == kFrequent;
 }
 
-bool DevicePoolHeap::commit_holes(Index first, Range range) noexcept {
+/// What growth may commit beyond its need, where the range ends in addresses that nobody has used: a pool
+/// that holds `held` bytes, with so many `committed` after this.
+Size DevicePoolHeap::ahead_of(Index first, Range range, Size held, Size committed) const noexcept {
+  if (aside_.is_set()) return 0;
+  const Index last = row_.block_from(first, range.end() - 1);
+  const Block& block = row_[last];
+  const Size granule = arena_->granule();
+  const Offset from = align_up(range.end(), granule);
+  if (block.state != State::kHole || block.moment != 0 || block.range.end() <= from) return 0;
+  const Size aim =
+      align_down(held + std::min(static_cast<Size>(static_cast<double>(held) * kAhead), kMostAhead), granule);
+  return aim <= committed ? 0 : std::min(aim - committed, align_down(block.range.end(), granule) - from);
+}
+
+/// And `ahead` bytes more of the hole that the range ends in.
+bool DevicePoolHeap::commit_holes(Index first, Range range, Size ahead) noexcept {
   const Size granule = arena_->granule();
   for (Index index = first; index != 0 && row_[index].range.begin < range.end(); index = row_[index].after) {
     const Block& block = row_[index];
     if (const Size need = windows_.need_of(block, range); need != 0) {
       const Offset begin = std::max(block.range.begin, align_down(range.begin, granule));
-      if (!arena_->commit({begin, need})) {
+      if (!arena_->commit({begin, need + (block.range.end() > range.end() ? ahead : 0)})) {
         for (Index undo = first; undo != index; undo = row_[undo].after) {
           const Size done = windows_.need_of(row_[undo], range);
           if (done == 0) continue;
@@ -311,7 +347,7 @@ Size DevicePoolHeap::move_pieces(Size bytes, Size more, Range keep) noexcept {
       }
     };
     for (std::uint16_t slot = 0; slot < row_.slots(); ++slot) {
-      for (const Zone zone : {Zone::kCommon, Zone::kAside}) {
+      for (const Zone zone : {Zone::kCommon, Zone::kSmall, Zone::kAside}) {
         const FreeBins& bins = row_.free_bins(slot, zone);
         bins.visit_upwards(row_.blocks(), row_.units(wanted), kFewLooks, [&](Index index) {
           look(index);

@@ -33,14 +33,15 @@ Offset DevicePoolHeap::allocate(const Request& request) noexcept {
   if (request.plain) [[unlikely]]
     return allocate_plain(request, size, slot);
   if (request.alignment <= options_.alignment) [[likely]] {
-    if (size < options_.small) {
+    const Zone zone = zone_for(size);
+    if (size < options_.small && zone == Zone::kCommon) {
       const Index recent = row_.take_recent(size, request.size, slot);
-      if (recent != 0) return begin_life(recent, request.size, slot, Zone::kCommon);
+      if (recent != 0) return begin_life(recent, request.size, slot, zone);
     }
-    const Index index = row_.find(slot, Zone::kCommon, size);
+    const Index index = row_.find(slot, zone, size);
     if (index != 0 && !may_fit_better(index, size) && !is_much_too_large(index, size)) [[likely]] {
-      const Index found = row_.take_found(index, size, request.size, slot, Zone::kCommon, end_for(size));
-      return begin_life(found, request.size, slot, Zone::kCommon);
+      const Index found = row_.take_found(index, size, request.size, slot, zone, end_for(size));
+      return begin_life(found, request.size, slot, zone);
     }
   }
   return allocate_slowly(request, size, slot);
@@ -68,7 +69,7 @@ bool DevicePoolHeap::has_free(const Request& request) const noexcept {
   if (!ok() || request.plain || request.alignment > options_.alignment) return false;
   const Size size = align_up(request.size, options_.alignment);
   for (std::uint16_t slot = 0; slot < row_.slots(); ++slot) {
-    if (row_.stream_of(slot) == request.stream) return row_.find(slot, Zone::kCommon, size) != 0;
+    if (row_.stream_of(slot) == request.stream) return row_.find(slot, zone_for(size), size) != 0;
   }
   return false;
 }
@@ -139,7 +140,8 @@ Offset DevicePoolHeap::allocate_at(Offset offset, const Request& request) noexce
     need += windows_.need_of(row_[index], range);
   if (need != 0) {
     row_.forget_recent();
-    if (!commit_all(first, range, need)) return kNoOffset;
+    Size ahead = 0;  // is set aside: none
+    if (!commit_all(first, range, need, ahead)) return kNoOffset;
   }
   return begin_life(row_.take_window(first, range, arena_->granule(), request.size, slot));
 }

@@ -14,6 +14,7 @@
 //      wait;
 //   3  new memory, in the place that needs the fewest granules, as long as what is committed does not exceed
 //      the most bytes that were ever live: a pool that was perfectly packed would have needed them as well;
+//      into addresses that nobody has used it maps a little ahead, while a device has room;
 //   4  idle memory moved there: granules that lie wholly in free blocks elsewhere are unmapped and new ones
 //      mapped here. No object moves. (GMLake, Guo et al., ASPLOS 2024, stitches free pieces under a new range
 //      of addresses; with one large range and memory that follows, nothing is left to be stitched.)
@@ -25,6 +26,9 @@
 // not at a cap. A program that has to move all the time buys memory instead of calls: each move lets the pool
 // grow by a little more, up to kMostBought of the peak. What a move takes away beyond its need
 // is the reserve of the next ones.
+//
+// Once idle memory was moved often, small objects have a zone of addresses, so that they pin no granule that
+// large ones leave. They use the common one where theirs has no room.
 //
 // Free neighbours are joined at once, unless different streams freed them; a few small objects that were
 // freed last are kept as they are for the next request of their size.
@@ -159,8 +163,10 @@ class DevicePoolHeap final : public Heap {
   static constexpr std::uint64_t kFreeMoves = 64;  // that buy nothing: a loop has made its moves by then
   static constexpr std::uint8_t kFrequent = 128;   // requests of one size since then
   static constexpr Size kFitFrom = kMiB;           // smaller objects take any free block of their stream
-  static constexpr std::uint64_t kMany = 16;       // moves: places that need memory are worth a look as well
-  static constexpr Size kMuch = 512 * kKiB;        // left of a block: another stream's may be better
+  static constexpr Size kFitRest = kMiB;           // and larger ones a block of which less is left
+  static constexpr Size kApart = 512 * kKiB;  // objects below have granules of their own, after kFreeMoves
+  static constexpr std::uint64_t kMany = 16;  // moves: places that need memory are worth a look as well
+  static constexpr Size kMuch = 512 * kKiB;   // left of a block: another stream's may be better
 
   /// The block is live from now on: its offset. The rest is told, since the fast path has it at hand.
   Offset begin_life(Index index, Size asked, std::uint16_t slot, Zone zone) noexcept {
@@ -189,13 +195,16 @@ class DevicePoolHeap final : public Heap {
     return is_high ? PoolRow::End::kHigh : PoolRow::End::kLow;
   }
   bool is_frequent(Size size) noexcept;
+  Zone zone_for(Size size) const noexcept {
+    return size < kApart && keeps_apart_ ? Zone::kSmall : Zone::kCommon;
+  }
   size_t slot_of_size(Size size) const noexcept {
     return static_cast<size_t>((size / options_.alignment * 0x9e3779b97f4a7c15ull) >> (64 - kSizeBits));
   }
   /// Whether a place that needs memory may fit better than this free block, so that it is worth a look.
   bool may_fit_better(Index index, Size size) const noexcept {
     const Size whole = row_[index].range.size;
-    return whole != size && size >= kFitFrom && counters_.moves >= kMany &&
+    return whole - size >= kFitRest && size >= kFitFrom && counters_.moves >= kMany &&
            row_.has_smaller_room(Zone::kCommon, size, whole);
   }
   /// Whether so much is left of this free block that another stream's may be better.
@@ -205,16 +214,19 @@ class DevicePoolHeap final : public Heap {
 
   // When no committed block of the stream does (device_pool_growth.cc).
   Offset allocate_slowly(const Request& request, Size size, std::uint16_t slot) noexcept;
+  Offset allocate_in(Zone zone, const Request& request, Size size, std::uint16_t slot) noexcept;
   Offset take_from_other(const Request& request, Size size, std::uint16_t slot, Zone zone,
                          bool waits) noexcept;
-  Offset take_smaller_of_other(const Request& request, Size size, std::uint16_t slot, Size most) noexcept;
-  Offset try_windows(const Request& request, Size size, std::uint16_t slot, bool waits) noexcept;
+  Offset take_smaller_of_other(const Request& request, Size size, std::uint16_t slot, Zone zone,
+                               Size most) noexcept;
+  Offset try_windows(const Request& request, Size size, std::uint16_t slot, Zone zone, bool waits) noexcept;
   Offset serve(const Window& window, const Request& request, Size size, std::uint16_t slot) noexcept;
   bool order(const Block& block, std::uint16_t slot) noexcept;
   bool order_all(Index first, Range range, std::uint16_t slot) noexcept;
-  bool commit_all(Index& first, Range range, Size need) noexcept;
+  bool commit_all(Index& first, Range range, Size need, Size& ahead) noexcept;
+  Size ahead_of(Index first, Range range, Size held, Size committed) const noexcept;
   bool may_move(Size size) noexcept;
-  bool commit_holes(Index first, Range range) noexcept;
+  bool commit_holes(Index first, Range range, Size ahead = 0) noexcept;
   Range idle(const Block& block) const noexcept;
   Size move_away(Size bytes, Size more, Range keep) noexcept;
   Size move_pieces(Size bytes, Size more, Range keep) noexcept;
@@ -235,8 +247,10 @@ class DevicePoolHeap final : public Heap {
   MetadataArray<std::uint8_t> moves_;     // for requests of one size, by its hash
   MetadataArray<std::uint8_t> requests_;  // of sizes below a granule, by their hash
   Size live_ = 0;
-  Size held_ = 0;       // bytes that live blocks hold in the arena
-  Size peak_held_ = 0;  // the most of them ever
+  bool keeps_apart_ = false;  // small objects, in a zone of their own
+  bool asked_apart_ = false;  // whether there are addresses for it
+  Size held_ = 0;             // bytes that live blocks hold in the arena
+  Size peak_held_ = 0;        // the most of them ever
   Counters counters_;
 };
 

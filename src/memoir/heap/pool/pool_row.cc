@@ -6,7 +6,7 @@
 namespace memoir {
 
 namespace {
-constexpr size_t kMostStreams = 256;  // each costs 24 KiB of bins; requests of others are refused
+constexpr size_t kMostStreams = 256;  // each costs 32 KiB of bins; requests of others are refused
 }
 
 bool PoolRow::begin(Size capacity) noexcept {
@@ -264,15 +264,17 @@ PoolRow::Index PoolRow::take_part(Index index, Size size, Size asked, std::uint1
   return take(bins_[bin_of(use.slot, use.zone)], index, size, asked, slot, use.zone, end);
 }
 
-PoolRow::Index PoolRow::take_window(Index first, Range range, Size granule, Size asked,
-                                    std::uint16_t slot) noexcept {
+PoolRow::Index PoolRow::take_window(Index first, Range range, Size granule, Size asked, std::uint16_t slot,
+                                    Size ahead) noexcept {
   Index at = first;
   for (Index index = first; index != 0 && blocks_[index].range.begin < range.end();
        index = blocks_[index].after) {
     take_from_bin(index);
     if (blocks_[index].state == State::kHole) {
       const Offset begin = std::max(blocks_[index].range.begin, align_down(range.begin, granule));
-      const Offset end = std::min(blocks_[index].range.end(), align_up(range.end(), granule));
+      const Offset aim =
+          align_up(range.end(), granule) + (blocks_[index].range.end() > range.end() ? ahead : 0);
+      const Offset end = std::min(blocks_[index].range.end(), aim);
       if (begin > blocks_[index].range.begin) {
         const bool is_first = index == at;
         const Index rest = index;
@@ -317,6 +319,22 @@ void PoolRow::set_aside(Index hole, Size size) noexcept {
   if (blocks_[hole].range.size > size) put_in_bin(cut(hole, blocks_[hole].range.begin + size));
   blocks_[hole].zone = Zone::kAside;
   put_in_bin(hole);
+}
+
+bool PoolRow::begin_small(Size least, Size granule) noexcept {
+  Index last = head_;
+  while (blocks_[last].after != 0) last = blocks_[last].after;
+  const Range whole = blocks_[last].range;
+  const Offset at = align_up(whole.end() - whole.size / 8, granule);
+  if (blocks_[last].state != State::kHole || blocks_[last].zone != Zone::kCommon || whole.end() < at + least)
+    return false;
+  take_from_bin(last);
+  const Index small = cut(last, at);
+  blocks_[small].zone = Zone::kSmall;
+  put_in_bin(last);
+  put_in_bin(small);
+  ++unused_ranges_;
+  return true;
 }
 
 PoolRow::Index PoolRow::add_plain(Range range, std::uint16_t slot) noexcept {

@@ -34,7 +34,7 @@ class PoolRow {
  public:
   using Index = std::uint32_t;                                       // of a block; 0 is none
   enum class State : std::uint8_t { kLive, kFree, kHole, kRecent };  // recent: free, but in no bin
-  enum class Zone : std::uint8_t { kCommon, kAside, kPlain };
+  enum class Zone : std::uint8_t { kCommon, kSmall, kAside, kPlain };
   static constexpr std::uint16_t kNoSlot = ~std::uint16_t{0};
 
   struct Use {               // free blocks join when all of it is the same
@@ -127,7 +127,7 @@ class PoolRow {
   /// Whether a room with a hole in it may hold `size` bytes, and has fewer than `most`.
   bool has_smaller_room(Zone zone, Size size, Size most) const noexcept {
     bool any = false;
-    if (holes_count_ > 1) {  // the last one is of addresses that nobody has used
+    if (holes_count_ > unused_ranges_) {
       holes_[static_cast<size_t>(zone)].visit_upwards(blocks_.data(), units(size), 1, [&](Index index) {
         any = blocks_[index].asked < most;
         return false;
@@ -153,8 +153,10 @@ class PoolRow {
     return take(bins_[bin_of(slot, zone)], index, size, asked, slot, zone, end);
   }
   /// Gives out a range that lies in a row of free blocks and holes of one zone, beginning in `first`. What it
-  /// touches of the holes, in whole granules, is committed already. The block that is live now.
-  Index take_window(Index first, Range range, Size granule, Size asked, std::uint16_t slot) noexcept;
+  /// touches of the holes, in whole granules, is committed already, and `ahead` bytes more of the hole that
+  /// it ends in. The block that is live now.
+  Index take_window(Index first, Range range, Size granule, Size asked, std::uint16_t slot,
+                    Size ahead = 0) noexcept;
   /// Takes back what take_live() gave, with its moment set.
   void put_back(Index index) noexcept;
   /// Joins what was freed last with its neighbours.
@@ -195,13 +197,16 @@ class PoolRow {
   void end_aside() noexcept;
   /// The first `size` bytes of a hole are set aside.
   void set_aside(Index hole, Size size) noexcept;
+  /// The last eighth of the last block becomes the zone of small objects, if that is a hole and `least` bytes
+  /// or more; from a multiple of `granule` on. A walk, to be done once; takes a record.
+  bool begin_small(Size least, Size granule) noexcept;
   /// A free block beyond the row.
   Index add_plain(Range range, std::uint16_t slot) noexcept;
   /// Ends a free block beyond the row.
   void drop_plain(Index index) noexcept;
 
  private:
-  static constexpr size_t kZones = 3;
+  static constexpr size_t kZones = 4;
   static constexpr int kRecentBits = 5;
   static constexpr size_t kBorders = 256;
   static constexpr int kReach = 16;  // blocks
@@ -242,7 +247,7 @@ class PoolRow {
   void take_from_bin(Index index) noexcept;
   Index settle_free(Index index) noexcept {
     const Index settled = join_free_neighbours(index);
-    if (holes_count_ > 1) [[unlikely]]
+    if (holes_count_ > unused_ranges_) [[unlikely]]
       widen_room(settled);
     return settled;
   }
@@ -263,6 +268,7 @@ class PoolRow {
   MetadataArray<StreamId> streams_;     // per slot, in order of appearance
   std::array<FreeBins, kZones> holes_;  // by the bytes of the room that they lie in
   size_t holes_count_ = 0;
+  size_t unused_ranges_ = 1;  // of the holes: the last of a zone, of addresses that nobody has used
   OffsetChains live_;
   std::array<Index, size_t{1} << kRecentBits> recent_{};  // freed last, not joined yet, by size and stream
   StartSet starts_;  // of blocks in the row, in units; kept, as is by_start_, since keep_starts()
