@@ -5,11 +5,11 @@
     bench/pass_memory.py [--nets resnet50,dcgan] [--batch 1] [--side 128]
     bench/pass_memory.py --smoke                    a small network
 
-A pass is recorded, and its requests are given to a jemalloc in a process of its own, as they came: posix_memalign(64) and
-free, the pass four times so that its caches are as in a server. In the last one jemalloc is asked after each request.
-*Live* is what the pass asked for, *active* the pages that jemalloc has given something of (`stats.active`), *resident* those
-and its dirty pages and metadata (`stats.resident`), all above what they were before the first pass. The slab is memoir's
-plan of the same pass: it is held throughout.
+A pass of one thread is recorded, and its requests are given to a jemalloc in a process of its own, as they came:
+posix_memalign(64) and free, the pass four times so that its caches are as in a server. In the last one jemalloc is asked
+after each request. *Live* is what the pass asked for, *active* the pages that jemalloc has given something of
+(`stats.active`), *resident* those and its dirty pages and metadata (`stats.resident`), all above what they were before the
+first pass. The slab is memoir's plan of the same pass: it is held throughout.
 """
 
 from __future__ import annotations
@@ -84,10 +84,12 @@ def cell(bytes_held: np.ndarray) -> str:
 
 
 def row(name: str, options: argparse.Namespace, ways: list[str], folder: Path) -> list[str]:
+    import torch
     from network_tables import record
 
     import memoir
 
+    torch.set_num_threads(1)
     problem = record(name, options)[0].problem
     path = folder / "pass.npz"
     np.savez(path, lower=problem.lower, upper=problem.upper, size=problem.size)

@@ -34,7 +34,8 @@ class Program {
     return static_cast<Size>(shape.numbers[0]) * 256 * layer;
   }
 
-  Memory::Way call(const CallShape& shape, SiteId layers = 6, std::vector<void*>* keep = nullptr) {
+  Memory::Way call(const CallShape& shape, SiteId layers = 6, std::vector<void*>* keep = nullptr,
+                   bool finished = true) {
     Memory::Decision decision = memory.decide(shape);
     if (decision.way == Memory::Way::kSlow) decision = memory.decide_slowly(std::move(decision));
     if (decision.way == Memory::Way::kRecord) {
@@ -79,7 +80,7 @@ class Program {
       if (before != nullptr) slab->free_held(before);
       pass.counters = slab->heap().counters();
       pass.repeated = slab->heap().in_step() && slab->heap().at_end();
-      pass.finished = true;
+      pass.finished = finished;
       slabs->give_back(slab, &pass.kept);
       memory.followed(decision, shape, pass, log);
       if (decision.records) memory.recorded(decision, recorder, true);
@@ -197,6 +198,25 @@ TEST_CASE("what was kept once is planned no more, in other plans neither") {
   CHECK(stats.occupied <= 2);  // in that pass, what was to lie there next
   CHECK(program.slabs->size() == 1);
   give_memory_back(kept[0]);
+}
+
+TEST_CASE("what exceptions hold now and then is planned; where most passes end so, it is not") {
+  for (const int finished_between : {1, 0}) {
+    Program program;
+    std::vector<void*> kept;
+    program.call(shape_of({10}));
+    for (int i = 0; i < 40; ++i) {
+      program.call(shape_of({10}), 6, &kept, false);
+      while (!kept.empty()) {  // the exception is handled
+        give_memory_back(kept.back());
+        kept.pop_back();
+      }
+      for (int pass = 0; pass < finished_between; ++pass) program.call(shape_of({10}));
+    }
+    const std::uint64_t before = program.memory.stats().escaping;
+    program.call(shape_of({10}));
+    CHECK(program.memory.stats().escaping - before == (finished_between == 1 ? 0 : 1));
+  }
 }
 
 TEST_CASE("a recording without a pass is tried again, not at once") {

@@ -29,6 +29,7 @@ constexpr size_t kMostFamilies = 64;
 constexpr size_t kMostTemplates = 6;    // of one family
 constexpr unsigned kSettled = 16;       // derived passes in step before nobody listens to operators any more
 constexpr unsigned kFirstPatience = 6;  // derived plans in a row that are out of step; then 12, 24, ...
+constexpr unsigned kCutOffs = 4;  // passes that exceptions ended, more than others, that are no accident
 // Derived plans known to lack something that are recorded instead: some at once, then one in so many.
 constexpr std::uint64_t kFirstRecordedAgain = 6, kBetweenRecordedAgain = 10;
 // allocations served for each that was not: a derived plan is of use
@@ -79,7 +80,7 @@ struct Memory::Plan {
   unsigned differed = 0;  // passes that differed since the last recording
   unsigned skip = 0;      // calls that are plain, since something failed
   unsigned failures = 0;
-  unsigned cut_off = 0;  // passes that an exception ended, and that left something behind
+  unsigned cut_off = 0;  // passes that an exception ended and that left something behind, less the others
 
   bool needs_recording() const noexcept { return skip == 0 && (layout == nullptr || differed >= wait); }
 };
@@ -387,8 +388,13 @@ void Memory::followed(const Decision& decision, const CallShape& shape, const Fo
   Plan& plan = *decision.plan;
   if (plan.layout != decision.layout) return;  // another one was made meanwhile
   try {
-    // One that was cut off says nothing of the plan; but what is left behind again and again is left behind.
-    if (!pass.finished && (pass.kept.empty() || ++plan.cut_off < 4)) return;
+    // One that was cut off says nothing of the plan, and its exception holds what lived just then. But where
+    // most passes end so, what they leave behind is left behind.
+    if (pass.finished) {
+      if (plan.cut_off > 0) --plan.cut_off;
+    } else if (pass.kept.empty() || ++plan.cut_off < kCutOffs) {
+      return;
+    }
     if (!pass.kept.empty()) learn_escapes(plan, pass.kept);
     if (!pass.finished || decision.records) return;  // recorded() learns the rest
     plan.scoped = !pass.repeated;
