@@ -28,6 +28,12 @@ if(TARGET memoir_malloc)
   install(TARGETS memoir_malloc memoir_malloc_static EXPORT memoir_malloc COMPONENT malloc)
 endif()
 
+# The core is built only where something is linked with it, and an installation is not: a build of everything has all components.
+add_custom_target(components ALL DEPENDS memoir_plan memoir_plan_c memoir_plan_c_static memoir_static_tensors)
+if(TARGET memoir_malloc)
+  add_dependencies(components memoir_malloc memoir_malloc_static)
+endif()
+
 # Headers: of a planner whole rooms, of the static tensors what theirs include.
 set(core ${PROJECT_SOURCE_DIR}/src/memoir)
 install(DIRECTORY ${core}/base ${core}/trace ${core}/plan DESTINATION ${memoir_headers} COMPONENT plan FILES_MATCHING PATTERN "*.h")

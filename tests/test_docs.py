@@ -3,6 +3,7 @@
 
 What takes hours or a server of the reader's own is run in small (SMALLER says how), or has its options parsed."""
 
+import functools
 import os
 import re
 import shlex
@@ -162,6 +163,14 @@ def test_make_target(page, command):
     assert set(command.split()[1:]) <= targets
 
 
+@functools.cache
+def help_of(program: str) -> str:
+    """Asked once: some of them import PyTorch first."""
+    done = subprocess.run([sys.executable, ROOT / program, "--help"], capture_output=True, text=True)
+    assert done.returncode == 0
+    return done.stdout
+
+
 @pytest.mark.parametrize(
     ("page", "command"),
     [c for c in commands() if re.match(r"(python3? )?bench/", c[1]) and "--smoke" not in c[1]],
@@ -170,9 +179,7 @@ def test_benchmark_options(page, command):
     """The benchmarks have tests of their own: here, that each names its options right."""
     words = shlex.split(re.sub(r"^python3? ", "", command))
     options = {word for word in words if word.startswith("--")}
-    done = subprocess.run([sys.executable, ROOT / words[0], "--help"], capture_output=True, text=True)
-    assert done.returncode == 0
-    assert all(option in done.stdout for option in options)
+    assert all(option in help_of(words[0]) for option in options)
 
 
 @pytest.mark.parametrize(("page", "command"), [c for c in commands() if " -m pip install " in c[1]])

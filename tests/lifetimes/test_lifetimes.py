@@ -4,8 +4,6 @@
 import gzip
 import json
 import math
-import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import numpy as np
 import pytest
 from memoir.lifetimes import BYTES, CENSORED, FREED, MILLISECONDS, RECORDS, bucket_begins
 from memoir.lifetimes.merging import merge_files
+from pprof_files import fields, pprof_program
 
 import memoir
 
@@ -136,28 +135,6 @@ def test_many_files_are_merged_in_groups(engine, tmp_path, monkeypatch):
 # --- exports ---
 
 
-def fields(message):
-    """(field, value) of a protobuf message: numbers, and bytes for what has a length."""
-
-    def number(at):
-        value = shift = 0
-        while True:
-            value |= (message[at] & 0x7F) << shift
-            shift += 7
-            at += 1
-            if message[at - 1] < 0x80:
-                return value, at
-
-    at, result = 0, []
-    while at < len(message):
-        key, at = number(at)
-        value, at = number(at)
-        if key & 7 == 2:
-            value, at = message[at : at + value], at + value
-        result.append((key >> 3, value))
-    return result
-
-
 def test_the_pprof_export_has_tcmallocs_names_and_the_estimates(golden):
     profile = fields(golden.profile.export("pprof"))
     strings = [value.decode() for field, value in profile if field == 6]
@@ -200,25 +177,6 @@ def test_a_profile_is_shown_and_exported_from_the_command_line(memoir_cli, tmp_p
     )
     code, _, error = memoir_cli("export", str(GOLDEN), "--to", "chrome", "-o", str(tmp_path / "x.json"))
     assert code == 2 and "pprof or folded" in error
-
-
-def pprof_program(folder):
-    """pprof itself: the one that is installed, or (where there is Go and a module proxy) built for this test."""
-    if found := shutil.which("pprof"):
-        return found
-    go = shutil.which("go") or next(iter(Path("/usr/local/go/bin").glob("go")), None)
-    if go is None:
-        pytest.skip("neither pprof nor Go is here: go install github.com/google/pprof@latest")
-    built = subprocess.run(
-        [str(go), "install", "github.com/google/pprof@latest"],
-        env={**os.environ, "GOBIN": str(folder), "GOFLAGS": "-modcacherw"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    if built.returncode != 0:
-        pytest.skip(f"pprof cannot be built here: {built.stderr.strip().splitlines()[-1]}")
-    return str(folder / "pprof")
 
 
 @pytest.mark.full

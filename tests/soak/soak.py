@@ -306,9 +306,10 @@ def report() -> str:
         [
             "# What the soak found",
             "",
-            "`make soak` (tests/soak/soak.py) writes this table from the journal of its slices. Counts are summed over the",
-            "commits that are named; `+` is a commit with changes. Seconds are of one core. A failure is a slice in which",
-            "something was wrong. Readers run under the address and undefined-behaviour sanitizers.",
+            "`make soak` (tests/soak/soak.py) writes this table from the journal of its slices. Counts are summed",
+            "over the commits that are named; `+` is a commit with changes. Seconds are of one core. A failure is",
+            "a slice in which something was wrong. Readers run under the address and undefined-behaviour",
+            "sanitizers.",
             "",
             "| what | goal | done | failures | seconds | commits | dates |",
             "|---|---:|---:|---:|---:|---|---|",
