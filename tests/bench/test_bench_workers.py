@@ -2,7 +2,9 @@
 """A process that is asked over its pipes: replies, errors, last words, and every way of dying."""
 
 import os
+import signal
 import sys
+import threading
 import time
 
 import pytest
@@ -69,16 +71,30 @@ def test_one_that_hangs_is_killed_when_its_time_is_over():
     worker.stop()
 
 
-def test_ctrl_c_while_waiting_leaves_both_in_step(worker, monkeypatch):
-    read, calls = worker._read_line, []
+def test_ctrl_c_at_any_moment_leaves_both_in_step(worker):
+    """A signal that comes between reading a reply and returning it once made it the answer to the next question."""
+    interrupted = 0
+    for number in range(300):
+        timer = threading.Timer(number % 30 * 2e-5, os.kill, (os.getpid(), signal.SIGINT))
+        try:
+            timer.start()
+            while True:
+                worker.ask(do="echo", number=-1)
+        except KeyboardInterrupt:
+            interrupted += 1
+        timer.join()
+        assert worker.ask(do="echo", number=number) == {"do": "echo", "number": number}
+    assert interrupted == 300
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
-    def interrupted(deadline):
-        calls.append(deadline)
-        if len(calls) == 1:
-            raise KeyboardInterrupt
-        return read(deadline)
 
-    monkeypatch.setattr(worker, "_read_line", interrupted)
+def test_a_second_ctrl_c_is_raised_at_once_and_ends_the_worker(worker):
+    worker.ask(do="echo")
+    timers = [threading.Timer(0.1 * nth, os.kill, (os.getpid(), signal.SIGINT)) for nth in (1, 2)]
+    for timer in timers:
+        timer.start()
     with pytest.raises(KeyboardInterrupt):
-        worker.ask(do="first")
-    assert worker.ask(do="second") == {"do": "second"}
+        worker.ask(do="sleep")
+    for timer in timers:
+        timer.join()
+    assert not worker.alive

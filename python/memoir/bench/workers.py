@@ -17,8 +17,9 @@ import selectors
 import signal
 import subprocess
 import tempfile
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from memoir.bench.launch import TAIL_LINES
@@ -33,6 +34,34 @@ class Failure(Exception):
     def __init__(self, what: str, last_lines: Sequence[str] = ()) -> None:
         super().__init__(what)
         self.last_lines = list(last_lines)
+
+
+@contextlib.contextmanager
+def _interrupts_wait() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C is held back until the end of the block; yields whether a second one was raised inside it.
+
+    Catching KeyboardInterrupt is not enough: Python raises it between any two steps, so also when a reply was
+    read and not yet returned. Only the main thread can be interrupted, and only it changes handlers.
+    """
+    count = 0
+
+    def wait(*_: object) -> None:
+        nonlocal count
+        count += 1
+        if count > 1:
+            raise KeyboardInterrupt
+
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before is not signal.default_int_handler:
+        yield lambda: False  # nobody raises here, or somebody else decides what a signal does
+        return
+    signal.signal(signal.SIGINT, wait)
+    try:
+        yield lambda: count > 1
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if count == 1:
+            raise KeyboardInterrupt
 
 
 class Worker:
@@ -61,14 +90,17 @@ class Worker:
     def ask(self, **request: Any) -> dict[str, Any]:
         """Sends one request and waits for its reply; raises Failure when there is none or it is an error.
 
-        A Ctrl-C while waiting is raised after the reply, so that both stay in step; a second one at once.
+        A Ctrl-C is raised after the reply, so that both stay in step. A second one is raised at once, and
+        ends the worker: what it would still say belongs to nobody's question.
         """
-        self.send(**request)
-        try:
-            return self.receive()
-        except KeyboardInterrupt:
-            self.receive()
-            raise
+        with _interrupts_wait() as second:
+            try:
+                self.send(**request)
+                return self.receive()
+            except KeyboardInterrupt:
+                if second():
+                    self._kill()
+                raise
 
     def send(self, **request: Any) -> None:
         """Half of ask(): several workers can be told something before the first is waited for."""
