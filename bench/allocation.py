@@ -21,9 +21,9 @@ from datetime import date
 from pathlib import Path
 from statistics import median_high
 
-from memoir.bench import allocators, machine, proof
-from memoir.bench.allocators import Allocator
 from memoir.bench.grid import shuffled
+from memoir.bench.process import allocators, machine, proof
+from memoir.bench.process.allocators import Allocator
 
 ROOT = Path(__file__).resolve().parents[1]
 MALLOCS = {"glibc": allocators.SYSTEM, "jemalloc": "jemalloc", "tcmalloc": "tcmalloc", "mimalloc": "mimalloc"}

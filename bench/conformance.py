@@ -23,7 +23,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from memoir.bench import allocators
+from memoir.bench.process import allocators
 
 TESTS = Path(__file__).resolve().parents[1] / "tests" / "malloc"
 OPERATORS = ["new", "nothrow", "aligned", "handler", "containers"]

@@ -20,11 +20,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from memoir.bench import allocators
 from memoir.bench.experiment import Experiment
 from memoir.bench.grid import Grid, Program
 from memoir.bench.loop import run_all
 from memoir.bench.options import Options
+from memoir.bench.process import allocators
 from memoir.bench.recording import Recording
 from memoir.bench.results import Result
 
@@ -159,9 +159,9 @@ def main() -> None:
             options.programs.split(","),
             options.output,
         )
-    from memoir.cli import _bench_report
+    from memoir.cli.parts import bench_report
 
-    _bench_report.present(result, {}, options.output, pictures=False, as_json=False)
+    bench_report.present(result, {}, options.output, pictures=False, as_json=False)
 
 
 if __name__ == "__main__":

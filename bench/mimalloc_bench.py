@@ -23,8 +23,8 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from memoir.bench import allocators
-from memoir.bench.allocators import Allocator
+from memoir.bench.process import allocators
+from memoir.bench.process.allocators import Allocator
 from memoir.bench.statistics import geometric_mean, ratio_interval
 
 

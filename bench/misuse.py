@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from memoir.bench import allocators
+from memoir.bench.process import allocators
 
 from memoir import malloc
 

@@ -14,8 +14,8 @@ import os
 import statistics
 import time
 
-from memoir.bench import machine, memory
-from memoir.bench.launch import Measurement, launch
+from memoir.bench.process import machine, memory
+from memoir.bench.process.launch import Measurement, launch
 from memoir.bench.statistics import compare, mean_interval
 
 # what the sampler may hold up: many small blocks; page faults all the time; growth and shrinkage

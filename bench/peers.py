@@ -26,7 +26,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
-from memoir.bench import allocators, machine
+from memoir.bench.process import allocators, machine
 
 RUNS = 10  # of each side in a bench
 STATIC = (

@@ -105,7 +105,7 @@ def arguments_of(command: str) -> list[str]:
         return [sys.executable, str(BENCH / program), *words]
     if program == "memoir":
         return [sys.executable, "-m", "memoir", *words]
-    from memoir.bench.machine import tool
+    from memoir.bench.process.machine import tool
 
     return [str(tool(program)), *words]
 

@@ -34,8 +34,8 @@ from latency.report import brief, write_report
 from latency.runner import Design, Processes, Runner
 from latency.summary import Summary, read_summary, summarise
 from latency.variants import CANDIDATE, DEFAULT, VARIANTS, describe, why_unavailable
+from memoir.bench.process.workers import Failure
 from memoir.bench.recording import Recording, check_output
-from memoir.bench.workers import Failure
 
 from memoir import Error
 

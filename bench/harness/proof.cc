@@ -24,7 +24,7 @@
 
 namespace {
 
-struct Record {   // read by memoir/bench/proof.py
+struct Record {   // read by memoir/bench/process/proof.py
   char magic[8];  // "memproof"
   uint64_t process;
   std::atomic<uint64_t> calls;  // malloc, calloc, realloc, operator new: since main's object was initialised

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from memoir.bench import proof
-from memoir.bench.workers import Worker
+from memoir.bench.process import proof
+from memoir.bench.process.workers import Worker
 
 from latency.variants import JEMALLOC_SETTINGS, Variant, environment
 

@@ -22,7 +22,7 @@ from typing import Any
 from memoir.bench import journal, sessions
 from memoir.bench.grid import Cell
 from memoir.bench.journal import MEMBER
-from memoir.bench.workers import Failure
+from memoir.bench.process.workers import Failure
 
 from latency.cells import CellKey
 from memoir import Error

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 from memoir.bench import reading
-from memoir.bench.allocators import Allocator
 from memoir.bench.experiment import new_header
 from memoir.bench.grid import Grid, Program, cell_of
+from memoir.bench.process.allocators import Allocator
 from memoir.bench.recording import Recording
 from memoir.bench.results import Result
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from memoir.bench.machine import line as machine_line
+from memoir.bench.process.machine import line as machine_line
 from memoir.bench.results import write_whole
 from memoir.views.bench_tables import markdown_grid
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import nets
-from memoir.bench import machine
 from memoir.bench.grid import Cell
+from memoir.bench.process import machine
+from memoir.bench.process.workers import Failure
 from memoir.bench.recording import Recording
 from memoir.bench.sessions import top_up
-from memoir.bench.workers import Failure
 
 from latency.allocator_process import AllocatorProcess
 from latency.cells import CellKey, passes_for

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from memoir.bench import allocators
-from memoir.bench.allocators import Allocator
+from memoir.bench.process import allocators
+from memoir.bench.process.allocators import Allocator
 
 _GIB = 1 << 30
 

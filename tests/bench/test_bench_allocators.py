@@ -2,7 +2,7 @@
 from pathlib import Path
 
 import pytest
-from memoir.bench import allocators
+from memoir.bench.process import allocators
 
 import memoir
 

@@ -6,12 +6,12 @@ import shutil
 import subprocess
 import sys
 
-import memoir.bench.machine
+import memoir.bench.process.machine
 import pytest
-from memoir.bench import proof
-from memoir.bench.allocators import Allocator
-from memoir.bench.executables import check_executable, why_unreachable
-from memoir.bench.proof import prove
+from memoir.bench.process import proof
+from memoir.bench.process.allocators import Allocator
+from memoir.bench.process.executables import check_executable, why_unreachable
+from memoir.bench.process.proof import prove
 from small_programs import compile_c
 
 import memoir
@@ -198,7 +198,7 @@ def test_a_sandbox_without_the_library_is_one(programs, stub):
         subprocess.run(["unshare", "-m", "true"], check=True, capture_output=True)
     except subprocess.CalledProcessError:
         pytest.skip("no mount namespaces here")
-    hide = f"mount -t tmpfs none {memoir.bench.machine.tool('memoir-launch').parent}"
+    hide = f"mount -t tmpfs none {memoir.bench.process.machine.tool('memoir-launch').parent}"
     script = f"{hide} && exec {programs / 'asks'}"
     with pytest.raises(memoir.Error, match="is not in .*asks, .*it runs in a sandbox"):
         prove(stub, ["unshare", "-m", "sh", "-c", script], {})

@@ -8,8 +8,8 @@ import pytest
 from equal_allocators import false_reports, report
 from memoir.bench import analysis, answer, scaling, statistics, values
 from memoir.bench.changes import changes
-from memoir.bench.claims import Family
 from memoir.bench.results import Result
+from memoir.bench.statistics.claims import Family
 from memoir.bench.verdicts import differences
 from test_bench_results import simulated
 

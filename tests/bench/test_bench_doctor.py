@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from memoir.bench import allocators, fetching, tuning
+from memoir.bench.process import allocators, fetching, tuning
 from memoir.cli.doctor import command as doctor
 
 import memoir

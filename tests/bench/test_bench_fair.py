@@ -8,11 +8,12 @@ from collections import Counter
 import memoir.bench
 import numpy as np
 import pytest
-from memoir.bench import disturbance, expressions, histogram, journal, memory
-from memoir.bench.allocators import Allocator
+from memoir.bench import disturbance, expressions, journal
 from memoir.bench.experiment import Experiment
 from memoir.bench.grid import Grid, Metric, Program, balanced_square, fill
 from memoir.bench.options import Options
+from memoir.bench.process import histogram, memory
+from memoir.bench.process.allocators import Allocator
 from memoir.bench.results import Result
 from test_bench_results import simulated
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
-from memoir.bench.allocators import Allocator
 from memoir.bench.grid import Cell, Grid, Program, environment, fill, placeholders
+from memoir.bench.process.allocators import Allocator
 
 import memoir
 

@@ -9,8 +9,8 @@ import sys
 import time
 
 import pytest
-from memoir.bench import machine
-from memoir.bench.launch import Running, launch, read_metric, resolve
+from memoir.bench.process import machine
+from memoir.bench.process.launch import Running, launch, read_metric, resolve
 
 import memoir
 

@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from memoir.bench import allocators
-from memoir.bench.allocators import Allocator
-from memoir.bench.executables import check_executable
-from memoir.bench.proof import environment_for, prove
+from memoir.bench.process import allocators
+from memoir.bench.process.allocators import Allocator
+from memoir.bench.process.executables import check_executable
+from memoir.bench.process.proof import environment_for, prove
 
 import memoir
 

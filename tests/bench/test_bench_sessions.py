@@ -9,12 +9,12 @@ import urllib.request
 
 import pytest
 from memoir.bench import analysis, experiment, journal, reading
-from memoir.bench.allocators import Allocator
-from memoir.bench.clients import free_port
 from memoir.bench.grid import Cell, Grid, Program
+from memoir.bench.process.allocators import Allocator
+from memoir.bench.process.clients import free_port
+from memoir.bench.process.workers import Failure
 from memoir.bench.recording import Recording
 from memoir.bench.sessions import FEWEST_BLOCKS, Session, top_up
-from memoir.bench.workers import Failure
 
 NAMES = ("a", "b", "c")
 

@@ -41,7 +41,7 @@ def test_every_program_is_in_the_table_and_every_row_is_there():
     rows = smoke.table()
     named = {row.program for row in rows}
     assert len(named) == len(rows)
-    assert named == programs() | {"../python/memoir/bench/redis_cycles.py"}
+    assert named == programs() | {"../python/memoir/bench/process/redis_cycles.py"}
     assert all((BENCH / row.program).exists() for row in rows)
     assert {need for row in rows for need in row.needs} == set(smoke.NEEDS)
     assert {row.command for row in rows} >= {f"bench-{pattern} --smoke" for pattern in suite.PATTERNS}

@@ -5,7 +5,8 @@ import math
 
 import numpy as np
 import pytest
-from memoir.bench import statistics, student
+from memoir.bench import statistics
+from memoir.bench.statistics import student
 
 import memoir
 

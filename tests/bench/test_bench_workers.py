@@ -8,7 +8,7 @@ import threading
 import time
 
 import pytest
-from memoir.bench.workers import Failure, Worker
+from memoir.bench.process.workers import Failure, Worker
 
 SERVES = """
 import json, os, sys, time

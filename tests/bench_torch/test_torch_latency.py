@@ -12,8 +12,9 @@ import latency.runner
 import memoir.bench
 import pytest
 from latency.variants import VARIANTS, describe
-from memoir.bench import journal, machine
+from memoir.bench import journal
 from memoir.bench.grid import block_of
+from memoir.bench.process import machine
 from test_torch_runner import PretendedProcess
 
 pytest.importorskip("memoir.torch")

@@ -11,7 +11,7 @@ import pytest
 from latency import process
 from latency.allocator_process import AllocatorProcess
 from latency.variants import VARIANTS, environment, why_unavailable
-from memoir.bench.workers import Failure
+from memoir.bench.process.workers import Failure
 
 
 def ask(bench, variant, code):

@@ -10,8 +10,8 @@ from latency.goals import goals
 from latency.report import brief, findings, full, write_report
 from latency.summary import read_summary, summarise
 from memoir.bench.grid import cell_of
+from memoir.bench.process.workers import Failure
 from memoir.bench.sessions import failure_row
-from memoir.bench.workers import Failure
 
 MIB = made_up.MIB
 FAST = {"glibc": 1.5, "jemalloc_1mb": 2.0, "tcmalloc": 1.2, "memoir": 1.0}

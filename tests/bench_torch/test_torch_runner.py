@@ -11,9 +11,9 @@ from latency.records import by_cell
 from latency.runner import Design, Processes, Runner
 from latency.summary import summarise
 from made_up import header
+from memoir.bench.process.workers import Failure
 from memoir.bench.recording import Recording
 from memoir.bench.sessions import FEWEST_BLOCKS
-from memoir.bench.workers import Failure
 
 MIB = 1 << 20
 KEY = CellKey("dcgan", 1, 64, 1, 1)

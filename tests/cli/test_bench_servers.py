@@ -7,7 +7,8 @@ import shutil
 import sys
 
 import pytest
-from memoir.bench import clients, reading
+from memoir.bench import reading
+from memoir.bench.process import clients
 from test_bench_cli import cli  # noqa: F401
 
 SERVER = """

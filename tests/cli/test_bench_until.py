@@ -5,9 +5,9 @@ import math
 import random
 
 from memoir.bench import Experiment, Grid, Options, Program, analysis
-from memoir.bench.allocators import Allocator
+from memoir.bench.process.allocators import Allocator
 from memoir.bench.results import Result
-from memoir.cli._bench_report import Progress
+from memoir.cli.parts.bench_report import Progress
 
 
 def progress_of(until, budget=1e6, noise=0.05, replicates=6, clock=None):

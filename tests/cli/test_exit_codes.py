@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from memoir.cli import _plan_one
+from memoir.cli.parts import plan_one
 
 from memoir import _core
 
@@ -19,7 +19,7 @@ def test_an_unforeseen_error_is_70_and_told(memoir, tmp_path, monkeypatch):
     def broken(*arguments):
         raise ZeroDivisionError("inside")
 
-    monkeypatch.setattr(_plan_one, "_plan", broken)
+    monkeypatch.setattr(plan_one, "_plan", broken)
     code, out, err = memoir("plan", "p.csv")
     assert code == 70 and out == ""
     assert "Traceback" in err and "memoir: an error of memoir's own: ZeroDivisionError" in err
@@ -39,7 +39,7 @@ def test_other_ends(memoir, tmp_path, monkeypatch, error, code, message):
     def broken(*arguments):
         raise error
 
-    monkeypatch.setattr(_plan_one, "_plan", broken)
+    monkeypatch.setattr(plan_one, "_plan", broken)
     ended, _, err = memoir("plan", "p.csv")
     assert (ended, err.strip()) == (code, message)
 

@@ -211,7 +211,7 @@ class Interrupted(subprocess.Popen):
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 subprocess.Popen = Interrupted
-from memoir.cli._program import run_program
+from memoir.cli.parts.program import run_program
 sys.exit(run_program(["sleep", "60"], os.environ))
 """
     done = subprocess.run([sys.executable, "-c", inner], timeout=100)
@@ -223,7 +223,7 @@ def test_no_thread_of_a_command_lets_a_signal_end_it():
     inner = """
 import sys, threading, time
 from memoir import native
-from memoir.cli._program import run_program
+from memoir.cli.parts.program import run_program
 from memoir.lifetimes.sampling import Collector
 
 program = "n=0; trap 'n=$((n+1)); [ $n -lt 30 ] || exit 9' TERM; while :; do kill -TERM $PPID; done"

@@ -20,7 +20,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1] / "support"))  # when this file is run by itself
 import native_trace  # noqa: E402
 from memoir._core import EventKind, Trace, TraceWriter, child_site  # noqa: E402
-from memoir.cli._show_trace import show_trace  # noqa: E402
+from memoir.cli.parts.show_trace import show_trace  # noqa: E402
 
 VERSION = 3
 DATA = Path(__file__).parents[1] / "data"

@@ -16,7 +16,7 @@ import pytest
 from memoir._core import Lives, Only, Trace, TraceWriter, Usage
 from memoir.base.quantities import read_duration
 from memoir.cli import main
-from memoir.cli._follow_trace import LiveBytes
+from memoir.cli.parts.follow_trace import LiveBytes
 from memoir.traces.files import open_chosen, open_for_plans
 from memoir.views.native_summary import is_native, summarize_native
 from memoir.views.trace_diff import diff_traces
@@ -220,7 +220,7 @@ def test_a_tensor_anywhere_counts(tmp_path):
 MEMORY = """
 import re, sys
 from memoir._core import Trace
-from memoir.cli._show_trace import show_trace
+from memoir.cli.parts.show_trace import show_trace
 
 def most():
     return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from memoir._core import Error, EventKind, Trace, TraceWriter
 from memoir.base.quantities import bytes_text, duration_text, printable
-from memoir.cli._show_trace import show_trace
+from memoir.cli.parts.show_trace import show_trace
 from memoir.views.terminal_plot import area, squeezed
 from memoir.views.trace_summary import summarize
 

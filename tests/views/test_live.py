@@ -13,7 +13,7 @@ import urllib.request
 
 import pytest
 from memoir._core import Error, TraceWriter, child_site
-from memoir.cli._show_live import LivePage, make_server
+from memoir.cli.parts.show_live import LivePage, make_server
 
 
 def trace_of(objects):

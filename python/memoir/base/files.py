@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are whole or not there."""
+"""Files that are whole or not there; the word for a line of JSON in one."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from memoir._core import Error
+
+Record = dict[str, Any]  # one JSON object of a file of lines
 
 
 @contextlib.contextmanager

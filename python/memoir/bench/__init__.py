@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from memoir._core import Error
-from memoir.bench import allocators as _allocators
 from memoir.bench.analysis import analyse, analyse_all, widest
 from memoir.bench.experiment import Experiment
 from memoir.bench.grid import Grid, Metric, Program
 from memoir.bench.loop import run_all
 from memoir.bench.options import Options
+from memoir.bench.process import allocators as _allocators
 from memoir.bench.reading import read
 from memoir.bench.recording import Recording, check_output
 from memoir.bench.results import Result

@@ -13,9 +13,9 @@ from typing import Any
 
 from memoir._core import Error
 from memoir.bench import statistics
-from memoir.bench.claims import Family
 from memoir.bench.draft import Draft
 from memoir.bench.results import Result
+from memoir.bench.statistics.claims import Family
 from memoir.bench.values import quantities
 from memoir.bench.verdicts import SAME, Analysis
 

@@ -8,7 +8,7 @@ import math
 from memoir.bench import statistics
 from memoir.bench.results import Result
 from memoir.bench.scaling import Growth
-from memoir.bench.student import t_quantile
+from memoir.bench.statistics.student import t_quantile
 from memoir.bench.verdicts import NO_DIFFERENCE, UNCLEAR, Analysis, Overall
 
 _FEWEST = 4  # replicates of which the spread is guessed

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from memoir.bench import statistics
-from memoir.bench.claims import Family
 from memoir.bench.grid import Cell
 from memoir.bench.results import Result
 from memoir.bench.statistics import Comparison
+from memoir.bench.statistics.claims import Family
 from memoir.bench.values import Values, groups_of, step_of, words_of
 from memoir.bench.verdicts import verdict_of
 

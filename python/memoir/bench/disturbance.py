@@ -11,11 +11,11 @@ import math
 
 import numpy as np
 
+from memoir.base.files import Record
 from memoir.bench.grid import Block, Cell, Group, block_of, cell_of
-from memoir.bench.intervals import paired_t
-from memoir.bench.journal import Record
 from memoir.bench.results import Result
-from memoir.bench.student import t_cdf
+from memoir.bench.statistics.intervals import paired_t
+from memoir.bench.statistics.student import t_cdf
 
 _LEVEL = 0.001  # of each warning: some of a thousand quiet benches have one
 _WORTH = 0.005  # effects below half a percent are not worth a line

@@ -10,11 +10,11 @@ from dataclasses import replace
 import numpy as np
 
 from memoir.bench import statistics
-from memoir.bench.claims import Family, best_of
 from memoir.bench.grid import Cell, Group, cell_of
 from memoir.bench.results import Result
 from memoir.bench.scaling import Growth, growths
 from memoir.bench.statistics import Comparison
+from memoir.bench.statistics.claims import Family, best_of
 from memoir.bench.values import QUANTITIES, Comparer, Values, groups_of, step_of, unit_of, words_of
 from memoir.bench.verdicts import BASELINE, NO_DATA, Analysis, Line, Overall, verdict_of
 

@@ -12,13 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from memoir._core import Error
+from memoir.base.files import Record
 from memoir.base.quantities import printable
-from memoir.bench import allocators, histogram, launch, machine, memory, proof, trust
-from memoir.bench.clients import Plan, Turn, drive, free_port
-from memoir.bench.executables import check_executable
+from memoir.bench import trust
 from memoir.bench.grid import PERCENTILES, Cell, Grid, Program, environment, fill
-from memoir.bench.journal import VERSION, Record
+from memoir.bench.journal import VERSION
 from memoir.bench.options import Options, cpus_for
+from memoir.bench.process import allocators, histogram, launch, machine, memory, proof
+from memoir.bench.process.clients import Plan, Turn, drive, free_port
+from memoir.bench.process.executables import check_executable
 from memoir.bench.rows import compile_metric, record
 
 

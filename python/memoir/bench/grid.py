@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from memoir._core import Error
-from memoir.bench import allocators, expressions
-from memoir.bench.allocators import Allocator
-from memoir.bench.journal import Record
+from memoir.base.files import Record
+from memoir.bench import expressions
+from memoir.bench.process import allocators
+from memoir.bench.process.allocators import Allocator
 
 T = TypeVar("T")
 Group = tuple[str, int, int, tuple[tuple[str, str], ...]]  # program, threads, load, parameters

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from memoir._core import Error
+from memoir.base.files import Record
 from memoir.bench import journal
-from memoir.bench.journal import Record
 from memoir.bench.results import Result
 
 _MOST_PLACES = 10  # places of a command that a value may have come from; of more, all count

@@ -25,8 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from memoir._core import Error
-
-Record = dict[str, Any]  # one JSON object of a results file
+from memoir.base.files import Record
 
 NAME = "runs.jsonl"
 VERSION = 1

@@ -6,9 +6,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from memoir.base.files import Record
 from memoir.bench.experiment import Experiment
 from memoir.bench.grid import Cell, cell_of
-from memoir.bench.journal import Record
 from memoir.bench.recording import Recording
 
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from memoir._core import Error
+from memoir.base.files import Record
 from memoir.bench import hyperfine, journal
 from memoir.bench.grid import Block, Cell, block_of, cell_of
-from memoir.bench.journal import Record
 from memoir.bench.results import MEASURED, STUDY, Result
 
 

@@ -9,9 +9,10 @@ from collections import Counter
 from pathlib import Path
 
 from memoir._core import Error
+from memoir.base.files import Record
 from memoir.bench import journal
 from memoir.bench.grid import Cell, Group, cell_of
-from memoir.bench.journal import MEMBER, NAME, Journal, Record
+from memoir.bench.journal import MEMBER, NAME, Journal
 from memoir.bench.lock import Lock
 from memoir.bench.results import Result
 

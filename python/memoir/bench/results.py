@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 
 from memoir._core import Error
-from memoir.base.files import write_output
+from memoir.base.files import Record, write_output
 from memoir.bench import journal
 from memoir.bench.grid import Block, Cell, Metric, block_of, cell_of
-from memoir.bench.journal import Record
 
 STUDY = ("malloc", "Threads", "Work", "Load", "Replicate", "Time")
 MEASURED = (

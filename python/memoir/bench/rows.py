@@ -6,10 +6,10 @@ from __future__ import annotations
 import re
 
 from memoir._core import Error
-from memoir.bench import launch, memory
-from memoir.bench.clients import Turn
+from memoir.base.files import Record
 from memoir.bench.grid import Cell, Program
-from memoir.bench.journal import Record
+from memoir.bench.process import launch, memory
+from memoir.bench.process.clients import Turn
 
 _NOT_IN_A_ROW = ("said", "memory", "images")
 _SERIES = re.compile(r"^memory ([0-9.]+) ([0-9]+) ([0-9]+)$", re.MULTILINE)

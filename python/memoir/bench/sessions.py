@@ -20,10 +20,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from memoir.base.files import Record
 from memoir.bench.grid import Cell, shuffled
-from memoir.bench.journal import Record
+from memoir.bench.process.workers import Failure
 from memoir.bench.recording import Recording
-from memoir.bench.workers import Failure
 
 FEWEST_BLOCKS = 3  # of a session, even when its time is over
 

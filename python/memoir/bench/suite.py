@@ -9,8 +9,8 @@ import shutil
 import sys
 
 from memoir._core import Error
-from memoir.bench import machine
 from memoir.bench.grid import Metric, Program
+from memoir.bench.process import machine
 
 SPEED = Metric("operations_per_second", r"^operations_per_second: ([0-9.]+)")
 
@@ -161,7 +161,15 @@ def _redis(smoke: bool) -> Program:
         raise Error("no redis-server on the PATH: apt-get install redis-server | dnf install redis")
     where = "--bind 127.0.0.1 --port {port} --io-threads {threads}"
     command = f"{server} {where} --appendonly no --loglevel warning"
-    client = [sys.executable, "-m", "memoir.bench.redis_cycles", "--port", "{port}", "--load", "{load}"]
+    client = [
+        sys.executable,
+        "-m",
+        "memoir.bench.process.redis_cycles",
+        "--port",
+        "{port}",
+        "--load",
+        "{load}",
+    ]
     return Program(
         "redis", (*command.split(), "--save", ""), tuple(client + ["--smoke"] * smoke), metrics=(SPEED,)
     )

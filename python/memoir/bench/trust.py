@@ -16,8 +16,8 @@ import secrets
 import shlex
 from pathlib import Path
 
+from memoir.base.files import Record
 from memoir.base.quantities import printable
-from memoir.bench.journal import Record
 
 
 def sign(header: Record) -> str | None:

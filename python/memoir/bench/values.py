@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from memoir.base.files import Record
 from memoir.bench import statistics
 from memoir.bench.grid import Block, Group, block_of
-from memoir.bench.journal import Record
 from memoir.bench.results import Result
 from memoir.bench.statistics import Comparison
 

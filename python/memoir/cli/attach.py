@@ -11,7 +11,7 @@ import click
 
 from memoir._core import Error
 from memoir.base.quantities import read_amount
-from memoir.cli._arguments import Size, check_output
+from memoir.cli.parts.arguments import Size, check_output
 
 if TYPE_CHECKING:
     ParamType = click.ParamType[Any]

@@ -14,28 +14,18 @@ from typing import Any
 import click
 
 from memoir._core import Error
+from memoir.base.files import Record
 from memoir.base.quantities import printable
-from memoir.bench import (
-    Grid,
-    Metric,
-    Options,
-    Program,
-    allocators,
-    analysis,
-    journal,
-    reading,
-    suite,
-    trust,
-)
+from memoir.bench import Grid, Metric, Options, Program, analysis, journal, reading, suite, trust
 from memoir.bench.experiment import Experiment, from_header
 from memoir.bench.grid import PERCENTILES, placeholders
-from memoir.bench.journal import Record
 from memoir.bench.loop import run_all
+from memoir.bench.process import allocators
 from memoir.bench.recording import Recording, check_output, output_folder
 from memoir.bench.rows import compile_metric
 from memoir.bench.statistics import METHODS
-from memoir.cli import _bench_arguments as arguments
-from memoir.cli._sections import SectionedCommand, section
+from memoir.cli.parts import bench_arguments as arguments
+from memoir.cli.parts.sections import SectionedCommand, section
 
 _SEPARATE = "memoir.bench.command"
 
@@ -196,7 +186,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     ALLOCATORS: system, memoir, jemalloc, tcmalloc, mimalloc, hoard, mesh, rpmalloc, snmalloc, or name=path.so,
     each with variables of its own: je1m=jemalloc,MALLOC_CONF=oversize_threshold:1048576
     """
-    from memoir.cli import _bench_report as report
+    from memoir.cli.parts import bench_report as report
 
     words = ctx.meta.get(_SEPARATE, [])
     judge = {"baseline": given["baseline"], "method": given["method"]}
@@ -234,7 +224,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
 
 
 def _read_old(given: Record, words: list[str], judge: Record) -> None:
-    from memoir.cli import _bench_report as report
+    from memoir.cli.parts import bench_report as report
 
     if words or given["allocator_list"] or given["suite_names"] or given["resume"] or given["server"]:
         raise Error("--from runs nothing: leave out allocators, command, --suite, --server and --resume")

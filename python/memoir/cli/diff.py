@@ -19,8 +19,8 @@ from memoir.bench.changes import Change, changes
 from memoir.bench.journal import strict
 from memoir.bench.results import Result
 from memoir.bench.values import quantities
-from memoir.cli._arguments import check_output
-from memoir.cli._bench_arguments import percent
+from memoir.cli.parts.arguments import check_output
+from memoir.cli.parts.bench_arguments import percent
 from memoir.traces.files import is_trace, read_begin
 
 
@@ -66,13 +66,13 @@ def command(
     Two benches ran at two different times: a change of the machine in between looks like a change of the allocators.
     With --relative system a common change cancels out.
     """
-    from memoir.cli import _bench_report as report
+    from memoir.cli.parts import bench_report as report
     from memoir.views import bench_tables
 
     if _are_traces(before, after):
         if relative or chosen or conditions or confidence != "95%":
             raise Error("two traces are compared without intervals: use only -o, -f and --json with them")
-        from memoir.cli._show_trace import show_diff
+        from memoir.cli.parts.show_trace import show_diff
 
         target = None if output is None else str(output)
         show_diff(str(before), str(after), output=target, json=as_json, force=force)

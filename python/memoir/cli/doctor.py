@@ -11,7 +11,7 @@ import click
 
 from memoir._core import Error
 from memoir.base.quantities import printable
-from memoir.bench import allocators, fetching, machine, tuning
+from memoir.bench.process import allocators, fetching, machine, tuning
 from memoir.views import bench_tables
 
 

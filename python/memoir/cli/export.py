@@ -13,7 +13,7 @@ import click
 
 from memoir._core import Error, EventKind, Trace, export_trace
 from memoir.base.files import finished_output, write_output
-from memoir.cli._arguments import check_output
+from memoir.cli.parts.arguments import check_output
 from memoir.traces.files import ONLY, has_more, open_chosen, read_begin
 from memoir.views.stack_export import FOLDED, folded, pprof
 from memoir.views.trace_objects import parts_of

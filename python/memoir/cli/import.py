@@ -19,7 +19,7 @@ from memoir._core import (
     is_text_trace,
 )
 from memoir.base.files import finished_output, write_output
-from memoir.cli._arguments import check_output
+from memoir.cli.parts.arguments import check_output
 from memoir.traces.files import read_begin
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from memoir.cli._arguments import check_output
+from memoir.cli.parts.arguments import check_output
 from memoir.sweep import ENGINES
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from memoir.base.files import write_output
-from memoir.cli._arguments import check_output, console
+from memoir.cli.parts.arguments import check_output, console
 
 
 @click.command(
@@ -73,7 +73,7 @@ def command(
     SNAPSHOT is what torch.cuda.memory._dump_snapshot wrote after (or when) a request failed, with the history recorded, or
     a trace of it. The request is replayed under every setting of PyTorch's allocator and every policy of memoir.
     """
-    from memoir.cli._search import search_seconds, search_settings
+    from memoir.cli.parts.search import search_seconds, search_settings
     from memoir.simulation import expand, workload_of
     from memoir.simulation.out_of_memory import explain
 

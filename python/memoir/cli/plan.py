@@ -11,10 +11,10 @@ from typing import Any
 import click
 
 from memoir._core import Error
-from memoir.cli._arguments import Size, check_output
-from memoir.cli._constraints import Constraints, constraint_options
-from memoir.cli._plan_options import FITS, NOT_FOUND, PlanOptions, ToleranceOption
-from memoir.cli._sections import SectionedCommand, section
+from memoir.cli.parts.arguments import Size, check_output
+from memoir.cli.parts.constraints import Constraints, constraint_options
+from memoir.cli.parts.plan_options import FITS, NOT_FOUND, PlanOptions, ToleranceOption
+from memoir.cli.parts.sections import SectionedCommand, section
 from memoir.planning.planners import PLANNERS
 from memoir.planning.planners.planner import NO_TOLERANCE
 from memoir.sweep import ENGINES
@@ -151,7 +151,7 @@ def _dims(given: Sequence[str]) -> dict[str, int]:
 
 
 def _one(options: PlanOptions) -> int:
-    from memoir.cli._plan_one import plan_one
+    from memoir.cli.parts.plan_one import plan_one
 
     if options.output is not None:
         check_output(Path(options.output), (".plan", ".csv", ".tflite"), options.force)
@@ -159,7 +159,7 @@ def _one(options: PlanOptions) -> int:
 
 
 def _budget(options: PlanOptions) -> int:
-    from memoir.cli._plan_budget import plan_budget
+    from memoir.cli.parts.plan_budget import plan_budget
 
     if options.budget is None:
         raise Error("--bandwidth needs --budget, the bytes to fit into: add it")
@@ -176,7 +176,7 @@ def _budget(options: PlanOptions) -> int:
 
 
 def _sweep(options: PlanOptions) -> int:
-    from memoir.cli._plan_sweep import plan_sweep
+    from memoir.cli.parts.plan_sweep import plan_sweep
 
     if options.output is not None:
         raise Error(f"-o {options.output}: a sweep compares, and writes no plan; plan one input to have it")
@@ -186,7 +186,7 @@ def _sweep(options: PlanOptions) -> int:
 
 
 def _stream(options: PlanOptions) -> int:
-    from memoir.cli._plan_stream import plan_stream
+    from memoir.cli.parts.plan_stream import plan_stream
 
     given = options.said.any() or options.alignment is not None or options.device is not None
     given = given or options.tolerance != NO_TOLERANCE
@@ -204,7 +204,7 @@ def _stream(options: PlanOptions) -> int:
 
 
 def _guided(options: PlanOptions) -> int:
-    from memoir.cli._plan_guided import plan_guided
+    from memoir.cli.parts.plan_guided import plan_guided
 
     given = options.said.any() or options.capacity is not None or options.stream
     given = given or options.tolerance != NO_TOLERANCE

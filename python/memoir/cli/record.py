@@ -14,8 +14,8 @@ import click
 import memoir
 from memoir import Error, native
 from memoir.base.quantities import bytes_text
-from memoir.cli._arguments import Size, check_output
-from memoir.cli._program import run_program
+from memoir.cli.parts.arguments import Size, check_output
+from memoir.cli.parts.program import run_program
 from memoir.processes import Watcher
 
 if TYPE_CHECKING:
@@ -79,14 +79,14 @@ def command(
     This command ends with the program's exit status, and passes signals on to it. After a crash or a kill, the trace
     holds everything up to that moment.
     """
-    from memoir.bench import proof
+    from memoir.bench.process import proof
 
     if every is not None and not lifetimes:
         raise Error("--every needs --lifetimes: it is the distance between samples; add --lifetimes")
     if page is not None:
         check_output(Path(page), (".html",), force)
     if lifetimes:
-        from memoir.cli._record_lifetimes import record_lifetimes
+        from memoir.cli.parts.record_lifetimes import record_lifetimes
 
         if only is not None or check_stacks:
             raise Error("--only and --check-stacks are for traces: leave them out with --lifetimes")
@@ -140,7 +140,7 @@ def command(
 
 
 def _resolve(program: str) -> Path:
-    from memoir.bench.launch import resolve
+    from memoir.bench.process.launch import resolve
 
     try:
         return resolve(program)
@@ -199,7 +199,7 @@ def _write_page(file: Path, page: Path, force: bool) -> None:
     if not file.exists():
         return
     from memoir.base.files import write_output
-    from memoir.cli._show_trace import picture_of
+    from memoir.cli.parts.show_trace import picture_of
     from memoir.traces.files import open_chosen
     from memoir.views.trace_summary import summarize
 

@@ -141,7 +141,7 @@ def command(
     The program replaces this command: its exit status, its signals and its terminal are its own. Programs that it
     starts use the malloc too.
     """
-    from memoir.bench import launch, proof
+    from memoir.bench.process import launch, proof
 
     path = launch.resolve(program[0])
     proof.check_executable(path)

@@ -7,7 +7,7 @@ import click
 
 from memoir._core import Error
 from memoir.base.quantities import read_duration
-from memoir.cli._problems import PLAN_MAGIC
+from memoir.cli.parts.problems import PLAN_MAGIC
 from memoir.traces.files import ONLY, is_trace, read_begin
 
 
@@ -77,7 +77,7 @@ def command(
     if live:
         if output is not None or json or planner is not None:
             raise Error("--live shows a page while a program records: leave -o, --json and --planner out")
-        from memoir.cli._show_live import show_live
+        from memoir.cli.parts.show_live import show_live
 
         show_live(file, port, ONLY[only or "both"])
         return
@@ -86,11 +86,11 @@ def command(
         if planner is not None:
             raise Error(f"{file} is a trace: memoir plan {file} --planner {planner} makes plans of it")
         if follow:
-            from memoir.cli._follow_trace import follow_trace
+            from memoir.cli.parts.follow_trace import follow_trace
 
             follow_trace(file, only=ONLY[only or "both"], json=json)
             return
-        from memoir.cli._show_trace import show_trace
+        from memoir.cli.parts.show_trace import show_trace
 
         show_trace(file, output=output, json=json, force=force, only=only, at=_moment(at))
         return
@@ -99,7 +99,7 @@ def command(
     if begin.startswith(b"\x89memoirM"):
         if planner is not None:
             raise Error(f"{file} is a model: only traces and problems can be planned")
-        from memoir.cli._show_model import show_model
+        from memoir.cli.parts.show_model import show_model
 
         show_model(file, profile=against, output=output, json=json, force=force)
         return
@@ -108,14 +108,14 @@ def command(
     if begin.startswith(b"\x89memoirL"):
         if planner is not None:
             raise Error(f"{file} is a lifetime profile: only traces and problems can be planned")
-        from memoir.cli._show_lifetimes import show_lifetimes
+        from memoir.cli.parts.show_lifetimes import show_lifetimes
 
         show_lifetimes(file, output=output, json=json, force=force)
         return
     is_plan = begin.startswith(PLAN_MAGIC)
     if not is_plan and (b"\0" in begin[:8] or begin[:1] == b"\x89"):
         raise Error(f"{file} is neither a trace, nor a plan, nor a lifetime profile, nor a model, nor CSV")
-    from memoir.cli._show_plan import show_plan
+    from memoir.cli.parts.show_plan import show_plan
 
     show_plan(
         file,
@@ -143,6 +143,6 @@ def _show_diff(files: tuple[str, ...], output: str | None, json: bool, only: str
     for file in files:
         if not is_trace(read_begin(file)):
             raise Error(f"{file} is not a trace: --diff compares two traces")
-    from memoir.cli._show_trace import show_diff
+    from memoir.cli.parts.show_trace import show_diff
 
     show_diff(*files, output=output, json=json, only=only, force=force)

@@ -14,8 +14,8 @@ import click
 
 from memoir._core import Error
 from memoir.base.files import write_output
-from memoir.cli._arguments import check_output, console
-from memoir.cli._sections import SectionedCommand, section
+from memoir.cli.parts.arguments import check_output, console
+from memoir.cli.parts.sections import SectionedCommand, section
 from memoir.sweep import ENGINES, Outcome
 from memoir.traces.files import ONLY
 
@@ -137,7 +137,7 @@ def command(
     if what_if and policies:
         raise Error("--what-if brings its own policies: leave --policy out")
     if search is not None:
-        from memoir.cli._search import search_seconds
+        from memoir.cli.parts.search import search_seconds
 
         if what_if or policies or len(inputs) > 1 or len(caps) > 1:
             raise Error("--search tries PyTorch's settings on one trace under one cap: leave the rest out")
@@ -204,7 +204,7 @@ def _search(
     first: dict[str, Any], seconds: float, goal: str, only: str, workers: int | None
 ) -> dict[str, Any]:
     """Of the trace, device and cap of a result; from the recorded state where that began there."""
-    from memoir.cli._search import search_settings
+    from memoir.cli.parts.search import search_settings
     from memoir.simulation import workload_of
 
     asks = first["start"] is None or first["cap"] is not None

@@ -13,8 +13,8 @@ import click
 from memoir import malloc
 from memoir.base.files import write_output
 from memoir.base.quantities import bytes_text, printable
-from memoir.cli._arguments import console
-from memoir.cli._unix_socket import serve
+from memoir.cli.parts.arguments import console
+from memoir.cli.parts.unix_socket import serve
 
 _SHOWN = {
     "live": "bytes of live objects, rounded up to their size classes",

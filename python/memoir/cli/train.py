@@ -11,7 +11,7 @@ import click
 
 from memoir import Error, Lifetimes
 from memoir.base.files import write_output
-from memoir.cli._arguments import check_output
+from memoir.cli.parts.arguments import check_output
 
 
 @click.command(name="train")
@@ -83,7 +83,7 @@ def command(
     )
     write_output(path, done.content, force)
     if page is not None:
-        from memoir.cli._show_model import write_model_page
+        from memoir.cli.parts.show_model import write_model_page
 
         write_model_page(str(path), Path(page), None, force)
     facts = done.facts

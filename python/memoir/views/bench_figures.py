@@ -7,10 +7,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from memoir.base.files import Record
 from memoir.base.quantities import duration_text
 from memoir.bench import scaling, statistics, verdicts
 from memoir.bench.grid import Cell, cell_of
-from memoir.bench.journal import Record
 from memoir.bench.results import Result
 from memoir.bench.verdicts import Analysis
 from memoir.views.bench_drawing import COLOURS, colour, grid, plain_ticks, points, threads_text

@@ -7,12 +7,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from memoir.base.files import Record
 from memoir.base.quantities import bytes_text, duration_text, printable
 from memoir.bench import scaling as scale
 from memoir.bench import statistics, verdicts
 from memoir.bench.changes import Change
 from memoir.bench.grid import Group
-from memoir.bench.journal import Record
 from memoir.bench.results import Result
 from memoir.bench.values import unit_of
 from memoir.bench.verdicts import Analysis, Line

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from memoir.base.files import Record
 from memoir.bench.grid import Cell, Group, cell_of
-from memoir.bench.journal import Record
 from memoir.bench.results import Result
 from memoir.views.bench_drawing import colour, grid
 from memoir.views.bench_tables import label

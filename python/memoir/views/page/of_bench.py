@@ -6,7 +6,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from memoir.bench import machine
+from memoir.bench.process import machine
 from memoir.bench.results import Result
 from memoir.views import bench_tables
 from memoir.views.page.document import Page

@@ -17,8 +17,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from memoir.bench.launch import Running, Transcript
-from memoir.bench.memory import PHASE
+from memoir.bench.process.launch import Running, Transcript
+from memoir.bench.process.memory import PHASE
 
 GRACE = 10.0  # seconds that a server may take to end after its client is content
 PATIENCE = 30.0  # seconds that it may take to be ready

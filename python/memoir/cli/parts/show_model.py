@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from memoir.base.files import write_output
-from memoir.cli._arguments import check_output, console
+from memoir.cli.parts.arguments import check_output, console
 from memoir.lifetimes import Lifetimes
 from memoir.train import read_model
 from memoir.train.summary import against, summarize

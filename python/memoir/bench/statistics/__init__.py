@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from memoir._core import Error
-from memoir.bench.intervals import (
+from memoir.bench.statistics.intervals import (
     RESAMPLES,
     bootstrap_t,
     paired_t,

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from memoir._core import Error
-from memoir.cli._arguments import check_output
-from memoir.cli._program import run_program
+from memoir.cli.parts.arguments import check_output
+from memoir.cli.parts.program import run_program
 from memoir.lifetimes.names import name_frames
 from memoir.lifetimes.sampling import DEFAULT_EVERY, Collector
 
@@ -45,7 +45,7 @@ def record_lifetimes(
         err=True,
     )
     if page is not None:
-        from memoir.cli._show_lifetimes import write_lifetimes_page
+        from memoir.cli.parts.show_lifetimes import write_lifetimes_page
 
         write_lifetimes_page(path, Path(page), force)
     return status

@@ -11,10 +11,10 @@ from typing import Any
 import click
 
 from memoir._core import Error
-from memoir.cli._arguments import console
-from memoir.cli._constraints import Constraints
-from memoir.cli._plan_options import PlanOptions
-from memoir.cli._problems import open_problem
+from memoir.cli.parts.arguments import console
+from memoir.cli.parts.constraints import Constraints
+from memoir.cli.parts.plan_options import PlanOptions
+from memoir.cli.parts.problems import open_problem
 from memoir.planning import plan
 from memoir.planning.planners import PLANNERS
 from memoir.sweep import sweep

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from memoir._core import Error
-from memoir.cli._arguments import ParamType, Size
-from memoir.cli._sections import section
+from memoir.cli.parts.arguments import ParamType, Size
+from memoir.cli.parts.sections import section
 
 if TYPE_CHECKING:
     from memoir import _core
-    from memoir.cli._problems import CsvSource, TraceSource
+    from memoir.cli.parts.problems import CsvSource, TraceSource
     from memoir.planning import PlanResult
     from memoir.planning.constraints import Arena
 
@@ -147,7 +147,7 @@ class Constraints:
     ) -> _core.ConstrainedProblem | None:
         """What the source and the options say together; None when that is no more than a plain problem.
         `problem` is the source's, perhaps with more alignment."""
-        from memoir.cli._problems import CsvSource
+        from memoir.cli.parts.problems import CsvSource
         from memoir.planning import constraints
 
         if self.moves is not None and self.replan is None:

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from memoir._core import Error
-from memoir.cli._arguments import ParamType
-from memoir.cli._constraints import Constraints
+from memoir.cli.parts.arguments import ParamType
+from memoir.cli.parts.constraints import Constraints
 from memoir.planning.planners.planner import Tolerance
 
 FITS, INFEASIBLE, NOT_FOUND = 0, 1, 3  # exit codes; 2 is bad input

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from memoir.base.files import write_output
-from memoir.cli._arguments import check_output, console
+from memoir.cli.parts.arguments import check_output, console
 from memoir.lifetimes import Lifetimes
 from memoir.lifetimes.summary import summarize
 from memoir.views.lifetimes_text import print_lifetimes

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from memoir.bench.launch import TAIL_LINES
+from memoir.bench.process.launch import TAIL_LINES
 
 _KIND = 5.0  # seconds that a worker has to end by itself when it is stopped
 _TAIL_BYTES = 1 << 14

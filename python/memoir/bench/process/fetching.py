@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memoir._core import Error
-from memoir.bench.journal import Record
+from memoir.base.files import Record
 
 _OPTIMISED = ("-O3", "-DNDEBUG", "-fPIC", "-shared", "-ftls-model=initial-exec")
 _JEMALLOC = "5.3.1-0-g81034ce1f1373e37dc865038e1bc8eeecf559ce8"

@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from memoir._core import Error
+from memoir.base.files import Record
 from memoir.base.quantities import bytes_text, printable
-from memoir.bench import allocators, machine
-from memoir.bench.allocators import Allocator
-from memoir.bench.executables import check_executable as check_executable
-from memoir.bench.executables import why_unreachable
-from memoir.bench.journal import Record
-from memoir.bench.launch import Measurement, Running, resolve
+from memoir.bench.process import allocators, machine
+from memoir.bench.process.allocators import Allocator
+from memoir.bench.process.executables import check_executable as check_executable
+from memoir.bench.process.executables import why_unreachable
+from memoir.bench.process.launch import Measurement, Running, resolve
 
 _RECORD = struct.Struct("<8sQQQ1024s1024s1024s")  # Record in bench/harness/proof.cc
 _SETTLED = 0.02  # seconds after which a process image has been set up by its loader

@@ -14,7 +14,7 @@ import click
 from memoir import _core
 from memoir._core import Error
 from memoir.base.files import write_output
-from memoir.cli._arguments import check_output
+from memoir.cli.parts.arguments import check_output
 from memoir.traces.files import only_device, open_for_plans
 
 

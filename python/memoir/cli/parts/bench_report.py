@@ -14,10 +14,12 @@ import click
 from rich.console import Console
 
 from memoir._core import Error
+from memoir.base.files import Record
 from memoir.base.quantities import printable
-from memoir.bench import analysis, answer, disturbance, proof, verdicts
+from memoir.bench import analysis, answer, disturbance, verdicts
 from memoir.bench.experiment import Experiment
-from memoir.bench.journal import Record, strict
+from memoir.bench.journal import strict
+from memoir.bench.process import proof
 from memoir.bench.results import Result, write_whole
 from memoir.bench.values import QUANTITIES
 from memoir.views import bench_tables, text_table

@@ -14,7 +14,7 @@ import numpy as np
 from memoir import _core
 from memoir._core import Error, Problem
 from memoir.base.files import write_output
-from memoir.cli._arguments import check_output, console
+from memoir.cli.parts.arguments import check_output, console
 from memoir.planning import PlanResult, plan
 
 PICTURES = (".html", ".png", ".svg", ".pdf")
@@ -141,7 +141,7 @@ def _others(
     if planner is None:
         return [], []
     if planner == "all":
-        from memoir.cli._plan_one import plan_with_all
+        from memoir.cli.parts.plan_one import plan_with_all
 
         return plan_with_all(problem, deadline, None)
     return [plan(problem, planner, deadline=deadline)], []

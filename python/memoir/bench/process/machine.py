@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 from memoir._core import Error
-from memoir.bench.journal import Record
+from memoir.base.files import Record
 
 
 def describe() -> Record:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from memoir import malloc
 from memoir._core import Error, __version__
-from memoir.bench import fetching
-from memoir.bench.journal import Record
+from memoir.base.files import Record
+from memoir.bench.process import fetching
 
 
 @dataclass(frozen=True)

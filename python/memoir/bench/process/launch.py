@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from memoir._core import Error
-from memoir.bench import machine
+from memoir.bench.process import machine
 
 TAIL_LINES = 8  # what a failure shows of the program's last words
 _PIECE = 1 << 20  # bytes of output in memory at a time

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from memoir.bench.student import t_cdf, t_quantile
+from memoir.bench.statistics.student import t_cdf, t_quantile
 
 Estimate = tuple[Any, Any, Any, Any]  # centre, low, high, p: a number each, or an array along the last axis
 RESAMPLES = 9999  # odd: its quantiles are then order statistics (Davison & Hinkley 1997, section 4.2.5)

@@ -15,10 +15,10 @@ import click
 
 from memoir._core import ConstrainedProblem, Error, Problem, aligned_load, busiest_tick, load
 from memoir.base.files import write_output
-from memoir.cli import _constraints
-from memoir.cli._arguments import console
-from memoir.cli._plan_options import FITS, INFEASIBLE, NOT_FOUND, PlanOptions
-from memoir.cli._problems import CsvSource, ImportedSource, TraceSource, open_problem
+from memoir.cli.parts import constraints
+from memoir.cli.parts.arguments import console
+from memoir.cli.parts.plan_options import FITS, INFEASIBLE, NOT_FOUND, PlanOptions
+from memoir.cli.parts.problems import CsvSource, ImportedSource, TraceSource, open_problem
 from memoir.planning import PlanResult, plan
 from memoir.planning.constraints import Arena
 from memoir.planning.planners import PLANNERS
@@ -68,7 +68,7 @@ def plan_one(options: PlanOptions) -> int:
             raise Error(f"-o {options.output}: is the input; give the planned model another name")
     output = Path(options.output) if options.output is not None else None
     if constrained is not None and output is not None and output.suffix.lower() == ".plan":
-        _constraints.refuse_plan_file(constrained)
+        constraints.refuse_plan_file(constrained)
     for note in source.notes:
         click.echo(note, err=True)
     planned = _plan(options, problem, constrained)
@@ -88,7 +88,7 @@ def plan_one(options: PlanOptions) -> int:
     else:
         _print(options, planned)
         if why is not None:
-            from memoir.cli._plan_why import why_lines
+            from memoir.cli.parts.plan_why import why_lines
 
             click.echo("\n" + "\n".join(why_lines(why, problem, source.ids())))
     if output is not None and written:
@@ -188,7 +188,7 @@ def _print(options: PlanOptions, planned: _Planned) -> None:
     if not planned.all_planners and planned.best.bound_reason:
         click.echo(f"\nno plan is smaller than {floor:,} bytes: {planned.best.bound_reason}")
     if constrained is not None:
-        _constraints.print_result(planned.best, options.said.locality)
+        constraints.print_result(planned.best, options.said.locality)
     elif options.capacity is not None:
         click.echo(_verdict(problem, planned.best, floor, options.capacity))
 

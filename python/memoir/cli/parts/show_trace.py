@@ -13,7 +13,7 @@ import click
 
 from memoir._core import Trace
 from memoir.base.files import write_output
-from memoir.cli._arguments import check_output, console
+from memoir.cli.parts.arguments import check_output, console
 from memoir.traces.files import has_more, open_chosen, open_trace
 from memoir.views.native_summary import is_native, summarize_native
 from memoir.views.trace_summary import summarize

@@ -11,8 +11,8 @@ import click
 
 from memoir._core import Error, write_column
 from memoir.base.files import write_output
-from memoir.cli._plan_options import FITS, INFEASIBLE, NOT_FOUND, PlanOptions
-from memoir.cli._problems import CsvSource, open_problem
+from memoir.cli.parts.plan_options import FITS, INFEASIBLE, NOT_FOUND, PlanOptions
+from memoir.cli.parts.problems import CsvSource, open_problem
 
 if TYPE_CHECKING:
     from memoir.planning.budget import BudgetResult
