@@ -37,7 +37,9 @@ class Duration(ParamType):
 
 @click.command()
 @click.argument("process", metavar="PID", type=click.IntRange(min=1))
-@click.option("--lifetimes", is_flag=True, help="Sample how long objects live; else everything is recorded.")
+@click.option(
+    "--lifetimes", is_flag=True, help="Sample how long objects live, instead of recording everything."
+)
 @click.option(
     "--for", "seconds", type=Duration(), required=True, help="How long: 10s, 5min, 2h. Ctrl-C ends it sooner."
 )

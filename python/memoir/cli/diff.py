@@ -161,7 +161,7 @@ def _limits(conditions: tuple[str, ...]) -> dict[str, float]:
         name, word, limit = match.groups()
         name = name or "wall"
         if name in found:
-            raise Error(f"--fail-if {text!r}: there is another condition for {name}")
+            raise Error(f"--fail-if {text!r}: names {name} twice; give one condition for each quantity")
         value = percent("--fail-if", limit)
         found[name] = value if word in _UP else -value
     return found

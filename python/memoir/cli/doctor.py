@@ -17,7 +17,10 @@ from memoir.views import bench_tables
 
 @click.command()
 @click.option(
-    "--get", "names", metavar="NAMES", help="Bring allocators into your cache: packages, or built here."
+    "--get",
+    "names",
+    metavar="NAMES",
+    help="Get these allocators: from packages, or built here into your cache.",
 )
 @click.option("--fix", is_flag=True, help="Change what makes timings unsteady, as far as your rights allow.")
 @click.option("--undo", is_flag=True, help="Undo what --fix changed.")

@@ -49,7 +49,10 @@ LIFETIME_FORMATS = {
     "events (JSON), or Perfetto's own format.",
 )
 @click.option(
-    "-o", "--output", type=click.Path(dir_okay=False), help="The file; else TRACE with the format's suffix."
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False),
+    help="The file to write.  [default: TRACE with the format's suffix]",
 )
 @click.option(
     "--only",

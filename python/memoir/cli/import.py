@@ -26,7 +26,10 @@ from memoir.traces.files import read_begin
 @click.command()
 @click.argument("snapshot", type=click.Path(dir_okay=False))
 @click.option(
-    "-o", "--output", type=click.Path(dir_okay=False), help="The trace; else SNAPSHOT with the suffix .trace."
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False),
+    help="The trace to write.  [default: SNAPSHOT with the suffix .trace]",
 )
 @click.option(
     "--passes",

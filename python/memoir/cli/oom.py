@@ -41,7 +41,7 @@ from memoir.cli.parts.arguments import check_output, console
 @click.option(
     "--search",
     metavar="TIME",
-    help="Then search PyTorch's settings for what takes least memory, for this long (30s, 2min).",
+    help="Then search PyTorch's settings for those that take the least memory, for this long (30s, 2min).",
 )
 @click.option(
     "--goal",

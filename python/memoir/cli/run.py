@@ -75,7 +75,7 @@ def _print_library(context: click.Context, _parameter: click.Parameter, wanted: 
     is_flag=True,
     expose_value=False,
     callback=_print_library,
-    help="Print the library's path, for LD_PRELOAD, and end.",
+    help="Print the library's path, for LD_PRELOAD, and exit.",
 )
 @click.option(
     "--settings",
@@ -83,7 +83,7 @@ def _print_library(context: click.Context, _parameter: click.Parameter, wanted: 
     is_eager=True,
     expose_value=False,
     callback=_list_settings,
-    help="List what --set takes, and end.",
+    help="List what --set takes, and exit.",
 )
 @click.option(  # read before --print, which names the library that --set chooses
     "--set",

@@ -19,7 +19,9 @@ from memoir.traces.files import ONLY, is_trace, read_begin
     type=click.Path(dir_okay=False),
     help="A page to look into: .html; or a picture: .png, .svg, .pdf.",
 )
-@click.option("--planner", metavar="NAME|all", help="With a plan: next to that of this planner, or all.")
+@click.option(
+    "--planner", metavar="NAME|all", help="With a plan: show it next to the plan of this planner, or of all."
+)
 @click.option(
     "--deadline", type=click.FloatRange(min=0), help="With --planner: seconds for a planner that searches."
 )
@@ -28,7 +30,7 @@ from memoir.traces.files import ONLY, is_trace, read_begin
     type=click.Choice(list(ONLY)),
     help="With a trace: which allocations.  [default: tensors, where it has any]",
 )
-@click.option("--at", metavar="12.5s", help="With a trace: who held memory then, not at the peak.")
+@click.option("--at", metavar="12.5s", help="With a trace: who held memory then, instead of at the peak.")
 @click.option(
     "--against", type=click.Path(dir_okay=False), help="With a model: how it does on this .lifetimes profile."
 )

@@ -58,7 +58,7 @@ sweeping = section("Sweeps, over several inputs, policies, settings or caps")
 @judging(
     "--search",
     metavar="TIME",
-    help="Search PyTorch's settings for what takes least memory, for this long (30s, 2min).",
+    help="Search PyTorch's settings for those that take the least memory, for this long (30s, 2min).",
 )
 @judging(
     "--goal",
@@ -82,12 +82,12 @@ sweeping = section("Sweeps, over several inputs, policies, settings or caps")
     help="Which allocations to use.  [default: tensors, where it has any]",
 )
 @judging("--continue", "go_on", is_flag=True, help="When a request fails, leave the object out and go on.")
-@click.option("--phases", is_flag=True, help="Where the time of each pool goes.")
+@click.option("--phases", is_flag=True, help="Show where the time of each pool goes.")
 @click.option(
     "-o",
     "--output",
     type=click.Path(dir_okay=False),
-    help="Reserved over time: .png, .svg or .pdf; heap maps too: .html.",
+    help="A picture of reserved memory over time: .png, .svg or .pdf; with heap maps: .html.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The results as JSON on stdout.")
 @click.option("--timeline", is_flag=True, help="With --json: live and reserved over time as well.")

@@ -34,7 +34,7 @@ _SHOWN = {
 @click.command(name="top")
 @click.argument("pid", type=click.IntRange(min=1))
 @click.option("--every", type=click.FloatRange(min=0.1), default=1.0, show_default=True, help="Seconds.")
-@click.option("--once", is_flag=True, help="Print once, and end.")
+@click.option("--once", is_flag=True, help="Print once, and exit.")
 @click.option("--json", "as_json", is_flag=True, help="The figures as JSON, one object per line.")
 @click.option("--prometheus", is_flag=True, help="The figures in Prometheus' text format.")
 @click.option(
