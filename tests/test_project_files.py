@@ -4,6 +4,7 @@
 import re
 import subprocess
 import sys
+from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,25 @@ def test_links_lead_somewhere(name):
     links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text())
     missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
     assert not missing
+
+
+def test_the_readme_says_what_its_pages_say():
+    """Each ratio with an interval stands on a page that its row links to, perhaps with more digits."""
+    ratio = re.compile(r"(\d+\.\d+) \[(\d+\.\d+), (\d+\.\d+)\]")
+    said, wrong = 0, []
+    for row in re.findall(r"^\|.*\|$", (ROOT / "README.md").read_text(), re.MULTILINE):
+        pages = re.findall(r"\]\((docs/results/[\w-]+\.md)\)", row)
+        there = {
+            tuple(str(Decimal(number).quantize(Decimal("0.01"), ROUND_HALF_UP)) for number in found)
+            for page in pages
+            for found in ratio.findall(" ".join((ROOT / page).read_text().replace("*", "").split()))
+        }
+        for found in ratio.findall(row):
+            said += 1
+            if found not in there:
+                wrong.append(f"{found[0]} [{found[1]}, {found[2]}] is not in {', '.join(pages)}")
+    assert said >= 8
+    assert not wrong, "\n".join(wrong)
 
 
 def test_the_bibliography_names_rooms_that_exist():
