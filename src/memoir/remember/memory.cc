@@ -29,7 +29,8 @@ constexpr size_t kMostFamilies = 64;
 constexpr size_t kMostTemplates = 6;    // of one family
 constexpr unsigned kSettled = 16;       // derived passes in step before nobody listens to operators any more
 constexpr unsigned kFirstPatience = 6;  // derived plans in a row that are out of step; then 12, 24, ...
-constexpr unsigned kCutOffs = 4;  // passes that exceptions ended, more than others, that are no accident
+// Passes that exceptions ended, more than others: no accident from here on; and the most that count.
+constexpr unsigned kCutOffs = 4, kMostCutOffs = 8;
 // Derived plans known to lack something that are recorded instead: some at once, then one in so many.
 constexpr std::uint64_t kFirstRecordedAgain = 6, kBetweenRecordedAgain = 10;
 // allocations served for each that was not: a derived plan is of use
@@ -81,6 +82,7 @@ struct Memory::Plan {
   unsigned skip = 0;      // calls that are plain, since something failed
   unsigned failures = 0;
   unsigned cut_off = 0;  // passes that an exception ended and that left something behind, less the others
+  std::shared_ptr<const RecordedPlan> whole;  // with what such passes left behind; null: `plan` has it
 
   bool needs_recording() const noexcept { return skip == 0 && (layout == nullptr || differed >= wait); }
 };
@@ -346,6 +348,7 @@ void Memory::set_layout(Plan& plan, RecordedPlan made) {
   if (!layout->ok()) throw std::bad_alloc();
   plan.plan = std::make_shared<const RecordedPlan>(std::move(made));
   plan.layout = std::move(layout);
+  plan.whole = nullptr;
   plan.differed = 0;
   plan.outdated = false;
 }
@@ -388,15 +391,13 @@ void Memory::followed(const Decision& decision, const CallShape& shape, const Fo
   Plan& plan = *decision.plan;
   if (plan.layout != decision.layout) return;  // another one was made meanwhile
   try {
-    // One that was cut off says nothing of the plan, and its exception holds what lived just then. But where
-    // most passes end so, what they leave behind is left behind.
-    if (pass.finished) {
-      if (plan.cut_off > 0) --plan.cut_off;
-    } else if (pass.kept.empty() || ++plan.cut_off < kCutOffs) {
+    if (!pass.finished) return was_cut_off(plan, pass.kept);
+    if (plan.cut_off > 0 && --plan.cut_off == 0 && plan.whole != nullptr) {
+      set_layout(plan, RecordedPlan(*plan.whole));
       return;
     }
     if (!pass.kept.empty()) learn_escapes(plan, pass.kept);
-    if (!pass.finished || decision.records) return;  // recorded() learns the rest
+    if (decision.records) return;  // recorded() learns the rest
     plan.scoped = !pass.repeated;
     if (pass.repeated) {
       plan.differed = 0;
@@ -463,10 +464,31 @@ void Memory::give_plans(Decision& decision, std::span<const GivenPlan> plans) no
 } catch (...) {  // it is recorded, as without
 }
 
+/// A pass that an exception ended says nothing of the plan, and the exception holds what lived just then. But
+/// where most passes end so, what they leave behind is not planned until they finish again.
+void Memory::was_cut_off(Plan& plan, const std::vector<std::uint32_t>& kept) {
+  if (kept.empty()) return;
+  plan.cut_off = std::min(plan.cut_off + 1, kMostCutOffs);
+  if (plan.cut_off < kCutOffs) return;
+  RecordedPlan changed = *plan.plan;
+  bool any = false;
+  for (const std::uint32_t index : kept) {
+    if (index >= changed.sequence.size() || !changed.sequence[index].planned()) continue;
+    any = true;
+    changed.sequence[index].offset = kNoOffset;
+  }
+  if (!any) return;
+  const auto whole = plan.whole != nullptr ? plan.whole : plan.plan;
+  const unsigned differed = plan.differed;
+  set_layout(plan, std::move(changed));
+  plan.whole = whole;
+  plan.differed = differed;
+}
+
 /// What outlived a pass once is planned no more, here and in plans to come.
 void Memory::learn_escapes(Plan& plan, const std::vector<std::uint32_t>& kept) {
   if (kept.back() == PlannedLayout::kNone) learn_of_guests(plan);
-  RecordedPlan changed = *plan.plan;
+  RecordedPlan changed = plan.whole != nullptr ? *plan.whole : *plan.plan;
   bool any = false;
   for (const std::uint32_t index : kept) {
     if (index >= changed.sequence.size() || !changed.sequence[index].planned()) continue;

@@ -126,6 +126,7 @@ class Memory {
   void make_plan(Plan& plan, const RecordedPass& recorded);
   void set_layout(Plan& plan, RecordedPlan made);
   void failed(Plan& plan) noexcept;
+  void was_cut_off(Plan& plan, const std::vector<std::uint32_t>& kept);
   void learn_escapes(Plan& plan, const std::vector<std::uint32_t>& kept);
   void learn_of_guests(Plan& plan);
   void drop_known_escapes(RecordedPlan& plan) const;
