@@ -20,6 +20,7 @@ from memoir.cli.parts.follow_trace import LiveBytes
 from memoir.traces.files import open_chosen, open_for_plans
 from memoir.views.native_summary import is_native, summarize_native
 from memoir.views.trace_diff import diff_traces
+from memoir.views.trace_summary import summarize
 
 
 @pytest.fixture
@@ -79,8 +80,13 @@ def test_the_program_by_hand(program):
 def test_a_tensor_of_a_native_program(program):
     summary = summarize_native(program, at=65_000_000)
     assert [row["name"] for row in summary["held_by"]["modules"]] == ["layers.0"]
+    assert [row["name"] for row in summary["held_by"]["operators"]] == ["aten::linear"]
+    assert [row["name"] for row in summary["held_by"]["lines"]] == ["handle (handler.py:31)"]
     tensors = Trace.open(golden.DATA / golden.NATIVE, only=Only.kTensors)
     assert tensors.events["size"][tensors.events["kind"] == 1].tolist() == [8192]
+    by_operator = summarize(tensors)
+    for key in ("operators", "outermost_operators"):
+        assert by_operator[key] == [{"operator": "aten::linear", "count": 1, "bytes": 8192}]
     site = int(tensors.events["site"][0])
     assert tensors.site_chain(site).endswith("handle (handler.py:31) > layers.0 > aten::linear")
 

@@ -124,20 +124,30 @@ def _stacks(trace: Trace, sites: np.ndarray, quantity: str, top: int) -> list[di
 
 
 def _held_by(trace: Trace, usage: Usage, top: int) -> dict[str, list[dict[str, Any]]]:
-    """Who held memory at the moment: by stack, by the function that asked, by its library, by nn.Module."""
+    """Who held memory at the moment: by stack, by the function that asked, by its library; and where it is known, by
+    PyTorch's operator, by the innermost line of Python, by nn.Module."""
     sites = usage.sites[usage.sites["held"] > 0]
 
     def library(site: int) -> str:
         return trace.site_module(trace.innermost(site, FrameKind.kNative))
 
-    def module(site: int) -> str:
-        return trace.site_name(trace.innermost(site, FrameKind.kModulePath))
+    def line(site: int) -> str:
+        python = trace.innermost(site, FrameKind.kPython)
+        return frame_texts(trace, python)[-1] if python else ""
+
+    def by(kind: FrameKind) -> Callable[[int], str]:
+        return lambda site: trace.site_name(trace.innermost(site, kind))
+
+    def known(name_of: Callable[[int], str]) -> list[dict[str, Any]]:
+        return [row for row in _grouped(sites, name_of, top) if row["name"] != "(unknown)"]
 
     return {
         "stacks": _stacks(trace, sites, "held", top),
         "functions": _grouped(sites, trace.site_name, top),
         "libraries": _grouped(sites, library, top),
-        "modules": [row for row in _grouped(sites, module, top) if row["name"] != "(unknown)"],
+        "operators": known(by(FrameKind.kOperator)),
+        "lines": known(line),
+        "modules": known(by(FrameKind.kModulePath)),
     }
 
 

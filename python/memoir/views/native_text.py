@@ -44,6 +44,8 @@ def print_native(console: Console, native: dict[str, Any], *, ascii_only: bool =
     for title, rows in (
         ("by the function that asked", held["functions"]),
         ("by library", held["libraries"]),
+        ("by operator", held["operators"]),
+        ("by line of Python", held["lines"]),
         ("by module of the model", held["modules"]),
     ):
         _print_names(console, f"held then, {title}", rows, moment["bytes"])

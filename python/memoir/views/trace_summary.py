@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from memoir._core import EventKind, Lives, Trace
+from memoir._core import EventKind, FrameKind, Lives, Trace
 from memoir.views.trace_objects import Objects, event_at, parts_of, where_kind
 
 LIFETIME_DECADES = [10**n for n in range(3, 11)]  # nanoseconds: 1 us to 10 s
@@ -227,15 +227,17 @@ def _class(decades: list[int], index: int) -> tuple[int, int | None]:
 
 
 def _operators(trace: Trace, objects: Objects, top: int) -> dict[str, Any]:
-    """Bytes by innermost operator, by outermost operator, and by whole chain; the largest first."""
+    """Bytes by innermost operator, by outermost operator, and by whole chain; the largest first. Where a stack has no
+    operator, its frame of that end stands for it."""
     sites, counts, total = _by_site(objects)
     by_site: dict[int, dict[str, Any]] = {}
     by_leaf: dict[str, dict[str, Any]] = {}
     by_root: dict[str, dict[str, Any]] = {}
     roots: dict[int, str] = {}
     for site, count, size in zip(sites.tolist(), counts.tolist(), total.tolist(), strict=True):
-        leaf = trace.site_name(site) or "(unknown)"
-        root = _outermost(trace, site, roots)
+        operator = trace.innermost(site, FrameKind.kOperator)
+        leaf = trace.site_name(operator or site) or "(unknown)"
+        root = _outermost(trace, operator or site, roots)
         for row in (by_site.setdefault(site, {}), by_leaf.setdefault(leaf, {}), by_root.setdefault(root, {})):
             row["count"] = row.get("count", 0) + count
             row["bytes"] = row.get("bytes", 0) + size
@@ -272,13 +274,15 @@ def _by_site(objects: Objects) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _outermost(trace: Trace, site: int, known: dict[int, str]) -> str:
-    """`known`: the sites that were asked for, and those on their way."""
+    """Of the chain of an operator the outermost operator, else the outermost frame. `known`: the sites that were asked
+    for, and those on their way."""
     way = []
     name = "(unknown)"
+    is_operator = trace.site_kind(site) == FrameKind.kOperator
     while site not in known and (parent := trace.site_parent(site)) is not None:
         way.append(site)
         name = trace.site_name(site) or name
-        site = parent
+        site = trace.innermost(parent, FrameKind.kOperator) if is_operator else parent
     if known.get(site, "(unknown)") != "(unknown)":
         name = known[site]
     for each in way:

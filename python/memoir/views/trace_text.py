@@ -25,17 +25,20 @@ def print_summary(console: Console, name: str, summary: dict[str, Any], *, ascii
     _print_curve(console, summary, ascii_only)
     total = summary["allocations"]["bytes"]
     native = summary.get("native")
-    operators = [
-        _operators("by outermost operator", "operator", summary["outermost_operators"], total),
-        _operators("by innermost operator", "operator", summary["operators"], total),
-        _operators("by chain of operators", "chain", summary["chains"], total),
-    ]
+    operators = []
+    if not native or native["held_by"]["operators"]:
+        operators = [
+            _operators("by outermost operator", "operator", summary["outermost_operators"], total),
+            _operators("by innermost operator", "operator", summary["operators"], total),
+        ]
+    if not native:
+        operators.append(_operators("by chain of operators", "chain", summary["chains"], total))
     tables = [
         _devices(summary["devices"]) if summary["devices"] else None,
         _passes(summary["passes"]) if summary["passes"] else None,
         _graph(summary["graph"]) if summary["graph"] else None,
         _lifetimes(summary["lifetimes"]),
-        *([] if native else operators),
+        *operators,
     ]
     for table in tables:
         if table is not None:
