@@ -22,13 +22,14 @@ MIB = 2**20
 said: list[str] = []  # for the page
 
 
-def title(text: str) -> None:
+def title(door: int, text: str) -> None:
+    text = f"{door}. {text}"
     print(f"\n\033[1m{text}\033[0m" if sys.stdout.isatty() else f"\n== {text}", flush=True)
-    said.append(f"<h2>{html.escape(text)}</h2>")
+    said.append(f'<h2 id="door{door}">{html.escape(text)}</h2>')
 
 
-def call(line: str) -> None:
-    """Runs a command as a user would, and shows it."""
+def call(line: str) -> str:
+    """Runs a command as a user would, shows it, and returns what it printed."""
     print(f"$ {line}", flush=True)
     name, *words = shlex.split(line)
     program = [sys.executable, *(["-m", "memoir"] if name == "memoir" else []), *words]
@@ -41,6 +42,7 @@ def call(line: str) -> None:
         raise subprocess.CalledProcessError(process.returncode, program)
     plain = re.sub(r"\x1b\[[0-9;]*m", "", "".join(lines))
     said.append(f"<pre><b>$ {html.escape(line)}</b>\n{html.escape(plain)}</pre>")
+    return plain
 
 
 def link(name: str, what: str) -> None:
@@ -88,42 +90,111 @@ def failed_snapshot(path: Path) -> None:
     path.write_bytes(pickle.dumps(content, protocol=4))
 
 
-def make_page() -> None:
-    style = "body{font:16px sans-serif;max-width:70em;margin:2em auto;padding:0 1em}pre{overflow:auto;font-size:13px}"
-    head = f'<!doctype html><meta charset="utf-8"><title>memoir: four doors</title><style>{style}</style>'
-    (OUT / "demo.html").write_text(f"{head}<h1>memoir: four doors</h1>{''.join(said)}")
+def answers(latency: str, memory: str, oom: str, plan: str) -> list[tuple[str, str, str]]:
+    """Of each door its question, the figure that answers it, and what the figure says, from what the commands printed."""
+
+    def found(pattern: str, text: str) -> list[str]:
+        every = re.findall(pattern, text, re.MULTILINE)
+        if not every:
+            raise SystemExit(f"the demo looks for {pattern!r}, and no line of a command's output has it")
+        return list(every[-1])
+
+    time, interval = found(r"^\| glibc \| ([\d.]+) (\[[^\]]+\]) \|", latency)
+    held = {
+        name: float(found(rf"^{name} +\d+(?: +[\d.]+){{3}} +([\d.]+)( )", memory)[0])
+        for name in ("system", "memoir")
+    }
+    survive, tried = found(r"(\d+) of (\d+) settings and policies would have survived", oom)
+    paste = found(r"To survive, start the program with\n +(\S.*)()$", oom)[0]
+    arena, above, took, proof = found(r"^auto +([\d,]+) .* (\+[\d,]+) +([\d.]+ \w+) +(\w*)", plan)
+    how = "the smallest arena there is, proven" if proof == "optimal" else f"{above} above the bound"
+    return [
+        (
+            "A PyTorch model on CPUs",
+            f"{time} {interval}",
+            "of the time of a pass with glibc; lower is better",
+        ),
+        (
+            "A server whose load falls",
+            f"{held['memoir']:.0f} of {held['system']:.0f} MiB",
+            "stay in memory after nine tenths are freed, next to the system's malloc",
+        ),
+        (
+            "A GPU out of memory",
+            paste,
+            f"would have survived, as {survive} of {tried} settings and policies would",
+        ),
+        ("Buffers that must fit", f"{arena} bytes", f"{how}, in {took}"),
+    ]
+
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #14181f; --paper: #fff; --box: #f3f5f8; --line: #d5dae1; --link: #0b5cad }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6e9ee; --paper: #14181f; --box: #1e242d; --line: #39424e; --link: #7db7f5 }
+}
+body { font: 16px/1.5 sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em;
+       color: var(--ink); background: var(--paper) }
+a { color: var(--link) }
+pre { overflow: auto; font-size: 13px; padding: 1em; background: var(--box); border-radius: 6px }
+.doors { display: grid; grid-template-columns: repeat(auto-fit, minmax(15em, 1fr)); gap: 1em }
+.doors a { display: block; padding: 1em; color: inherit; text-decoration: none; background: var(--box);
+           border: 1px solid var(--line); border-radius: 6px }
+.doors b { display: block; margin: .3em 0; font-size: 1.15em; color: var(--link); overflow-wrap: anywhere }
+"""
+
+
+def page(doors: list[tuple[str, str, str]], body: str) -> str:
+    cards = "".join(
+        f'<a href="#door{number}">{html.escape(question)}<b>{html.escape(figure)}</b>{html.escape(meaning)}</a>'
+        for number, (question, figure, meaning) in enumerate(doors, 1)
+    )
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>memoir: four doors</title>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style>'
+        "<h1>memoir: four doors</h1><p>What <code>make demo</code> measured on this machine. "
+        f'Below is all that the commands printed.</p><div class="doors">{cards}</div>{body}</html>\n'
+    )
 
 
 def main() -> None:
     OUT.mkdir(exist_ok=True)
     title(
-        f"1. A PyTorch model: ResNet-50 (batch {BATCH}, {SIDE} x {SIDE}), recorded, planned, run from its slab"
+        1,
+        f"A PyTorch model: ResNet-50 (batch {BATCH}, {SIDE} x {SIDE}), recorded, planned, run from its slab",
     )
     record()
     call("memoir show out/resnet50.trace")
     call("memoir plan out/resnet50.trace --planner all --deadline 3 -f -o out/resnet50.plan")
     call("memoir show out/resnet50.plan -f -o out/resnet50.png")
     link("resnet50.png", "the plan: address against time, live bytes above")
-    call(
+    latency = call(
         f"python bench/torch_latency.py --nets resnet50 --batch {BATCH} --side {SIDE} --threads 2 "
         "--variants glibc,jemalloc,memoir --replicates 8 --passes 1 --budget 45"
     )
 
     title(
-        "2. A server: filled, nine tenths freed at random, twice; under the system's malloc and under memoir's"
+        2,
+        "A server: filled, nine tenths freed at random, twice; under the system's malloc and under memoir's",
     )
-    call("python bench/malloc.py --memory --allocators system,memoir --objects 150000 --cycles 2 --wait 3")
+    memory = call(
+        "python bench/malloc.py --memory --allocators system,memoir --objects 150000 --cycles 2 --wait 3"
+    )
 
-    title("3. A GPU that ran out of memory: why, and what would have served it")
+    title(3, "A GPU that ran out of memory: why, and what would have served it")
     failed_snapshot(OUT / "failed.pickle")
-    call("memoir oom out/failed.pickle")
+    oom = call("memoir oom out/failed.pickle")
     call("memoir show out/failed.pickle -f -o out/failed.html")
     link("failed.html", "every allocation by address and time")
 
-    title("4. Buffers that must fit: one of minimalloc's instances at its capacity")
-    call("memoir plan tests/data/planning/minimalloc/K.1048576.csv --capacity 1048576")
+    title(4, "Buffers that must fit: one of minimalloc's instances at its capacity")
+    plan = call("memoir plan tests/data/planning/minimalloc/K.1048576.csv --capacity 1048576")
 
-    make_page()
+    doors = answers(latency, memory, oom, plan)
+    (OUT / "demo.html").write_text(page(doors, "".join(said)))
+    print("\n== The four doors, here")
+    for question, figure, meaning in doors:
+        print(f"{question}: {figure} {meaning}")
     print(f"\nAll of this as a page: {OUT / 'demo.html'}")
     print("Next: docs/README.md has a guide for each door. For a program of your own:")
     print("  .venv/bin/memoir record -o out/mine.trace -- python my_program.py")
