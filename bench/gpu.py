@@ -188,7 +188,7 @@ def main() -> int:
         parser.error(f"{arguments.output} exists: choose another name, or -f to overwrite it")
 
     if arguments.without_gpu:
-        build = import_file(ROOT / "tests" / "fake_cuda" / "build_fake_cuda.py")
+        build = import_file(ROOT / "tests" / "support" / "fake_cuda" / "build_fake_cuda.py")
         folder = tempfile.TemporaryDirectory()
         os.environ.update(build.with_fake_gpu(build.build_runtime(Path(folder.name)), mebibytes=81920))
     about = run([str(ROOT / "bench" / "gpu_worker.py"), "about"])
