@@ -125,6 +125,12 @@ class Trace:
         """
 
     @property
+    def event_count(self) -> int:
+        """
+        How many events there are; 0 when all were forgotten. Does without numpy.
+        """
+
+    @property
     def allocates(self) -> bool:
         """Whether any event is an allocation."""
 

@@ -382,6 +382,15 @@ def test_a_workload_may_take_the_events_of_a_trace():
     assert trace.meta("source") == "text trace"
 
 
+def test_simulations_do_without_numpy():
+    """It takes 10 MB, and longer to import than a small trace to simulate."""
+    script = "import sys; from memoir.cli import main\ntry: main()\nfinally: print('numpy' in sys.modules)"
+    command = [sys.executable, "-c", script, "simulate", str(SMALL), "--policy", "memoir", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("}\nFalse\n")
+
+
 def test_many_events_are_not_kept(memoir, results, monkeypatch, tmp_path):
     """Of large traces: a question that needs the events again reads the file again."""
     path = tmp_path / "failed.txt"

@@ -286,6 +286,9 @@ void bind_trace(nb::module_& module) {
           "Every record but text, in order: a read-only numpy array with the fields of the format (times in "
           "nanoseconds, sizes in bytes). A view; it keeps the trace alive.")
       .def_prop_ro(
+          "event_count", [](const Trace& trace) { return trace.events().size(); },
+          "How many events there are; 0 when all were forgotten. Does without numpy.")
+      .def_prop_ro(
           "allocates",
           [](const Trace& trace) {
             return std::ranges::any_of(trace.events(),

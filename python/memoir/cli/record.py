@@ -183,7 +183,7 @@ def _say_results(file: Path, status: int) -> None:
             f"; {bytes_text(torn)} of it cannot be read and are left out: memoir's fault, please report it"
         )
     name = os.path.relpath(file)
-    click.echo(f"memoir: {len(trace.events):,} events in {name}{lost}; next: memoir show {name}", err=True)
+    click.echo(f"memoir: {trace.event_count:,} events in {name}{lost}; next: memoir show {name}", err=True)
     index = file.with_suffix(".index")
     if index.exists():
         children = [file.with_name(line.split("\t")[0]) for line in index.read_text().splitlines()]

@@ -329,7 +329,7 @@ def _trace_of(path: str, _changed: int, _size: int, only: str) -> Trace:
 def _with_events(path: str, changed: int, size: int, only: str) -> Trace:
     """A trace whose events no workload has taken."""
     trace = _trace_of(path, changed, size, only)
-    return trace if len(trace.events) else open_trace(path, ONLY[only])
+    return trace if trace.event_count else open_trace(path, ONLY[only])
 
 
 @functools.lru_cache(maxsize=64)
@@ -351,7 +351,7 @@ def _workload_of(
         trace = _with_events(path, changed, size, only)
         if up_to_failure is not None:
             return Workload.up_to_failure(trace, device, up_to_failure)
-        if len(trace.events) >= _MANY and _devices_of(path, changed, size, only) == (device,):
+        if trace.event_count >= _MANY and _devices_of(path, changed, size, only) == (device,):
             return Workload.take(trace, device, failures)
         return Workload(trace, device, failures)
     except Error as error:

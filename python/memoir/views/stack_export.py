@@ -119,7 +119,7 @@ class _Pprof:
         for text in self.strings:
             out.data(6, text.encode("utf-8", "replace"))
         out.number(9, trace.start)
-        if len(trace.events):
+        if trace.event_count:
             out.number(10, int(trace.events["time"][-1]))
         out.data(11, space).number(12, 1).number(14, default)
         return bytes(out.content)

@@ -84,12 +84,12 @@ class LivePage:
     def _read_on(self, size: int) -> bool:
         trace = self._trace
         assert trace is not None
-        known, was_complete = len(trace.events), trace.complete
+        known, was_complete = trace.event_count, trace.complete
         if self._follows:
             return bool(trace.poll() > 0 or trace.complete != was_complete)
         self._follows = size > _SMALL
         self._trace = trace = self._open()
-        return len(trace.events) != known or trace.complete != was_complete
+        return bool(trace.event_count != known or trace.complete != was_complete)
 
     def _make(self) -> bytes:
         from memoir.views.page.of_trace import trace_page
