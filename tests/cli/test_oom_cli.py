@@ -15,7 +15,7 @@ from memoir.simulation.search import search
 
 sys.path.append(str(Path(__file__).parents[1] / "formats"))
 
-from snapshots import BASE, LINEAR, MAIN, MIB, RELU, entry, imported, oom, snapshot  # noqa: E402
+from snapshots import BASE, LINEAR, MAIN, MIB, RELU, entry, frame, imported, oom, snapshot  # noqa: E402
 
 FAILED = "failed.pickle"
 
@@ -86,6 +86,20 @@ def test_the_answer_as_json(memoir, failed):
     (site,) = answer["held"]["sites"]
     assert (site["bytes"], site["objects"], site["kept_bytes"]) == (200 * MIB, 40, 600 * MIB)
     assert answer["held"]["pins"] == [site] and sum(age["objects"] for age in answer["held"]["ages"]) == 40
+
+
+def test_stacks_that_differ_in_c_plus_plus_alone_are_one_row(memoir, failed):
+    history = combed()
+    for number, row in enumerate(history):
+        if row["action"] == "alloc" and row["size"] == 5 * MIB:
+            inside = frame(f"at::native::empty_like_{number % 2}(x)")
+            row["frames"] = [frame("at::detail::empty_generic(x)"), inside, *row["frames"]]
+    failed(history)
+    code, out, _ = memoir("oom", FAILED, "--no-caps", "--workers", "1", "--json")
+    (site,) = json.loads(out)["held"]["sites"]
+    assert code == 0 and (site["place"], site["stacks"]) == ("/srv/model.py:54 forward", 2)
+    assert (site["objects"], site["bytes"]) == (40, 200 * MIB)
+    assert site["site"].endswith("(x) > at::detail::empty_generic(x)")
 
 
 def test_what_no_placement_serves(memoir, failed):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from memoir._core import EventKind, Trace
+from memoir.traces.places import Places
 
 AGES = [10**n for n in range(6, 12)]  # nanoseconds: 1 ms to 100 s
 _BLOCK = 512  # bytes: PyTorch's blocks are multiples
@@ -28,21 +29,29 @@ class _Live:
 def held_at(trace: Trace, device: int, event: int, top: int = 20) -> dict[str, Any]:
     """Before that event: `sites` and `ages`, most bytes first, and `pins`, most kept bytes first.
 
-    A site keeps what would go back to the device without its objects: the free bytes of a segment (of 2 MiB pages,
+    Stacks of one place (memoir.traces.places) are one row, with the `site` that holds most of it.
+    A row keeps what would go back to the device without its objects: the free bytes of a segment (of 2 MiB pages,
     where segments expand) are shared out among the objects that lie in it. No `pins` where no addresses were recorded.
     """
     events = trace.events[:event]
     now = int(trace.events["time"][event])
     live = _live(events, device)
     kept = _kept(events, device, live)
-    sites, which = np.unique(live.site, return_inverse=True)
+    sites, of_site = np.unique(live.site, return_inverse=True)
+    bytes_of = np.bincount(of_site, weights=live.size, minlength=len(sites))
+    places = Places(trace)
+    names, of_place = np.unique([places.of(site) for site in sites.tolist()], return_inverse=True)
+    which = of_place[of_site] if len(sites) else of_site
     age = now - live.born
     rows: list[dict[str, Any]] = []
-    for number, site in enumerate(sites.tolist()):
-        mine = which == number
+    for number, name in enumerate(names.tolist()):
+        mine, stacks = which == number, np.flatnonzero(of_place == number)
+        largest = int(sites[stacks[np.argmax(bytes_of[stacks])]])
         rows.append(
             {
-                "site": trace.site_chain(site) or "(unknown)",
+                "place": name or "(unknown)",
+                "site": trace.site_chain(largest) or "(unknown)",
+                "stacks": len(stacks),
                 "bytes": int(live.size[mine].sum()),
                 "objects": int(mine.sum()),
                 "oldest_ns": int(age[mine].max()),
@@ -50,8 +59,8 @@ def held_at(trace: Trace, device: int, event: int, top: int = 20) -> dict[str, A
                 "kept_bytes": int(kept[mine].sum()) if kept is not None else None,
             }
         )
-    by_size = sorted(rows, key=lambda row: (-row["bytes"], row["site"]))
-    by_kept = sorted(rows, key=lambda row: (-(row["kept_bytes"] or 0), row["site"]))
+    by_size = sorted(rows, key=lambda row: (-row["bytes"], row["place"]))
+    by_kept = sorted(rows, key=lambda row: (-(row["kept_bytes"] or 0), row["place"]))
     return {
         "objects": len(live.size),
         "bytes": int(live.size.sum()),

@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from memoir import _core
-from memoir._core import Error, Workload
+from memoir._core import Error, Trace, Workload
 from memoir.simulation import WHAT_IF, Task, cap_bytes, simulate_task, trace_of, workload_of
 from memoir.simulation.held import held_at
 from memoir.simulation.recorded import recorded_cap, recorded_policy, recorded_settings
 from memoir.sweep import Sweep, cores, sweep
+from memoir.traces.places import Places
 
 _FEW = 40_000  # operations to simulate: fewer are done before other processes are up
 
@@ -86,7 +87,7 @@ def explain(
         "trace": str(path),
         "device": found["device"],
         "failures": found["failures"],
-        "failure": failure | {"site": trace_of(path).site_chain(failure["site"]) or None},
+        "failure": failure | _where(trace_of(path), failure["site"]),
         "time_ns": found["time_ns"],
         "cap": limit,
         "cap_from": known_from if cap is None else "given",
@@ -107,6 +108,10 @@ def explain(
         "interrupted": swept.interrupted,
         "results": results,
     }
+
+
+def _where(trace: Trace, site: int) -> dict[str, str | None]:
+    return {"place": Places(trace).of(site) or None, "site": trace.site_chain(site) or None}
 
 
 def find_failure(path: str, device: int | None = None, event: int | None = None) -> dict[str, Any]:

@@ -20,7 +20,7 @@ def words(answer: Answer) -> str:
         f"{answer['trace']}, device {answer['device']}: event {failure['event']:,}, "
         f"{duration_text(answer['time_ns'])} into the recording, ran out of memory",
         f"  asked  {bytes_text(failure['asked'])}"
-        + (f" at {_leaf(failure['site'])}" if failure["site"] else ""),
+        + (f" at {printable(failure['place'])}" if failure["place"] else ""),
         f"  live   {bytes_text(failure['live'])} in {answer['held']['objects']:,} objects",
         *(
             [
@@ -121,7 +121,7 @@ def sites_table(answer: Answer, most: int = 10) -> Table:
     for row in held["sites"][:most]:
         share = 100 * row["bytes"] / held["bytes"] if held["bytes"] else 0
         cells = (bytes_text(row["bytes"]), f"{share:.1f} %", f"{row['objects']:,}", _oldest(row))
-        table.add_row(printable(_leaf(row["site"])), *cells)
+        table.add_row(printable(row["place"]), *cells)
     return table
 
 
@@ -144,7 +144,7 @@ def pins_table(answer: Answer, most: int = 5) -> Table:
     table = _table("what kept free memory from going back", "kept", "with", "objects", "oldest")
     for row in answer["held"]["pins"][:most]:
         cells = (bytes_text(row["kept_bytes"]), bytes_text(row["bytes"]), f"{row['objects']:,}", _oldest(row))
-        table.add_row(printable(_leaf(row["site"])), *cells)
+        table.add_row(printable(row["place"]), *cells)
     return table
 
 
@@ -156,7 +156,7 @@ def paste_lines(answer: Answer) -> str:
         return "What serves the request under this cap is nothing that a program of RAPIDS can load."
     if not lines:
         return "None of these settings and policies serves the request under this cap."
-    return "To survive, start the program with\n" + "\nor\n".join(f"  {line}" for line in lines)
+    return "To survive this request, start the program with\n" + "\nor\n".join(f"  {line}" for line in lines)
 
 
 def _table(*titles: str) -> Table:
@@ -168,8 +168,3 @@ def _table(*titles: str) -> Table:
 
 def _oldest(row: dict[str, Any]) -> str:
     return "before the recording" if row["before_recording"] else duration_text(row["oldest_ns"])
-
-
-def _leaf(site: str) -> str:
-    """The innermost frame: --json has the whole chain."""
-    return printable(site.rpartition(" > ")[2])

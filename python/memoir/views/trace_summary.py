@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from memoir._core import EventKind, FrameKind, Lives, Trace
+from memoir.traces.places import Places
 from memoir.views.trace_objects import Objects, event_at, parts_of, where_kind
 
 LIFETIME_DECADES = [10**n for n in range(3, 11)]  # nanoseconds: 1 us to 10 s
@@ -228,15 +229,16 @@ def _class(decades: list[int], index: int) -> tuple[int, int | None]:
 
 def _operators(trace: Trace, objects: Objects, top: int) -> dict[str, Any]:
     """Bytes by innermost operator, by outermost operator, and by whole chain; the largest first. Where a stack has no
-    operator, its frame of that end stands for it."""
+    operator, its frame of that end stands for it; PyTorch's own stacks are named by their places."""
     sites, counts, total = _by_site(objects)
     by_site: dict[int, dict[str, Any]] = {}
     by_leaf: dict[str, dict[str, Any]] = {}
     by_root: dict[str, dict[str, Any]] = {}
     roots: dict[int, str] = {}
+    places = Places(trace)
     for site, count, size in zip(sites.tolist(), counts.tolist(), total.tolist(), strict=True):
         operator = trace.innermost(site, FrameKind.kOperator)
-        leaf = trace.site_name(operator or site) or "(unknown)"
+        leaf = places.of(operator or site) or "(unknown)"
         root = _outermost(trace, operator or site, roots)
         for row in (by_site.setdefault(site, {}), by_leaf.setdefault(leaf, {}), by_root.setdefault(root, {})):
             row["count"] = row.get("count", 0) + count
