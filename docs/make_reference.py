@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/reference/ from what the code itself says: the command line, Python, policies, settings; the man page
+"""Writes docs/reference/ from what the code itself says: the command line, Python, C, policies, settings; the man page
 and what completes the command line in shells, which the wheel installs.
 
 .venv/bin/python docs/make_reference.py           write what has changed
@@ -10,6 +10,7 @@ import importlib
 import inspect
 import re
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,6 +36,23 @@ PYTHON = {
         "Result",
     ],
     "memoir.malloc": ["library", "settings", "environment", "figures"],
+    "memoir.sweep": ["sweep", "Sweep", "Outcome"],
+    "memoir.views.page": None,
+    "memoir.executorch": None,
+    "memoir.tinygrad": None,
+    "memoir.inductor": None,
+    "memoir.onnxruntime": None,
+}
+HEADERS = {  # under src/memoir/shim: what it is, and how to link it
+    "plan_c/memoir_plan.h": ("The planners", "CMake `memoir::plan_c`, pkg-config `memoir-plan-c`"),
+    "static_tensors/memoir_static_tensors.h": (
+        "Tensors over host memory without malloc",
+        "CMake `memoir::static_tensors`, pkg-config `memoir-static-tensors`",
+    ),
+    "onnxruntime/memoir_onnxruntime.h": (
+        "An allocator for ONNX Runtime",
+        "`memoir.onnxruntime.include()` and `library()` of the Python package",
+    ),
 }
 
 
@@ -157,6 +175,42 @@ def paragraphs(text: str | None, first: bool = False) -> str:
     return text.split("\n\n")[0] if first else text
 
 
+def c_page() -> str:
+    """The public headers for C: their first comment as prose, and what they declare as it stands there."""
+    text = [
+        f"{NOTE}\n# C\n",
+        "Three headers for C, and for every language that can call C. How to build and link:",
+    ]
+    text += [
+        "[docs/README.md](../README.md#install-build-link); the planners have [a guide](../guides/plan-c.md).\n"
+    ]
+    for name, (what, how) in HEADERS.items():
+        header = (FOLDER.parents[1] / "src" / "memoir" / "shim" / name).read_text()
+        first, body = header.removeprefix("/*").split("*/", 1)
+        prose = re.sub(r"^ \* ?", "", first, flags=re.M).split("\n", 2)[2]  # without the licence
+        prose = re.sub(
+            r"(?:^  .*\n)+", lambda code: f"```c\n{inspect.cleandoc(code[0])}\n```\n", prose, flags=re.M
+        )
+        text.append(f"## {what}\n\n`#include <{Path(name).name}>`. {how}.\n\n{prose.rstrip()}\n")
+        text.append(f"```c\n{declarations(body)}\n```\n")
+    return "\n".join(text).rstrip() + "\n"
+
+
+def declarations(body: str) -> str:
+    """Of a header, without guards, macros for visibility, and the indentation that those lead to."""
+    inside = re.split(r"^#ifdef __cplusplus\n.*?^#endif\n", body, flags=re.M | re.S)[1]
+    inside = re.sub(r"^#define MEMOIR_\w+_API .*\n", "", inside, flags=re.M)
+    inside = re.sub(r"\bMEMOIR_\w+_API\s+", "", inside)
+    wrapped = re.sub(r"^\w[^/;{}]*\([^()]*\);", lambda call: wrapped_call(call[0]), inside, flags=re.M)
+    return re.sub(r"\n{3,}", "\n\n", wrapped).strip()
+
+
+def wrapped_call(call: str) -> str:
+    """At most 100 columns, broken between arguments."""
+    text = re.sub(r"(?<!,) ", "\0", " ".join(call.split()).replace("( ", "("))
+    return textwrap.fill(text, 100, subsequent_indent="    ", break_on_hyphens=False).replace("\0", " ")
+
+
 def exit_codes() -> list[str]:
     """The rows of docs/reference/exit-codes.md."""
     table = [
@@ -204,6 +258,7 @@ PAGES = {
     "policies.md": policy_page,
     "malloc-settings.md": malloc_page,
     "python.md": python_page,
+    "c.md": c_page,
     "memoir.1": man_page,
     "completions/memoir": completion("bash"),
     "completions/_memoir": completion("zsh"),

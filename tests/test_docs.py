@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[1]
 WRITTEN = {
     "commands.md",
     "python.md",
+    "c.md",
     "policies.md",
     "malloc-settings.md",
 }  # from the code (test_reference.py)

@@ -73,6 +73,19 @@ def test_every_public_name_of_python():
                 assert f"### {module}.{name}\n" in text, f"{module}.{name}: {AGAIN}"
 
 
+def test_every_function_of_the_headers_for_c():
+    headers = [
+        path for path in (ROOT / "src/memoir/shim").rglob("memoir_*.h") if 'extern "C"' in path.read_text()
+    ]
+    assert len(headers) == 3
+    text = (FOLDER / "c.md").read_text()
+    for header in headers:
+        assert f"`#include <{header.name}>`" in text, AGAIN
+        functions = re.findall(r"\b(memoir_\w+)\(", header.read_text())
+        assert len(functions) > 5
+        assert [name for name in functions if f"{name}(" not in text] == [], AGAIN
+
+
 def test_the_writer_runs(tmp_path, monkeypatch):
     pytest.importorskip("torch", reason="the page has memoir.torch")
     where = importlib.util.spec_from_file_location("make_reference", ROOT / "docs" / "make_reference.py")

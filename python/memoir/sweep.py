@@ -31,6 +31,8 @@ _NOT_RUN = "not run: the sweep was interrupted"
 
 @dataclass(frozen=True)
 class Outcome:
+    """What came of one task: a value, or `error`, which says why there is none."""
+
     arguments: tuple[Any, ...]
     value: Any = None
     error: str | None = None  # why there is no value
@@ -38,6 +40,8 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Sweep:
+    """The outcomes of all tasks, in their order. `interrupted`: Ctrl-C ended the sweep; tasks that were not done say so."""
+
     outcomes: list[Outcome]  # one per task, in order
     interrupted: bool  # by Ctrl-C: tasks that were not done say so
 
@@ -65,7 +69,7 @@ def sweep(
     address: str | None = None,
     title: str | None = None,
 ) -> Sweep:
-    """function(*task) for every task.
+    """Calls function(*task) for every task. Outcomes are in the order of the tasks.
 
     `workers`: processes (None: one per core; 1: this process). `address`: of a running Ray cluster (None: RAY_ADDRESS,
     or a Ray of our own on this machine for the time of the sweep). `title`: of the progress bar, shown on a terminal.
