@@ -92,40 +92,49 @@ def failed_snapshot(path: Path) -> None:
 
 def answers(latency: str, memory: str, oom: str, plan: str) -> list[tuple[str, str, str]]:
     """Of each door its question, the figure that answers it, and what the figure says, from what the commands printed."""
+    doors = []
 
-    def found(pattern: str, text: str) -> list[str]:
-        every = re.findall(pattern, text, re.MULTILINE)
-        if not every:
-            raise SystemExit(f"the demo looks for {pattern!r}, and no line of a command's output has it")
-        return list(every[-1])
+    def door(question: str, figure: str, meaning: str, *patterns: tuple[str, str]) -> None:
+        """Braces are filled with the groups of each pattern's last match; a command that printed none has no figure."""
+        found = [
+            match
+            for pattern, text in patterns
+            for match in list(re.finditer(pattern, text, re.MULTILINE))[-1:]
+        ]
+        groups = [group for match in found for group in match.groups()]
+        whole = len(found) == len(patterns)
+        doors.append(
+            (question, figure.format(*groups), meaning.format(*groups))
+            if whole
+            else (question, "see below", "")
+        )
 
-    time, interval = found(r"^\| glibc \| ([\d.]+) (\[[^\]]+\]) \|", latency)
-    held = {
-        name: float(found(rf"^{name} +\d+(?: +[\d.]+){{3}} +([\d.]+)( )", memory)[0])
-        for name in ("system", "memoir")
-    }
-    survive, tried = found(r"(\d+) of (\d+) settings and policies would have survived", oom)
-    paste = found(r"To survive, start the program with\n +(\S.*)()$", oom)[0]
-    arena, above, took, proof = found(r"^auto +([\d,]+) .* (\+[\d,]+) +([\d.]+ \w+) +(\w*)", plan)
-    how = "the smallest arena there is, proven" if proof == "optimal" else f"{above} above the bound"
-    return [
-        (
-            "A PyTorch model on CPUs",
-            f"{time} {interval}",
-            "of the time of a pass with glibc; lower is better",
-        ),
-        (
-            "A server whose load falls",
-            f"{held['memoir']:.0f} of {held['system']:.0f} MiB",
-            "stay in memory after nine tenths are freed, next to the system's malloc",
-        ),
-        (
-            "A GPU out of memory",
-            paste,
-            f"would have survived, as {survive} of {tried} settings and policies would",
-        ),
-        ("Buffers that must fit", f"{arena} bytes", f"{how}, in {took}"),
-    ]
+    door(
+        "A PyTorch model on CPUs",
+        "{0}",
+        "of the time of a pass with glibc; lower is better",
+        (r"^\| glibc +\| ([\d.]+(?: \[[^\]]+\])?) +\|", latency),
+    )
+    door(
+        "A server whose load falls",
+        "{0} of {1} MiB",
+        "stay in memory after nine tenths are freed, next to the system's malloc",
+        *((rf"^{name} +\d+ +[\d.]+ +[\d.]+ +\d+ +(\d+)", memory) for name in ("memoir", "system")),
+    )
+    door(
+        "A GPU out of memory",
+        "{2}",
+        "would have survived, as {0} of {1} settings and policies would",
+        (r"(\d+) of (\d+) settings and policies would have survived", oom),
+        (r"To survive, start the program with\n +(\S.*)$", oom),
+    )
+    door(
+        "Buffers that must fit",
+        "{0} bytes",
+        "for 454 buffers, {1} above the bound, found in {2}",
+        (r"^auto +([\d,]+) .* \+([\d,]+) +([\d.]+ \w+)", plan),
+    )
+    return doors
 
 
 STYLE = """
