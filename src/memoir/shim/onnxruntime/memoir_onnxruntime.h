@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An allocator for ONNX Runtime that remembers: the first runs of a model record what they allocate, then
- * runs are planned and follow their plan in one slab; input shapes never seen are planned from what others
- * taught.
+ * An allocator for ONNX Runtime that remembers. It records what the first runs of a model allocate. Later
+ * runs follow a plan, in one slab. It also plans input shapes that it never saw, from those that it did.
  *
  *   OrtMemoryInfo* info;    api->CreateMemoryInfo("Cpu", OrtDeviceAllocator, 0, OrtMemTypeDefault, &info);
  *   memoir_onnxruntime* memory = memoir_onnxruntime_create(info);
@@ -15,8 +14,8 @@
  *   OrtStatus* status = api->Run(...);
  *   memoir_onnxruntime_end(memory, status == NULL);
  *
- * What no plan serves comes from malloc: weights, outputs, runs of other threads without a begin.
- * Thread-safe; nothing here throws or prints.
+ * What no plan serves comes from malloc: weights, outputs, and runs of threads without a begin. Thread-safe.
+ * No function throws or prints.
  */
 #ifndef MEMOIR_ONNXRUNTIME_H
 #define MEMOIR_ONNXRUNTIME_H
@@ -34,15 +33,15 @@ struct OrtAllocator; /* onnxruntime_c_api.h */
 struct OrtMemoryInfo;
 typedef struct memoir_onnxruntime memoir_onnxruntime;
 
-/* NULL without memory. `info` is the caller's, and outlives it. */
+/* NULL when there is no memory. `info` belongs to the caller and must live longer. */
 MEMOIR_ONNXRUNTIME_API memoir_onnxruntime* memoir_onnxruntime_create(const struct OrtMemoryInfo* info);
-/* When ONNX Runtime knows its allocator no more: after ReleaseEnv(). NULL is let pass. */
+/* Call it when ONNX Runtime no longer has the allocator: after ReleaseEnv(). Does nothing for NULL. */
 MEMOIR_ONNXRUNTIME_API void memoir_onnxruntime_destroy(memoir_onnxruntime* memory);
 /* The allocator to register, as long as `memory` lives. */
 MEMOIR_ONNXRUNTIME_API struct OrtAllocator* memoir_onnxruntime_allocator(memoir_onnxruntime* memory);
 
-/* The calling thread runs `model` (any number that tells models apart) on inputs of these dimensions, until
- * end(). Runs do not nest on a thread: a begin() in a run is let pass, with its end(). */
+/* Until end(), the calling thread runs `model` (any number that tells models apart) on inputs of these
+ * dimensions. Runs do not nest on a thread: within a run, another begin() and its end() do nothing. */
 MEMOIR_ONNXRUNTIME_API void memoir_onnxruntime_begin(memoir_onnxruntime* memory, uint64_t model,
                                                      const int64_t* numbers, size_t count);
 /* `finished`: 0 when the run failed. */

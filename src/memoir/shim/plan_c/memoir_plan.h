@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * memoir's planner for C, and for whatever calls C: given buffers with lifetimes and sizes, an offset for
- * each in one arena, such that no two that live at the same time overlap.
+ * memoir's planner for C, and for every language that can call C. It gives each buffer an offset in one
+ * arena, so that no two buffers that live at the same time overlap.
  *
  *   uint64_t lower[] = {0, 2, 4}, upper[] = {4, 7, 9}, size[] = {2, 4, 2}, offsets[3];
  *   memoir_plan_result result;
@@ -9,10 +9,10 @@
  *     puts(memoir_plan_why());
  *   result.arena_size                       6
  *
- * Plain arrays in and out, owned by the caller; NULL is never kept. No exception leaves a function. No
- * thread is started unless memoir_plan_options asks for one. memoir_planner and memoir_skeleton allocate
- * when they are made and never again. Functions may be called from any thread; one memoir_planner is for
- * one thread at a time, a memoir_skeleton for any number.
+ * All arrays belong to the caller, and no function keeps a pointer to one. No exception leaves a function.
+ * No thread is started unless memoir_plan_options asks for it. memoir_planner and memoir_skeleton allocate
+ * when they are created, and never again. Any thread may call these functions. Only one thread at a time
+ * may use a memoir_planner; any number may use a memoir_skeleton.
  */
 #ifndef MEMOIR_PLAN_H
 #define MEMOIR_PLAN_H
@@ -39,8 +39,8 @@ enum {
 
 #define MEMOIR_PLAN_NO_LIMIT UINT64_MAX
 
-/* Begin with memoir_plan_defaults(). Later versions add fields in place of the reserved ones, so that the
- * size stays; `struct_size` may be less: what is missing has its default. */
+/* Start from memoir_plan_defaults(). Later versions add fields in place of the reserved ones, so the size
+ * stays the same. `struct_size` may be smaller: the fields that are missing have their defaults. */
 typedef struct memoir_plan_options {
   size_t struct_size;
   double deadline_s;   /* seconds of wall clock; 1. 0: the cheap planners alone */
@@ -67,8 +67,7 @@ typedef struct memoir_plan_result {
 MEMOIR_PLAN_API memoir_plan_options memoir_plan_defaults(void);
 /* "1.2.3" */
 MEMOIR_PLAN_API const char* memoir_plan_version(void);
-/* Of the last function of this thread that did not return MEMOIR_PLAN_OK or a pointer: one line, never
- * NULL. */
+/* The reason of this thread's last failure: one line, never NULL. */
 MEMOIR_PLAN_API const char* memoir_plan_why(void);
 
 /* Plans `count` buffers: buffer i lives in the ticks [lower[i], upper[i]), has size[i] bytes and an offset
@@ -96,11 +95,11 @@ MEMOIR_PLAN_API int memoir_planner_plan(memoir_planner* planner, size_t count, c
                                         const uint64_t* upper, const uint64_t* size,
                                         const uint64_t* alignment, uint64_t* offsets, uint64_t* arena_size);
 
-/* Who lies on whom in a plan: offsets for any other sizes of the same buffers, valid whatever they are, in
- * time linear in the buffers and without allocating. */
+/* Which buffer lies on which in a plan. It gives valid offsets for any other sizes of the same buffers, in
+ * linear time and without allocating. */
 typedef struct memoir_skeleton memoir_skeleton;
-/* Of a plan of these buffers; NULL with a reason in memoir_plan_why(). Copies what it needs. Every size
- * must be 1 or more: one that may be 0 elsewhere is given 1 here. */
+/* From a plan of these buffers; NULL on failure, with the reason in memoir_plan_why(). Copies what it needs.
+ * Every size must be 1 or more: where a size may be 0 later, give 1 here. */
 MEMOIR_PLAN_API memoir_skeleton* memoir_skeleton_create(size_t count, const uint64_t* lower,
                                                         const uint64_t* upper, const uint64_t* size,
                                                         const uint64_t* alignment, const uint64_t* offsets);

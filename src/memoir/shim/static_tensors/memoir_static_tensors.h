@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tensors over host memory without malloc, for a tensor library in C: host/static_tensors.h, which has the
- * whole story, with a C face. Everything is secured when the pool is made. Nothing here prints, throws or
- * aborts; not thread-safe.
+ * Tensors over host memory without malloc, for a tensor library in C; host/static_tensors.h is the same for
+ * C++, and says how it works. A pool takes all its memory when it is created. No function prints, throws or
+ * aborts. Not thread-safe.
  *
  *   const char* why;
  *   memoir_static_tensors_sizes sizes = {.pool = 64 << 20};
@@ -35,10 +35,10 @@ typedef struct memoir_static_tensors_sizes {
   size_t alignment; /* bytes: of every tensor's data, a power of two up to 4096; 64 */
 } memoir_static_tensors_sizes;
 
-/* A pool, or NULL: `why` (may be NULL) is then one line that says what was not there. `sizes` may be NULL. */
+/* A pool, or NULL: then `why` (may be NULL) is one line that says what was missing. `sizes` may be NULL. */
 MEMOIR_STATIC_TENSORS_API memoir_static_tensors* memoir_static_tensors_create(
     const memoir_static_tensors_sizes* sizes, const char** why);
-/* Ends every tensor of the pool as well. NULL is let pass. */
+/* Ends every tensor of the pool as well. Does nothing for NULL. */
 MEMOIR_STATIC_TENSORS_API void memoir_static_tensors_destroy(memoir_static_tensors* pool);
 /* Why the last tensor was refused: one line, never NULL. */
 MEMOIR_STATIC_TENSORS_API const char* memoir_static_tensors_why(const memoir_static_tensors* pool);
@@ -52,7 +52,8 @@ MEMOIR_STATIC_TENSORS_API memoir_tensor* memoir_tensor_new(memoir_static_tensors
 MEMOIR_STATIC_TENSORS_API memoir_tensor* memoir_tensor_new_view(memoir_static_tensors* pool,
                                                                 const memoir_tensor* of, size_t offset,
                                                                 size_t size);
-/* One reference more, one less: 0, or -1 for what is not a live tensor of the pool (nothing changed). */
+/* Adds or removes one reference. Returns 0, or -1 and changes nothing if it is not a live tensor of the pool.
+ */
 MEMOIR_STATIC_TENSORS_API int memoir_tensor_retain(memoir_static_tensors* pool, memoir_tensor* tensor);
 MEMOIR_STATIC_TENSORS_API int memoir_tensor_release(memoir_static_tensors* pool, memoir_tensor* tensor);
 /* Of a live tensor. */
