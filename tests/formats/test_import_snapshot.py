@@ -213,6 +213,29 @@ def test_gaps_in_a_history():
     ]
 
 
+def test_objects_never_overlap():
+    """Where a second one reaches into the first, the first was freed unseen; then it cannot be freed once more."""
+    first, second = entry("alloc", BASE, 4096, 0), entry("alloc", BASE + 512, 8192, 5)
+    third = entry("alloc", BASE + 512 + 8192, 512, 6)  # touches, and no more
+    assert flow(imported(snapshot([first, second, third])), "Address") == [
+        (1, "Allocate", 1, 4096),
+        (6, "Free", 1, 0),
+        (6, "Allocate", 2, 8192),
+        (7, "Allocate", 3, 512),
+    ]
+    again = entry("free_completed", BASE, 4096, 7)
+    refused(
+        snapshot([first, second, again]), r"\[2\]\.addr .* frees 0x7f0000000000, which .*\[1\] freed already"
+    )
+    # The same of one from before the history, of which the free alone is left.
+    refused(
+        snapshot([second, again]),
+        r"\[1\]\.addr .* frees 0x7f0000000000, where something else was allocated before",
+    )
+    pending = entry("free_requested", BASE, 4096, 7)
+    refused(snapshot([second, pending]), r"\[1\]\.addr .* where something else was allocated before")
+
+
 def test_older_structures():
     old = [  # torch 2.0: no addresses of blocks, the request in a history; no times
         {

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "memoir/base/hex.h"
+#include "memoir/formats/snapshot/live_ranges.h"
 #include "memoir/formats/snapshot/mapped_ranges.h"
 #include "memoir/trace/objects/object_table.h"
 
@@ -48,6 +49,7 @@ class Undo {
   const size_t device_;
   BeforeHistory before_;
   ObjectTable objects_;  // by address; value: the entry that it was allocated or freed last by; tag: pending
+  LiveRanges live_;      // of those that the history allocated
   std::vector<Inferred> inferred_;
   std::vector<size_t> segment_entries_;
   MappedRanges got_;  // segments and memory that the history has got; stream: the entry, so that none join
@@ -59,6 +61,9 @@ void Undo::walk() {
     const TraceEntry& entry = snapshot_.entry(device_, i);
     switch (entry.origin.kind()) {
       case Word::kAlloc: {
+        live_.add(entry.address, entry.size, [&](std::uint64_t other) {
+          objects_.find(other) = {other, State::kFreed, 0, i};  // while the recording was paused
+        });
         ObjectTable::Entry& known = objects_.find(entry.address);
         const bool fresh = known.state == State::kUnknown;
         known = {entry.address, State::kLive, 0, i};
@@ -112,6 +117,7 @@ void Undo::free(const TraceEntry& entry, size_t index) {
   const bool fresh = known.state == State::kUnknown;
   if (fresh) inferred_.push_back({{entry.address, entry.size, entry.stream, 0, 0, completed}, index});
   known = {entry.address, completed ? State::kFreed : State::kLive, completed ? 0u : 1u, index};
+  if (completed) live_.remove(entry.address);
   if (fresh) objects_.added();
 }
 

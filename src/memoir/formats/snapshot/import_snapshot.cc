@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "memoir/base/error.h"
+#include "memoir/base/hex.h"
 #include "memoir/formats/snapshot/before_history.h"
 #include "memoir/formats/snapshot/frame_sites.h"
+#include "memoir/formats/snapshot/live_ranges.h"
 #include "memoir/formats/snapshot/mapped_ranges.h"
 #include "memoir/formats/stream_list.h"
 #include "memoir/trace/objects/object_table.h"
@@ -49,6 +51,7 @@ class Importer {
     size_t next = 0;            // entry
     std::uint64_t time_us = 0;  // of the entry `next`
     ObjectTable live;           // by address; value: the object
+    LiveRanges ranges;          // of the live ones
     struct Segment {
       Size size;
       std::uint32_t pool;
@@ -70,7 +73,7 @@ class Importer {
   void write_history();
   void write_entry(std::uint16_t device, size_t index);
   void write_segment(std::uint16_t device, const TraceEntry& entry);
-  void free_completed(std::uint16_t device, const TraceEntry& entry, std::uint32_t stack);
+  ObjectTable::Entry& live_object(std::uint16_t device, size_t index);
   void write_annotation(const SnapshotAnnotation& annotation);
   void write_allocation(std::uint16_t device, std::uint64_t address, Size size, std::uint32_t stream,
                         std::uint32_t stack, std::uint32_t pool);
@@ -230,14 +233,17 @@ void Importer::write_allocation(std::uint16_t number, std::uint64_t address, Siz
   const SiteId site = sites_.site_of(stack);
   const StreamId on = stream(stream_number);
   const std::uint32_t of = pool(pool_number);
-  ObjectTable::Entry& known = devices_[number].live.find(address);
-  const bool fresh = known.state == State::kUnknown;
-  if (known.state == State::kLive) {
-    writer_.free(known.value, 0, number, on);
+  Device& device = devices_[number];
+  device.ranges.add(address, size, [&](std::uint64_t other) {
+    ObjectTable::Entry& gone = device.live.find(other);
+    writer_.free(gone.value, 0, number, on);
+    gone.state = State::kFreed;
     ++report_.lost_frees;
-  }
+  });
+  ObjectTable::Entry& known = device.live.find(address);
+  const bool fresh = known.state == State::kUnknown;
   known = {address, State::kLive, 0, ++objects_};
-  if (fresh) devices_[number].live.added();
+  if (fresh) device.live.added();
   writer_.allocate(objects_, site, size, kAlignment, 0, number, on);
   writer_.address(objects_, address, number, on, of);
 }
@@ -307,6 +313,17 @@ bool Importer::completes(std::uint16_t device, size_t index, std::uint64_t addre
   return entry.origin.kind() == Word::kFreeCompleted && entry.address == address;
 }
 
+/// What the entry frees. before_history() knows that it was live, unless something was put where it lay.
+ObjectTable::Entry& Importer::live_object(std::uint16_t number, size_t index) {
+  const std::uint64_t address = snapshot_.entry(number, index).address;
+  ObjectTable::Entry& known = devices_[number].live.find(address);
+  if (known.state != State::kLive) {
+    snapshot_.fail_entry(number, index, Word::kAddr,
+                         "frees " + hex(address) + ", where something else was allocated before");
+  }
+  return known;
+}
+
 void Importer::write_entry(std::uint16_t number, size_t index) {
   const TraceEntry& entry = snapshot_.entry(number, index);
   ++report_.entries;
@@ -319,7 +336,7 @@ void Importer::write_entry(std::uint16_t number, size_t index) {
     case Word::kFreeRequested: {
       if (completes(number, index + 1, entry.address)) break;  // written there, as one free
       ++report_.pending;
-      ObjectTable::Entry& known = devices_[number].live.find(entry.address);
+      ObjectTable::Entry& known = live_object(number, index);
       known.tag = 1;
       const SiteId site = sites_.site_of(entry.stack);
       writer_.free_requested(known.value, 0, number, stream(entry.stream), site);
@@ -327,7 +344,7 @@ void Importer::write_entry(std::uint16_t number, size_t index) {
     }
     case Word::kFreeCompleted: {
       std::uint32_t stack = entry.stack, from = entry.stream;
-      ObjectTable::Entry& known = devices_[number].live.find(entry.address);
+      ObjectTable::Entry& known = live_object(number, index);
       // The stack and the stream that matter are those that let go of it: from these alone an object is
       // known that was allocated before the history.
       if (known.tag == 0 && index > 0) {
@@ -339,6 +356,7 @@ void Importer::write_entry(std::uint16_t number, size_t index) {
       }
       ++report_.frees;
       known.state = State::kFreed;
+      devices_[number].ranges.remove(entry.address);
       const SiteId site = sites_.site_of(stack);
       writer_.free(known.value, 0, number, stream(from), site);
       break;
