@@ -25,6 +25,7 @@ html_theme = "furo"
 html_title = "memoir: allocators that remember"
 html_show_sourcelink = False
 html_copy_source = False
+html_show_search_summary = False  # it fetches pages, which no browser does without a server
 myst_heading_anchors = 4
 pygments_style, pygments_dark_style = "friendly", "native"
 nitpicky = True
@@ -44,8 +45,13 @@ def _contents() -> str:
     return text
 
 
+def _title(page: Path) -> str:
+    return page.read_text().split("\n# ", 1)[-1].removeprefix("# ").split("\n", 1)[0]
+
+
 def _prepare(app, name, source) -> None:
-    """Adds the table of contents to the first page, and turns links to files that are not on the site into their paths."""
+    """Adds the table of contents to the first page. Links to files that are not on the site become their paths; links that
+    name a page by its file get its title."""
     here = (DOCS / f"{name}.md").parent
 
     def replaced(link):
@@ -53,6 +59,8 @@ def _prepare(app, name, source) -> None:
         target = (here / path).resolve()
         left_out = target.is_relative_to(DOCS / "results" / "torch") and target.suffix == ".md"
         on_site = target.is_relative_to(DOCS) and target.is_file() and not left_out
+        if on_site and re.fullmatch(r"[\w-]+\.md", link[1]):
+            return f"[{_title(target)}]({link[2]})"
         if not path or "://" in path or on_site:
             return link[0]
         return f"{link[1]} (`{target.relative_to(DOCS.parent).as_posix()}`)"
