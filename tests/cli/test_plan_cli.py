@@ -238,7 +238,7 @@ def test_exit_codes(memoir, folder):
 
     code, out, _ = memoir("plan", "a.csv", "--planner", "gergov", "--capacity", "1MiB", "-o", "y.csv")
     assert code == 3
-    assert "no plan was found that fits 1,048,576 bytes, though none is excluded" in out
+    assert "no plan was found that fits 1,048,576 bytes, but there may be one" in out
     assert _core.read_csv(str(folder / "y.csv")).offsets is not None  # the best is written
 
     code, out, _ = memoir("plan", "a.csv", "--capacity", "1.5MiB")

@@ -131,7 +131,7 @@ pub struct Plan {
 pub enum Error {
     /// Proven: no plan fits the capacity.
     Infeasible,
-    /// None was found that fits, though none is excluded.
+    /// None was found that fits, but there may be one.
     NotFound,
     /// What is wrong.
     Refused(String),

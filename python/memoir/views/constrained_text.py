@@ -44,5 +44,5 @@ def verdict(result: PlanResult) -> str | None:
     if not result.found:
         return f"no plan was found: the banks left a buffer no place. {again}"
     if result.fits is False:
-        return f"no plan was found that keeps to the limits, though none is excluded. {again}"
+        return f"no plan was found that keeps to the limits, but there may be one. {again}"
     return "keeps to the limits" if result.fits else None

@@ -153,7 +153,7 @@ def paste_lines(answer: Answer) -> str:
     paste = answer["paste"]
     lines = [line for line in (paste["pytorch"], paste["memoir"]) if line]
     if not lines and answer["survivors"]:
-        return "What serves the request under this cap is nothing that a program of RAPIDS can load."
+        return "Nothing that a RAPIDS program can load serves the request under this cap."
     if not lines:
         return "None of these settings and policies serves the request under this cap."
     return "To survive this request, start the program with\n" + "\nor\n".join(f"  {line}" for line in lines)

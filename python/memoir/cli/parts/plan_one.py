@@ -216,6 +216,6 @@ def _verdict(problem: Problem, best: PlanResult, floor: int, capacity: int) -> s
         reason = "the alignments need" if capacity < aligned_load(problem) else "mip proved that it takes"
         return f"\nno plan fits {capacity:,} bytes: {reason} {floor:,}"
     return (
-        f"\nno plan was found that fits {capacity:,} bytes, though none is excluded; the best is "
+        f"\nno plan was found that fits {capacity:,} bytes, but there may be one; the best is "
         f"{best.arena_size - capacity:,} bytes over. Try --planner all, or a longer --deadline"
     )

@@ -110,7 +110,7 @@ int plan(const BufferArrays& buffers, const memoir_plan_options& given, uint64_t
   }
   if (plan.arena_size <= given.capacity) return MEMOIR_PLAN_OK;
   if (floor > given.capacity) return refuse("no plan fits the capacity", MEMOIR_PLAN_INFEASIBLE);
-  return refuse("no plan was found that fits the capacity, though none is excluded", MEMOIR_PLAN_NOT_FOUND);
+  return refuse("no plan was found that fits the capacity, but there may be one", MEMOIR_PLAN_NOT_FOUND);
 }
 
 }  // namespace

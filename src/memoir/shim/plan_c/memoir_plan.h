@@ -32,7 +32,7 @@ enum {
   MEMOIR_PLAN_INFEASIBLE =
       1, /* proven that no plan fits the capacity; the offsets are those of the best plan */
   MEMOIR_PLAN_BAD_INPUT = 2, /* memoir_plan_why() says what is wrong; nothing is written */
-  MEMOIR_PLAN_NOT_FOUND = 3, /* none that fits was found, though none is excluded; the offsets are the best */
+  MEMOIR_PLAN_NOT_FOUND = 3, /* none that fits was found, but there may be one; the offsets are the best */
   MEMOIR_PLAN_NO_MEMORY = 4, /* this process has not enough memory for planning; nothing is written */
   MEMOIR_PLAN_FAILED = 70    /* an error of memoir's own; nothing is written */
 };
