@@ -126,7 +126,7 @@ def answers(latency: str, memory: str, oom: str, plan: str) -> list[tuple[str, s
         "{2}",
         "would have survived, as {0} of {1} settings and policies would",
         (r"(\d+) of (\d+) settings and policies would have survived", oom),
-        (r"To survive, start the program with\n +(\S.*)$", oom),
+        (r"To survive this request, start the program with\n +(\S.*)$", oom),
     )
     door(
         "Buffers that must fit",
