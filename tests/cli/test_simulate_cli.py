@@ -271,7 +271,7 @@ def test_a_snapshot_is_read_as_it_is(results, memoir, tmp_path):
     frames = [{"filename": "train.py", "line": 7, "name": "step"}]
     entry = {"stream": 0, "time_us": 10, "frames": frames}
     entries = [
-        {**entry, "action": action, "addr": 4096 * (1 + i % 3), "size": 1 << (20 + i % 3)}
+        {**entry, "action": action, "addr": (1 + i % 3) << 24, "size": 1 << (20 + i % 3)}
         for action in ("alloc", "free_requested", "free_completed")
         for i in range(3)
     ]
