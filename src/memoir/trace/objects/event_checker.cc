@@ -68,10 +68,6 @@ std::string EventChecker::refusal(const Event& event, const MetadataArray<Event>
   return {};
 }
 
-void EventChecker::mark(std::uint32_t event, Mark which) {
-  marks_[event / 2] = static_cast<std::uint8_t>(marks_[event / 2] | which << (event % 2 * 4));
-}
-
 std::string EventChecker::allocate(const Event& event, const MetadataArray<Event>& before) {
   if (event.size > kMaxSize) return name(event) + " has " + std::to_string(event.size) + " bytes, over 2^56";
   if (event.alignment_log2 > kMaxSizeLog2) {
@@ -79,14 +75,13 @@ std::string EventChecker::allocate(const Event& event, const MetadataArray<Event
   }
   if (event.address > kMaxAddress - event.size) return name(event) + " ends beyond 2^63";
   const auto id_of = [&](std::uint32_t number) { return before[number].object; };
-  if (objects_.find(event.object, id_of) != ObjectIndex::kNone) {
+  if (objects_.find(event.object, id_of).life != ObjectStates::Life::kUnknown) {
     return name(event) + " is allocated a second time";
   }
-  if (before.size() >= ObjectIndex::kNone) return "a trace of 2^32 events or more is not read";
+  if (before.size() >= ObjectStates::kMostNumbers) return "a trace of 2^30 events or more is not read";
   live_ += event.size;
   if (live_ > kMaxSize) return "the live objects add up to more than 2^56 bytes";
   objects_.add(event.object, static_cast<std::uint32_t>(before.size()), id_of);
-  marks_.resize(before.size() / 2 + 1);
   return {};
 }
 
@@ -94,31 +89,30 @@ std::string EventChecker::allocate(const Event& event, const MetadataArray<Event
 std::string EventChecker::of_object(const Event& event, const MetadataArray<Event>& before) {
   const bool is_address = event.kind == EventKind::kAddress;
   const char* const does = is_address ? " gets an address" : " is freed";
-  const std::uint32_t made =
-      objects_.find(event.object, [&](std::uint32_t number) { return before[number].object; });
-  if (made == ObjectIndex::kNone) return name(event) + does + " but was never allocated";
-  const std::uint8_t known = marks(made);
-  if ((known & kFreed) != 0) {
+  const auto id_of = [&](std::uint32_t number) { return before[number].object; };
+  const ObjectStates::State known = objects_.find(event.object, id_of);
+  if (known.life == ObjectStates::Life::kUnknown) return name(event) + does + " but was never allocated";
+  if (known.life == ObjectStates::Life::kGone) {
     return name(event) + (is_address ? " gets an address after its free" : " is freed a second time");
   }
-  const Event& allocation = before[made];
+  const Event& allocation = before[known.number];
   if (event.device != allocation.device) {
     return name(event) + does + " on device " + std::to_string(event.device) + " but lives on device " +
            std::to_string(allocation.device);
   }
   if (event.kind == EventKind::kFree) {
-    mark(made, kFreed);
+    objects_.end(event.object, id_of);
     live_ -= allocation.size;
     return {};
   }
   const Mark which = is_address ? kHasAddress : kRequested;
-  if ((known & which) != 0) {
+  if ((known.marks & which) != 0) {
     return name(event) + (is_address ? " gets an address a second time" : " is released a second time");
   }
   if (is_address && event.size > kMaxAddress - allocation.size) {
     return name(event) + " lies at address " + std::to_string(event.size) + ", so that it ends beyond 2^63";
   }
-  mark(made, which);
+  objects_.mark(event.object, which, id_of);
   return {};
 }
 

@@ -13,7 +13,7 @@
 
 #include "memoir/base/metadata.h"
 #include "memoir/trace/event.h"
-#include "memoir/trace/objects/object_index.h"
+#include "memoir/trace/objects/object_states.h"
 
 namespace memoir {
 
@@ -30,18 +30,15 @@ class EventChecker {
     Size mapped = 0;
   };
 
-  enum Mark : std::uint8_t { kFreed = 1, kHasAddress = 2, kRequested = 4 };
+  enum Mark : std::uint32_t { kHasAddress = 1, kRequested = 2 };
 
   std::string allocate(const Event& event, const MetadataArray<Event>& before);
   std::string of_object(const Event& event, const MetadataArray<Event>& before);
-  std::uint8_t marks(std::uint32_t event) const { return marks_[event / 2] >> (event % 2 * 4) & 15; }
-  void mark(std::uint32_t event, Mark which);
   std::string segment(const Event& event);
   std::string out_of_memory(const Event& event);
   std::string pool(const Event& event);
 
-  ObjectIndex objects_;                                        // the event that allocates it
-  std::vector<std::uint8_t> marks_;                            // of that event, four bits each
+  ObjectStates objects_;                                       // live ones: the event that allocates it
   std::unordered_map<std::uint64_t, bool, KeyedHash> passes_;  // true while it runs
   std::unordered_map<std::uint16_t, Device> devices_;
   std::set<std::pair<std::uint64_t, std::uint64_t>> pools_;  // private ones, by PyTorch's numbers
