@@ -240,7 +240,7 @@ def _both_ends(pyplot: Any, summary: Summary) -> Any:
     axis.set_yscale("log")
     for scale in (axis.xaxis, axis.yaxis):
         scale.set_major_formatter("{x:g}")
-        scale.set_minor_formatter("{x:.1f}")
+        scale.set_minor_formatter("{x:g}")
     axis.set_xlabel("median latency / fastest allocator of the cell")
     axis.set_ylabel("peak memory of a pass / smallest of the cell")
     axis.set_title("Both ends at once: best is the lower left corner (large marks: geometric means)")
