@@ -2,6 +2,7 @@
 """The LLAMA paper's Table 3 and Figure 8 again: what knowing lifetimes is worth where pages are of 2 MiB.
 
     python bench/llama.py -o llama.md -p llama.png    the four kinds of program that the paper has, made from seeds
+    python bench/llama.py --recorded                  the same kinds, real programs, recorded now (minutes)
     python bench/llama.py a.trace b.trace             recorded programs
     python bench/llama.py a.trace --model x.model     and with what a model of memoir train predicts
     python bench/llama.py --trained redis,sqlite      programs of train_programs.py, with a model of another run of theirs
@@ -9,7 +10,7 @@
 
 Programs run in simulation under a malloc with size classes in pages of 2 MiB (as the paper reconstructs TCMalloc), under
 `llama` with true, predicted and shuffled lifetimes, and under memoir's own heap. A prediction is the 95th percentile of
-its site's lifetimes in another run: for programs from seeds that of another seed, for recorded ones of the same run.
+its site's lifetimes in another run, with another seed; for traces that are named, in the same run.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pathlib import Path
 
 import click
 import numpy as np
+import recorded_programs
 from lifetime_programs import PROGRAMS, write_program
 
 from memoir import _core
@@ -167,6 +169,20 @@ def trained_program(name: str, folder: Path) -> Program:
     return Program(f"{name}, model of {build}", path, model=model, executable=str(executable))
 
 
+def recorded(folder: Path, seed: int, scale: float, *, smoke: bool) -> Iterator[Program]:
+    """Real programs, each recorded twice; those that cannot run here are named. smoke: only those that start at once."""
+    for name, program in recorded_programs.PROGRAMS.items():
+        if smoke and program.is_python:
+            continue
+        if missing := program.needs():
+            click.echo(f"{name}: skipped, {missing}", err=True)
+            continue
+        paths = [folder / f"{name}-{number}.trace" for number in (seed, seed + 1)]
+        for number, path in zip((seed, seed + 1), paths, strict=True):
+            recorded_programs.record(name, path, folder, number, scale)
+        yield Program(name, *paths)
+
+
 # --- the report ---
 
 
@@ -252,6 +268,7 @@ def draw(programs: list[Program], output: Path) -> None:
 @click.option(
     "--trained", help="Programs of train_programs.py, with commas: recorded, and with a model of another run."
 )
+@click.option("--recorded", "real", is_flag=True, help="Real programs, recorded now (recorded_programs.py).")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the tables there as well.")
 @click.option("-p", "--picture", type=click.Path(path_type=Path), help="Figure 8: .png, .svg or .pdf.")
 @click.option(
@@ -263,6 +280,7 @@ def main(
     traces: tuple[Path, ...],
     model: Path | None,
     trained: str | None,
+    real: bool,
     output: Path | None,
     picture: Path | None,
     seed: int,
@@ -275,6 +293,8 @@ def main(
         programs = [Program(path.name, path, model=model) for path in traces]
         if trained:
             programs = [trained_program(name, folder) for name in trained.split(",")]
+        elif real:
+            programs = list(recorded(folder, seed, scale, smoke=smoke))
         elif not traces:
             for name in PROGRAMS:
                 paths = [folder / f"{name}-{number}.trace" for number in (seed, seed + 1)]

@@ -85,7 +85,8 @@ def build(program: Program, bench: Path, folder: Path) -> Path | None:
         return None
     c = sources[0].suffix == ".c"
     compiler = os.environ.get("CC", "cc") if c else os.environ.get("CXX", "c++")
-    flags = ["-O3", "-DNDEBUG", "-w", "-pthread", *(() if c else ("-std=c++17",)), *program.flags]
+    headers = f"-I{sources[0].parent}"  # rptest names its own in angle brackets
+    flags = ["-O3", "-DNDEBUG", "-w", "-pthread", headers, *(() if c else ("-std=c++17",)), *program.flags]
     made = folder / program.name
     subprocess.run([compiler, *flags, *map(str, sources), "-o", str(made), "-lm"], check=True)
     return made

@@ -2,7 +2,7 @@
 """The cycles of a program whose load comes and goes: what `memoir bench --memory` reads as phases.
 
 LOAD_DROP_SCALE is how much of the usual load there is, LOAD_DROP_SETTLE how many seconds of peace follow a drop,
-LOAD_DROP_CYCLES how often. What cycle C does depends on C alone: random choices have fixed seeds."""
+LOAD_DROP_CYCLES how often. What cycle C does depends on C and LOAD_DROP_SEED alone."""
 
 import os
 import random
@@ -11,6 +11,7 @@ import time
 SCALE = float(os.environ.get("LOAD_DROP_SCALE", "1"))
 SETTLE = float(os.environ.get("LOAD_DROP_SETTLE", "6"))
 CYCLES = int(os.environ.get("LOAD_DROP_CYCLES", "3"))
+SEED = int(os.environ.get("LOAD_DROP_SEED", "0"))
 
 
 def scaled(count):
@@ -25,7 +26,7 @@ def mark(name):
 def run(load, drop):
     """load(random, cycle) fills, drop(random, cycle) leaves about a tenth."""
     for cycle in range(1, CYCLES + 1):
-        choose = random.Random(cycle)
+        choose = random.Random(1000 * SEED + cycle)
         load(choose, cycle)
         mark(f"full{cycle}")
         drop(choose, cycle)

@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -82,6 +83,7 @@ def test_a_unix_socket_answers_prometheus(server, tmp_path):
             assert path.stat().st_mode & 0o777 == 0o600
         finally:
             top.terminate()
+    assert top.returncode == -signal.SIGTERM and not path.exists()
 
 
 def ask(path, seconds=60):

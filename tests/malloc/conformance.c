@@ -276,15 +276,16 @@ static void information(void) {
   for (int i = 0; i < kCount; ++i) /* one of eight stays on nearly every page */
     if (i % 8 != 0) free(blocks[i]);
   CHECK(mallinfo2().uordblks < info.uordblks - 800ull * kCount);
-  for (int i = 0; i < kCount; i += 8) free(blocks[i]);
-  malloc_stats();
-  char text[4096] = "";
+  static char text[1 << 16] = "";
   FILE* stream = fmemopen(text, sizeof text, "w");
   CHECK(malloc_info(0, stream) == 0);
   errno = 0;
   CHECK(malloc_info(1, stream) == -1 && errno == EINVAL);
   fclose(stream);
   CHECK(strstr(text, "<malloc version") != NULL);
+  CHECK(strstr(text, "<size from=\"") != NULL); /* free blocks, by size */
+  for (int i = 0; i < kCount; i += 8) free(blocks[i]);
+  malloc_stats();
   CHECK(mallopt(M_ARENA_MAX, 1) == 1);
   CHECK(malloc_trim(0) == 1);
   CHECK(mallinfo2().uordblks < info.uordblks);

@@ -74,6 +74,17 @@ TEST_CASE("contexts: what a model expects counts as so many samples, and samples
   CHECK(table.learned(6) == LifetimeClass::kLong);
 }
 
+TEST_CASE("contexts: how often outcomes are as learned before, each context counting alike") {
+  ContextTable table;
+  CHECK(table.right_by_context() == 0);
+  for (int i = 0; i < 100'000; ++i) table.observe(5, false);  // more than are counted
+  CHECK(table.right_by_context() == 1);
+  table.observe(6, true);  // was short-lived until then
+  CHECK(table.right_by_context() == 0.5);
+  table.observe(6, true);
+  CHECK(table.right_by_context() == 0.75);
+}
+
 TEST_CASE("contexts: the home row is where short-lived objects go") {
   ContextTable table;
   CHECK_FALSE(table.has_rows());
@@ -138,7 +149,11 @@ TEST_CASE("learning: contexts that live long are told from those that do not, an
   for (ContextKey key = 0; key < 64; ++key)
     CHECK((learner.table().learned(key) == LifetimeClass::kLong) == (key % 16 == 0));
   CHECK(learner.table().split());
-  CHECK(learner.counts().precision > 0.9);
+  const LifetimeLearner::Counts counts = learner.counts();
+  CHECK(counts.precision > 0.9);
+  CHECK(counts.long_right <= counts.long_samples);
+  CHECK(counts.long_right > counts.long_samples / 2);
+  CHECK(counts.right - counts.long_right <= counts.samples - counts.long_samples);
 }
 
 TEST_CASE("learning: a rare context that lives long is worth a split, though others do so by chance") {

@@ -103,6 +103,7 @@ def _prometheus(pid: int, figures: dict[str, int], sites: list[malloc.LiveSite])
         "samples",
         "long_samples",
         "mispredicted",
+        "long_called_short",
     )
     lines = []
     for name, value in figures.items():
@@ -147,7 +148,8 @@ def _print(pid: int, figures: dict[str, int], sites: list[malloc.LiveSite], clea
     wrong = figures["mispredicted"] / max(figures["samples"], 1)
     out.print(
         f"lifetimes: {classes}, {figures['long_contexts']:,} contexts are long-lived; of {figures['samples']:,} samples "
-        f"{figures['long_samples']:,} were, and {100 * wrong:.1f} % were not as predicted"
+        f"{figures['long_samples']:,} were, and {100 * wrong:.1f} % were not as predicted "
+        f"({figures['long_called_short']:,} long-lived, {figures['mispredicted'] - figures['long_called_short']:,} short-lived)"
     )
     sizes = sorted(
         ((value, name) for name, value in figures.items() if name.startswith("size_")), reverse=True

@@ -20,6 +20,12 @@ bool ContextTable::observe(ContextKey key, bool outlived) noexcept {
   entry.outlived = static_cast<std::uint16_t>(entry.outlived + (target - entry.outlived) / weight);
   if (entry.outcomes < kMostOutcomes) ++entry.outcomes;
   const LifetimeClass before = entry.learned;
+  if (entry.observed == kOne) {
+    entry.observed /= 2;
+    entry.right /= 2;
+  }
+  ++entry.observed;
+  entry.right = static_cast<std::uint16_t>(entry.right + (outlived == (before == LifetimeClass::kLong)));
   if (entry.outlived > kBecomesLong) set_learned(key, LifetimeClass::kLong);
   if (entry.outlived < kBecomesShort) set_learned(key, LifetimeClass::kShort);
   return entry.learned != before;
@@ -32,6 +38,17 @@ bool ContextTable::expect(ContextKey key, LifetimeClass predicted, double share,
   entry.outcomes = static_cast<std::uint8_t>(std::min(samples, kMostOutcomes));
   set_learned(key, predicted);
   return true;
+}
+
+double ContextTable::right_by_context() const noexcept {
+  double sum = 0;
+  size_t contexts = 0;
+  for (const Entry& entry : entries_) {
+    if (entry.observed == 0) continue;
+    sum += static_cast<double>(entry.right) / entry.observed;
+    ++contexts;
+  }
+  return contexts == 0 ? 0 : sum / static_cast<double>(contexts);
 }
 
 void ContextTable::set_learned(ContextKey key, LifetimeClass learned) noexcept {

@@ -54,6 +54,9 @@ class alignas(64) ContextTable {
   size_t home() const noexcept { return home_; }
   /// False: every allocation takes row 0, and none needs its key.
   bool has_rows() const noexcept { return has_rows_.load(std::memory_order_relaxed); }
+  /// The mean over contexts with outcomes: of a context's, the share that came as it was learned before. Walks
+  /// over all.
+  double right_by_context() const noexcept;
   /// Contexts that are learned to be long-lived.
   size_t long_contexts() const noexcept { return long_contexts_; }
 
@@ -63,6 +66,7 @@ class alignas(64) ContextTable {
     std::uint16_t outlived = 0;  // share of outcomes, in 1/65535
     std::uint8_t outcomes = 0;   // seen, at most 15
     LifetimeClass learned = LifetimeClass::kShort;
+    std::uint16_t observed = 0, right = 0;  // outcomes, and those as learned before; halved where they are many
   };
 
   void set_learned(ContextKey key, LifetimeClass learned) noexcept;

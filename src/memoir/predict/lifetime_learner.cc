@@ -62,6 +62,7 @@ void LifetimeLearner::decide(Record& record, bool outlived) noexcept {
   ++samples_;
   long_samples_ += outlived;
   right_ += outlived == called_long;
+  long_right_ += outlived && called_long;
   weight_ = weight_ * kDecay + 1;
   long_ = long_ * kDecay + outlived;
   called_long_ = called_long_ * kDecay + called_long;
@@ -135,6 +136,7 @@ LifetimeLearner::Counts LifetimeLearner::counts() const noexcept {
   return {samples_,
           long_samples_,
           right_,
+          long_right_,
           called_long_ > 0 ? both_ / called_long_ : 0,
           long_ > 0 ? both_ / long_ : 0,
           weight_ > 0 ? long_ / weight_ : 0};

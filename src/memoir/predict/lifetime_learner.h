@@ -63,6 +63,7 @@ class LifetimeLearner {
 
   struct Counts {
     Size samples = 0, long_samples = 0, right = 0;     // decided; right: as learned before
+    Size long_right = 0;                               // of the long ones
     double precision = 0, recall = 0, long_share = 0;  // decayed
   };
   Counts counts() const noexcept;
@@ -88,7 +89,7 @@ class LifetimeLearner {
   std::uint64_t first_ = 0, next_ = 0;
   Size clock_ = 0, held_ = 0;
   double most_held_ = 0;  // decayed maximum
-  Size samples_ = 0, long_samples_ = 0, right_ = 0;
+  Size samples_ = 0, long_samples_ = 0, right_ = 0, long_right_ = 0;
   enum class Trust : std::uint8_t { kUntold, kGiven, kDecided };
   Trust trust_ = Trust::kUntold;  // in what a model says: given until the samples decide
   bool given_overruled_ = false;

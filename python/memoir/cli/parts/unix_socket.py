@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -17,10 +18,12 @@ def serve(path: Path, text: Callable[[], str], kind: str, once: bool = False) ->
     """Answers each connection with text() over HTTP/1.0, whatever it asks. Only the user may connect.
 
     kind: the media type. once: ends after the first answer. A socket that nobody serves any more is replaced.
+    Its file goes away with us, also where a signal ends the process. For the main thread.
     Raises memoir.Error when the socket cannot be made.
     """
     with socket.socket(socket.AF_UNIX) as listening:
         _bind(listening, path)
+        _remove_when_signalled(path)
         try:
             listening.listen()
             while True:
@@ -47,6 +50,17 @@ def _bind(listening: socket.socket, path: Path) -> None:
         raise Error(f"{path}: no socket can be made there: {error.strerror or error}") from None
     finally:
         os.umask(mask)
+
+
+def _remove_when_signalled(path: Path) -> None:
+    def end(number: int, _frame: object) -> None:
+        path.unlink(missing_ok=True)
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)  # who waits for us sees which signal it was
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup ignores it, and so do we then
+            signal.signal(number, end)
 
 
 def _answer(connection: socket.socket, text: str, kind: str) -> None:

@@ -12,6 +12,7 @@
 #include "memoir/base/units.h"
 #include "memoir/heap/lifetime/upkeep_rules.h"
 #include "memoir/host/malloc/live_figures.h"
+#include "memoir/host/malloc/thread_heap.h"
 
 namespace memoir::host_malloc {
 
@@ -79,8 +80,13 @@ void after_fork(bool child) noexcept;
 /// Brings live_figures.h up to date. One thread at a time.
 void publish_figures(const Upkeep::Figures& upkeep, const LiveBySize& by_size) noexcept;
 
-/// Bytes of used blocks that are not large, counted now: a cache line for each span. The caller has no lock.
-Size live_in_regions() noexcept;
+/// What lies in regions, counted now: a cache line for each span.
+struct RegionFigures {
+  Size live = 0;                            // bytes of used blocks
+  Size free_blocks[kRows][kClasses] = {};  // of spans, by lifetime class and size class
+};
+/// The caller has no lock. Threads are at work meanwhile, so sums may be off by what they change.
+RegionFigures figures_of_regions() noexcept;
 
 /// The figures that `stats` prints, as text; returns the length.
 size_t write_statistics(char* out, size_t room) noexcept;

@@ -8,9 +8,9 @@
 
 namespace memoir::host_malloc {
 
-Size live_in_regions() noexcept {
+RegionFigures figures_of_regions() noexcept {
   Central& all = central();
-  Size live = 0;
+  RegionFigures found;
   const LockGuard guard(all.lock);
   for (size_t region = 0; region < all.heap.regions(); ++region) {
     if (!all.heap.region_used(region)) continue;
@@ -22,12 +22,19 @@ Size live_in_regions() noexcept {
         ++slot;
         continue;
       }
-      live += owner == kCentral ? span->slots * size_classes::kSlot
-                                : span->used() * size_classes::kTables.size[span->size_class];
+      // A span that is cut anew meanwhile may have any class.
+      const size_t row = std::min<size_t>(span->row, kRows - 1), size_class = span->size_class;
+      if (owner == kCentral) {
+        found.live += span->slots * size_classes::kSlot;
+      } else if (size_class < kClasses) {
+        const std::uint16_t used = span->used();
+        found.live += used * size_classes::kTables.size[size_class];
+        found.free_blocks[row][size_class] += static_cast<Size>(span->blocks - used);
+      }
       slot += std::max<size_t>(span->slots, 1);
     }
   }
-  return live;
+  return found;
 }
 
 size_t write_statistics(char* out, size_t room) noexcept {
@@ -43,6 +50,8 @@ size_t write_statistics(char* out, size_t room) noexcept {
   const LifetimeLearner::Counts learned = all.sampler.counts();
   const auto mib = [](Size bytes) { return static_cast<double>(bytes) / static_cast<double>(kMiB); };
   const auto seconds = [](Tick time) { return static_cast<double>(time) / 1e9; };
+  const auto number = [](Size value) { return static_cast<unsigned long long>(value); };
+  const Size short_samples = learned.samples - learned.long_samples;
   const double samples = learned.samples == 0 ? 1 : static_cast<double>(learned.samples);
   const int length = std::snprintf(
       out, room,
@@ -51,22 +60,24 @@ size_t write_statistics(char* out, size_t room) noexcept {
       " huge %.1f, gone inside spans %.1f\n"
       "memoir: malloc: allocated %.1f MiB, given back %.1f, huge pages restored %llu, spans borrowed %zu, "
       "touched %.2f, rounds %llu, of %.3f s, for huge pages %.3f\n"
-      "memoir: malloc: lifetimes: %s, %llu samples, %.2f%% long-lived, %.1f%% as predicted, precision %.2f, "
-      "recall %.2f,"
-      " %zu long-lived contexts\n",
+      "memoir: malloc: lifetimes: %s, %llu samples, %.2f%% long-lived, precision %.2f, recall %.2f, "
+      "%zu long-lived contexts\n"
+      "memoir: malloc: as predicted: %.1f%% weighted by bytes, %.1f%% by contexts; short-lived %llu, and %llu "
+      "called long-lived; long-lived %llu, and %llu called short-lived\n",
       mib(heap.used), mib(heap.used_by_class[0]), mib(heap.used_by_class[1]), mib(all.large.live()),
       mib(all.large.cached()), mib(heap.resident), mib(heap.huge), mib(heap.gone_in_spans),
       mib(all.allocated()), mib(upkeep.given_back), static_cast<unsigned long long>(upkeep.collapsed),
       heap.borrowed, touched, static_cast<unsigned long long>(upkeep.rounds), seconds(upkeep.cpu),
       seconds(all.huge_pages.extra()), all.sampler.split() ? "two classes" : "one class",
       static_cast<unsigned long long>(learned.samples),
-      100 * static_cast<double>(learned.long_samples) / samples,
-      100 * static_cast<double>(learned.right) / samples, learned.precision, learned.recall,
-      all.sampler.long_contexts());
+      100 * static_cast<double>(learned.long_samples) / samples, learned.precision, learned.recall,
+      all.sampler.long_contexts(), 100 * static_cast<double>(learned.right) / samples,
+      100 * all.sampler.right_by_context(), number(learned.right - learned.long_right),
+      number(short_samples - (learned.right - learned.long_right)), number(learned.long_right),
+      number(learned.long_samples - learned.long_right));
   size_t written = length < 0 ? 0 : std::min(static_cast<size_t>(length), room - 1);
   if (foresight().active()) {
     const Foresight::Figures seen = foresight().figures();
-    const auto number = [](Size value) { return static_cast<unsigned long long>(value); };
     const int more =
         std::snprintf(out + written, room - written,
                       "memoir: malloc: model: %llu contexts known by address, %llu looked at, answered by "

@@ -163,7 +163,6 @@ Size Upkeep::look_at_spans(bool everything) noexcept {
       }
       if (!everything && !rules_.worth_a_look({used, seen, was_stripped, empty})) continue;
       if (span->state.load(std::memory_order_relaxed) == SpanState::kCurrent && !everything) continue;
-      if (owner < kFirstThreadHeap && !empty) continue;
       const double share = empty ? 1 : UpkeepRules::expected_free_pages(used, span->blocks, size);
       if (share < UpkeepRules::kLeastShare) continue;
       pages += share * static_cast<double>(span->slots * kSlot / kPage);

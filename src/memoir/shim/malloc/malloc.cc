@@ -189,7 +189,7 @@ MEMOIR_EXPORT struct mallinfo2 mallinfo2() {
   info.hblks = now.large_count;
   info.hblkhd = now.large;
   // Threads are at work meanwhile.
-  info.uordblks = std::min(heap::live_in_regions(), now.held - now.large) + now.large;
+  info.uordblks = std::min(heap::figures_of_regions().live, now.held - now.large) + now.large;
   info.fordblks = now.held - info.uordblks + now.free;
   info.keepcost = now.free;
   return info;
@@ -219,14 +219,32 @@ MEMOIR_EXPORT int malloc_info(int options, FILE* stream) {
     errno = EINVAL;
     return -1;
   }
+  // Counted before anything is written, since the stream may allocate its buffer. As glibc has it, sizes are of
+  // free blocks; a heap is a lifetime class: 0 is short-lived, 1 long-lived.
   const Totals now = totals();
-  return fprintf(stream,
-                 "<malloc version=\"1\">\n<total type=\"rest\" count=\"0\" size=\"%zu\"/>\n"
-                 "<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n<system type=\"current\" "
-                 "size=\"%zu\"/>\n</malloc>\n",
-                 now.free, now.large_count, now.large, now.held + now.free) < 0
-             ? -1
-             : 0;
+  const heap::RegionFigures found = heap::figures_of_regions();
+  bool written = fputs("<malloc version=\"1\">\n", stream) >= 0;
+  for (size_t row = 0; row < heap::kRows; ++row) {
+    size_t blocks = 0, bytes = 0;
+    written &= fprintf(stream, "<heap nr=\"%zu\">\n<sizes>\n", row) > 0;
+    for (size_t i = 0; i < heap::kClasses; ++i) {
+      const size_t count = found.free_blocks[row][i], size = memoir::size_classes::kTables.size[i];
+      const size_t from = i == 0 ? 1 : memoir::size_classes::kTables.size[i - 1] + size_t{1};
+      if (count == 0) continue;
+      written &= fprintf(stream, "  <size from=\"%zu\" to=\"%zu\" total=\"%zu\" count=\"%zu\"/>\n", from, size,
+                         count * size, count) > 0;
+      bytes += count * size;
+      blocks += count;
+    }
+    written &= fprintf(stream, "</sizes>\n<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n</heap>\n",
+                       blocks, bytes) > 0;
+  }
+  written &= fprintf(stream,
+                     "<total type=\"rest\" count=\"0\" size=\"%zu\"/>\n"
+                     "<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n<system type=\"current\" "
+                     "size=\"%zu\"/>\n</malloc>\n",
+                     now.free, now.large_count, now.large, now.held + now.free) > 0;
+  return written ? 0 : -1;
 }
 
 /// The settings, one line each: name, unit, initial value and help, with tabs between. The text stays.

@@ -48,7 +48,7 @@ class LiveSamples {
   struct Site {
     std::uint64_t caller, live, old, samples;
   };
-  static constexpr size_t kPlaces = 1 << 14, kWays = 4, kSites = 1 << 10;
+  static constexpr size_t kPlaces = 1 << 12, kWays = 4, kSites = 1 << 10;
 
   Place* set_of(const void* block) noexcept;
 

@@ -119,6 +119,11 @@ LifetimeLearner::Counts Sampler::counts() noexcept {
   return learner_.counts();
 }
 
+double Sampler::right_by_context() noexcept {
+  const LockGuard guard(lock_);
+  return learner_.table().right_by_context();
+}
+
 size_t Sampler::long_contexts() noexcept {
   const LockGuard guard(lock_);
   return learner_.table().long_contexts();

@@ -36,6 +36,8 @@ class Sampler {
   /// What a model says of a context; see LifetimeLearner.
   bool expect(ContextKey key, LifetimeClass predicted, double share, unsigned samples) noexcept;
   LifetimeLearner::Counts counts() noexcept;
+  /// ContextTable's; it takes microseconds.
+  double right_by_context() noexcept;
   size_t long_contexts() noexcept;
   /// False: everything is of row 0.
   bool has_rows() const noexcept { return learner_.table().has_rows(); }
@@ -49,7 +51,7 @@ class Sampler {
     Size born_at = 0;
     LifetimeLearner::Sample sample = 0;
   };
-  static constexpr size_t kPlaces = 4 * LifetimeLearner::kMostSamples;
+  static constexpr size_t kPlaces = 2 * LifetimeLearner::kMostSamples;
   static constexpr size_t kWays = 4;
 
   Place* set_of(const void* block) noexcept;
