@@ -39,8 +39,10 @@ std::string line(std::mt19937_64& random) {
   for (int words = 8; words > 0; --words) {
     // Few words are frequent, many are rare and long.
     const auto shape = random();
-    const auto rank = static_cast<unsigned long>(shape % 1000 * (shape >> 10 & 1023) * (shape >> 20 & 1023) >> 12);
-    text += "word" + std::to_string(rank) + (rank > 1000 ? "-of-some-length-beyond-a-short-string" : "") + " ";
+    const auto rank =
+        static_cast<unsigned long>(shape % 1000 * (shape >> 10 & 1023) * (shape >> 20 & 1023) >> 12);
+    text +=
+        "word" + std::to_string(rank) + (rank > 1000 ? "-of-some-length-beyond-a-short-string" : "") + " ";
   }
   return text;
 }
@@ -65,7 +67,8 @@ int main(int words, char** word) {
       std::vector<Counts> parts(shards.size());
       for (int i = 0; i < lines; ++i) {
         const std::string text = line(random);
-        for (std::size_t begin = 0, end; (end = text.find(' ', begin)) != std::string::npos; begin = end + 1) {
+        for (std::size_t begin = 0, end; (end = text.find(' ', begin)) != std::string::npos;
+             begin = end + 1) {
           const std::string found = text.substr(begin, end - begin);
           ++parts[std::hash<std::string>()(found) % shards.size()][found];
         }

@@ -66,7 +66,8 @@ class alignas(64) ContextTable {
     std::uint16_t outlived = 0;  // share of outcomes, in 1/65535
     std::uint8_t outcomes = 0;   // seen, at most 15
     LifetimeClass learned = LifetimeClass::kShort;
-    std::uint16_t observed = 0, right = 0;  // outcomes, and those as learned before; halved where they are many
+    std::uint16_t observed = 0,
+                  right = 0;  // outcomes, and those as learned before; halved where they are many
   };
 
   void set_learned(ContextKey key, LifetimeClass learned) noexcept;

@@ -82,7 +82,7 @@ void publish_figures(const Upkeep::Figures& upkeep, const LiveBySize& by_size) n
 
 /// What lies in regions, counted now: a cache line for each span.
 struct RegionFigures {
-  Size live = 0;                            // bytes of used blocks
+  Size live = 0;                           // bytes of used blocks
   Size free_blocks[kRows][kClasses] = {};  // of spans, by lifetime class and size class
 };
 /// The caller has no lock. Threads are at work meanwhile, so sums may be off by what they change.

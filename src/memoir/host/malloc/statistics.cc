@@ -62,7 +62,8 @@ size_t write_statistics(char* out, size_t room) noexcept {
       "touched %.2f, rounds %llu, of %.3f s, for huge pages %.3f\n"
       "memoir: malloc: lifetimes: %s, %llu samples, %.2f%% long-lived, precision %.2f, recall %.2f, "
       "%zu long-lived contexts\n"
-      "memoir: malloc: as predicted: %.1f%% weighted by bytes, %.1f%% by contexts; short-lived %llu, and %llu "
+      "memoir: malloc: as predicted: %.1f%% weighted by bytes, %.1f%% by contexts; short-lived %llu, and "
+      "%llu "
       "called long-lived; long-lived %llu, and %llu called short-lived\n",
       mib(heap.used), mib(heap.used_by_class[0]), mib(heap.used_by_class[1]), mib(all.large.live()),
       mib(all.large.cached()), mib(heap.resident), mib(heap.huge), mib(heap.gone_in_spans),

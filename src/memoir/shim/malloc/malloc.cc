@@ -231,8 +231,8 @@ MEMOIR_EXPORT int malloc_info(int options, FILE* stream) {
       const size_t count = found.free_blocks[row][i], size = memoir::size_classes::kTables.size[i];
       const size_t from = i == 0 ? 1 : memoir::size_classes::kTables.size[i - 1] + size_t{1};
       if (count == 0) continue;
-      written &= fprintf(stream, "  <size from=\"%zu\" to=\"%zu\" total=\"%zu\" count=\"%zu\"/>\n", from, size,
-                         count * size, count) > 0;
+      written &= fprintf(stream, "  <size from=\"%zu\" to=\"%zu\" total=\"%zu\" count=\"%zu\"/>\n", from,
+                         size, count * size, count) > 0;
       bytes += count * size;
       blocks += count;
     }
