@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A data pipeline: threads cut lines into words and count them, hand their counts to others by the word's hash, and
-// those add them up. `word_count [THREADS]`; the load is in the environment, as marks.py has it.
+// A data pipeline: threads cut lines into words and count them, hand their counts to others by the word's
+// hash, and those add them up. `word_count [THREADS]`; the load is in the environment, as marks.py has it.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

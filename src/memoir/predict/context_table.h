@@ -54,8 +54,8 @@ class alignas(64) ContextTable {
   size_t home() const noexcept { return home_; }
   /// False: every allocation takes row 0, and none needs its key.
   bool has_rows() const noexcept { return has_rows_.load(std::memory_order_relaxed); }
-  /// The mean over contexts with outcomes: of a context's, the share that came as it was learned before. Walks
-  /// over all.
+  /// The mean over contexts with outcomes: of a context's, the share that came as it was learned before.
+  /// Walks over all.
   double right_by_context() const noexcept;
   /// Contexts that are learned to be long-lived.
   size_t long_contexts() const noexcept { return long_contexts_; }

@@ -219,8 +219,8 @@ MEMOIR_EXPORT int malloc_info(int options, FILE* stream) {
     errno = EINVAL;
     return -1;
   }
-  // Counted before anything is written, since the stream may allocate its buffer. As glibc has it, sizes are of
-  // free blocks; a heap is a lifetime class: 0 is short-lived, 1 long-lived.
+  // Counted before anything is written, since the stream may allocate its buffer. As glibc has it, sizes are
+  // of free blocks; a heap is a lifetime class: 0 is short-lived, 1 long-lived.
   const Totals now = totals();
   const heap::RegionFigures found = heap::figures_of_regions();
   bool written = fputs("<malloc version=\"1\">\n", stream) >= 0;
