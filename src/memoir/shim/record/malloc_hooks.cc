@@ -158,7 +158,8 @@ MEMOIR_EXPORT void* calloc(size_t count, size_t size) {
   MEMOIR_DISPATCH(Sampled::due(count * size), real.calloc, calloc, count, size);
 }
 MEMOIR_EXPORT void* realloc(void* block, size_t size) {
-  MEMOIR_DISPATCH(Sampled::due(size) | Sampled::maybe(block), realloc_plainly, realloc, block, size);
+  MEMOIR_DISPATCH(int{Sampled::due(size)} | int{Sampled::maybe(block)}, realloc_plainly, realloc, block,
+                  size);
 }
 MEMOIR_EXPORT void* reallocarray(void* block, size_t count, size_t size) {
   size_t bytes;

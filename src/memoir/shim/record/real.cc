@@ -73,7 +73,8 @@ int early_fexecve(int, char* const*, char* const*) {
   errno = EAGAIN;
   return -1;
 }
-[[noreturn]] void early_exit(int status) {
+// [[noreturn]] is no part of a function's type, as the pointer in Real wants it.
+__attribute__((noreturn)) void early_exit(int status) {
   for (;;) ::syscall(SYS_exit_group, status);
 }
 int early_brk(void*) { return -1; }
