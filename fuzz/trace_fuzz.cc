@@ -149,7 +149,7 @@ void try_to_read(const std::vector<std::byte>& bytes) {
     check_events(trace);
     SimArena arena(64 * kMiB, {.granule = 64 * kKiB});
     SpanHeap heap(arena);
-    const Usage usage = replay(trace.events(), heap, arena);
+    const ReplayUsage usage = replay(trace.events(), heap, arena);
     must(usage.served + usage.elsewhere <= usage.allocations && usage.peak_live <= usage.peak_load);
     must(heap.live() == 0);
     simulate_from_recorded(trace);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may include whom: the table in src/memoir/README.md, checked against every #include of the core."""
+"""Who may include whom: the table in src/memoir/README.md, checked against every #include of the core. And one word, one
+thing: no two files define types of one name."""
 
 import re
 from graphlib import TopologicalSorter
@@ -45,3 +46,30 @@ def test_includes(room):
 def test_no_two_rooms_include_each_other():
     graph = {room: others - {room} for room, others in allowed().items()}
     TopologicalSorter(graph).prepare()  # raises CycleError with the circle
+
+
+DEFINITION = re.compile(r"(?:struct|class|enum class|enum|union) (\w+)(?!\w|::)[^;(]*\{")
+
+
+def defined(path: Path) -> set[str]:
+    """The types that a file defines in named namespaces, with their namespaces; not those inside other types."""
+    found, spaces = set(), []
+    for line in path.read_text().splitlines():
+        if opened := re.match(r"(?:inline )?namespace ([\w:]*) ?\{$", line):
+            spaces.append(opened[1])
+        elif re.match(r"\}  // namespace", line):
+            spaces.pop()
+        elif (definition := DEFINITION.match(line)) and all(spaces):
+            found.add("::".join([*spaces, definition[1]]))
+    return found
+
+
+def test_no_two_types_have_one_name():
+    """The linker would take either's destructor for both, and say nothing."""
+    places: dict[str, list[str]] = {}
+    for path in sorted([*CORE.rglob("*"), *(Path(__file__).parent / "support").glob("*")]):
+        if path.suffix in {".h", ".cc"}:
+            for name in defined(path):
+                places.setdefault(name, []).append(path.name)
+    assert "memoir::Buffer" in places
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}

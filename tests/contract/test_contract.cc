@@ -187,13 +187,13 @@ TEST_CASE("a real network's trace gets the same offsets, and takes the same memo
   for (const Subject& subject : subjects()) {
     CAPTURE(subject.name);
     std::vector<Offset> offsets;
-    Usage usage;
+    ReplayUsage usage;
     for (const ArenaKind& kind : arenas()) {
       CAPTURE(kind.name);
       const std::unique_ptr<Arena> arena = kind.make(kArenaSize);
       const auto heap = subject.make(*arena, plan);
       NotingHeap noting(*heap);
-      const Usage here = replay(trace.events(), noting, *arena);
+      const ReplayUsage here = replay(trace.events(), noting, *arena);
       if (offsets.empty()) {
         offsets = noting.offsets;
         usage = here;

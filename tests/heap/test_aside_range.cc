@@ -2,12 +2,12 @@
 #include "memoir/heap/pool/aside_range.h"
 
 #include "doctest/doctest.h"
+#include "small_row.h"
 
 namespace memoir {
 
 namespace {
 
-constexpr Size kAlignment = 512, kGranule = 4096, kCapacity = 64 * kGranule;
 using Treatment = AsideRange::Treatment;
 
 PoolRow::Index take(PoolRow& row, Range range) {

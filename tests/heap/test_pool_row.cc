@@ -6,6 +6,7 @@
 #include <random>
 
 #include "doctest/doctest.h"
+#include "small_row.h"
 
 namespace memoir {
 
@@ -15,7 +16,7 @@ using Index = PoolRow::Index;
 using State = PoolRow::State;
 using Zone = PoolRow::Zone;
 
-constexpr Size kAlignment = 512, kSmall = 4096, kGranule = 16 * kKiB, kCapacity = 64 * kGranule;
+constexpr Size kSmall = 4096, kRowGranule = 16 * kKiB, kRowCapacity = 64 * kRowGranule;
 
 // The row as it must be at any time: neighbours meet, nothing lies next to its like, all bytes are there.
 void check_row(const PoolRow& row, bool joined) {
@@ -32,17 +33,17 @@ void check_row(const PoolRow& row, bool joined) {
     if (joined && block.state == State::kFree) REQUIRE(row[before].bits() != block.bits());
     end = block.range.end();
   }
-  REQUIRE(end == kCapacity);
+  REQUIRE(end == kRowCapacity);
 }
 
 // Makes all of the row one free block of stream 0, which nobody has used.
 void open_all(PoolRow& row) {
-  REQUIRE(row.begin(kCapacity));
+  REQUIRE(row.begin(kRowCapacity));
   REQUIRE(row.reserve_records(8));
-  const Index all = row.take_window(row.head(), {0, kCapacity}, kGranule, kCapacity, row.slot_of(0));
+  const Index all = row.take_window(row.head(), {0, kRowCapacity}, kRowGranule, kRowCapacity, row.slot_of(0));
   REQUIRE(row.take_live(0) == all);
   row.put_back(all);
-  REQUIRE(row.find(row.slot_of(0), Zone::kCommon, kCapacity) == all);
+  REQUIRE(row.find(row.slot_of(0), Zone::kCommon, kRowCapacity) == all);
 }
 
 // At the end that the heap would choose.
@@ -67,10 +68,10 @@ TEST_CASE("an object takes the start of a free block or its end") {
   CHECK(row[large].range.begin == 0);
   CHECK(row[large].asked == kSmall - 7);
   const Index small = take_part(row, row.find(slot, Zone::kCommon, kAlignment), kAlignment, 1, slot);
-  CHECK(row[small].range.end() == kCapacity);
+  CHECK(row[small].range.end() == kRowCapacity);
   CHECK(row.find_live(0) == large);
   CHECK(row.find_live(kAlignment) == 0);
-  CHECK(row.find(slot, Zone::kCommon, kCapacity) == 0);
+  CHECK(row.find(slot, Zone::kCommon, kRowCapacity) == 0);
   check_row(row, true);
   give_back(row, large, 1);
   give_back(row, small, 1);
@@ -79,7 +80,7 @@ TEST_CASE("an object takes the start of a free block or its end") {
   give_back(row, small, 1);
   row.forget_recent();
   check_row(row, true);
-  CHECK(row[row.head()].range.size == kCapacity);
+  CHECK(row[row.head()].range.size == kRowCapacity);
 }
 
 TEST_CASE("what different streams freed stays separate until it is joined, and is the later one's then") {
@@ -126,7 +127,7 @@ TEST_CASE("what lies side by side joins when all that was queued is done, whatev
   give_back(row, parts[5], 6);
   CHECK(row[row.head()].range == Range{0, 5 * kSmall});
   row.note_done(6);
-  CHECK(row[row.head()].range.size == kCapacity);
+  CHECK(row[row.head()].range.size == kRowCapacity);
   check_row(row, true);
 }
 
@@ -140,30 +141,30 @@ TEST_CASE(
   const auto take = [&](Size size) {
     return take_part(row, row.find(slot, Zone::kCommon, size), size, size, slot);
   };
-  take(kGranule);
-  const Index middle = take(4 * kGranule);
-  const Index next = take(kGranule);
-  take(kGranule);
+  take(kRowGranule);
+  const Index middle = take(4 * kRowGranule);
+  const Index next = take(kRowGranule);
+  take(kRowGranule);
   give_back(row, middle, 1);
-  const Index hole = row.make_hole(middle, {2 * kGranule, kGranule});
-  row.make_hole(row.find(slot, Zone::kCommon, 40 * kGranule), {32 * kGranule, kGranule});
+  const Index hole = row.make_hole(middle, {2 * kRowGranule, kRowGranule});
+  row.make_hole(row.find(slot, Zone::kCommon, 40 * kRowGranule), {32 * kRowGranule, kRowGranule});
   std::array<Index, 4> found{};
-  CHECK(row.room_of(hole).range == Range{kGranule, 4 * kGranule});
-  CHECK(row.has_smaller_room(Zone::kCommon, 4 * kGranule, 5 * kGranule));
-  CHECK_FALSE(row.has_smaller_room(Zone::kCommon, 4 * kGranule, 4 * kGranule));
-  REQUIRE(row.find_holes(Zone::kCommon, 4 * kGranule, found) == 2);
+  CHECK(row.room_of(hole).range == Range{kRowGranule, 4 * kRowGranule});
+  CHECK(row.has_smaller_room(Zone::kCommon, 4 * kRowGranule, 5 * kRowGranule));
+  CHECK_FALSE(row.has_smaller_room(Zone::kCommon, 4 * kRowGranule, 4 * kRowGranule));
+  REQUIRE(row.find_holes(Zone::kCommon, 4 * kRowGranule, found) == 2);
   CHECK(found[0] == hole);
   give_back(row, next, 2);
-  REQUIRE(row.find_holes(Zone::kCommon, 5 * kGranule, found) == 2);
+  REQUIRE(row.find_holes(Zone::kCommon, 5 * kRowGranule, found) == 2);
   CHECK(found[0] == hole);
-  CHECK(row.fits_still(hole, 5 * kGranule));
+  CHECK(row.fits_still(hole, 5 * kRowGranule));
   // What lies behind the hole is taken: the hole is found for its old size once more.
   const Index behind = row[hole].after;
   take_part(row, behind, row[behind].range.size, 1, slot);
-  CHECK(row.find_holes(Zone::kCommon, 3 * kGranule, found) == 2);
-  CHECK_FALSE(row.fits_still(hole, 3 * kGranule));
-  CHECK(row.find_holes(Zone::kCommon, 3 * kGranule, found) == 1);
-  CHECK(row.fits_still(hole, 2 * kGranule));
+  CHECK(row.find_holes(Zone::kCommon, 3 * kRowGranule, found) == 2);
+  CHECK_FALSE(row.fits_still(hole, 3 * kRowGranule));
+  CHECK(row.find_holes(Zone::kCommon, 3 * kRowGranule, found) == 1);
+  CHECK(row.fits_still(hole, 2 * kRowGranule));
 }
 
 TEST_CASE("a hole is made in the middle of a free block, and a window opens it again") {
@@ -172,17 +173,18 @@ TEST_CASE("a hole is made in the middle of a free block, and a window opens it a
   const std::uint16_t slot = row.slot_of(0);
   REQUIRE(row.keep_starts());
   REQUIRE(row.reserve_records(16));
-  const Index hole = row.make_hole(row.head(), {kGranule, kGranule});
+  const Index hole = row.make_hole(row.head(), {kRowGranule, kRowGranule});
   CHECK(row[hole].state == State::kHole);
   check_row(row, true);
-  const Index object = row.take_window(row.head(), {kGranule / 2, kGranule}, kGranule, 99, slot);
-  CHECK(row[object].range == Range{kGranule / 2, kGranule});
-  CHECK(row.find_live(kGranule / 2) == object);
-  CHECK(row.block_at(kGranule) == object);
+  const Index object = row.take_window(row.head(), {kRowGranule / 2, kRowGranule}, kRowGranule, 99, slot);
+  CHECK(row[object].range == Range{kRowGranule / 2, kRowGranule});
+  CHECK(row.find_live(kRowGranule / 2) == object);
+  CHECK(row.block_at(kRowGranule) == object);
   check_row(row, true);
   give_back(row, object, 1);
   check_row(row, true);
-  CHECK(row[row.head()].range.size == kCapacity);  // what a window opened is committed to its granule's end
+  CHECK(row[row.head()].range.size ==
+        kRowCapacity);  // what a window opened is committed to its granule's end
 }
 
 TEST_CASE("random walks of a row, next to a map") {
@@ -215,7 +217,7 @@ TEST_CASE("random walks of a row, next to a map") {
         REQUIRE((next == live.begin() || std::prev(next)->first + std::prev(next)->second <= range.begin));
         live[range.begin] = size;
       } else {
-        auto one = live.lower_bound(random() % kCapacity);
+        auto one = live.lower_bound(random() % kRowCapacity);
         if (one == live.end()) one = live.begin();
         const Index index = row.take_live(one->first);
         REQUIRE(index != 0);

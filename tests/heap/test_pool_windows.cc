@@ -9,6 +9,7 @@
 
 #include "doctest/doctest.h"
 #include "memoir/arena/sim_arena.h"
+#include "small_row.h"
 
 namespace memoir {
 
@@ -17,8 +18,6 @@ namespace {
 using Index = PoolRow::Index;
 using Window = PoolWindows::Window;
 using Zone = PoolRow::Zone;
-
-constexpr Size kAlignment = 512, kGranule = 4096, kCapacity = 64 * kGranule;
 
 // Streams of an even moment are ordered already.
 struct EvenOrder final : StreamOrder {

@@ -93,7 +93,7 @@ TEST_CASE("a guest that outlives its pass is told of, and keeps its own pages of
   plan.sequence = {{.site = 1, .size = 4 * 65536, .alignment = 64, .offset = 0}};
   plan.arena_size = 4 * 65536;
   SlabSet slabs({});
-  Slab* const slab = slabs.acquire(std::make_shared<const PlannedLayout>(plan, Fit::kExact, true));
+  Slab* const slab = slabs.acquire(std::make_shared<const PlannedLayout>(plan, PlannedFit::kExact, true));
   REQUIRE(slab != nullptr);
   auto* const guest = static_cast<char*>(slab->allocate({65536, 64, 7}));
   auto* const other = static_cast<char*>(slab->allocate({65536, 64, 7}));

@@ -8,14 +8,21 @@
 #include <limits>
 #include <numeric>
 #include <random>
+#include <string>
 
 #include "memoir/plan/align.h"
+#include "memoir/plan/files/csv.h"
 #include "memoir/plan/plan.h"
 
 namespace memoir {
 
 /// SearchOptions::deadline_s for a search that runs until its answer is proven, however busy the machine is.
 inline constexpr double kNoDeadline = std::numeric_limits<double>::infinity();
+
+/// A problem of tests/data/planning.
+inline Problem challenge(const std::string& name) {
+  return read_csv(std::string(MEMOIR_TEST_DATA) + "/planning/" + name).problem;
+}
 
 /// `count` buffers with ticks below `ticks`, sizes 1..most, and one of the alignments each.
 inline Problem random_problem(std::mt19937_64& random, size_t count, Tick ticks, Size most,

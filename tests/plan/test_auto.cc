@@ -15,13 +15,9 @@
 namespace memoir {
 namespace {
 
-Problem instance(const std::string& name) {
-  return read_csv(std::string(MEMOIR_TEST_DATA) + "/planning/" + name).problem;
-}
-
 // D with sizes made all different: nothing can be tied, and no search here reaches its load.
 Problem resisting() {
-  Problem problem = instance("minimalloc/D.1048576.csv");
+  Problem problem = challenge("minimalloc/D.1048576.csv");
   Size odd = 0;
   for (Buffer& buffer : problem) buffer.size = buffer.size * 64 + 97 * ++odd;
   return problem;
@@ -64,7 +60,7 @@ TEST_CASE("auto is optimal on small problems and says so") {
 TEST_CASE("auto reaches the load of real networks") {
   for (const char* name :
        {"somas/resnet50.csv", "iopddl/G_1.csv", "minimalloc/C.1048576.csv", "minimalloc/A.1048576.csv"}) {
-    const Problem problem = instance(name);
+    const Problem problem = challenge(name);
     SearchOptions options;
     options.deadline_s = kNoDeadline;
     const SearchResult result = plan_auto(problem, options);
@@ -77,7 +73,7 @@ TEST_CASE("auto reaches the load of real networks") {
 }
 
 TEST_CASE("a real decode step takes more than its load, and the reason says why") {
-  const Problem problem = instance("torch/qwen_decode.csv");
+  const Problem problem = challenge("torch/qwen_decode.csv");
   SearchOptions options;
   options.deadline_s = kNoDeadline;
   const SearchResult result = plan_auto(problem, options);
@@ -199,7 +195,7 @@ TEST_CASE("a window of time that cannot be packed at its load refutes it for a p
 }
 
 TEST_CASE("equal parts are solved once, and buffers that live throughout lie below") {
-  const Problem small = instance("minimalloc/K.1048576.csv");
+  const Problem small = challenge("minimalloc/K.1048576.csv");
   Problem problem;
   for (Tick copy = 0; copy < 50; ++copy) {
     for (Buffer buffer : small) {
@@ -221,7 +217,7 @@ TEST_CASE("equal parts are solved once, and buffers that live throughout lie bel
 
 TEST_CASE("under a work limit the plan depends on the seed alone") {
   for (const Problem& problem :
-       {instance("minimalloc/D.1048576.csv"), instance("minimalloc/J.1048576.csv"), resisting()}) {
+       {challenge("minimalloc/D.1048576.csv"), challenge("minimalloc/J.1048576.csv"), resisting()}) {
     SearchOptions options;
     options.work_limit = 60'000;
     options.seed = 3;
@@ -285,7 +281,7 @@ TEST_CASE("a search without end is stopped from outside, and keeps the best") {
 }
 
 TEST_CASE("with a capacity: the first plan that fits, or a proof, or neither") {
-  const Problem problem = instance("minimalloc/D.1048576.csv");
+  const Problem problem = challenge("minimalloc/D.1048576.csv");
   SearchOptions options;
   options.deadline_s = kNoDeadline;
   options.capacity = 1048576;

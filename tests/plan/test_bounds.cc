@@ -64,7 +64,7 @@ TEST_CASE("decomposition loses nothing: the optimum is that of its worst part") 
   for (int round = 0; round < rounds(1500); ++round) {
     const Problem problem = random_problem(random, 1 + random() % 6, 1 + random() % 9, 9,
                                            round % 2 ? std::vector<Size>{1} : std::vector<Size>{1, 2});
-    const Parts parts = decompose(problem);
+    const Decomposition parts = decompose(problem);
     Size worst = 0;
     size_t buffers = parts.placed.size();
     for (const auto& [buffer, offset] : parts.placed) worst = std::max(worst, offset + problem[buffer].size);

@@ -11,14 +11,6 @@
 #include "support/rounds.h"
 
 namespace memoir {
-namespace {
-
-Problem challenge(const std::string& name) {
-  return read_csv(std::string(MEMOIR_TEST_DATA) + "/planning/minimalloc/" + name + ".1048576.csv").problem;
-}
-
-}  // namespace
-
 TEST_CASE("equal sizes are chained where one dies and the other is born, stacks where their sum does") {
   //  5 | b c |          a, then b on c in its place, then d; e has no partner
   //  3 |a c d| e
@@ -85,7 +77,7 @@ TEST_CASE("what is found tied up is a plan within the capacity, and a failure is
 
 TEST_CASE("tied up, minimalloc's D and J reach their load") {
   for (const char* name : {"D", "J"}) {
-    const Problem problem = challenge(name);
+    const Problem problem = challenge("minimalloc/" + std::string(name) + ".1048576.csv");
     SearchOptions options;
     options.work_limit = 40'000'000;  // D takes thousands of placements, J some hundred thousands
     const SearchResult result = plan_auto(problem, options);

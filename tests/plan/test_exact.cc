@@ -30,10 +30,6 @@ Verdict fits(const Problem& problem, Size capacity, Plan* plan = nullptr, std::u
   return verdict;
 }
 
-Problem challenge(const std::string& name) {
-  return read_csv(std::string(MEMOIR_TEST_DATA) + "/planning/" + name).problem;
-}
-
 }  // namespace
 
 TEST_CASE("the exact search answers as brute force does, whatever the order and the alignments") {
@@ -159,7 +155,7 @@ TEST_CASE("deeply nested lifetimes are cut a hundred times, not a hundred thousa
     problem.push_back({{2 * i, 4 * kLevels}, 1, 1});
     problem.push_back({{2 * i, 2 * i + 1}, 2, 1});
   }
-  const Parts parts = decompose(problem);
+  const Decomposition parts = decompose(problem);
   CHECK(parts.placed.size() < 500);
   std::size_t buffers = parts.placed.size();
   for (const Part& part : parts.parts) buffers += part.buffers.size();

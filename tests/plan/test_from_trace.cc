@@ -48,7 +48,7 @@ TEST_CASE("the drawing of recorded_plan.h") {
   const RecordedPass recorded = read_pass(events);
   CHECK(recorded.pass == 0);
   CHECK(recorded.problem == Problem{{{0, 2}, 64, 64}, {{3, 4}, 32, 64}});
-  CHECK(recorded.escaping == Tally{1, 8});
+  CHECK(recorded.escaping == Amount{1, 8});
   const RecordedPlan plan = record_plan(recorded, plan_quickly(recorded.problem), "auto");
   CHECK(plan.sequence == std::vector<PlannedAllocation>{
                              {5, 64, 64, {0, 2}, 0}, {5, 8, 64, {1, 5}, kNoOffset}, {5, 32, 64, {3, 4}, 0}});
@@ -73,8 +73,8 @@ TEST_CASE("other threads' allocations are foreign; a free from any thread ends a
                                   free_of(2, 0), allocate(3, 0),     free_of(3),        pass_end(0)};
   const RecordedPass recorded = read_pass(events);
   CHECK(recorded.problem == Problem{{{0, 2}, 64, 64}});
-  CHECK(recorded.foreign == Tally{1, 7});
-  CHECK(recorded.empty == Tally{1, 0});
+  CHECK(recorded.foreign == Amount{1, 7});
+  CHECK(recorded.empty == Amount{1, 0});
   CHECK(recorded.sequence.size() == 2);  // the empty one is matched too
   CHECK(recorded.objects == std::vector<ObjectId>{1, 3});
 }
@@ -93,7 +93,7 @@ TEST_CASE("one device of several") {
   CHECK(read_pass(events).problem.size() == 2);
   const RecordedPass first = read_pass(events, std::nullopt, 0);
   CHECK(first.problem == Problem{{{0, 2}, 64, 64}});
-  CHECK(first.elsewhere == Tally{1, 32});
+  CHECK(first.elsewhere == Amount{1, 32});
   CHECK(read_pass(events, std::nullopt, 1).problem == Problem{{{1, 3}, 32, 64}});
 }
 
@@ -105,7 +105,7 @@ TEST_CASE("of a pass that has tensors the mallocs are passed over; without passe
   events[2].family = Family::kMalloc;
   const RecordedPass tensors = read_pass(events);
   CHECK(tensors.objects == std::vector<ObjectId>{1});
-  CHECK(tensors.mallocs == Tally{1, 32});
+  CHECK(tensors.mallocs == Amount{1, 32});
   events[1].family = Family::kNew;
   CHECK(read_pass(events).objects == std::vector<ObjectId>{1, 2});
   CHECK(read_pass(std::span(events).subspan(1, 4)).objects == std::vector<ObjectId>{1, 2});

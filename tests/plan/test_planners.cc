@@ -195,7 +195,7 @@ TEST_CASE("first fit in the order of start, length, area and conflicts") {
 }
 
 TEST_CASE("hill climbing improves on the order it begins with, and stops at the floor") {
-  const Problem hard = read_csv(std::string(MEMOIR_TEST_DATA) + "/planning/minimalloc/A.1048576.csv").problem;
+  const Problem hard = challenge("minimalloc/A.1048576.csv");
   const Sections sections = find_sections(hard);
   const Size begun = arena_size(hard, fit_in_order(hard, sections, make_order(hard, sections, "ZW")));
   CHECK(run("hill_climb", hard).arena_size < begun);

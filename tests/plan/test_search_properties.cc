@@ -142,8 +142,7 @@ TEST_CASE(
 TEST_CASE("minimalloc's instances fit their capacity however time is stretched") {
   std::mt19937_64 random(53);
   for (const char* name : {"A", "C", "D", "E", "G", "J", "K"}) {
-    const Problem problem =
-        read_csv(std::string(MEMOIR_TEST_DATA) + "/planning/minimalloc/" + name + ".1048576.csv").problem;
+    const Problem problem = challenge("minimalloc/" + std::string(name) + ".1048576.csv");
     for (int copy = 0; copy < 2; ++copy) {
       SearchOptions options;
       options.capacity = 1'048'576;

@@ -18,9 +18,9 @@ namespace memoir {
 namespace {
 
 using gpu_trace::GpuTrace;
-using Kind = gpu_trace::Event::Kind;
+using GpuKind = gpu_trace::Event::Kind;
 
-constexpr Offset kBase = Offset{0x7f} << 40;  // a recorded address
+constexpr Offset kRecordedBase = Offset{0x7f} << 40;  // a recorded address
 
 /// A recording as an importer would write it.
 class Recording {
@@ -96,7 +96,7 @@ struct State {
 /// A recorded history without its first `cut` events: what they left is what was there before.
 Recording recorded(const GpuTrace& trace, size_t cut = 0) {
   const bool mapped = std::any_of(trace.events.begin(), trace.events.end(),
-                                  [](const gpu_trace::Event& event) { return event.kind == Kind::kMap; });
+                                  [](const gpu_trace::Event& event) { return event.kind == GpuKind::kMap; });
   State state;
   for (const Range& segment : trace.segments) state.segments[segment.begin].size = segment.size;
   for (const gpu_trace::Object& object : trace.live) state.allocate(object);
@@ -104,10 +104,10 @@ Recording recorded(const GpuTrace& trace, size_t cut = 0) {
     const gpu_trace::Event& event = trace.events[i];
     if (event.is_allocate()) state.allocate({event.object, event.size, event.stream, event.address});
     if (event.is_free()) state.live.erase(state.addresses.at(event.object));
-    if (event.kind == Kind::kSegmentAllocate || event.kind == Kind::kMap)
+    if (event.kind == GpuKind::kSegmentAllocate || event.kind == GpuKind::kMap)
       state.segments[event.address] = {event.size, event.stream};
-    if (event.kind == Kind::kSegmentFree) state.segments.erase(event.address);
-    if (event.kind == Kind::kUnmap) state.unmap({event.address, event.size});
+    if (event.kind == GpuKind::kSegmentFree) state.segments.erase(event.address);
+    if (event.kind == GpuKind::kUnmap) state.unmap({event.address, event.size});
   }
   Recording recording;
   const EventKind held = mapped ? EventKind::kSegmentMap : EventKind::kSegmentAllocate;
@@ -120,25 +120,25 @@ Recording recorded(const GpuTrace& trace, size_t cut = 0) {
     const gpu_trace::Event& event = trace.events[i];
     const Range range{event.address, event.size};
     switch (event.kind) {
-      case Kind::kAllocate:
+      case GpuKind::kAllocate:
         recording.allocate(event.object, event.size, event.address, event.stream);
         break;
-      case Kind::kFree:
+      case GpuKind::kFree:
         recording.free(event.object);
         break;
-      case Kind::kSegmentAllocate:
+      case GpuKind::kSegmentAllocate:
         recording.segment(EventKind::kSegmentAllocate, range, event.stream);
         break;
-      case Kind::kSegmentFree:
+      case GpuKind::kSegmentFree:
         recording.segment(EventKind::kSegmentFree, range, event.stream);
         break;
-      case Kind::kMap:
+      case GpuKind::kMap:
         recording.segment(EventKind::kSegmentMap, range, event.stream);
         break;
-      case Kind::kUnmap:
+      case GpuKind::kUnmap:
         recording.segment(EventKind::kSegmentUnmap, range, event.stream);
         break;
-      case Kind::kOutOfMemory:
+      case GpuKind::kOutOfMemory:
         break;
     }
   }
@@ -169,18 +169,18 @@ class NotedSegments final : public Segments {
  public:
   NotedSegments(GpuTrace& trace, const StreamId& stream) : trace_(trace), stream_(stream) {}
   Offset take(Size size) noexcept override {
-    const Offset begin = kBase + segments_.take(size);
-    note(Kind::kSegmentAllocate, {begin, size});
+    const Offset begin = kRecordedBase + segments_.take(size);
+    note(GpuKind::kSegmentAllocate, {begin, size});
     return begin;
   }
   void give_back(Range segment) noexcept override {
-    segments_.give_back({segment.begin - kBase, segment.size});
-    note(Kind::kSegmentFree, segment);
+    segments_.give_back({segment.begin - kRecordedBase, segment.size});
+    note(GpuKind::kSegmentFree, segment);
   }
   Size held() const noexcept override { return segments_.held(); }
 
  private:
-  void note(Kind kind, Range range) {
+  void note(GpuKind kind, Range range) {
     trace_.events.push_back({.kind = kind, .size = range.size, .stream = stream_, .address = range.begin});
   }
   GpuTrace& trace_;
@@ -194,19 +194,19 @@ class NotedArena final : public Arena {
   Size capacity() const noexcept override { return arena_.capacity(); }
   Size granule() const noexcept override { return arena_.granule(); }
   bool commit(Range range) noexcept override {
-    note(Kind::kMap, range);
+    note(GpuKind::kMap, range);
     return arena_.commit(range);
   }
   void decommit(Range range) noexcept override {
-    note(Kind::kUnmap, range);
+    note(GpuKind::kUnmap, range);
     arena_.decommit(range);
   }
   Size committed() const noexcept override { return arena_.committed(); }
 
  private:
-  void note(Kind kind, Range range) {
+  void note(GpuKind kind, Range range) {
     trace_.events.push_back(
-        {.kind = kind, .size = range.size, .stream = stream_, .address = kBase + range.begin});
+        {.kind = kind, .size = range.size, .stream = stream_, .address = kRecordedBase + range.begin});
   }
   GpuTrace& trace_;
   const StreamId& stream_;
@@ -238,7 +238,7 @@ void run_program(Heap& heap, GpuTrace& trace, StreamId& stream, Offset base, uns
     } else {
       std::swap(live[random() % live.size()], live.back());
       heap.free(live.back().offset);
-      trace.events.push_back({.kind = Kind::kFree, .object = live.back().id});
+      trace.events.push_back({.kind = GpuKind::kFree, .object = live.back().id});
       live.pop_back();
     }
   }
@@ -326,7 +326,7 @@ TEST_CASE("with settings, two streams and emptied caches, too, programs go on as
         options.device_memory = 8 * kGiB;
         NotedArena arena(trace, stream);
         ExpandableHeap heap(arena, options);
-        run_program(heap, trace, stream, kBase, ++seed);
+        run_program(heap, trace, stream, kRecordedBase, ++seed);
       }
       for (size_t part = 0; part < 20; ++part) {
         size_t cut = trace.events.size() * part / 20;
@@ -393,63 +393,67 @@ TEST_CASE("recordings that cannot have been get an error that names the event") 
     return text.find(part) != std::string::npos;
   };
   constexpr EventKind kSegment = EventKind::kSegmentAllocate, kMap = EventKind::kSegmentMap;
-  const Range large{kBase, 20 * kMiB};
-  CHECK(message_of(Recording().segment(kSegment, large).allocate(1, 3 * kMiB, kBase).begin()) == "");
-  CHECK(has(message_of(Recording().begin().allocate(1, 100, kBase)), "no recorded segments"));
-  CHECK(has(message_of(Recording().segment(kSegment, large).segment(kSegment, {kBase + kMiB, 2 * kMiB})),
-            "event 1: the recorded segment at 0x7f0000100000 overlaps the one of 20971520 bytes at "
-            "0x7f0000000000 (event 0)"));
+  const Range large{kRecordedBase, 20 * kMiB};
+  CHECK(message_of(Recording().segment(kSegment, large).allocate(1, 3 * kMiB, kRecordedBase).begin()) == "");
+  CHECK(has(message_of(Recording().begin().allocate(1, 100, kRecordedBase)), "no recorded segments"));
   CHECK(has(
-      message_of(Recording().segment(kSegment, large).allocate(7, 100, kBase + 20 * kMiB)),
+      message_of(Recording().segment(kSegment, large).segment(kSegment, {kRecordedBase + kMiB, 2 * kMiB})),
+      "event 1: the recorded segment at 0x7f0000100000 overlaps the one of 20971520 bytes at "
+      "0x7f0000000000 (event 0)"));
+  CHECK(has(
+      message_of(Recording().segment(kSegment, large).allocate(7, 100, kRecordedBase + 20 * kMiB)),
       "event 1: object 7 of 100 bytes at 0x7f0001400000 was live when the history began, but lies in no"));
-  CHECK(has(message_of(Recording().segment(kSegment, large).allocate(7, 21 * kMiB, kBase)),
+  CHECK(has(message_of(Recording().segment(kSegment, large).allocate(7, 21 * kMiB, kRecordedBase)),
             "lies in no segment"));
   CHECK(has(message_of(Recording().segment(kSegment, large).allocate(7, 100, kNoOffset)),
             "does not say where"));
-  CHECK(has(message_of(Recording().segment(kSegment, large).allocate(7, 100, kBase + 256)),
+  CHECK(has(message_of(Recording().segment(kSegment, large).allocate(7, 100, kRecordedBase + 256)),
             "multiples of 512"));
   CHECK(has(message_of(Recording()
                            .segment(kSegment, large)
-                           .allocate(7, 3 * kMiB, kBase)
-                           .allocate(8, 3 * kMiB, kBase + 2 * kMiB)),
+                           .allocate(7, 3 * kMiB, kRecordedBase)
+                           .allocate(8, 3 * kMiB, kRecordedBase + 2 * kMiB)),
             "event 3: object 7 of 3145728 bytes at 0x7f0000000000 overlaps object 8"));
-  CHECK(has(
-      message_of(
-          Recording().segment(kSegment, large).allocate(7, 3 * kMiB, kBase).allocate(8, 3 * kMiB, kBase, 1)),
-      "of another stream"));
+  CHECK(has(message_of(Recording()
+                           .segment(kSegment, large)
+                           .allocate(7, 3 * kMiB, kRecordedBase)
+                           .allocate(8, 3 * kMiB, kRecordedBase, 1)),
+            "of another stream"));
   CHECK(
       has(message_of(Recording().segment(kSegment, {0, Size{1} << 62})), "more than a device has addresses"));
   CHECK(has(message_of(Recording().segment(kSegment, {~Offset{0} - 511, kMiB})), "ends beyond 2^63"));
-  CHECK(has(message_of(Recording().segment(kSegment, {kBase, 1000})), "not a multiple of 512"));
-  CHECK(has(message_of(Recording().segment(kSegment, large).segment(kMap, {2 * kBase, 2 * kMiB})),
+  CHECK(has(message_of(Recording().segment(kSegment, {kRecordedBase, 1000})), "not a multiple of 512"));
+  CHECK(has(message_of(Recording().segment(kSegment, large).segment(kMap, {2 * kRecordedBase, 2 * kMiB})),
             "event 1: the recording has segments of both kinds"));
-  CHECK(has(message_of(Recording().segment(kMap, {kBase, kMiB}), "expandable"), "not a multiple of 2097152"));
+  CHECK(has(message_of(Recording().segment(kMap, {kRecordedBase, kMiB}), "expandable"),
+            "not a multiple of 2097152"));
   CHECK(has(message_of(Recording()
-                           .segment(kMap, {kBase, 20 * kMiB})
-                           .allocate(7, 3 * kMiB, kBase)
-                           .allocate(8, 1000, kBase + 4 * kMiB),
+                           .segment(kMap, {kRecordedBase, 20 * kMiB})
+                           .allocate(7, 3 * kMiB, kRecordedBase)
+                           .allocate(8, 1000, kRecordedBase + 4 * kMiB),
                        "expandable"),
             "separates those of up to 1 MiB"));
-  CHECK(has(message_of(Recording().segment(kMap, {kMiB, 20 * kMiB}).segment(kMap, {kBase, 20 * kMiB}),
+  CHECK(has(message_of(Recording().segment(kMap, {kMiB, 20 * kMiB}).segment(kMap, {kRecordedBase, 20 * kMiB}),
                        "expandable"),
             "over 2^42 bytes above"));
-  CHECK(has(
-      message_of(Recording().segment(kMap, {kBase, 20 * kMiB}).segment(kMap, {kBase + 21 * kMiB, 20 * kMiB}),
-                 "expandable"),
-      "not a multiple of 2 MiB from"));
+  CHECK(has(message_of(Recording()
+                           .segment(kMap, {kRecordedBase, 20 * kMiB})
+                           .segment(kMap, {kRecordedBase + 21 * kMiB, 20 * kMiB}),
+                       "expandable"),
+            "not a multiple of 2 MiB from"));
 }
 
 TEST_CASE("a device that put segments where the simulation still has some is not followed") {
   // The recorded allocator gave a segment back that ours keeps (an object of another size is in it), and got
   // it again.
-  const Range first{kBase, 20 * kMiB};
+  const Range first{kRecordedBase, 20 * kMiB};
   const Workload workload = Recording()
                                 .segment(EventKind::kSegmentAllocate, first)
-                                .allocate(1, 2 * kMiB, kBase)
+                                .allocate(1, 2 * kMiB, kRecordedBase)
                                 .begin()
                                 .segment(EventKind::kSegmentFree, first)
-                                .segment(EventKind::kSegmentAllocate, {kBase + 2 * kMiB, 20 * kMiB})
-                                .allocate(2, 19 * kMiB, kBase + 2 * kMiB)
+                                .segment(EventKind::kSegmentAllocate, {kRecordedBase + 2 * kMiB, 20 * kMiB})
+                                .allocate(2, 19 * kMiB, kRecordedBase + 2 * kMiB)
                                 .free(1)
                                 .free(2)
                                 .workload();

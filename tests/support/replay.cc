@@ -9,13 +9,13 @@
 
 namespace memoir {
 
-Usage replay(std::span<const Event> events, Heap& heap, const Arena& arena) {
+ReplayUsage replay(std::span<const Event> events, Heap& heap, const Arena& arena) {
   struct Object {
     Size size;
     Offset offset;  // kNoOffset: the heap did not take it
     bool live;
   };
-  Usage usage;
+  ReplayUsage usage;
   ObjectTable table;            // object -> index into `objects`
   std::vector<Object> objects;  // in order of allocation
   Size load = 0;

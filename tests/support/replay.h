@@ -12,7 +12,7 @@
 
 namespace memoir {
 
-struct Usage {
+struct ReplayUsage {
   std::uint64_t allocations = 0;  // events; those of 0 bytes never reach the heap
   std::uint64_t frees = 0;        // events
   std::uint64_t served = 0;       // allocations that the heap placed
@@ -23,12 +23,12 @@ struct Usage {
   Size peak_committed = 0;  // most bytes committed in the arena, looked at after each event
   Size peak_end = 0;  // the largest offset + size that was handed out: what a fixed arena would have to hold
 
-  bool operator==(const Usage&) const = default;
+  bool operator==(const ReplayUsage&) const = default;
 };
 
 /// Replays the events in order, on one thread; every other event is passed over. `arena` is the heap's.
 /// Objects that the trace leaves live are freed at the end, so that the heap is as it was. Deterministic. The
 /// events are those of a Trace: an object is allocated once, and freed at most once and later.
-Usage replay(std::span<const Event> events, Heap& heap, const Arena& arena);
+ReplayUsage replay(std::span<const Event> events, Heap& heap, const Arena& arena);
 
 }  // namespace memoir

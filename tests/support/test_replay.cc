@@ -26,16 +26,16 @@ TEST_CASE("a replay counts what was asked, what was served, and what it took") {
   const Trace trace = Trace::from_bytes(writer.bytes());
   SimArena arena(64 * kKiB);
   SpanHeap heap(arena);
-  const Usage usage = replay(trace.events(), heap, arena);
-  CHECK(usage == Usage{.allocations = 5,
-                       .frees = 2,
-                       .served = 3,
-                       .elsewhere = 1,
-                       .elsewhere_bytes = 100 * kKiB,
-                       .peak_load = 112 * kKiB,
-                       .peak_live = 12 * kKiB,
-                       .peak_committed = 12 * kKiB,
-                       .peak_end = 12 * kKiB});
+  const ReplayUsage usage = replay(trace.events(), heap, arena);
+  CHECK(usage == ReplayUsage{.allocations = 5,
+                             .frees = 2,
+                             .served = 3,
+                             .elsewhere = 1,
+                             .elsewhere_bytes = 100 * kKiB,
+                             .peak_load = 112 * kKiB,
+                             .peak_live = 12 * kKiB,
+                             .peak_committed = 12 * kKiB,
+                             .peak_end = 12 * kKiB});
   CHECK(heap.live() == 0);
   CHECK(replay(trace.events(), heap, arena) == usage);
 }
@@ -56,7 +56,7 @@ TEST_CASE("no heap needs less than the load, and the plain one little more, on a
   const Trace trace = Trace::from_bytes(writer.bytes());
   SimArena arena(kGiB);
   SpanHeap heap(arena);
-  const Usage usage = replay(trace.events(), heap, arena);
+  const ReplayUsage usage = replay(trace.events(), heap, arena);
   CHECK(usage.elsewhere == 0);
   CHECK(usage.peak_live == usage.peak_load);
   CHECK(usage.peak_end >= usage.peak_load);

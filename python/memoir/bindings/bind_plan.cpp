@@ -128,7 +128,7 @@ TracePass read_trace_pass(const Trace& trace, std::optional<std::uint64_t> pass,
   return {read_pass(trace, pass, device), trace.complete(), trace.dropped()};
 }
 
-nb::tuple tally(const Tally& tally) { return nb::make_tuple(tally.count, tally.bytes); }
+nb::tuple tally(const Amount& tally) { return nb::make_tuple(tally.count, tally.bytes); }
 
 void bind_problem(nb::module_& module) {
   nb::class_<Problem>(module, "Problem",

@@ -344,7 +344,8 @@ void Memory::know(Family& family, const RecordedPass& recorded, const std::vecto
 void Memory::set_layout(Plan& plan, RecordedPlan made) {
   drop_known_escapes(made);
   auto layout = std::make_shared<const PlannedLayout>(
-      made, plan.derived_from != nullptr ? Fit::kSmallerToo : Fit::kExact, family_of(plan.form).takes_guests);
+      made, plan.derived_from != nullptr ? PlannedFit::kSmallerToo : PlannedFit::kExact,
+      family_of(plan.form).takes_guests);
   if (!layout->ok()) throw std::bad_alloc();
   plan.plan = std::make_shared<const RecordedPlan>(std::move(made));
   plan.layout = std::move(layout);

@@ -6,7 +6,7 @@
 //   requested  conv:64   extra:8   relu:64   conv:32 out of step  the nearest of that site and size that was
 //   answer     0         none      1         2                   not used yet in this pass
 //
-// A plan whose sizes were guessed serves smaller requests too (Fit), out of step the next one near.
+// A plan whose sizes were guessed serves smaller requests too (PlannedFit), out of step the next one near.
 // (The thesis MemoMalloc, chapter 3.3, matches by bare order, and is lost after the first extra operator;
 // STAlloc, Huang et al. 2025, by the index of the event.) Far jumps wait until some requests in a row found
 // nothing near: one extra operator must not drag the place to the end of the pass. In metadata memory; not
@@ -71,7 +71,7 @@ class PlanCursor {
   std::uint32_t misses_ = 0;
   bool in_step_ = true;
   const bool by_size_;
-  const bool takes_smaller_;  // see Fit
+  const bool takes_smaller_;  // see PlannedFit
   bool ok_ = false;
 };
 

@@ -30,7 +30,7 @@ class PlannedHeap final : public Heap {
     std::uint64_t escaping = 0;   // matched an allocation that the recording left out of the plan
     std::uint64_t unmatched = 0;  // no recorded allocation fits
     std::uint64_t occupied = 0;   // matched, but the planned range was not free
-    std::uint64_t smaller = 0;    // matched, and asked for less than planned; see Fit
+    std::uint64_t smaller = 0;    // matched, and asked for less than planned; see PlannedFit
     std::uint64_t guests = 0;     // of unmatched and occupied: served all the same
   };
   static constexpr size_t kMostGuests = 64;             // live at one time

@@ -6,7 +6,7 @@
 
 namespace memoir {
 
-PlannedLayout::PlannedLayout(const RecordedPlan& plan, Fit fit, bool takes_guests) noexcept
+PlannedLayout::PlannedLayout(const RecordedPlan& plan, PlannedFit fit, bool takes_guests) noexcept
     : arena_size_(plan.arena_size), fit_(fit), takes_guests_(takes_guests) {
   ok_ = build(plan) && index_starts();
 }

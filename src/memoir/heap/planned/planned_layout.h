@@ -22,7 +22,7 @@
 namespace memoir {
 
 /// Which requests an entry is for.
-enum class Fit : std::uint8_t {
+enum class PlannedFit : std::uint8_t {
   kExact,
   kSmallerToo,  // of at least half of its size too: the sizes of the plan were guessed, rather too large
 };
@@ -44,11 +44,12 @@ class PlannedLayout {
   /// Takes a plan that passes check(). ok() is false when it does not fit: no metadata memory, 2^31
   /// allocations or more, a range outside the arena, an alignment that is not a power of two.
   /// `takes_guests`: what the plan has no place for may be served from its free room (PlannedHeap).
-  explicit PlannedLayout(const RecordedPlan& plan, Fit fit = Fit::kExact, bool takes_guests = false) noexcept;
+  explicit PlannedLayout(const RecordedPlan& plan, PlannedFit fit = PlannedFit::kExact,
+                         bool takes_guests = false) noexcept;
 
   bool ok() const noexcept { return ok_; }
   std::span<const Entry> entries() const noexcept { return {entries_.data(), entries_.size()}; }
-  Fit fit() const noexcept { return fit_; }
+  PlannedFit fit() const noexcept { return fit_; }
   bool takes_guests() const noexcept { return takes_guests_; }
   Size arena_size() const noexcept { return arena_size_; }
   size_t cells() const noexcept { return cells_; }
@@ -84,7 +85,7 @@ class PlannedLayout {
   int lookup_shift_ = 63;
   size_t cells_ = 0;
   Size arena_size_ = 0;
-  Fit fit_;
+  PlannedFit fit_;
   bool takes_guests_;
   bool ok_ = false;
 };

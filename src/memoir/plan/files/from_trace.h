@@ -24,20 +24,10 @@
 
 #include "memoir/plan/plan.h"
 #include "memoir/plan/recorded_plan.h"
+#include "memoir/trace/objects/usage.h"
 #include "memoir/trace/read/trace.h"
 
 namespace memoir {
-
-struct Tally {
-  Size count = 0;
-  Size bytes = 0;
-
-  void add(Size size) noexcept {
-    ++count;
-    bytes += size;
-  }
-  bool operator==(const Tally&) const = default;
-};
 
 struct RecordedPass {
   // nullopt: the trace has no passes, and this is all of it, every thread's
@@ -47,7 +37,7 @@ struct RecordedPass {
   std::vector<ObjectId> objects;            // of each in the sequence
   Problem problem;                          // those to be planned
   std::vector<std::uint32_t> positions;     // problem[i] is sequence[positions[i]]
-  Tally escaping, foreign, elsewhere, empty, mallocs;
+  Amount escaping, foreign, elsewhere, empty, mallocs;
   std::vector<std::pair<std::string, std::string>> meta;
 };
 

@@ -72,7 +72,7 @@ class Search {
 
   SearchResult run() {
     validate(problem_);
-    const Parts parts = decompose(problem_);
+    const Decomposition parts = decompose(problem_);
     build(parts);
     first_plans();
     if (!context_.exact_only) {
@@ -92,7 +92,7 @@ class Search {
     bool exhausted = false;
   };
 
-  void build(const Parts& parts) {
+  void build(const Decomposition& parts) {
     group_of_.resize(parts.parts.size());
     buffers_of_.resize(parts.parts.size());
     std::unordered_map<Shape, std::size_t, ShapeHash> known;
@@ -149,7 +149,7 @@ class Search {
   }
 
   // Whatever the deadline, on what is small. They see the problem as it is, not its parts.
-  void run_cheap_planners(const Parts& parts) {
+  void run_cheap_planners(const Decomposition& parts) {
     for (const Planner* planner : cheap_planners()) {
       const bool always = problem_.size() <= kFewEnough ||
                           (problem_.size() <= kManyBuffers && planner == cheap_planners().front());
@@ -195,7 +195,7 @@ class Search {
 
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
-  SearchResult result(const Parts& parts) {
+  SearchResult result(const Decomposition& parts) {
     SearchResult result;
     result.plan.offsets.resize(problem_.size());
     for (const auto& [buffer, offset] : parts.placed) result.plan.offsets[buffer] = offset;

@@ -277,7 +277,7 @@ Bundles tie(const Problem& problem, const Sections& sections, const BundleOption
 
 Verdict search_tied(const Bundles& bundles, Size capacity, const Ranking& ranking, const SearchLimits& limits,
                     std::vector<Offset>& offsets, std::uint64_t& work) {
-  const Parts parts = decompose(bundles.problem);
+  const Decomposition parts = decompose(bundles.problem);
   std::vector<Offset> tied(bundles.problem.size());
   for (const auto& [bundle, offset] : parts.placed) {
     if (offset + bundles.problem[bundle].size > capacity) return Verdict::kGaveUp;

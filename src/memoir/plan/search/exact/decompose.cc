@@ -12,7 +12,7 @@ constexpr int kMostLevels = 100;  // each costs a pass over the buffers, and a f
 // One stretch of time in which something is always live, its buffers by birth: lays down those that span it,
 // cuts the rest. `aligned`: every sum of padded sizes suits every alignment, so that what is laid at the
 // bottom shifts nothing off its grid. Nested up to kMostLevels: deeper, what is left stays one part.
-void cut(const Problem& problem, const Grid& grid, bool aligned, Part part, int level, Parts& out) {
+void cut(const Problem& problem, const Grid& grid, bool aligned, Part part, int level, Decomposition& out) {
   std::vector<std::uint32_t>& buffers = part.buffers;
   // It has one section only if no one is born after the first death; then all are alike and stack.
   Tick last_birth = 0, first_death = ~Tick{0};
@@ -47,8 +47,8 @@ void cut(const Problem& problem, const Grid& grid, bool aligned, Part part, int 
 
 }  // namespace
 
-Parts decompose(const Problem& problem) {
-  Parts out;
+Decomposition decompose(const Problem& problem) {
+  Decomposition out;
   const Grid grid = find_grid(problem);
   const bool aligned = std::all_of(problem.begin(), problem.end(),
                                    [&](const Buffer& buffer) { return grid.unit % buffer.alignment == 0; });

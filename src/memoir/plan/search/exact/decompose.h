@@ -19,14 +19,14 @@ struct Part {
   Offset base = 0;  // what lies below it; the arena of a plan for the part is to be added to this
 };
 
-struct Parts {
+struct Decomposition {
   std::vector<Part> parts;
   // (buffer, offset) of those that live through a whole part
   std::vector<std::pair<std::uint32_t, Offset>> placed;
 };
 
 /// O(n log n) for each level of nesting.
-Parts decompose(const Problem& problem);
+Decomposition decompose(const Problem& problem);
 
 /// The buffers of a part as a problem of its own, its ticks counted from its first birth.
 Problem extract(const Problem& problem, const std::vector<std::uint32_t>& buffers);
