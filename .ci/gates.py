@@ -135,9 +135,15 @@ def thread() -> Iterator[list[str]]:
     yield from preset("thread", "all_tests")
 
 
-def clang() -> Iterator[list[str]]:
+def libfuzzers(seconds: int) -> Iterator[list[str]]:
     need_clang()
     yield from preset("fuzz", "fuzzers", tests=False)
+    run_all = ["fuzz/run.py", "--build", str(ROOT / "build" / "fuzz"), "--seconds", str(seconds)]
+    yield [str(BIN / "python"), *run_all]
+
+
+def clang() -> Iterator[list[str]]:
+    yield from libfuzzers(5)
 
 
 def fuzz() -> Iterator[list[str]]:
@@ -147,8 +153,7 @@ def fuzz() -> Iterator[list[str]]:
 
 
 def fuzz_long() -> Iterator[list[str]]:
-    yield from clang()
-    yield [str(BIN / "python"), "fuzz/run.py", "--build", str(ROOT / "build" / "fuzz"), "--seconds", "600"]
+    yield from libfuzzers(600)
 
 
 def smoke() -> Iterator[list[str]]:
@@ -187,7 +192,13 @@ GATES = (
     Gate("fuzz", "20 s of each fuzzer, two at a time", 110, fuzz),
     Gate("smoke", "each program in `bench/` runs", 120, smoke),
     Gate("thread", "C++ tests with threads under the thread sanitizer; a warning is an error", 280, thread),
-    Gate("clang", "clang builds the core and the fuzzers, warnings as errors", 160, clang, full=True),
+    Gate(
+        "clang",
+        "clang builds the core and the fuzzers under its sanitizers, warnings as errors; 5 s of each fuzzer",
+        190,
+        clang,
+        full=True,
+    ),
     Gate("clang-tests", "clang builds everything, and every C++ test passes", 600, clang_tests, full=True),
     Gate("fuzz-long", "ten minutes of each fuzzer, two at a time", 3200, fuzz_long, full=True),
     Gate(
