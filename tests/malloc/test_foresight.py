@@ -8,6 +8,9 @@ import subprocess
 
 import numpy
 import pytest
+from memoir.lifetimes.names import name_frames
+from memoir.lifetimes.sampling import Collector
+from memoir.train import train
 
 from memoir import Error, _core, malloc
 
@@ -157,6 +160,24 @@ def test_addresses_fill_the_table_at_the_start(tmp_path, under, program):
     path.write_bytes(model(STACKS, modules=[build], addresses=rows))
     result = under([program, 2], {"model": str(path), "stats": "true", "sample": "4KiB"})
     assert answers(result)["known"] == 2
+
+
+@pytest.mark.skipif(shutil.which("strip") is None, reason="needs strip")
+def test_a_stripped_program_s_threads_are_known_by_the_height_of_their_stacks(tmp_path, under, program):
+    """Of a profile: what the recorder preloads and the malloc have different static TLS, where a thread's stack begins."""
+    with Collector(64 << 10) as collector:
+        subprocess.run([program, "0", "thread"], env=collector.environment, check=True)
+    trained = train([name_frames(collector.lifetimes())], replayed=False)
+    if not trained.model.count("modules"):
+        pytest.skip("this compiler writes no build ids")
+    stripped, path = tmp_path / "stripped", tmp_path / "x.model"
+    subprocess.run(["strip", "-o", str(stripped), str(program)], check=True)
+    path.write_bytes(trained.content)
+    result = under([stripped, 1, "thread"], {"model": str(path), "stats": "true", "sample": "16KiB"})
+    assert result.returncode == 0, result.stderr
+    # What is kept is known from the start; what is freed is looked at, and has no name.
+    assert answers(result)["known"] >= 1
+    assert re.search(r"known by address, [01] looked at", result.stderr), result.stderr
 
 
 def test_a_model_is_checked_before_a_program_runs(tmp_path):

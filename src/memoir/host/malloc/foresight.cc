@@ -2,7 +2,6 @@
 #include "memoir/host/malloc/foresight.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 
 #include "memoir/host/control/modules.h"
 #include "memoir/host/stacks/stack_walker.h"
+#include "memoir/host/stacks/thread_stack.h"
 
 namespace memoir::host_malloc {
 
@@ -48,18 +48,18 @@ stacks::Address readable_until(stacks::Address begin, stacks::Address end) noexc
   return end;
 }
 
-/// How much further than its stack's end a thread's own pointer lies: one number for all threads but the
-/// main one, whose heights count from the end.
-Size thread_pointer_below_end() noexcept {
-  pthread_attr_t attributes;
-  if (::pthread_getattr_np(::pthread_self(), &attributes) != 0) return 0;
-  void* begin = nullptr;
-  size_t size = 0;
-  const bool known = ::pthread_attr_getstack(&attributes, &begin, &size) == 0;
-  ::pthread_attr_destroy(&attributes);
-  const auto end = reinterpret_cast<std::uintptr_t>(begin) + size;
-  const auto pointer = reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
-  return known && pointer < end ? end - pointer : 0;
+/// What the heights of threads, but the main one, count from in this process and not in a profile.
+Size pointer_above_frames(stacks::StackWalker& walker) noexcept {
+  const auto frame = reinterpret_cast<stacks::Address>(__builtin_frame_address(0));
+  const stacks::StackWalker::Entry entry{frame + sizeof(void*),
+                                         *reinterpret_cast<const stacks::Address*>(frame)};
+  const auto end = reinterpret_cast<stacks::Address>(__builtin_thread_pointer());
+  walker.start(tables, frame, readable_until(frame, end));
+  walker.capture(entry);
+  stacks::Frame frames[stacks::StackWalker::kMost + 2];
+  const unsigned count = walker.last_frames(frames);
+  const bool is_whole = count > 0 && stacks::kind_of(frames[count - 1]) == stacks::FrameKind::kNative;
+  return is_whole ? stacks::pointer_above_frames(walker.last_slot(count - 1)) : 0;
 }
 
 }  // namespace
@@ -119,11 +119,11 @@ void Foresight::tell(ContextKey key, const LifetimeModel::Prediction& prediction
 void Foresight::tell_known() noexcept {
   struct Visit {
     Foresight& self;
-    Size thread_difference;
-  } visit{*this, thread_pointer_below_end()};
+    Size above_frames;
+  } visit{*this, pointer_above_frames(*static_cast<stacks::StackWalker*>(walker_))};
   host_control::visit_code(
       [](void* data, const host_control::CodeMapping& mapping) noexcept {
-        auto& [self, difference] = *static_cast<Visit*>(data);
+        auto& [self, above_frames] = *static_cast<Visit*>(data);
         const std::uint32_t module = self.model_.module_of({mapping.id, mapping.id_size});
         if (module == LifetimeModel::kNoModule) return true;
         const auto all = self.model_.addresses();
@@ -135,8 +135,8 @@ void Foresight::tell_known() noexcept {
           if (one->height == 0 || place < mapping.begin || place >= mapping.end) continue;
           const LifetimeModel::Prediction prediction = self.model_.predict(*one);
           self.tell(ContextTable::key_of(place, one->height), prediction);
-          if (one->height > difference && difference != 0)
-            self.tell(ContextTable::key_of(place, one->height - difference), prediction);
+          if (above_frames != 0)
+            self.tell(ContextTable::key_of(place, one->height + above_frames), prediction);
           ++self.figures_.known;
         }
         return true;

@@ -86,4 +86,10 @@ ThreadStack find_thread_stack() noexcept {
   return {mapping.begin, mapping.end == 0 ? 0 : end};
 }
 
+Address pointer_above_frames(Address slot) noexcept {
+  constexpr Address kMost = Address{1} << 20;
+  const Address distance = reinterpret_cast<Address>(__builtin_thread_pointer()) - slot;
+  return distance < kMost ? distance : 0;
+}
+
 }  // namespace memoir::stacks

@@ -57,6 +57,20 @@ stacks::Address slot_of_call(const stacks::StackWalker& walker, const stacks::St
   return slot == 0 ? entry.slot : slot;
 }
 
+// Under the sampler's lock: of the process's threads, but the main one; 0 until a whole stack of one was seen.
+constinit stacks::Address above_frames = 0;
+
+/// Bytes of the calling thread's stack in use at `slot`; 0: not known.
+Size height_at(stacks::Address slot, const stacks::ThreadStack& own, stacks::Address outermost) noexcept {
+  if (slot >= own.end || slot < own.begin) return 0;
+  if (own.end != reinterpret_cast<stacks::Address>(__builtin_thread_pointer())) return own.end - slot;
+  // A stack that could not be followed to its end is too long, never too short.
+  const stacks::Address above = outermost == 0 ? 0 : stacks::pointer_above_frames(outermost);
+  if (above != 0 && (above_frames == 0 || above < above_frames)) above_frames = above;
+  const stacks::Address height = own.end - slot;
+  return above_frames != 0 && height > above_frames ? height - above_frames : 0;
+}
+
 /// Where the calling thread's stack is; asked once.
 __thread stacks::ThreadStack own_stack __attribute__((tls_model("initial-exec")));
 
@@ -72,7 +86,8 @@ void find_stack(const void* data, SampledStack& stack) noexcept {
     else stack.cut = stack.cut || stacks::kind_of(frames[i]) == stacks::FrameKind::kCut;
   }
   const stacks::Address slot = slot_of_call(walker, entry, stack);
-  if (slot < own_stack.end && slot >= own_stack.begin) stack.height = own_stack.end - slot;
+  const bool is_whole = count > 0 && stacks::kind_of(frames[count - 1]) == stacks::FrameKind::kNative;
+  stack.height = height_at(slot, own_stack, is_whole ? walker.last_slot(count - 1) : 0);
 }
 
 void thread_ends(void*) {
