@@ -1361,7 +1361,9 @@ class LifetimeModel:
         """
 
     def predict_many(self, stacks: list[list[str]], sizes: list[int], stages: int = 31, calibrated: bool = True, programs: list[str] = []) -> dict[str, NDArray[Any]]:
-        """The same of many stacks of names, as arrays; stage -1: it abstains."""
+        """
+        The same of many stacks of names, as arrays; stage -1: it abstains. seconds: of the processor, for the answers without what Python adds.
+        """
 
     def network_tokens(self, names: list[str]) -> list[int]:
         """What its sequence model reads of a stack; [] without one."""

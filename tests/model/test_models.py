@@ -30,6 +30,7 @@ def test_one_answer_and_many_are_the_same():
     ]
     many = model.predict_many(stacks, [64] * len(stacks))
     assert many["stage"].tolist() == [1, 2, 3, -1]
+    assert many["seconds"] > 0
     for index, stack in enumerate(stacks):
         one = model.predict(stack, size=64)
         if one is None:
