@@ -302,6 +302,11 @@ def test_the_threshold_holds_the_precision():
     assert least_long(long, ~true, weights, 0.9) == 0.95
 
 
+def test_hot_is_meant_of_an_answer_which_counts_all_profiles(profile, trained):
+    once, twice = (summarize(each.model, 0)["hot_samples"] for each in (trained, train([profile, profile])))
+    assert twice == 2 * once > 0
+
+
 def test_the_command_line(memoir_cli, profile, tmp_path):
     first, output = tmp_path / "a.lifetimes", tmp_path / "x.model"
     profile.write(first)

@@ -108,12 +108,13 @@ def _held_out(
     contexts: Contexts, settings: Settings, network: str | None, seed: int
 ) -> tuple[Calibration, dict[str, Any]]:
     """What is learned of a model by training others without some stacks, and asking them: of those, and of all when some
-    functions are not there, as after inlining or renaming. Few contexts are held out in turns, a part each time."""
+    functions are not there, as after inlining or renaming. Few contexts are held out in turns, a part each time; not with a
+    network, which takes most of the time at each turn."""
     random = numpy.random.default_rng(seed)
     named = contexts.take(numpy.array([bool(stack) for stack in contexts.stacks]))
     if len(named) < _LEAST_CONTEXTS:
         return Calibration(), {}
-    turns = _TURNS if len(named) < _FEW else 1
+    turns = _TURNS if len(named) < _FEW and network is None else 1
     stacks = {stack: None for stack in named.stacks}
     turn_of = dict(zip(stacks, random.integers(0, _TURNS, len(stacks)).tolist(), strict=True))
     turn_of_context = numpy.array([turn_of[stack] for stack in named.stacks])
@@ -166,11 +167,15 @@ def _set_thresholds(settings: Settings, contexts: Contexts, answers: list[tuple[
 
 
 def _hot_samples(contexts: Contexts) -> int:
-    """Samples from which on contexts hold most of the bytes."""
-    order = numpy.argsort(-contexts.samples, kind="stable")
-    held = numpy.cumsum(contexts.bytes[order])
+    """Samples from which on answers are of contexts that hold most of the bytes. An answer counts those of all contexts
+    with its stack, in all profiles."""
+    numbers: dict[tuple[str, ...], int] = {}
+    of = [numbers.setdefault(stack, len(numbers)) for stack in contexts.stacks]
+    samples = numpy.bincount(of, contexts.samples)
+    order = numpy.argsort(-samples, kind="stable")
+    held = numpy.cumsum(numpy.bincount(of, contexts.bytes)[order])
     last = int(numpy.searchsorted(held, _HOT_BYTES * held[-1]))
-    return max(1, min(int(contexts.samples[order[min(last, len(order) - 1)]]), 65_535))
+    return max(1, min(int(samples[order[min(last, len(order) - 1)]]), 65_535))
 
 
 def _with_thresholds(answers: Answers, settings: Settings) -> Answers:

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 ADDRESS, NAMES, NEAR, WORDS, NETWORK = 1, 2, 4, 8, 16  # stages
 STAGE_NAMES = ("address", "names", "near", "words", "network")
 ONE_CLASS, PRIVATE, SIZES, OTHER_BUILD = 1, 2, 4, 8  # flags of the settings
-MOST_BYTES = 1 << 20  # of a model; larger ones leave details of the trie out
+MOST_BYTES = 1_000_000  # of a model; larger ones leave details of the trie out
 _MOST_NAMES = 65_535
 _MOST_MODULES = 65_535
+_UNDECIDED = 2  # neither long nor not
 _LEAST_AT_START = 0.3  # probability of long from which on a context is told to a malloc at its start
 SETTINGS = struct.Struct("<IIHHfffffIffIf12x")
 
@@ -251,11 +252,12 @@ def _addresses(contexts: Contexts, votes: Votes, answers: Answers) -> tuple[byte
     }
     prior = _prior(votes)
     classes = contexts.classes.tolist()
-    said = numpy.where(contexts.is_decided, contexts.is_long, 2).tolist()
+    said = numpy.where(contexts.is_decided, contexts.is_long, _UNDECIDED).tolist()
     rows = []
 
     def add(build: str, offset: int, height: int, members: list[int]) -> None:
-        if build not in builds or len({(classes[each], said[each]) for each in members}) > 1:
+        of_long = {said[each] for each in members} - {_UNDECIDED}
+        if build not in builds or len({classes[each] for each in members}) > 1 or len(of_long) > 1:
             return
         sums = votes.classes[members].sum(axis=0) + 0.25 * prior[0]
         long, short = votes.long[members].sum(), votes.short[members].sum()
