@@ -10,6 +10,7 @@ watcher.add_facts()
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import defaultdict
@@ -59,7 +60,8 @@ class _Process:
 
 
 def read_mappings(text: bytes, trace: str) -> dict[tuple[int, str], Group]:
-    """Groups by region and file name of /proc/PID/smaps. trace: the recorder's file, whose mappings are its own."""
+    """Groups by region and file name of /proc/PID/smaps. trace: the absolute path of the recorder's file, whose mappings are
+    its own. They keep the name that the file had before it got this one: # and the inode, in the same folder (O_TMPFILE)."""
     groups: dict[tuple[int, str], Group] = defaultdict(Group)
     group = Group()
     before = (0, "", 0)  # end, protection and bytes of the mapping before
@@ -70,7 +72,8 @@ def read_mappings(text: bytes, trace: str) -> dict[tuple[int, str], Group]:
                 continue
             begin, end = (int(word, 16) for word in words[0].split(b"-"))
             name = words[5].decode(errors="replace") if len(words) == 6 else ""
-            region = _region(name, words[1], trace)
+            nameless = f"{os.path.dirname(trace)}/#{words[4].decode()}"
+            region = _region(name, words[1], (trace, nameless))
             guarded = before[0] == begin and before[1] == "---p" and before[2] <= 16 * _PAGE
             if region == ANONYMOUS and guarded:
                 region = THREAD_STACK
@@ -87,7 +90,7 @@ def read_mappings(text: bytes, trace: str) -> dict[tuple[int, str], Group]:
     return dict(groups)
 
 
-def _region(name: str, protection: bytes, trace: str) -> int:
+def _region(name: str, protection: bytes, own: tuple[str, ...]) -> int:
     if name == "[heap]":
         return HEAP
     if name.startswith("[stack"):
@@ -97,7 +100,7 @@ def _region(name: str, protection: bytes, trace: str) -> int:
     if name.startswith("["):
         return OTHER
     plain = name.removesuffix(" (deleted)")
-    if plain == trace or plain.endswith("/libmemoir_record.so") or "/memoir-clock-" in plain:
+    if plain in own or plain.endswith("/libmemoir_record.so") or "/memoir-clock-" in plain:
         return RECORDER
     if plain.startswith(("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero", "/anon_hugepage")):
         return SHARED
@@ -196,7 +199,7 @@ class Watcher:
             return
         if not text:
             return
-        groups = read_mappings(text, str(process.trace))
+        groups = read_mappings(text, os.path.abspath(process.trace))
         process.taken.append((at, sum(group.resident for group in groups.values()), groups))
         process.most = max(process.most, resident)
         process.next = now + max(_EVERY, spent / _MOST_SHARE)

@@ -29,6 +29,10 @@ Rss:                   8 kB
 Rss:                  64 kB
 7f0003000000-7f0003010000 rw-s 00000000 08:01 79                         /tmp/x.trace
 Rss:                  64 kB
+7f0004000000-7f0004010000 rw-s 00000000 08:01 80                         /tmp/#80 (deleted)
+Rss:                  32 kB
+7f0005000000-7f0005010000 rw-s 00000000 08:01 81                         /home/#81
+Rss:                  12 kB
 7ffc00000000-7ffc00021000 rw-p 00000000 00:00 0                          [stack]
 Rss:                  24 kB
 7ffc00100000-7ffc00102000 r-xp 00000000 00:00 0                          [vdso]
@@ -45,7 +49,8 @@ def test_mappings_are_grouped_by_what_they_are():
         (processes.THREAD_STACK, ""): 16,
         (processes.FILE, "/usr/lib/a b.so"): 72,
         (processes.SHARED, "/dev/shm/pool"): 64,
-        (processes.RECORDER, ""): 64,
+        (processes.RECORDER, ""): 96,
+        (processes.FILE, "/home/#81"): 12,
         (processes.MAIN_STACK, ""): 24,
         (processes.OTHER, ""): 4,
     }
