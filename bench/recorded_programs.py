@@ -62,18 +62,18 @@ PROGRAMS = {
         is_python=True,
     ),
     "inference server": Recorded(
-        lambda _: _script("inference.py"), needs=lambda: _without("torch"), scale=0.3, is_python=True
+        lambda _: _script("inference.py"), needs=lambda: _without("torch"), scale=0.1, is_python=True
     ),
     "data pipeline, 64 threads": Recorded(
         _word_count,
         needs=lambda: None if shutil.which(os.environ.get("CXX", "c++")) else "no C++ compiler here",
-        scale=0.1,
+        scale=0.03,
     ),
     "redis": Recorded(
         lambda _: ["redis-server", "--port", "{port}", "--save", "", "--appendonly", "no"],
         [*_script("redis_client.py"), "{port}"],
         lambda: None if shutil.which("redis-server") else "no redis-server here (Debian's package redis-server)",
-        scale=0.5,
+        scale=0.2,
     ),
 }  # fmt: skip
 
