@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """memoir.plan(): every planner against brute force, the arrays it takes, and what it refuses."""
 
+import ctypes
 import itertools
 import pickle
 import re
@@ -120,6 +121,13 @@ def test_a_solver_that_is_not_installed(monkeypatch, planner, module):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(memoir.Error, match=rf"needs .*pip install 'memoir-alloc\[{planner}\]'"):
         memoir.plan(ABOVE_ITS_LOAD, planner)
+
+
+def test_mip_leaves_stdout_to_us(capfd):
+    pytest.importorskip("highspy")
+    memoir.plan(ABOVE_ITS_LOAD, "mip", deadline=600)
+    ctypes.CDLL(None).fflush(None)  # what C still holds
+    assert capfd.readouterr().out == ""
 
 
 def test_mip_stops_when_the_plan_fits():

@@ -41,6 +41,8 @@ def why_lines(why: Why, problem: Problem, ids: Sequence[str]) -> list[str]:
         lines += [f"  {_told(change, problem, ids)}" for change in why.together[:_SHOWN]]
         if len(why.together) > _SHOWN:
             lines.append(f"  and {len(why.together) - _SHOWN:,} more (--json has all)")
+    else:
+        lines.append("no change was found after which it fits: each was tried for a moment only")
     return lines
 
 

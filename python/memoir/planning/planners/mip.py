@@ -14,8 +14,12 @@ the bound it proved. Offsets are made exact again by letting every buffer fall, 
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import math
+import os
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -59,6 +63,27 @@ def live_pairs(problem: _core.Problem, limit: int) -> tuple[np.ndarray, np.ndarr
     return order[first], order[first + 1 + within]
 
 
+@contextlib.contextmanager
+def _said_aside() -> Iterator[None]:
+    """What C writes to stdout goes to stderr meanwhile: HiGHS 1.16 says its name there before anybody can silence it, and
+    our stdout may be JSON."""
+    flush = ctypes.CDLL(None).fflush
+    try:
+        flush(None)
+        kept = os.dup(1)
+    except OSError:  # there is no stdout
+        yield
+        return
+    try:
+        with contextlib.suppress(OSError):
+            os.dup2(2, 1)
+        yield
+    finally:
+        flush(None)
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
 class _Model:
     def __init__(self, problem: _core.Problem, plan: _core.Plan, floor: int):
         try:
@@ -80,7 +105,8 @@ class _Model:
         self._offset = plan.offsets / self._unit
         self._top = plan.arena_size / self._unit
         self._floor = -(-floor // self._unit)
-        self._highs = highspy.Highs()
+        with _said_aside():
+            self._highs = highspy.Highs()
         self._highs.silent()
         if self._highs.passModel(self._lp()) == highspy.HighsStatus.kError:
             raise _core.Error("HiGHS refused the model of this problem; use another planner")
