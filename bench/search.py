@@ -3,6 +3,7 @@
 
     python bench/search.py -o table.md                       a quarter of an hour
     python bench/search.py --against OTHER/bin/python        the same with the memoir that another Python has, in turn
+    python bench/search.py --only-known --instances FOLDER   minimalloc's instances there, also by the search's seed
     python bench/search.py --smoke                           a second, for the tests
 
 Each run is a process of its own; where there are two memoirs they take turns. Seconds are CPU time of all threads of
@@ -35,11 +36,11 @@ FULL_SEED, RANDOM_SEED, SAID_SEED = 1000, 2000, 5000  # what was tuned was tuned
 ONE = """
 import json, sys, time
 from memoir import _core
-path, deadline, capacity, cheap = json.loads(sys.argv[1])
+path, deadline, capacity, cheap, seed = json.loads(sys.argv[1])
 problem = _core.read_csv(path).problem
 load = _core.load(problem)
 cpu = time.process_time()
-found = _core.search(problem, deadline=deadline, **({"capacity": capacity} if capacity else {}))
+found = _core.search(problem, deadline=deadline, seed=seed, **({"capacity": capacity} if capacity else {}))
 cpu = time.process_time() - cpu
 assert _core.check(problem, found.plan) is None
 best = min((_core.run_planner(name, problem).arena_size for name in cheap), default=0)
@@ -56,9 +57,9 @@ def write(arrays: Arrays, folder: Path, name: str) -> Path:
 
 
 def one(
-    python: str, path: Path, deadline: float, capacity: int = 0, cheap: tuple[str, ...] = ()
+    python: str, path: Path, deadline: float, capacity: int = 0, cheap: tuple[str, ...] = (), seed: int = 0
 ) -> list[float]:
-    said = json.dumps([str(path), deadline, capacity, cheap])
+    said = json.dumps([str(path), deadline, capacity, cheap, seed])
     done = subprocess.run([python, "-c", ONE, said], check=True, capture_output=True, text=True)
     return json.loads(done.stdout)
 
@@ -68,24 +69,46 @@ def arrays_of(path: Path) -> Arrays:
     return tuple(table[name].astype(np.uint64) for name in ("lower", "upper", "size"))
 
 
-def stretched(pythons: list[str], names: str, copies: int, folder: Path) -> list[str]:
+def stretched(pythons: list[str], known: list[Path], copies: int, folder: Path) -> list[str]:
     """minimalloc's instances at their capacity, told otherwise each time."""
+    told = {}
+    for path in known:
+        arrays = arrays_of(path)
+        copy = [write(retold(arrays, seed), folder, f"{path.stem}_{seed}") for seed in range(copies)]
+        told[name_of(path)] = [(path, 0) for path in copy]
+    return at_capacity(pythons, told)
+
+
+def drawn(pythons: list[str], known: list[Path], seeds: int) -> list[str]:
+    """The same as they are, with other seeds of the search: how much of its time is luck."""
+    return at_capacity(
+        pythons, {name_of(path): [(path, seed) for seed in range(1, seeds + 1)] for path in known}
+    )
+
+
+def name_of(path: Path) -> str:
+    return path.name.split(".")[0]
+
+
+def at_capacity(pythons: list[str], runs_of: dict[str, list[tuple[Path, int]]]) -> list[str]:
+    """Of each name these problems, each with its seed of the search."""
     rows = [
         "| instance | solved, CPU ms: median, most |"
         + " the other: solved, median, most |" * (len(pythons) - 1)
     ]
     rows.append("|---|" + "---|" * len(pythons))
     medians: list[list[float]] = [[] for _ in pythons]
-    for name in names:
-        arrays = arrays_of(DATA / "minimalloc" / f"{name}.{CHALLENGING}.csv")
-        paths = [write(retold(arrays, seed), folder, f"{name}{seed}") for seed in range(copies)]
-        runs = [[one(python, path, 5.0, CHALLENGING) for python in pythons] for path in paths]
+    for name, problems in runs_of.items():
+        runs = [
+            [one(python, path, 5.0, CHALLENGING, seed=seed) for python in pythons] for path, seed in problems
+        ]
+        count = len(runs)
         cells = []
         for k in range(len(pythons)):
             seconds = sorted(run[k][1] for run in runs)
             solved = sum(run[k][3] <= CHALLENGING for run in runs)
-            medians[k].append(seconds[copies // 2])
-            cells.append(f"{solved} of {copies}, {1e3 * seconds[copies // 2]:.1f}, {1e3 * seconds[-1]:.1f}")
+            medians[k].append(seconds[count // 2])
+            cells.append(f"{solved} of {count}, {1e3 * seconds[count // 2]:.1f}, {1e3 * seconds[-1]:.1f}")
         rows.append(f"| {name} | " + " | ".join(cells) + " |")
     means = " | ".join(f"{1e3 * geometric_mean(values):.1f} ms" for values in medians)
     return [*rows, f"| geometric mean of the medians | {means} |"]
@@ -172,11 +195,33 @@ def constrained(
 @click.command()
 @click.option("-o", "--output", type=click.File("w"), default="-", help="The tables, as Markdown.")
 @click.option("--against", type=click.Path(exists=True), help="A Python with another memoir.")
-@click.option("--copies", type=int, default=20, show_default=True, help="Of each instance, told otherwise.")
+@click.option(
+    "--copies",
+    type=int,
+    default=20,
+    show_default=True,
+    help="Of each instance, told otherwise, and seeds of the search.",
+)
 @click.option("--seeds", type=int, default=5, show_default=True, help="Of each kind of problem.")
 @click.option("--deadline", type=float, default=1.0, show_default=True, help="Seconds.")
+@click.option(
+    "--instances",
+    type=click.Path(exists=True, file_okay=False),
+    default=DATA / "minimalloc",
+    help="A folder with minimalloc's challenging instances; its repository has eleven.",
+)
+@click.option("--only-known", is_flag=True, help="minimalloc's instances only: told otherwise, and by seed.")
 @click.option("--smoke", is_flag=True, help="Two instances and small problems only.")
-def main(output, against: str | None, copies: int, seeds: int, deadline: float, smoke: bool) -> None:
+def main(
+    output,
+    against: str | None,
+    copies: int,
+    seeds: int,
+    deadline: float,
+    instances: str,
+    only_known: bool,
+    smoke: bool,
+) -> None:
     """Prints what docs/results/planners.md holds of problems that are new."""
     pythons = [sys.executable, *([against] if against else [])]
     began = time.perf_counter()
@@ -194,7 +239,11 @@ def main(output, against: str | None, copies: int, seeds: int, deadline: float, 
             kinds["random 10^5"] = [random(10**5, RANDOM_SEED + k) for k in range(seeds)]
             hard = sorted((SHARED / "hard").glob("tight*.csv"))
             kinds |= {path.stem: [path] for path in hard if "gap" not in path.stem}
-        output.write("\n".join(stretched(pythons, "CK" if smoke else "ACDEGJK", copies, folder)) + "\n\n")
+        known = sorted(Path(instances).glob(f"{'[CK]' if smoke else '?'}.{CHALLENGING}.csv"))
+        output.write("\n".join(stretched(pythons, known, copies, folder)) + "\n\n")
+        output.write("\n".join(drawn(pythons, known, copies)) + "\n\n")
+        if only_known:
+            return
         output.write("\n".join(against_load(pythons, kinds, deadline, folder)) + "\n\n")
         counts = (100,) if smoke else (200, 2000, 20_000)
         output.write("\n".join(constrained(pythons, counts, seeds, deadline, folder)) + "\n")

@@ -19,7 +19,8 @@
 namespace memoir {
 namespace {
 
-constexpr double kFull = 0.85;  // of the load, on average over the sections: then nothing is easy
+constexpr double kFull = 0.85;     // of the load, on average over the sections: then nothing is easy
+constexpr double kBrimful = 0.99;  // the same: no room to spare
 
 constexpr std::size_t kMostSwept = 20'000;  // buffers
 constexpr unsigned kFirstWidth = 8, kMostDoublings = 5;
@@ -38,15 +39,22 @@ constexpr double kFewerWhenTied = 0.8;                 // of the buffers are lef
 constexpr double kShareOfTied = 0.8;                   // of the work, while it is the better one
 constexpr double kTiedPatience = 2;                    // times what the last improvement came after
 constexpr double kTiedWork = 200, kTiedSeconds = 0.1;  // at least, for each buffer
+constexpr double kRestless = 0.25;                     // of that, where other ties help more; times Luby's
 constexpr double kTieAgain = 0.9;                      // the probability of each tie, after the first ones
+constexpr std::uint64_t kTiesOpened = 8;  // which get no more than an opening of the exact search
 
 }  // namespace
 
-bool PartSearch::full() const {
+bool PartSearch::fuller_than(double share) const {
   double sum = 0;
   for (const Size load : sections_.load) sum += static_cast<double>(load);
-  return sum > kFull * static_cast<double>(sections_.max_load()) * sections_.count;
+  return sum > share * static_cast<double>(sections_.max_load()) * sections_.count;
 }
+
+bool PartSearch::full() const { return fuller_than(kFull); }
+
+// Rows come through hardly any other problem, and the first ties, the most there are, are the best for them.
+bool PartSearch::brimful() const { return fuller_than(kBrimful); }
 
 bool PartSearch::on_grid() const {
   return std::all_of(problem_.begin(), problem_.end(),
@@ -55,10 +63,14 @@ bool PartSearch::on_grid() const {
 
 // --- tied up ---
 
-// The first time every tie that is found is made; then, when that leads nowhere, other ones.
+// The first time every tie that is found is made; then, when that leads nowhere, other ones. Some ties can be
+// packed at once, so after the first ones others get a short try too, before the first ones get a long one.
 void PartSearch::tie_up(const SearchContext& context) {
   const std::uint64_t turn = ties_++;
-  Bundles bundles = tie(problem_, sections_, {turn == 0 ? 1.0 : kTieAgain, context.seed + turn});
+  BundleOptions options{1.0, context.seed + turn};
+  if (turn == kTiesOpened && brimful()) options.seed = context.seed;
+  else if (turn >= kTiesOpened || turn % 2 == 1) options.keep = kTieAgain;
+  Bundles bundles = memoir::tie(problem_, sections_, options);
   std::vector<std::uint32_t> by_birth(bundles.problem.size());
   std::iota(by_birth.begin(), by_birth.end(), 0u);
   std::stable_sort(by_birth.begin(), by_birth.end(), [&](auto a, auto b) {
@@ -92,16 +104,20 @@ void PartSearch::step_tied(Size target, SearchContext& context) {
   tied_->spent += context.spent() - before;
   if (search.arena() < arena_) keep(tied_->offsets());
   if (search.arena() < arena) tied_->improved = tied_->spent;
-  const double least = context.repeatable ? kTiedWork * static_cast<double>(problem_.size()) : kTiedSeconds;
+  if (arena_ <= target) return;
+  double least = context.repeatable ? kTiedWork * static_cast<double>(problem_.size()) : kTiedSeconds;
+  if (!brimful())
+    least *= kRestless * static_cast<double>(luby(std::max(ties_, kTiesOpened) - kTiesOpened + 1));
   const double since = tied_->spent - tied_->improved, until = tied_->improved - tied_->began;
-  if (arena_ > target && (exhausted || since > std::max(least, kTiedPatience * until))) tie_up(context);
+  const bool opened = ties_ <= kTiesOpened && search.round_ == 1 && search.turn_ == 1;
+  if (exhausted || opened || since > std::max(least, kTiedPatience * until)) tie_up(context);
 }
 
 // --- rows ---
 
 bool PartSearch::may_sweep(const SearchContext& context) const {
   return !context.exact_only && full() && on_grid() && problem_.size() <= kMostSwept &&
-         spent_on_sweeps_ <= sweep_share_ * spent_;
+         spent_on_sweeps_ <= (brimful() ? sweep_share_ : kLeastShareOfSweeps) * spent_;
 }
 
 // From both ends of time. What has ended in vain starts again with other noise, later with more trees. The
@@ -110,7 +126,8 @@ void PartSearch::sweep(Size target, SearchContext& context) {
   const double before = context.spent();
   if (target != swept_to_) sweepers_ = {}, swept_to_ = target;
   // Of those that come through at all, many do so without noise.
-  const std::uint64_t tries = sweep_turns_ == 0 ? kTriesOfFirstTurn : kTriesOfTurn * luby(sweep_turns_);
+  const std::uint64_t tries =
+      sweep_turns_ == 0 && brimful() ? kTriesOfFirstTurn : kTriesOfTurn * luby(std::max(sweep_turns_, 1u));
   ++sweep_turns_;
   bool farther = false;
   std::array<std::uint64_t, kBothEnds> work{};

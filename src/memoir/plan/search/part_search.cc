@@ -19,6 +19,7 @@ constexpr std::size_t kLargestSearch = 6000;      // buffers; beyond, only piece
 constexpr std::uint64_t kMostPairs = 20'000'000;  // 160 MB of neighbour lists
 constexpr unsigned kMostMisses = 3;
 constexpr unsigned kTurnsAlone = 6;         // of the exact search, where it is worth its time
+constexpr unsigned kTurnsBeforeRows = 2;    // the same; one section of rows may take as long as both
 constexpr std::size_t kMany = 20'000;       // buffers
 constexpr std::size_t kFewBuffers = 500;    // nothing but the exact search is worth its time
 constexpr std::uint64_t kFirstFits = 1000;  // of the first local search over orders
@@ -165,7 +166,7 @@ bool PartSearch::advance(Size target, SearchContext& context) {
       refute_windows(target, context))
     return true;
   if (context.exact_only) return searchable_ && round(target, context);
-  if ((turn_ > 1 || problem_.size() > kFewBuffers) && may_sweep(context)) {
+  if ((turn_ > kTurnsBeforeRows || problem_.size() > kFewBuffers) && may_sweep(context)) {
     sweep(target, context);
     if (arena_ <= target) return true;
   }

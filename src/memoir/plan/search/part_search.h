@@ -93,7 +93,9 @@ class PartSearch {
   void core_again(Size target, SearchContext& context);
   bool may_round(const SearchContext& context) const;
   bool round(Size target, SearchContext& context);
+  bool fuller_than(double share) const;
   bool full() const;
+  bool brimful() const;
   bool on_grid() const;
   bool may_squeeze() const;
   bool may_sweep(const SearchContext& context) const;

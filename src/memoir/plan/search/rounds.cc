@@ -83,12 +83,11 @@ std::vector<PartSearch::Aimed> PartSearch::choose_attempts(Size target, Size cap
   }
   // Many short ones, and one as long as a quarter of them together, which may end with a proof.
   std::uint64_t nodes = 0;
-  attempts.push_back({capacity, {0, {}}});
   for (const Attempt& attempt : portfolio_->next(kAttemptsOfRound << std::min(level_, 12u))) {
-    attempts.push_back({attempts.size() % kTowardsTarget == 0 ? capacity : target, attempt});
+    attempts.push_back({attempts.size() % kTowardsTarget == kTowardsTarget - 1 ? capacity : target, attempt});
     nodes += attempt.nodes;
   }
-  attempts.front().attempt.nodes = nodes / 4;
+  attempts.push_back({capacity, {nodes / 4, {}}});
   return attempts;
 }
 
@@ -124,6 +123,7 @@ bool PartSearch::round(Size target, SearchContext& context) {
   const auto winner = first_attempt(
       attempts.size(), threads, context.repeatable,
       [&](std::size_t k, unsigned worker, const std::atomic<bool>& enough) {
+        if (context.stopped()) return false;  // each prepares for long
         const auto& [aim, attempt] = attempts[k];
         Answer& answer = answers[k];
         SearchLimits limits = context.limits;
