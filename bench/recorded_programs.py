@@ -60,6 +60,7 @@ PROGRAMS = {
         lambda _: _script("images.py"),
         needs=lambda: _without("PIL") and "no pillow in this Python (pip install pillow)",
         is_python=True,
+        scale=0.25,
     ),
     "inference server": Recorded(
         lambda _: _script("inference.py"), needs=lambda: _without("torch"), scale=0.1, is_python=True
