@@ -21,8 +21,8 @@ ThreadStack find_mapping(Address inside, bool ask = true) noexcept;
 ThreadStack find_thread_stack() noexcept;
 
 /// How far below the calling thread's pointer its outermost frame is, whose return address stands at `slot`;
-/// 0: that cannot be so. Between them is the C library's static TLS, which is as large as the libraries of the
-/// process want: heights that another process is to know again count from the frame.
+/// 0: that cannot be so. Between them is the C library's static TLS, which is as large as the process's
+/// libraries want: heights that another process is to know again count from the frame.
 Address pointer_above_frames(Address slot) noexcept;
 
 }  // namespace memoir::stacks

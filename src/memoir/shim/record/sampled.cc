@@ -57,7 +57,7 @@ stacks::Address slot_of_call(const stacks::StackWalker& walker, const stacks::St
   return slot == 0 ? entry.slot : slot;
 }
 
-// Under the sampler's lock: of the process's threads, but the main one; 0 until a whole stack of one was seen.
+// Under the sampler's lock: of the process's threads but the main one; 0 until a whole stack of one was seen.
 constinit stacks::Address above_frames = 0;
 
 /// Bytes of the calling thread's stack in use at `slot`; 0: not known.
