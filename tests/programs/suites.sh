@@ -168,7 +168,7 @@ run_memcached() {
 }
 
 run_numpy() {
-    "$PYTHON" -m pytest -q -v -p no:cacheprovider -p no:xdist --pyargs numpy._core.tests.test_strings \
+    "$PYTHON" -m pytest -v -p no:cacheprovider -p no:xdist --pyargs numpy._core.tests.test_strings \
         numpy._core.tests.test_mem_overlap numpy._core.tests.test_einsum numpy._core.tests.test_indexing
 }
 

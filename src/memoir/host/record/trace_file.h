@@ -68,6 +68,7 @@ class TraceFile {
   bool lock() noexcept;
   int descriptor() noexcept;
   bool grow(int file, Size least) noexcept;
+  static void prepare(int file, Size begin, Size size) noexcept;
 
   FileHeader* header_ = nullptr;
   int file_ = -1;

@@ -261,7 +261,7 @@ NodeId PythonFrames::capture(Python& python, Address from, Address to, NodeTable
   const std::uint32_t removals = python.codes.removals();
   if (removals != removals_) depth_ = 0;
   removals_ = removals;
-  if (cut_ && depth_ != 0 && seen_[depth_ - 1].place > from &&
+  if (depth_ != 0 && seen_[depth_ - 1].frame == first && seen_[depth_ - 1].place > from &&
       first_changed(layout, depth_ - 1, first, c_frame) == kNone)
     return seen_[depth_ - 1].node.id;
   if (!read(python, state, from, to)) {
