@@ -163,6 +163,13 @@ def test_exit_statuses_and_signals_are_the_programs(compiled, record):
     assert record(compiled("hostile.c"), "crash", options=["-f"]).returncode == 128 + signal.SIGSEGV
 
 
+def test_a_trace_that_cannot_be_compressed_stays_and_the_status_is_the_programs(record, tmp_path):
+    # As on a full disk: what is compressed cannot be written.
+    done = record("sh", "-c", f"mkdir {tmp_path}/x.trace.part; exit 7")
+    assert done.returncode == 7 and "stays as the program left it" in done.stderr
+    assert len(Trace.open(str(tmp_path / "x.trace")).events) > 10
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_signals_reach_the_program(number, tmp_path):
     script = f"trap 'echo got; exit 9' {int(number)}; echo ready; while :; do sleep 0.05; done"

@@ -131,9 +131,12 @@ def command(
                 status = run_program(program, environment, watcher.began)
             if checks:
                 _say_checks(Path(checks))
-    _say_results(path, status)
-    if watcher is not None:
-        watcher.add_facts()
+    try:
+        _say_results(path, status)
+        if watcher is not None:
+            watcher.add_facts()
+    except Error as error:  # the program has ended: its status is ours, whatever becomes of the trace
+        click.echo(f"memoir: {error}", err=True)
     if page is not None:
         _write_page(path, Path(page), force)
     sys.exit(status)
@@ -188,9 +191,10 @@ def _say_results(file: Path, status: int) -> None:
     if index.exists():
         children = [file.with_name(line.split("\t")[0]) for line in index.read_text().splitlines()]
         killed = sum(not _finish(child, None)[1] for child in children if child.exists())
-        said = f", of which {killed} were killed or still run" if killed else ""
+        said = f", killed or still running: {killed}" if killed else ""
+        traces = "trace" if len(children) == 1 else "traces"
         click.echo(
-            f"memoir: {len(children):,} more traces of other processes{said}, listed in {os.path.relpath(index)}",
+            f"memoir: {len(children):,} more {traces} of other processes{said}, listed in {os.path.relpath(index)}",
             err=True,
         )
 
@@ -218,5 +222,9 @@ def _finish(file: Path, status: int | None) -> tuple[Trace, bool]:
     if trace.meta("recorder") != "native" or (pid and Path(f"/proc/{pid}").exists()):
         return trace, trace.complete
     status = trace.end["status"] if trace.end is not None else status
-    finish_trace(str(file), status)
+    try:
+        finish_trace(str(file), status)
+    except Error as error:
+        click.echo(f"memoir: {os.path.relpath(file)} stays as the program left it: {error}", err=True)
+        return trace, trace.complete
     return trace, status is not None

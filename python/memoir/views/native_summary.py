@@ -62,6 +62,7 @@ def summarize_native(
         "resident": _resident(trace, usage, top) if is_whole else None,
         "losses": {name: count for name, count in trace.losses.items() if count},
         "end": trace.end,
+        "asked": trace.meta("begun") == "attach",
     }
 
 
@@ -206,7 +207,7 @@ def _kept(trace: Trace, usage: Usage, top: int) -> dict[str, Any]:
     return {
         "count": int(suspects["kept"].sum()),
         "bytes": int(suspects["kept_bytes"].sum()),
-        "program_ended": trace.end is not None,
+        "program_ended": trace.end is not None and trace.meta("begun") != "attach",
         "stacks": _stacks(trace, suspects, "kept", top),
         "excluded": [{"why": why, "count": count, "bytes": size} for why, (count, size) in excluded.items()],
     }

@@ -25,7 +25,7 @@ def summarize(trace: Trace, *, points: int = 200, top: int = 20) -> dict[str, An
     for part in parts_of(events):
         threads.update(np.unique(part["thread"][part["kind"] <= EventKind.kPassEnd]).tolist())
     result = {
-        "complete": trace.complete,
+        "complete": trace.complete or trace.end is not None,  # what memoir attach switched off says its end
         "lost_bytes": trace.lost_bytes,
         "dropped": trace.dropped,
         "start_ns": trace.start,

@@ -125,7 +125,7 @@ void answer() noexcept {
         control_page.output[sizeof control_page.output - 1] = '\0';
         process.clock.start(nullptr);
         copy_text(process.trace, control_page.output);
-        if (process.trace[0] != '\0' && process.begin_trace(process.trace)) next = Mode::kEverything;
+        if (process.trace[0] != '\0' && process.begin_trace(process.trace, true)) next = Mode::kEverything;
         else failed = EIO;
       }
       break;

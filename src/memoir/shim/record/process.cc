@@ -73,7 +73,7 @@ void Process::list_trace(const char* first, int stem, const char* own) const noe
   ::close(file);
 }
 
-bool Process::begin_trace(const char* path) noexcept {
+bool Process::begin_trace(const char* path, bool asked) noexcept {
   char own[kMostPath + 32];
   const std::size_t length = strlen(path);
   constexpr char kSuffix[] = ".trace";
@@ -106,7 +106,7 @@ bool Process::begin_trace(const char* path) noexcept {
   recorder.meta(*thread, "recorder", "native");
   recorder.meta(*thread, "pid", number(pid));
   recorder.meta(*thread, "parent", number(::getppid()));
-  recorder.meta(*thread, "begun", forked ? "fork" : "exec");
+  recorder.meta(*thread, "begun", asked ? "attach" : forked ? "fork" : "exec");
   recorder.meta(*thread, "command", read_command(text, sizeof text));
   if (own_malloc) {
     recorder.meta(*thread, "malloc", "the program's own");

@@ -34,8 +34,8 @@ struct Process {
   CodeRange loader, malloc_library;
 
   /// Creates the trace of this process image: `path`, or x.<pid>.trace, or x.<pid>.2.trace, ... whichever is
-  /// free.
-  bool begin_trace(const char* path) noexcept;
+  /// free. `asked`: by `memoir attach`, of a program that runs.
+  bool begin_trace(const char* path, bool asked = false) noexcept;
   void list_trace(const char* first, int stem, const char* own) const noexcept;
   void find_own_modules() noexcept;
   /// Whether this is the process that records, and not a child that still shares its memory (vfork).
