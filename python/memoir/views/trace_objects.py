@@ -12,7 +12,7 @@ import numpy as np
 
 from memoir._core import EventKind, Lives, Trace
 
-PART = 1 << 16  # events, or objects, that are looked at together
+PART = 1 << 14  # events, or objects, that are looked at together
 
 
 @dataclass(frozen=True)
