@@ -135,6 +135,28 @@ static int space(void) {  // on the address space
   return failed > 0 ? 0 : 1;
 }
 
+static pthread_barrier_t all_here;
+static void* stays(void* argument) {
+  churn(1000, (size_t)argument);
+  pthread_barrier_wait(&all_here);  // until its memory was looked at
+  pthread_barrier_wait(&all_here);
+  return NULL;
+}
+static int memory(void) {  // prints the size of its address space with 16 more threads, in KiB
+  pthread_t threads[16];
+  pthread_barrier_init(&all_here, NULL, 17);
+  for (long i = 0; i < 16; ++i) pthread_create(&threads[i], NULL, stays, (void*)(100 * i));
+  pthread_barrier_wait(&all_here);
+  char line[128];
+  FILE* file = fopen("/proc/self/status", "r");
+  while (fgets(line, sizeof line, file))
+    if (!strncmp(line, "VmSize:", 7)) printf("%ld\n", atol(line + 7));
+  fclose(file);
+  pthread_barrier_wait(&all_here);
+  for (int i = 0; i < 16; ++i) pthread_join(threads[i], NULL);
+  return 0;
+}
+
 static int libraries(char** argv) {  // the same place in memory, another library
   for (int i = 0; i < 20; ++i) {
     void* library = dlopen(argv[2 + i % 2], RTLD_NOW);
@@ -216,6 +238,7 @@ int main(int count, char** argv) {
   if (!strcmp(what, "limits")) return limits();
   if (!strcmp(what, "lifted")) return lifted();
   if (!strcmp(what, "space")) return space();
+  if (!strcmp(what, "memory")) return memory();
   if (!strcmp(what, "libraries")) return libraries(argv);
   if (!strcmp(what, "coroutines")) return coroutines();
   if (!strcmp(what, "deep")) return deep(20000) == 20001 ? 0 : 1;
