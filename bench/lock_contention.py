@@ -16,16 +16,16 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
-import os
 import subprocess
 import sys
 import threading
 import time
 import warnings
-from pathlib import Path
+from datetime import date
 
 from latency import jemalloc
 from latency.variants import VARIANTS, environment, why_unavailable
+from memoir.bench.process import machine
 
 ONE_ARENA = {"MALLOC_CONF": "narenas:1,tcache:false"}
 # A name, a variant of torch_latency.py, what is set on top, and whether the module is remembered.
@@ -148,7 +148,7 @@ def main() -> None:
     if options.smoke:
         options.nets, options.threads, options.passes, options.side = "dcgan", "2", 2, 64
         ways = WAYS[:2]
-    print(f"{os.cpu_count()} cores; {Path('/proc/version').read_text().split()[2]}; jemalloc's waits")
+    print(f"{date.today()}; {machine.line(machine.describe())}. jemalloc's waits:")
     print()
     print(
         "| network | threads | malloc | CPU ms a pass | waits | ms waited | longest, ms | most at | ctl: ms, longest |"

@@ -13,17 +13,18 @@ time and arena over load, by planner. Seconds are CPU time, of one thread.
 from __future__ import annotations
 
 import argparse
-import platform
 import sys
 import tempfile
 import time
 import warnings
+from datetime import date
 from pathlib import Path
 
 import memoir.torch
 import nets
 import numpy as np
 import torch
+from memoir.bench.process import machine
 from memoir.torch.recording import graph_allocations
 
 import memoir
@@ -126,8 +127,8 @@ def main() -> None:
             plans.append(planner_row(name, recorded, planners))
             print(f"{name}: done", file=sys.stderr, flush=True)
     print(
-        f"Batch {options.batch}, side {options.side}, 1 thread; torch {torch.__version__}, {platform.machine()}, "
-        f"{platform.platform()}",
+        f"{date.today()}; {machine.line(machine.describe())}; torch {torch.__version__}. Batch {options.batch}, side "
+        f"{options.side}, 1 thread.",
     )
     exported = sum(row[1] != "-" for row in graphs)
     print(

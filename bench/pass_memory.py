@@ -21,11 +21,13 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from datetime import date
 from pathlib import Path
 
 import numpy as np
 from latency.jemalloc import control, read
 from latency.variants import VARIANTS, environment, why_unavailable
+from memoir.bench.process import machine
 
 MIB = 2**20
 WAYS = ("jemalloc", "jemalloc_1mb", "jemalloc_tuned")
@@ -137,6 +139,7 @@ def main() -> None:
         for name in names:
             table.append(row(name, options, ways, Path(folder)))
             print(f"{name}: done", file=sys.stderr, flush=True)
+    print(f"{date.today()}; {machine.line(machine.describe())}.\n")
     print(f"Batch {options.batch}, side {options.side}; MiB: most, mean over the requests of a pass.")
     heads = "".join(f" | {way}: active | resident | most resident / slab" for way in ways)
     rows(table, f"network | buffers | live | slab{heads}")

@@ -22,11 +22,13 @@ import subprocess
 import sys
 import time
 import warnings
+from datetime import date
 
 import numpy as np
 from latency import process
 from latency.variants import DEFAULT, VARIANTS, environment, why_unavailable
 from memoir.bench.grid import shuffled
+from memoir.bench.process import machine
 from memoir.bench.statistics import ratio_interval
 
 MIB = 2**20
@@ -151,6 +153,7 @@ def main() -> None:
             names.append(name)
     if "memoir" not in names:
         raise SystemExit("memoir is not among the variants that can run")
+    print(f"{date.today()}; {machine.line(machine.describe())}.\n")
     print("| network | under | memoir's CPU time / this one's [95 %] | peak, MiB | of the passes, MiB | |")
     print("|---|---|---:|---:|---:|---|")
     for net in options.nets.split(","):

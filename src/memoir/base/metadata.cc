@@ -3,23 +3,54 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cstdint>
 
 namespace memoir {
 
 namespace {
+
 constexpr Size kPage = 4 * kKiB;
+
+// Mappings of a few pages that were given back, for those who ask next: small tables come and go with every
+// plan, and two system calls and the page faults take ten times as long as writing zeros. 320 KiB at most.
+constexpr size_t kKeptPages = 4, kKeptEach = 8;
+constinit std::atomic<void*> g_kept[kKeptPages][kKeptEach];
+
+void* take_kept(size_t pages) noexcept {
+  for (auto& kept : g_kept[pages - 1]) {
+    if (kept.load(std::memory_order_relaxed) == nullptr) continue;
+    if (void* const address = kept.exchange(nullptr, std::memory_order_acquire)) return address;
+  }
+  return nullptr;
 }
+
+bool keep(void* address, size_t pages) noexcept {
+  for (auto& kept : g_kept[pages - 1]) {
+    void* nothing = nullptr;
+    if (kept.compare_exchange_strong(nothing, address, std::memory_order_release, std::memory_order_relaxed))
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 void* map_metadata(Size size) noexcept {
   if (size == 0 || size > (Size{1} << 62)) return nullptr;
+  if (size <= kKeptPages * kPage) {
+    if (void* const kept = take_kept(align_up(size, kPage) / kPage))
+      return std::memset(kept, 0, align_up(size, kPage));
+  }
   void* address =
       ::mmap(nullptr, align_up(size, kPage), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return address == MAP_FAILED ? nullptr : address;
 }
 
 void unmap_metadata(void* address, Size size) noexcept {
-  if (address != nullptr) ::munmap(address, align_up(size, kPage));
+  if (address == nullptr) return;
+  if (size != 0 && size <= kKeptPages * kPage && keep(address, align_up(size, kPage) / kPage)) return;
+  ::munmap(address, align_up(size, kPage));
 }
 
 void* remap_metadata(void* address, Size old_size, Size new_size) noexcept {

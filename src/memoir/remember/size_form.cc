@@ -2,6 +2,7 @@
 #include "memoir/remember/size_form.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <numeric>
 
@@ -33,8 +34,11 @@ std::vector<std::vector<std::uint8_t>> products_of(size_t variables) {
 }  // namespace
 
 SizeForm::Wide SizeForm::Factor::at(std::span<const std::int64_t> variables) const noexcept {
-  const Wide x = Wide{variables[variable]} + shift;
-  return x >= 0 ? x / step : -((-x + step - 1) / step);
+  const int log2_step = std::countr_zero(static_cast<std::uint64_t>(step));
+  std::int64_t x = 0;
+  if (__builtin_add_overflow(variables[variable], shift, &x)) [[unlikely]]
+    return (Wide{variables[variable]} + shift) >> log2_step;
+  return x >> log2_step;  // rounds down
 }
 
 SizeForm::Wide SizeForm::product(const Factors& factors, std::span<const std::int64_t> variables) noexcept {

@@ -42,7 +42,7 @@ class SizeForm {
  private:
   __extension__ typedef __int128 Wide;
 
-  /// floor((x + shift) / step) of a variable.
+  /// floor((x + shift) / step) of a variable; the step is a power of two.
   struct Factor {
     std::uint8_t variable = kNoVariable;
     std::int64_t step = 1, shift = 0;

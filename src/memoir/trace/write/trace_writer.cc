@@ -241,7 +241,7 @@ TraceWriter::TraceWriter(const char* path) noexcept : impl_(static_cast<Impl*>(m
 TraceWriter::~TraceWriter() {
   if (impl_ == nullptr) return;
   close();
-  unmap_metadata(impl_->base, impl_->mapped);
+  if (impl_->base != nullptr) ::munmap(impl_->base, impl_->mapped);
   unmap_metadata(impl_, sizeof(Impl));
 }
 
