@@ -82,7 +82,7 @@ class Network {
 
 /// Bytes of the pass that its plan served, of all.
 double served(const DerivedPlan& derived, const RecordedPass& pass) {
-  const PlannedLayout layout(derived.plan, Fit::kSmallerToo);
+  const PlannedLayout layout(derived.plan, PlannedFit::kSmallerToo);
   REQUIRE(layout.ok());
   PlannedHeap heap(layout);
   std::map<std::pair<Tick, bool>, size_t> events;
