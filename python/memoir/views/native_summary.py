@@ -62,7 +62,7 @@ def summarize_native(
         "resident": _resident(trace, usage, top) if is_whole else None,
         "losses": {name: count for name, count in trace.losses.items() if count},
         "end": trace.end,
-        "asked": trace.meta("begun") == "attach",
+        "attached": trace.meta("begun") == "attach",
     }
 
 

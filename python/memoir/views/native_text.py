@@ -72,7 +72,7 @@ def _print_losses(console: Console, native: dict[str, Any]) -> None:
     end = native["end"]
     if end is not None:
         how = "became another program" if end["by_exec"] else f"ended with status {end['status']}"
-        who = "recording ended" if native["asked"] and not end["by_exec"] else f"program {how}"
+        who = "recording ended" if native["attached"] and not end["by_exec"] else f"program {how}"
         _line(console, f"  the {who}, after {duration_text(end['time_ns'])}")
     families = ", ".join(
         f"{row['count']:,} by {row['family']} ({bytes_text(row['bytes'])})" for row in native["families"]
