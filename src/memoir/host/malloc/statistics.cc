@@ -22,7 +22,7 @@ RegionFigures figures_of_regions() noexcept {
         ++slot;
         continue;
       }
-      // A span that is cut anew meanwhile may have any class.
+      // A span that was cut again since then may have any class.
       const size_t row = std::min<size_t>(span->row, kRows - 1), size_class = span->size_class;
       if (owner == kCentral) {
         found.live += span->slots * size_classes::kSlot;
