@@ -98,7 +98,8 @@ def test_the_page_of_a_failed_request_opens_at_the_failure(open_page, tmp_path):
     assert "40 objects, 200 MiB" in text
     assert "as recorded: held 800 MiB; the largest request that still fits: 15.0 MiB" in text
     held, fits = re.search(
-        r"(?:memoir|guided): serves it: held ([\d.]+) MiB; the largest request that still fits: ([\d.]+) MiB", text
+        r"(?:memoir|guided): serves it: held ([\d.]+) MiB; the largest request that still fits: ([\d.]+) MiB",
+        text,
     ).groups()
     assert 200 <= float(held) <= 800 and float(fits) >= 64  # what was asked for
     clean(page)
