@@ -13,7 +13,7 @@ namespace {
 constexpr Size kPage = 4 * kKiB;
 
 // Mappings of a few pages that were given back, for those who ask next: small tables come and go with every
-// plan, and two system calls and the page faults take ten times as long as writing zeros. 320 KiB at most.
+// plan, and writing zeros is cheaper than two system calls and page faults. 320 KiB at most.
 constexpr size_t kKeptPages = 4, kKeptEach = 8;
 constinit std::atomic<void*> g_kept[kKeptPages][kKeptEach];
 
