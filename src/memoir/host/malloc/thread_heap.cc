@@ -166,6 +166,7 @@ Span* ThreadHeap::next_span(size_t row, size_t size_class) noexcept {
   bool zero = false;
   Span* const span = central().new_span(kTables.slots[size_class], static_cast<LifetimeClass>(row), zero);
   if (span == nullptr) return nullptr;
+  span->slots = kTables.slots[size_class];
   start(span, row, size_class);
   span->owner.store(id_, std::memory_order_release);
   return span;
@@ -184,7 +185,6 @@ void ThreadHeap::start(Span* span, size_t row, size_t size_class) noexcept {
   span->seen.store(0, std::memory_order_relaxed);
   span->size_class = static_cast<std::uint8_t>(size_class);
   span->row = static_cast<std::uint8_t>(row);
-  span->slots = kTables.slots[size_class];
   span->releasing = false;
   span->stripped.store(false, std::memory_order_relaxed);
   span->state.store(SpanState::kCurrent, std::memory_order_relaxed);

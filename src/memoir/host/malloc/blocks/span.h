@@ -33,6 +33,17 @@ enum class SpanState : std::uint8_t {
   kSingle,     // one block, larger than those of the classes
 };
 
+/// What the owner alone writes, and others may read meanwhile: they find the old or the new value.
+template <class T>
+class OwnersWord {
+ public:
+  operator T() const noexcept { return value_.load(std::memory_order_relaxed); }
+  void operator=(T value) noexcept { value_.store(value, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<T> value_;
+};
+
 struct alignas(64) Span {
   std::atomic<void*> free;
   void* local_free;
@@ -43,12 +54,12 @@ struct alignas(64) Span {
   std::uint64_t gone;            // 4 KiB pages of the span that were given back; no linked block touches them
   std::uint32_t next, previous;  // slots of spans in the owner's list
   std::uint32_t queue_next;      // slot + 1 in the owner's queue of spans with remote frees
-  std::uint16_t blocks;
+  OwnersWord<std::uint16_t> blocks;
   std::uint16_t linked;             // the first `linked` blocks were handed out or linked once
   std::atomic<std::uint16_t> seen;  // used() when the background last looked
-  std::uint8_t size_class;
-  std::uint8_t row;
-  std::uint8_t slots;
+  OwnersWord<std::uint8_t> size_class;  // a kept span may be cut again, with its owner unchanged
+  OwnersWord<std::uint8_t> row;
+  std::uint8_t slots;  // stays until the span ends
   std::atomic<SpanState> state;
   bool releasing;              // pages are being given back: the span may not end, nor pages come back
   std::atomic<bool> stripped;  // its free pages were given back when used() was `seen`
@@ -57,7 +68,8 @@ struct alignas(64) Span {
   std::uint16_t used() const noexcept {
     const auto now = static_cast<std::uint16_t>(above.load(std::memory_order_relaxed) +
                                                 notify.load(std::memory_order_relaxed));
-    return now < blocks ? now : blocks;
+    const std::uint16_t most = blocks;
+    return now < most ? now : most;
   }
   void set_used(size_t used) noexcept {
     above.store(static_cast<std::uint16_t>(used - notify.load(std::memory_order_relaxed)),
