@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """`memoir plan` of other frameworks' files: small ones, read back, cut off, and with bytes that are wrong.
 
-tests/data/importers: gradient.pb (the buffer assignment of a gradient of four layers, by jax 0.10 on a CPU, without the
-program), small.tflite (four additions in a row, built with the package flatbuffers; runs in LiteRT with and
-without a plan, with equal results), closed.onnx and open.onnx (five nodes, by the package onnx; the second with an open
-dimension and no shapes but its input's), small.pte (nine instructions with two views, a list and a constant, by
-ExecuTorch 1.5.1).
+tests/data/importers: gradient.pb and shares.pb (the buffer assignments of gradients of four and six layers, by jax 0.10
+and 0.12.0.1 on a CPU, without the program; in the second, buffers share the bytes of what is gone), small.tflite (four
+additions in a row, built with the package flatbuffers; runs in LiteRT with and without a plan, with equal results),
+closed.onnx and open.onnx (five nodes, by the package onnx; the second with an open dimension and no shapes but its
+input's), small.pte (nine instructions with two views, a list and a constant, by ExecuTorch 1.5.1), somas.ir (SOMAS' dump
+of five convolutions, by MindSpore 2.10 on a CPU).
 """
 
 import importlib.util
 import json
+import os
 import random
+import re
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,7 +27,12 @@ from memoir import _core
 DATA = Path(__file__).parents[1] / "data" / "importers"
 MODEL = (DATA / "small.tflite").read_bytes()
 
-TFLM = """Planner buffer ID: 0, calculated offset: 1024, size required: 1024, first_time_created: 0, last_time_used: 1
+TFLM = """* (id=0): size=960, offset=0, first_used=0 last_used=0
+1 (id=1): size=960, offset=960, first_used=0 last_used=1
+2 (id=2): size=976, offset=0, first_used=1 last_used=2
+   0: *********************11111111111111111111111111................................ (1k)
+"""
+OLD_TFLM = """Planner buffer ID: 0, calculated offset: 1024, size required: 1024, first_time_created: 0, last_time_used: 1
 noise between
 Planner buffer ID: 1, calculated offset: 0, size required: 512, first_time_created: 1, last_time_used: 3
 """
@@ -233,12 +243,53 @@ def test_what_xla_wrote(memoir):
     assert (told["buffers"], told["arena_size"], told["their_arena"]) == (4, 2048, 2048)
 
 
+def test_xla_shares_what_is_gone(memoir, tmp_path):
+    # b has the bytes of a, c those of b, each after the one before is gone; nothing is born in between. d is born while
+    # nobody has them, before e has them again.
+    events = [(0, 1, 0), (1, 1, 0), (2, 2, 1), (1, 2, 0), (2, 3, 2), (1, 3, 0), (0, 4, 0), (2, 5, 3)]
+    (tmp_path / "m.pb").write_bytes(xla(events, {1: 64, 2: 64, 3: 64, 4: 32, 5: 64}))
+    assert [row[:6] for row in rows(memoir, "m.pb")[1:]] == [
+        ["op.1", "0", "8", "64", "16", "5-7"],
+        ["op.4", "6", "8", "32", "16", ""],
+    ]
+
+
+def test_what_xla_wrote_in_2026(memoir):
+    told = json.loads(memoir("plan", DATA / "shares.pb", "--json")[1])
+    assert (told["buffers"], told["arena_size"], told["their_arena"]) == (16, 524288, 524288)
+    assert rows(memoir, DATA / "shares.pb")[1][0] == "wrapped_add"
+
+
+JAX = """
+import jax, jax.numpy as jnp
+
+def net(weights, x):
+    for w in weights:
+        x = jnp.tanh(x @ w) + x
+    return (x ** 2).sum()
+
+jax.jit(jax.grad(net))([jnp.ones((64, 64))] * 6, jnp.ones((32, 64)))
+"""
+
+
+def test_xla_here_is_no_worse_with_us(memoir, tmp_path):
+    if importlib.util.find_spec("jax") is None:
+        pytest.skip("jax is not here: pip install jax")
+    flags = f"--xla_dump_to={tmp_path} --xla_dump_hlo_as_proto"
+    subprocess.run([sys.executable, "-c", JAX], env={**os.environ, "XLA_FLAGS": flags}, check=True)
+    (dump,) = tmp_path.glob("*jit_net*after_optimizations.hlo.pb")
+    told = json.loads(memoir("plan", dump, "--json")[1])
+    assert told["buffers"] > 5 and told["arena_size"] <= told["their_arena"]
+
+
 @pytest.mark.parametrize(
     ("events", "message"),
     [
         ([(0, 9, 0)], "names buffer 9, which is not there"),
         ([(1, 1, 0)], "buffer 1 is freed and was not allocated"),
         ([(0, 1, 0), (0, 1, 0)], "buffer 1 is allocated and was not freed"),
+        ([(0, 1, 0), (1, 1, 0), (1, 1, 0)], "buffer 1 is freed and was not allocated"),
+        ([(2, 1, 1)], "shares the bytes of 1, which was never allocated"),
         ([(2, 1, 2)], "shares the bytes of 2, which was never allocated"),
         ([(5, 1, 0)], "of the kind 5"),
         ([], "nothing is to be planned"),
@@ -259,8 +310,15 @@ def test_ggml(memoir, tmp_path):
 
 def test_logs(memoir, tmp_path):
     (tmp_path / "tflm.log").write_text(TFLM)
-    assert lives(rows(memoir, "tflm.log")) == {"buffer0": (0, 2, 1024, 16), "buffer1": (1, 4, 512, 16)}
-    assert json.loads(memoir("plan", "tflm.log", "--json")[1])["their_arena"] == 2048
+    assert lives(rows(memoir, "tflm.log")) == {
+        "buffer0": (0, 1, 960, 16),
+        "buffer1": (0, 2, 960, 16),
+        "buffer2": (1, 3, 976, 16),
+    }
+    assert json.loads(memoir("plan", "tflm.log", "--json")[1])["their_arena"] == 1920
+    (tmp_path / "old.log").write_text(OLD_TFLM)
+    assert lives(rows(memoir, "old.log")) == {"buffer0": (0, 2, 1024, 16), "buffer1": (1, 4, 512, 16)}
+    assert json.loads(memoir("plan", "old.log", "--json")[1])["their_arena"] == 2048
     (tmp_path / "somas.ir").write_text(SOMAS)
     assert lives(rows(memoir, "somas.ir")) == {
         "Conv2D-op1.T0": (1, 5, 1024, 512),
@@ -272,14 +330,27 @@ def test_logs(memoir, tmp_path):
     assert "has no life_start and life_end" in memoir("plan", "old.ir")[2]
 
 
+def test_what_mindspore_wrote(memoir, tmp_path):
+    code, out, _ = memoir("plan", DATA / "somas.ir", "--json")
+    told = json.loads(out)
+    assert code == 0 and (told["buffers"], told["arena_size"], told["their_arena"]) == (16, 98304, 98304)
+    # The dumps from before it placed anything say nothing of its plan.
+    before = re.sub(r"&\d+", "&0", (DATA / "somas.ir").read_text())
+    (tmp_path / "before.ir").write_text(before)
+    _, out, err = memoir("plan", "before.ir", "--json")
+    assert json.loads(out)["their_arena"] is None and "from before it placed anything" in err
+
+
 FILES = {
     "m.tflite": MODEL,
     "m.pte": (DATA / "small.pte").read_bytes(),
     "m.onnx": (DATA / "closed.onnx").read_bytes(),
     "m.pb": XLA,
     "real.pb": (DATA / "gradient.pb").read_bytes(),
+    "shares.pb": (DATA / "shares.pb").read_bytes(),
     "g.dot": GGML.encode(),
     "t.log": TFLM.encode(),
+    "old.log": OLD_TFLM.encode(),
     "s.ir": SOMAS.encode(),
 }
 

@@ -67,7 +67,9 @@ def _read_log(data: bytes, path: str, dims: dict[str, int]) -> Imported:
 
 
 def _is_log(path: str, begin: bytes) -> bool:
-    return b"Planner buffer ID:" in begin or b"All Tensors:" in begin or b"All Parameters:" in begin
+    from memoir.importers import logs
+
+    return logs.is_log(begin)
 
 
 IMPORTERS = (

@@ -8,10 +8,14 @@ traces say in which order the buffers of each temporary allocation are allocated
     BufferAllocationProto   index = 1, size = 2
     HeapSimulatorTrace      events = 1, buffer_allocation_index = 3
     Event                   kind = 1 (0 allocate, 1 free, 2 share the bytes of another), buffer_id = 2,
-                            share_with_canonical_id = 5
+                            instruction_name = 4 (jax 0.12 no longer says it in defined_at), share_with_canonical_id = 5
+
+Whom a buffer shares with may be gone already, and may have had the bytes of a third one itself.
 """
 
 from __future__ import annotations
+
+import bisect
 
 from memoir._core import Error
 from memoir.importers.problem import MOST_BUFFERS, Imported, Row
@@ -61,34 +65,37 @@ def _read_trace(
     """Adds its buffers, with a tick for each event from `tick` on; returns the tick after the last."""
     path = imported.path
     lives: dict[int, list[tuple[int, int]]] = {}  # of each shared range of bytes
-    owner: dict[int, int] = {}  # of each buffer, the one whose bytes it has
+    owner: dict[int, int] = {}  # of each buffer that there was, the one whose bytes it has
     holders: dict[int, set[int]] = {}  # who has them now
     began: dict[int, int] = {}
+    births: list[int] = []  # ticks at which something new needs room
     for event in trace.all(1):
         kind, buffer = event.integer(1), event.integer(2)
         if buffer not in sizes:
             raise Error(f"{path}: an event of the heap names buffer {buffer}, which is not there")
         if kind == _FREE:
-            root = owner.pop(buffer, None)
-            if root is None:
+            root = owner.get(buffer)
+            if root is None or buffer not in holders[root]:
                 raise Error(f"{path}: buffer {buffer} is freed and was not allocated")
-            holders[root].discard(buffer)
+            holders[root].remove(buffer)
             if not holders[root]:
                 lives.setdefault(root, []).append((began.pop(root), tick))
         elif kind in (_ALLOCATE, _SHARE):
-            if buffer in owner:
+            if buffer in owner and buffer in holders[owner[buffer]]:
                 raise Error(f"{path}: buffer {buffer} is allocated and was not freed")
             root = buffer
+            names[buffer] = names[buffer] or event.text(4)
             if kind == _SHARE:
                 other = event.integer(5)
-                root = owner.get(other, other)
-                if root not in sizes or (root not in holders and root != buffer):
+                if other not in owner:
                     raise Error(
                         f"{path}: buffer {buffer} shares the bytes of {other}, which was never allocated"
                     )
+                root = owner[other]
             owner[buffer] = root
             if not holders.setdefault(root, set()):
                 began[root] = tick
+                births.append(tick)
             holders[root].add(buffer)
         else:
             raise Error(f"{path}: an event of the heap is of the kind {kind}")
@@ -99,8 +106,11 @@ def _read_trace(
         parts = [part for part in lives[root] if part[0] < part[1]]
         if not parts:
             continue
+        # Whoever lives in a gap without births lives just before it too.
         gaps = " ".join(
-            f"{end}-{begin}" for (_, end), (begin, _) in zip(parts, parts[1:], strict=False) if end < begin
+            f"{end}-{begin}"
+            for (_, end), (begin, _) in zip(parts, parts[1:], strict=False)
+            if bisect.bisect(births, end) < bisect.bisect_left(births, begin)
         )
         imported.add(
             Row(names.get(root) or f"b{root}", parts[0][0], parts[-1][1], sizes[root], ALIGNMENT, gaps)
