@@ -7,12 +7,13 @@ import pickle
 import re
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from memoir.planning.arrays import as_problem
-from memoir.planning.planners import PLANNERS
+from memoir.planning.planners import PLANNERS, solver_process
 from memoir.planning.planners.mip import PAIR_LIMIT, live_pairs
 
 import memoir
@@ -121,6 +122,38 @@ def test_a_solver_that_is_not_installed(monkeypatch, planner, module):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(memoir.Error, match=rf"needs .*pip install 'memoir-alloc\[{planner}\]'"):
         memoir.plan(ABOVE_ITS_LOAD, planner)
+
+
+def test_a_solver_that_looks_at_no_clock_is_ended_and_its_best_kept(tmp_path, monkeypatch):
+    (tmp_path / "sleeper.py").write_text(
+        "import time\n"
+        "from memoir.planning.planners import solver_process\n"
+        "def work(task, tell):\n"
+        "    tell({'bound': 2})\n"
+        "    tell({'offsets': [task['place'], 0]})\n"
+        "    tell({'bound': 3})\n"
+        "    time.sleep(3600)\n"
+        "solver_process.serve(work)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    for seconds in (1, 10, 100):  # where Python takes that long to start
+        found = solver_process.solve("sleeper", {"place": 4}, time.time() + seconds)
+        if found.bound == 3:
+            break
+    assert (found.offsets, found.bound, found.interrupted) == ([4, 0], 3, False)
+
+
+def test_a_solver_that_fails_says_why(tmp_path, monkeypatch):
+    (tmp_path / "failing.py").write_text("raise SystemExit('no memory')")
+    (tmp_path / "refusing.py").write_text(
+        "from memoir.planning.planners import solver_process\n"
+        "solver_process.serve(lambda task, tell: tell({'error': 'too wide'}))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(memoir.Error, match="failing: failed with 1: no memory"):
+        solver_process.solve("failing", {}, time.time() + 600)
+    with pytest.raises(memoir.Error, match="^too wide$"):
+        solver_process.solve("refusing", {}, time.time() + 600)
 
 
 def test_mip_leaves_stdout_to_us(capfd):

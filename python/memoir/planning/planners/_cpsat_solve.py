@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process that runs CP-SAT for memoir.planning.planners.cpsat: a model as JSON on stdin; on stdout a line of JSON for
-each better solution, {"offsets": [...]} in units, and at the end {"bound": units or null}."""
+"""The process that runs CP-SAT for memoir.planning.planners.cpsat, as solver_process.py has it; numbers in units."""
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 import time
+from collections.abc import Callable
+from typing import Any
+
+from memoir.planning.planners import solver_process
 
 
-def main() -> None:
+def _work(task: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> None:
     from ortools.sat.python import cp_model
 
-    task = json.load(sys.stdin)
     size, step, top = task["size"], task["step"], task["top"]
     model = cp_model.CpModel()
     arena = model.new_int_var(task["least"], top, "arena")
@@ -31,14 +31,18 @@ def main() -> None:
     model.add_hint(arena, top)
     model.minimize(arena)
 
+    def bounded(bound: float) -> None:
+        if math.isfinite(bound):
+            tell({"bound": math.ceil(bound - 1e-6)})
+
     class Report(cp_model.CpSolverSolutionCallback):
         def on_solution_callback(self) -> None:
-            offsets = [self.value(x) * s for x, s in zip(starts, step, strict=True)]
-            print(json.dumps({"offsets": offsets}), flush=True)
+            tell({"offsets": [self.value(x) * s for x, s in zip(starts, step, strict=True)]})
             if task["enough"] is not None and self.objective_value <= task["enough"]:
                 self.stop_search()
 
     solver = cp_model.CpSolver()
+    solver.best_bound_callback = bounded
     solver.parameters.max_time_in_seconds = max(task["until"] - time.time(), 0.01)
     solver.parameters.random_seed = task["seed"]
     solver.parameters.absolute_gap_limit = max(task["gap"], solver.parameters.absolute_gap_limit)
@@ -46,9 +50,8 @@ def main() -> None:
     if task["threads"]:
         solver.parameters.num_workers = task["threads"]
     solver.solve(model, Report())
-    bound = solver.best_objective_bound
-    print(json.dumps({"bound": math.ceil(bound - 1e-6) if math.isfinite(bound) else None}), flush=True)
+    bounded(solver.best_objective_bound)
 
 
 if __name__ == "__main__":
-    main()
+    solver_process.serve(_work)

@@ -15,23 +15,19 @@ highspy each bring a HiGHS, and the second of them to be loaded into one process
 from __future__ import annotations
 
 import importlib.util
-import json
 import math
-import subprocess
-import sys
-import tempfile
 import time
-from typing import Any
 
 import numpy as np
 
 from memoir import _core
 from memoir.planning.planners.planner import Effort, Outcome
+from memoir.planning.planners.solver_process import solve
 
 DEADLINE = 10.0  # seconds, when none is given
 BUFFER_LIMIT = 20_000  # beyond it the model alone takes longer than any deadline one would give
 LARGEST = 2**50  # units: CP-SAT adds in 64 bits
-GRACE = 30.0  # seconds beyond the deadline before the process is given up: it builds its model first
+_SOLVER = "memoir.planning.planners._cpsat_solve"
 
 
 def run(problem: _core.Problem, effort: Effort) -> Outcome:
@@ -68,7 +64,6 @@ def run(problem: _core.Problem, effort: Effort) -> Outcome:
         "hint": (plan.offsets // unit).tolist(),
         "top": top,
         "least": -(-floor // unit),
-        "until": until,
         "enough": None if capacity is None else capacity // unit,
         "gap": 0 if capacity is not None else tolerance.bytes // unit,
         # of the arena, not of the bound
@@ -76,42 +71,11 @@ def run(problem: _core.Problem, effort: Effort) -> Outcome:
         "threads": effort.threads,
         "seed": effort.seed % 2**31,
     }
-    solutions, bound, interrupted = _solve(task)
-    if solutions:
+    found = solve(_SOLVER, task, until)
+    if found.offsets is not None:
         # Let every buffer fall, in the order of the solution.
-        order = np.argsort(np.array(solutions[-1]), kind="stable").astype(np.uint64)
+        order = np.argsort(np.array(found.offsets), kind="stable").astype(np.uint64)
         plan = min(plan, _core.place_in_order(problem, order), key=lambda plan: plan.arena_size)
-    bound = min(max(floor, bound * unit), plan.arena_size)
+    bound = min(max(floor, found.bound * unit), plan.arena_size)
     reason = "" if bound == floor else f"CP-SAT proved that no plan is smaller than {bound:,} bytes"
-    return Outcome(plan, bound, bound_reason=reason, interrupted=interrupted)
-
-
-def _solve(task: dict[str, Any]) -> tuple[list[list[int]], int, bool]:
-    """The solutions, each better than the one before; the bound in units (0: none); whether Ctrl-C ended it."""
-    interrupted = False
-    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "memoir.planning.planners._cpsat_solve"],
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=errors,
-            text=True,
-            start_new_session=True,  # Ctrl-C is ours
-        )
-        try:
-            process.communicate(json.dumps(task), timeout=max(task["until"] - time.time(), 0) + GRACE)
-        except KeyboardInterrupt:
-            interrupted = True
-        except subprocess.TimeoutExpired:
-            pass
-        finally:
-            process.kill()
-            code = process.wait()
-        output.seek(0)
-        errors.seek(0)
-        lines = [json.loads(line) for line in output.read().splitlines(True) if line.endswith("\n")]
-        if code > 0:
-            reason = (errors.read().strip().splitlines() or ["no reason given"])[-1]
-            raise _core.Error(f"cpsat: OR-tools failed with {code}: {reason}")
-    bounds = [line["bound"] for line in lines if line.get("bound")]
-    return [line["offsets"] for line in lines if "offsets" in line], max(bounds, default=0), interrupted
+    return Outcome(plan, bound, bound_reason=reason, interrupted=found.interrupted)
