@@ -3,6 +3,7 @@
 
 import itertools
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from memoir.planning.why import applied, explain
 
 import memoir
 from memoir import _core
+
+DATA = Path(__file__).parents[1] / "data" / "planning"
 
 
 def problem_of(rows):
@@ -52,6 +55,22 @@ def test_the_smallest_set_is_no_larger_than_any():
         for change in (*why.changes, *why.together):
             assert 0 < change.bytes <= size[change.buffer]
         assert all(applied(problem, [change], capacity, 0.5) for change in why.changes)
+
+
+def test_several_shrink_where_nothing_can_be_let_go():
+    problem = problem_of([(0, 2, 5), (0, 2, 5), (2, 4, 5), (2, 4, 6)])
+    why = explain(problem, 9)
+    assert not why.changes and {change.kind for change in why.together} == {"shrink"}
+    assert [(change.buffer // 2, change.bytes) for change in why.together] == [(0, 1), (1, 2)]
+    assert applied(problem, why.together, 9, 60)
+    assert explain(problem_of([(0, 2, 1)] * 9), 8).together == ()  # what has one byte cannot shrink
+
+
+def test_minimallocs_a_is_told_how_it_fits():
+    problem = _core.read_csv(str(DATA / "minimalloc" / "A.1048576.csv")).problem
+    why = explain(problem, 1_000_000)
+    if why.together:  # on a busy machine the second may be over before
+        assert applied(problem, why.together, 1_000_000, 60)
 
 
 def test_one_byte_less_to_shrink_is_not_enough():

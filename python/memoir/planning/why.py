@@ -23,7 +23,15 @@ from memoir.planning.sections import Sections
 EFFORT = 1.0  # seconds for sets that only a search proves, and as many to try the changes
 _PEAKS = 4_000  # sections that are looked into, the fullest first
 _MOST = 20_000  # buffers, of problems where several are looked for that are let go together
+_FEW = 1000  # buffers: then choosing which to shrink takes no time
 _CHANGES = 3  # of each kind that are tried and told
+_SLACKS = (
+    0.0,
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+)  # of the capacity, that changes of several buffers leave free in the end
 
 
 @dataclass(frozen=True)
@@ -49,7 +57,8 @@ class Why:
     minimal: bool  # without any one of them the others fit
     smallest: bool  # and no set of fewer lives together and is too large
     changes: tuple[Change, ...]  # the cheapest of each kind first
-    # Where no change of one buffer will do: which to let go (recompute or offload) over the ticks that are too full.
+    # Where no change of one buffer will do: which to let go (recompute or offload) over the ticks that are too full;
+    # where that is not enough either, by how much to shrink several.
     together: tuple[Change, ...]
 
     def summary(self, ids: Sequence[str] | None = None) -> dict[str, Any]:
@@ -93,7 +102,9 @@ def explain(problem: Any, capacity: int, seconds: float = EFFORT) -> Why | None:
         needed = int(problem.size[buffers].sum())
         minimal = True
     changes = _changes(problem, sections, over, buffers, capacity, seconds)
-    together = () if changes or len(over) == 0 else _let_go(problem, sections, over, capacity)
+    together: tuple[Change, ...] = ()
+    if not changes and len(over) > 0:
+        together = _let_go(problem, sections, over, capacity) or _shrink(problem, sections, capacity)
     return Why(
         capacity, tuple(int(b) for b in buffers), needed, tick, minimal, smallest, tuple(changes), together
     )
@@ -280,6 +291,40 @@ def _let_go(problem: Problem, sections: Sections, over: np.ndarray, capacity: in
         end = min(option.upper, int(sections.ticks[inside[-1] + 1]))
         out.append(Change("let go", option.buffer, int(sizes[option.buffer]), end - begin, begin, end))
     return tuple(out) if applied(problem, out, capacity, EFFORT) else ()
+
+
+def _shrink(problem: Problem, sections: Sections, capacity: int) -> tuple[Change, ...]:
+    """Several that fit once they are smaller: whoever is live where most is too much gives way, the one that helps the most
+    sections first. With no room to spare a plan is hard to find, so then more than the load demands is taken."""
+    if len(problem) > _MOST:
+        return ()
+    sizes = problem.size.astype(np.int64)
+    lowers, uppers = problem.lower, problem.upper
+    until = time.monotonic() + EFFORT
+    for share in _SLACKS:
+        goal = capacity - int(share * capacity)
+        less = np.zeros(len(sizes), np.int64)
+        excess = sections.loads - goal
+        while (worst := int(excess.max())) > 0:
+            live = sections.live(int(excess.argmax()))
+            live = live[less[live] < sizes[live] - 1]
+            if len(live) == 0 or (len(problem) > _FEW and time.monotonic() > until):
+                return ()
+            helped = [
+                np.clip(excess[sections.first[i] : sections.last[i]], 0, sizes[i] - 1 - less[i]).sum()
+                for i in live
+            ]
+            buffer = live[int(np.argmax(helped))]
+            by = min(worst, int(sizes[buffer] - 1 - less[buffer]))
+            less[buffer] += by
+            excess[sections.first[buffer] : sections.last[buffer]] -= by
+        changes = tuple(
+            Change("shrink", i, int(less[i]), 0, int(lowers[i]), int(uppers[i]))
+            for i in np.flatnonzero(less).tolist()
+        )
+        if applied(problem, changes, capacity, EFFORT / len(_SLACKS)):
+            return changes
+    return ()
 
 
 def applied(problem: Problem, changes: Sequence[Change], capacity: int, seconds: float) -> bool:
