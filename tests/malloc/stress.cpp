@@ -2,7 +2,8 @@
 //
 // A malloc under stress: threads that are born and die, blocks of any size and alignment that one thread
 // makes and another frees, load that comes and goes, and forked children. Every block is filled with a
-// pattern of its own, which is looked at before it is freed, resized or handed on.
+// pattern of its own, which is looked at before it is freed, resized or handed on. Meanwhile the malloc is
+// asked for its figures.
 //
 //   stress --operations N --first-seed S [--forks 0]
 //
@@ -21,6 +22,7 @@
 #include <vector>
 
 #ifdef STRESS_FUNCTIONS
+#include "memoir/host/malloc/background.h"
 #include "memoir/host/malloc/malloc.h"
 #else
 #include <malloc.h>
@@ -43,6 +45,12 @@ void* take_again(void* block, size_t size) {
 void give(void* block) { tried::free(block); }
 size_t room_of(void* block) { return tried::size_of(block); }
 void trim() { tried::trim(); }
+/// What malloc_info, mallinfo and malloc_stats count.
+void ask_figures() {
+  char text[2048];
+  tried::write_statistics(text, sizeof text);
+  tried::figures_of_regions();
+}
 #else
 void* take(size_t size) { return std::malloc(size); }
 void* take_zeroed(size_t size) { return std::calloc(1, size); }
@@ -51,6 +59,12 @@ void* take_again(void* block, size_t size) { return std::realloc(block, size); }
 void give(void* block) { std::free(block); }
 size_t room_of(void* block) { return ::malloc_usable_size(block); }
 void trim() { ::malloc_trim(0); }
+void ask_figures() {
+  if (std::FILE* const nowhere = std::fopen("/dev/null", "w"); nowhere != nullptr) {
+    ::malloc_info(0, nowhere);
+    std::fclose(nowhere);
+  }
+}
 #endif
 
 constexpr size_t kThreads = 4;            // at a time
@@ -263,6 +277,7 @@ int main(int words, char** word) {
     for (int i = 0; i < 3; ++i) {
       operate(own, 5000, random);
       done += 5000;
+      ask_figures();
       if (forks != 0) well = child_lives(own, lives + i) && well;
     }
     for (std::thread& one : threads) one.join();

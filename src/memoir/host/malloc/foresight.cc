@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <utility>
 
 #include "memoir/host/control/modules.h"
 #include "memoir/host/stacks/stack_walker.h"
@@ -62,7 +63,35 @@ Size pointer_above_frames(stacks::StackWalker& walker) noexcept {
   return is_whole ? stacks::pointer_above_frames(walker.last_slot(count - 1)) : 0;
 }
 
+/// One more. Of the owner.
+void count(OwnersWord<Size>& word) noexcept { word = word + 1; }
+
 }  // namespace
+
+/// The background, at work on what it alone has.
+class Foresight::Working {
+ public:
+  explicit Working(Foresight& self) noexcept : self_(self) { set(true); }
+  ~Working() { set(false); }
+  Working(const Working&) = delete;
+  Working& operator=(const Working&) = delete;
+
+ private:
+  void set(bool working) noexcept {
+    const LockGuard guard(self_.lock_);
+    self_.working_ = working;
+  }
+  Foresight& self_;
+};
+
+Foresight::Figures Foresight::figures() const noexcept {
+  Figures now;
+  now.known = counts_.known;
+  now.asked = counts_.asked;
+  now.long_lived = counts_.long_lived;
+  std::copy(std::begin(counts_.by_stage), std::end(counts_.by_stage), now.by_stage);
+  return now;
+}
 
 bool Foresight::read_file(const char* path) noexcept {
   const int file = ::open(path, O_RDONLY | O_CLOEXEC);
@@ -95,6 +124,7 @@ bool Foresight::read_file(const char* path) noexcept {
 }
 
 void Foresight::begin_slowly(const char* path) noexcept {
+  const Working working(*this);
   begun_ = true;
   if (!read_file(path) || model_.one_class()) return;
   char program[4096];
@@ -113,7 +143,7 @@ void Foresight::tell(ContextKey key, const LifetimeModel::Prediction& prediction
   const bool is_long = model_.calls_long(prediction);
   const auto predicted = is_long ? LifetimeClass::kLong : LifetimeClass::kShort;
   if (central().sampler.expect(key, predicted, prediction.long_lived, model_.settings().prior_worth))
-    figures_.long_lived += is_long;
+    counts_.long_lived = counts_.long_lived + is_long;
 }
 
 void Foresight::tell_known() noexcept {
@@ -137,7 +167,7 @@ void Foresight::tell_known() noexcept {
           self.tell(ContextTable::key_of(place, one->height), prediction);
           if (above_frames != 0)
             self.tell(ContextTable::key_of(place, one->height + above_frames), prediction);
-          ++self.figures_.known;
+          count(self.counts_.known);
         }
         return true;
       },
@@ -180,7 +210,7 @@ bool Foresight::remember(ContextKey key, Size size, std::uintptr_t stack_base) n
 }
 
 void Foresight::predict(const Pending& one) noexcept {
-  ++figures_.asked;
+  count(counts_.asked);
   std::string_view names[kMostFrames];
   for (std::uint32_t i = 0; i < one.count; ++i) {
     if (const stacks::LoadedModule* const module = tables.modules().find(one.frames[i] - 1))
@@ -199,26 +229,30 @@ void Foresight::predict(const Pending& one) noexcept {
   }
   const LifetimeModel::Prediction prediction = model_.predict(stack, query);
   if (prediction.stage == LifetimeModel::kAbstains) return;
-  ++figures_.by_stage[prediction.stage];
+  count(counts_.by_stage[prediction.stage]);
   tell(one.key, prediction);
 }
 
 void Foresight::after_fork() noexcept {
+  if (std::exchange(working_, false)) active_.store(false, std::memory_order_release);
   if (active()) tables.after_fork();
+}
+
+bool Foresight::take_pending(Pending& out, bool first) noexcept {
+  const LockGuard guard(lock_);
+  if (waiting_ == 0) return false;
+  if (first) tables.look_for_unloaded();
+  out = pending_[--waiting_];
+  pending_.resize_down(waiting_);
+  return true;
 }
 
 bool Foresight::answer() noexcept {
   if (!active()) return false;
+  const Working working(*this);
+  Pending one;
   bool any = false;
-  for (;;) {
-    Pending one;
-    {
-      const LockGuard guard(lock_);
-      if (waiting_ == 0) break;
-      if (!any) tables.look_for_unloaded();
-      one = pending_[--waiting_];
-      pending_.resize_down(waiting_);
-    }
+  while (take_pending(one, !any)) {
     any = true;
     predict(one);
   }

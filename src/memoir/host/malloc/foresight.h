@@ -17,6 +17,7 @@
 #include "memoir/base/metadata.h"
 #include "memoir/base/units.h"
 #include "memoir/host/malloc/blocks/lock.h"
+#include "memoir/host/malloc/blocks/owners_word.h"
 #include "memoir/host/malloc/central.h"
 #include "memoir/host/malloc/learning/symbol_names.h"
 #include "memoir/predict/context_table.h"
@@ -55,9 +56,11 @@ class Foresight {
   /// The background: answers what was left here. True when there was something.
   bool answer() noexcept;
   bool active() const noexcept { return active_.load(std::memory_order_acquire); }
-  Figures figures() const noexcept { return figures_; }
+  /// Any thread.
+  Figures figures() const noexcept;
   Lock& lock() noexcept { return lock_; }
-  /// In a forked child.
+  /// In a forked child. One whose parent's background was at work has no model: what that changed may be half
+  /// done.
   void after_fork() noexcept;
 
  private:
@@ -69,7 +72,13 @@ class Foresight {
     std::uintptr_t frames[kMostFrames];  // return addresses, innermost first
   };
 
+  struct Counts {  // as in Figures
+    OwnersWord<Size> known, asked, by_stage[model_format::kStages], long_lived;
+  };
+  class Working;
+
   bool remember(ContextKey key, Size size, std::uintptr_t stack_base) noexcept;
+  bool take_pending(Pending& out, bool first) noexcept;
   void begin_slowly(const char* path) noexcept;
   bool read_file(const char* path) noexcept;
   void tell_known() noexcept;
@@ -78,7 +87,8 @@ class Foresight {
 
   std::atomic<bool> active_{false};
   std::atomic<std::uint64_t> seen_[ContextTable::kEntries / 64] = {};  // contexts that were asked for
-  Lock lock_;                                                          // of the stacks that wait
+  Lock lock_;             // of the stacks that wait, and held during a fork
+  bool working_ = false;  // the background is between two states of its own; under the lock
   size_t waiting_ = 0;
   MetadataArray<Pending> pending_;
   void* walker_ = nullptr;  // a StackWalker
@@ -88,7 +98,7 @@ class Foresight {
   LifetimeModel::Program program_ = LifetimeModel::Program::kUnknown;
   SymbolNames names_;
   NameCache* name_cache_ = nullptr;
-  Figures figures_;
+  Counts counts_;
 };
 
 inline constinit Forever<Foresight> foresight_storage;

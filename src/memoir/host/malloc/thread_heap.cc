@@ -133,8 +133,9 @@ bool ThreadHeap::link_more(Span* span) noexcept {
 
 bool ThreadHeap::bring_page_back(Span* span) noexcept {
   const Size size = kTables.size[span->size_class];
-  const auto page = static_cast<Size>(std::countr_zero(span->gone));
-  span->gone &= span->gone - 1;
+  const std::uint64_t gone = span->gone;
+  const auto page = static_cast<Size>(std::countr_zero(gone));
+  span->gone = gone & (gone - 1);
   {
     const LockGuard guard(central().lock);
     central().heap.pages_back({slot_of(span) * kSlot + page * kPage, kPage});

@@ -18,6 +18,7 @@
 
 #include "memoir/base/units.h"
 #include "memoir/heap/lifetime/size_classes.h"
+#include "memoir/host/malloc/blocks/owners_word.h"
 
 namespace memoir::host_malloc {
 
@@ -33,17 +34,6 @@ enum class SpanState : std::uint8_t {
   kSingle,     // one block, larger than those of the classes
 };
 
-/// What the owner alone writes, and others may read meanwhile: they find the old or the new value.
-template <class T>
-class OwnersWord {
- public:
-  operator T() const noexcept { return value_.load(std::memory_order_relaxed); }
-  void operator=(T value) noexcept { value_.store(value, std::memory_order_relaxed); }
-
- private:
-  std::atomic<T> value_;
-};
-
 struct alignas(64) Span {
   std::atomic<void*> free;
   void* local_free;
@@ -51,12 +41,12 @@ struct alignas(64) Span {
   std::atomic<std::uint16_t> above;  // used() - notify: a free that brings it to zero tells the slow path
   std::atomic<std::uint16_t> notify;
   std::atomic<std::uint64_t> remote;  // RemoteList
-  std::uint64_t gone;            // 4 KiB pages of the span that were given back; no linked block touches them
-  std::uint32_t next, previous;  // slots of spans in the owner's list
-  std::uint32_t queue_next;      // slot + 1 in the owner's queue of spans with remote frees
+  OwnersWord<std::uint64_t> gone;     // 4 KiB pages that were given back; no linked block touches them
+  std::uint32_t next, previous;       // slots of spans in the owner's list
+  std::uint32_t queue_next;           // slot + 1 in the owner's queue of spans with remote frees
   OwnersWord<std::uint16_t> blocks;
-  std::uint16_t linked;             // the first `linked` blocks were handed out or linked once
-  std::atomic<std::uint16_t> seen;  // used() when the background last looked
+  OwnersWord<std::uint16_t> linked;     // the first `linked` blocks were handed out or linked once
+  std::atomic<std::uint16_t> seen;      // used() when the background last looked
   OwnersWord<std::uint8_t> size_class;  // a kept span may be cut again, with its owner unchanged
   OwnersWord<std::uint8_t> row;
   std::uint8_t slots;  // stays until the span ends

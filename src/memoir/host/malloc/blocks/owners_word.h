@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+
+namespace memoir::host_malloc {
+
+/// A number that its owner alone writes, without a lock. Others may read it meanwhile: they find the old or
+/// the new value.
+template <class T>
+class OwnersWord {
+ public:
+  operator T() const noexcept { return value_.load(std::memory_order_relaxed); }
+  void operator=(T value) noexcept { value_.store(value, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<T> value_{};
+};
+
+}  // namespace memoir::host_malloc
