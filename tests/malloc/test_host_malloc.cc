@@ -235,6 +235,27 @@ TEST_CASE("remote frees make a whole span free again") {
   CHECK(central().held() + 15 * kMiB < before);
 }
 
+TEST_CASE("what a thread freed before it went to sleep is not held back") {
+  trim();
+  const Size before = figures_of_regions().live;
+  std::vector<void*> blocks;
+  for (int i = 0; i < 10; ++i) blocks.push_back(allocate(64, &blocks));
+  CHECK(figures_of_regions().live >= before + 640);
+  std::atomic<int> step{0};
+  std::thread sleeper([&] {  // it never allocates
+    for (void* block : blocks) free(block);
+    step = 1;
+    step.notify_all();
+    step.wait(1);
+  });
+  step.wait(0);
+  trim();
+  CHECK(figures_of_regions().live <= before);
+  step = 2;
+  step.notify_all();
+  sleeper.join();
+}
+
 #if !defined(__SANITIZE_THREAD__)
 TEST_CASE("forked children allocate, whatever other threads are doing") {
   std::atomic<bool> stop{false};

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "memoir/host/malloc/background.h"
@@ -68,6 +69,14 @@ ThreadHeap* attach() noexcept {
   this_heap = heap;
   pthread_setspecific(key_of_ends, heap);  // may call calloc: the heap is in place
   return heap;
+}
+
+/// For a thread that has no heap; no_heap when there is none for it. free() leaves errno alone.
+ThreadHeap* attach_to_free() noexcept {
+  const int kept = errno;
+  ThreadHeap* const heap = attach();
+  errno = kept;
+  return heap == nullptr ? &no_heap : heap;
 }
 
 [[maybe_unused]] void fetch_to_write(const void* address) noexcept {
@@ -244,6 +253,8 @@ void free_slowly(ThreadHeap* heap, void* block) noexcept {
     }
     default:
       if constexpr (kChecked) free_list::check_used("free", span, block, into_span(offset, base()));
+      // A thread that only frees hands over several blocks at once too.
+      if (heap == &no_heap) heap = attach_to_free();
       if (heap != &no_heap) {
         heap->busy.store(1, std::memory_order_relaxed);
         std::atomic_signal_fence(std::memory_order_seq_cst);

@@ -40,7 +40,7 @@ std::uint64_t remote_limit(const Span* span) noexcept { return std::max(1, span-
 // allocation
 
 void* ThreadHeap::allocate(size_t row, size_t size_class, bool* sample_due) noexcept {
-  slow_calls.store(slow_calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  count_slow_call();
   Span* span = current(row, size_class);
   while (span == &no_span || (span->free.load(std::memory_order_relaxed) == nullptr && !refill(span))) {
     if (span != &no_span) set_full(span);
@@ -54,6 +54,10 @@ void* ThreadHeap::allocate(size_t row, size_t size_class, bool* sample_due) noex
   span->free.store(free_list::take(block), std::memory_order_relaxed);
   span->set_used(span->used() + 1u);
   return block;
+}
+
+void ThreadHeap::count_slow_call() noexcept {
+  slow_calls.store(slow_calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
 void ThreadHeap::set_current(size_t row, size_t size_class, Span* span) noexcept {
@@ -356,6 +360,8 @@ void ThreadHeap::hold_remote(Span* span, void* block) noexcept {
   Held& held = held_[slot_of(span) * 0x9e3779b1u >> 16 & (kHeldSpans - 1)];
   if (held.span != span) {
     flush(held);
+    count_slow_call();
+    holds_.store(true, std::memory_order_relaxed);
     held.span = span;
     held.first = held.last = block;
     free_list::link(block, nullptr);
@@ -372,8 +378,13 @@ void ThreadHeap::flush(Held& held) noexcept {
   held = {};
 }
 
-void ThreadHeap::give_back() noexcept {
+void ThreadHeap::flush_held() noexcept {
   for (Held& held : held_) flush(held);
+  holds_.store(false, std::memory_order_relaxed);
+}
+
+void ThreadHeap::give_back() noexcept {
+  flush_held();
   drain_queue();
   end_kept();
   uncounted_ += static_cast<Size>(granted_ - credit) * kUnit;

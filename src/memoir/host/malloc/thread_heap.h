@@ -81,6 +81,8 @@ class alignas(64) ThreadHeap {
   bool end_if_empty(Span* span, bool keep_it) noexcept;
   /// Ends the empty spans that it keeps.
   void end_kept() noexcept;
+  /// Hands over what it holds for other heaps.
+  void flush_held() noexcept;
   /// Gives every empty span back, and what it holds for others. Without a thread, or with it paused.
   void give_back() noexcept;
   /// Of a span in no current place: takes the blocks on pages without used blocks out of the lists and
@@ -114,6 +116,7 @@ class alignas(64) ThreadHeap {
 
   std::atomic<std::uint32_t> slow_calls{0};  // how the background sees that a thread is at work
   bool keeps_spans() const noexcept { return kept_slots_.load(std::memory_order_relaxed) != 0; }
+  bool holds_blocks() const noexcept { return holds_.load(std::memory_order_relaxed); }
   bool queue_waits() const noexcept { return queue_.load(std::memory_order_relaxed) != 0; }
   bool idle = false;  // no thread has it; under the registry's lock
   bool quiet = true;  // at the last fork, nobody was inside
@@ -147,6 +150,7 @@ class alignas(64) ThreadHeap {
   void unkeep(Span* span) noexcept;
   static void start(Span* span, size_t row, size_t size_class) noexcept;
   void flush(Held& held) noexcept;
+  void count_slow_call() noexcept;
   void count_allocated() noexcept;
   bool count_down(Size bytes) noexcept;
 
@@ -155,6 +159,7 @@ class alignas(64) ThreadHeap {
   HeapId kept_token_ = kNoToken;
   std::atomic<std::uint32_t> queue_{0};  // slot + 1 of the first span in it
   Held held_[kHeldSpans] = {};
+  std::atomic<bool> holds_{false};                 // there may be blocks in held_
   std::uint32_t available_[kRows][kClasses] = {};  // slot + 1 of the first span of the list
   // Empty spans by their length: so a thread that frees much and asks for it again does not go to the others'
   // lock, and its memory stays in its processor's cache.

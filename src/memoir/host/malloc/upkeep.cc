@@ -108,10 +108,12 @@ void Upkeep::look_at_heaps(bool everything) noexcept {
     const std::uint32_t calls = heap->slow_calls.load(std::memory_order_relaxed);
     // A thread at work takes its queue in itself.
     const bool at_work = seen[id % 1024].exchange(calls, std::memory_order_relaxed) != calls;
-    if (!everything && (at_work || (!heap->queue_waits() && !heap->keeps_spans()))) continue;
+    const bool has_some = heap->queue_waits() || heap->keeps_spans() || heap->holds_blocks();
+    if (!everything && (at_work || !has_some)) continue;
     const LockGuard guard(heap->lock());
     const bool owned = heap->token.load(std::memory_order_relaxed) != kNoToken;
     if (owned && !heap->pause()) continue;
+    heap->flush_held();
     heap->drain_queue();
     heap->end_kept();
     if (!owned) heap->give_back();
