@@ -144,6 +144,15 @@ def test_all_planners(run, tmp_path):
     assert rows["exact"]["optimal"] and "cannot plan with gaps" in rows["best_fit"]["error"]
 
 
+def test_only_who_lives_at_the_tick_lies_topmost_there(run, tmp_path):
+    # At tick 0 two buffers of 20 bytes, in steps of 16: one takes 32, the other 20. That c has more padding does not count.
+    rows = "a,0,4,20,16,\nb,0,4,20,16,2-3\nc,5,6,1,16,\n"
+    (tmp_path / "p.csv").write_text("id,lower,upper,size,alignment,gaps\n" + rows)
+    code, out, _ = run("plan", "p.csv", "--json")
+    told = json.loads(out)
+    assert code == 0 and (told["lower_bound"], told["arena_size"], told["optimal"]) == (52, 52, True)
+
+
 class TestArrays:
     problem = {"lower": [0, 0, 2], "upper": [3, 3, 5], "size": [4, 6, 4]}
 

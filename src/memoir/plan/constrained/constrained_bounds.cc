@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "memoir/plan/align.h"
@@ -14,6 +15,7 @@ namespace {
 struct Demand {
   Lifetime lifetime;
   std::int64_t bytes;
+  Size padding = 0;  // of the bytes: what it does not take up where nothing lies above it
 };
 
 struct Peak {
@@ -21,20 +23,36 @@ struct Peak {
   Tick tick = 0;
 };
 
+/// Of the sums at each tick, less the largest padding there.
 Peak highest(const std::vector<Demand>& demands) {
-  std::vector<std::pair<Tick, std::int64_t>> steps;
+  struct Step {
+    Tick tick;
+    std::int64_t bytes;
+    Size padding;
+    bool begins;
+  };
+  std::vector<Step> steps;
   steps.reserve(2 * demands.size());
-  for (const auto& [lifetime, bytes] : demands) {
-    steps.emplace_back(lifetime.begin, bytes);
-    steps.emplace_back(lifetime.end, -bytes);
+  for (const auto& [lifetime, bytes, padding] : demands) {
+    steps.push_back({lifetime.begin, bytes, padding, true});
+    steps.push_back({lifetime.end, -bytes, padding, false});
   }
-  std::sort(steps.begin(), steps.end());
+  std::sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) { return a.tick < b.tick; });
   Peak peak;
   std::int64_t now = 0;
+  std::map<Size, std::size_t> paddings;  // how many are live that have it
   for (std::size_t i = 0; i < steps.size();) {
-    const Tick tick = steps[i].first;
-    for (; i < steps.size() && steps[i].first == tick; ++i) now += steps[i].second;
-    if (now > peak.bytes) peak = {now, tick};
+    const Tick tick = steps[i].tick;
+    for (; i < steps.size() && steps[i].tick == tick; ++i) {
+      now += steps[i].bytes;
+      if (steps[i].padding == 0) continue;
+      std::size_t& count = paddings[steps[i].padding];
+      if (steps[i].begins) ++count;
+      else if (--count == 0) paddings.erase(steps[i].padding);
+    }
+    const Size most = paddings.empty() ? 0 : paddings.rbegin()->first;
+    if (now - static_cast<std::int64_t>(most) > peak.bytes)
+      peak = {now - static_cast<std::int64_t>(most), tick};
   }
   return peak;
 }
@@ -113,7 +131,7 @@ Load timed_load(const Bodies& bodies) {
   if (!bodies.sharing.empty()) load.reason += ", as far as outputs cannot lie over their inputs";
 
   // With whole pieces and a common divisor of all alignments, all but the topmost take up their padding.
-  Size granule = 0, padding = 0;
+  Size granule = 0;
   bool whole = bodies.arenas.size() == 1;
   for (const Body& body : bodies.bodies) {
     granule = std::gcd(granule, body.alignment);
@@ -123,13 +141,13 @@ Load timed_load(const Bodies& bodies) {
   if (granule <= 1 || !whole) return load;
   for (Demand& demand : demands) {
     const Size size = static_cast<Size>(demand.bytes), padded = align_to(size, granule);
-    padding = std::max(padding, padded - size);
+    demand.padding = padded - size;
     demand.bytes = static_cast<std::int64_t>(padded);
   }
   add_savings(bodies, granule, demands);
   const Peak padded = highest(demands);
-  if (padded.bytes > 0 && static_cast<Size>(padded.bytes) > load.bytes + padding) {
-    load = {static_cast<Size>(padded.bytes) - padding, padded.tick,
+  if (static_cast<Size>(padded.bytes) > load.bytes) {
+    load = {static_cast<Size>(padded.bytes), padded.tick,
             "the load at tick " + std::to_string(padded.tick) +
                 " with all but the topmost buffer rounded up to " + std::to_string(granule) +
                 " bytes, a divisor of every alignment"};
