@@ -6,7 +6,7 @@ and 0.12.0.1 on a CPU, without the program; in the second, buffers share the byt
 additions in a row, built with the package flatbuffers; runs in LiteRT with and without a plan, with equal results),
 closed.onnx and open.onnx (five nodes, by the package onnx; the second with an open dimension and no shapes but its
 input's), small.pte (nine instructions with two views, a list and a constant, by ExecuTorch 1.5.1), somas.ir (SOMAS' dump
-of five convolutions, by MindSpore 2.10 on a CPU).
+of five convolutions, by MindSpore 2.10 on a CPU), ggml.dot (a graph of 41 nodes, by ggml 0.25.3).
 """
 
 import importlib.util
@@ -54,13 +54,14 @@ $0\tConv2D-op1\t1\tinputs[]\toutputs[%0T, ]\tworkspace[]\tstreamID[@0]
 GGML = """digraph G {
   newrank = true;
   rankdir = TB;
-  "0x1" [ style = filled; fillcolor = white; shape = record; label="<x>h (f32)|0 [64, 8] | <g>X*Y"; ]
-  "0x2" [ style = filled; fillcolor = white; shape = record; label="<x>h (view) (f32)|1 [64, 4] | <g>view(x)"; ]
-  "0x3" [ style = filled; fillcolor = green; shape = record; label="<x>(f16)|2 [64, 4, 2] | <g>x+y"; ]
+  "0x1" [ style = filled; fillcolor = white; shape = record; label="h (f32)|0 [64, 8] | <x>X*Y"; ]
+  "0x2" [ style = filled; fillcolor = white; shape = record; label="h (view) (f32)|1 [64, 4] | <x>view(x)"; ]
+  "0x3" [ style = filled; fillcolor = green; shape = record; label="(f16)|2 [64, 4, 2] | <x>x+y | <g>X*Y"; ]
   "0x9" [ style = filled; fillcolor = pink; shape = record; label="<x>w (q4_0)|CONST 0 [64, 64]"; ]
-  "0x9":x -> "0x1":x [ arrowhead = vee; style = solid; label = "src 0"; ]
-  "0x1":x -> "0x2":x [ arrowhead = vee; style = solid; label = "src 0"; ]
-  "0x2":x -> "0x3":x [ arrowhead = vee; style = solid; label = "src 0"; ]
+  "0x8" [ style = filled; fillcolor = pink; shape = record; label="<x>(new)|CONST 1 [1, 2] | (#, #)"; ]
+  "0x9" -> "0x1" [ arrowhead = vee; style = solid; label = "src 0"; ]
+  "0x1" -> "0x2" [ arrowhead = vee; style = solid; label = "src 0"; ]
+  "0x2" -> "0x3" [ arrowhead = vee; style = solid; label = "src 0"; ]
 }
 """
 
@@ -304,6 +305,9 @@ def test_bad_xla(memoir, tmp_path, events, message):
 def test_ggml(memoir, tmp_path):
     (tmp_path / "g.dot").write_text(GGML)
     assert lives(rows(memoir, "g.dot")) == {"h": (0, 3, 2048, 32), "node2": (2, 3, 1024, 32)}
+    # As ggml 0.25.3 wrote it: convolutions, a reshape, a product.
+    assert len(table := lives(rows(memoir, DATA / "ggml.dot"))) == 23
+    assert table["node_0"] == (0, 4, 589824, 32) and table["node_40"] == (40, 41, 256, 32)
     (tmp_path / "bad.dot").write_text(GGML.replace("(f16)", "(f17)"))
     assert "bad.dot:6: a node says" in memoir("plan", "bad.dot")[2]
 
@@ -349,6 +353,7 @@ FILES = {
     "real.pb": (DATA / "gradient.pb").read_bytes(),
     "shares.pb": (DATA / "shares.pb").read_bytes(),
     "g.dot": GGML.encode(),
+    "real.dot": (DATA / "ggml.dot").read_bytes(),
     "t.log": TFLM.encode(),
     "old.log": OLD_TFLM.encode(),
     "s.ir": SOMAS.encode(),

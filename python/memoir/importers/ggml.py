@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs that ggml_graph_dump_dot() wrote: nodes with their type and shape, edges from what each reads."""
+"""Graphs that ggml_graph_dump_dot() wrote: nodes with their type and shape, edges from what each reads.
+
+"0x1" [ style = filled; fillcolor = white; shape = record; label="node_0 (f16)|0 [72, 64] | <x>im2col(x)"; ]
+"0x2" [ style = filled; fillcolor = pink; shape = record; label="<x>weight (q8_0)|CONST 0 [64, 64]"; ]
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,10 @@ from memoir.importers.problem import Imported, Lifetimes, Row
 
 ALIGNMENT = 32  # bytes, GGML_MEM_ALIGN and the CPU's buffers
 _NODE = re.compile(
-    r'\s*"([^"]{1,64})" \[ style = filled; fillcolor = [^;]{1,80}; shape = record; label="<x>([^"]*)"; \]'
+    r'\s*"([^"]{1,64})" \[ style = filled; fillcolor = [^;]{1,80}; shape = record; label="(?:<x>)?([^"]*)"; \]'
 )
 _EDGE = re.compile(r'\s*"([^"]{1,64})"(?::\w)? -> "([^"]{1,64})"(?::\w)? \[')
-_LABEL = re.compile(r"(?:(.*) )?\((\w+)\)\|(CONST )?(\d+) \[([\d, ]+)\](?:.*<g>(.*))?")
+_LABEL = re.compile(r"(?:(.*) )?\((\w+)\)\|(CONST )?(\d+) \[([\d, ]+)\](?: \| <x>([^|]*))?")
 # (elements, bytes) of a block; docs of ggml: ggml-common.h
 _TYPES = {
     "f32": (1, 4),
@@ -52,20 +56,26 @@ def read(data: bytes, path: str) -> Imported:
         if node is None:
             continue
         label = _LABEL.match(node[2])
-        if label is None or label[2] not in _TYPES:
+        if label is None or (label[3] is None and label[2] not in _TYPES):
             raise Error(
                 f"{path}:{number}: a node says '{node[2][:60]}', which is not a type and a shape of ggml's"
             )
         if node[1] in tensors:
             raise Error(f"{path}:{number}: the node {node[1]} is there twice")
+        if label[3] is not None:  # a leaf: whatever its type is, it has its memory
+            tensors[node[1]] = lives.tensor(label[1] or f"leaf{label[4]}", 0)
+            continue
         shape = [int(extent) for extent in label[5].split(",")]
-        size = _bytes(shape, label[2], path, number)
         deep += len(shape) == 3
-        tensors[node[1]] = lives.tensor(label[1] or f"node{label[4]}", size)
-        if label[3] is None:
-            steps.append((int(label[4]), node[1]))
-            if (label[6] or "").lower().startswith(_VIEWS):
-                views.add(node[1])
+        name = (label[1] or "").strip()
+        tensors[node[1]] = lives.tensor(
+            name if name and not name.startswith("(") else f"node{label[4]}",
+            _bytes(shape, label[2], path, number),
+        )
+        steps.append((int(label[4]), node[1]))
+        # What is computed in place is a view of what it is computed from.
+        if (label[6] or "").lower().startswith(_VIEWS) or name.endswith("(view)"):
+            views.add(node[1])
     read_by: set[str] = set()
     for _, address in sorted(steps):
         inputs = [other for other in reads.get(address, []) if other in tensors]
