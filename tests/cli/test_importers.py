@@ -153,6 +153,46 @@ def test_a_planned_model_reads_back(memoir, tmp_path):
     assert memoir("plan", "planned.tflite", "-o", "planned.tflite", "-f")[0] == 2
 
 
+LITERT = """
+import sys
+import numpy as np
+from ai_edge_litert.interpreter import Interpreter
+
+for path in sys.argv[1:]:
+    one = Interpreter(model_path=path)
+    one.allocate_tensors()
+    for told in one.get_input_details():
+        one.set_tensor(told["index"], np.linspace(-1, 1, 64, dtype=told["dtype"]).reshape(told["shape"]))
+    one.invoke()
+    print(*[one.get_tensor(told["index"]).tobytes().hex() for told in one.get_output_details()], flush=True)
+"""
+MICRO = """
+import sys
+import numpy as np
+from tflite_micro.python.tflite_micro import runtime
+
+for path in sys.argv[1:]:
+    one = runtime.Interpreter.from_file(path, arena_size=1 << 20)
+    told = one.get_input_details(0)
+    one.set_input(np.linspace(-1, 1, 64, dtype=told["dtype"]).reshape(told["shape"]), 0)
+    one.invoke()
+    print(one.get_output(0).tobytes().hex(), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("package", "code"), [("ai_edge_litert", LITERT), ("tflite_micro", MICRO)], ids=["LiteRT", "Micro"]
+)
+def test_interpreters_compute_the_same_with_a_plan(memoir, tmp_path, package, code):
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"its interpreter is not here: pip install {package.replace('_', '-')}")
+    model = DATA / "small.tflite"
+    assert memoir("plan", model, "-o", "planned.tflite")[0] == 0
+    run = [sys.executable, "-c", code, model, "planned.tflite"]
+    plain, planned = subprocess.run(run, capture_output=True, text=True, check=True).stdout.split("\n")[:2]
+    assert plain == planned != ""
+
+
 def test_other_metadata_stays(tmp_path):
     from memoir.importers.flatbuffer import Table
 
