@@ -110,14 +110,14 @@ Libs: -L${libdir} @libraries@
 endforeach()
 install(FILES ${PROJECT_BINARY_DIR}/memoir-malloc-static.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT malloc)
 
+install(EXPORT memoir_base NAMESPACE memoir:: DESTINATION ${memoir_package} FILE memoir-base.cmake COMPONENT plan)
+# CMake 3.25 refuses an export that two components install: the other one copies what was made for the first.
+install(CODE "file(GLOB_RECURSE made \"${PROJECT_BINARY_DIR}/CMakeFiles/Export/*/memoir-base*.cmake\")
+get_filename_component(to \"${memoir_package}\" ABSOLUTE BASE_DIR \"\${CMAKE_INSTALL_PREFIX}\")
+file(INSTALL \${made} DESTINATION \"\${to}\")" COMPONENT static_tensors)
+
 foreach(component IN LISTS memoir_components)
-  set(sets base ${component})
-  if(component MATCHES "^(malloc|plan_c)$")
-    set(sets ${component})
-  endif()
-  foreach(set IN LISTS sets)
-    install(EXPORT memoir_${set} NAMESPACE memoir:: DESTINATION ${memoir_package} FILE memoir-${set}.cmake COMPONENT ${component})
-  endforeach()
+  install(EXPORT memoir_${component} NAMESPACE memoir:: DESTINATION ${memoir_package} FILE memoir-${component}.cmake COMPONENT ${component})
   install(FILES ${PROJECT_BINARY_DIR}/memoir-config.cmake ${PROJECT_BINARY_DIR}/memoir-config-version.cmake
           DESTINATION ${memoir_package} COMPONENT ${component})
   string(REPLACE _ - name memoir-${component})

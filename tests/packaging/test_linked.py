@@ -113,6 +113,16 @@ def cmake():
     return found
 
 
+def test_a_cmake_of_the_system_configures_it(cmake, tmp_path):
+    """Distributions have older ones than the virtual environment."""
+    folders = [one for one in os.get_exec_path() if Path(one).resolve() != Path(cmake).parent.resolve()]
+    other = shutil.which("cmake", path=os.pathsep.join(folders))
+    version = other and re.search(r"version (\d+)\.(\d+)", run(other, "--version"))
+    if not version or (int(version[1]), int(version[2])) < (3, 24):
+        pytest.skip("there is no second cmake from 3.24 on")
+    run(other, "-S", ROOT, "-B", tmp_path, "-G", "Unix Makefiles")
+
+
 @pytest.fixture(scope="module")
 def prefix(cmake, tmp_path_factory):
     """Installs one component alone, and says where."""
