@@ -112,9 +112,13 @@ def measure(program: Program, allocators: str, replicates: int, folder: Path) ->
         bench += ["--server", shlex.join(program.command), "--client", shlex.join(program.client)]
     done = subprocess.run(bench, capture_output=True, text=True)
     journal = folder / "runs.jsonl"
-    found = figures(map(json.loads, journal.read_text().splitlines())) if journal.exists() else {}
+    rows = [json.loads(line) for line in journal.read_text().splitlines()] if journal.exists() else []
+    found = figures(rows)
     if done.returncode != 0 or not found:
         print("\n".join((done.stdout + done.stderr).strip().splitlines()[-6:]), file=sys.stderr)
+    for row in rows:
+        if "allocator" in row and row["allocator"] not in found:
+            print(f"{row['allocator']}: {row['status']}, no settled memory", file=sys.stderr)
     return found
 
 
