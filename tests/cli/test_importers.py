@@ -218,6 +218,51 @@ def test_onnx(memoir, tmp_path):
     assert "give NAME=N" in memoir("plan", DATA / "open.onnx", "--dim", "batch")[2]
 
 
+def test_onnx_dimensions_without_a_name(memoir, tmp_path):
+    def value(name, *extents):
+        shape = b"".join(field(1, field(1, extent & (1 << 64) - 1) if extent else b"") for extent in extents)
+        return field(1, name.encode()) + field(2, field(1, field(1, 1) + field(2, shape)))
+
+    node = field(1, b"x") + field(2, b"y") + field(4, b"Relu")
+    graph = field(1, node) + field(11, value("x", -1, 0, 4)) + field(12, value("y", 2, 8, 4))
+    (tmp_path / "m.onnx").write_bytes(field(7, graph))
+    code, _, err = memoir("plan", "m.onnx", "--dim", "x.0=2")
+    assert code == 2 and "the dimensions x.1 have no value: say --dim x.1=1" in err
+    table = rows(memoir, "m.onnx", "--dim", "x.0=2", "--dim", "x.1=8")
+    assert lives(table) == {"x": (0, 1, 256, 64), "y": (0, 1, 256, 64)}
+
+
+@pytest.mark.skipif(importlib.util.find_spec("onnx") is None, reason="onnx is not here: pip install onnx")
+def test_onnx_shapes_that_are_computed(memoir, tmp_path):
+    import onnx
+    from onnx import helper
+
+    # The pads are a constant that is cast, which onnx does not look through; ONNX Runtime folds it.
+    def info(name, *shape):
+        return helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+
+    nodes = [
+        helper.make_node("Cast", ["pads"], ["whole"], to=onnx.TensorProto.INT64),
+        helper.make_node("Pad", ["x", "whole"], ["wide"]),
+        helper.make_node("Relu", ["wide"], ["y"]),
+    ]
+    pads = helper.make_tensor("pads", onnx.TensorProto.FLOAT, [4], [0, 0, 0, 8])
+    graph = helper.make_graph(nodes, "g", [info("x", "batch", 8)], [info("y", None, None)], [pads])
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9),
+        tmp_path / "m.onnx",
+    )
+    code, _, err = memoir("plan", "m.onnx", "--dim", "batch=2")
+    assert code == 2 and "the shape of wide and 1 more is not known" in err and "ONNX Runtime fold" in err
+    onnxruntime = pytest.importorskip("onnxruntime")
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.optimized_model_filepath = str(tmp_path / "folded.onnx")
+    onnxruntime.InferenceSession(str(tmp_path / "m.onnx"), options, providers=["CPUExecutionProvider"])
+    table = lives(rows(memoir, "folded.onnx", "--dim", "batch=2"))
+    assert table["x"] == (0, 1, 64, 64) and table["y"][2] == 128
+
+
 def test_executorch(memoir, tmp_path):
     assert lives(rows(memoir, DATA / "small.pte")) == {
         "v4": (0, 7, 128, 16),  # the input, read again through a list

@@ -64,7 +64,7 @@ def read(data: bytes, path: str, dims: dict[str, int]) -> Imported:
         how = (
             "; pip install 'memoir-alloc[onnx]' infers shapes"
             if importlib.util.find_spec("onnx") is None
-            else ""
+            else ": they depend on what the model computes; let ONNX Runtime fold that first (docs/guides/importers.md)"
         )
         raise Error(f"{path}: the shape of {missing[0]}{more_of} is not known{how}")
     return _lifetimes(graph, path, sizes)
@@ -78,6 +78,7 @@ def _sizes(graph: Message, dims: dict[str, int]) -> tuple[dict[str, int], set[st
     """Bytes of each tensor that the graph says a shape of, and the names of dimensions without a value."""
     sizes: dict[str, int] = {}
     unknown: set[str] = set()
+    constants = _constants(graph)
     for field in (11, 12, 13):
         for value in graph.all(field):
             kind = value.one(2)
@@ -87,18 +88,21 @@ def _sizes(graph: Message, dims: dict[str, int]) -> tuple[dict[str, int], set[st
                 continue
             element = tensor.integer(1)
             count: int | None = 1
-            for dim in shape.all(1):
+            for place, dim in enumerate(shape.all(1)):
                 extent = None
                 for number, given in dim.fields():
                     if number == 1 and isinstance(given, int):
                         extent = given
-                if extent is None:
-                    parameter = dim.text(2)
+                parameter = dim.text(2)
+                if field == 11:  # what is inferred of an input is said by it
+                    here = f"{_name(value)}.{place}"
+                    extent = dims.get(here, extent)
+                    if extent is None or extent >> 62:  # -1 is what some write for what is open
+                        extent = dims.get(parameter)
+                        if extent is None and _name(value) not in constants:
+                            unknown.add(parameter or here)
+                elif extent is None:
                     extent = dims.get(parameter)
-                    if (
-                        extent is None and parameter and field == 11
-                    ):  # what is inferred of an input is said by it
-                        unknown.add(parameter)
                 count = (
                     None if extent is None or count is None or extent >> 62 else min(count * extent, 1 << 62)
                 )
@@ -134,9 +138,10 @@ def _inferred(data: bytes, path: str, dims: dict[str, int]) -> Message | None:
     try:
         model = onnx.load_model_from_string(data)
         for value in model.graph.input:
-            for dim in value.type.tensor_type.shape.dim:
-                if dim.dim_param in dims:
-                    dim.dim_value = dims[dim.dim_param]
+            for place, dim in enumerate(value.type.tensor_type.shape.dim):
+                extent = dims.get(f"{value.name}.{place}", dims.get(dim.dim_param))
+                if extent is not None:
+                    dim.dim_value = extent
         text = inference.infer_shapes(model, data_prop=True).SerializeToString()
     except Exception as error:  # of a file from a stranger: whatever it finds is about the file
         raise Error(f"{path}: onnx cannot infer its shapes: {str(error).splitlines()[0][:200]}") from None
