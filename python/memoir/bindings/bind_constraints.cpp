@@ -11,6 +11,7 @@
 
 #include "background.h"
 #include "bind.h"
+#include "columns.h"
 #include "memoir/base/error.h"
 #include "memoir/plan/constrained/constrained.h"
 #include "memoir/plan/constrained/reuse.h"
@@ -22,17 +23,6 @@ using namespace nb::literals;
 
 namespace memoir {
 namespace {
-
-using In = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Out = nb::ndarray<nb::numpy, std::uint64_t, nb::ndim<1>>;
-
-nb::object array(const std::vector<std::uint64_t>& elements) {
-  auto values = std::make_unique<std::uint64_t[]>(elements.size());
-  std::copy(elements.begin(), elements.end(), values.get());
-  std::uint64_t* data = values.release();
-  const nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<std::uint64_t*>(p); });
-  return nb::cast(Out(data, {elements.size()}, owner));
-}
 
 std::vector<std::uint64_t> values(const In& in) { return {in.data(), in.data() + in.size()}; }
 
@@ -137,7 +127,7 @@ std::vector<ArenaChoice> named(const nb::list& arenas) {
   return out;
 }
 
-void bind_problem(nb::module_& module) {
+void bind_constrained_problem(nb::module_& module) {
   nb::class_<ConstrainedProblem>(module, "ConstrainedProblem",
                                  "A problem and what it says beyond lifetimes, sizes and alignments.")
       .def(
@@ -301,7 +291,7 @@ void bind_result(nb::module_& module) {
 }  // namespace
 
 void bind_constraints(nb::module_& module) {
-  bind_problem(module);
+  bind_constrained_problem(module);
   bind_result(module);
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bind.h"
+#include "columns.h"
 #include "memoir/base/error.h"
 #include "memoir/predict/model/fit_linear.h"
 #include "memoir/predict/model/lifetime_model.h"
@@ -24,19 +25,9 @@ namespace memoir {
 
 namespace {
 
-template <class T>
-using Column = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
 using Hashes = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Places = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Table = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-
-/// An array of Python's own that takes over what is in `values`.
-template <class T>
-Column<T> to_array(std::vector<T>&& values) {
-  auto* const kept = new std::vector<T>(std::move(values));
-  const nb::capsule owner(kept, [](void* pointer) noexcept { delete static_cast<std::vector<T>*>(pointer); });
-  return Column<T>(kept->data(), {kept->size()}, owner);
-}
 
 /// A list of str as views; the strings must outlive them.
 struct Names {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bind.h"
+#include "columns.h"
 #include "memoir/base/check.h"
 #include "memoir/base/error.h"
 #include "memoir/simulate/memory/held_log.h"
@@ -96,14 +97,6 @@ Placements place_all(const Workload& workload, const std::string& policy, Size c
   return all;
 }
 
-nb::object array_of(std::vector<std::uint64_t>&& column) {
-  auto kept = std::make_unique<std::vector<std::uint64_t>>(std::move(column));
-  const nb::capsule owner(kept.get(),
-                          [](void* p) noexcept { delete static_cast<std::vector<std::uint64_t>*>(p); });
-  std::vector<std::uint64_t>& values = *kept.release();
-  return nb::cast(nb::ndarray<nb::numpy, std::uint64_t, nb::ndim<1>>(values.data(), {values.size()}, owner));
-}
-
 /// By range that the device handed out.
 void add_segments(nb::dict& columns, const Placements& all) {
   std::vector<std::uint64_t> space, begin, size, born, died;
@@ -114,12 +107,12 @@ void add_segments(nb::dict& columns, const Placements& all) {
     born.push_back(row.born);
     died.push_back(row.died);
   }
-  columns["segment_space"] = array_of(std::move(space));
-  columns["segment_offset"] = array_of(std::move(begin));
-  columns["segment_size"] = array_of(std::move(size));
-  columns["segment_born"] = array_of(std::move(born));
-  columns["segment_died"] = array_of(std::move(died));
-  columns["segments_are_mapped"] = array_of({std::uint64_t{all.segments.is_mapped()}});
+  columns["segment_space"] = to_array(std::move(space));
+  columns["segment_offset"] = to_array(std::move(begin));
+  columns["segment_size"] = to_array(std::move(size));
+  columns["segment_born"] = to_array(std::move(born));
+  columns["segment_died"] = to_array(std::move(died));
+  columns["segments_are_mapped"] = array({std::uint64_t{all.segments.is_mapped()}});
 }
 
 }  // namespace
@@ -135,17 +128,17 @@ void bind_placements(nb::module_& module) {
           all = place_all(workload, policy, cap.value_or(kNoCap), recorded);
         }
         nb::dict columns;
-        columns["object"] = array_of(std::move(all.object));
-        columns["born"] = array_of(std::move(all.born));
-        columns["died"] = array_of(std::move(all.died));
-        columns["size"] = array_of(std::move(all.size));
-        columns["site"] = array_of(std::move(all.site));
-        columns["stream"] = array_of(std::move(all.stream));
-        columns["space"] = array_of(std::move(all.space));
-        columns["offset"] = array_of(std::move(all.offset));
-        columns["held"] = array_of(std::move(all.held));
-        columns["event"] = array_of(std::move(all.event));
-        columns["reserved"] = array_of(std::move(all.reserved));
+        columns["object"] = to_array(std::move(all.object));
+        columns["born"] = to_array(std::move(all.born));
+        columns["died"] = to_array(std::move(all.died));
+        columns["size"] = to_array(std::move(all.size));
+        columns["site"] = to_array(std::move(all.site));
+        columns["stream"] = to_array(std::move(all.stream));
+        columns["space"] = to_array(std::move(all.space));
+        columns["offset"] = to_array(std::move(all.offset));
+        columns["held"] = to_array(std::move(all.held));
+        columns["event"] = to_array(std::move(all.event));
+        columns["reserved"] = to_array(std::move(all.reserved));
         add_segments(columns, all);
         return columns;
       },

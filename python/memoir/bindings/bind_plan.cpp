@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "bind.h"
+#include "columns.h"
 #include "memoir/base/error.h"
 #include "memoir/heap/pool/device_pool_heap.h"
 #include "memoir/plan/files/csv.h"
@@ -28,20 +29,6 @@ using namespace nb::literals;
 
 namespace memoir {
 namespace {
-
-using In = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Out = nb::ndarray<nb::numpy, std::uint64_t, nb::ndim<1>>;
-
-/// A new array of get(element) for each element.
-template <class Elements, class Get>
-nb::object column(const Elements& elements, Get get) {
-  auto values = std::make_unique<std::uint64_t[]>(elements.size());
-  std::transform(elements.begin(), elements.end(), values.get(), get);
-  std::uint64_t* data = values.release();
-  const nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<std::uint64_t*>(p); });
-  return nb::cast(Out(data, {elements.size()}, owner));
-}
-nb::object array(const std::vector<std::uint64_t>& values) { return column(values, std::identity{}); }
 
 nb::list strings(const std::vector<std::string>& values) {
   nb::list list;

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "bind.h"
+#include "columns.h"
 #include "memoir/base/error.h"
 #include "memoir/simulate/simulation.h"
 #include "memoir/trace/read/trace.h"
@@ -21,16 +22,6 @@ namespace memoir {
 namespace {
 
 using Run = nb::call_guard<nb::gil_scoped_release>;
-
-/// A new array of get(sample) for each sample.
-template <class Get>
-nb::object column(const std::vector<Sample>& samples, Get get) {
-  auto values = std::make_unique<std::uint64_t[]>(samples.size());
-  std::transform(samples.begin(), samples.end(), values.get(), get);
-  std::uint64_t* data = values.release();
-  const nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<std::uint64_t*>(p); });
-  return nb::cast(nb::ndarray<nb::numpy, std::uint64_t, nb::ndim<1>>(data, {samples.size()}, owner));
-}
 
 nb::dict timeline(const Simulation& self) {
   nb::dict columns;

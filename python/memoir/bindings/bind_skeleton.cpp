@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bind.h"
+#include "columns.h"
 #include "memoir/base/error.h"
 #include "memoir/plan/plan.h"
 #include "memoir/plan/program_plan.h"
@@ -17,8 +18,6 @@ using namespace nb::literals;
 
 namespace memoir {
 namespace {
-
-using In = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 /// The skeletons of plans of one problem, each at sizes of its own.
 struct Skeletons {

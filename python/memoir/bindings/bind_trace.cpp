@@ -105,7 +105,7 @@ const char* name_of(ProcessRecord::Region region) {
   return kNames[static_cast<unsigned>(region) % 8];
 }
 
-nb::list threads_of(const Trace& trace) {
+nb::list recorded_threads(const Trace& trace) {
   nb::list rows;
   for (const ProcessRecord::Thread& thread : trace.process().threads) {
     nb::dict row;
@@ -301,7 +301,7 @@ void bind_trace(nb::module_& module) {
                    "Bytes known to be lost: written but torn, or cut off a closed file.")
       .def_prop_ro("dropped", &Trace::dropped, "Events that the writer could not write.")
       .def_prop_ro("losses", &losses_of, "What else is missing, as far as the file tells: counts by name.")
-      .def_prop_ro("threads", &threads_of, "Threads of a recorded process; times in nanoseconds.")
+      .def_prop_ro("threads", &recorded_threads, "Threads of a recorded process; times in nanoseconds.")
       .def_prop_ro("modules", &modules_of, "The program and the libraries that it loaded.")
       .def_prop_ro("mappings", &mappings_of,
                    "Summaries of the process's mappings at some moments; sizes in bytes.")
