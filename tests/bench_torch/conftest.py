@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
+import importlib.util
 import sys
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch", reason="the benchmark times PyTorch")
-pytest.importorskip("torchvision", reason="the benchmark's networks are torchvision's")
+if importlib.util.find_spec("torchvision") is None:  # importing it takes seconds, and few tests need it
+    pytest.skip("the benchmark's networks are torchvision's", allow_module_level=True)
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 sys.path.insert(0, str(BENCH))

@@ -26,19 +26,82 @@ print("served", *sys.argv[1:])
 """
 
 
-REMEMBERED = """
-import torch, sys, memoir.torch
-net = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 64)).eval()
+ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1"}  # what a convolution allocates depends on it
+
+PLANNED = """
+import torch, sys
+net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Conv2d(8, 8, 3)).eval()
 model = net
 if len(sys.argv) > 1:
+    import memoir.torch
     model = memoir.torch.remember(net, plan=sys.argv[1])
 with torch.inference_mode():
     for _ in range(3):
-        model(torch.ones(32, 64))
+        model(torch.ones(1, 3, 32, 32))
 if len(sys.argv) > 1:
     stats = memoir.torch.stats(model)
     print(f"{stats.recorded_passes} recorded, {stats.in_step_passes} in step")
 """
+
+# Threads, a module that is remembered, and a child.
+BUSY = """
+import multiprocessing, threading, torch, memoir.torch
+torch.set_num_threads(1)
+net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Conv2d(8, 8, 3)).eval()
+linear = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64)).eval()
+def serve(passes):
+    with torch.inference_mode():
+        for _ in range(passes):
+            net(torch.randn(1, 3, 64, 64))
+            torch.empty(0)  # has no memory
+threads = [threading.Thread(target=serve, args=(3,)) for _ in range(3)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+model = memoir.torch.remember(linear)
+with torch.inference_mode():
+    for _ in range(6):
+        model(torch.ones(32, 64))
+serve(1)
+worker = multiprocessing.get_context("fork").Process(target=serve, args=(4,))
+worker.start()
+worker.join()
+print(memoir.torch.stats(model).in_step_passes, worker.pid, worker.exitcode)
+"""
+
+
+# Importing torch under the recorder takes seconds and a million events: tests share two such recordings.
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory):
+    """The folder of serve.py, which is PLANNED, and of its recording x.trace."""
+    folder = tmp_path_factory.mktemp("planned")
+    (folder / "serve.py").write_text(PLANNED)
+    run_recorded(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory):
+    """The folder of BUSY's recording x.trace, and the words that the program prints."""
+    folder = tmp_path_factory.mktemp("busy")
+    (folder / "serve.py").write_text(BUSY)
+    return folder, run_recorded(folder).stdout.split()
+
+
+def run_recorded(folder, *options):
+    """Records serve.py in the folder, which must end well."""
+    done = subprocess.run(
+        [sys.executable, "-m", "memoir", "record", "-o", str(folder / "x.trace"), *options]
+        + ["--", sys.executable, str(folder / "serve.py")],
+        capture_output=True,
+        text=True,
+        env=ONE_THREAD,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
 
 
 def record(tmp_path, end="", options=("--only", "tensors"), arguments=()):
@@ -92,6 +155,10 @@ def test_a_program_without_torch_and_one_that_does_not_exist(tmp_path):
     chosen, which = open_chosen(trace)
     assert which == "both" and (chosen.events["kind"] == int(EventKind.kAllocate)).sum() > 1000
     assert len(open_for_plans(trace).events) == len(chosen.events)
+    told = subprocess.run(
+        [sys.executable, "-m", "memoir", "plan", trace, "--only", "malloc"], capture_output=True, text=True
+    )
+    assert told.returncode == 0 and "planned" in told.stderr + told.stdout
     missing = subprocess.run(
         [sys.executable, "-m", "memoir", "record", "-o", trace, "--", "no-such-program"],
         capture_output=True,
@@ -100,12 +167,9 @@ def test_a_program_without_torch_and_one_that_does_not_exist(tmp_path):
     assert missing.returncode == 2 and "no-such-program: cannot be run" in missing.stderr
 
 
-def test_tensors_and_malloc_together(tmp_path):
-    done = record(tmp_path, options=())
-    assert done.returncode == 0, done.stderr
-    assert passes(tmp_path / "x.trace") == 3
-    path = str(tmp_path / "x.trace")
-    trace = Trace.open(path)
+def test_tensors_and_malloc_together(planned, tmp_path):
+    assert passes(planned / "x.trace") == 3
+    trace = Trace.open(str(planned / "x.trace"))
     assert trace.complete and trace.meta("recorder") == "native" and trace.meta("torch")
     events = trace.events
     made = events[events["kind"] == int(EventKind.kAllocate)]
@@ -136,12 +200,13 @@ def test_tensors_and_malloc_together(tmp_path):
     assert {FrameKind.kNative} <= set(kinds[:python]) & set(kinds[python:operator]) & set(kinds[operator:])
     assert any(frame["function"] == "Conv2d.forward" or frame["function"] == "forward" for frame in conv)
 
-    whole = (tmp_path / "x.trace").read_bytes()
-    alone = record(tmp_path, options=("-f", "--only", "tensors"))
-    assert alone.returncode == 0, alone.stderr
+    (tmp_path / "serve.py").write_text(PLANNED)
+    run_recorded(tmp_path, "--only", "tensors")
     # Plans know of the tensors and their operators alone, as a recording of tensors has them.
-    (tmp_path / "both.trace").write_bytes(whole)
-    both, tensors_alone = Trace.open_plannable(str(tmp_path / "both.trace")), Trace.open(path)
+    both, tensors_alone = (
+        Trace.open_plannable(str(planned / "x.trace")),
+        Trace.open(str(tmp_path / "x.trace")),
+    )
     for of in (both, tensors_alone):
         assert read_pass(of).allocations == read_pass(tensors_alone).allocations
     chains = [
@@ -153,26 +218,20 @@ def test_tensors_and_malloc_together(tmp_path):
     assert ids[0] == ids[1]  # a plan's requests are found by them
 
 
-def test_a_plan_of_the_tensors_in_such_a_trace_is_followed(tmp_path):
-    script = tmp_path / "serve.py"
-    script.write_text(REMEMBERED)
+def test_a_plan_of_the_tensors_in_such_a_trace_is_followed(planned, tmp_path):
     run = [sys.executable, "-m", "memoir"]
-    path, plan = str(tmp_path / "x.trace"), str(tmp_path / "x.plan")
-    for command in (
-        [*run, "record", "-o", path, "--", sys.executable, str(script)],
-        [*run, "plan", path, "-o", plan],
-    ):
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+    path, plan = str(planned / "x.trace"), str(tmp_path / "x.plan")
+    done = subprocess.run([*run, "plan", path, "-o", plan], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     chosen, which = open_chosen(path)
     families = chosen.events["family"][chosen.events["kind"] == int(EventKind.kAllocate)]
     assert which == "tensors" and has_more(chosen, which)
     assert len(families) and set(families.tolist()) == {int(Family.kTensor)}
     (task,) = tasks_of([path], ["span"])
     assert task.only == "tensors"
-    told = subprocess.run([*run, "plan", path, "--only", "malloc"], capture_output=True, text=True)
-    assert told.returncode == 0 and "planned" in told.stderr + told.stdout
-    done = subprocess.run([sys.executable, str(script), plan], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, str(planned / "serve.py"), plan], capture_output=True, text=True, env=ONE_THREAD
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "0 recorded, 3 in step\n"
 
@@ -215,18 +274,6 @@ def test_the_users_own_sitecustomize_still_runs(tmp_path):
     assert done.stdout == "mine\nmine\n5\n"  # in memoir's own process, and in the program's
 
 
-def run_recorded(tmp_path, program):
-    script = tmp_path / "program.py"
-    script.write_text(program)
-    return subprocess.run(
-        [sys.executable, "-m", "memoir", "record", "-o", str(tmp_path / "x.trace"), "--", sys.executable]
-        + [str(script)],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-
-
 def unknown_bytes(trace) -> float:
     """The share of the bytes that no operator is known of."""
     events = trace.events
@@ -235,86 +282,36 @@ def unknown_bytes(trace) -> float:
     return float(unknown["size"].sum() / allocations["size"].sum())
 
 
-def test_every_thread_of_a_server_has_passes_and_operators(tmp_path):
-    done = run_recorded(
-        tmp_path,
-        """
-import threading, torch
-net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Conv2d(8, 8, 3)).eval()
-def serve():
-    with torch.inference_mode():
-        for _ in range(3):
-            net(torch.randn(1, 3, 64, 64))
-            torch.empty(0)  # has no memory
-threads = [threading.Thread(target=serve) for _ in range(3)]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join()
-""",
-    )
-    assert done.returncode == 0, done.stderr
-    trace = Trace.open(str(tmp_path / "x.trace"))
-    assert passes(tmp_path / "x.trace") == 9
+def test_every_thread_of_a_server_has_passes_and_operators(busy):
+    folder, _ = busy
+    trace = Trace.open(str(folder / "x.trace"))
+    assert passes(folder / "x.trace") == 3 * 3 + 6 + 1
     events = trace.events
-    assert len(set(events[events["kind"] == 4]["thread"])) == 3
+    assert len(set(events[events["kind"] == 4]["thread"])) == 3 + 1
     assert unknown_bytes(trace) < 0.01
     events = events[np.flatnonzero(events["kind"] == 4)[0] :]  # importing torch has a million sites
-    names = {trace.site_chain(int(site)) for site in set(events["site"])}
+    names = {trace.site_chain(int(site)) for site in set(events["site"].tolist())}
     assert any("conv2d" in name for name in names)
     modules = {
-        trace.site_name(trace.innermost(int(site), FrameKind.kModulePath))
-        for site in set(events[events["kind"] == 1]["site"])
+        trace.site_name(trace.innermost(site, FrameKind.kModulePath))
+        for site in set(events[events["kind"] == 1]["site"].tolist())
     }
     assert {"0", "1", "2"} <= modules, "the paths of the modules stand in the stacks"
 
 
-def test_a_program_that_remembers_is_recorded_and_remembered(tmp_path):
-    done = run_recorded(
-        tmp_path,
-        """
-import torch, memoir.torch
-net = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64)).eval()
-model = memoir.torch.remember(net)
-with torch.inference_mode():
-    for _ in range(6):
-        model(torch.ones(32, 64))
-print(memoir.torch.stats(model).in_step_passes)
-""",
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "5\n"
-    trace = Trace.open_plannable(str(tmp_path / "x.trace"))  # the tensors alone
-    assert passes(tmp_path / "x.trace") == 6
+def test_a_program_that_remembers_is_recorded_and_remembered(busy):
+    folder, printed = busy
+    assert printed[0] == "5"
+    trace = Trace.open_plannable(str(folder / "x.trace"))  # the tensors alone
     events = trace.events
-    linear = [s for s in set(events["site"]) if "addmm" in trace.site_chain(int(s))]
-    made = events[(events["kind"] == 1) & [site in linear for site in events["site"]]]
+    linear = [s for s in set(events["site"].tolist()) if "addmm" in trace.site_chain(s)]
+    made = events[(events["kind"] == 1) & np.isin(events["site"], linear)]
     assert len(made) == 12  # two layers, six passes, whoever served them
     assert unknown_bytes(trace) < 0.01
 
 
-def test_a_forked_worker_has_a_trace_of_its_own(tmp_path):
-    done = run_recorded(
-        tmp_path,
-        """
-import multiprocessing, torch
-torch.set_num_threads(1)
-net = torch.nn.Linear(64, 64).eval()
-def work():
-    with torch.inference_mode():
-        for _ in range(4):
-            net(torch.ones(32, 64))
-with torch.inference_mode():
-    net(torch.ones(32, 64))
-worker = multiprocessing.get_context("fork").Process(target=work)
-worker.start()
-worker.join()
-print(worker.pid, worker.exitcode)
-""",
-    )
-    assert done.returncode == 0, done.stderr
-    worker, exit_code = done.stdout.split()
+def test_a_forked_worker_has_a_trace_of_its_own(busy):
+    folder, (_, worker, exit_code) = busy
     assert exit_code == "0"
-    assert passes(tmp_path / "x.trace") == 1
-    assert passes(tmp_path / f"x.{worker}.trace") == 4
-    assert Trace.open(str(tmp_path / f"x.{worker}.trace")).complete
+    assert passes(folder / f"x.{worker}.trace") == 4
+    assert Trace.open(str(folder / f"x.{worker}.trace")).complete

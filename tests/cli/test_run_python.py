@@ -50,10 +50,12 @@ def run(tmp_path, body, *options):
     )
 
 
-def plain(tmp_path, body):
+def plain(tmp_path, body, *arguments):
     script = tmp_path / "plain.py"
     script.write_text(NET + SERVE + body)
-    return subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        [sys.executable, str(script), *arguments], capture_output=True, text=True, check=True
+    ).stdout
 
 
 def reported(done, name="Net"):
@@ -79,7 +81,8 @@ if len(sys.argv) == 1:
     subprocess.run([sys.executable, __file__, "a process that it starts"], check=True)
 """
     done = run(tmp_path, body, "--remember", "--report")
-    assert (done.returncode, done.stdout) == (0, plain(tmp_path, body)), done.stderr
+    expected = plain(tmp_path, body, "alone")  # which its child prints again
+    assert (done.returncode, done.stdout) == (0, 2 * expected), done.stderr
     calls, planned, in_step, recorded, _ = reported(done)
     assert calls == 2 * 80 and recorded <= 6 and planned >= 2 * 60 and in_step == planned
     assert "Linear" not in done.stderr  # it is called by Net alone
@@ -94,8 +97,9 @@ print(asyncio.run(Later()(torch.ones(2))))
 remembered = memoir.torch.remember(net)
 with torch.no_grad():
     print([float(remembered(torch.ones(8, 64)).sum()) for _ in range(5)])
-    compiled = torch.compile(net, backend="eager", fullgraph=True)
-    print([float(compiled(torch.ones(8, 64)).sum()) for _ in range(5)])
+    if {compiles}:
+        compiled, x = torch.compile(net, backend="eager", fullgraph=True), torch.ones(8, 64)
+        assert all(compiled(x).equal(net(x)) for _ in range(5))
     traced = torch.jit.trace(net, torch.ones(8, 64))
     print(float(traced(torch.ones(8, 64)).sum()))
 file = io.BytesIO()
@@ -110,8 +114,9 @@ try:
 except RuntimeError as error:
     print(error)
 """
-    done = run(tmp_path, body, "--remember", "--report")
-    assert (done.returncode, done.stdout) == (0, plain(tmp_path, body)), done.stderr
+    done = run(tmp_path, body.replace("{compiles}", "True"), "--remember", "--report")
+    expected = plain(tmp_path, body.replace("{compiles}", "False"))  # importing the compiler takes seconds
+    assert (done.returncode, done.stdout) == (0, expected), done.stderr
     assert reported(done, "Linear")[0] == 50
 
 

@@ -3,11 +3,10 @@
 one allocator."""
 
 import os
-import subprocess
-import sys
 
 import build_fake_cuda
 import pytest
+from torch_children import TorchChildren
 
 torch = pytest.importorskip("torch", reason="memoir.torch needs PyTorch")
 if torch.version.cuda is None:
@@ -49,15 +48,19 @@ def fake_driver(tmp_path_factory):
     return build_fake_cuda.build_driver(tmp_path_factory.mktemp("fake_cuda"))
 
 
+@pytest.fixture(scope="session")
+def children():
+    children = TorchChildren()
+    yield children
+    children.close()
+
+
 @pytest.fixture
-def run(fake_driver):
+def run(fake_driver, children):
     """Runs a piece of Python after PRELUDE; returns what it printed."""
 
     def run_code(code: str, driver=fake_driver) -> str:
-        environment = {**os.environ, "MEMOIR_CUDA_DRIVER": str(driver)}
-        done = subprocess.run(
-            [sys.executable, "-c", PRELUDE + code], capture_output=True, text=True, env=environment
-        )
+        done = children.run(PRELUDE + code, {**os.environ, "MEMOIR_CUDA_DRIVER": str(driver)})
         assert done.returncode == 0, done.stderr
         return done.stdout
 
