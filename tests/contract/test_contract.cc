@@ -138,7 +138,7 @@ TEST_CASE("random walks on a machine that is full at a quarter of the arena") {
 
 TEST_CASE("random walks next to a slow oracle; the offsets are the same on every arena") {
   for (const Subject& subject : subjects()) {
-    for (unsigned seed = 0; seed < rounds(20u); ++seed) {
+    for (unsigned seed = 0; seed < rounds(10u); ++seed) {
       CAPTURE(seed);
       std::mt19937_64 random(seed);
       const std::vector<Step> steps = random_steps(random, 1500, kArenaSize);
