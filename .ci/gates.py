@@ -189,7 +189,7 @@ GATES = (
         420,
         address,
     ),
-    Gate("fuzz", "20 s of each fuzzer, two at a time", 110, fuzz),
+    Gate("fuzz", "20 s of each fuzzer, two at a time", 130, fuzz),
     Gate("smoke", "each program in `bench/` runs", 120, smoke),
     Gate("thread", "C++ tests with threads under the thread sanitizer; a warning is an error", 280, thread),
     Gate(
