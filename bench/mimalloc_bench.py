@@ -93,12 +93,19 @@ def build(program: Program, bench: Path, folder: Path) -> Path | None:
 
 
 def cpu_time(command: list[str], allocator: Allocator, work: str | None) -> float:
-    """Seconds of CPU time of one run, over what it did."""
+    """Seconds of CPU time of one run, over what it did. In the program's folder: some leave files."""
     environment = {**os.environ, **dict(allocator.environment)}
     if allocator.library:
         environment["LD_PRELOAD"] = str(allocator.library)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace")
+    run = subprocess.run(
+        command,
+        env=environment,
+        cwd=Path(command[0]).parent,
+        capture_output=True,
+        text=True,
+        errors="replace",
+    )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if run.returncode != 0:
         raise SystemExit(f"{command[0]} under {allocator.name}: exit status {run.returncode}\n{run.stderr}")

@@ -25,6 +25,7 @@ constexpr Size kLargestSpan = 512 * kKiB;  // above, a block is a mapping of its
 constexpr Size kLargestSpanAlignment = kSlot;
 
 thread_local constinit bool ended __attribute__((tls_model("initial-exec"))) = false;
+thread_local constinit unsigned char frees_without_heap __attribute__((tls_model("initial-exec"))) = 0;
 std::atomic<bool> key_made{false};
 Lock key_lock;
 pthread_key_t key_of_ends;
@@ -71,8 +72,15 @@ ThreadHeap* attach() noexcept {
   return heap;
 }
 
-/// For a thread that has no heap; no_heap when there is none for it. free() leaves errno alone.
+/// For a thread that has no heap; no_heap when there is none for it. A thread that only frees hands over
+/// several blocks at once too. One that frees few needs none: a thread may free others' TLS when it ends, after
+/// the last moment at which its heap would be given back. free() leaves errno alone.
 ThreadHeap* attach_to_free() noexcept {
+  constexpr unsigned char kFew = 16;
+  if (frees_without_heap < kFew) {
+    ++frees_without_heap;
+    return &no_heap;
+  }
   const int kept = errno;
   ThreadHeap* const heap = attach();
   errno = kept;
@@ -253,7 +261,6 @@ void free_slowly(ThreadHeap* heap, void* block) noexcept {
     }
     default:
       if constexpr (kChecked) free_list::check_used("free", span, block, into_span(offset, base()));
-      // A thread that only frees hands over several blocks at once too.
       if (heap == &no_heap) heap = attach_to_free();
       if (heap != &no_heap) {
         heap->busy.store(1, std::memory_order_relaxed);

@@ -27,9 +27,9 @@ RegionFigures figures_of_regions() noexcept {
       if (owner == kCentral) {
         found.live += span->slots * size_classes::kSlot;
       } else if (size_class < kClasses) {
-        const std::uint16_t used = span->used();
+        const std::uint16_t blocks = span->blocks, used = std::min(span->used(), blocks);
         found.live += used * size_classes::kTables.size[size_class];
-        found.free_blocks[row][size_class] += static_cast<Size>(span->blocks - used);
+        found.free_blocks[row][size_class] += static_cast<Size>(blocks - used);
       }
       slot += std::max<size_t>(span->slots, 1);
     }

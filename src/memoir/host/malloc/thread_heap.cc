@@ -357,10 +357,13 @@ void ThreadHeap::drain_queue() noexcept {
 }
 
 void ThreadHeap::hold_remote(Span* span, void* block) noexcept {
+  const Size size = kTables.size[span->size_class];
+  if (size >= kHeldBytes) return push_remote(span, block, block, 1);
   Held& held = held_[slot_of(span) * 0x9e3779b1u >> 16 & (kHeldSpans - 1)];
   if (held.span != span) {
     flush(held);
     count_slow_call();
+    if (queue_waits()) drain_queue();  // for the background, a thread that only frees is at work too
     holds_.store(true, std::memory_order_relaxed);
     held.span = span;
     held.first = held.last = block;
@@ -370,7 +373,7 @@ void ThreadHeap::hold_remote(Span* span, void* block) noexcept {
   }
   free_list::link(block, held.first);
   held.first = block;
-  if (++held.count >= kHeldBlocks || held.count * kTables.size[span->size_class] >= kHeldBytes) flush(held);
+  if (++held.count >= kHeldBlocks || held.count * size >= kHeldBytes) flush(held);
 }
 
 void ThreadHeap::flush(Held& held) noexcept {
