@@ -73,8 +73,8 @@ ThreadHeap* attach() noexcept {
 }
 
 /// For a thread that has no heap; no_heap when there is none for it. A thread that only frees hands over
-/// several blocks at once too. One that frees few needs none: a thread may free others' TLS when it ends, after
-/// the last moment at which its heap would be given back. free() leaves errno alone.
+/// several blocks at once too. One that frees few needs none: a thread may free others' TLS when it ends,
+/// after the last moment at which its heap would be given back. free() leaves errno alone.
 ThreadHeap* attach_to_free() noexcept {
   constexpr unsigned char kFew = 16;
   if (frees_without_heap < kFew) {

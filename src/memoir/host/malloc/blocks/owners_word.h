@@ -5,8 +5,8 @@
 
 namespace memoir::host_malloc {
 
-/// A number that its owner alone writes, without a lock. Others may read it at any time, and get the old value
-/// or the new one.
+/// A number that its owner alone writes, without a lock. Others may read it at any time, and get the old
+/// value or the new one.
 template <class T>
 class OwnersWord {
  public:
