@@ -15,7 +15,11 @@ class TorchChildren:
 
     def __init__(self) -> None:
         self._parent = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},  # NumPy's import starts threads otherwise
         )
 
     def run(self, code: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
@@ -25,9 +29,11 @@ class TorchChildren:
         with tempfile.NamedTemporaryFile() as out, tempfile.NamedTemporaryFile() as err:
             asked = {"code": code, "environment": dict(environment), "out": out.name, "err": err.name}
             print(json.dumps(asked), file=stdin, flush=True)
-            status = int(stdout.readline())
+            status = stdout.readline()
+            if not status:
+                raise RuntimeError(f"the process that has PyTorch ended with {self._parent.wait()}")
             texts = [file.read().decode(errors="replace") for file in (out, err)]
-        return subprocess.CompletedProcess(["python", "-c", code], status, *texts)
+        return subprocess.CompletedProcess(["python", "-c", code], int(status), *texts)
 
     def close(self) -> None:
         self._parent.communicate()
