@@ -3,8 +3,11 @@
 
 import ctypes
 import itertools
+import os
 import pickle
 import re
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -75,12 +78,28 @@ def test_mip_proves_more_than_the_load():
     assert infeasible.proven_infeasible
 
 
-def test_mip_keeps_its_deadline_and_gives_its_best():
+@pytest.fixture
+def started(monkeypatch):
+    """The processes of the solvers, as they are started."""
+    processes = []
+
+    class Started(subprocess.Popen):
+        def __init__(self, *arguments, **named):
+            super().__init__(*arguments, **named)
+            processes.append(self)
+
+    monkeypatch.setattr(subprocess, "Popen", Started)
+    return processes
+
+
+def test_mip_keeps_its_deadline_and_gives_its_best(started):
     pytest.importorskip("highspy")
     csv = _core.read_csv(str(DATA / "minimalloc" / "A.1048576.csv"))
     result = memoir.plan(csv.problem, "mip", deadline=0.5)
-    assert result.seconds < 300
+    (process,) = started
+    assert process.returncode in (0, -signal.SIGKILL)  # by then: HiGHS alone takes minutes
     assert result.arena_size <= _core.plan_quickly(csv.problem)[0].arena_size
+    assert _core.check(csv.problem, _core.Plan(result.offsets, result.arena_size)) is None
     assert not result.optimal
 
 
@@ -92,15 +111,16 @@ def test_cpsat_proves_more_than_the_load_and_says_so():
     assert memoir.plan(ABOVE_ITS_LOAD, "cpsat", deadline=600, capacity=10).proven_infeasible
 
 
-def test_cpsat_improves_within_its_deadline_and_stops_at_the_capacity():
+def test_cpsat_keeps_its_deadline_and_stops_at_the_capacity(started):
     pytest.importorskip("ortools")
     problem = _core.read_csv(str(DATA / "minimalloc" / "A.1048576.csv")).problem
     quick = _core.plan_quickly(problem)[0].arena_size
     result = memoir.plan(problem, "cpsat", deadline=0.5)
-    assert result.seconds < 300
+    assert started[0].returncode in (0, -signal.SIGKILL)
     assert result.arena_size <= quick
+    assert _core.check(problem, _core.Plan(result.offsets, result.arena_size)) is None
     roomy = memoir.plan(problem, "cpsat", deadline=600, capacity=quick - 1)
-    assert roomy.fits and roomy.seconds < 500
+    assert roomy.fits and started[1].returncode == 0  # it ended by itself, before the deadline
 
 
 def test_cpsat_refuses_what_it_could_not_finish():
@@ -124,36 +144,150 @@ def test_a_solver_that_is_not_installed(monkeypatch, planner, module):
         memoir.plan(ABOVE_ITS_LOAD, planner)
 
 
-def test_a_solver_that_looks_at_no_clock_is_ended_and_its_best_kept(tmp_path, monkeypatch):
-    (tmp_path / "sleeper.py").write_text(
-        "import time\n"
-        "from memoir.planning.planners import solver_process\n"
-        "def work(task, tell):\n"
-        "    tell({'bound': 2})\n"
-        "    tell({'offsets': [task['place'], 0]})\n"
-        "    tell({'bound': 3})\n"
-        "    time.sleep(3600)\n"
-        "solver_process.serve(work)\n"
-    )
-    monkeypatch.chdir(tmp_path)
+# Tells what it knows, says that it did in a file, and looks at no clock.
+SLEEPER = """import os, time
+from memoir.planning.planners import solver_process
+def work(task, tell):
+    tell({'bound': 2})
+    tell({'offsets': [9, 9]})
+    tell({'offsets': [task['place'], 0]})
+    tell({'bound': 3})
+    with open(task['told'] + '.new', 'w') as file:
+        file.write(str(os.getpid()))
+    os.rename(task['told'] + '.new', task['told'])
+    time.sleep(3600)
+solver_process.serve(work)
+"""
+WAITER = """import signal, subprocess, sys, time
+from memoir.planning.planners.solver_process import solve
+signal.signal(signal.SIGINT, signal.default_int_handler)
+wait = subprocess.Popen.wait
+def waiting(*arguments):
+    open(sys.argv[1] + '.waiting', 'w').close()
+    return wait(*arguments)
+subprocess.Popen.wait = waiting
+found = solve("x: X", "sleeper", {"place": 4, "told": sys.argv[1]}, time.monotonic() + 3600)
+print(found.offsets, found.bound, found.interrupted)
+"""
+
+
+@pytest.fixture
+def modules(tmp_path, monkeypatch):
+    """A folder whose modules the solvers' processes find."""
+    (tmp_path / "modules").mkdir()
+    monkeypatch.syspath_prepend(tmp_path / "modules")
+    return tmp_path / "modules"
+
+
+def solved(module, seconds=600.0, **task):
+    return solver_process.solve("x: X", module, task, time.monotonic() + seconds)
+
+
+def test_a_solver_that_looks_at_no_clock_is_ended_and_its_best_kept(modules, tmp_path, started):
+    (modules / "sleeper.py").write_text(SLEEPER)
     for seconds in (1, 10, 100):  # where Python takes that long to start
-        found = solver_process.solve("sleeper", {"place": 4}, time.time() + seconds)
+        found = solved("sleeper", seconds, place=4, told=str(tmp_path / "told"))
         if found.bound == 3:
             break
     assert (found.offsets, found.bound, found.interrupted) == ([4, 0], 3, False)
+    assert started[-1].returncode == -signal.SIGKILL
 
 
-def test_a_solver_that_fails_says_why(tmp_path, monkeypatch):
-    (tmp_path / "failing.py").write_text("raise SystemExit('no memory')")
-    (tmp_path / "refusing.py").write_text(
+@pytest.fixture
+def waiter(tmp_path):
+    """A process that waits for a solver, in a session of its own, and the solver's number."""
+    (tmp_path / "sleeper.py").write_text(SLEEPER)
+    told, waiting = tmp_path / "told", tmp_path / "told.waiting"
+    process = subprocess.Popen(
+        [sys.executable, "-c", WAITER, told],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        while not (told.exists() and waiting.exists()):
+            assert process.poll() is None
+            time.sleep(0.01)
+        yield process, int(told.read_text())
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def is_gone(number):
+    """Also when nobody has asked for its status."""
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def test_ctrl_c_keeps_the_best(waiter):
+    process, solver = waiter
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    assert process.communicate(timeout=300)[0] == "[4, 0] 3 True\n"
+    assert is_gone(solver)
+
+
+def test_a_solver_ends_with_whoever_waits_for_it(waiter):
+    process, solver = waiter
+    assert not is_gone(solver)
+    process.kill()
+    process.wait()
+    until = time.monotonic() + 300
+    while not is_gone(solver) and time.monotonic() < until:
+        time.sleep(0.01)
+    try:
+        assert is_gone(solver)
+    finally:
+        if not is_gone(solver):
+            os.kill(solver, signal.SIGKILL)
+
+
+def test_a_solver_that_fails_says_why(modules):
+    (modules / "failing.py").write_text(
+        "import sys\nsys.stderr.buffer.write(b'\\xff\\n')\nraise SystemExit('no memory')"
+    )
+    (modules / "refusing.py").write_text(
         "from memoir.planning.planners import solver_process\n"
         "solver_process.serve(lambda task, tell: tell({'error': 'too wide'}))\n"
     )
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(memoir.Error, match="failing: failed with 1: no memory"):
-        solver_process.solve("failing", {}, time.time() + 600)
+    with pytest.raises(memoir.Error, match="^x: X failed with 1: no memory$"):
+        solved("failing")
     with pytest.raises(memoir.Error, match="^too wide$"):
-        solver_process.solve("refusing", {}, time.time() + 600)
+        solved("refusing")
+
+
+def test_a_solver_that_a_signal_ends_keeps_what_it_told(modules):
+    (modules / "killed.py").write_text(
+        "import os, signal\n"
+        "from memoir.planning.planners import solver_process\n"
+        "def work(task, tell):\n"
+        "    for line in task['lines']:\n"
+        "        tell(line)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "solver_process.serve(work)\n"
+    )
+    found = solved("killed", lines=[{"offsets": [0, 7]}, {"bound": 5}, {"offsets": [3, 0]}])
+    assert (found.offsets, found.bound, found.interrupted) == ([3, 0], 5, False)
+    with pytest.raises(memoir.Error, match="^x: X was ended by SIGKILL before it found anything"):
+        solved("killed", lines=[])
+
+
+def test_nothing_of_the_current_folder_is_run(modules, tmp_path, monkeypatch):
+    (modules / "telling.py").write_text(
+        "from memoir.planning.planners import solver_process\n"
+        "solver_process.serve(lambda task, tell: tell({'bound': 4}))\n"
+    )
+    folder = tmp_path / "strange"
+    folder.mkdir()
+    for name in ("json", "runpy", "numpy", "memoir", "telling", "ctypes", "sitecustomize"):
+        (folder / f"{name}.py").write_text("open('ran', 'w')\nraise SystemExit(3)\n")
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", ["", *sys.path])  # as in an interactive session
+    assert solved("telling").bound == 4
+    assert not (folder / "ran").exists()
 
 
 def test_mip_leaves_stdout_to_us(capfd):

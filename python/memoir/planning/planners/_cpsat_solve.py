@@ -43,7 +43,7 @@ def _work(task: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> None:
 
     solver = cp_model.CpSolver()
     solver.best_bound_callback = bounded
-    solver.parameters.max_time_in_seconds = max(task["until"] - time.time(), 0.01)
+    solver.parameters.max_time_in_seconds = max(task["until"] - time.monotonic(), 0.01)
     solver.parameters.random_seed = task["seed"]
     solver.parameters.absolute_gap_limit = max(task["gap"], solver.parameters.absolute_gap_limit)
     solver.parameters.relative_gap_limit = max(task["gap_share"], solver.parameters.relative_gap_limit)

@@ -13,12 +13,20 @@ import numpy as np
 
 from memoir.planning.planners import solver_process
 
+_OLDEST = (
+    1,
+    15,
+)  # 1.14 calls plans optimal that are not (HiGHS #2961), those before 1.11 hand no solutions out
+
 
 def _work(task: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> None:
     i, j, size, offset = (np.array(task[key]) for key in ("i", "j", "size", "hint"))
     step = np.array(task["step"], float)
     highs = highspy.Highs()
     highs.silent()
+    if (highs.versionMajor(), highs.versionMinor()) < _OLDEST:
+        tell({"error": f"mip needs HiGHS 1.15 or newer, not {highs.version()}: pip install -U highspy"})
+        return
     if highs.passModel(_model(i, j, size, step, task["least"], task["top"])) == highspy.HighsStatus.kError:
         tell({"error": "HiGHS refused the model of this problem; use another planner"})
         return
@@ -49,7 +57,7 @@ def _work(task: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> None:
     highs.setCallback(called, None)
     highs.startCallback(highspy.cb.HighsCallbackType.kCallbackMipImprovingSolution)
     highs.startCallback(highspy.cb.HighsCallbackType.kCallbackMipInterrupt)
-    left = task["until"] - time.time()
+    left = task["until"] - time.monotonic()
     if left <= 0:  # the model alone took that long
         return
     highs.setOptionValue("time_limit", left)

@@ -34,7 +34,7 @@ def run(problem: _core.Problem, effort: Effort) -> Outcome:
     """Stops early when the bound is reached (or the tolerance above it), or once the plan fits the capacity; Ctrl-C
     keeps the best. Raises Error without ortools, for more than BUFFER_LIMIT buffers, and when the process fails."""
     capacity, tolerance = effort.capacity, effort.tolerance
-    until = time.time() + (DEADLINE if effort.deadline is None else effort.deadline)
+    until = time.monotonic() + (DEADLINE if effort.deadline is None else effort.deadline)
     plan, _ = _core.plan_quickly(problem)
     floor = _core.aligned_load(problem)
     if plan.arena_size <= effort.enough(floor):
@@ -71,7 +71,7 @@ def run(problem: _core.Problem, effort: Effort) -> Outcome:
         "threads": effort.threads,
         "seed": effort.seed % 2**31,
     }
-    found = solve(_SOLVER, task, until)
+    found = solve("cpsat: CP-SAT", _SOLVER, task, until)
     if found.offsets is not None:
         # Let every buffer fall, in the order of the solution.
         order = np.argsort(np.array(found.offsets), kind="stable").astype(np.uint64)

@@ -33,7 +33,7 @@ def run(problem: _core.Problem, effort: Effort) -> Outcome:
     """Stops early when the bound is reached (or the tolerance above it), or once the plan fits the capacity. Raises
     Error without highspy and for more than PAIR_LIMIT pairs."""
     capacity, tolerance = effort.capacity, effort.tolerance
-    until = time.time() + (DEADLINE if effort.deadline is None else effort.deadline)
+    until = time.monotonic() + (DEADLINE if effort.deadline is None else effort.deadline)
     plan, _ = _core.plan_quickly(problem)
     floor = _core.aligned_load(problem)
     if plan.arena_size <= effort.enough(floor) or effort.deadline == 0:
@@ -61,7 +61,7 @@ def run(problem: _core.Problem, effort: Effort) -> Outcome:
         # of the arena, not of the bound
         "gap_share": 0.0 if capacity is not None else tolerance.share / (1 + tolerance.share),
     }
-    found = solve(_SOLVER, task, until)
+    found = solve("mip: HiGHS", _SOLVER, task, until)
     if found.offsets is not None:
         order = np.argsort(np.array(found.offsets), kind="stable").astype(np.uint64)
         plan = min(plan, _core.place_in_order(problem, order), key=lambda plan: plan.arena_size)

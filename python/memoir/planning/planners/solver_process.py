@@ -12,15 +12,24 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from memoir import _core
+
+# It finds modules where we do. `python -m` would look in the current folder first, which may hold a stranger's json.py;
+# `-c` does as well, so the path is replaced before anything is imported from it.
+_START = (
+    "import sys; module, sys.path[:] = sys.argv[1], sys.argv[2:]; "
+    "import runpy; runpy.run_module(module, run_name='__main__')"
+)
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 @dataclass(frozen=True)
@@ -32,18 +41,20 @@ class Found:
     interrupted: bool  # by Ctrl-C
 
 
-def solve(module: str, task: dict[str, Any], until: float) -> Found:
-    """Runs `python -m module` until `until`, of the clock time.time(). Raises Error when the process fails by itself."""
+def solve(name: str, module: str, task: dict[str, Any], until: float) -> Found:
+    """Runs the module until `until`, of the clock time.monotonic(). The name is that of the planner and its solver, for
+    errors. What the solver told before a signal ended it counts. Raises Error when it fails by itself, and when a
+    signal ends it before it tells anything."""
     interrupted = False
     with (
         tempfile.TemporaryFile("w+") as given,
         tempfile.TemporaryFile("w+") as output,
-        tempfile.TemporaryFile("w+") as errors,
+        tempfile.TemporaryFile("w+", errors="replace") as errors,
     ):
-        json.dump({**task, "until": until}, given)
+        json.dump({**task, "until": until, "parent": os.getpid()}, given)
         given.seek(0)
         process = subprocess.Popen(
-            [sys.executable, "-m", module],
+            [sys.executable, "-c", _START, module, *(place for place in sys.path if place)],
             stdin=given,
             stdout=output,
             stderr=errors,
@@ -51,7 +62,7 @@ def solve(module: str, task: dict[str, Any], until: float) -> Found:
         )
         ended = True
         try:
-            process.wait(max(until - time.time(), 0))
+            process.wait(max(until - time.monotonic(), 0))
         except KeyboardInterrupt:
             interrupted, ended = True, False
         except subprocess.TimeoutExpired:
@@ -60,23 +71,47 @@ def solve(module: str, task: dict[str, Any], until: float) -> Found:
             process.kill()
             code = process.wait()
         output.seek(0)
-        # The last line may be cut off.
-        lines = [json.loads(line) for line in output.read().splitlines(True) if line.endswith("\n")]
-        if ended and code != 0:
+        offsets, bound, error = _read(output)
+        if error is not None:
+            raise _core.Error(error)
+        if ended and code < 0 and offsets is None and bound == 0:
+            raise _core.Error(
+                f"{name} was ended by {signal.Signals(-code).name} before it found anything; when memory is short, "
+                "use another planner"
+            )
+        if ended and code > 0:
             errors.seek(0)
             reason = (errors.read().strip().splitlines() or ["no reason given"])[-1]
-            raise _core.Error(f"{module.rpartition('.')[2]}: failed with {code}: {reason}")
+            raise _core.Error(f"{name} failed with {code}: {reason}")
+    return Found(offsets, bound, interrupted)
+
+
+def _read(lines: Iterable[str]) -> tuple[list[float] | None, int, str | None]:
+    """The last offsets, the best bound, and the error. Of many long lines of offsets only the last one is parsed."""
+    offsets, bound = None, 0
     for line in lines:
-        if "error" in line:
-            raise _core.Error(line["error"])
-    offsets = [line["offsets"] for line in lines if "offsets" in line]
-    bounds = [line["bound"] for line in lines if "bound" in line]
-    return Found(offsets[-1] if offsets else None, max(bounds, default=0), interrupted)
+        if not line.endswith("\n"):  # cut off
+            break
+        if line.startswith('{"offsets"'):
+            offsets = line
+            continue
+        told = json.loads(line)
+        if "error" in told:
+            return None, 0, told["error"]
+        bound = max(bound, told["bound"])
+    return None if offsets is None else json.loads(offsets)["offsets"], bound, None
 
 
 def serve(work: Callable[[dict[str, Any], Callable[[dict[str, Any]], None]], None]) -> None:
     """The process' side: calls work(task, tell). What the solver prints itself goes to stderr."""
+    import ctypes  # not in the parent, which starts sooner without it
+
+    # When the parent is killed, so are we. The kernel does so when the thread that started us ends, and solve() waits
+    # in that thread. Whoever has another parent by now came too late for that.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     task = json.load(sys.stdin)
+    if os.getppid() != task["parent"]:
+        return
     with os.fdopen(os.dup(1), "w") as told:
         os.dup2(2, 1)
 
