@@ -20,18 +20,13 @@ from memoir import _core
 from memoir._core import Problem
 from memoir.planning.sections import Sections
 
-EFFORT = 1.0  # seconds for sets that only a search proves, and as many to try the changes
+# Seconds for sets that only a search proves, as many to try changes of one buffer, and as many for several.
+EFFORT = 1.0
 _PEAKS = 4_000  # sections that are looked into, the fullest first
 _MOST = 20_000  # buffers, of problems where several are looked for that are let go together
-_FEW = 1000  # buffers: then choosing which to shrink takes no time
 _CHANGES = 3  # of each kind that are tried and told
-_SLACKS = (
-    0.0,
-    0.01,
-    0.02,
-    0.05,
-    0.1,
-)  # of the capacity, that changes of several buffers leave free in the end
+# Shares of the capacity that changes of several buffers leave free in the end.
+_SLACKS = (0.0, 0.01, 0.02, 0.05, 0.1)
 
 
 @dataclass(frozen=True)
@@ -104,7 +99,8 @@ def explain(problem: Any, capacity: int, seconds: float = EFFORT) -> Why | None:
     changes = _changes(problem, sections, over, buffers, capacity, seconds)
     together: tuple[Change, ...] = ()
     if not changes and len(over) > 0:
-        together = _let_go(problem, sections, over, capacity) or _shrink(problem, sections, capacity)
+        together = _let_go(problem, sections, over, capacity, seconds)
+        together = together or _shrink(problem, sections, capacity, seconds)
     return Why(
         capacity, tuple(int(b) for b in buffers), needed, tick, minimal, smallest, tuple(changes), together
     )
@@ -269,7 +265,9 @@ def _changes_by_trial(problem: Problem, buffers: np.ndarray, capacity: int, seco
     return sorted(out, key=lambda change: change.bytes)[:_CHANGES]
 
 
-def _let_go(problem: Problem, sections: Sections, over: np.ndarray, capacity: int) -> tuple[Change, ...]:
+def _let_go(
+    problem: Problem, sections: Sections, over: np.ndarray, capacity: int, seconds: float
+) -> tuple[Change, ...]:
     """The fewest bytes found that can be let go over the ticks that are too full, so that it fits."""
     from memoir.planning.budget import Option, choose
 
@@ -280,7 +278,7 @@ def _let_go(problem: Problem, sections: Sections, over: np.ndarray, capacity: in
         Option(i, int(lowers[i]) + 1, int(uppers[i]) - 1, "let go", float(sizes[i]))
         for i in np.flatnonzero((uppers - lowers > 2) & (sizes > 0)).tolist()
     ]
-    chosen = choose(problem, capacity, options, time.monotonic() + EFFORT / 2)
+    chosen = choose(problem, capacity, options, time.monotonic() + seconds / 2)
     if chosen is None:
         return ()
     out = []
@@ -290,17 +288,17 @@ def _let_go(problem: Problem, sections: Sections, over: np.ndarray, capacity: in
         begin = max(option.lower, int(sections.ticks[inside[0]]))
         end = min(option.upper, int(sections.ticks[inside[-1] + 1]))
         out.append(Change("let go", option.buffer, int(sizes[option.buffer]), end - begin, begin, end))
-    return tuple(out) if applied(problem, out, capacity, EFFORT) else ()
+    return tuple(out) if applied(problem, out, capacity, seconds) else ()
 
 
-def _shrink(problem: Problem, sections: Sections, capacity: int) -> tuple[Change, ...]:
+def _shrink(problem: Problem, sections: Sections, capacity: int, seconds: float) -> tuple[Change, ...]:
     """Several that fit once they are smaller: whoever is live where most is too much gives way, the one that helps the most
     sections first. With no room to spare a plan is hard to find, so then more than the load demands is taken."""
     if len(problem) > _MOST:
         return ()
     sizes = problem.size.astype(np.int64)
     lowers, uppers = problem.lower, problem.upper
-    until = time.monotonic() + EFFORT
+    until = time.monotonic() + seconds
     for share in _SLACKS:
         goal = capacity - int(share * capacity)
         less = np.zeros(len(sizes), np.int64)
@@ -308,7 +306,7 @@ def _shrink(problem: Problem, sections: Sections, capacity: int) -> tuple[Change
         while (worst := int(excess.max())) > 0:
             live = sections.live(int(excess.argmax()))
             live = live[less[live] < sizes[live] - 1]
-            if len(live) == 0 or (len(problem) > _FEW and time.monotonic() > until):
+            if len(live) == 0 or time.monotonic() > until:
                 return ()
             helped = [
                 np.clip(excess[sections.first[i] : sections.last[i]], 0, sizes[i] - 1 - less[i]).sum()
@@ -322,7 +320,7 @@ def _shrink(problem: Problem, sections: Sections, capacity: int) -> tuple[Change
             Change("shrink", i, int(less[i]), 0, int(lowers[i]), int(uppers[i]))
             for i in np.flatnonzero(less).tolist()
         )
-        if applied(problem, changes, capacity, EFFORT / len(_SLACKS)):
+        if applied(problem, changes, capacity, seconds / len(_SLACKS)):
             return changes
     return ()
 
