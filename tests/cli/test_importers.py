@@ -230,6 +230,16 @@ def test_onnx_dimensions_without_a_name(memoir, tmp_path):
     assert code == 2 and "the dimensions x.1 have no value: say --dim x.1=1" in err
     table = rows(memoir, "m.onnx", "--dim", "x.0=2", "--dim", "x.1=8")
     assert lives(table) == {"x": (0, 1, 256, 64), "y": (0, 1, 256, 64)}
+    # Names of the file reach the terminal as text, and only a few of them.
+    graph = field(1, node) + field(11, value("x\x1b[2J\n", *[0] * 2000))
+    (tmp_path / "m.onnx").write_bytes(field(7, graph))
+    code, _, err = memoir("plan", "m.onnx")
+    assert code == 2 and err.count(r"x\x1b[2J") == 4 and "and 1,997 more have no value" in err
+    assert "\x1b" not in err and len(err) < 300
+    graph = field(1, node) + field(11, value("x" * 100_000, 0))
+    (tmp_path / "m.onnx").write_bytes(field(7, graph))
+    code, _, err = memoir("plan", "m.onnx")
+    assert code == 2 and len(err) < 5000 and "characters more" in err
 
 
 @pytest.mark.skipif(importlib.util.find_spec("onnx") is None, reason="onnx is not here: pip install onnx")
@@ -472,6 +482,32 @@ def test_hostile_files_are_refused_or_planned_and_nothing_else(name, tmp_path):
             refused += 1
             assert name in str(error)
     assert refused > 10
+
+
+@pytest.mark.parametrize(
+    ("content", "old", "new"),
+    [
+        *((GGML, "[64, 8]", shape) for shape in ("[64,,8]", "[64, ,8]", "[,]", "[ ]", f"[{'9' * 5000}, 8]")),
+        (GGML, "|0 [", f"|{'0' * 5000} ["),
+        (SOMAS, "\t1\t4\tConv2D", f"\t1\t{'9' * 5000}\tConv2D"),
+        (SOMAS, "\t1\t4\tConv2D", "\t1\t\u00b2\tConv2D"),
+        (SOMAS, "#1024S", f"#{'9' * 5000}S"),
+        (SOMAS, "lifelong:", "no lifelong:"),
+        (TFLM, "size=960", f"size={'9' * 5000}"),
+        (OLD_TFLM, "required: 1024", f"required: {'9' * 5000}"),
+    ],
+)
+def test_hostile_digits(tmp_path, content, old, new):
+    changed = content.replace(old, new)
+    assert changed != content
+    path = tmp_path / "f"
+    path.write_text(changed)
+    importer = importer_of("f.dot" if content == GGML else "f", changed.encode()[:65536])
+    try:
+        csv = import_file(importer, str(path)).csv()
+        assert content != GGML and max(len(line) for line in csv.splitlines()) < 100  # a line less of the log
+    except _core.Error as error:
+        assert str(path) in str(error)
 
 
 def test_any_word_of_an_executorch_program_may_be_wrong(tmp_path):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
+LONGEST_ERROR = 4000  # characters on a terminal
 BYTE_UNITS = {"": 1, "b": 1, "k": 2**10, "kib": 2**10, "m": 2**20, "mib": 2**20, "g": 2**30, "gib": 2**30}
 
 
@@ -51,3 +52,10 @@ def _three_digits(value: float) -> str:
 def printable(text: str) -> str:
     """Text of a stranger's file for a terminal: control characters become escapes."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def printable_error(error: object) -> str:
+    """An error for a terminal, of which parts may be of a stranger's file: its lines printable, and not without end."""
+    text = str(error)
+    more = f" ... ({len(text) - LONGEST_ERROR:,} characters more)" if len(text) > LONGEST_ERROR else ""
+    return "\n".join(printable(line) for line in text[:LONGEST_ERROR].split("\n")) + more

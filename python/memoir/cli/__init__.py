@@ -86,7 +86,9 @@ def _run(arguments: list[str] | None) -> int:
         error.show()
         return BAD_INPUT
     except Error as error:
-        click.echo(f"memoir: {error}", err=True)
+        from memoir.base.quantities import printable_error
+
+        click.echo(f"memoir: {printable_error(error)}", err=True)
         return BAD_INPUT
     except (click.Abort, KeyboardInterrupt):
         click.echo("memoir: interrupted", err=True)

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from memoir.base.files import write_output
+from memoir.base.quantities import printable_error
 from memoir.cli.parts.arguments import check_output, console
 
 
@@ -111,7 +112,7 @@ def command(
         _print(answer)
         click.echo(f"\nnext: {_next(snapshot, answer, output)}")
     for one in answer["failed"]:
-        click.echo(f"memoir: {one['policy']}: {one['error']}", err=True)
+        click.echo(f"memoir: {one['policy']}: {printable_error(one['error'])}", err=True)
     if output is not None:
         click.echo(f"wrote {output}", err=True)
     best = answer.get("search", {}).get("best")

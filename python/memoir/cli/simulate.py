@@ -14,6 +14,7 @@ import click
 
 from memoir._core import Error
 from memoir.base.files import write_output
+from memoir.base.quantities import printable_error
 from memoir.cli.parts.arguments import check_output, console
 from memoir.cli.parts.sections import SectionedCommand, section
 from memoir.sweep import ENGINES, Outcome
@@ -163,7 +164,7 @@ def command(
     swept = simulation.run(tasks, engine=engine, workers=workers, address=address)
     if swept.failed and not swept.values and not swept.interrupted:
         for outcome in swept.failed[1:]:
-            click.echo(f"memoir: {_name(outcome)}: {outcome.error}", err=True)
+            click.echo(f"memoir: {_name(outcome)}: {printable_error(outcome.error)}", err=True)
         raise Error(f"{_name(swept.failed[0])}: {swept.failed[0].error}")
     groups = _groups(swept.values)
     if output is not None and groups:
@@ -186,7 +187,7 @@ def command(
             click.echo(f"\n{found_lines(found)}\n")
             console(150).print(matters_table(found))
     for outcome in swept.failed:
-        click.echo(f"memoir: {_name(outcome)}: {outcome.error}", err=True)
+        click.echo(f"memoir: {_name(outcome)}: {printable_error(outcome.error)}", err=True)
     if output is not None and groups:
         click.echo(f"wrote {output}", err=True)
     if not as_json:

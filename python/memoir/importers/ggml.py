@@ -17,7 +17,9 @@ _NODE = re.compile(
     r'\s*"([^"]{1,64})" \[ style = filled; fillcolor = [^;]{1,80}; shape = record; label="(?:<x>)?([^"]*)"; \]'
 )
 _EDGE = re.compile(r'\s*"([^"]{1,64})"(?::\w)? -> "([^"]{1,64})"(?::\w)? \[')
-_LABEL = re.compile(r"(?:(.*) )?\((\w+)\)\|(CONST )?(\d+) \[([\d, ]+)\](?: \| <x>([^|]*))?")
+_LABEL = re.compile(
+    r"(?:(.*) )?\((\w+)\)\|(CONST )?(\d{1,18}) \[(\d{1,18}(?:, *\d{1,18}){0,3})\](?: \| <x>([^|]*))?"
+)
 # (elements, bytes) of a block; docs of ggml: ggml-common.h
 _TYPES = {
     "f32": (1, 4),

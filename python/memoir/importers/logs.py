@@ -24,6 +24,7 @@ _OLD_TFLM = re.compile(
     r"size required: (?P<size>\d{1,18}), first_time_created: (?P<first>\d{1,9}), last_time_used: (?P<last>\d{1,9})"
 )
 _SOMAS = re.compile(r"%(\d{1,9})(C?T)\t#(\d{1,18})S\t#(\d{1,18})S\t&(\d{1,19})\t(.*)$")
+_TICK = re.compile(r"\d{1,18}")
 _TFLM_ALIGNMENT, _SOMAS_ALIGNMENT = 16, 512
 
 
@@ -69,7 +70,7 @@ def _somas(lines: list[str], path: str) -> Imported:
     for number, line in enumerate(lines, 1):
         if line.startswith("index:") and "lifelong:" in line:
             columns = [name.strip(": ") for name in line.split("\t")]
-            if "life_start" not in columns or "life_end" not in columns:
+            if not {"lifelong", "life_start", "life_end"} <= set(columns):
                 raise Error(
                     f"{path}:{number}: this dump of SOMAS has no life_start and life_end: take somas_allocate_info"
                 )
@@ -81,7 +82,8 @@ def _somas(lines: list[str], path: str) -> Imported:
         if len(fields) != len(columns):
             raise Error(f"{path}:{number}: has {len(fields)} fields; the header has {len(columns)}")
         told = dict(zip(columns, fields, strict=True))
-        if not (told["life_start"].isdecimal() and told["life_end"].isdecimal()) or told["lifelong"] == "":
+        ticks = all(_TICK.fullmatch(told[name]) for name in ("life_start", "life_end"))
+        if not ticks or told["lifelong"] == "":
             raise Error(f"{path}:{number}: life_start and life_end are not ticks")
         first, last, size = int(told["life_start"]), int(told["life_end"]), int(found[3])
         if last < first:

@@ -17,6 +17,7 @@ from memoir.importers.problem import Imported, Lifetimes, Row
 from memoir.importers.protobuf import Message
 
 ALIGNMENT = 64
+_NAMED = 3  # dimensions, in an error
 # Bits of an element, by TensorProto.DataType.
 _BITS = {
     1: 32,
@@ -52,9 +53,10 @@ def read(data: bytes, path: str, dims: dict[str, int]) -> Imported:
         raise Error(f"{path}: is not an ONNX model: it has no graph")
     sizes, open_dims = _sizes(graph, dims)
     if open_dims:
-        unknown = ", ".join(sorted(open_dims))
+        names = sorted(open_dims)
+        more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
         raise Error(
-            f"{path}: the dimensions {unknown} have no value: say --dim {sorted(open_dims)[0]}=1, and so on"
+            f"{path}: the dimensions {', '.join(names[:_NAMED])}{more} have no value: say --dim {names[0]}=1, and so on"
         )
     if _missing(graph, sizes) and (inferred := _inferred(data, path, dims)) is not None:
         sizes = {**_sizes(inferred, dims)[0], **sizes}

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from memoir._core import Error
+from memoir.base.quantities import printable_error
 from memoir.cli.parts.arguments import console
 from memoir.cli.parts.constraints import Constraints
 from memoir.cli.parts.plan_options import PlanOptions
@@ -109,5 +110,6 @@ def plan_sweep(options: PlanOptions) -> int:
 
         console(120).print(sweep_table(swept.values))
     for row in failed:
-        click.echo(f"memoir: {row['input']} {row['planner']} seed {row['seed']}: {row['error']}", err=True)
+        error = printable_error(row["error"])
+        click.echo(f"memoir: {row['input']} {row['planner']} seed {row['seed']}: {error}", err=True)
     return 0 if swept.values else 2
