@@ -13,10 +13,8 @@ import numpy as np
 
 from memoir.planning.planners import solver_process
 
-_OLDEST = (
-    1,
-    15,
-)  # 1.14 calls plans optimal that are not (HiGHS #2961), those before 1.11 hand no solutions out
+# 1.14 calls plans optimal that are not (HiGHS #2961), and before 1.11 callbacks hand no solutions out.
+_OLDEST = (1, 15)
 
 
 def _work(task: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> None:
