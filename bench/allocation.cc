@@ -25,10 +25,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "memoir/host/slab_set.h"
 #include "memoir/plan/files/from_trace.h"
 #include "memoir/plan/simple/planners.h"
-#include "memoir/shim/torch/allocator.h"
+#include "memoir/remember/slab/slab_set.h"
+#include "memoir/remember/torch/allocator.h"
 #include "memoir/trace/read/trace.h"
 
 namespace {
@@ -102,7 +102,7 @@ int measure(const Trace& trace, const std::string& mode, long passes) {
   const auto layout =
       std::make_shared<const PlannedLayout>(record_plan(pass, plan_quickly(pass.problem), "quick"));
   SlabSet slabs({});
-  if (mode != "plain") torch_shim::install();
+  if (mode != "plain") torch_door::install();
   c10::Allocator* const allocator = c10::GetCPUAllocator();
 
   std::unordered_map<SiteId, std::vector<std::string>> chains;  // outermost first
@@ -123,7 +123,7 @@ int measure(const Trace& trace, const std::string& mode, long passes) {
     if (mode != "plain") {
       slab = slabs.acquire(layout);
       if (slab == nullptr) return 1;
-      torch_shim::begin_planned(*slab, mode == "scoped");
+      torch_door::begin_planned(*slab, mode == "scoped");
     }
     for (const Step& step : steps) {
       if (step.allocates) {
@@ -156,7 +156,7 @@ int measure(const Trace& trace, const std::string& mode, long passes) {
     }
     for (auto& pointer : live) pointer.clear();  // those that escape their pass
     if (slab != nullptr) {
-      planned = torch_shim::end_planned().counters.planned;
+      planned = torch_door::end_planned().counters.planned;
       slabs.give_back(slab);
     }
   }

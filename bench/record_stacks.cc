@@ -9,8 +9,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "memoir/host/stacks/stack_walker.h"
-#include "memoir/host/stacks/thread_stack.h"
+#include "memoir/process/stacks/stack_walker.h"
+#include "memoir/process/stacks/thread_stack.h"
 
 namespace {
 

@@ -39,12 +39,12 @@ set(core ${PROJECT_SOURCE_DIR}/src/memoir)
 install(DIRECTORY ${core}/base ${core}/trace ${core}/plan DESTINATION ${memoir_headers} COMPONENT plan FILES_MATCHING PATTERN "*.h")
 install(DIRECTORY ${core}/base DESTINATION ${memoir_headers} COMPONENT static_tensors FILES_MATCHING PATTERN "*.h")
 foreach(header arena/arena arena/granule_set arena/host_arena heap/heap heap/index/block_row heap/index/offset_table
-               heap/index/size_index heap/index/treap heap/classic/static_tensors_heap host/static_tensors)
+               heap/index/size_index heap/index/treap heap/plain/static_tensors_heap static_tensors/static_tensors)
   get_filename_component(room ${header} DIRECTORY)
   install(FILES ${core}/${header}.h DESTINATION ${memoir_headers}/${room} COMPONENT static_tensors)
 endforeach()
-install(FILES ${core}/shim/plan_c/memoir_plan.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT plan_c)
-install(FILES ${core}/shim/static_tensors/memoir_static_tensors.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT static_tensors)
+install(FILES ${core}/plan/c/memoir_plan.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT plan_c)
+install(FILES ${core}/static_tensors/c/memoir_static_tensors.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT static_tensors)
 
 # For CMake.
 configure_file(${CMAKE_CURRENT_LIST_DIR}/memoir-config.cmake ${PROJECT_BINARY_DIR}/memoir-config.cmake COPYONLY)

@@ -22,13 +22,13 @@ function(memoir_torch_part folder)
   set(minor ${CMAKE_MATCH_2})
   message(STATUS "memoir: building for torch ${CMAKE_MATCH_1}")
 
-  nanobind_add_module(_torch_${minor} NB_STATIC bindings/_torch.cpp bindings/torch_call_shape.cpp ${PROJECT_SOURCE_DIR}/src/memoir/shim/torch/allocator.cc)
+  nanobind_add_module(_torch_${minor} NB_STATIC bindings/_torch.cpp bindings/torch_call_shape.cpp ${PROJECT_SOURCE_DIR}/src/memoir/remember/torch/allocator.cc)
   target_link_libraries(_torch_${minor} PRIVATE memoir_remember)
   set_target_properties(_torch_${minor} PROPERTIES OUTPUT_NAME _torch)
 
-  set(shim ${PROJECT_SOURCE_DIR}/src/memoir/shim/cuda)  # needs neither CUDA nor the CUDA build of PyTorch
-  add_library(memoir_cuda_${minor} SHARED ${shim}/pluggable.cc ${shim}/sites.cc ${shim}/throw_c10.cc)
-  target_link_libraries(memoir_cuda_${minor} PRIVATE memoir_device memoir_host)
+  set(door ${PROJECT_SOURCE_DIR}/src/memoir/device/torch)  # needs neither CUDA nor the CUDA build of PyTorch
+  add_library(memoir_cuda_${minor} SHARED ${door}/pluggable.cc ${door}/sites.cc ${door}/throw_c10.cc)
+  target_link_libraries(memoir_cuda_${minor} PRIVATE memoir_device)
   set_target_properties(memoir_cuda_${minor} PROPERTIES OUTPUT_NAME memoir_cuda)
 
   foreach(part _torch_${minor} memoir_cuda_${minor})

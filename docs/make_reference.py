@@ -43,13 +43,13 @@ PYTHON = {
     "memoir.inductor": None,
     "memoir.onnxruntime": None,
 }
-HEADERS = {  # under src/memoir/shim: what it is, and how to link it
-    "plan_c/memoir_plan.h": ("The planners", "CMake `memoir::plan_c`, pkg-config `memoir-plan-c`"),
-    "static_tensors/memoir_static_tensors.h": (
+HEADERS = {  # under src/memoir: what it is, and how to link it
+    "plan/c/memoir_plan.h": ("The planners", "CMake `memoir::plan_c`, pkg-config `memoir-plan-c`"),
+    "static_tensors/c/memoir_static_tensors.h": (
         "Tensors over host memory without malloc",
         "CMake `memoir::static_tensors`, pkg-config `memoir-static-tensors`",
     ),
-    "onnxruntime/memoir_onnxruntime.h": (
+    "remember/onnxruntime/memoir_onnxruntime.h": (
         "An allocator for ONNX Runtime",
         "`memoir.onnxruntime.include()` and `library()` of the Python package",
     ),
@@ -185,7 +185,7 @@ def c_page() -> str:
         "[docs/README.md](../README.md#install-build-link); the planners have [a guide](../guides/plan-c.md).\n"
     ]
     for name, (what, how) in HEADERS.items():
-        header = (FOLDER.parents[1] / "src" / "memoir" / "shim" / name).read_text()
+        header = (FOLDER.parents[1] / "src" / "memoir" / name).read_text()
         first, body = header.removeprefix("/*").split("*/", 1)
         prose = re.sub(r"^ \* ?", "", first, flags=re.M).split("\n", 2)[2]  # without the licence
         prose = re.sub(

@@ -15,7 +15,7 @@
 
 #include "memoir/arena/sim_arena.h"
 #include "memoir/base/error.h"
-#include "memoir/heap/classic/span_heap.h"
+#include "memoir/heap/plain/span_heap.h"
 #include "memoir/simulate/simulation.h"
 #include "memoir/trace/file/block_format.h"
 #include "memoir/trace/file/old_format.h"

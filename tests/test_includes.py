@@ -73,3 +73,12 @@ def test_no_two_types_have_one_name():
                 places.setdefault(name, []).append(path.name)
     assert "memoir::Buffer" in places
     assert {name: files for name, files in places.items() if len(files) > 1} == {}
+
+
+DOORS = {"preload", "torch", "onnxruntime", "c"}
+
+
+def test_nobody_includes_a_door():
+    for room, others in allowed().items():
+        doors = {other for other in others - {room} if Path(other).name in DOORS}
+        assert not doors, f"{room} may include the doors {doors}"

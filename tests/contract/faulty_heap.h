@@ -4,7 +4,7 @@
 #pragma once
 
 #include "memoir/arena/sim_arena.h"
-#include "memoir/heap/classic/span_heap.h"
+#include "memoir/heap/plain/span_heap.h"
 
 namespace memoir::contract {
 

@@ -5,7 +5,7 @@
 
 #include "doctest/doctest.h"
 #include "heap/counting_device.h"
-#include "memoir/heap/classic/binned_heap.h"
+#include "memoir/heap/peers/binned_heap.h"
 
 namespace memoir {
 

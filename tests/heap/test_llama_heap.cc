@@ -6,7 +6,7 @@
 
 #include "doctest/doctest.h"
 #include "memoir/arena/sim_arena.h"
-#include "memoir/heap/llama/llama_heap.h"
+#include "memoir/heap/peers/llama/llama_heap.h"
 
 namespace memoir {
 

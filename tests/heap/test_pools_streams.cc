@@ -7,10 +7,10 @@
 #include "heap/checked_streams.h"
 #include "heap/counting_device.h"
 #include "memoir/arena/sim_arena.h"
-#include "memoir/heap/classic/binned_heap.h"
-#include "memoir/heap/classic/rmm_arena_heap.h"
-#include "memoir/heap/classic/rmm_heap.h"
-#include "memoir/heap/classic/split_heap.h"
+#include "memoir/heap/peers/binned_heap.h"
+#include "memoir/heap/peers/rmm_arena_heap.h"
+#include "memoir/heap/peers/rmm_heap.h"
+#include "memoir/heap/peers/split_heap.h"
 
 namespace memoir {
 

@@ -9,8 +9,8 @@
 
 #include "doctest/doctest.h"
 #include "memoir/arena/sim_arena.h"
-#include "memoir/heap/pytorch/expandable_heap.h"
-#include "memoir/heap/pytorch/pytorch_heap.h"
+#include "memoir/heap/peers/pytorch/expandable_heap.h"
+#include "memoir/heap/peers/pytorch/pytorch_heap.h"
 #include "support/arena_segments.h"
 
 namespace memoir {

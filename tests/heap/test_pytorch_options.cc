@@ -7,8 +7,8 @@
 #include "doctest/doctest.h"
 #include "memoir/base/error.h"
 #include "memoir/base/near_spelling.h"
-#include "memoir/heap/pytorch/free_block_set.h"
-#include "memoir/heap/pytorch/pytorch_options.h"
+#include "memoir/heap/peers/pytorch/free_block_set.h"
+#include "memoir/heap/peers/pytorch/pytorch_options.h"
 
 namespace memoir {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "doctest/doctest.h"
-#include "memoir/heap/pytorch/expandable_heap.h"
-#include "memoir/heap/pytorch/pytorch_heap.h"
+#include "memoir/heap/peers/pytorch/expandable_heap.h"
+#include "memoir/heap/peers/pytorch/pytorch_heap.h"
 #include "support/gpu_trace.h"
 
 namespace memoir {

@@ -7,7 +7,7 @@
 #include "heap/checked_streams.h"
 #include "heap/rmm_arena_oracle.h"
 #include "memoir/arena/sim_arena.h"
-#include "memoir/heap/classic/rmm_arena_heap.h"
+#include "memoir/heap/peers/rmm_arena_heap.h"
 
 namespace memoir {
 

@@ -6,7 +6,7 @@
 #include "heap/checked_streams.h"
 #include "heap/counting_device.h"
 #include "heap/rmm_oracle.h"
-#include "memoir/heap/classic/rmm_heap.h"
+#include "memoir/heap/peers/rmm_heap.h"
 
 namespace memoir {
 

@@ -8,7 +8,7 @@
 #include "doctest/doctest.h"
 #include "heap/counting_device.h"
 #include "heap/split_oracle.h"
-#include "memoir/heap/classic/split_heap.h"
+#include "memoir/heap/peers/split_heap.h"
 
 namespace memoir {
 

@@ -6,7 +6,7 @@
 #include "doctest/doctest.h"
 #include "heap/linear_list.h"
 #include "memoir/arena/sim_arena.h"
-#include "memoir/heap/classic/static_tensors_heap.h"
+#include "memoir/heap/plain/static_tensors_heap.h"
 
 namespace memoir {
 

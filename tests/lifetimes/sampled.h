@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "memoir/base/check.h"
-#include "memoir/host/sample/sampler.h"
+#include "memoir/record/sample/sampler.h"
 
 namespace memoir {
 
@@ -31,7 +31,7 @@ class Sampled {
   Sampled& operator=(const Sampled&) = delete;
 
   bool started() const { return started_; }
-  /// As the shim does it. `stack`: innermost first.
+  /// As the door does it. `stack`: innermost first.
   void allocate(SamplerThread& thread, std::uintptr_t address, Size size, std::vector<std::uintptr_t> stack) {
     if (!Sampler::due(thread, size)) return;
     stack_ = std::move(stack);

@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "doctest/doctest.h"
-#include "memoir/host/sample/sampler.h"
 #include "memoir/predict/profile/byte_sampling.h"
 #include "memoir/predict/profile/log_buckets.h"
+#include "memoir/record/sample/sampler.h"
 
 namespace memoir {
 

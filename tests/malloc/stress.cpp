@@ -22,8 +22,8 @@
 #include <vector>
 
 #ifdef STRESS_FUNCTIONS
-#include "memoir/host/malloc/background.h"
-#include "memoir/host/malloc/malloc.h"
+#include "memoir/malloc/background.h"
+#include "memoir/malloc/malloc.h"
 #else
 #include <malloc.h>
 #endif
@@ -31,7 +31,7 @@
 namespace {
 
 #ifdef STRESS_FUNCTIONS
-namespace tried = memoir::host_malloc;
+namespace tried = memoir::malloc_;
 __attribute__((noinline)) void* take(size_t size) {
   return tried::allocate(size, __builtin_return_address(0));
 }

@@ -7,7 +7,7 @@
 #include "doctest/doctest.h"
 #include "memoir/arena/sim_arena.h"
 #include "memoir/heap/malloc/malloc_heap.h"
-#include "memoir/heap/malloc/size_class_heap.h"
+#include "memoir/heap/peers/size_class_heap.h"
 
 namespace memoir {
 

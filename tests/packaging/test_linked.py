@@ -20,7 +20,7 @@ CC = os.environ.get("CC", "cc")
 
 IN_CPP = """
 #include <cstdio>
-#include "memoir/host/static_tensors.h"
+#include "memoir/static_tensors/static_tensors.h"
 int main() {
   memoir::StaticTensors pool({.pool = 1 << 20});
   memoir::StaticTensors::Tensor* tensor = pool.create(4096);
@@ -128,9 +128,9 @@ def prefix(cmake, tmp_path_factory):
     """Installs one component alone, and says where."""
     libraries = {
         "plan": BUILD / "src" / "memoir" / "libmemoir_plan.a",
-        "plan_c": BUILD / "src" / "memoir" / "shim" / "plan_c" / "libmemoir_plan_c.a",
-        "static_tensors": BUILD / "src" / "memoir" / "shim" / "static_tensors" / "libmemoir_static_tensors.a",
-        "malloc": BUILD / "src" / "memoir" / "shim" / "malloc" / "libmemoir_malloc.a",
+        "plan_c": BUILD / "src" / "memoir" / "plan" / "c" / "libmemoir_plan_c.a",
+        "static_tensors": BUILD / "src" / "memoir" / "static_tensors" / "c" / "libmemoir_static_tensors.a",
+        "malloc": BUILD / "src" / "memoir" / "malloc" / "preload" / "libmemoir_malloc.a",
     }
     made = {}
 

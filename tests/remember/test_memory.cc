@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "doctest/doctest.h"
-#include "memoir/host/address_space.h"
+#include "memoir/remember/slab/address_space.h"
 
 namespace memoir {
 namespace {
@@ -23,7 +23,7 @@ CallShape shape_of(std::vector<std::int64_t> numbers, std::vector<CallShape::Val
   return shape;
 }
 
-/// A pass of one program: layer after layer, each result freed when the next one is there. What the c10 shim
+/// A pass of one program: layer after layer, each result freed when the next one is there. What the door to c10
 /// does for PyTorch is done here by hand.
 class Program {
  public:

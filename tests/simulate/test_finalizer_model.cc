@@ -5,8 +5,8 @@
 
 #include "doctest/doctest.h"
 #include "memoir/arena/sim_arena.h"
-#include "memoir/heap/classic/binned_heap.h"
-#include "memoir/heap/classic/split_heap.h"
+#include "memoir/heap/peers/binned_heap.h"
+#include "memoir/heap/peers/split_heap.h"
 #include "support/arena_segments.h"
 
 namespace memoir {

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "memoir/base/error.h"
-#include "memoir/host/recorder.h"
+#include "memoir/remember/slab/recorder.h"
 #include "memoir/trace/format.h"
 #include "memoir/trace/read/trace.h"
 

@@ -5,7 +5,7 @@
 // begins at a granule, and is committed as long as it is held: an arena's limit is the cap.
 #pragma once
 
-#include "memoir/heap/classic/span_heap.h"
+#include "memoir/heap/plain/span_heap.h"
 #include "memoir/heap/segments.h"
 
 namespace memoir {

@@ -6,7 +6,7 @@
 
 #include "doctest/doctest.h"
 #include "memoir/arena/sim_arena.h"
-#include "memoir/heap/classic/span_heap.h"
+#include "memoir/heap/plain/span_heap.h"
 #include "memoir/trace/read/trace.h"
 #include "memoir/trace/write/trace_writer.h"
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "memoir/base/error.h"
-#include "memoir/heap/pytorch/expandable_heap.h"
-#include "memoir/heap/pytorch/pytorch_heap.h"
+#include "memoir/heap/peers/pytorch/expandable_heap.h"
+#include "memoir/heap/peers/pytorch/pytorch_heap.h"
 
 namespace memoir {
 

@@ -64,7 +64,7 @@ def programs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("allocators")
     headers = [f"-I{HERE / 'stand_ins'}", f"-I{CUDA}", f"-I{TORCH / 'include'}"]
     sources = [
-        path for room in ("base", "heap/pytorch") for path in (ROOT / "src/memoir" / room).glob("*.cc")
+        path for room in ("base", "heap/peers/pytorch") for path in (ROOT / "src/memoir" / room).glob("*.cc")
     ]
     runtime = folder / "libcudart.so.13"
     script = f"-Wl,--version-script={HERE / 'fake_cudart.map'}"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The PyTorch shim as a Python module; memoir/torch is its only user. Everything that holds addresses (slabs,
+// The door to PyTorch as a Python module; memoir/torch is its only user. Everything that holds addresses (slabs,
 // recorders, the allocator) lives in this one shared object. The first use puts memoir's allocator in place:
 // what only wants pools for GPUs leaves PyTorch's where it is.
 #include <nanobind/nanobind.h>
@@ -20,9 +20,9 @@
 #include <vector>
 
 #include "memoir/base/error.h"
-#include "memoir/host/slab_set.h"
 #include "memoir/remember/memory.h"
-#include "memoir/shim/torch/allocator.h"
+#include "memoir/remember/slab/slab_set.h"
+#include "memoir/remember/torch/allocator.h"
 #include "torch_call_shape.h"
 
 namespace nb = nanobind;
@@ -40,12 +40,12 @@ class CallableMemory {
       : memory_(MemoryOptions{max_plans, static_cast<unsigned>(patience * 1000)}, std::move(slabs)),
         describe_(std::move(describe)),
         say_nothing_repeats_(std::move(say_nothing_repeats)) {
-    torch_shim::install();
+    torch_door::install();
   }
 
   nb::object call(nb::handle function, nb::tuple args, nb::dict kwargs) {
     // An outer pass covers this one: one plan for all of it is the better plan.
-    if (torch_shim::in_pass()) return run(function, args, kwargs);
+    if (torch_door::in_pass()) return run(function, args, kwargs);
     static thread_local CallShape
         shape;  // a nested call that takes one comes before this one's, or is in its pass
     if (!take_call_shape(args.ptr(), kwargs.ptr(), shape)) {
@@ -125,7 +125,7 @@ class CallableMemory {
     try {
       if (decision.records) [[unlikely]]
         recorder.emplace();
-      torch_shim::begin_planned(*slab, decision.scoped, decision.logged ? &log : nullptr,
+      torch_door::begin_planned(*slab, decision.scoped, decision.logged ? &log : nullptr,
                                 recorder ? &*recorder : nullptr);
     } catch (...) {  // no memory to listen to operators with
       memory_.slabs().give_back(slab);
@@ -136,7 +136,7 @@ class CallableMemory {
     nb::object result = run_or_null(function, args, kwargs);
     if (recorder) [[unlikely]]
       recorder->pass_end(1);
-    const torch_shim::PassResult how = torch_shim::end_planned();
+    const torch_door::PassResult how = torch_door::end_planned();
     memory_.slabs().give_back(slab, &pass.kept);
     pass.counters = how.counters;
     pass.repeated = how.in_step && how.at_end;
@@ -161,7 +161,7 @@ class CallableMemory {
                     const nb::dict& kwargs) {
     Recorder recorder;
     try {
-      torch_shim::begin_recording(recorder, decision.large_apart);
+      torch_door::begin_recording(recorder, decision.large_apart);
     } catch (...) {
       memory_.recorded(decision, recorder, true);  // as a recording that failed
       return run(function, args, kwargs);
@@ -169,7 +169,7 @@ class CallableMemory {
     recorder.pass_begin(1);
     nb::object result = run_or_null(function, args, kwargs);
     recorder.pass_end(1);
-    torch_shim::end_recording();
+    torch_door::end_recording();
     {
       const nb::gil_scoped_release release;
       memory_.recorded(decision, recorder, result.is_valid());
@@ -236,7 +236,7 @@ class CallableMemory {
 class Recording {
  public:
   explicit Recording(const std::optional<std::string>& path) {
-    torch_shim::install();
+    torch_door::install();
     if (path) {
       recorder_.emplace(path->c_str());
       const int error = recorder_->writer().error();
@@ -247,16 +247,16 @@ class Recording {
   }
   ~Recording() { end(); }
   void begin(bool large_apart) {
-    torch_shim::begin_recording(*recorder_, large_apart);
+    torch_door::begin_recording(*recorder_, large_apart);
     recording_ = true;
   }
   bool begin_everywhere() {
-    return recording_ = everywhere_ = torch_shim::begin_recording_everywhere(*recorder_);
+    return recording_ = everywhere_ = torch_door::begin_recording_everywhere(*recorder_);
   }
   void end() {
     if (!recording_) return;
-    if (everywhere_) torch_shim::end_recording_everywhere(*recorder_);
-    else torch_shim::end_recording();
+    if (everywhere_) torch_door::end_recording_everywhere(*recorder_);
+    else torch_door::end_recording();
     recording_ = false;
   }
   std::uint64_t pass_begin() {
@@ -285,10 +285,10 @@ class ProgramsRecording {
   ProgramsRecording() {
     const ProgramRecording* const found = ProgramRecording::find();
     if (found == nullptr || !found->is_on()) throw Error("nothing records this program");
-    torch_shim::install();
+    torch_door::install();
     recording_ = found;
   }
-  bool begin_everywhere() { return torch_shim::tell_program_recording(*recording_); }
+  bool begin_everywhere() { return torch_door::tell_program_recording(*recording_); }
   std::uint64_t pass_begin() {
     const std::uint64_t pass = passes_.fetch_add(1) + 1;
     recording_->pass(pass, true);
@@ -310,7 +310,7 @@ NB_MODULE(_torch, module) {
   nb::set_leak_warnings(false);  // what a program still holds as it ends is none of its reader's business
   nb::module_::import_("memoir._core");  // RecordedPlan and Error are known to Python from there
   if (!prepare_call_shapes()) nb::raise_python_error();
-  module.def("in_pass", &torch_shim::in_pass,
+  module.def("in_pass", &torch_door::in_pass,
              "True while the calling thread is inside a recorded or planned pass.");
 
   nb::class_<SlabSet>(module, "SlabSet")

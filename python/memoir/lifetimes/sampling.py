@@ -2,7 +2,7 @@
 """Programs that are sampled: where they keep what they sample, and how that becomes a profile.
 
 Each sampled process maps a file, <folder>/<pid>: a page that says what is asked of it, then its samples
-(src/memoir/host/control/control_page.h). Nothing in it is a file format: the program and the reader are of one memoir.
+(src/memoir/process/control/control_page.h). Nothing in it is a file format: the program and the reader are of one memoir.
 """
 
 from __future__ import annotations

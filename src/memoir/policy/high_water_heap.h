@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "memoir/heap/classic/static_tensors_heap.h"
+#include "memoir/heap/plain/static_tensors_heap.h"
 
 namespace memoir {
 

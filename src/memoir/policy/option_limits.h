@@ -9,10 +9,10 @@
 #include <string_view>
 
 #include "memoir/base/units.h"
-#include "memoir/heap/classic/binned_heap.h"
-#include "memoir/heap/classic/rmm_arena_heap.h"
-#include "memoir/heap/classic/rmm_heap.h"
-#include "memoir/heap/classic/split_heap.h"
+#include "memoir/heap/peers/binned_heap.h"
+#include "memoir/heap/peers/rmm_arena_heap.h"
+#include "memoir/heap/peers/rmm_heap.h"
+#include "memoir/heap/peers/split_heap.h"
 
 namespace memoir {
 

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "memoir/heap/pytorch/pytorch_options.h"
+#include "memoir/heap/peers/pytorch/pytorch_options.h"
 #include "memoir/policy/settings.h"
 
 namespace memoir {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What memoir remembers of one callable: its plans, its slabs, and when to record again. It decides how each
-// call runs; who calls the callable (shim/torch's module) does what was decided, and tells how it went:
+// call runs; who calls the callable (remember/torch's module) does what was decided, and tells how it went:
 //
 //   first calls of a form           later calls                    of numbers never seen
 //   ------------------------        ------------------------       ------------------------------------------
@@ -23,12 +23,12 @@
 #include <unordered_set>
 #include <vector>
 
-#include "memoir/host/fork_mutex.h"
-#include "memoir/host/recorder.h"
-#include "memoir/host/request_log.h"
-#include "memoir/host/slab_set.h"
+#include "memoir/base/fork_mutex.h"
 #include "memoir/remember/call_shape.h"
 #include "memoir/remember/pass_template.h"
+#include "memoir/remember/slab/recorder.h"
+#include "memoir/remember/slab/request_log.h"
+#include "memoir/remember/slab/slab_set.h"
 
 namespace memoir {
 
@@ -83,7 +83,7 @@ class Memory {
     bool logged = false;      // tell followed() what was asked for
     bool records = false;     // with kFollow: the plan is known to lack something, the pass is recorded too
     bool is_new = false;      // these numbers were not known before
-    bool large_apart = true;  // of a recorded pass: see torch_shim::begin_recording()
+    bool large_apart = true;  // of a recorded pass: see torch_door::begin_recording()
     bool repeats_nothing = false;  // time to say so, once
   };
   /// What to do with this call. Never waits: then the way is kSlow.

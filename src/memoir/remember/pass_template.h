@@ -19,11 +19,11 @@
 #include <span>
 #include <vector>
 
-#include "memoir/host/request_log.h"
 #include "memoir/plan/files/from_trace.h"
 #include "memoir/plan/recorded_plan.h"
 #include "memoir/plan/skeleton.h"
 #include "memoir/remember/size_points.h"
+#include "memoir/remember/slab/request_log.h"
 
 namespace memoir {
 

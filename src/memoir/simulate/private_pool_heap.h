@@ -4,7 +4,7 @@
 // a graph is captured into the pool, so that on a full device nothing is given back for it.
 #pragma once
 
-#include "memoir/heap/pytorch/pytorch_pools.h"
+#include "memoir/heap/peers/pytorch/pytorch_pools.h"
 
 namespace memoir {
 

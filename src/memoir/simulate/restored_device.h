@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "memoir/arena/arena.h"
-#include "memoir/heap/pytorch/expandable_heap.h"
-#include "memoir/heap/pytorch/pytorch_heap.h"
+#include "memoir/heap/peers/pytorch/expandable_heap.h"
+#include "memoir/heap/peers/pytorch/pytorch_heap.h"
 #include "memoir/heap/segments.h"
 #include "memoir/simulate/memory/held_log.h"
 #include "memoir/simulate/restored_state.h"

@@ -22,7 +22,7 @@
 #include <string_view>
 #include <vector>
 
-#include "memoir/heap/pytorch/pytorch_pools.h"
+#include "memoir/heap/peers/pytorch/pytorch_pools.h"
 #include "memoir/simulate/workload.h"
 
 namespace memoir {

@@ -16,8 +16,8 @@
 
 #include "memoir/arena/sim_arena.h"
 #include "memoir/heap/heap.h"
+#include "memoir/heap/peers/pytorch/pytorch_pools.h"
 #include "memoir/heap/phases.h"
-#include "memoir/heap/pytorch/pytorch_pools.h"
 #include "memoir/policy/policies.h"
 #include "memoir/simulate/memory/held_log.h"
 #include "memoir/simulate/memory/sim_segments.h"

@@ -7,7 +7,7 @@
 #include <memory>
 #include <optional>
 
-#include "memoir/heap/pytorch/pytorch_heap.h"
+#include "memoir/heap/peers/pytorch/pytorch_heap.h"
 #include "memoir/policy/parts.h"
 #include "memoir/simulate/finalizer_model.h"
 #include "memoir/simulate/memory/mapped_memory.h"

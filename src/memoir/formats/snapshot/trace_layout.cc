@@ -5,7 +5,7 @@
 
 #include "memoir/arena/arena.h"
 #include "memoir/base/error.h"
-#include "memoir/heap/classic/span_heap.h"
+#include "memoir/heap/plain/span_heap.h"
 
 namespace memoir {
 

@@ -3,7 +3,7 @@
 // A trace as exports need it: event by event in order of devices, every object with an address and its end.
 //
 // Addresses are the recorded ones. A device of whose objects some have none gets a layout of its own: its
-// events are replayed through the plain heap (heap/classic/span_heap.h), from kBase on. A device that has no
+// events are replayed through the plain heap (heap/plain/span_heap.h), from kBase on. A device that has no
 // segments gets some: the stretches of address space that its objects lie in.
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Blocks of size classes in spans, each of one owner (a thread and a row): the level above LifetimeHeap as
-// memoir's malloc has it, without what makes that concurrent. host/malloc keeps its lists inside the blocks;
+// memoir's malloc has it, without what makes that concurrent. malloc keeps its lists inside the blocks;
 // here they are apart, since a heap never touches the memory that it manages.
 //
 //   current     its owner allocates from it: first what `free` lists, then what was freed meanwhile, then

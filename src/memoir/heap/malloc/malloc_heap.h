@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // memoir's malloc as a heap like every other: both of its levels (block_spans.h over lifetime_heap.h), its
-// learner and its background, for simulations. host/malloc has the same levels with what makes them
+// learner and its background, for simulations. malloc has the same levels with what makes them
 // concurrent and fast.
 //
 //   size        up to 32 KiB          up to 512 KiB       larger, or aligned above 8 KiB
@@ -14,13 +14,13 @@
 
 #include "memoir/arena/address_range.h"
 #include "memoir/arena/arena.h"
-#include "memoir/heap/classic/span_heap.h"
 #include "memoir/heap/heap.h"
 #include "memoir/heap/index/live_objects.h"
 #include "memoir/heap/lifetime/lifetime_heap.h"
 #include "memoir/heap/lifetime/lifetime_options.h"
 #include "memoir/heap/lifetime/upkeep_rules.h"
 #include "memoir/heap/malloc/block_spans.h"
+#include "memoir/heap/plain/span_heap.h"
 #include "memoir/predict/lifetime_learner.h"
 
 namespace memoir {

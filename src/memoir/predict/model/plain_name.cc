@@ -213,7 +213,7 @@ PlainName::PlainName(std::string_view name) noexcept {
 }
 
 bool is_allocation_name(std::string_view plain) noexcept {
-  if (plain.starts_with("memoir::host_malloc::")) return true;  // where it is part of the program
+  if (plain.starts_with("memoir::malloc_::")) return true;  // where it is part of the program
   if (plain == "operator new" || plain == "operator new[]") return true;
   for (const std::string_view prefix : {"__libc_", "__interceptor_"}) {
     if (plain.starts_with(prefix)) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "memoir/arena/sim_arena.h"
-#include "memoir/heap/classic/span_heap.h"
+#include "memoir/heap/plain/span_heap.h"
 #include "memoir/heap/segments.h"
 #include "memoir/simulate/memory/held_log.h"
 #include "memoir/simulate/memory/stream_clock.h"

@@ -226,7 +226,7 @@ void StackTable::resolve(SiteTable& sites) {
     node.operators = node.parent < nodes_.size() ? nodes_[node.parent].operators : kNoSite;
     if (!known || frames_[node.frame].kind != FrameKind::kOperator) continue;
     const SiteId outer = node.operators;
-    // As host/scope_stack.h has it: a run finds its requests by these ids.
+    // As base/scope_stack.h has it: a run finds its requests by these ids.
     node.operators = child_site_of_hash(outer == kNoSite ? kNoOperator : outer, frames_[node.frame].hash);
     sites.add(node.operators, outer, names_[node.frame], FrameKind::kOperator, node.frame);
   }

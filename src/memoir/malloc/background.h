@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A thread that gives memory back and restores huge pages, so that the program's own threads need not, and so
+// that an idle program does too. It starts when the heap outgrows `background_from`, blocks every signal,
+// sleeps for good when nothing changes, and starts again in a forked child.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <atomic>
+
+#include "memoir/base/units.h"
+#include "memoir/heap/lifetime/upkeep_rules.h"
+#include "memoir/malloc/live_figures.h"
+#include "memoir/malloc/thread_heap.h"
+
+namespace memoir::malloc_ {
+
+/// What the background does between two sleeps.
+class Upkeep {
+ public:
+  /// One round. `everything`: gives back all that can be, at once.
+  void run(bool everything) noexcept;
+  /// Whether the last round did or saw anything that makes another one worth its time.
+  bool busy() const noexcept { return busy_; }
+
+  struct Figures {
+    Size given_back = 0;  // bytes of pages, ever
+    Size collapsed = 0;   // regions made huge pages again, ever
+    Size live = 0;        // bytes of used blocks when spans were last looked at
+    Size rounds = 0;
+    Tick cpu = 0;  // nanoseconds of CPU time
+  };
+  Figures figures() const noexcept { return figures_; }
+
+ private:
+  void look_at_heaps(bool everything) noexcept;
+  Size look_at_spans(bool everything) noexcept;
+  void strip_candidates() noexcept;
+  void give_back_slots(bool everything) noexcept;
+  void restore_huge_pages() noexcept;
+
+  /// Ranges that nobody uses, on their way back to the system; `gone` says which went, the last time.
+  struct Leaving {
+    static constexpr size_t kMost = 256;  // hardly cheaper each with more
+    size_t count = 0;
+    iovec ranges[kMost];
+    bool gone[kMost];
+    bool full() const noexcept { return count == kMost; }
+    void add(Offset offset, Size size, bool breaks_huge) noexcept;
+  };
+  void give_back(Leaving& leaving) noexcept;
+
+  UpkeepRules rules_;
+  LiveBySize by_size_;  // when spans were last looked at
+  bool busy_ = false;
+  unsigned looks_ = 0;  // at the spans since anything was allocated
+  Size last_allocated_ = 0;
+  Figures figures_;
+};
+
+inline constinit std::atomic<bool> background_wanted{false};  // false: asleep for good, or never started
+/// Starts the background, or wakes it. Cheap when it is awake. The caller holds no lock.
+void wake_background_slowly() noexcept;
+inline void wake_background() noexcept {
+  if (!background_wanted.load(std::memory_order_relaxed)) wake_background_slowly();
+}
+
+/// There is a question for the model (foresight.h): it is answered soon. The caller holds no lock.
+void wake_to_answer() noexcept;
+
+/// One round on the calling thread, giving back all that can be. True when something was given back.
+bool run_upkeep_now() noexcept;
+Upkeep::Figures upkeep_figures() noexcept;
+
+/// Locks everything and keeps all threads out of their lists, and the reverse. For fork.
+void prepare_fork() noexcept;
+void after_fork(bool child) noexcept;
+
+/// Brings live_figures.h up to date. One thread at a time.
+void publish_figures(const Upkeep::Figures& upkeep, const LiveBySize& by_size) noexcept;
+
+/// What lies in regions, counted now: a cache line for each span.
+struct RegionFigures {
+  Size live = 0;                           // bytes of used blocks
+  Size free_blocks[kRows][kClasses] = {};  // of spans, by lifetime class and size class
+};
+/// The caller has no lock. Threads are at work meanwhile, so sums may be off by what they change.
+RegionFigures figures_of_regions() noexcept;
+
+/// The figures that `stats` prints, as text; returns the length.
+size_t write_statistics(char* out, size_t room) noexcept;
+
+}  // namespace memoir::malloc_

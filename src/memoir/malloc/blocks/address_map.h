@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The addresses of the arena, and the records of its spans below it:
+//
+//   | spans: 64 bytes a slot | back: 1 byte a slot | arena, 256 GiB of addresses |
+//                                                  ^ base, a multiple of 2 MiB, chosen by the kernel
+//
+// Addresses are reserved at once where the system allows it, and else (an address-space limit, strict
+// overcommit) taken piece by piece as the arena grows; either way nothing costs memory before it is touched.
+#pragma once
+
+#include <atomic>
+
+#include "memoir/base/units.h"
+#include "memoir/malloc/blocks/checked.h"
+#include "memoir/malloc/blocks/span.h"
+
+namespace memoir::malloc_ {
+
+inline constexpr Size kArenaCapacity = 256 * kGiB;
+inline constexpr Size kArenaSlots = kArenaCapacity / size_classes::kSlot;
+// A block, its record and its byte are touched together. Were they apart by powers of two alone, some
+// processors' caches would take their lines for each other: malloc and free of one block took twice as long.
+inline constexpr Size kBackBytes = kArenaSlots + 0x6d * 4 * kKiB;
+inline constexpr Size kSpanBytes = kArenaSlots * sizeof(Span) + 0x12 * 4 * kKiB;
+
+/// Before the arena exists no address lies in it.
+inline constinit std::atomic<std::uintptr_t> arena_base{std::uintptr_t{1} << 63};
+
+/// Of the checked build: how much of the arena is usable, so that the records of a wild pointer are there.
+inline constinit std::atomic<Size> arena_committed{0};
+
+/// Offsets below it have a record.
+inline Size arena_size() noexcept {
+  if constexpr (kChecked) return arena_committed.load(std::memory_order_relaxed);
+  return kArenaCapacity;
+}
+
+inline std::uintptr_t base() noexcept { return arena_base.load(std::memory_order_relaxed); }
+/// Below kArenaCapacity for addresses of the arena.
+inline Offset offset_of(const void* address) noexcept {
+  return reinterpret_cast<std::uintptr_t>(address) - base();
+}
+inline void* address_of(Offset offset) noexcept { return reinterpret_cast<void*>(base() + offset); }
+
+inline Span* span_at(size_t slot) noexcept {
+  return reinterpret_cast<Span*>(base() - kBackBytes - kSpanBytes) + slot;
+}
+inline std::uint8_t* back_at(size_t slot) noexcept {
+  return reinterpret_cast<std::uint8_t*>(base() - kBackBytes) + slot;
+}
+inline size_t slot_of(const Span* span) noexcept { return static_cast<size_t>(span - span_at(0)); }
+inline void* start_of(const Span* span) noexcept { return address_of(slot_of(span) * size_classes::kSlot); }
+/// The span of an address in the arena that a block was handed out at; `arena` is base().
+inline Span* span_of(Offset offset, std::uintptr_t arena) noexcept {
+  const size_t slot = offset / size_classes::kSlot;
+  const std::uintptr_t back = arena - kBackBytes;
+  return reinterpret_cast<Span*>(back - kSpanBytes) +
+         (slot - reinterpret_cast<std::uint8_t*>(back)[slot]);  // one shift
+}
+inline Span* span_of(Offset offset) noexcept { return span_of(offset, base()); }
+
+/// How far into its span that address lies.
+inline Size into_span(Offset offset, std::uintptr_t arena) noexcept {
+  const std::uint8_t back = reinterpret_cast<std::uint8_t*>(arena - kBackBytes)[offset / size_classes::kSlot];
+  return back * size_classes::kSlot + offset % size_classes::kSlot;
+}
+
+/// Chooses the base. False when there are no addresses at all. The caller locks.
+bool choose_addresses() noexcept;
+/// Makes the arena's bytes [from, from + size) and their records usable; both are multiples of 2 MiB. False
+/// when the system refuses. The caller locks.
+bool commit_addresses(Offset from, Size size) noexcept;
+
+}  // namespace memoir::malloc_

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memoir/malloc/blocks/large_blocks.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "memoir/base/site.h"
+#include "memoir/malloc/blocks/checked.h"
+
+namespace memoir::malloc_ {
+
+namespace {
+
+constexpr Size kPage = 4 * kKiB;
+constexpr Size kGuard = kChecked ? kPage : 0;  // in front of a block and behind it
+constexpr Size kHugePage = 2 * kMiB;
+constexpr Size kLeastPart = 64 * kKiB;  // moving less is not worth a call of the system
+constexpr Size kHugeFrom = 4 * kMiB;    // smaller blocks have no whole huge page for sure
+// With more blocks none is put together: each part is a mapping, of which Linux lets a process have 65,530.
+constexpr size_t kMostWithParts = 4096;
+
+void* map(Size size) noexcept {
+  void* const address = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return address == MAP_FAILED ? nullptr : address;
+}
+
+void unmap(std::uintptr_t address, Size size) noexcept {
+  ::munmap(reinterpret_cast<void*>(address - kGuard), size + 2 * kGuard);
+}
+
+/// Of the checked build: whether the bytes of a block that waits to be used again may be touched.
+bool let_touch(std::uintptr_t address, Size size, bool may) noexcept {
+  return !kChecked ||
+         ::mprotect(reinterpret_cast<void*>(address), size, may ? PROT_READ | PROT_WRITE : PROT_NONE) == 0;
+}
+
+/// Reserves more, unmaps what is too much, and leaves a page on both sides that cannot be touched.
+std::uintptr_t map_guarded(Size size, Size alignment) noexcept {
+  alignment = std::max(alignment, kPage);
+  const Size room = size + 2 * kGuard + alignment - kPage;
+  if (room < size) return 0;
+  void* const all = ::mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (all == MAP_FAILED) return 0;
+  const auto begin = reinterpret_cast<std::uintptr_t>(all), end = begin + room;
+  const std::uintptr_t aligned = align_up(begin + kGuard, alignment);
+  const std::uintptr_t low = aligned - kGuard, high = aligned + size + kGuard;
+  if (low != begin) ::munmap(all, low - begin);
+  if (high != end) ::munmap(reinterpret_cast<void*>(high), end - high);
+  if (let_touch(aligned, size, true)) return aligned;
+  unmap(aligned, size);
+  return 0;
+}
+
+/// Maps more and unmaps what is too much.
+std::uintptr_t map_aligned(Size size, Size alignment) noexcept {
+  if constexpr (kChecked) return map_guarded(size, alignment);
+  if (alignment <= kPage) return reinterpret_cast<std::uintptr_t>(map(size));
+  if (size + alignment < size) return 0;
+  const auto begin = reinterpret_cast<std::uintptr_t>(map(size + alignment));
+  if (begin == 0) return 0;
+  const std::uintptr_t aligned = align_up(begin, alignment);
+  if (aligned != begin) ::munmap(reinterpret_cast<void*>(begin), aligned - begin);
+  const std::uintptr_t end = begin + size + alignment;
+  if (aligned + size != end) ::munmap(reinterpret_cast<void*>(aligned + size), end - aligned - size);
+  return aligned;
+}
+
+/// The same contents between guards of their own.
+void* move_guarded(void* address, Size old, Size size) noexcept {
+  const auto place = reinterpret_cast<void*>(map_guarded(size, kPage));
+  if (place == nullptr) return MAP_FAILED;
+  void* const moved = ::mremap(address, old, size, MREMAP_MAYMOVE | MREMAP_FIXED, place);
+  if (moved == MAP_FAILED) {
+    unmap(reinterpret_cast<std::uintptr_t>(place), size);
+    return MAP_FAILED;
+  }
+  const auto left = reinterpret_cast<std::uintptr_t>(address);
+  ::munmap(reinterpret_cast<void*>(left - kGuard), kGuard);
+  ::munmap(reinterpret_cast<void*>(left + old), kGuard);
+  return moved;
+}
+
+#if !defined(MREMAP_DONTUNMAP)
+#define MREMAP_DONTUNMAP 4
+#endif
+
+/// The pages [from, from + size) of a mapping to a place that is mapped. `flags` 0: from becomes a hole.
+/// MREMAP_DONTUNMAP (Linux 5.7): it stays mapped, without pages. On failure the place may be a hole, and by
+/// now somebody else's: who failed leaves it alone.
+bool move_pages(std::uintptr_t from, Size size, std::uintptr_t to, int flags = 0) noexcept {
+  return ::mremap(reinterpret_cast<void*>(from), size, size, MREMAP_MAYMOVE | MREMAP_FIXED | flags,
+                  reinterpret_cast<void*>(to)) != MAP_FAILED;
+}
+
+void unmap_around(std::uintptr_t address, Size size, Size begin, Size end) noexcept {
+  if (begin != 0) unmap(address, begin);
+  if (end != size) unmap(address + end, size - end);
+}
+
+}  // namespace
+
+size_t LargeBlocks::Entry::count() const noexcept {
+  size_t parts = 1;
+  while (parts < kMostParts && cuts[parts - 1] != 0) ++parts;
+  return parts;
+}
+
+void LargeBlocks::Entry::shrink(Size to) noexcept {
+  size = to;
+  for (Size& cut : cuts) {
+    if (cut >= to) cut = 0;
+  }
+}
+
+LargeBlocks::Block LargeBlocks::allocate(Size size, Size alignment, bool huge) noexcept {
+  const Size bytes = align_up(size, kPage);
+  huge = huge && bytes >= kHugeFrom;
+  Entry entry;
+  {
+    const LockGuard guard(lock_);
+    entry = take_fitting(bytes, alignment, huge);
+  }
+  bool zero = false;
+  if (entry.address == 0 && cached() != 0) entry = compose(bytes, alignment, huge);
+  if (entry.address == 0) {
+    zero = true;
+    entry.size = bytes;
+    if (huge) entry.address = map_aligned(bytes, std::max(alignment, kHugePage));
+    if (entry.address == 0) entry.address = map_aligned(bytes, alignment);
+    // Under a limit of the address space, what is kept may be all that lacks.
+    if (entry.address == 0 && cached() != 0) {
+      purge(0);
+      entry.address = map_aligned(bytes, alignment);
+    }
+    if (entry.address == 0) return {};
+  }
+  if (huge && zero) ::madvise(reinterpret_cast<void*>(entry.address), entry.size, MADV_HUGEPAGE);
+  {
+    const LockGuard guard(lock_);
+    if (!let_touch(entry.address, entry.size, true) || !insert(entry)) {
+      unmap(entry.address, entry.size);
+      return {};
+    }
+  }
+  live_.fetch_add(entry.size, std::memory_order_relaxed);
+  return {reinterpret_cast<void*>(entry.address), zero};
+}
+
+/// One that is kept and has the size, or the begin of a larger one. The lock is held.
+LargeBlocks::Entry LargeBlocks::take_fitting(Size bytes, Size alignment, bool huge) noexcept {
+  const Size most = bytes + bytes / 4;
+  Cached* best = nullptr;
+  for (size_t i = 0; i < cache_count_; ++i) {
+    const Entry& one = cache_[i].entry;
+    if (one.size < bytes || one.address % alignment != 0) continue;
+    if (one.size > most && (kChecked || one.count() > 1)) continue;
+    if (best == nullptr || one.size < best->entry.size) best = &cache_[i];
+  }
+  if (best == nullptr) return {};
+  Entry taken = best->entry;
+  if (taken.size > most) {  // its end stays, from a huge page on where that wastes little
+    const Size whole = align_up(bytes, kHugePage);
+    taken.size = huge && whole <= most ? whole : bytes;
+    best->entry.address += taken.size;
+    best->entry.size -= taken.size;
+  } else {
+    *best = cache_[--cache_count_];
+  }
+  cached_.fetch_sub(taken.size, std::memory_order_relaxed);
+  return taken;
+}
+
+/// Up to `bytes` from the end of the largest that is kept, in one part; or nothing. The lock is held.
+LargeBlocks::Entry LargeBlocks::take_part(Size bytes, bool huge) noexcept {
+  if (count_ >= kMostWithParts) return {};
+  Cached* largest = nullptr;
+  Size length = 0;
+  for (size_t i = 0; i < cache_count_; ++i) {
+    const Size last = cache_[i].entry.size - cache_[i].entry.last_begin();
+    if (last > length) {
+      largest = &cache_[i];
+      length = last;
+    }
+  }
+  if (length < kLeastPart) return {};
+  Entry& whole = largest->entry;
+  // Tables of huge pages move as they are between places that lie alike: what is no whole huge page goes.
+  const Size ragged = huge ? (whole.address + whole.size) % kHugePage : 0;
+  if (ragged != 0 && ragged < length) {
+    unmap(whole.address + whole.size - ragged, ragged);
+    cached_.fetch_sub(ragged, std::memory_order_relaxed);
+    whole.shrink(whole.size - ragged);
+    length -= ragged;
+  }
+  Entry part;
+  part.size = std::min(length, bytes);
+  part.address = whole.address + whole.size - part.size;
+  cached_.fetch_sub(part.size, std::memory_order_relaxed);
+  if (part.size == whole.size) *largest = cache_[--cache_count_];
+  else whole.shrink(whole.size - part.size);
+  return part;
+}
+
+/// A new mapping with pages of those that are kept; no address when there are none.
+LargeBlocks::Entry LargeBlocks::compose(Size bytes, Size alignment, bool huge) noexcept {
+  if constexpr (kChecked) return {};  // their guards are their own
+  const Size whole = align_up(bytes, kHugePage);
+  const Size size = huge && whole <= bytes + bytes / 4 ? whole : bytes;
+  Entry made;
+  Size filled = 0;
+  for (size_t i = 0; filled < size && i < kMostParts - 1; ++i) {
+    Entry part;
+    {
+      const LockGuard guard(lock_);
+      part = take_part(size - filled, huge);
+    }
+    if (part.address == 0) break;
+    if (made.address == 0) {
+      made.address = map_aligned(size, huge ? std::max(alignment, kHugePage) : alignment);
+      made.size = size;
+      if (made.address != 0 && huge) ::madvise(reinterpret_cast<void*>(made.address), size, MADV_HUGEPAGE);
+    }
+    if (made.address == 0 || !move_pages(part.address, part.size, made.address + filled)) {
+      unmap(part.address, part.size);
+      if (made.address != 0) unmap_around(made.address, size, filled, filled + part.size);
+      return {};
+    }
+    filled += part.size;
+    if (filled < size) made.cuts[i] = filled;
+  }
+  return made;
+}
+
+/// All parts to a new mapping; no address when that cannot be, and nothing changed.
+LargeBlocks::Entry LargeBlocks::move(const Entry& from, Size size) noexcept {
+  const size_t parts = from.count();
+  if (kChecked || (size > from.size && parts == kMostParts)) return {};
+  Entry made;
+  made.address = map_aligned(size, kPage);
+  if (made.address == 0) return {};
+  made.size = size;
+  Size begin = 0;
+  for (size_t i = 0; i < parts; ++i) {
+    const Size end = i + 1 < parts ? from.cuts[i] : from.size;
+    if (!move_pages(from.address + begin, end - begin, made.address + begin, MREMAP_DONTUNMAP)) {
+      for (size_t back = 0; back < i; ++back) {
+        const Size low = back == 0 ? 0 : from.cuts[back - 1];
+        move_pages(made.address + low, from.cuts[back] - low, from.address + low, MREMAP_DONTUNMAP);
+      }
+      unmap_around(made.address, size, begin, end);
+      return {};
+    }
+    if (end < size) made.cuts[i] = end;
+    begin = end;
+  }
+  unmap(from.address, from.size);
+  return made;
+}
+
+bool LargeBlocks::free(void* address, Size cache_budget) noexcept {
+  Entry freed;
+  {
+    const LockGuard guard(lock_);
+    Entry* const entry = find(reinterpret_cast<std::uintptr_t>(address));
+    if (entry == nullptr) return false;
+    freed = *entry;
+    erase(entry);
+    live_.fetch_sub(freed.size, std::memory_order_relaxed);
+    // A quarter of what lives is kept at most, and 4 MiB in a small heap.
+    const Size budget = std::min(cache_budget, std::max(4 * kMiB, live() / 4));
+    if (cached() + freed.size <= budget && cache_count_ < kMostCached &&
+        let_touch(freed.address, freed.size, false)) {
+      cache_[cache_count_++] = {freed, purges_};
+      cached_.fetch_add(freed.size, std::memory_order_relaxed);
+      return true;
+    }
+  }
+  unmap(freed.address, freed.size);
+  return true;
+}
+
+Size LargeBlocks::size_of(void* address) noexcept {
+  const LockGuard guard(lock_);
+  const Entry* const entry = find(reinterpret_cast<std::uintptr_t>(address));
+  return entry == nullptr ? 0 : entry->size;
+}
+
+void* LargeBlocks::resize(void* address, Size size) noexcept {
+  const Size bytes = align_up(size, kPage);
+  Size old = 0;
+  // The lock is held while the block moves: its old address may be another thread's new block at once.
+  const LockGuard guard(lock_);
+  Entry* const entry = find(reinterpret_cast<std::uintptr_t>(address));
+  if (entry == nullptr) return nullptr;
+  old = entry->size;
+  if (bytes == old) return address;
+  Entry fresh = *entry;
+  if (bytes < old && !kChecked) {
+    unmap(entry->address + bytes, old - bytes);
+    fresh.shrink(bytes);
+  } else if (entry->count() > 1) {
+    fresh = move(*entry, bytes);
+    if (fresh.address == 0) return nullptr;
+  } else {
+    void* const moved =
+        kChecked ? move_guarded(address, old, bytes) : ::mremap(address, old, bytes, MREMAP_MAYMOVE);
+    if (moved == MAP_FAILED) return nullptr;
+    fresh.address = reinterpret_cast<std::uintptr_t>(moved);
+    fresh.size = bytes;
+  }
+  erase(entry);
+  insert(fresh);  // there is room: one was just erased
+  live_.fetch_add(bytes - old, std::memory_order_relaxed);
+  return reinterpret_cast<void*>(fresh.address);
+}
+
+void LargeBlocks::purge(unsigned age) noexcept {
+  Cached old[kMostCached];
+  size_t count = 0;
+  {
+    const LockGuard guard(lock_);
+    ++purges_;
+    for (size_t i = 0; i < cache_count_;) {
+      if (purges_ - cache_[i].freed <= age) {
+        ++i;
+        continue;
+      }
+      cached_.fetch_sub(cache_[i].entry.size, std::memory_order_relaxed);
+      old[count++] = cache_[i];
+      cache_[i] = cache_[--cache_count_];
+    }
+  }
+  for (size_t i = 0; i < count; ++i) unmap(old[i].entry.address, old[i].entry.size);
+}
+
+size_t LargeBlocks::place_of(std::uintptr_t address) const noexcept {
+  return memoir::detail::mix(address) & (table_.size() - 1);
+}
+
+LargeBlocks::Entry* LargeBlocks::find(std::uintptr_t address) noexcept {
+  if (table_.empty() || address == 0) return nullptr;
+  for (size_t i = place_of(address);; i = (i + 1) & (table_.size() - 1)) {
+    if (table_[i].address == address) return &table_[i];
+    if (table_[i].address == 0) return nullptr;
+  }
+}
+
+bool LargeBlocks::insert(const Entry& fresh) noexcept {
+  if ((count_ + 1) * 4 > table_.size() * 3) {
+    MetadataArray<Entry> old = std::move(table_);
+    const size_t wanted = old.empty() ? 256 : old.size() * 2;
+    if (!table_.assign(wanted, Entry{})) {
+      table_ = std::move(old);
+      if (count_ + 1 >= table_.size()) return false;
+    } else {
+      count_ = 0;
+      for (const Entry& entry : old) {
+        if (entry.address != 0) insert(entry);
+      }
+    }
+  }
+  size_t i = place_of(fresh.address);
+  while (table_[i].address != 0) i = (i + 1) & (table_.size() - 1);
+  table_[i] = fresh;
+  ++count_;
+  return true;
+}
+
+void LargeBlocks::erase(Entry* entry) noexcept {
+  const size_t mask = table_.size() - 1;
+  size_t hole = static_cast<size_t>(entry - table_.data());
+  // Entries after the hole move up unless they are at home between it and themselves.
+  for (size_t i = (hole + 1) & mask; table_[i].address != 0; i = (i + 1) & mask) {
+    const size_t home = place_of(table_[i].address);
+    if (((i - home) & mask) < ((i - hole) & mask)) continue;
+    table_[hole] = table_[i];
+    hole = i;
+  }
+  table_[hole] = {};
+  --count_;
+}
+
+}  // namespace memoir::malloc_

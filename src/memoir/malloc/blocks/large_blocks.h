@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Blocks above half a MiB: each is a mapping of its own. Freed ones are kept for a while, within a budget,
+// since the pages of a new mapping cost far more than the mapping itself. What is kept serves other sizes
+// too: a larger one is cut, and of smaller ones the pages move into a new mapping (mremap), which then has
+// parts:
+//
+//   block   | pages of one that was freed | of another | fresh |     `cuts` are the ends of all but the last
+//
+// The system moves no range that spans two parts, so they move one by one.
+#pragma once
+
+#include "memoir/base/lock.h"
+#include "memoir/base/metadata.h"
+#include "memoir/base/units.h"
+
+namespace memoir::malloc_ {
+
+class LargeBlocks {
+ public:
+  struct Block {
+    void* address = nullptr;
+    bool zero = false;
+  };
+  /// `size` > 0 and below 2^47, the alignment a power of two. No address when the system has none.
+  Block allocate(Size size, Size alignment, bool huge) noexcept;
+  /// False for an address that is not a block of ours.
+  bool free(void* address, Size cache_budget) noexcept;
+  /// Bytes of a live block, 0 for an address that is none.
+  Size size_of(void* address) noexcept;
+  /// The same contents at a block of the new size, moved by the system where it must be; nullptr: nothing
+  /// changed.
+  void* resize(void* address, Size size) noexcept;
+
+  /// Unmaps what was freed `age` purges ago or earlier. Call it at a steady pace.
+  void purge(unsigned age) noexcept;
+
+  Size live() const noexcept { return live_.load(std::memory_order_relaxed); }
+  Size cached() const noexcept { return cached_.load(std::memory_order_relaxed); }
+
+  /// How many blocks live.
+  size_t count() noexcept {
+    const LockGuard guard(lock_);
+    return count_;
+  }
+
+  Lock& lock() noexcept { return lock_; }
+
+ private:
+  static constexpr size_t kMostParts = 4;
+  struct Entry {
+    std::uintptr_t address = 0;
+    Size size = 0;
+    Size cuts[kMostParts - 1] = {};  // ascending, from the address on; then zeros
+    size_t count() const noexcept;
+    Size last_begin() const noexcept { return count() == 1 ? 0 : cuts[count() - 2]; }
+    void shrink(Size to) noexcept;
+  };
+  struct Cached {
+    Entry entry;
+    unsigned freed = 0;  // the purge before which it was freed
+  };
+  static constexpr size_t kMostCached = 64;
+
+  Entry take_fitting(Size bytes, Size alignment, bool huge) noexcept;
+  Entry take_part(Size bytes, bool huge) noexcept;
+  Entry compose(Size bytes, Size alignment, bool huge) noexcept;
+  static Entry move(const Entry& from, Size size) noexcept;
+  Entry* find(std::uintptr_t address) noexcept;
+  bool insert(const Entry& entry) noexcept;
+  void erase(Entry* entry) noexcept;
+  size_t place_of(std::uintptr_t address) const noexcept;
+
+  Lock lock_;
+  MetadataArray<Entry> table_;  // open addressing; a power of two of them
+  size_t count_ = 0;
+  Cached cache_[kMostCached];
+  size_t cache_count_ = 0;
+  unsigned purges_ = 0;
+  std::atomic<Size> live_{0}, cached_{0};
+};
+
+}  // namespace memoir::malloc_

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The settings of memoir's malloc, MEMOIR_MALLOC="key=value,...". Read once, before the first block is handed
+// out, by a reader that neither throws nor calls malloc; what it cannot read it reports in one line and
+// leaves as it was.
+#pragma once
+
+#include <tuple>
+
+#include "memoir/base/option.h"
+#include "memoir/heap/lifetime/lifetime_options.h"
+#include "memoir/malloc/blocks/checked.h"
+
+namespace memoir::malloc_ {
+
+/// A path without a comma; "" or "none": none.
+struct PathText {
+  char text[1024] = "";
+};
+
+struct MallocOptions : LifetimeOptions {
+  bool background = true;
+  double huge_cost = 0.05;
+  Size cache = 64 * kMiB;
+  PathText model;
+  bool stats = false;
+  bool secure = kChecked;
+  bool help = false;
+
+  static constexpr auto fields() {
+    using Options = MallocOptions;
+    return std::tuple_cat(
+        LifetimeOptions::fields(),
+        std::tuple{
+            OptionField{"background", &Options::background, Unit::kFlag,
+                        "a thread that gives memory back and restores huge pages"},
+            OptionField{"huge_cost", &Options::huge_cost, Unit::kShare,
+                        "of the program's CPU time that huge pages may take beyond twice that of small ones"},
+            OptionField{"cache", &Options::cache, Unit::kBytes,
+                        "of freed blocks above 512KiB kept ready, at most"},
+            OptionField{"model", &Options::model, Unit::kText,
+                        "a file of memoir train that says how long objects will live; needs `background`"},
+            OptionField{"stats", &Options::stats, Unit::kFlag, "print figures to standard error at exit"},
+            OptionField{"secure", &Options::secure, Unit::kFlag,
+                        "another library, which ends a program that misuses the heap"},
+            OptionField{"help", &Options::help, Unit::kFlag, "print these settings to standard error"},
+        });
+  }
+};
+
+/// Reads the environment's MEMOIR_MALLOC. Complaints go to standard error.
+MallocOptions read_malloc_options() noexcept;
+/// A line for each setting, "name\tunit\tinitial value\thelp\n", into `out`; returns the length without the
+/// final zero.
+size_t describe_malloc_options(char* out, size_t room) noexcept;
+
+}  // namespace memoir::malloc_

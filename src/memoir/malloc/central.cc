@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memoir/malloc/central.h"
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "memoir/malloc/blocks/free_list.h"
+#include "memoir/malloc/blocks/pause.h"
+
+namespace memoir::malloc_ {
+
+namespace {
+
+void say_which_is_checked() noexcept {
+  constexpr std::string_view kLine =
+      kChecked
+          ? "memoir: MEMOIR_MALLOC: secure=0 has no effect in libmemoir_malloc_secure.so, which checks\n"
+          : "memoir: MEMOIR_MALLOC: secure=1 needs another library, libmemoir_malloc_secure.so: start the "
+            "program with memoir run --set secure\n";
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kLine.data(), kLine.size());
+}
+
+}  // namespace
+
+bool Central::set_up() noexcept {
+  std::uint32_t fresh = kFresh;
+  if (state_.compare_exchange_strong(fresh, kSettingUp, std::memory_order_acquire)) {
+    options = read_malloc_options();
+    huge_pages.allow(options.huge_cost);
+    if (options.secure != kChecked) say_which_is_checked();
+    if constexpr (kChecked) free_list::choose_keys();
+    prepare_pauses();
+    const bool done = choose_addresses();
+    state_.store(done ? kReady : kBroken, std::memory_order_release);
+    return done;
+  }
+  while (state_.load(std::memory_order_acquire) == kSettingUp) ::sched_yield();
+  return state_.load(std::memory_order_acquire) == kReady;
+}
+
+bool Central::grow() noexcept {
+  // Large steps keep the system's list of mappings short; where it refuses one, a small one may do.
+  for (const Size step : {32 * kMiB, LifetimeHeap::kRegion}) {
+    if (!commit_addresses(committed_, step)) continue;
+    if (!heap.add_regions(step / LifetimeHeap::kRegion)) return false;
+    committed_ += step;
+    return true;
+  }
+  return false;
+}
+
+Span* Central::new_span(size_t slots, LifetimeClass lifetime, bool& zero) noexcept {
+  const Size size = slots * size_classes::kSlot;
+  LifetimeHeap::Placement placed;
+  bool opens_huge = false;
+  {
+    const LockGuard guard(lock);
+    const bool huge = options.huge && held() >= options.background_from && huge_pages.wanted(heap);
+    placed = heap.allocate(size, lifetime, huge);
+    if (!placed && grow()) placed = heap.allocate(size, lifetime, huge);
+    if (!placed) return nullptr;
+    used_.store(heap.figures().used, std::memory_order_relaxed);
+    opens_huge = placed.new_region && huge;
+    if (opens_huge && huge_pages.spared()) {
+      opens_huge = false;
+      heap.break_huge(align_down(placed.offset, LifetimeHeap::kRegion));
+    }
+    if (opens_huge)
+      ::madvise(address_of(align_down(placed.offset, LifetimeHeap::kRegion)), LifetimeHeap::kRegion,
+                MADV_HUGEPAGE);
+  }
+  if (placed.new_region && options.huge) huge_pages.opened(placed.offset, opens_huge);
+  const size_t first = placed.offset / size_classes::kSlot;
+  for (size_t i = 0; i < slots; ++i) *back_at(first + i) = static_cast<std::uint8_t>(i);
+  zero = placed.zero;
+  return span_at(first);
+}
+
+void Central::end_span(Span* span) noexcept {
+  const size_t slot = slot_of(span);
+  span->state.store(SpanState::kNone, std::memory_order_relaxed);
+  span->owner.store(kNobody, std::memory_order_relaxed);
+  const LockGuard guard(lock);
+  heap.free({slot * size_classes::kSlot, span->slots * size_classes::kSlot});
+  used_.store(heap.figures().used, std::memory_order_relaxed);
+}
+
+bool Central::grown() noexcept {
+  const Size now = held();
+  if (options.split && now >= options.split_from && !sampler.active()) {
+    if (sampler.start({options.tau, options.sample})) live_samples.start();
+  }
+  return options.background && now >= options.background_from;
+}
+
+}  // namespace memoir::malloc_

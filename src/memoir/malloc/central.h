@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What all threads share: the heap of spans with its lock, the large blocks, the learner. Nothing of it runs
+// on the fast path.
+//
+// Locks are taken in this order: the registry of heaps, a thread's heap, the samples' heap, the central lock;
+// the locks of large blocks, of the sampler and of the live samples are taken last and alone.
+#pragma once
+
+#include <atomic>
+
+#include "memoir/base/lock.h"
+#include "memoir/heap/lifetime/lifetime_heap.h"
+#include "memoir/malloc/blocks/address_map.h"
+#include "memoir/malloc/blocks/huge_pages.h"
+#include "memoir/malloc/blocks/large_blocks.h"
+#include "memoir/malloc/blocks/malloc_options.h"
+#include "memoir/malloc/learning/live_samples.h"
+#include "memoir/malloc/learning/sampler.h"
+
+namespace memoir::malloc_ {
+
+/// An object that is there before constructors run and after destructors ran.
+template <class T>
+union Forever {
+  constexpr Forever() noexcept : value() {}
+  ~Forever() {}
+  T value;
+};
+
+class Central {
+ public:
+  /// Reads the settings and chooses addresses, once. Any thread, any time.
+  bool ready() noexcept { return state_.load(std::memory_order_acquire) == kReady || set_up(); }
+
+  /// A span whose slots point back to its record; the other fields are the caller's. nullptr: no memory.
+  Span* new_span(size_t slots, LifetimeClass lifetime, bool& zero) noexcept;
+  void end_span(Span* span) noexcept;
+
+  /// Bytes that the heap holds for objects: its spans and large blocks.
+  Size held() const noexcept { return used_.load(std::memory_order_relaxed) + large.live() + large.cached(); }
+  /// Counts allocated bytes on behalf of a thread.
+  void add_allocated(Size bytes) noexcept { allocated_.fetch_add(bytes, std::memory_order_relaxed); }
+  Size allocated() const noexcept { return allocated_.load(std::memory_order_relaxed); }
+
+  /// What outgrew its limit starts: the learner at once; returns whether the background thread is wanted now.
+  bool grown() noexcept;
+
+  alignas(64) Lock lock;
+  LifetimeHeap heap;  // under `lock`
+  HugePages huge_pages;
+  LargeBlocks large;
+  Sampler sampler;
+  LiveSamples live_samples;
+  alignas(64) MallocOptions options;  // constant once ready
+
+ private:
+  enum : std::uint32_t { kFresh, kSettingUp, kReady, kBroken };
+  bool set_up() noexcept;
+  bool grow() noexcept;
+
+  // Lines of their own: the first is read often and written once, the others are written by all threads.
+  alignas(64) std::atomic<std::uint32_t> state_{kFresh};
+  alignas(64) std::atomic<Size> used_{0};
+  alignas(64) std::atomic<Size> allocated_{0};
+  Size committed_ = 0;
+};
+
+inline constinit Forever<Central> central_storage;
+inline Central& central() noexcept { return central_storage.value; }
+
+}  // namespace memoir::malloc_

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memoir/malloc/malloc.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "memoir/malloc/background.h"
+#include "memoir/malloc/foresight.h"
+
+extern "C" __attribute__((weak)) void* __libc_stack_end;
+
+namespace memoir::malloc_ {
+
+thread_local constinit ThreadHeap* this_heap __attribute__((tls_model("initial-exec"))) = &no_heap;
+
+namespace {
+
+using size_classes::kSlot;
+using size_classes::kTables;
+constexpr Size kLargestSpan = 512 * kKiB;  // above, a block is a mapping of its own
+constexpr Size kLargestSpanAlignment = kSlot;
+
+thread_local constinit bool ended __attribute__((tls_model("initial-exec"))) = false;
+thread_local constinit unsigned char frees_without_heap __attribute__((tls_model("initial-exec"))) = 0;
+std::atomic<bool> key_made{false};
+Lock key_lock;
+pthread_key_t key_of_ends;
+
+/// Runs when the thread ends; what it allocates after this is served by the common heap.
+void end_thread(void*) noexcept {
+  ThreadHeap* const heap = this_heap;
+  ended = true;
+  this_heap = &no_heap;
+  if (heap == &no_heap) return;
+  {
+    const LockGuard guard(heap->lock());
+    heap->token.store(kNoToken, std::memory_order_release);
+    heap->give_back();
+  }
+  registry().put_back(heap);
+}
+
+/// Where this thread's stack begins, about: the same for all threads that run the same code.
+std::uintptr_t stack_base() noexcept {
+  if (::getpid() == ::gettid() && &__libc_stack_end != nullptr)
+    return reinterpret_cast<std::uintptr_t>(__libc_stack_end);
+  return reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());  // lies at the end of a thread's stack
+}
+
+ThreadHeap* attach() noexcept {
+  if (ended || !central().ready()) return nullptr;
+  if (!key_made.load(std::memory_order_acquire)) {
+    const LockGuard guard(key_lock);
+    if (!key_made.load(std::memory_order_relaxed)) {
+      if (pthread_key_create(&key_of_ends, end_thread) != 0) return nullptr;
+      key_made.store(true, std::memory_order_release);
+    }
+  }
+  ThreadHeap* const heap = registry().take();
+  if (heap == nullptr) return nullptr;
+  heap->stack_base = stack_base();
+  {
+    const LockGuard guard(heap->lock());
+    heap->token.store(heap->id(), std::memory_order_release);
+  }
+  this_heap = heap;
+  pthread_setspecific(key_of_ends, heap);  // may call calloc: the heap is in place
+  return heap;
+}
+
+/// For a thread that has no heap; no_heap when there is none for it. A thread that only frees hands over
+/// several blocks at once too. One that frees few needs none: a thread may free others' TLS when it ends,
+/// after the last moment at which its heap would be given back. free() leaves errno alone.
+ThreadHeap* attach_to_free() noexcept {
+  constexpr unsigned char kFew = 16;
+  if (frees_without_heap < kFew) {
+    ++frees_without_heap;
+    return &no_heap;
+  }
+  const int kept = errno;
+  ThreadHeap* const heap = attach();
+  errno = kept;
+  return heap == nullptr ? &no_heap : heap;
+}
+
+[[maybe_unused]] void fetch_to_write(const void* address) noexcept {
+#if defined(__x86_64__)
+  asm volatile("prefetchw (%0)" : : "r"(address));  // the compiler's own needs a later processor's flag
+#else
+  __builtin_prefetch(address, 1);
+#endif
+}
+
+void sampled(const void* block, Size size, ContextKey key, const void* caller) noexcept {
+  const Size clock = central().allocated();
+  central().sampler.born(block, key, clock, central().held());
+  central().live_samples.born(block, caller, central().sampler.weight(size), clock);
+}
+
+void sample_freed(const void* block) noexcept {
+  central().sampler.freed(block, central().allocated(), central().held());
+  central().live_samples.freed(block);
+}
+
+/// A sampled block lies apart, so that its free is seen.
+void* allocate_sample(size_t size_class, ContextKey key, const void* caller) noexcept {
+  void* block = nullptr;
+  {
+    const LockGuard guard(sample_heap.lock());
+    block = sample_heap.allocate(0, size_class, nullptr);
+  }
+  if (block != nullptr) sampled(block, kTables.size[size_class], key, caller);
+  return block;
+}
+
+void free_sample(Span* span, void* block) noexcept {
+  sample_freed(block);
+  const LockGuard guard(sample_heap.lock());
+  sample_heap.free(span, block);
+}
+
+void* allocate_single(Size size, size_t row, ContextKey key, const void* caller, bool* zero) noexcept {
+  const size_t slots = align_up(size, kSlot) / kSlot;
+  const auto lifetime = static_cast<LifetimeClass>(row);
+  Span* const span = central().new_span(slots, lifetime, *zero);
+  if (span == nullptr) return nullptr;
+  span->blocks = 1;
+  span->notify.store(0, std::memory_order_relaxed);
+  span->set_used(1);
+  span->slots = static_cast<std::uint8_t>(slots);
+  span->row = static_cast<std::uint8_t>(lifetime);
+  span->gone = 0;
+  span->stripped.store(false, std::memory_order_relaxed);
+  span->state.store(SpanState::kSingle, std::memory_order_relaxed);
+  span->owner.store(kCentral, std::memory_order_release);
+  void* const block = start_of(span);
+  ThreadHeap* const heap = this_heap;
+  if (heap == &no_heap) {
+    central().add_allocated(slots * kSlot);
+    return block;
+  }
+  bool due = false;
+  {
+    const Inside inside(heap);
+    due = heap->count(slots * kSlot);
+  }
+  if (due) {
+    span->stripped.store(true, std::memory_order_relaxed);  // of a single block: it is a sample
+    sampled(block, slots * kSlot, key, caller);
+    if (foresight().sampled(key, size, heap->stack_base)) wake_to_answer();
+  }
+  return block;
+}
+
+}  // namespace
+
+void* allocate_slowly(ThreadHeap* heap, Size size, ContextKey key, const void* return_address) noexcept {
+  if (size > size_classes::kLargest) {
+    bool zero = false;
+    return allocate_large(size, 16, key, return_address, &zero);
+  }
+  const size_t size_class = size_classes::class_of(size);
+  if (heap == &no_heap) {
+    heap = attach();
+    if (heap == nullptr) {
+      if (!central().ready()) return nullptr;
+      const LockGuard guard(common_heap.lock());
+      return common_heap.allocate(0, size_class, nullptr);
+    }
+  }
+  bool sample_due = false, grew = false;
+  void* block = nullptr;
+  {
+    const Inside inside(heap);
+    block = heap->allocate(central().sampler.row_of(key), size_class, &sample_due);
+    grew = heap->take_growth();
+  }
+  if (sample_due) {
+    block = allocate_sample(size_class, key, return_address);
+    if (foresight().sampled(key, size, heap->stack_base)) wake_to_answer();
+  }
+  if (grew && central().grown()) wake_background();
+  return block;
+}
+
+void* allocate_large(Size size, Size alignment, ContextKey key, const void* return_address,
+                     bool* zero) noexcept {
+  if (!central().ready()) return nullptr;
+  if (this_heap == &no_heap) attach();
+  void* block = nullptr;
+  if (size <= kLargestSpan && alignment <= kLargestSpanAlignment)
+    block = allocate_single(size, central().sampler.row_of(key), key, return_address, zero);
+  if (block == nullptr) {
+    const LargeBlocks::Block large = central().large.allocate(size, alignment, central().options.huge);
+    block = large.address;
+    *zero = large.zero;
+    if (block != nullptr) central().add_allocated(size);
+  }
+  if (central().grown()) wake_background();
+  return block;
+}
+
+void* allocate_in_row(Size size, size_t row) noexcept {
+  if (!central().ready()) return nullptr;
+  ThreadHeap* const heap = this_heap == &no_heap ? attach() : this_heap;
+  if (heap == nullptr || size > kLargestSpan) return allocate_slowly(&no_heap, size, 0, nullptr);
+  void* block = nullptr;
+  if (size <= size_classes::kLargest) {
+    const Inside inside(heap);
+    bool ignored = false;
+    const size_t size_class = size_classes::class_of(size);
+    block = heap->allocate(row, size_class, &ignored);
+    if (ignored) block = heap->allocate(row, size_class, nullptr);
+  } else {
+    bool zero = false;
+    block = allocate_single(size, row, 0, nullptr, &zero);
+  }
+  if (central().grown()) wake_background();
+  return block;
+}
+
+void notified(ThreadHeap* heap, Span* span) noexcept {
+  bool ended_span = false;
+  {
+    const Inside inside(heap);
+    ended_span = heap->notified(span);
+  }
+  // A program that only frees gives memory back too. Who looks waits for what all threads write.
+  if (ended_span && central().grown()) wake_background();
+}
+
+void free_slowly(ThreadHeap* heap, void* block) noexcept {
+  if (block == nullptr) return;
+  const Offset offset = offset_of(block);
+  if (offset >= arena_size()) {
+    if (!central().large.free(block, central().options.cache))
+      misused("free", block, "not a block of this heap, or freed already");
+    return;
+  }
+  Span* const span = span_of(offset);
+  // The mark is read and then written: another core's line need not come twice.
+  if constexpr (kChecked) fetch_to_write(block);
+  switch (const HeapId owner = span->owner.load(std::memory_order_relaxed)) {
+    case kNobody:
+      misused("free", block, "not a block of this heap, or freed already");
+    case kCentral:
+      if (block != start_of(span)) misused("free", block, "inside a block, not at its start");
+      if (span->stripped.load(std::memory_order_relaxed)) sample_freed(block);
+      return central().end_span(span);
+    case kSampleHeap:
+      if constexpr (kChecked) free_list::check_used("free", span, block, into_span(offset, base()));
+      return free_sample(span, block);
+    case kCommonHeap: {
+      if constexpr (kChecked) free_list::check_used("free", span, block, into_span(offset, base()));
+      const LockGuard guard(common_heap.lock());
+      return common_heap.free(span, block);
+    }
+    default:
+      if constexpr (kChecked) free_list::check_used("free", span, block, into_span(offset, base()));
+      if (heap == &no_heap) heap = attach_to_free();
+      if (heap != &no_heap) {
+        heap->busy.store(1, std::memory_order_relaxed);
+        std::atomic_signal_fence(std::memory_order_seq_cst);
+        const HeapId token = heap->token.load(std::memory_order_acquire);
+        if (token != kNoToken && token != owner) {
+          heap->hold_remote(span, block);
+          heap->busy.store(0, std::memory_order_release);
+          return;
+        }
+        heap->busy.store(0, std::memory_order_release);
+      }
+      ThreadHeap::push_remote(span, block, block, 1);  // paused, or without a heap
+  }
+}
+
+void check_live(const char* call, void* block) noexcept {
+  const Offset offset = offset_of(block);
+  if (offset >= arena_size()) {
+    if (central().large.size_of(block) != 0) return;
+    misused(call, block, "not a block of this heap, or freed already");
+  }
+  const Span* const span = span_of(offset);
+  const HeapId owner = span->owner.load(std::memory_order_relaxed);
+  if (owner == kNobody) misused(call, block, "not a block of this heap, or freed already");
+  if (owner != kCentral) return free_list::check_used(call, span, block, into_span(offset, base()));
+  if (block != start_of(span)) misused(call, block, "inside a block, not at its start");
+}
+
+void check_size(void* block, Size size) noexcept {
+  if (block == nullptr) return;
+  check_live("free", block);
+  if (size > size_of(block)) misused("free", block, "smaller than the size that its free names");
+}
+
+Size size_of(void* block) noexcept {
+  const Offset offset = offset_of(block);
+  if (block == nullptr) return 0;
+  return offset < arena_size() ? span_of(offset)->block_size() : central().large.size_of(block);
+}
+
+void* allocate_zeroed(Size size, const void* return_address) noexcept {
+  if (size <= size_classes::kLargest) {
+    void* const block = allocate(size, return_address);
+    return block == nullptr ? nullptr : std::memset(block, 0, size);
+  }
+  bool zero = false;
+  void* const block = allocate_large(size, 16, key_here(this_heap, return_address), return_address, &zero);
+  return block == nullptr || zero ? block : std::memset(block, 0, size);
+}
+
+void* allocate_aligned(Size size, Size alignment, const void* return_address) noexcept {
+  if (alignment <= 16) return allocate(size, return_address);
+  if (alignment <= kSlot && size <= size_classes::kLargest) {
+    // Blocks of a class lie at multiples of its size: one whose size is a multiple of the alignment will do.
+    for (size_t i = size_classes::class_of(std::max(size, alignment)); i < kClasses; ++i) {
+      if ((kTables.size[i] & (alignment - 1)) == 0) return allocate(kTables.size[i], return_address);
+    }
+  }
+  bool zero = false;
+  const Size bytes = std::max(size, size_classes::kLargest + 1);
+  return allocate_large(bytes, alignment, key_here(this_heap, return_address), return_address, &zero);
+}
+
+void* reallocate(void* block, Size size, const void* return_address) noexcept {
+  const Offset offset = offset_of(block);
+  const Size old = size_of(block);
+  if (old == 0) misused("realloc", block, "not a block of this heap, or freed already");
+  if constexpr (kChecked) check_live("realloc", block);
+  if (offset < arena_size()) {
+    if (size <= old && (size >= old / 2 || old <= 64)) return block;
+  } else if (size > kLargestSpan) {
+    if (size <= old && size >= old - old / 8) return block;
+    if (void* const moved = central().large.resize(block, size); moved != nullptr) return moved;
+  }
+  void* const fresh = allocate(size, return_address);
+  if (fresh == nullptr) return size <= old ? block : nullptr;
+  std::memcpy(fresh, block, std::min(size, old));
+  free(block);
+  return fresh;
+}
+
+bool trim() noexcept {
+  if (ThreadHeap* const heap = this_heap; heap != &no_heap) {
+    const Inside inside(heap);
+    heap->give_back();
+  }
+  return run_upkeep_now();
+}
+
+namespace {
+
+// Early among the handlers of the process: those of others, which may call malloc, run before ours prepares.
+__attribute__((constructor(101))) void handle_forks() noexcept {
+  pthread_atfork([]() { prepare_fork(); }, [] { after_fork(false); }, [] { after_fork(true); });
+}
+
+}  // namespace
+
+}  // namespace memoir::malloc_

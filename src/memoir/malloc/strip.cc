@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Pages inside a span that no used block touches: how they leave the free lists.
+#include <algorithm>
+#include <bit>
+
+#include "memoir/malloc/blocks/free_list.h"
+#include "memoir/malloc/thread_heap.h"
+
+namespace memoir::malloc_ {
+
+namespace {
+
+using size_classes::kSlot;
+using size_classes::kTables;
+constexpr Size kPage = 4 * kKiB;
+constexpr size_t kMostBlocks = kTables.blocks[0];  // of the smallest size
+static_assert(*std::max_element(kTables.blocks.begin(), kTables.blocks.end()) == kMostBlocks);
+static_assert(*std::max_element(kTables.slots.begin(), kTables.slots.end()) * kSlot / kPage <= 64);
+
+class BlockBits {
+ public:
+  void set(size_t i) noexcept { words_[i / 64] |= std::uint64_t{1} << (i % 64); }
+  bool test(size_t i) const noexcept { return (words_[i / 64] >> (i % 64) & 1) != 0; }
+
+ private:
+  std::uint64_t words_[(kMostBlocks + 63) / 64] = {};
+};
+
+/// The pages that bytes [begin, begin + size) of a span touch.
+std::uint64_t pages_of(Size begin, Size size) noexcept {
+  const Size low = begin / kPage, high = (begin + size - 1) / kPage;
+  return (~std::uint64_t{0} >> (63 - (high - low))) << low;
+}
+
+}  // namespace
+
+std::uint64_t ThreadHeap::strip(Span* span) noexcept {
+  collect(span);
+  const SpanState state = span->state.load(std::memory_order_relaxed);
+  if (span->releasing || (state != SpanState::kFull && state != SpanState::kAvailable)) return 0;
+  const Size size = kTables.size[span->size_class];
+  char* const start = static_cast<char*>(start_of(span));
+  BlockBits is_free;
+  for (void* list : {span->free.load(std::memory_order_relaxed), span->local_free}) {
+    for (; list != nullptr; list = free_list::next_of(list)) {
+      const size_t block = static_cast<Size>(static_cast<char*>(list) - start) / size;
+      if (kChecked && is_free.test(block)) damaged(list);
+      is_free.set(block);
+    }
+  }
+  std::uint64_t touched = 0;  // by blocks that are used
+  for (size_t i = 0; i < span->linked; ++i) {
+    const std::uint64_t pages = pages_of(i * size, size);
+    if (!is_free.test(i) && (pages & span->gone) == 0) touched |= pages;
+  }
+  const std::uint64_t all = pages_of(0, span->slots * kSlot);
+  std::uint64_t absent = 0;  // a region that became a huge page has pages again that its spans think gone
+  {
+    const LockGuard guard(central().lock);
+    absent = central().heap.gone_pages({slot_of(span) * kSlot, span->slots * kSlot});
+  }
+  const std::uint64_t leaving = all & ~touched & ~absent;
+  if (leaving == 0) return 0;
+
+  const std::uint64_t gone = span->gone | leaving;
+  void* list = nullptr;
+  for (size_t i = span->linked; i-- > 0;) {
+    if (!is_free.test(i) || (pages_of(i * size, size) & gone) != 0) continue;
+    free_list::link(start + i * size, list);
+    list = start + i * size;
+  }
+  span->local_free = list;
+  span->free.store(nullptr, std::memory_order_relaxed);
+  span->gone = gone;
+  span->releasing = true;
+  return leaving;
+}
+
+void ThreadHeap::stripped(Span* span, std::uint64_t pages, bool gone) noexcept {
+  span->releasing = false;
+  const Offset start = slot_of(span) * kSlot;
+  if (gone) {
+    const LockGuard guard(central().lock);
+    for (std::uint64_t rest = pages; rest != 0;) {
+      const int first = std::countr_zero(rest);
+      const int count = std::countr_one(rest >> first);
+      central().heap.pages_gone({start + first * kPage, count * kPage});
+      rest = first + count == 64 ? 0 : rest >> (first + count) << (first + count);
+    }
+  }
+  collect(span);
+  end_if_empty(span, false);
+}
+
+}  // namespace memoir::malloc_

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+
+#include "memoir/malloc/background.h"
+#include "memoir/malloc/blocks/give_back.h"
+#include "memoir/malloc/thread_heap.h"
+
+namespace memoir::malloc_ {
+
+namespace {
+
+using size_classes::kSlot;
+using size_classes::kTables;
+constexpr Size kPage = LifetimeHeap::kPage, kRegion = LifetimeHeap::kRegion;
+constexpr size_t kBatch = 64;  // spans that are worked on while their owner is kept out
+constexpr size_t kMostCandidates = 65536;
+
+/// A span that may have pages to give back; spans of one owner come together.
+struct Candidate {
+  HeapId owner;
+  std::uint32_t slot;
+  std::uint64_t pages;
+};
+// The background's own, and of whoever calls malloc_trim, one at a time.
+Forever<MetadataArray<Candidate>> candidates_storage;
+MetadataArray<Candidate>& candidates() noexcept { return candidates_storage.value; }
+
+Tick own_cpu_time() noexcept {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<Tick>(time.tv_sec) * 1'000'000'000 + static_cast<Tick>(time.tv_nsec);
+}
+
+}  // namespace
+
+void Upkeep::Leaving::add(Offset offset, Size size, bool breaks_huge) noexcept {
+  if (breaks_huge) ::madvise(address_of(align_down(offset, kRegion)), kRegion, MADV_NOHUGEPAGE);
+  ranges[count++] = {address_of(offset), size};
+}
+
+void Upkeep::give_back(Leaving& leaving) noexcept {
+  malloc_::give_back(leaving.ranges, leaving.count, leaving.gone);
+  for (size_t i = 0; i < leaving.count; ++i) {
+    if (!leaving.gone[i]) continue;
+    figures_.given_back += leaving.ranges[i].iov_len;
+    busy_ = true;
+  }
+  leaving.count = 0;
+}
+
+void Upkeep::run(bool everything) noexcept {
+  const int kept = errno;
+  const Tick began = own_cpu_time();
+  ++figures_.rounds;
+  busy_ = everything;
+  Central& all = central();
+  const Size allocated = all.allocated();
+  if (allocated != last_allocated_) looks_ = 0;
+  last_allocated_ = allocated;
+  // A span is seen at one look and worked on at the next: after the last allocation there are three more.
+  if (looks_ < 3) busy_ = true;
+  if (all.sampler.active()) all.sampler.advance(allocated, all.held());
+
+  LifetimeHeap::Figures now;
+  size_t regions = 0;
+  {
+    const LockGuard guard(all.lock);
+    now = all.heap.figures();
+    regions = all.heap.regions();
+  }
+  rules_.begin(now);
+  if (all.options.release) {
+    look_at_heaps(everything);
+    if (everything || UpkeepRules::looks(figures_.rounds, regions)) {
+      ++looks_;
+      figures_.live = look_at_spans(everything);
+      rules_.saw_live(figures_.live);
+      strip_candidates();
+      const LockGuard guard(all.lock);
+      all.huge_pages.look(all.heap);
+    }
+    give_back_slots(everything);
+    all.large.purge(everything ? 0 : UpkeepRules::kWindow);
+    if (all.large.cached() != 0) busy_ = true;
+  }
+  if (all.options.huge && !everything) restore_huge_pages();
+  {
+    const LockGuard guard(all.lock);
+    now = all.heap.figures();
+  }
+  rules_.end(now);
+  figures_.cpu += own_cpu_time() - began;
+  publish_figures(figures_, by_size_);
+  errno = kept;
+}
+
+void Upkeep::look_at_heaps(bool everything) noexcept {
+  static constinit std::atomic<std::uint32_t> seen[1024]{};
+  for (HeapId id = kFirstThreadHeap; id < registry().end(); ++id) {
+    ThreadHeap* const heap = registry().find(id);
+    if (heap == nullptr) continue;
+    const std::uint32_t calls = heap->slow_calls.load(std::memory_order_relaxed);
+    // A thread at work takes its queue in itself.
+    const bool at_work = seen[id % 1024].exchange(calls, std::memory_order_relaxed) != calls;
+    const bool has_some = heap->queue_waits() || heap->keeps_spans() || heap->holds_blocks();
+    if (!everything && (at_work || !has_some)) continue;
+    const LockGuard guard(heap->lock());
+    const bool owned = heap->token.load(std::memory_order_relaxed) != kNoToken;
+    if (owned && !heap->pause()) continue;
+    heap->flush_held();
+    heap->drain_queue();
+    heap->end_kept();
+    if (!owned) heap->give_back();
+    if (owned) heap->resume();
+    busy_ = true;
+  }
+}
+
+Size Upkeep::look_at_spans(bool everything) noexcept {
+  Central& all = central();
+  Size live = 0;
+  by_size_ = {};
+  size_t regions = 0;
+  {
+    const LockGuard guard(all.lock);
+    regions = all.heap.regions();
+  }
+  for (size_t region = 0; region < regions; ++region) {
+    const LockGuard guard(all.lock);
+    if (!all.heap.region_used(region)) continue;
+    const size_t first = region * LifetimeHeap::kSlots;
+    const size_t had = candidates().size();
+    double pages = 0;
+    for (size_t slot = first; slot < first + LifetimeHeap::kSlots;) {
+      Span* const span = span_at(slot);
+      const HeapId owner = span->owner.load(std::memory_order_acquire);
+      if (owner == kNobody) {  // no span begins here
+        ++slot;
+        continue;
+      }
+      slot += std::max<size_t>(span->slots, 1);
+      if (owner == kCentral) {
+        live += span->slots * kSlot;
+        by_size_.bytes[size_classes::kCount] += span->slots * kSlot;
+        continue;
+      }
+      const std::uint16_t used = span->used();
+      const Size size = kTables.size[span->size_class];
+      live += used * size;
+      by_size_.bytes[span->size_class] += used * size;
+      const std::uint16_t seen = span->seen.load(std::memory_order_relaxed);
+      const bool was_stripped = span->stripped.load(std::memory_order_relaxed);
+      const std::uint64_t remote = RemoteList{span->remote.load(std::memory_order_relaxed)}.count();
+      const bool empty = used <= remote;
+      if (!everything && used > seen) {  // it is being filled
+        span->seen.store(used, std::memory_order_relaxed);
+        span->stripped.store(false, std::memory_order_relaxed);
+        continue;
+      }
+      if (!everything && !rules_.worth_a_look({used, seen, was_stripped, empty})) continue;
+      if (span->state.load(std::memory_order_relaxed) == SpanState::kCurrent && !everything) continue;
+      const double share = empty ? 1 : UpkeepRules::expected_free_pages(used, span->blocks, size);
+      if (share < UpkeepRules::kLeastShare) continue;
+      pages += share * static_cast<double>(span->slots * kSlot / kPage);
+      if (candidates().size() < kMostCandidates)
+        candidates().push_back({owner, static_cast<std::uint32_t>(slot_of(span)), 0});
+    }
+    if (!everything && !rules_.worth_breaking(pages, all.heap.resident_share(region)))
+      candidates().resize_down(had);
+  }
+  return live;
+}
+
+void Upkeep::strip_candidates() noexcept {
+  MetadataArray<Candidate>& list = candidates();
+  std::sort(list.begin(), list.end(), [](const Candidate& a, const Candidate& b) {
+    return a.owner != b.owner ? a.owner < b.owner : a.slot < b.slot;
+  });
+  for (size_t begin = 0; begin < list.size();) {
+    size_t end = begin;
+    while (end < list.size() && end - begin < kBatch && list[end].owner == list[begin].owner) ++end;
+    ThreadHeap* const heap = list[begin].owner == kCommonHeap   ? &common_heap
+                             : list[begin].owner == kSampleHeap ? &sample_heap
+                                                                : registry().find(list[begin].owner);
+    const auto each = [&](auto visit) {
+      const LockGuard guard(heap->lock());
+      const bool owned = heap->token.load(std::memory_order_relaxed) != kNoToken;
+      if (owned && !heap->pause()) return false;
+      for (size_t i = begin; i < end; ++i) visit(list[i], span_at(list[i].slot));
+      if (owned) heap->resume();
+      return true;
+    };
+    const bool looked = each([&](Candidate& one, Span* span) {
+      if (span->owner.load(std::memory_order_relaxed) != one.owner) return;
+      one.pages = heap->strip(span);
+      span->seen.store(span->used(), std::memory_order_relaxed);
+      span->stripped.store(true, std::memory_order_relaxed);
+      if (one.pages == 0) heap->end_if_empty(span, false);
+    });
+    if (looked) {
+      // The spans stay: they are marked as releasing.
+      Leaving leaving;
+      for (size_t i = begin; i < end; ++i) {
+        Candidate& one = list[i];
+        if (one.pages == 0) continue;
+        const Offset start = one.slot * kSlot;
+        bool breaks = false;
+        {
+          const LockGuard guard(central().lock);
+          breaks = central().heap.break_huge(start);
+        }
+        for (std::uint64_t rest = one.pages; rest != 0;) {
+          const int first = std::countr_zero(rest), count = std::countr_one(rest >> first);
+          if (leaving.full()) give_back(leaving);
+          leaving.add(start + first * kPage, count * kPage, breaks);
+          breaks = false;
+          rest = first + count == 64 ? 0 : rest >> (first + count) << (first + count);
+        }
+      }
+      give_back(leaving);
+      const auto finish = [&](Candidate& one, Span* span) {
+        if (one.pages != 0) heap->stripped(span, one.pages, true);
+      };
+      while (!each(finish)) ::usleep(1000);  // the owner was interrupted inside
+    }
+    begin = end;
+  }
+  list.clear();
+}
+
+void Upkeep::give_back_slots(bool everything) noexcept {
+  Central& all = central();
+  const Size unused = everything ? ~Size{0} >> 1 : rules_.unused(all.held(), all.options.slack);
+  if (unused < UpkeepRules::kLeast) return;
+  LifetimeHeap::Release releases[kBatch];
+  static_assert(kBatch <= Leaving::kMost);
+  Leaving leaving;
+  for (Size done = 0; done < unused;) {
+    size_t count = 0;
+    {
+      const LockGuard guard(all.lock);
+      count = all.heap.take_releases(releases, kBatch, unused - done, everything ? 1.1 : rules_.fullest());
+    }
+    for (size_t i = 0; i < count; ++i)
+      leaving.add(releases[i].range.begin, releases[i].range.size, releases[i].breaks_huge);
+    give_back(leaving);
+    for (size_t i = 0; i < count; ++i) {
+      done += releases[i].range.size;
+      const LockGuard guard(all.lock);
+      all.heap.released(releases[i].range, leaving.gone[i]);
+    }
+    if (count < kBatch) break;
+  }
+}
+
+void Upkeep::restore_huge_pages() noexcept {
+  Central& all = central();
+  all.huge_pages.compare();
+  if (all.held() < all.options.background_from) return;
+  for (int done = 0; done < 256 && all.huge_pages.affordable(); ++done) {
+    Offset region = kNoOffset;
+    {
+      const LockGuard guard(all.lock);
+      region = all.heap.take_collapse(rules_.least_used(), rules_.most_gone());
+    }
+    if (region == kNoOffset) return;
+    const bool collapsed = all.huge_pages.restore(region, rules_.most_gone());
+    if (collapsed) ++figures_.collapsed;
+    const LockGuard guard(all.lock);
+    all.heap.collapsed(region, collapsed);
+    // Pages that spans think gone are there again: spans that were looked at must be again.
+    const size_t first = region / kSlot;
+    for (size_t slot = first; collapsed && slot < first + LifetimeHeap::kSlots; ++slot) {
+      if (const HeapId owner = span_at(slot)->owner.load(std::memory_order_acquire);
+          owner != kNobody && owner != kCentral)
+        span_at(slot)->stripped.store(false, std::memory_order_relaxed);
+    }
+  }
+}
+
+}  // namespace memoir::malloc_

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memoir/record/tick_clock.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace memoir::record {
+
+namespace {
+std::uint64_t read_clock(clockid_t clock) noexcept {
+  timespec now;
+  ::clock_gettime(clock, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(now.tv_nsec);
+}
+}  // namespace
+
+void TickClock::start(const char* path) noexcept {
+  base_ = read_clock(CLOCK_MONOTONIC_COARSE);
+  start_ = read_clock(CLOCK_REALTIME);
+  if (path == nullptr) return;
+  const int file = ::open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return;
+  void* const mapped = ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, file, 0);
+  // A file that is shorter than what is read of it would kill the program.
+  const bool whole = ::lseek(file, 0, SEEK_END) >= 4096;
+  ::close(file);
+  if (mapped == MAP_FAILED) return;
+  const auto* const shared = static_cast<const SharedClock*>(mapped);
+  if (!whole || shared->magic != SharedClock::kMagic) {
+    ::munmap(mapped, 4096);
+    return;
+  }
+  base_ = shared->base;
+  start_ = shared->start;
+  shared_.store(shared, std::memory_order_relaxed);
+}
+
+}  // namespace memoir::record
