@@ -79,10 +79,9 @@ def tinygrad(models: list[str], side: int) -> Iterator[Row]:
         os.environ.setdefault("DEV", "NULL")  # its CPU device needs clang; a plan is made without a device
     import memoir.tinygrad
     import tinygrad.schedule.memory as memory
+    from memoir.frameworks import plug
     from tinygrad import Tensor
     from tinygrad.uop.ops import Ops
-
-    from memoir import frameworks
 
     def arena(linear: Any) -> int:
         buffers = {u for item in linear.src for u in item.toposort() if u.op is Ops.BUFFER}
@@ -101,7 +100,7 @@ def tinygrad(models: list[str], side: int) -> Iterator[Row]:
         loads: list[int] = []
 
         def place(*args: Any, loads: list[int] = loads) -> Any:
-            placed = frameworks.place(*args)
+            placed = plug.place(*args)
             loads.append(placed.load)
             return placed
 

@@ -24,7 +24,7 @@ from memoir.bench.grid import shuffled
 from memoir.bench.statistics import mean_interval
 from memoir.lifetimes.sampling import Collector
 
-from memoir import native
+from memoir.record import native
 
 HERE = Path(__file__).resolve().parent
 EVERY = 512 * 1024

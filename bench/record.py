@@ -22,7 +22,8 @@ from pathlib import Path
 
 from memoir._core import Trace, finish_trace
 
-from memoir import Error, native
+from memoir import Error
+from memoir.record import native
 
 HERE = Path(__file__).parent
 CORE = HERE.parent / "src" / "memoir"

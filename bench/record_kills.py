@@ -24,7 +24,8 @@ from pathlib import Path
 import numpy as np
 from memoir._core import EventKind, Trace
 
-from memoir import Error, native
+from memoir import Error
+from memoir.record import native
 
 THREADS, SIZES, LEAST = 3, 4096, 65  # as record_kills.c has them
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from memoir._core import finish_trace
 
-from memoir import native
+from memoir.record import native
 
 HERE = Path(__file__).resolve().parent / "load_drop_programs"
 CYCLES = 2

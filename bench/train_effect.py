@@ -108,7 +108,9 @@ def ratios(
 
 def oracle_library() -> Path:
     """The malloc that a program may tell classes, if it was built (target memoir_malloc_classes): the wheel has none."""
-    return ROOT / "build" / "release" / "src" / "memoir" / "malloc" / "preload" / "libmemoir_malloc_classes.so"
+    return (
+        ROOT / "build" / "release" / "src" / "memoir" / "malloc" / "preload" / "libmemoir_malloc_classes.so"
+    )
 
 
 def cases(folder: Path, load: list[str], smoke: bool) -> dict[str, tuple[dict[str, str], bool]]:

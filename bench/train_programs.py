@@ -23,7 +23,7 @@ from memoir._core import finish_trace
 from memoir.lifetimes.names import name_frames
 from memoir.lifetimes.sampling import Collector
 
-from memoir import native
+from memoir.record import native
 
 INPUTS = Path(__file__).resolve().parent / "train_inputs"
 SCRIPT = "local t = {} for i = 1, 20 do t[i] = ARGV[1] .. i end redis.call('SET', ARGV[2], t[3]) return t"

@@ -204,7 +204,9 @@ def test_files_that_are_named_are_there(page):
     named = set(re.findall(r"\w[\w./-]*\.(?:h|cc|cpp|py)\b", text)) - made
     assert [name for name in named if not any(f"/{path}".endswith(f"/{name}") for path in there)] == []
     if page.name == "walk.md":
-        rooms = set(re.findall(r"`((?:trace|plan|heap|malloc|record|process|remember|device|arena)/\w+)`", text))
+        rooms = set(
+            re.findall(r"`((?:trace|plan|heap|malloc|record|process|remember|device|arena)/\w+)`", text)
+        )
         assert (
             rooms and [room for room in rooms if not any(f"/memoir/{room}" in path for path in there)] == []
         )

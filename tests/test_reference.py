@@ -74,9 +74,7 @@ def test_every_public_name_of_python():
 
 
 def test_every_function_of_the_headers_for_c():
-    headers = [
-        path for path in (ROOT / "src/memoir").rglob("memoir_*.h") if 'extern "C"' in path.read_text()
-    ]
+    headers = [path for path in (ROOT / "src/memoir").rglob("memoir_*.h") if 'extern "C"' in path.read_text()]
     assert len(headers) == 3
     text = (FOLDER / "c.md").read_text()
     for header in headers:

@@ -4,9 +4,13 @@
 Importing this package is cheap: torch, matplotlib, highspy and ortools are imported by what needs them, on first use.
 """
 
+import os
 from typing import Any
 
 from memoir._core import Error, __version__
+
+# memoir.executorch, memoir.tinygrad, memoir.inductor and memoir.onnxruntime are API; their modules lie in frameworks/.
+__path__.append(os.path.join(os.path.dirname(__file__), "frameworks"))
 
 __all__ = [
     "Arena",

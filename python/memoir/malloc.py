@@ -212,7 +212,7 @@ _known: dict[tuple[str, int], str] = {}  # names that were found: symbol tables 
 
 def _names(places: set[tuple[str, int]]) -> dict[tuple[str, int], str]:
     """The functions at these places, "" where their files have no names."""
-    from memoir.symbols import Line, find_lines
+    from memoir.record.symbols import Line, find_lines
 
     offsets: dict[str, set[int]] = {}
     for module, offset in places - _known.keys():

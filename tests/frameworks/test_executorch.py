@@ -6,7 +6,7 @@ import types
 import warnings
 
 import memoir.executorch
-import memoir.frameworks
+import memoir.frameworks.plug
 import pytest
 
 ALIGNMENT = 16
@@ -196,7 +196,7 @@ def test_where_memoir_fails_greedy_plans_and_one_warning_says_so(executorch, mon
         raise memoir.Error("no luck")
 
     monkeypatch.setattr(memoir.executorch, "place", fail)
-    memoir.frameworks.hand_over.cache_clear()
+    memoir.frameworks.plug.hand_over.cache_clear()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         sizes = [arena(export(model, example, memoir.executorch.memory_planning_algo)) for _ in range(2)]

@@ -5,7 +5,7 @@ import re
 import types
 import warnings
 
-import memoir.frameworks
+import memoir.frameworks.plug
 import memoir.inductor
 import pytest
 
@@ -53,7 +53,7 @@ class Branches(torch.nn.Module):
 
 @pytest.fixture
 def installed():
-    memoir.frameworks.hand_over.cache_clear()
+    memoir.frameworks.plug.hand_over.cache_clear()
     memoir.inductor.install()
     yield
     memoir.inductor.uninstall()

@@ -6,7 +6,7 @@ import sys
 import threading
 import warnings
 
-import memoir.frameworks
+import memoir.frameworks.plug
 import numpy as np
 import pytest
 
@@ -154,9 +154,9 @@ def test_without_the_library_onnx_runtime_does_without_and_one_warning_says_so(d
 
 
 def test_warnings_of_frameworks_come_once():
-    memoir.frameworks.hand_over.cache_clear()
+    memoir.frameworks.plug.hand_over.cache_clear()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(3):
-            memoir.frameworks.hand_over("X", "no luck")
+            memoir.frameworks.plug.hand_over("X", "no luck")
     assert len(caught) == 1

@@ -5,7 +5,7 @@ import os
 import shutil
 import warnings
 
-import memoir.frameworks
+import memoir.frameworks.plug
 import memoir.tinygrad
 import pytest
 
@@ -16,7 +16,7 @@ tinygrad = pytest.importorskip("tinygrad", reason="tinygrad is not here: pip ins
 
 @pytest.fixture
 def installed():
-    memoir.frameworks.hand_over.cache_clear()
+    memoir.frameworks.plug.hand_over.cache_clear()
     memoir.tinygrad.install()
     yield
     memoir.tinygrad.uninstall()

@@ -14,7 +14,7 @@ import pytest
 from memoir.lifetimes import BYTES, CENSORED, FREED, Lifetimes
 from memoir.lifetimes.sampling import Collector, ControlPage
 
-from memoir import native
+from memoir.record import native
 
 try:
     LIBRARY = native.library()

@@ -101,7 +101,9 @@ def test_it_can_be_linked(conformance, library):
 
 
 def test_a_program_that_knows_lifetimes_keeps_them_apart(compiled):
-    library = Path(__file__).parents[2] / "build/release/src/memoir/malloc/preload/libmemoir_malloc_classes.so"
+    library = (
+        Path(__file__).parents[2] / "build/release/src/memoir/malloc/preload/libmemoir_malloc_classes.so"
+    )
     if not library.exists():
         pytest.skip("the release preset is not built (make test builds it)")
     environment = {"LD_PRELOAD": str(library), "MEMOIR_MALLOC": "background=0"}

@@ -148,7 +148,7 @@ def test_the_settings_take_a_path(under):
 
 
 def test_addresses_fill_the_table_at_the_start(tmp_path, under, program):
-    from memoir.symbols import _build_id, _symbols
+    from memoir.record.symbols import _build_id, _symbols
 
     build = bytes.fromhex(_build_id(program))
     if not build:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from memoir import Error, native
+from memoir import Error
+from memoir.record import native
 
 
 @pytest.fixture(scope="session", autouse=True)

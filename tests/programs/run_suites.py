@@ -32,7 +32,8 @@ from memoir._core import Error, Trace
 from suite_sources import COMMANDS, fetch
 from suites import SUITES, Suite
 
-from memoir import malloc, native
+from memoir import malloc
+from memoir.record import native
 
 MODES = ("record", "malloc", "malloc+model")
 ATTEMPTS = 3

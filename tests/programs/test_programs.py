@@ -11,7 +11,7 @@ import sys
 import pytest
 from memoir._core import Trace
 
-from memoir import native
+from memoir.record import native
 
 PYTHON = os.path.realpath(sys.executable)
 SQL = """create table t(a, b);

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from compiled import compiler_into
 
-from memoir import Error, native
+from memoir import Error
+from memoir.record import native
 
 
 @pytest.fixture(scope="session", autouse=True)

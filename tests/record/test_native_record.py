@@ -18,7 +18,7 @@ from decode import Allocation, decode
 from memoir._core import EventKind, Trace
 from memoir.cli.record import _say_results
 
-from memoir import native
+from memoir.record import native
 
 
 def compared(done) -> tuple[int, int]:
@@ -239,7 +239,7 @@ def test_no_thread_of_a_command_lets_a_signal_end_it():
     """One that did would orphan the program, whenever the command is not waiting just then."""
     inner = """
 import sys, threading, time
-from memoir import native
+from memoir.record import native
 from memoir.cli.parts.program import run_program
 from memoir.lifetimes.sampling import Collector
 

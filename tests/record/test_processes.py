@@ -7,7 +7,7 @@ import sys
 
 from memoir._core import Trace
 
-from memoir import processes
+from memoir.record import processes
 
 SMAPS = b"""55d0a0000000-55d0a0021000 rw-p 00000000 00:00 0                          [heap]
 Size:                132 kB

@@ -12,7 +12,7 @@ import threading
 import pytest
 from memoir._core import Trace
 
-from memoir import debuginfod, symbols
+from memoir.record import debuginfod, symbols
 
 SOURCE = """
 #include <cstdlib>

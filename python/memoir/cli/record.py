@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 import click
 
 import memoir
-from memoir import Error, native
+from memoir import Error
 from memoir.base.quantities import bytes_text
 from memoir.cli.parts.arguments import Size, check_output
 from memoir.cli.parts.program import run_program
-from memoir.processes import Watcher
+from memoir.record import native
+from memoir.record.processes import Watcher
 
 if TYPE_CHECKING:
     from memoir._core import Trace

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from memoir import debuginfod, symbols
 from memoir._core import Error
+from memoir.record import debuginfod, symbols
 from memoir.traces.files import read_begin
 
 

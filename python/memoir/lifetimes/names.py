@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy
 
 from memoir.lifetimes import Lifetimes
-from memoir.symbols import Line, find_lines
+from memoir.record.symbols import Line, find_lines
 
 
 def name_frames(lifetimes: Lifetimes, servers: Sequence[str] = ()) -> Lifetimes:

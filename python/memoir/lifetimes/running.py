@@ -24,10 +24,10 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-from memoir import native
 from memoir._core import Error, LifetimeProfile
 from memoir.lifetimes import Lifetimes
 from memoir.lifetimes.sampling import IMAGE_BEGIN, ControlPage
+from memoir.record import native
 
 DORMANT, EVERYTHING, LIFETIMES = 0, 1, 2  # what can be asked
 _ASKED, _ANSWERED, _MODE, _FAILED, _ENDED, _EVERY, _OUTPUT = 16, 20, 24, 28, 32, 40, 1072

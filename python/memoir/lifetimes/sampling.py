@@ -17,10 +17,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from memoir import native
 from memoir._core import Error, LifetimeProfile
 from memoir.base.threads import start_without_signals
 from memoir.lifetimes import Lifetimes
+from memoir.record import native
 
 CONTROL, EVERY = "MEMOIR_CONTROL", "MEMOIR_SAMPLE_EVERY"
 DEFAULT_EVERY = 512 * 1024  # bytes

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from memoir import _core
 from memoir._core import Error
-from memoir.frameworks import hand_over
+from memoir.frameworks.plug import hand_over
 
 __all__ = ["Session", "include", "library"]
 

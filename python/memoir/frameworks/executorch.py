@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from memoir.frameworks import DEADLINE, Placed, hand_over, place
+from memoir.frameworks.plug import DEADLINE, Placed, hand_over, place
 
 __all__ = ["algorithm", "memory_planning_algo"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from memoir.frameworks import DEADLINE, Placed, hand_over, place
+from memoir.frameworks.plug import DEADLINE, Placed, hand_over, place
 
 __all__ = ["install", "uninstall"]
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The recorder of native programs: its library, the clock that recorded programs read, and what it refuses.
 
-import subprocess, memoir.native
-with memoir.native.Clock() as clock:
-    subprocess.run(["./server"], env=memoir.native.environment("/tmp/x.trace", clock=clock.path))
+import subprocess, memoir.record.native
+with memoir.record.native.Clock() as clock:
+    subprocess.run(["./server"], env=memoir.record.native.environment("/tmp/x.trace", clock=clock.path))
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from memoir.frameworks import DEADLINE, hand_over, place
+from memoir.frameworks.plug import DEADLINE, hand_over, place
 
 __all__ = ["install", "uninstall"]
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from memoir._core import Error, Trace, add_process_facts
 from memoir.base.threads import start_without_signals
-from memoir.native import Clock
+from memoir.record.native import Clock
 
 HEAP, ANONYMOUS, THREAD_STACK, MAIN_STACK, FILE, SHARED, RECORDER, OTHER = range(
     1, 9

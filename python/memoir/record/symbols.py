@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memoir import debuginfod
 from memoir._core import Trace, add_symbols
+from memoir.record import debuginfod
 
 Line = tuple[str, str, int]  # function, file, line; "" and 0: unknown
 _DEBUG_FOLDERS = (Path("/usr/lib/debug"),)
