@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """memoir's malloc as a library, and the small programs that are run under it."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -33,10 +34,10 @@ def conformance(compiled):
 
 @pytest.fixture
 def under(library):
-    """Runs a command under the malloc: its CompletedProcess."""
+    """Runs a command under the malloc, and what else is preloaded: its CompletedProcess."""
 
-    def run(command, settings=None, **options):
-        environment = malloc.environment(settings or {})
+    def run(command, settings=None, preloaded="", **options):
+        environment = malloc.environment(settings or {}, os.environ | {"LD_PRELOAD": str(preloaded)})
         return subprocess.run(
             [str(word) for word in command],
             env=environment,

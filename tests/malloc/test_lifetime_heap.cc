@@ -154,6 +154,35 @@ TEST_CASE("dense regions keep their free slots, and slots that are being given b
   CHECK(heap.consistent());
 }
 
+TEST_CASE("a region of which the system takes nothing rests, twice as long each time") {
+  LifetimeHeap heap;
+  REQUIRE(heap.add_regions(2));
+  heap.allocate(kSlot, kShort, true);
+  heap.free({0, kSlot});
+  LifetimeHeap::Release release;
+  size_t tries = 0;
+  for (int round = 0; round < 2000; ++round) {
+    heap.begin_round();
+    while (heap.take_releases(&release, 1, ~Size{0} >> 1, 1.1) == 1) {  // ends although nothing goes
+      ++tries;
+      heap.released(release.range, false);
+    }
+  }
+  CHECK(tries >= 10);  // 2 + 4 + ... + 512, then one in 512
+  CHECK(tries <= 14);
+  CHECK(heap.take_releases(&release, 1, ~Size{0} >> 1, 1.1, true) == 1);  // who asks for everything
+  heap.released(release.range, false);
+  CHECK(heap.take_releases(&release, 1, ~Size{0} >> 1, 1.1, true) == 0);  // once
+  const auto again = heap.allocate(kSlot, kShort, false);
+  CHECK_FALSE(again.zero);  // it holds what it held
+  heap.free({again.offset, kSlot});
+  for (int round = 0; round < 2; ++round) heap.begin_round();
+  REQUIRE(heap.take_releases(&release, 1, ~Size{0} >> 1, 1.1, true) == 1);
+  heap.released(release.range, true);
+  CHECK_FALSE(heap.rests(0, false));
+  CHECK(heap.consistent());
+}
+
 TEST_CASE("a region that filled up again becomes a huge page again") {
   LifetimeHeap heap;
   REQUIRE(heap.add_regions(1));
@@ -212,6 +241,7 @@ TEST_CASE("random walks: spans never overlap, and the counts are right") {
           held.push_back(releases[i].range);
         }
       } else if (action < 98) {
+        if (random() % 2) heap.begin_round();
         for (const Range& range : held) heap.released(range, random() % 4 != 0);
         held.clear();
       } else if (!live.empty()) {
@@ -226,6 +256,7 @@ TEST_CASE("random walks: spans never overlap, and the counts are right") {
     }
     for (const Range& range : held) heap.released(range, true);
     for (const auto& [offset, size] : live) REQUIRE(heap.free({offset, size}));
+    for (int round = 0; round < 512; ++round) heap.begin_round();
     give_back_all(heap);
     CHECK(heap.figures().used == 0);
     CHECK(heap.figures().resident == 0);

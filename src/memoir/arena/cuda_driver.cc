@@ -16,7 +16,7 @@ struct Loaded {
   char problem[512] = "";
 
   Loaded() noexcept {
-    const char* const named = std::getenv("MEMOIR_CUDA_DRIVER");
+    const char* const named = ::secure_getenv("MEMOIR_CUDA_DRIVER");
     const char* const path = named != nullptr && *named != '\0' ? named : "libcuda.so.1";
     void* const library = ::dlopen(path, RTLD_NOW | RTLD_LOCAL);  // never closed: its threads outlive us
     if (library == nullptr) {

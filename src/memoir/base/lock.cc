@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <climits>
+#include <cstddef>
 
 #include "memoir/base/pause.h"
 
@@ -26,9 +27,25 @@ long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value,
   return result;
 }
 
+// Of the one thread that forks.
+constexpr size_t kMostLent = 8;
+const Lock* lent[kMostLent];
+size_t lent_count = 0;
+
 }  // namespace
 
+bool return_lent(const Lock* lock) noexcept {
+  if (forking_thread.load(std::memory_order_relaxed) != current_thread()) return false;
+  if (lent_count == 0 || lent[lent_count - 1] != lock) return false;
+  --lent_count;
+  return true;
+}
+
 void Lock::lock_slowly() noexcept {
+  if (lent_count < kMostLent && forking_thread.load(std::memory_order_relaxed) == current_thread()) {
+    lent[lent_count++] = this;
+    return;
+  }
   for (int spin = 0; spin < kSpins; ++spin) {
     std::uint32_t free = 0;
     if (state_.load(std::memory_order_relaxed) == 0 &&
@@ -45,6 +62,11 @@ void sleep_on(std::atomic<std::uint32_t>* word, std::uint32_t value, std::uint64
   const timespec timeout{static_cast<time_t>(nanoseconds / 1000000000),
                          static_cast<long>(nanoseconds % 1000000000)};
   futex(word, FUTEX_WAIT, value, nanoseconds == 0 ? nullptr : &timeout);
+}
+
+void pass_time(std::uint64_t nanoseconds) noexcept {
+  std::atomic<std::uint32_t> nobody{0};
+  sleep_on(&nobody, 0, nanoseconds);
 }
 
 void wake_all(std::atomic<std::uint32_t>* word) noexcept { futex(word, FUTEX_WAKE, INT_MAX, nullptr); }

@@ -8,6 +8,17 @@
 
 namespace memoir {
 
+class Lock;
+
+/// The thread that forks, from when it holds all locks until it lets go of them; else 0. What handlers of
+/// others allocate on it meanwhile finds its locks taken by the thread itself, which it is lent then: nobody
+/// else is at work.
+inline constinit std::atomic<std::uintptr_t> forking_thread{0};
+bool return_lent(const Lock* lock) noexcept;
+inline std::uintptr_t current_thread() noexcept {
+  return reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
+}
+
 class Lock {
  public:
   void lock() noexcept {
@@ -19,6 +30,8 @@ class Lock {
     return state_.compare_exchange_strong(free, 1, std::memory_order_acquire);
   }
   void unlock() noexcept {
+    if (forking_thread.load(std::memory_order_relaxed) != 0 && return_lent(this)) [[unlikely]]
+      return;
     if (state_.exchange(0, std::memory_order_release) == 2) wake();
   }
 
@@ -43,5 +56,7 @@ class LockGuard {
 /// Sleeps while `*word` is `value`, at most that long (0: for ever) or until wake_all(word).
 void sleep_on(std::atomic<std::uint32_t>* word, std::uint32_t value, std::uint64_t nanoseconds) noexcept;
 void wake_all(std::atomic<std::uint32_t>* word) noexcept;
+/// Sleeps that long, or not at all where the system refuses that.
+void pass_time(std::uint64_t nanoseconds) noexcept;
 
 }  // namespace memoir

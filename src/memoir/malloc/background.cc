@@ -103,7 +103,7 @@ void wake_to_answer() noexcept {
 }
 
 bool run_upkeep_now() noexcept {
-  if (!central().ready()) return false;
+  if (!central().ready() || forking_thread.load(std::memory_order_relaxed) == current_thread()) return false;
   const LockGuard guard(upkeep_lock);
   const Size before = upkeep_storage.value.figures().given_back;
   // Twice: what the first round empties becomes free slots for the second.
@@ -151,9 +151,11 @@ void prepare_fork() noexcept {
   central().sampler.lock().lock();
   central().live_samples.lock().lock();
   foresight().lock().lock();
+  forking_thread.store(current_thread(), std::memory_order_relaxed);
 }
 
 void after_fork(bool child) noexcept {
+  forking_thread.store(0, std::memory_order_relaxed);
   foresight().lock().unlock();
   central().live_samples.lock().unlock();
   central().sampler.lock().unlock();

@@ -36,26 +36,34 @@ class Upkeep {
  private:
   void look_at_heaps(bool everything) noexcept;
   Size look_at_spans(bool everything) noexcept;
-  void strip_candidates() noexcept;
+  void strip_candidates(bool everything) noexcept;
   void give_back_slots(bool everything) noexcept;
   void restore_huge_pages() noexcept;
 
-  /// Ranges that nobody uses, on their way back to the system; `gone` says which went, the last time.
+  /// Ranges that nobody uses, on their way back to the system; `gone` says which went, the last time. Of pages
+  /// inside a span the mask goes to `went`.
   struct Leaving {
-    static constexpr size_t kMost = 256;  // hardly cheaper each with more
+    static constexpr size_t kMost = 256;
     size_t count = 0;
     iovec ranges[kMost];
     bool gone[kMost];
+    std::uint64_t* went[kMost];
+    std::uint64_t mask[kMost];
     bool full() const noexcept { return count == kMost; }
-    void add(Offset offset, Size size, bool breaks_huge) noexcept;
+    void add(Offset offset, Size size, bool breaks_huge, std::uint64_t* pages_went,
+             std::uint64_t pages) noexcept;
   };
   void give_back(Leaving& leaving) noexcept;
+  bool gives_up(bool everything) const noexcept;
 
   UpkeepRules rules_;
   LiveBySize by_size_;  // when spans were last looked at
   bool busy_ = false;
   unsigned looks_ = 0;  // at the spans since anything was allocated
   Size last_allocated_ = 0;
+  Size refusals_ = 0;     // in a row, in this round
+  unsigned rests_ = 0;    // how often it gave up since anything went
+  Size rests_until_ = 0;  // the round
   Figures figures_;
 };
 

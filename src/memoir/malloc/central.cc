@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memoir/malloc/central.h"
 
-#include <sched.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <string_view>
 
+#include "memoir/malloc/background.h"
 #include "memoir/malloc/blocks/free_list.h"
 #include "memoir/malloc/blocks/pause.h"
 
@@ -29,6 +30,7 @@ void say_which_is_checked() noexcept {
 bool Central::set_up() noexcept {
   std::uint32_t fresh = kFresh;
   if (state_.compare_exchange_strong(fresh, kSettingUp, std::memory_order_acquire)) {
+    first_thread_ = current_thread();
     options = read_malloc_options();
     huge_pages.allow(options.huge_cost);
     if (options.secure != kChecked) say_which_is_checked();
@@ -36,9 +38,13 @@ bool Central::set_up() noexcept {
     prepare_pauses();
     const bool done = choose_addresses();
     state_.store(done ? kReady : kBroken, std::memory_order_release);
+    wake_all(&state_);
+    // At the first malloc, ahead of everybody else's handlers: those, which may call malloc, run before ours
+    // prepare. It may call malloc.
+    ::pthread_atfork([] { prepare_fork(); }, [] { after_fork(false); }, [] { after_fork(true); });
     return done;
   }
-  while (state_.load(std::memory_order_acquire) == kSettingUp) ::sched_yield();
+  while (state_.load(std::memory_order_acquire) == kSettingUp) sleep_on(&state_, kSettingUp, 1'000'000);
   return state_.load(std::memory_order_acquire) == kReady;
 }
 

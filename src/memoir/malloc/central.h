@@ -33,6 +33,10 @@ class Central {
   /// Reads the settings and chooses addresses, once. Any thread, any time.
   bool ready() noexcept { return state_.load(std::memory_order_acquire) == kReady || set_up(); }
 
+  /// The thread that set it up, the program's main one unless the library was loaded late. No call of the
+  /// system says so.
+  std::uintptr_t first_thread() const noexcept { return first_thread_; }
+
   /// A span whose slots point back to its record; the other fields are the caller's. nullptr: no memory.
   Span* new_span(size_t slots, LifetimeClass lifetime, bool& zero) noexcept;
   void end_span(Span* span) noexcept;
@@ -61,6 +65,7 @@ class Central {
 
   // Lines of their own: the first is read often and written once, the others are written by all threads.
   alignas(64) std::atomic<std::uint32_t> state_{kFresh};
+  std::uintptr_t first_thread_ = 0;
   alignas(64) std::atomic<Size> used_{0};
   alignas(64) std::atomic<Size> allocated_{0};
   Size committed_ = 0;

@@ -46,9 +46,10 @@ void end_thread(void*) noexcept {
 
 /// Where this thread's stack begins, about: the same for all threads that run the same code.
 std::uintptr_t stack_base() noexcept {
-  if (::getpid() == ::gettid() && &__libc_stack_end != nullptr)
+  const std::uintptr_t thread = current_thread();
+  if (thread == central().first_thread() && &__libc_stack_end != nullptr)
     return reinterpret_cast<std::uintptr_t>(__libc_stack_end);
-  return reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());  // lies at the end of a thread's stack
+  return thread;  // lies at the end of a thread's stack
 }
 
 ThreadHeap* attach() noexcept {
@@ -353,10 +354,16 @@ bool trim() noexcept {
 
 namespace {
 
-// Early among the handlers of the process: those of others, which may call malloc, run before ours prepares.
-__attribute__((constructor(101))) void handle_forks() noexcept {
-  pthread_atfork([]() { prepare_fork(); }, [] { after_fork(false); }, [] { after_fork(true); });
+// For programs that register handlers of fork before they call malloc: see Central::set_up(). The libraries
+// are linked so that this runs before every other constructor, the C library's too.
+#if defined(__GLIBC__)
+__attribute__((constructor(101))) void be_ready(int, char**, char** environment) noexcept {
+  if (environ == nullptr) environment_before_libc = environment;
+  central().ready();
 }
+#else
+__attribute__((constructor(101))) void be_ready() noexcept { central().ready(); }
+#endif
 
 }  // namespace
 

@@ -2,7 +2,6 @@
 //
 // Pages inside a span that no used block touches: how they leave the free lists.
 #include <algorithm>
-#include <bit>
 
 #include "memoir/malloc/blocks/free_list.h"
 #include "memoir/malloc/thread_heap.h"
@@ -77,18 +76,16 @@ std::uint64_t ThreadHeap::strip(Span* span) noexcept {
   return leaving;
 }
 
-void ThreadHeap::stripped(Span* span, std::uint64_t pages, bool gone) noexcept {
+void ThreadHeap::stripped(Span* span, std::uint64_t pages, std::uint64_t went) noexcept {
   span->releasing = false;
   const Offset start = slot_of(span) * kSlot;
-  if (gone) {
+  {
     const LockGuard guard(central().lock);
-    for (std::uint64_t rest = pages; rest != 0;) {
-      const int first = std::countr_zero(rest);
-      const int count = std::countr_one(rest >> first);
-      central().heap.pages_gone({start + first * kPage, count * kPage});
-      rest = first + count == 64 ? 0 : rest >> (first + count) << (first + count);
-    }
+    for (PageRuns runs(went); runs.next();)
+      central().heap.pages_gone({start + runs.first() * kPage, runs.count() * kPage});
+    if (went != pages) central().heap.refused(start);
   }
+  if (went != pages) span->stripped.store(false, std::memory_order_relaxed);  // to be looked at again
   collect(span);
   end_if_empty(span, false);
 }

@@ -86,10 +86,10 @@ class alignas(64) ThreadHeap {
   /// Gives every empty span back, and what it holds for others. Without a thread, or with it paused.
   void give_back() noexcept;
   /// Of a span in no current place: takes the blocks on pages without used blocks out of the lists and
-  /// returns those pages, as a mask. They are not brought back before stripped() says that the system has
-  /// them.
+  /// returns those pages, as a mask. They are not brought back before stripped() says which of them the
+  /// system took: the others hold what they held.
   std::uint64_t strip(Span* span) noexcept;
-  void stripped(Span* span, std::uint64_t pages, bool gone) noexcept;
+  void stripped(Span* span, std::uint64_t pages, std::uint64_t went) noexcept;
 
   /// Whether the heap may have grown since this was asked last: true once a MiB, since who looks waits for
   /// what all threads write.

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
 
 #include "memoir/malloc/background.h"
@@ -26,6 +24,7 @@ struct Candidate {
   HeapId owner;
   std::uint32_t slot;
   std::uint64_t pages;
+  std::uint64_t went;  // of these
 };
 // The background's own, and of whoever calls malloc_trim, one at a time.
 Forever<MetadataArray<Candidate>> candidates_storage;
@@ -39,19 +38,32 @@ Tick own_cpu_time() noexcept {
 
 }  // namespace
 
-void Upkeep::Leaving::add(Offset offset, Size size, bool breaks_huge) noexcept {
+void Upkeep::Leaving::add(Offset offset, Size size, bool breaks_huge, std::uint64_t* pages_went,
+                          std::uint64_t pages) noexcept {
+  // Refused: the region may become a huge page again, of which nothing was given back then.
   if (breaks_huge) ::madvise(address_of(align_down(offset, kRegion)), kRegion, MADV_NOHUGEPAGE);
-  ranges[count++] = {address_of(offset), size};
+  ranges[count] = {address_of(offset), size};
+  went[count] = pages_went;
+  mask[count++] = pages;
 }
 
 void Upkeep::give_back(Leaving& leaving) noexcept {
-  malloc_::give_back(leaving.ranges, leaving.count, leaving.gone);
+  const bool any = malloc_::give_back(leaving.ranges, leaving.count, leaving.gone);
   for (size_t i = 0; i < leaving.count; ++i) {
     if (!leaving.gone[i]) continue;
     figures_.given_back += leaving.ranges[i].iov_len;
+    if (leaving.went[i] != nullptr) *leaving.went[i] |= leaving.mask[i];
     busy_ = true;
   }
+  if (any) refusals_ = rests_ = 0;
+  else refusals_ += leaving.count;
   leaving.count = 0;
+}
+
+/// After so many refusals in a row the next range will be refused too.
+bool Upkeep::gives_up(bool everything) const noexcept {
+  constexpr Size kMany = 64, kManyOfAll = 4096;
+  return refusals_ >= (everything ? kManyOfAll : kMany);
 }
 
 void Upkeep::run(bool everything) noexcept {
@@ -59,6 +71,7 @@ void Upkeep::run(bool everything) noexcept {
   const Tick began = own_cpu_time();
   ++figures_.rounds;
   busy_ = everything;
+  refusals_ = 0;
   Central& all = central();
   const Size allocated = all.allocated();
   if (allocated != last_allocated_) looks_ = 0;
@@ -71,23 +84,29 @@ void Upkeep::run(bool everything) noexcept {
   size_t regions = 0;
   {
     const LockGuard guard(all.lock);
+    all.heap.begin_round();
     now = all.heap.figures();
     regions = all.heap.regions();
   }
   rules_.begin(now);
-  if (all.options.release) {
+  if (all.options.release && (everything || figures_.rounds >= rests_until_)) {
     look_at_heaps(everything);
     if (everything || UpkeepRules::looks(figures_.rounds, regions)) {
       ++looks_;
       figures_.live = look_at_spans(everything);
       rules_.saw_live(figures_.live);
-      strip_candidates();
+      strip_candidates(everything);
       const LockGuard guard(all.lock);
       all.huge_pages.look(all.heap);
     }
     give_back_slots(everything);
     all.large.purge(everything ? 0 : UpkeepRules::kWindow);
     if (all.large.cached() != 0) busy_ = true;
+    if (!everything && gives_up(false)) {  // for a growing number of rounds
+      constexpr unsigned kMostRests = 9;
+      rests_ = std::min(rests_ + 1, kMostRests);
+      rests_until_ = figures_.rounds + (Size{1} << rests_);
+    }
   }
   if (all.options.huge && !everything) restore_huge_pages();
   {
@@ -134,6 +153,7 @@ Size Upkeep::look_at_spans(bool everything) noexcept {
   for (size_t region = 0; region < regions; ++region) {
     const LockGuard guard(all.lock);
     if (!all.heap.region_used(region)) continue;
+    const bool rests = all.heap.rests(region, everything);
     const size_t first = region * LifetimeHeap::kSlots;
     const size_t had = candidates().size();
     double pages = 0;
@@ -163,13 +183,14 @@ Size Upkeep::look_at_spans(bool everything) noexcept {
         span->stripped.store(false, std::memory_order_relaxed);
         continue;
       }
+      if (rests) continue;
       if (!everything && !rules_.worth_a_look({used, seen, was_stripped, empty})) continue;
       if (span->state.load(std::memory_order_relaxed) == SpanState::kCurrent && !everything) continue;
       const double share = empty ? 1 : UpkeepRules::expected_free_pages(used, span->blocks, size);
       if (share < UpkeepRules::kLeastShare) continue;
       pages += share * static_cast<double>(span->slots * kSlot / kPage);
       if (candidates().size() < kMostCandidates)
-        candidates().push_back({owner, static_cast<std::uint32_t>(slot_of(span)), 0});
+        candidates().push_back({owner, static_cast<std::uint32_t>(slot_of(span)), 0, 0});
     }
     if (!everything && !rules_.worth_breaking(pages, all.heap.resident_share(region)))
       candidates().resize_down(had);
@@ -177,12 +198,12 @@ Size Upkeep::look_at_spans(bool everything) noexcept {
   return live;
 }
 
-void Upkeep::strip_candidates() noexcept {
+void Upkeep::strip_candidates(bool everything) noexcept {
   MetadataArray<Candidate>& list = candidates();
   std::sort(list.begin(), list.end(), [](const Candidate& a, const Candidate& b) {
     return a.owner != b.owner ? a.owner < b.owner : a.slot < b.slot;
   });
-  for (size_t begin = 0; begin < list.size();) {
+  for (size_t begin = 0; begin < list.size() && !gives_up(everything);) {
     size_t end = begin;
     while (end < list.size() && end - begin < kBatch && list[end].owner == list[begin].owner) ++end;
     ThreadHeap* const heap = list[begin].owner == kCommonHeap   ? &common_heap
@@ -215,19 +236,17 @@ void Upkeep::strip_candidates() noexcept {
           const LockGuard guard(central().lock);
           breaks = central().heap.break_huge(start);
         }
-        for (std::uint64_t rest = one.pages; rest != 0;) {
-          const int first = std::countr_zero(rest), count = std::countr_one(rest >> first);
+        for (PageRuns runs(one.pages); runs.next();) {
           if (leaving.full()) give_back(leaving);
-          leaving.add(start + first * kPage, count * kPage, breaks);
+          leaving.add(start + runs.first() * kPage, runs.count() * kPage, breaks, &one.went, runs.mask());
           breaks = false;
-          rest = first + count == 64 ? 0 : rest >> (first + count) << (first + count);
         }
       }
       give_back(leaving);
       const auto finish = [&](Candidate& one, Span* span) {
-        if (one.pages != 0) heap->stripped(span, one.pages, true);
+        if (one.pages != 0) heap->stripped(span, one.pages, one.went);
       };
-      while (!each(finish)) ::usleep(1000);  // the owner was interrupted inside
+      while (!each(finish)) pass_time(1'000'000);  // the owner was interrupted inside
     }
     begin = end;
   }
@@ -241,14 +260,15 @@ void Upkeep::give_back_slots(bool everything) noexcept {
   LifetimeHeap::Release releases[kBatch];
   static_assert(kBatch <= Leaving::kMost);
   Leaving leaving;
-  for (Size done = 0; done < unused;) {
+  for (Size done = 0; done < unused && !gives_up(everything);) {
     size_t count = 0;
     {
       const LockGuard guard(all.lock);
-      count = all.heap.take_releases(releases, kBatch, unused - done, everything ? 1.1 : rules_.fullest());
+      count = all.heap.take_releases(releases, kBatch, unused - done, everything ? 1.1 : rules_.fullest(),
+                                     everything);
     }
     for (size_t i = 0; i < count; ++i)
-      leaving.add(releases[i].range.begin, releases[i].range.size, releases[i].breaks_huge);
+      leaving.add(releases[i].range.begin, releases[i].range.size, releases[i].breaks_huge, nullptr, 0);
     give_back(leaving);
     for (size_t i = 0; i < count; ++i) {
       done += releases[i].range.size;

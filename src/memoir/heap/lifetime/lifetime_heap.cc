@@ -165,12 +165,13 @@ void LifetimeHeap::set_gone(Region& region, int page, const SlotBits& slots, boo
   region.gone[page] = gone ? region.gone[page] | slots : region.gone[page] & ~slots;
 }
 
-size_t LifetimeHeap::take_releases(Release* out, size_t room, Size bytes, double fullest) noexcept {
+size_t LifetimeHeap::take_releases(Release* out, size_t room, Size bytes, double fullest,
+                                   bool everything) noexcept {
   size_t written = 0;
   Size taken = 0;
   const auto take = [&](RegionIndex index) {
     Region& region = regions_[index];
-    if (region.collapsing) return;
+    if (region.collapsing || rests(index, everything)) return;
     SlotBits rest = ~(region.used | region.held) & ~(region.gone[0] & region.gone[1]);
     if (!rest.any()) return;
     count(region, -1);
@@ -211,9 +212,19 @@ void LifetimeHeap::released(Range range, bool gone) noexcept {
   if (gone) {
     set_gone(region, 0, run, true);
     set_gone(region, 1, run, true);
+    if (region.refused_in != round_) region.refusals = 0;
+  } else {
+    refused(range.begin);
   }
   count(region, +1);
   relink(index);
+}
+
+void LifetimeHeap::refused(Offset offset) noexcept {
+  constexpr std::uint8_t kMost = 9;  // 512 rounds
+  Region& region = regions_[offset / kRegion];
+  if (region.refusals < kMost && (region.refusals == 0 || region.refused_in != round_)) ++region.refusals;
+  region.refused_in = round_;
 }
 
 Offset LifetimeHeap::take_collapse(double fullest_first_above, double most_gone) noexcept {

@@ -63,9 +63,22 @@ class LifetimeHeap {
   };
   /// Free slots with memory, from the emptiest regions first, at least `bytes` of them where there are as
   /// many and `room` suffices. Regions fuller than `fullest` (a fraction) keep theirs. Nobody gets the slots
-  /// until released() says how it went. Returns how many ranges were written.
-  size_t take_releases(Release* out, size_t room, Size bytes, double fullest) noexcept;
+  /// until released() says how it went. Returns how many ranges were written. Regions that rest are left out;
+  /// `everything`: those that had a refusal in this round
+  /// or the one before.
+  size_t take_releases(Release* out, size_t room, Size bytes, double fullest,
+                       bool everything = false) noexcept;
   void released(Range range, bool gone) noexcept;
+
+  /// A region of which the system takes nothing back (locked memory, a filter) rests, for twice as many
+  /// rounds at each refusal, so that what is refused costs little for however long it lasts.
+  void begin_round() noexcept { ++round_; }
+  void refused(Offset offset) noexcept;
+  bool rests(size_t region, bool everything) const noexcept {
+    const Region& one = regions_[region];
+    if (one.refusals == 0) return false;
+    return round_ - one.refused_in < (everything ? 2 : std::uint32_t{1} << one.refusals);
+  }
 
   /// A region that should become a huge page again: nearly all its slots are used, and at most `most_gone` of
   /// its pages (a fraction) are gone. kNoOffset when there is none. Nothing of it is given back until
@@ -113,10 +126,12 @@ class LifetimeHeap {
     std::uint16_t longest = kSlots;  // no run of free slots is longer
     LifetimeClass lifetime = LifetimeClass::kShort;
     std::uint8_t list = kNoList;
-    bool had_memory = false;   // was taken once
-    bool huge = false;         // asks for huge pages
-    bool collapsing = false;   // nothing is given back meanwhile
-    std::uint8_t refused = 0;  // collapses that the system refused lately
+    bool had_memory = false;       // was taken once
+    bool huge = false;             // asks for huge pages
+    bool collapsing = false;       // nothing is given back meanwhile
+    std::uint8_t refused = 0;      // collapses that the system refused lately
+    std::uint8_t refusals = 0;     // to take pages back
+    std::uint32_t refused_in = 0;  // the round of the last one
     RegionIndex next = kNil, previous = kNil;
   };
 
@@ -138,6 +153,7 @@ class LifetimeHeap {
     return none;
   }();
   RegionIndex collapse_at_ = 0;
+  std::uint32_t round_ = 0;
   Figures figures_;
 };
 

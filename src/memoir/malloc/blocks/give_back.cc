@@ -2,48 +2,51 @@
 #include "memoir/malloc/blocks/give_back.h"
 
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 
-#include "memoir/base/units.h"
-
-#ifndef SYS_process_madvise
-#define SYS_process_madvise 440
-#endif
+#include "memoir/base/metadata.h"
 
 namespace memoir::malloc_ {
 
 namespace {
 
-constexpr int kThisProcess = -10001;  // PIDFD_SELF_THREAD_GROUP
-std::atomic<bool> lists{true};        // the kernel takes them
+enum Answer : int { kUnknown, kYes, kNo };
+std::atomic<int> clears{kUnknown};
 
-/// All at once. False: nothing is known of any of them.
-bool give_back_together(const iovec* ranges, size_t count) noexcept {
-  // A program that lists the system calls it may make, such as a sandbox, may not know this one.
-  if (count < 2 || !lists.load(std::memory_order_relaxed) || ::prctl(PR_GET_SECCOMP) != 0) return false;
-  Size bytes = 0;
-  for (size_t i = 0; i < count; ++i) bytes += ranges[i].iov_len;
-  const long done = ::syscall(SYS_process_madvise, kThisProcess, ranges, count, MADV_DONTNEED, 0);
-  if (done < 0 && errno != EINTR && errno != EAGAIN && errno != ENOMEM)
-    lists.store(false, std::memory_order_relaxed);
-  return done >= 0 && static_cast<Size>(done) == bytes;
+// Not MADV_FREE: the bytes would count as the program's until the system runs short of memory.
+bool leaves(void* begin, size_t size) noexcept {
+  int result;
+  do {
+    result = ::madvise(begin, size, MADV_DONTNEED);
+  } while (result != 0 && errno == EINTR);
+  return result == 0;
+}
+
+/// Whether pages that went read as zeros. Emulators and sandboxes take madvise() for the hint that POSIX says
+/// it is. Tried on a page of our own, until the system has taken one.
+bool clears_pages() noexcept {
+  if (const int known = clears.load(std::memory_order_relaxed); known != kUnknown) return known == kYes;
+  constexpr Size kRoom = 128 * kKiB;  // has a whole page of any size
+  void* const room = map_metadata(kRoom);
+  if (room == nullptr) return true;
+  auto* const byte = static_cast<volatile char*>(room);
+  *byte = 1;
+  if (leaves(room, kRoom)) clears.store(*byte == 0 ? kYes : kNo, std::memory_order_relaxed);
+  unmap_metadata(room, kRoom);
+  return clears.load(std::memory_order_relaxed) != kNo;
 }
 
 }  // namespace
 
-void give_back(const iovec* ranges, size_t count, bool* gone) noexcept {
+bool give_back(const iovec* ranges, size_t count, bool* gone) noexcept {
   const int kept = errno;
-  const bool together = give_back_together(ranges, count);
-  for (size_t i = 0; i < count; ++i) {
-    // Not MADV_FREE: the bytes would count as the program's until the system runs short of memory.
-    gone[i] = together || ::madvise(ranges[i].iov_base, ranges[i].iov_len, MADV_DONTNEED) == 0;
-  }
+  const bool clear = count != 0 && clears_pages();
+  bool any = false;
+  for (size_t i = 0; i < count; ++i) any |= gone[i] = clear && leaves(ranges[i].iov_base, ranges[i].iov_len);
   errno = kept;
+  return any;
 }
 
 }  // namespace memoir::malloc_

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pages without objects go back to the system, many ranges at once. A call for each range costs as much again
-// as two pages; newer kernels take a list.
+// Pages without objects go back to the system by the C library's madvise(), a call for each range: what others
+// put in front of that (registration caches of RDMA, which must know which pages leave) sees all that goes.
 #pragma once
 
 #include <sys/uio.h>
@@ -10,8 +10,9 @@
 
 namespace memoir::malloc_ {
 
-/// Gives whole pages back; `gone[i]` says whether the i-th range went. They read as zeros afterwards. Any
+/// Gives whole pages back; `gone[i]` says whether the i-th range went: then it reads as zeros. One that the
+/// system refused (locked memory, a filter) holds what it held, or zeros in a part. True when any went. Any
 /// thread, without a lock; keeps errno.
-void give_back(const iovec* ranges, size_t count, bool* gone) noexcept;
+bool give_back(const iovec* ranges, size_t count, bool* gone) noexcept;
 
 }  // namespace memoir::malloc_

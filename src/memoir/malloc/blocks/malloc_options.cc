@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memoir/malloc/blocks/malloc_options.h"
 
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -128,7 +129,9 @@ MallocOptions read_malloc_options() noexcept {
   MallocOptions options;
   std::string_view text;
   // Not getenv: programs replace it, and some of them call malloc there.
-  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
+  char** const all = environ != nullptr ? environ : environment_before_libc;
+  for (char** variable = ::getauxval(AT_SECURE) != 0 ? nullptr : all;
+       variable != nullptr && *variable != nullptr; ++variable) {
     const std::string_view entry = *variable;
     if (entry.starts_with(kVariable) && entry.size() > kVariable.size() && entry[kVariable.size()] == '=')
       text = tail(entry, kVariable.size() + 1);

@@ -48,7 +48,11 @@ struct MallocOptions : LifetimeOptions {
   }
 };
 
-/// Reads the environment's MEMOIR_MALLOC. Complaints go to standard error.
+/// The environment, for a malloc that is called before the C library has set `environ`.
+inline constinit char** environment_before_libc = nullptr;
+
+/// Reads the environment's MEMOIR_MALLOC; nothing of it in a program that runs with more rights than who
+/// started it has (setuid, file capabilities). Complaints go to standard error.
 MallocOptions read_malloc_options() noexcept;
 /// A line for each setting, "name\tunit\tinitial value\thelp\n", into `out`; returns the length without the
 /// final zero.

@@ -103,6 +103,26 @@ struct alignas(64) Span {
 };
 static_assert(sizeof(Span) == 64 && alignof(Span) == 64);
 
+/// The runs of a mask of pages, the lowest first.
+class PageRuns {
+ public:
+  explicit PageRuns(std::uint64_t pages) noexcept : rest_(pages) {}
+  bool next() noexcept {
+    if (rest_ == 0) return false;
+    first_ = std::countr_zero(rest_);
+    count_ = std::countr_one(rest_ >> first_);
+    rest_ &= ~mask();
+    return true;
+  }
+  Size first() const noexcept { return static_cast<Size>(first_); }
+  Size count() const noexcept { return static_cast<Size>(count_); }
+  std::uint64_t mask() const noexcept { return ~std::uint64_t{0} >> (64 - count_) << first_; }
+
+ private:
+  std::uint64_t rest_;
+  int first_ = 0, count_ = 0;
+};
+
 inline void*& link_of(void* block) noexcept { return *static_cast<void**>(block); }
 
 /// The packed head of a span's remote frees: where the first block lies, how many there are, whether the

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the malloc promises (promises.c) where servers run (surroundings.h): each promise in each surrounding, a spread
+of them by default and all as `full`. What it prints must be what it prints under the C library's own malloc."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+CASES = ["contents", "drop", "inside", "trim", "forks", "threads"]
+LOCKED = ["later lock"]
+LAST = 0.55  # of what was resident before the drop: may stay at most, where memory can be given back
+
+
+@pytest.fixture(scope="session")
+def promises(compiled):
+    return compiled("promises.c")
+
+
+@pytest.fixture(scope="session")
+def expected(promises):
+    """What a case prints without the malloc, in a surrounding: None where the C library's malloc does not get there."""
+    known = {}
+
+    def without(case, where):
+        key = case, where
+        if key not in known:
+            run = subprocess.run(
+                [promises, case, *where.split()], capture_output=True, text=True, timeout=120
+            )
+            known[key] = run.stdout if run.returncode == 0 else None
+        return known[key]
+
+    return without
+
+
+def resident_share(said):
+    there, before = re.search(r"resident ([\d.]+) of ([\d.]+)", said).groups()
+    return float(there) / float(before)
+
+
+def check(case, where, promises, expected, under, gives_back=True):
+    wanted = expected(case, where)
+    if wanted is None:
+        pytest.skip("the C library's malloc does not do it either")
+    run = under([promises, case, *where.split()])
+    assert (run.returncode, run.stdout) == (0, wanted), run.stderr
+    if gives_back and case in ("drop", "trim"):
+        assert resident_share(run.stderr) < LAST, run.stderr
+
+
+def test_every_case_is_listed(promises):
+    assert subprocess.run([promises], capture_output=True, text=True).stdout.split() == CASES
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_where_nothing_is_special(case, promises, expected, under):
+    check(case, "", promises, expected, under)
+
+
+# Nothing can be given back: what was not given back must not be taken for zeros, nor be tried for ever.
+@pytest.mark.parametrize("where", LOCKED)
+@pytest.mark.parametrize("case", ["inside", "trim"])
+def test_locked_memory(case, where, promises, expected, under):
+    check(case, where, promises, expected, under, gives_back=False)
+
+
+@pytest.fixture(scope="session")
+def fork_handlers(compiled):
+    """A library that registers handlers of fork before anybody called malloc, and a program linked with it."""
+    library = compiled("fork_handlers.c", "-shared", "-fPIC", name="libfork_handlers.so")
+    flags = [f"-L{library.parent}", "-lfork_handlers", f"-Wl,-rpath,{library.parent}"]
+    return library, lambda name, *more: compiled("fork_handlers.c", "-DPROGRAM", *more, *flags, name=name)
+
+
+def forks(command, preloaded=()):
+    environment = os.environ | {"LD_PRELOAD": " ".join(str(one) for one in preloaded)}
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert (run.returncode, run.stdout) == (0, "forked 30 times\n"), run.stderr
+
+
+@pytest.mark.parametrize("order", ["alone", "before", "after"])
+def test_handlers_of_fork_that_allocate(order, fork_handlers, library):
+    handlers, program = fork_handlers
+    preloaded = {"alone": [library], "before": [handlers, library], "after": [library, handlers]}[order]
+    forks([program("forks")], preloaded)
+
+
+@pytest.mark.parametrize("order", ["before", "after"])
+def test_handlers_of_fork_that_allocate_in_linked_libraries(order, fork_handlers, library):
+    """Linked before the malloc and after it: the loader runs the constructors of the last one first."""
+    _, program = fork_handlers
+    malloc = [f"-L{library.parent}", f"-l:{library.name}", f"-Wl,-rpath,{library.parent}"]
+    first = ["-Wl,--no-as-needed", *malloc] if order == "before" else []
+    last = [] if order == "before" else malloc
+    forks([program(f"forks_{order}", *first, *last)])
+
+
+def test_handlers_of_fork_that_come_before_the_archives(fork_handlers):
+    """A library's constructor runs before those of the program, where the archive is: the handlers that it registers
+    run while the malloc holds its locks."""
+    archive = Path(__file__).parents[2] / "build/release/src/memoir/malloc/preload/libmemoir_malloc.a"
+    if not archive.exists():
+        pytest.skip("the release preset is not built (make test builds it)")
+    _, program = fork_handlers
+    forks([program("forks_static", "-Wl,-u,malloc", str(archive))])
+
+
+def test_what_goes_back_is_seen_by_registration_caches(promises, compiled, under):
+    """They put themselves in front of madvise(): all that the malloc counts as given back passes there."""
+    cache = compiled("registration_cache.c", "-shared", "-fPIC", name="registration_cache.so")
+    run = under([promises, "drop"], {"stats": "1"}, preloaded=cache)
+    assert run.returncode == 0, run.stderr
+    seen = float(re.search(r"seen ([\d.]+) MiB leave", run.stderr)[1])
+    given_back = float(re.search(r"given back ([\d.]+)", run.stderr)[1])
+    assert seen >= given_back - 0.1 and given_back > 20, run.stderr
