@@ -122,7 +122,7 @@ class Lifetimes:
         raise Error(f"{self._path}: {self.tensors[tensor].name} is a view of itself, through other views")
 
     def live(self) -> list[tuple[int, int, int]]:
-        """(tensor, lower, upper) of those that something makes, with the lives of their views."""
+        """(tensor, lower, upper) of those that something makes, with the lives and the sizes of their views."""
         ends: dict[int, tuple[int, int]] = {}
         for number, tensor in enumerate(self.tensors):
             if tensor.first is None:
@@ -131,4 +131,7 @@ class Lifetimes:
             lower, upper = ends.get(root, (tensor.first, tensor.first + 1))
             last = tensor.first if tensor.last is None else max(tensor.last, tensor.first)
             ends[root] = min(lower, tensor.first), max(upper, last + 1)
+            whole = self.tensors[root]
+            if whole.size is not None and tensor.size is not None:
+                whole.size = max(whole.size, tensor.size)
         return [(number, *ends[number]) for number in sorted(ends) if self.tensors[number].first is not None]

@@ -58,18 +58,26 @@ def read(data: bytes, path: str) -> Imported:
                 raise Error(f"{path}: an operator names tensor {index}, and there are {len(tensors)}")
         return [index for index in indices if index >= 0]
 
-    for index in named(graph.integers(1)):
-        lives.given(index)
-    for operator in graph.tables(3):
-        lives.operator(named(operator.integers(1)), named(operator.integers(2)))
-    for index in named(graph.integers(2)):
-        lives.kept(index)
-
     fixed = {
         index
         for index, tensor in enumerate(tensors)
         if tensor.integer(5, 1) or _has_data(buffers, tensor.integer(2, 4), path)
     }
+
+    def made(indices: list[int], who: str) -> list[int]:
+        for index in indices:
+            one = lives.tensors[index]
+            if one.first is None and index not in fixed and one.size != 0:
+                raise Error(f"{path}: {who} reads {one.name}, which nothing before it makes")
+        return indices
+
+    for index in named(graph.integers(1)):
+        lives.given(index)
+    for step, operator in enumerate(graph.tables(3)):
+        lives.operator(made(named(operator.integers(1)), f"operator {step}"), named(operator.integers(2)))
+    for index in made(named(graph.integers(2)), "the graph's output"):
+        lives.kept(index)
+
     imported = Imported(path)
     planned: list[int] = []
     unknown = 0
