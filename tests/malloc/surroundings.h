@@ -111,8 +111,9 @@ static inline void surrounding_filter(const char* calls, unsigned answer) {
 #undef STATEMENT
 #undef JUMP
   struct sock_fprog program = {n, code};
+  /* For every thread that there is. */
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-      prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
+      syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0) {
     perror("seccomp");
     exit(2);
   }

@@ -237,7 +237,6 @@ TEST_CASE("remote frees make a whole span free again") {
 }
 
 TEST_CASE("what a thread freed before it went to sleep is not held back") {
-  if (!pauses_possible()) return;  // this kernel has no membarrier: then it waits until the thread goes on
   trim();
   const Size before = figures_of_regions().live;
   std::vector<void*> blocks;

@@ -18,13 +18,14 @@ namespace {
 
 constexpr int kSpins = 100;
 
-// errno is the program's: a lock that waits must not change it.
-long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value,
-           const timespec* timeout) noexcept {
+// errno is the program's: a lock that waits must not change it. 0, or what went wrong.
+int futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value,
+          const timespec* timeout) noexcept {
   const int kept = errno;
   const long result = syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, timeout, nullptr, 0);
+  const int problem = result < 0 ? errno : 0;
   errno = kept;
-  return result;
+  return problem;
 }
 
 // Of the one thread that forks.
@@ -58,10 +59,11 @@ void Lock::lock_slowly() noexcept {
 
 void Lock::wake() noexcept { futex(&state_, FUTEX_WAKE, 1, nullptr); }
 
-void sleep_on(std::atomic<std::uint32_t>* word, std::uint32_t value, std::uint64_t nanoseconds) noexcept {
+bool sleep_on(std::atomic<std::uint32_t>* word, std::uint32_t value, std::uint64_t nanoseconds) noexcept {
   const timespec timeout{static_cast<time_t>(nanoseconds / 1000000000),
                          static_cast<long>(nanoseconds % 1000000000)};
-  futex(word, FUTEX_WAIT, value, nanoseconds == 0 ? nullptr : &timeout);
+  const int problem = futex(word, FUTEX_WAIT, value, nanoseconds == 0 ? nullptr : &timeout);
+  return problem == 0 || problem == EAGAIN || problem == EINTR || problem == ETIMEDOUT;
 }
 
 void pass_time(std::uint64_t nanoseconds) noexcept {

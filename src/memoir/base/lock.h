@@ -34,6 +34,8 @@ class Lock {
       return;
     if (state_.exchange(0, std::memory_order_release) == 2) wake();
   }
+  /// Whether somebody waits for it, or did since it was taken.
+  bool is_wanted() const noexcept { return state_.load(std::memory_order_acquire) == 2; }
 
  private:
   void lock_slowly() noexcept;
@@ -53,8 +55,9 @@ class LockGuard {
   Lock& lock_;
 };
 
-/// Sleeps while `*word` is `value`, at most that long (0: for ever) or until wake_all(word).
-void sleep_on(std::atomic<std::uint32_t>* word, std::uint32_t value, std::uint64_t nanoseconds) noexcept;
+/// Sleeps while `*word` is `value`, at most that long (0: for ever) or until wake_all(word). False: the system
+/// refuses to let us sleep.
+bool sleep_on(std::atomic<std::uint32_t>* word, std::uint32_t value, std::uint64_t nanoseconds) noexcept;
 void wake_all(std::atomic<std::uint32_t>* word) noexcept;
 /// Sleeps that long, or not at all where the system refuses that.
 void pass_time(std::uint64_t nanoseconds) noexcept;

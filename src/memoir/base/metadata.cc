@@ -55,8 +55,14 @@ void unmap_metadata(void* address, Size size) noexcept {
 
 void* remap_metadata(void* address, Size old_size, Size new_size) noexcept {
   if (new_size > (Size{1} << 62)) return nullptr;
-  void* moved = ::mremap(address, align_up(old_size, kPage), align_up(new_size, kPage), MREMAP_MAYMOVE);
-  return moved == MAP_FAILED ? nullptr : moved;
+  const Size old = align_up(old_size, kPage), wanted = align_up(new_size, kPage);
+  if (void* const moved = ::mremap(address, old, wanted, MREMAP_MAYMOVE); moved != MAP_FAILED) return moved;
+  // A filter of system calls may refuse that, and a process with too many mappings: then it is copied.
+  void* const fresh = ::mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (fresh == MAP_FAILED) return nullptr;
+  std::memcpy(fresh, address, old < wanted ? old : wanted);
+  ::munmap(address, old);
+  return fresh;
 }
 
 void forget_metadata(void* address, Size size) noexcept {

@@ -10,6 +10,7 @@
 #include "memoir/malloc/blocks/pause.h"
 #include "memoir/malloc/foresight.h"
 #include "memoir/malloc/malloc.h"
+#include "memoir/process/control/sandbox.h"
 
 namespace memoir::malloc_ {
 
@@ -31,16 +32,18 @@ std::uint64_t now() noexcept {
 
 /// Sleeps that long (0: until woken). Who only has a question for the model does not end a round: rounds are
 /// what time is measured in.
-void sleep_for_a_round(std::uint32_t seen, std::uint64_t nanoseconds) noexcept {
+/// False: it may not sleep.
+bool sleep_for_a_round(std::uint32_t seen, std::uint64_t nanoseconds) noexcept {
   if (nanoseconds == 0) return sleep_on(&wakes, seen, 0);
   const std::uint64_t end = now() + nanoseconds;
   for (std::uint64_t at = end - nanoseconds; at < end; at = now()) {
-    sleep_on(&wakes, seen, end - at);
+    if (!sleep_on(&wakes, seen, end - at)) return false;
     const std::uint32_t woken = wakes.load(std::memory_order_acquire);
-    if (woken == seen || !questions.exchange(false, std::memory_order_acq_rel)) return;
+    if (woken == seen || !questions.exchange(false, std::memory_order_acq_rel)) return true;
     seen = woken;
     foresight().answer();
   }
+  return true;
 }
 
 void* run_background(void*) noexcept {
@@ -48,7 +51,7 @@ void* run_background(void*) noexcept {
     foresight().begin(central().options.model.text);
     const std::uint32_t seen = wakes.load(std::memory_order_acquire);
     const bool answered = foresight().answer();
-    sleep_for_a_round(seen, idle < kIdleRounds ? UpkeepRules::kRound : 0);
+    if (!sleep_for_a_round(seen, idle < kIdleRounds ? UpkeepRules::kRound : 0)) break;
     if (wakes.load(std::memory_order_relaxed) != seen) idle = 0;
     const LockGuard guard(upkeep_lock);
     upkeep_storage.value.run(false);
@@ -62,7 +65,11 @@ void* run_background(void*) noexcept {
   return nullptr;
 }
 
+/// Whether the program has started a thread itself, which called malloc.
+bool threads_were_seen() noexcept { return registry().end() > kFirstThreadHeap + 1; }
+
 bool start_background() noexcept {
+  if (!host_control::may_start_thread(threads_were_seen())) return false;
   sigset_t all, before;
   sigfillset(&all);
   if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0) return false;
@@ -134,15 +141,18 @@ void for_each_heap(Visit visit) noexcept {
 void prepare_fork() noexcept {
   upkeep_lock.lock();
   registry().lock().lock();
-  for_each_heap([](ThreadHeap& heap) {
+  bool others = false;
+  for_each_heap([&](ThreadHeap& heap) {
     heap.lock().lock();
-    if (&heap != this_heap) heap.divert();
+    if (&heap == this_heap) return;
+    heap.divert();
+    others = others || !heap.idle;
   });
   // The child gets lists that nobody is in the middle of changing. A thread that stays inside for long (it
   // was preempted there) may leave a list the child cannot use: its heap is not taken over.
-  if (pauses_possible()) barrier_on_every_thread();
+  if (others) until_stores_are_seen(nullptr);
   for_each_heap([](ThreadHeap& heap) {
-    if (&heap != this_heap) heap.quiet = pauses_possible() && heap.wait_outside();
+    if (&heap != this_heap) heap.quiet = heap.wait_outside();
   });
   common_heap.lock().lock();
   sample_heap.lock().lock();
@@ -171,7 +181,7 @@ void after_fork(bool child) noexcept {
   upkeep_lock.unlock();
   if (!child) return;
   foresight().after_fork();
-  prepare_pauses();
+  forget_barriers();
   // The other threads are not there: their heaps wait for new ones.
   for_each_heap([](ThreadHeap& heap) {
     if (&heap == this_heap || heap.idle || !heap.quiet) return;

@@ -10,7 +10,7 @@
 
 #include "memoir/malloc/background.h"
 #include "memoir/malloc/blocks/free_list.h"
-#include "memoir/malloc/blocks/pause.h"
+#include "memoir/process/control/sandbox.h"
 
 namespace memoir::malloc_ {
 
@@ -35,7 +35,7 @@ bool Central::set_up() noexcept {
     huge_pages.allow(options.huge_cost);
     if (options.secure != kChecked) say_which_is_checked();
     if constexpr (kChecked) free_list::choose_keys();
-    prepare_pauses();
+    if (options.all_calls) host_control::trust_filter_at_start();
     const bool done = choose_addresses();
     state_.store(done ? kReady : kBroken, std::memory_order_release);
     wake_all(&state_);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "memoir/process/control/modules.h"
+#include "memoir/process/control/sandbox.h"
 #include "memoir/process/stacks/stack_walker.h"
 #include "memoir/process/stacks/thread_stack.h"
 
@@ -33,7 +34,7 @@ void complain(const char* path, const char* why) noexcept {
 stacks::Address readable_until(stacks::Address begin, stacks::Address end) noexcept {
   constexpr size_t kAtOnce = 64;
   constexpr stacks::Address kPage = 4096, kMostStack = stacks::Address{16} << 20;
-  if (begin >= end || end - begin > kMostStack) return begin;
+  if (begin >= end || end - begin > kMostStack || !host_control::may_call_all()) return begin;
   for (stacks::Address page = begin / kPage * kPage; page < end;) {
     char bytes[kAtOnce];
     iovec pages[kAtOnce];
@@ -126,7 +127,7 @@ bool Foresight::read_file(const char* path) noexcept {
 void Foresight::begin_slowly(const char* path) noexcept {
   const Working working(*this);
   begun_ = true;
-  if (!read_file(path) || model_.one_class()) return;
+  if (!host_control::may_open_files() || !read_file(path) || model_.one_class()) return;
   char program[4096];
   const ssize_t length = ::readlink("/proc/self/exe", program, sizeof program);
   if (length > 0) program_ = model_.program({program, static_cast<size_t>(length)});
@@ -248,7 +249,7 @@ bool Foresight::take_pending(Pending& out, bool first) noexcept {
 }
 
 bool Foresight::answer() noexcept {
-  if (!active()) return false;
+  if (!active() || !host_control::may_open_files()) return false;
   const Working working(*this);
   Pending one;
   bool any = false;

@@ -7,6 +7,7 @@
 
 #include "memoir/malloc/blocks/free_list.h"
 #include "memoir/malloc/blocks/pause.h"
+#include "memoir/malloc/malloc.h"
 
 namespace memoir::malloc_ {
 
@@ -430,9 +431,8 @@ bool ThreadHeap::wait_outside() noexcept {
 }
 
 bool ThreadHeap::pause() noexcept {
-  if (!pauses_possible()) return false;
   divert();
-  barrier_on_every_thread();
+  if (this != this_heap) until_stores_are_seen(&lock_);
   if (wait_outside()) return true;
   resume();
   return false;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/mman.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cerrno>
 
 #include "memoir/malloc/background.h"
+#include "memoir/malloc/blocks/cpu_time.h"
 #include "memoir/malloc/blocks/give_back.h"
 #include "memoir/malloc/thread_heap.h"
 
@@ -30,11 +30,7 @@ struct Candidate {
 Forever<MetadataArray<Candidate>> candidates_storage;
 MetadataArray<Candidate>& candidates() noexcept { return candidates_storage.value; }
 
-Tick own_cpu_time() noexcept {
-  timespec time{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<Tick>(time.tv_sec) * 1'000'000'000 + static_cast<Tick>(time.tv_nsec);
-}
+Tick own_cpu_time() noexcept { return static_cast<Tick>(cpu_time(CLOCK_THREAD_CPUTIME_ID)); }
 
 }  // namespace
 
@@ -114,7 +110,7 @@ void Upkeep::run(bool everything) noexcept {
     now = all.heap.figures();
   }
   rules_.end(now);
-  figures_.cpu += own_cpu_time() - began;
+  if (const Tick ended = own_cpu_time(); ended > began) figures_.cpu += ended - began;
   publish_figures(figures_, by_size_);
   errno = kept;
 }

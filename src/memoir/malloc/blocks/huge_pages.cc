@@ -2,12 +2,12 @@
 #include "memoir/malloc/blocks/huge_pages.h"
 
 #include <sys/mman.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cerrno>
 
 #include "memoir/malloc/blocks/address_map.h"
+#include "memoir/malloc/blocks/cpu_time.h"
 #include "memoir/malloc/blocks/span.h"
 
 #ifndef MADV_COLLAPSE
@@ -27,16 +27,14 @@ constexpr double kMemory = 0.75;  // of earlier looks
 constexpr double kWorth = 2;
 constexpr double kBegins = 0.85, kEnds = 0.75;  // touched shares at which huge pages begin and end to pay
 
-std::int64_t cpu_time(clockid_t whose) noexcept {
-  timespec time{};
-  ::clock_gettime(whose, &time);
-  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-}
+std::atomic<bool> says{true};  // the system says which pages are there
 
-/// Which pages are there: the lowest bit of a byte each.
+/// Which pages are there: the lowest bit of a byte each. False where the system does not say.
 bool ask(Offset region, unsigned char (&pages)[kPages]) noexcept {
+  if (!says.load(std::memory_order_relaxed) || !host_control::may_call_all()) return false;
   const int kept = errno;
   const bool done = ::mincore(address_of(region), kRegion, pages) == 0;
+  if (!done && errno != EAGAIN && errno != ENOMEM) says.store(false, std::memory_order_relaxed);
   errno = kept;
   return done;
 }
@@ -51,6 +49,9 @@ void HugePages::compare() noexcept {
 }
 
 void HugePages::spend(std::int64_t nanoseconds) noexcept {
+  // One measurement says little: it may have begun before a filter took the clock away.
+  constexpr std::int64_t kMostAtOnce = 100'000'000;
+  nanoseconds = std::min(nanoseconds, kMostAtOnce);
   // What was cheaper than small pages pays for what was dearer, but is not saved up.
   const std::int64_t extra = extra_.load(std::memory_order_relaxed) + nanoseconds;
   extra_.store(std::max<std::int64_t>(extra, 0), std::memory_order_relaxed);

@@ -23,6 +23,7 @@ struct MallocOptions : LifetimeOptions {
   double huge_cost = 0.05;
   Size cache = 64 * kMiB;
   PathText model;
+  bool all_calls = false;
   bool stats = false;
   bool secure = kChecked;
   bool help = false;
@@ -40,6 +41,8 @@ struct MallocOptions : LifetimeOptions {
                         "of freed blocks above 512KiB kept ready, at most"},
             OptionField{"model", &Options::model, Unit::kText,
                         "a file of memoir train that says how long objects will live; needs `background`"},
+            OptionField{"all_calls", &Options::all_calls, Unit::kFlag,
+                        "a filter of system calls that is there at the start lets all of memoir's through"},
             OptionField{"stats", &Options::stats, Unit::kFlag, "print figures to standard error at exit"},
             OptionField{"secure", &Options::secure, Unit::kFlag,
                         "another library, which ends a program that misuses the heap"},

@@ -8,25 +8,42 @@
 #include <atomic>
 #include <cerrno>
 
+#include "memoir/process/control/sandbox.h"
+
 namespace memoir::malloc_ {
 
 namespace {
-std::atomic<bool> possible{false};
 
-long membarrier(int command) noexcept {
+enum Barriers : int { kUnknown, kGiven, kRefused };
+std::atomic<int> barriers{kUnknown};
+
+bool membarrier(int command) noexcept {
   const int kept = errno;
-  const long result = syscall(SYS_membarrier, command, 0, 0);
+  const bool done = syscall(SYS_membarrier, command, 0, 0) == 0;
   errno = kept;
-  return result;
+  return done;
 }
+
+/// False where there are none, from the first refusal on.
+bool barrier_on_every_thread() noexcept {
+  const int known = barriers.load(std::memory_order_relaxed);
+  if (known == kRefused || !host_control::may_call_all()) return false;
+  const bool registered = known == kGiven || membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+  const bool done = registered && membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+  barriers.store(done ? kGiven : kRefused, std::memory_order_relaxed);
+  return done;
+}
+
 }  // namespace
 
-void prepare_pauses() noexcept {
-  possible.store(membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0, std::memory_order_relaxed);
+void until_stores_are_seen(const Lock* lock) noexcept {
+  if (barrier_on_every_thread()) return;
+  constexpr int kSteps = 20;
+  constexpr std::uint64_t kStep = 50'000;  // nanoseconds
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  for (int i = 0; i < kSteps && (lock == nullptr || !lock->is_wanted()); ++i) pass_time(kStep);
 }
 
-bool pauses_possible() noexcept { return possible.load(std::memory_order_relaxed); }
-
-void barrier_on_every_thread() noexcept { membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED); }
+void forget_barriers() noexcept { barriers.store(kUnknown, std::memory_order_relaxed); }
 
 }  // namespace memoir::malloc_
