@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "doctest/doctest.h"
@@ -209,6 +210,7 @@ TEST_CASE("random walks: spans never overlap, and the counts are right") {
     LifetimeHeap heap;
     std::map<Offset, Size> live;
     std::vector<Range> held;
+    std::set<Offset> away;  // regions whose addresses went back
     const auto check_free = [&](Range range) {
       auto next = live.lower_bound(range.begin);
       if (next != live.end()) REQUIRE(range.end() <= next->first);
@@ -220,13 +222,19 @@ TEST_CASE("random walks: spans never overlap, and the counts are right") {
         const Size size = (1 + random() % (random() % 16 == 0 ? 128 : 8)) * kSlot;
         auto placed = heap.allocate(size, random() % 3 == 0 ? kLong : kShort, random() % 2 == 0);
         if (!placed) {
-          if (heap.regions() < 24) REQUIRE(heap.add_regions(1 + random() % 3));
+          if (heap.regions() < 24) {
+            REQUIRE(heap.add_regions(1 + random() % 3, random() % 4 == 0));
+          } else if (const Offset region = heap.away(); region != kNoOffset) {
+            REQUIRE(away.erase(region) == 1);
+            heap.came_back(region, random() % 8 == 0);
+          }
           continue;
         }
         const Range range{placed.offset, size};
         CHECK(range.begin / kRegion == (range.end() - 1) / kRegion);
         check_free(range);
         for (const Range& one : held) REQUIRE_FALSE(range.overlaps(one));
+        CHECK(away.count(align_down(range.begin, kRegion)) == 0);
         live[range.begin] = size;
       } else if (action < 94 && !live.empty()) {
         auto victim = live.lower_bound(random() % (heap.regions() * kRegion));
@@ -244,6 +252,10 @@ TEST_CASE("random walks: spans never overlap, and the counts are right") {
         if (random() % 2) heap.begin_round();
         for (const Range& range : held) heap.released(range, random() % 4 != 0);
         held.clear();
+        if (const Offset region = heap.take_away(); region != kNoOffset) {
+          check_free({region, kRegion});
+          CHECK(away.insert(region).second);
+        }
       } else if (!live.empty()) {
         const auto& [offset, size] = *live.begin();
         heap.break_huge(offset);

@@ -361,6 +361,88 @@ TEST_CASE("large blocks move with their contents, and no more than the budget is
   CHECK(central().large.cached() == 0);
 }
 
+TEST_CASE("many large blocks hold what was written, move with it, are zero when asked, and go back") {
+  struct Held {
+    std::uint32_t* words = nullptr;
+    Size count = 0;
+    std::uint32_t mark = 0;
+    bool intact() const {
+      return words[0] == mark && words[count / 2] == mark + 1 && words[count - 1] == mark + 2;
+    }
+    void write(std::uint32_t to) {
+      mark = to;
+      words[0] = mark;
+      words[count / 2] = mark + 1;
+      words[count - 1] = mark + 2;
+    }
+  };
+  constexpr size_t kMany = 4300;  // more than have mappings of their own
+  std::mt19937 random(11);
+  const auto words = [&] { return (520 * kKiB + random() % (random() % 400 == 0 ? 40 * kMiB : kMiB)) / 4; };
+  std::vector<Held> held(kMany);
+  const Size before = central().large.count();
+  for (std::uint32_t step = 1; step <= kMany + static_cast<std::uint32_t>(rounds(2000)); ++step) {
+    Held& one = held[step <= kMany ? step - 1 : random() % kMany];
+    const Size count = words();
+    if (one.words != nullptr) {
+      REQUIRE(one.intact());
+      if (random() % 2 == 0) {
+        const std::uint32_t first = one.words[0];
+        one.words = static_cast<std::uint32_t*>(reallocate(one.words, count * 4, nullptr));
+        REQUIRE(one.words != nullptr);
+        REQUIRE(one.words[0] == first);
+        if (count >= one.count) REQUIRE(one.intact());
+        one.count = count;
+        one.write(step << 2);
+        continue;
+      }
+      free(one.words);
+    }
+    one.words = static_cast<std::uint32_t*>(allocate_zeroed(count * 4, nullptr));
+    REQUIRE(one.words != nullptr);
+    for (const Size at : {Size{0}, count / 2, count - 1}) REQUIRE(one.words[at] == 0);
+    for (Size i = 0; step > kMany && i < count; i += 16384 - 1) {
+      if (one.words[i] != 0) FAIL("a word of a zeroed block is " << one.words[i]);
+    }
+    one.count = count;
+    one.write(step << 2);
+  }
+  CHECK(central().large.count() == before + kMany);
+  for (Held& one : held) {
+    REQUIRE(one.intact());
+    free(one.words);
+  }
+  trim();
+  CHECK(central().large.count() == before);
+  CHECK(central().large.cached() == 0);
+}
+
+TEST_CASE("where somebody else has mapped something the arena leaves a gap") {
+  void* foreign[4] = {};
+  std::vector<Object> live;
+  std::mt19937 random(2);
+  live.push_back(make(random, &live));
+  for (void*& one : foreign) {
+    // Inside the next step that the arena grows by.
+    void* const at = address_of(arena_size() + 4 * kMiB);
+    one = ::mmap(at, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    REQUIRE(one == at);
+    *static_cast<char*>(one) = 77;
+    for (const Size end = arena_size() + 16 * kMiB; arena_size() < end;) live.push_back(make(random, &live));
+  }
+  for (void* one : foreign) {
+    CHECK(offset_of(one) < arena_size());
+    CHECK(*static_cast<char*>(one) == 77);
+    CHECK(size_of(one) == 0);  // not a block
+  }
+  for (const Object& object : live) {
+    check(object);
+    free(object.block);
+  }
+  for (void* one : foreign) ::munmap(one, 4096);
+  trim();
+}
+
 TEST_CASE("large blocks made of the pages of others hold what was written, move with it, and can be zero") {
   struct Held {
     std::uint64_t* words = nullptr;

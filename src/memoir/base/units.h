@@ -29,6 +29,7 @@ inline constexpr SiteId kNoSite = 0;
 inline constexpr Size kKiB = Size{1} << 10;
 inline constexpr Size kMiB = Size{1} << 20;
 inline constexpr Size kGiB = Size{1} << 30;
+inline constexpr Size kTiB = Size{1} << 40;
 
 /// Bytes [begin, begin + size) of an arena.
 struct Range {

@@ -119,6 +119,24 @@ bool run_upkeep_now() noexcept {
   return upkeep_storage.value.figures().given_back != before;
 }
 
+bool make_room(bool thoroughly) noexcept {
+  // All that can be takes milliseconds, and a program may go on asking for more than there is: it is done when
+  // spans ended since, and else for a small share of the time.
+  constexpr std::uint64_t kPause = 16, kSpans = 64;
+  static std::atomic<std::uint64_t> next{0}, ended{0};
+  Size went = central().large.purge_addresses() + Upkeep::give_addresses_back();
+  if (!thoroughly) return went != 0;
+  const std::uint64_t began = now(), spans = central().spans_ended();
+  if (began < next.load(std::memory_order_relaxed) && spans - ended.load(std::memory_order_relaxed) < kSpans)
+    return went != 0;
+  trim();
+  went += central().large.purge_addresses() + Upkeep::give_addresses_back();
+  const std::uint64_t end = now();
+  next.store(end + kPause * (end - began), std::memory_order_relaxed);
+  ended.store(central().spans_ended(), std::memory_order_relaxed);
+  return went != 0;
+}
+
 Upkeep::Figures upkeep_figures() noexcept {
   const LockGuard guard(upkeep_lock);
   return upkeep_storage.value.figures();

@@ -21,6 +21,8 @@ class Upkeep {
  public:
   /// One round. `everything`: gives back all that can be, at once.
   void run(bool everything) noexcept;
+  /// Gives back addresses of the arena that no span lies at; bytes.
+  static Size give_addresses_back() noexcept;
   /// Whether the last round did or saw anything that makes another one worth its time.
   bool busy() const noexcept { return busy_; }
 
@@ -79,6 +81,9 @@ void wake_to_answer() noexcept;
 
 /// One round on the calling thread, giving back all that can be. True when something was given back.
 bool run_upkeep_now() noexcept;
+/// The system refused memory: gives back what is kept, with its addresses, and with `thoroughly` all that can
+/// be, unless that was tried a moment ago. True when something went. The caller holds no lock.
+bool make_room(bool thoroughly) noexcept;
 Upkeep::Figures upkeep_figures() noexcept;
 
 /// Locks everything and keeps all threads out of their lists, and the reverse. For fork.

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <string_view>
 
 #include "memoir/malloc/background.h"
@@ -48,18 +49,38 @@ bool Central::set_up() noexcept {
   return state_.load(std::memory_order_acquire) == kReady;
 }
 
-bool Central::grow() noexcept {
-  // Large steps keep the system's list of mappings short; where it refuses one, a small one may do.
-  for (const Size step : {32 * kMiB, LifetimeHeap::kRegion}) {
-    if (!commit_addresses(committed_, step)) continue;
-    if (!heap.add_regions(step / LifetimeHeap::kRegion)) return false;
-    committed_ += step;
-    return true;
+bool Central::grow(bool whole) noexcept {
+  constexpr Size kRegion = LifetimeHeap::kRegion;
+  constexpr int kMostGaps = 64;
+  const int kept = errno;
+  bool grown = false;
+  // What went back comes first: it has records.
+  for (Offset away = heap.away(); !grown && away != kNoOffset; away = heap.away()) {
+    const Growth again = take_addresses_again(away, kRegion);
+    if (again == Growth::kRefused) break;
+    heap.came_back(away, again == Growth::kGap);
+    grown = again == Growth::kDone;
   }
-  return false;
+  // Large steps keep the system's list of mappings short; where it refuses one, a small one may do.
+  for (Size step = 32 * kMiB; !grown && heap.away() == kNoOffset;) {
+    // Blocks that are spans of their own can be mappings too, those of classes cannot: the last quarter is
+    // for these.
+    if (whole && arena_size() >= kArenaCapacity / 4 * 3) break;
+    int gaps = 0;
+    Growth more = Growth::kGap;
+    for (; gaps < kMostGaps && more == Growth::kGap && heap.make_room(step / kRegion); ++gaps) {
+      more = grow_addresses(step);
+      if (more != Growth::kRefused) heap.add_regions(step / kRegion, more == Growth::kGap);
+    }
+    grown = more == Growth::kDone;
+    if (step == kRegion) break;
+    step = kRegion;
+  }
+  errno = kept;
+  return grown;
 }
 
-Span* Central::new_span(size_t slots, LifetimeClass lifetime, bool& zero) noexcept {
+Span* Central::new_span(size_t slots, LifetimeClass lifetime, bool& zero, bool whole) noexcept {
   const Size size = slots * size_classes::kSlot;
   LifetimeHeap::Placement placed;
   bool opens_huge = false;
@@ -67,7 +88,7 @@ Span* Central::new_span(size_t slots, LifetimeClass lifetime, bool& zero) noexce
     const LockGuard guard(lock);
     const bool huge = options.huge && held() >= options.background_from && huge_pages.wanted(heap);
     placed = heap.allocate(size, lifetime, huge);
-    if (!placed && grow()) placed = heap.allocate(size, lifetime, huge);
+    if (!placed && grow(whole)) placed = heap.allocate(size, lifetime, huge);
     if (!placed) return nullptr;
     used_.store(heap.figures().used, std::memory_order_relaxed);
     opens_huge = placed.new_region && huge;
@@ -92,6 +113,7 @@ void Central::end_span(Span* span) noexcept {
   span->owner.store(kNobody, std::memory_order_relaxed);
   const LockGuard guard(lock);
   heap.free({slot * size_classes::kSlot, span->slots * size_classes::kSlot});
+  spans_ended_.store(spans_ended_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   used_.store(heap.figures().used, std::memory_order_relaxed);
 }
 
@@ -100,7 +122,7 @@ bool Central::grown() noexcept {
   if (options.split && now >= options.split_from && !sampler.active()) {
     if (sampler.start({options.tau, options.sample})) live_samples.start();
   }
-  return options.background && now >= options.background_from;
+  return options.background && (now >= options.background_from || large.keeps_much());
 }
 
 }  // namespace memoir::malloc_

@@ -37,14 +37,17 @@ class Central {
   /// system says so.
   std::uintptr_t first_thread() const noexcept { return first_thread_; }
 
-  /// A span whose slots point back to its record; the other fields are the caller's. nullptr: no memory.
-  Span* new_span(size_t slots, LifetimeClass lifetime, bool& zero) noexcept;
+  /// A span whose slots point back to its record; the other fields are the caller's. `whole`: it is one block.
+  /// nullptr: no memory.
+  Span* new_span(size_t slots, LifetimeClass lifetime, bool& zero, bool whole = false) noexcept;
   void end_span(Span* span) noexcept;
 
   /// Bytes that the heap holds for objects: its spans and large blocks.
   Size held() const noexcept { return used_.load(std::memory_order_relaxed) + large.live() + large.cached(); }
   /// Counts allocated bytes on behalf of a thread.
   void add_allocated(Size bytes) noexcept { allocated_.fetch_add(bytes, std::memory_order_relaxed); }
+  /// How many spans ended so far.
+  std::uint64_t spans_ended() const noexcept { return spans_ended_.load(std::memory_order_relaxed); }
   Size allocated() const noexcept { return allocated_.load(std::memory_order_relaxed); }
 
   /// What outgrew its limit starts: the learner at once; returns whether the background thread is wanted now.
@@ -61,14 +64,14 @@ class Central {
  private:
   enum : std::uint32_t { kFresh, kSettingUp, kReady, kBroken };
   bool set_up() noexcept;
-  bool grow() noexcept;
+  bool grow(bool whole) noexcept;
 
   // Lines of their own: the first is read often and written once, the others are written by all threads.
   alignas(64) std::atomic<std::uint32_t> state_{kFresh};
   std::uintptr_t first_thread_ = 0;
   alignas(64) std::atomic<Size> used_{0};
+  std::atomic<std::uint64_t> spans_ended_{0};
   alignas(64) std::atomic<Size> allocated_{0};
-  Size committed_ = 0;
 };
 
 inline constinit Forever<Central> central_storage;

@@ -23,6 +23,7 @@ using size_classes::kSlot;
 using size_classes::kTables;
 constexpr Size kLargestSpan = 512 * kKiB;  // above, a block is a mapping of its own
 constexpr Size kLargestSpanAlignment = kSlot;
+constexpr Size kLongestSpan = 255 * kSlot;  // where the system has no mapping for a larger block
 
 thread_local constinit bool ended __attribute__((tls_model("initial-exec"))) = false;
 thread_local constinit unsigned char frees_without_heap __attribute__((tls_model("initial-exec"))) = 0;
@@ -127,7 +128,7 @@ void free_sample(Span* span, void* block) noexcept {
 void* allocate_single(Size size, size_t row, ContextKey key, const void* caller, bool* zero) noexcept {
   const size_t slots = align_up(size, kSlot) / kSlot;
   const auto lifetime = static_cast<LifetimeClass>(row);
-  Span* const span = central().new_span(slots, lifetime, *zero);
+  Span* const span = central().new_span(slots, lifetime, *zero, true);
   if (span == nullptr) return nullptr;
   span->blocks = 1;
   span->notify.store(0, std::memory_order_relaxed);
@@ -157,6 +158,17 @@ void* allocate_single(Size size, size_t row, ContextKey key, const void* caller,
   return block;
 }
 
+/// The system refused a block: makes room and tries again, first with little work. A block of a class (`size`
+/// says how large, else 0) may be a mapping of its own at last.
+template <class Allocate>
+void* when_refused(Size size, Allocate allocate) noexcept {
+  for (const bool thoroughly : {false, true}) {
+    make_room(thoroughly);
+    if (void* const block = allocate(); block != nullptr) return block;
+  }
+  return size == 0 ? nullptr : central().large.allocate(size, 16, false).address;
+}
+
 }  // namespace
 
 void* allocate_slowly(ThreadHeap* heap, Size size, ContextKey key, const void* return_address) noexcept {
@@ -169,8 +181,12 @@ void* allocate_slowly(ThreadHeap* heap, Size size, ContextKey key, const void* r
     heap = attach();
     if (heap == nullptr) {
       if (!central().ready()) return nullptr;
-      const LockGuard guard(common_heap.lock());
-      return common_heap.allocate(0, size_class, nullptr);
+      const auto common = [&]() -> void* {
+        const LockGuard guard(common_heap.lock());
+        return common_heap.allocate(0, size_class, nullptr);
+      };
+      void* const block = common();
+      return block != nullptr ? block : when_refused(size, common);
     }
   }
   bool sample_due = false, grew = false;
@@ -185,6 +201,12 @@ void* allocate_slowly(ThreadHeap* heap, Size size, ContextKey key, const void* r
     if (foresight().sampled(key, size, heap->stack_base)) wake_to_answer();
   }
   if (grew && central().grown()) wake_background();
+  if (block == nullptr) [[unlikely]] {
+    block = when_refused(size, [&] {
+      const Inside inside(heap);
+      return heap->allocate(central().sampler.row_of(key), size_class, nullptr);
+    });
+  }
   return block;
 }
 
@@ -195,11 +217,21 @@ void* allocate_large(Size size, Size alignment, ContextKey key, const void* retu
   void* block = nullptr;
   if (size <= kLargestSpan && alignment <= kLargestSpanAlignment)
     block = allocate_single(size, central().sampler.row_of(key), key, return_address, zero);
-  if (block == nullptr) {
+  const auto as_large = [&] {
     const LargeBlocks::Block large = central().large.allocate(size, alignment, central().options.huge);
-    block = large.address;
     *zero = large.zero;
-    if (block != nullptr) central().add_allocated(size);
+    if (large.address != nullptr) central().add_allocated(size);
+    return large.address;
+  };
+  if (block == nullptr) block = as_large();
+  if (block == nullptr) [[unlikely]] {
+    const bool span = size <= kLongestSpan && alignment <= kLargestSpanAlignment;
+    block = when_refused(0, [&] {
+      void* const again = as_large();
+      return again != nullptr || !span
+                 ? again
+                 : allocate_single(size, central().sampler.row_of(key), key, return_address, zero);
+    });
   }
   if (central().grown()) wake_background();
   return block;
@@ -237,17 +269,16 @@ void notified(ThreadHeap* heap, Span* span) noexcept {
 void free_slowly(ThreadHeap* heap, void* block) noexcept {
   if (block == nullptr) return;
   const Offset offset = offset_of(block);
-  if (offset >= arena_size()) {
+  Span* const span = span_with(offset);
+  if (span == nullptr) {
     if (!central().large.free(block, central().options.cache))
       misused("free", block, "not a block of this heap, or freed already");
+    if (central().large.keeps_much() && central().grown()) wake_background();
     return;
   }
-  Span* const span = span_of(offset);
   // The mark is read and then written: another core's line need not come twice.
   if constexpr (kChecked) fetch_to_write(block);
   switch (const HeapId owner = span->owner.load(std::memory_order_relaxed)) {
-    case kNobody:
-      misused("free", block, "not a block of this heap, or freed already");
     case kCentral:
       if (block != start_of(span)) misused("free", block, "inside a block, not at its start");
       if (span->stripped.load(std::memory_order_relaxed)) sample_freed(block);
@@ -280,13 +311,12 @@ void free_slowly(ThreadHeap* heap, void* block) noexcept {
 
 void check_live(const char* call, void* block) noexcept {
   const Offset offset = offset_of(block);
-  if (offset >= arena_size()) {
+  const Span* const span = span_with(offset);
+  if (span == nullptr) {
     if (central().large.size_of(block) != 0) return;
     misused(call, block, "not a block of this heap, or freed already");
   }
-  const Span* const span = span_of(offset);
   const HeapId owner = span->owner.load(std::memory_order_relaxed);
-  if (owner == kNobody) misused(call, block, "not a block of this heap, or freed already");
   if (owner != kCentral) return free_list::check_used(call, span, block, into_span(offset, base()));
   if (block != start_of(span)) misused(call, block, "inside a block, not at its start");
 }
@@ -298,9 +328,9 @@ void check_size(void* block, Size size) noexcept {
 }
 
 Size size_of(void* block) noexcept {
-  const Offset offset = offset_of(block);
   if (block == nullptr) return 0;
-  return offset < arena_size() ? span_of(offset)->block_size() : central().large.size_of(block);
+  const Span* const span = span_with(offset_of(block));
+  return span != nullptr ? span->block_size() : central().large.size_of(block);
 }
 
 void* allocate_zeroed(Size size, const void* return_address) noexcept {
@@ -327,11 +357,10 @@ void* allocate_aligned(Size size, Size alignment, const void* return_address) no
 }
 
 void* reallocate(void* block, Size size, const void* return_address) noexcept {
-  const Offset offset = offset_of(block);
   const Size old = size_of(block);
   if (old == 0) misused("realloc", block, "not a block of this heap, or freed already");
   if constexpr (kChecked) check_live("realloc", block);
-  if (offset < arena_size()) {
+  if (span_with(offset_of(block)) != nullptr) {
     if (size <= old && (size >= old / 2 || old <= 64)) return block;
   } else if (size > kLargestSpan) {
     if (size <= old && size >= old - old / 8) return block;

@@ -275,6 +275,29 @@ void Upkeep::give_back_slots(bool everything) noexcept {
   }
 }
 
+Size Upkeep::give_addresses_back() noexcept {
+  const int kept = errno;
+  Size went = 0;
+  // A process that has too many mappings would not get these back.
+  void* const probe = ::mmap(nullptr, kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (probe == MAP_FAILED) {
+    errno = kept;
+    return 0;
+  }
+  ::munmap(probe, kPage);
+  for (;; went += kRegion) {
+    // Under the lock: nobody else may map the region again meanwhile.
+    const LockGuard guard(central().lock);
+    const Offset region = central().heap.take_away();
+    if (region == kNoOffset) break;
+    if (malloc_::give_addresses_back(region, kRegion)) continue;
+    central().heap.came_back(region);
+    break;
+  }
+  errno = kept;
+  return went;
+}
+
 void Upkeep::restore_huge_pages() noexcept {
   Central& all = central();
   all.huge_pages.compare();

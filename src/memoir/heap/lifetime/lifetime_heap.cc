@@ -9,20 +9,45 @@ namespace {
 constexpr size_t kMostTried = 32;  // regions of one bin whose free slots are looked at for a long run
 }
 
-bool LifetimeHeap::add_regions(size_t count) noexcept {
-  if (regions_.size() + count >= kNil || !regions_.reserve(regions_.size() + count)) return false;
+bool LifetimeHeap::make_room(size_t count) noexcept {
+  return regions_.size() + count < kNil && regions_.reserve(regions_.size() + count);
+}
+
+bool LifetimeHeap::add_regions(size_t count, bool gap) noexcept {
+  if (!make_room(count)) return false;
   for (size_t i = 0; i < count; ++i) {
     Region region;
     region.gone[0] = region.gone[1] = SlotBits::run(0, kSlots);
+    region.gap = gap;
     regions_.push_back(region);
   }
   // The lowest is taken first.
   for (size_t i = count; i-- > 0;) {
     const auto index = static_cast<RegionIndex>(regions_.size() - count + i);
     this->count(regions_[index], +1);
-    link(index, kEmptyGone);
+    relink(index);
   }
   return true;
+}
+
+Offset LifetimeHeap::take_away() noexcept {
+  const RegionIndex index = lists_[kEmptyGone];
+  if (index == kNil) return kNoOffset;
+  regions_[index].away = true;
+  regions_[index].huge = false;  // what the system was asked for there is forgotten
+  relink(index);
+  return index * kRegion;
+}
+
+Offset LifetimeHeap::away() const noexcept {
+  return lists_[kAway] == kNil ? kNoOffset : lists_[kAway] * kRegion;
+}
+
+void LifetimeHeap::came_back(Offset offset, bool gap) noexcept {
+  const auto index = static_cast<RegionIndex>(offset / kRegion);
+  regions_[index].away = false;
+  regions_[index].gap = gap;
+  relink(index);
 }
 
 LifetimeHeap::Placement LifetimeHeap::allocate(Size size, LifetimeClass lifetime, bool huge) noexcept {
@@ -274,7 +299,8 @@ double LifetimeHeap::resident_share(size_t index) const noexcept {
 }
 
 std::uint8_t LifetimeHeap::list_for(const Region& region) const noexcept {
-  if (region.used_count == kSlots) return kNoList;
+  if (region.gap || region.used_count == kSlots) return kNoList;
+  if (region.away) return kAway;
   if (region.used_count == 0) {
     if (region.held.any() || region.collapsing) return kNoList;  // comes back when it is released
     const SlotBits all_gone = region.gone[0] & region.gone[1];

@@ -35,8 +35,18 @@ class LifetimeHeap {
   static constexpr Size kRegion = 2 * kMiB;
   static constexpr size_t kSlots = kRegion / kSlot;  // of a region
 
-  /// The arena has `count` regions more, at the end of what it had, none of them with memory.
-  bool add_regions(size_t count) noexcept;
+  /// The arena has `count` regions more, at the end of what it had, none of them with memory. `gap`: nor will
+  /// they ever have any, since their addresses are somebody else's.
+  bool add_regions(size_t count, bool gap = false) noexcept;
+  /// Whether as many can be added: then add_regions() does not fail.
+  bool make_room(size_t count) noexcept;
+  /// A region without spans and memory, whose addresses may go back to the system: from now on nobody gets it.
+  /// kNoOffset when there is none.
+  Offset take_away() noexcept;
+  /// One of those that were taken away; kNoOffset when there is none.
+  Offset away() const noexcept;
+  /// Its addresses are there again; or they are somebody else's.
+  void came_back(Offset region, bool gap = false) noexcept;
 
   struct Placement {
     Offset offset = kNoOffset;
@@ -114,10 +124,11 @@ class LifetimeHeap {
   using RegionIndex = std::uint32_t;
   static constexpr RegionIndex kNil = ~RegionIndex{0};
   static constexpr size_t kBins = 16;  // partly used regions by how full they are
-  // Lists: the bins of each class, then empty regions with memory, then without.
+  // Lists: the bins of each class, then empty regions with memory, without, and without addresses.
   static constexpr std::uint8_t kEmptyResident = kLifetimeClasses * kBins;
   static constexpr std::uint8_t kEmptyGone = kEmptyResident + 1;
-  static constexpr std::uint8_t kNoList = kEmptyGone + 1;
+  static constexpr std::uint8_t kAway = kEmptyGone + 1;
+  static constexpr std::uint8_t kNoList = kAway + 1;
 
   struct Region {
     SlotBits used, held;
@@ -132,6 +143,8 @@ class LifetimeHeap {
     std::uint8_t refused = 0;      // collapses that the system refused lately
     std::uint8_t refusals = 0;     // to take pages back
     std::uint32_t refused_in = 0;  // the round of the last one
+    bool away = false;             // its addresses went back
+    bool gap = false;              // they are somebody else's
     RegionIndex next = kNil, previous = kNil;
   };
 

@@ -4,6 +4,7 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 
+#include <cerrno>
 #include <cstring>
 
 #include "memoir/base/site.h"
@@ -17,75 +18,82 @@ constexpr Size kAlignment = 2 * kMiB;
 constexpr Size kPage = 4 * kKiB;
 constexpr int kTries = 16;
 
-bool reserved = false;  // all addresses are ours; else they are mapped as the arena grows
-Size back_committed = 0;
+Size back_mapped = 0;
 
-bool make_usable(std::uintptr_t address, Size size) noexcept {
+Growth map_at(std::uintptr_t address, Size size) noexcept {
   void* const at = reinterpret_cast<void*>(address);
-  if (reserved) return ::mprotect(at, size, PROT_READ | PROT_WRITE) == 0;
   void* const got = ::mmap(at, size, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-  if (got == at) return true;
-  if (got != MAP_FAILED) ::munmap(got, size);  // a kernel that does not know the flag
-  return false;
+  if (got == at) return Growth::kDone;
+  if (got == MAP_FAILED) return errno == EEXIST ? Growth::kGap : Growth::kRefused;
+  ::munmap(got, size);  // a kernel that does not know the flag: somebody has these addresses
+  return Growth::kGap;
 }
 
-/// Where the kernel would not give us all addresses, its random bytes pick a place far from what it maps
-/// itself.
-std::uintptr_t random_base(int attempt) noexcept {
-  std::uint64_t seed = 0;
-  if (const auto* bytes = reinterpret_cast<const void*>(::getauxval(AT_RANDOM)))
-    std::memcpy(&seed, bytes, sizeof seed);
-  constexpr std::uintptr_t kLow = std::uintptr_t{16} << 40, kSpread = std::uintptr_t{64} << 40;
-  return kLow + memoir::detail::mix(seed + 0x9e3779b97f4a7c15ull * (attempt + 1)) % (kSpread / kAlignment) *
-                    kAlignment;
+/// Records for what the arena grows by.
+bool map_records(size_t first, size_t slots) noexcept {
+  // A page of `back` serves 16 regions.
+  const Size back_end = align_up(first + slots, kPage);
+  if (back_end > back_mapped) {
+    if (map_at(base() - kBackBytes + back_mapped, back_end - back_mapped) != Growth::kDone) return false;
+    back_mapped = back_end;
+  }
+  return map_at(reinterpret_cast<std::uintptr_t>(span_at(first)), slots * sizeof(Span)) == Growth::kDone;
+}
+
+/// Where no kernel maps anything by itself: below the stacks and libraries and above programs that lie low.
+struct Addresses {
+  std::uintptr_t low, spread;
+};
+constexpr Addresses kPlaces[] = {
+    {4 * kTiB, 20 * kTiB},    // of 128 TiB and more
+    {136 * kGiB, 64 * kGiB},  // of 512 GiB: some ARM kernels
+};
+
+/// Random bytes of the kernel pick the place; of two copies of this library in a process, two places.
+std::uintptr_t random_base(const Addresses& among, std::uint64_t attempt) noexcept {
+  std::uint64_t seed = reinterpret_cast<std::uintptr_t>(&back_mapped);
+  if (const auto* bytes = reinterpret_cast<const void*>(::getauxval(AT_RANDOM))) {
+    std::uint64_t kernels = 0;
+    std::memcpy(&kernels, bytes, sizeof kernels);
+    seed ^= kernels;
+  }
+  if constexpr (kChecked) seed = free_list::keys.shift;
+  return among.low + memoir::detail::mix(seed + 0x9e3779b97f4a7c15ull * (attempt + 1)) %
+                         (among.spread / kAlignment) * kAlignment;
 }
 
 }  // namespace
 
 bool choose_addresses() noexcept {
-  // The kernel's choice is random only where the program has not switched that off.
-  constexpr Size kSpread = kChecked ? 64 * kGiB : kAlignment;
-  constexpr Size kTotal = kSpanBytes + kBackBytes + kArenaCapacity;
-  void* const all =
-      ::mmap(nullptr, kTotal + kSpread, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (all != MAP_FAILED) {
-    reserved = true;
-    auto begin = reinterpret_cast<std::uintptr_t>(all);
-    if constexpr (kChecked) begin += free_list::keys.shift % (kSpread / kAlignment) * kAlignment;
-    arena_base.store(align_up(begin + kSpanBytes + kBackBytes, kAlignment), std::memory_order_release);
-    return true;
-  }
-  for (int attempt = 0; attempt < kTries; ++attempt) {
-    const std::uintptr_t base = random_base(attempt);
-    // One page, to see that nobody is there.
-    void* const probe = ::mmap(reinterpret_cast<void*>(base), kPage, PROT_NONE,
-                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-    if (probe == MAP_FAILED) continue;
-    ::munmap(probe, kPage);
-    if (probe != reinterpret_cast<void*>(base)) continue;
-    arena_base.store(base, std::memory_order_release);
-    return true;
+  for (const Addresses& among : kPlaces) {
+    for (int attempt = 0; attempt < kTries; ++attempt) {
+      const std::uintptr_t base = random_base(among, static_cast<std::uint64_t>(attempt));
+      if (map_at(base, kPage) != Growth::kDone) continue;  // to see that nobody is there
+      ::munmap(reinterpret_cast<void*>(base), kPage);
+      arena_base.store(base, std::memory_order_release);
+      return true;
+    }
   }
   return false;
 }
 
-bool commit_addresses(Offset from, Size size) noexcept {
-  if (from + size > kArenaCapacity) return false;
+Growth grow_addresses(Size size) noexcept {
+  const Offset from = arena_size();
+  if (from + size > kArenaCapacity) return Growth::kRefused;
   const size_t first = from / size_classes::kSlot, slots = size / size_classes::kSlot;
-  // A page of `back` serves 16 regions.
-  const Size back_end = align_up(first + slots, kPage);
-  if (back_end > back_committed) {
-    if (!make_usable(base() - kBackBytes + back_committed, back_end - back_committed)) return false;
-    back_committed = back_end;
+  if (!map_records(first, slots)) return Growth::kRefused;
+  const Growth grown = map_at(base() + from, size);
+  if (grown == Growth::kRefused) {
+    ::munmap(span_at(first), slots * sizeof(Span));  // so that a smaller piece can be asked for
+  } else {
+    arena_end.store(from + size, std::memory_order_relaxed);  // who gets a block from there sees it
   }
-  if (!make_usable(reinterpret_cast<std::uintptr_t>(span_at(first)), slots * sizeof(Span))) return false;
-  if (make_usable(base() + from, size)) {
-    if constexpr (kChecked) arena_committed.store(from + size, std::memory_order_relaxed);
-    return true;
-  }
-  if (!reserved) ::munmap(span_at(first), slots * sizeof(Span));  // so that a smaller piece can be asked for
-  return false;
+  return grown;
 }
+
+bool give_addresses_back(Offset from, Size size) noexcept { return ::munmap(address_of(from), size) == 0; }
+
+Growth take_addresses_again(Offset from, Size size) noexcept { return map_at(base() + from, size); }
 
 }  // namespace memoir::malloc_

@@ -2,11 +2,13 @@
 //
 // The addresses of the arena, and the records of its spans below it:
 //
-//   | spans: 64 bytes a slot | back: 1 byte a slot | arena, 256 GiB of addresses |
-//                                                  ^ base, a multiple of 2 MiB, chosen by the kernel
+//   | spans: 64 bytes a slot | back: 1 byte a slot | arena, up to 16 TiB |
+//                                                  ^ base, a multiple of 2 MiB, at random
 //
-// Addresses are reserved at once where the system allows it, and else (an address-space limit, strict
-// overcommit) taken piece by piece as the arena grows; either way nothing costs memory before it is touched.
+// Nothing is reserved: all three are mapped piece by piece as the arena grows, so that what the process has
+// mapped says what it uses, and limits of its address space hold for it as for any other. Where somebody else
+// has mapped something meanwhile the arena leaves a gap. Its regions go back one by one when the system
+// refuses more.
 #pragma once
 
 #include <atomic>
@@ -17,7 +19,7 @@
 
 namespace memoir::malloc_ {
 
-inline constexpr Size kArenaCapacity = 256 * kGiB;
+inline constexpr Size kArenaCapacity = 16 * kTiB;
 inline constexpr Size kArenaSlots = kArenaCapacity / size_classes::kSlot;
 // A block, its record and its byte are touched together. Were they apart by powers of two alone, some
 // processors' caches would take their lines for each other: malloc and free of one block took twice as long.
@@ -27,17 +29,14 @@ inline constexpr Size kSpanBytes = kArenaSlots * sizeof(Span) + 0x12 * 4 * kKiB;
 /// Before the arena exists no address lies in it.
 inline constinit std::atomic<std::uintptr_t> arena_base{std::uintptr_t{1} << 63};
 
-/// Of the checked build: how much of the arena is usable, so that the records of a wild pointer are there.
-inline constinit std::atomic<Size> arena_committed{0};
+/// How far the arena has grown.
+inline constinit std::atomic<Size> arena_end{0};
 
 /// Offsets below it have a record.
-inline Size arena_size() noexcept {
-  if constexpr (kChecked) return arena_committed.load(std::memory_order_relaxed);
-  return kArenaCapacity;
-}
+inline Size arena_size() noexcept { return arena_end.load(std::memory_order_relaxed); }
 
 inline std::uintptr_t base() noexcept { return arena_base.load(std::memory_order_relaxed); }
-/// Below kArenaCapacity for addresses of the arena.
+/// Below arena_size() for addresses of the arena.
 inline Offset offset_of(const void* address) noexcept {
   return reinterpret_cast<std::uintptr_t>(address) - base();
 }
@@ -60,6 +59,13 @@ inline Span* span_of(Offset offset, std::uintptr_t arena) noexcept {
 }
 inline Span* span_of(Offset offset) noexcept { return span_of(offset, base()); }
 
+/// The same of any address; nullptr where no span lies, such as in a gap of the arena.
+inline Span* span_with(Offset offset) noexcept {
+  if (offset >= arena_size()) return nullptr;
+  Span* const span = span_of(offset);
+  return span->owner.load(std::memory_order_relaxed) == kNobody ? nullptr : span;
+}
+
 /// How far into its span that address lies.
 inline Size into_span(Offset offset, std::uintptr_t arena) noexcept {
   const std::uint8_t back = reinterpret_cast<std::uint8_t*>(arena - kBackBytes)[offset / size_classes::kSlot];
@@ -68,8 +74,17 @@ inline Size into_span(Offset offset, std::uintptr_t arena) noexcept {
 
 /// Chooses the base. False when there are no addresses at all. The caller locks.
 bool choose_addresses() noexcept;
-/// Makes the arena's bytes [from, from + size) and their records usable; both are multiples of 2 MiB. False
-/// when the system refuses. The caller locks.
-bool commit_addresses(Offset from, Size size) noexcept;
+
+enum class Growth : std::uint8_t {
+  kDone,
+  kGap,      // somebody else lies there: the arena ends behind it, and its records say that nobody has it
+  kRefused,  // by the system, or the arena is full: it ends where it did
+};
+/// The arena gets `size` bytes more, a multiple of 2 MiB, at its end. The caller locks; errno changes.
+Growth grow_addresses(Size size) noexcept;
+/// Addresses [from, from + size) of the arena, which nobody uses, back to the system, and again from it. False
+/// when it refuses. The caller locks; errno changes.
+bool give_addresses_back(Offset from, Size size) noexcept;
+Growth take_addresses_again(Offset from, Size size) noexcept;
 
 }  // namespace memoir::malloc_

@@ -4,9 +4,12 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 #include "memoir/base/site.h"
 #include "memoir/malloc/blocks/checked.h"
+#include "memoir/malloc/blocks/give_back.h"
 
 namespace memoir::malloc_ {
 
@@ -17,17 +20,37 @@ constexpr Size kGuard = kChecked ? kPage : 0;  // in front of a block and behind
 constexpr Size kHugePage = 2 * kMiB;
 constexpr Size kLeastPart = 64 * kKiB;  // moving less is not worth a call of the system
 constexpr Size kHugeFrom = 4 * kMiB;    // smaller blocks have no whole huge page for sure
-// With more blocks none is put together: each part is a mapping, of which Linux lets a process have 65,530.
-constexpr size_t kMostWithParts = 4096;
+constexpr unsigned kMoment = 2;         // purges
+constexpr size_t kLooks = 64;           // at the table, for a block that the system would not unmap
 
 void* map(Size size) noexcept {
   void* const address = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return address == MAP_FAILED ? nullptr : address;
 }
 
-void unmap(std::uintptr_t address, Size size) noexcept {
-  ::munmap(reinterpret_cast<void*>(address - kGuard), size + 2 * kGuard);
+/// False where that would be one mapping too many.
+bool unmap(std::uintptr_t address, Size size) noexcept {
+  return ::munmap(reinterpret_cast<void*>(address - kGuard), size + 2 * kGuard) == 0;
 }
+
+/// The pages of a block go back, and its addresses stay.
+bool give_pages_back(std::uintptr_t address, Size size) noexcept {
+  const iovec range{reinterpret_cast<void*>(address), size};
+  bool gone = false;
+  give_back(&range, 1, &gone);
+  return gone;
+}
+
+class KeptErrno {
+ public:
+  KeptErrno() noexcept : kept_(errno) {}
+  ~KeptErrno() { errno = kept_; }
+  KeptErrno(const KeptErrno&) = delete;
+  KeptErrno& operator=(const KeptErrno&) = delete;
+
+ private:
+  int kept_;
+};
 
 /// Of the checked build: whether the bytes of a block that waits to be used again may be touched.
 bool let_touch(std::uintptr_t address, Size size, bool may) noexcept {
@@ -114,37 +137,122 @@ void LargeBlocks::Entry::shrink(Size to) noexcept {
 }
 
 LargeBlocks::Block LargeBlocks::allocate(Size size, Size alignment, bool huge) noexcept {
+  const KeptErrno kept;
   const Size bytes = align_up(size, kPage);
   huge = huge && bytes >= kHugeFrom;
   Entry entry;
   {
     const LockGuard guard(lock_);
     entry = take_fitting(bytes, alignment, huge);
+    if (entry.address == 0 && refused_ != 0) entry = take_refused(bytes, alignment, kLooks);
   }
-  bool zero = false;
   if (entry.address == 0 && cached() != 0) entry = compose(bytes, alignment, huge);
-  if (entry.address == 0) {
-    zero = true;
-    entry.size = bytes;
-    if (huge) entry.address = map_aligned(bytes, std::max(alignment, kHugePage));
-    if (entry.address == 0) entry.address = map_aligned(bytes, alignment);
-    // Under a limit of the address space, what is kept may be all that lacks.
-    if (entry.address == 0 && cached() != 0) {
-      purge(0);
-      entry.address = map_aligned(bytes, alignment);
-    }
-    if (entry.address == 0) return {};
+  if (entry.address == 0) entry = map_new(bytes, alignment, huge);
+  // Under a limit of the address space, or of mappings, what is kept may be all that lacks.
+  if (entry.address == 0 && purge_addresses() != 0) entry = map_new(bytes, alignment, huge);
+  if (entry.address == 0 && refused_ != 0) {
+    const LockGuard guard(lock_);
+    entry = take_refused(bytes, alignment, table_.size());
   }
-  if (huge && zero) ::madvise(reinterpret_cast<void*>(entry.address), entry.size, MADV_HUGEPAGE);
+  if (entry.address == 0) return {};
+  const bool zero = entry.zero;
+  entry.zero = false;
+  bool done = false;
   {
     const LockGuard guard(lock_);
-    if (!let_touch(entry.address, entry.size, true) || !insert(entry)) {
-      unmap(entry.address, entry.size);
-      return {};
-    }
+    done = (entry.range != 0 || let_touch(entry.address, entry.size, true)) && insert(entry);
+  }
+  if (!done) {
+    drop(entry);
+    return {};
   }
   live_.fetch_add(entry.size, std::memory_order_relaxed);
   return {reinterpret_cast<void*>(entry.address), zero};
+}
+
+/// From the system: a mapping, or where there are many or it refuses one, a piece of a range.
+LargeBlocks::Entry LargeBlocks::map_new(Size bytes, Size alignment, bool huge) noexcept {
+  Entry entry;
+  const bool piece_first = many();
+  if (piece_first) entry = take_piece(bytes, alignment);
+  if (entry.address != 0) return entry;
+  if (huge) entry.address = map_aligned(bytes, std::max(alignment, kHugePage));
+  if (entry.address == 0) entry.address = map_aligned(bytes, alignment);
+  if (entry.address == 0) return piece_first ? Entry{} : take_piece(bytes, alignment);
+  entry.size = bytes;
+  entry.zero = true;
+  if (huge) ::madvise(reinterpret_cast<void*>(entry.address), entry.size, MADV_HUGEPAGE);
+  return entry;
+}
+
+LargeBlocks::Entry LargeBlocks::take_piece(Size bytes, Size alignment) noexcept {
+  const LockGuard guard(lock_);
+  const BlockRanges::Piece piece = ranges_.take(bytes, alignment);
+  Entry entry;
+  entry.address = piece.address;
+  entry.size = bytes;
+  entry.range = piece.range;
+  entry.zero = piece.zero;
+  return entry;
+}
+
+/// One that the system would not unmap; looks at so many places of the table. The lock is held.
+LargeBlocks::Entry LargeBlocks::take_refused(Size bytes, Size alignment, size_t looks) noexcept {
+  for (size_t i = 0; i < looks && i < table_.size(); ++i) {
+    look_at_ = (look_at_ + 1) & (table_.size() - 1);
+    Entry& one = table_[look_at_];
+    if (!one.refused || one.size < bytes || one.size / 2 > bytes || one.address % alignment != 0) continue;
+    Entry taken = one;
+    erase(&one);
+    taken.refused = false;
+    return taken;
+  }
+  return {};
+}
+
+/// A block that is in no table goes back to the system, or where that refuses, waits in the table: false.
+bool LargeBlocks::drop(Entry freed) noexcept {
+  if (freed.range != 0) {
+    const bool gone = give_pages_back(freed.address, freed.size);
+    const LockGuard guard(lock_);
+    ranges_.put(freed.range, freed.address, freed.size, gone);
+    return true;
+  }
+  if (unmap(freed.address, freed.size)) return true;
+  freed.zero = give_pages_back(freed.address, freed.size);
+  freed.refused = true;
+  for (Size& cut : freed.cuts) cut = 0;  // who uses it again does not move it
+  const LockGuard guard(lock_);
+  insert(freed);
+  return false;
+}
+
+/// What is left of a block around [begin, end).
+void LargeBlocks::drop_around(std::uintptr_t address, Size size, Size begin, Size end) noexcept {
+  Entry left;
+  left.address = address;
+  left.size = begin;
+  if (begin != 0) drop(left);
+  left.address = address + end;
+  left.size = size - end;
+  if (end != size) drop(left);
+}
+
+/// Tries some of them again, until the system refuses one.
+void LargeBlocks::retry_refused() noexcept {
+  for (size_t i = 0; i < kLooks; ++i) {
+    Entry one;
+    {
+      const LockGuard guard(lock_);
+      if (refused_ == 0) return;
+      look_at_ = (look_at_ + 1) & (table_.size() - 1);
+      if (!table_[look_at_].refused) continue;
+      one = table_[look_at_];
+      erase(&table_[look_at_]);
+    }
+    one.refused = false;
+    if (!drop(one)) return;
+  }
 }
 
 /// One that is kept and has the size, or the begin of a larger one. The lock is held.
@@ -154,7 +262,7 @@ LargeBlocks::Entry LargeBlocks::take_fitting(Size bytes, Size alignment, bool hu
   for (size_t i = 0; i < cache_count_; ++i) {
     const Entry& one = cache_[i].entry;
     if (one.size < bytes || one.address % alignment != 0) continue;
-    if (one.size > most && (kChecked || one.count() > 1)) continue;
+    if (one.size > most && (kChecked || one.range != 0 || one.count() > 1)) continue;
     if (best == nullptr || one.size < best->entry.size) best = &cache_[i];
   }
   if (best == nullptr) return {};
@@ -165,7 +273,7 @@ LargeBlocks::Entry LargeBlocks::take_fitting(Size bytes, Size alignment, bool hu
     best->entry.address += taken.size;
     best->entry.size -= taken.size;
   } else {
-    *best = cache_[--cache_count_];
+    uncache(best);
   }
   cached_.fetch_sub(taken.size, std::memory_order_relaxed);
   return taken;
@@ -173,10 +281,11 @@ LargeBlocks::Entry LargeBlocks::take_fitting(Size bytes, Size alignment, bool hu
 
 /// Up to `bytes` from the end of the largest that is kept, in one part; or nothing. The lock is held.
 LargeBlocks::Entry LargeBlocks::take_part(Size bytes, bool huge) noexcept {
-  if (count_ >= kMostWithParts) return {};
+  if (many()) return {};
   Cached* largest = nullptr;
   Size length = 0;
   for (size_t i = 0; i < cache_count_; ++i) {
+    if (cache_[i].entry.range != 0) continue;
     const Size last = cache_[i].entry.size - cache_[i].entry.last_begin();
     if (last > length) {
       largest = &cache_[i];
@@ -187,8 +296,7 @@ LargeBlocks::Entry LargeBlocks::take_part(Size bytes, bool huge) noexcept {
   Entry& whole = largest->entry;
   // Tables of huge pages move as they are between places that lie alike: what is no whole huge page goes.
   const Size ragged = huge ? (whole.address + whole.size) % kHugePage : 0;
-  if (ragged != 0 && ragged < length) {
-    unmap(whole.address + whole.size - ragged, ragged);
+  if (ragged != 0 && ragged < length && unmap(whole.address + whole.size - ragged, ragged)) {
     cached_.fetch_sub(ragged, std::memory_order_relaxed);
     whole.shrink(whole.size - ragged);
     length -= ragged;
@@ -197,7 +305,7 @@ LargeBlocks::Entry LargeBlocks::take_part(Size bytes, bool huge) noexcept {
   part.size = std::min(length, bytes);
   part.address = whole.address + whole.size - part.size;
   cached_.fetch_sub(part.size, std::memory_order_relaxed);
-  if (part.size == whole.size) *largest = cache_[--cache_count_];
+  if (part.size == whole.size) uncache(largest);
   else whole.shrink(whole.size - part.size);
   return part;
 }
@@ -222,8 +330,8 @@ LargeBlocks::Entry LargeBlocks::compose(Size bytes, Size alignment, bool huge) n
       if (made.address != 0 && huge) ::madvise(reinterpret_cast<void*>(made.address), size, MADV_HUGEPAGE);
     }
     if (made.address == 0 || !move_pages(part.address, part.size, made.address + filled)) {
-      unmap(part.address, part.size);
-      if (made.address != 0) unmap_around(made.address, size, filled, filled + part.size);
+      drop(part);
+      if (made.address != 0) drop_around(made.address, size, filled, filled + part.size);
       return {};
     }
     filled += part.size;
@@ -258,7 +366,11 @@ LargeBlocks::Entry LargeBlocks::move(const Entry& from, Size size) noexcept {
   return made;
 }
 
-bool LargeBlocks::free(void* address, Size cache_budget) noexcept {
+/// What may be kept for longer than a moment: a quarter of what lives, and 4 MiB in a small heap.
+Size LargeBlocks::budget(Size live) noexcept { return std::max(4 * kMiB, live / 4); }
+
+bool LargeBlocks::free(void* address, Size most_kept) noexcept {
+  const KeptErrno kept;
   Entry freed;
   {
     const LockGuard guard(lock_);
@@ -267,17 +379,37 @@ bool LargeBlocks::free(void* address, Size cache_budget) noexcept {
     freed = *entry;
     erase(entry);
     live_.fetch_sub(freed.size, std::memory_order_relaxed);
-    // A quarter of what lives is kept at most, and 4 MiB in a small heap.
-    const Size budget = std::min(cache_budget, std::max(4 * kMiB, live() / 4));
-    if (cached() + freed.size <= budget && cache_count_ < kMostCached &&
-        let_touch(freed.address, freed.size, false)) {
-      cache_[cache_count_++] = {freed, purges_};
-      cached_.fetch_add(freed.size, std::memory_order_relaxed);
-      return true;
-    }
   }
-  unmap(freed.address, freed.size);
-  return true;
+  if (freed.size > most_kept || (freed.range == 0 && !let_touch(freed.address, freed.size, false))) {
+    drop(freed);
+    return true;
+  }
+  // The last sizes are those that will be asked for: the oldest make room.
+  for (;;) {
+    Entry oldest;
+    {
+      const LockGuard guard(lock_);
+      if (cache_count_ == 0 || (cached() + freed.size <= most_kept && cache_count_ < kMostCached)) {
+        cache_[cache_count_++] = {freed, purges_};
+        cached_.fetch_add(freed.size, std::memory_order_relaxed);
+        return true;
+      }
+      oldest = take_oldest();
+    }
+    drop(oldest);
+  }
+}
+
+LargeBlocks::Entry LargeBlocks::take_oldest() noexcept {
+  const Entry oldest = cache_[0].entry;
+  uncache(&cache_[0]);
+  cached_.fetch_sub(oldest.size, std::memory_order_relaxed);
+  return oldest;
+}
+
+void LargeBlocks::uncache(Cached* one) noexcept {
+  std::move(one + 1, cache_ + cache_count_, one);
+  --cache_count_;
 }
 
 Size LargeBlocks::size_of(void* address) noexcept {
@@ -287,6 +419,7 @@ Size LargeBlocks::size_of(void* address) noexcept {
 }
 
 void* LargeBlocks::resize(void* address, Size size) noexcept {
+  const KeptErrno kept;
   const Size bytes = align_up(size, kPage);
   Size old = 0;
   // The lock is held while the block moves: its old address may be another thread's new block at once.
@@ -296,8 +429,16 @@ void* LargeBlocks::resize(void* address, Size size) noexcept {
   old = entry->size;
   if (bytes == old) return address;
   Entry fresh = *entry;
-  if (bytes < old && !kChecked) {
-    unmap(entry->address + bytes, old - bytes);
+  if (entry->range != 0) {
+    const bool gone = bytes > old || give_pages_back(entry->address + bytes, old - bytes);
+    if (!gone) return address;
+    if (!ranges_.resize(entry->range, entry->address, old, bytes, gone)) return nullptr;
+    fresh.size = bytes;
+  } else if (bytes < old && !kChecked) {
+    if (!unmap(entry->address + bytes, old - bytes)) {
+      give_pages_back(entry->address + bytes, old - bytes);
+      return address;
+    }
     fresh.shrink(bytes);
   } else if (entry->count() > 1) {
     fresh = move(*entry, bytes);
@@ -316,22 +457,28 @@ void* LargeBlocks::resize(void* address, Size size) noexcept {
 }
 
 void LargeBlocks::purge(unsigned age) noexcept {
-  Cached old[kMostCached];
-  size_t count = 0;
-  {
-    const LockGuard guard(lock_);
-    ++purges_;
-    for (size_t i = 0; i < cache_count_;) {
-      if (purges_ - cache_[i].freed <= age) {
-        ++i;
-        continue;
-      }
-      cached_.fetch_sub(cache_[i].entry.size, std::memory_order_relaxed);
-      old[count++] = cache_[i];
-      cache_[i] = cache_[--cache_count_];
+  const KeptErrno kept;
+  for (bool first = true;; first = false) {
+    Entry oldest;
+    {
+      const LockGuard guard(lock_);
+      if (first) ++purges_;
+      if (cache_count_ == 0) break;
+      const unsigned waited = purges_ - cache_[0].freed;
+      if (waited <= age && (waited <= kMoment || cached() <= budget(live()))) break;
+      oldest = take_oldest();
     }
+    drop(oldest);
   }
-  for (size_t i = 0; i < count; ++i) unmap(old[i].entry.address, old[i].entry.size);
+  retry_refused();
+}
+
+Size LargeBlocks::purge_addresses() noexcept {
+  const KeptErrno kept;
+  const Size before = cached();
+  purge(0);
+  const LockGuard guard(lock_);
+  return before - std::min(before, cached()) + ranges_.unmap_empty();
 }
 
 size_t LargeBlocks::place_of(std::uintptr_t address) const noexcept {
@@ -341,7 +488,7 @@ size_t LargeBlocks::place_of(std::uintptr_t address) const noexcept {
 LargeBlocks::Entry* LargeBlocks::find(std::uintptr_t address) noexcept {
   if (table_.empty() || address == 0) return nullptr;
   for (size_t i = place_of(address);; i = (i + 1) & (table_.size() - 1)) {
-    if (table_[i].address == address) return &table_[i];
+    if (table_[i].address == address) return table_[i].refused ? nullptr : &table_[i];
     if (table_[i].address == 0) return nullptr;
   }
 }
@@ -354,7 +501,7 @@ bool LargeBlocks::insert(const Entry& fresh) noexcept {
       table_ = std::move(old);
       if (count_ + 1 >= table_.size()) return false;
     } else {
-      count_ = 0;
+      count_ = mapped_ = refused_ = 0;
       for (const Entry& entry : old) {
         if (entry.address != 0) insert(entry);
       }
@@ -364,10 +511,15 @@ bool LargeBlocks::insert(const Entry& fresh) noexcept {
   while (table_[i].address != 0) i = (i + 1) & (table_.size() - 1);
   table_[i] = fresh;
   ++count_;
+  mapped_ += fresh.range == 0;
+  refused_ += fresh.refused;
   return true;
 }
 
 void LargeBlocks::erase(Entry* entry) noexcept {
+  --count_;
+  mapped_ -= entry->range == 0;
+  refused_ -= entry->refused;
   const size_t mask = table_.size() - 1;
   size_t hole = static_cast<size_t>(entry - table_.data());
   // Entries after the hole move up unless they are at home between it and themselves.
@@ -378,7 +530,6 @@ void LargeBlocks::erase(Entry* entry) noexcept {
     hole = i;
   }
   table_[hole] = {};
-  --count_;
 }
 
 }  // namespace memoir::malloc_

@@ -130,7 +130,7 @@ inline void*& link_of(void* block) noexcept { return *static_cast<void**>(block)
 struct RemoteList {
   std::uint64_t word;
 
-  static constexpr unsigned kCountBits = 16, kOffsetBits = 34;  // offsets below 256 GiB, in units of 16 bytes
+  static constexpr unsigned kCountBits = 16, kOffsetBits = 40;  // offsets below 16 TiB, in units of 16 bytes
   static RemoteList make(Offset first, std::uint64_t count, bool queued) noexcept {
     return {(first >> 4) | count << kOffsetBits | std::uint64_t{queued} << (kOffsetBits + kCountBits)};
   }
