@@ -237,10 +237,7 @@ def _recording(
     header = records.header(keys, dataclasses.asdict(design), used, skipped, versions, commands)
     if options["resume"] is None:
         return Recording.begin(header, options["output"], options["force"])
-    recording = records.resume(options["resume"], header, keys)
-    if recording.folder != options["resume"]:
-        _say(f"{options['resume']} is of the format before; this goes on in {recording.folder}")
-    return recording
+    return records.resume(options["resume"], header, keys)
 
 
 def _interrupted(recording: Recording) -> None:

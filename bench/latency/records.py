@@ -26,7 +26,6 @@ from memoir.bench.process.allocators import Allocator
 from memoir.bench.recording import Recording
 from memoir.bench.results import Result
 
-from latency import old_records
 from latency.cells import CellKey
 from memoir import Error
 
@@ -157,9 +156,7 @@ def _grid(keys: Iterable[CellKey], variants: dict[str, dict]) -> Grid:
 
 
 def read(path: Path) -> Result:
-    """A folder or one of its files, or a file of the format before; raises memoir.Error with the place."""
-    if old_records.is_old(path):
-        return _from_old(path)
+    """A folder or one of its files; raises memoir.Error with the place."""
     if not path.exists():
         raise Error(f"{path}: no such results")
     result = reading.read([path])
@@ -169,38 +166,8 @@ def read(path: Path) -> Result:
 
 
 def resume(path: Path, now: dict[str, Any], keys: Iterable[CellKey]) -> Recording:
-    """Results to go on with, `now` being the header of the run that does; memoir.Error when they do not fit.
-
-    A file of the format before stays as it is; its results go on in a folder next to it.
-    """
-    before = read(path)
-    header = joined_header(before, now, keys, path)
-    if not old_records.is_old(path):
-        recording = Recording.resume(path if path.is_dir() else path.parent)
-        recording.change_header(header)
-        return recording
-    folder = path.with_suffix("") if path.suffix else path.with_name(f"{path.name}-bench")
-    recording = Recording.begin(header, folder)
-    recording.add(*before.rows)
-    recording.keep_members(*before.members)
+    """Results to go on with, `now` being the header of the run that does; memoir.Error when they do not fit."""
+    header = joined_header(read(path), now, keys, path)
+    recording = Recording.resume(path if path.is_dir() else path.parent)
+    recording.change_header(header)
     return recording
-
-
-def _from_old(path: Path) -> Result:
-    old = old_records.read(path)
-    rows, members = old_records.rows(old, row_fields), old_records.members(old)
-    before = old.header
-    keys = [CellKey(**cell["key"]) for cell in old.cells]
-    header = {
-        "memoir_bench": 1,
-        "grid": _grid(keys, before["variants"]).to_dict(),
-        "options": before["design"],
-        "interleaved": True,
-        "versions": {name: one["version"] for name, one in before["variants"].items()},
-        "machine": before["machine"],
-        "made_by": MADE_BY,
-        "unit": "pass",
-        "libraries": before["versions"],
-    }
-    header |= {name: before[name] for name in ("date", "commands", "variants", "skipped")}
-    return Result(header, rows, [], members)

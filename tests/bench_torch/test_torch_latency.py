@@ -8,14 +8,9 @@ import subprocess
 import sys
 import time
 
-import latency.runner
 import memoir.bench
 import pytest
-from latency.variants import VARIANTS, describe
 from memoir.bench import journal
-from memoir.bench.grid import block_of
-from memoir.bench.process import machine
-from test_torch_runner import PretendedProcess
 
 pytest.importorskip("memoir.torch")
 
@@ -89,45 +84,6 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(bench, call, tmp_path
         assert [row["session"] for row in rows] == [0] * kept + [1] * 2
     assert len(result.header["commands"]) == 2
     assert json.loads(out)["cells"][0]["ratios"]["glibc_tuned"]["n"] == kept + 2
-
-
-def test_results_of_the_format_before_go_on_in_a_folder(call, tmp_path, monkeypatch):
-    """Old blocks count; new ones follow in a session of their own. The processes only pretend."""
-    monkeypatch.setattr(latency.runner, "AllocatorProcess", PretendedProcess)
-    monkeypatch.setattr(PretendedProcess, "faults", {})
-    names = ("glibc", "glibc_tuned")
-    turn = dict.fromkeys(("minor", "major", "user_us", "system_us", "preempted", "anonymous", "wall_ns"), 1)
-    runs = {name: turn | {"ns": [9_000_000] * 2, "made": 2} for name in names}
-    key = {"net": "dcgan", "batch": 1, "side": 64, "threads": 1, "callers": 1}
-    blocks = [{"block": block, "session": 0, "runs": runs} for block in range(3)]
-    header = {
-        "date": "2026-01-01",
-        "commands": ["bench/torch_latency.py -o old.json"],
-        "machine": machine.describe(),
-        "versions": {"torch": "2"},
-        "design": {"replicates": 3, "passes": None, "warmup": 3, "settle": 1, "seed": 0, "rounds": 1},
-        "variants": {name: describe(VARIANTS[name]) for name in names},
-        "skipped": {},
-    }
-    cell = {"key": key, "passes": 2, "blocks": blocks, "workers": [], "failures": []}
-    document = {"format": "memoir-torch-latency", "version": 1, "header": header, "cells": [cell]}
-    old = tmp_path / "old.json"
-    old.write_text(json.dumps(document))
-    before = old.read_bytes()
-    options = ["--nets", "dcgan", "--batch", 1, "--side", 64, "--threads", 1, "--variants", ",".join(names)]
-    code, out, err = call(*options, "--rounds", 1, "--replicates", 5, "--resume", old, "--json")
-    assert code == 0, err
-    assert f"this goes on in {tmp_path / 'old'}" in err
-    assert old.read_bytes() == before
-    result = memoir.bench.read([tmp_path / "old"])
-    for rows in result.cells().values():
-        assert [block_of(row) for row in rows] == [(0, 0), (0, 1), (0, 2), (1, 3), (1, 4)]
-        assert all(len(row["turn"]["ns"]) == 2 for row in rows)
-    assert len(result.header["commands"]) == 2
-    ratios = json.loads(out)["cells"][0]["ratios"]
-    assert [one["n"] for one in ratios.values()] == [5]
-    code, _, err = call(*options, "--seed", 3, "--resume", tmp_path / "old")
-    assert code == 2 and "made with seed 0, not 3" in err
 
 
 @pytest.mark.parametrize(

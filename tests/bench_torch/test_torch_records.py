@@ -1,17 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run keeps: whatever happens to the program, what was measured is there, once, and can be gone on with;
-results of the format before give the report that they gave."""
+"""What a run keeps: whatever happens to the program, what was measured is there, once, and can be gone on with."""
 
-import json
-import shutil
 from pathlib import Path
 
 import made_up
 import memoir.bench
 import pytest
 from latency import records
-from latency.report import full
-from latency.summary import summarise
 from memoir.bench import analysis, journal
 from memoir.bench.recording import Recording
 
@@ -101,66 +96,3 @@ def test_a_resumed_run_says_what_both_did():
     assert list(header["variants"]) == [*made_up.VARIANTS, "mimalloc"]
     assert header["options"]["replicates"] == 20 and len(header["commands"]) == 2
     assert [one["name"] for one in header["grid"]["programs"]] == ["vgg16", "dcgan"]
-
-
-# --- the format before: tests/bench_torch/data was written by the program that wrote it ---
-
-
-@pytest.fixture
-def old(tmp_path):
-    """A document, the journal of a run that was killed while it went on with it, and its torn last line."""
-    for name in ("old.json", "old.json.journal"):
-        shutil.copy(DATA / name, tmp_path / name)
-    return tmp_path / "old.json"
-
-
-def test_old_results_give_the_report_that_they_gave(old):
-    result = records.read(old)
-    summary = summarise(result)
-    assert summary.to_json() + "\n" == (DATA / "old_summary.json").read_text()
-    pictures = [Path(f"{name}.png") for name in ("figure_4_1", "memory_by_size", "callers", "both_ends")]
-    assert full(summary, result.header, pictures) == (DATA / "old_report.md").read_text()
-
-
-def test_old_results_go_on_in_a_folder(old):
-    before = {path.name: path.read_bytes() for path in old.parent.iterdir()}
-    with pytest.raises(Error, match="made with seed 0"):
-        records.resume(old, made_up.header(design=made_up.DESIGN | {"seed": 3}), made_up.KEYS)
-    with records.resume(old, made_up.header(), made_up.KEYS) as recording:
-        assert recording.folder == old.with_suffix("")
-        made_up.fill(recording, made_up.KEYS[2], {"glibc": 1.0}, {"glibc": 1})
-    assert {path.name: path.read_bytes() for path in old.parent.iterdir() if path.is_file()} == before
-    gone_on = records.read(old.with_suffix(""))
-    assert gone_on.header["commands"] == 2 * records.read(old).header["commands"]
-    assert [cell.key for cell in summarise(gone_on).cells] == [
-        *(cell.key for cell in summarise(records.read(old)).cells),
-        made_up.KEYS[2],
-    ]
-    with pytest.raises(Error, match=f"{old.with_suffix('')} holds a bench already: use --resume"):
-        records.resume(old, made_up.header(), made_up.KEYS)
-
-
-def test_an_old_journal_that_outlived_its_document_counts_nothing_twice(old):
-    rows = records.read(old).rows
-    document = json.loads(old.read_text())
-    journal_of_old = old.with_name("old.json.journal")
-    lines = [{"record": "header", "header": document["header"]}]
-    for cell in document["cells"]:
-        lines += [{"record": "block", "key": cell["key"], **block} for block in cell["blocks"]]
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    journal_of_old.write_text(text + journal_of_old.read_text())
-    assert records.read(old).rows == rows
-
-
-def test_an_old_journal_without_its_document_is_read(old):
-    old.unlink()
-    assert {row["replicate"] for row in records.read(old).rows} == {0, 1, 2, 4, 5}
-
-
-def test_a_damaged_old_record_is_named_by_its_line(old):
-    path = old.with_name("old.json.journal")
-    lines = path.read_bytes().split(b"\n")
-    lines[4] = b'{"record":"block"}'
-    path.write_bytes(b"\n".join(lines))
-    with pytest.raises(Error, match=r"journal:5: damaged"):
-        records.read(old)
