@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A plan file that is accepted is a plan, and is written back byte for byte, unless it is of version 1 or has
+// A plan file that is accepted is a plan, and is written back byte for byte, unless it has
 // sections that were passed over: then what is written reads as the same. The checksum is made to match, or
 // no mutation would get past it. With a skeleton it also takes other sizes.
 #include <cstdint>

@@ -18,7 +18,6 @@
 #include "memoir/heap/plain/span_heap.h"
 #include "memoir/simulate/simulation.h"
 #include "memoir/trace/file/block_format.h"
-#include "memoir/trace/file/old_format.h"
 #include "memoir/trace/format.h"
 #include "memoir/trace/read/trace.h"
 #include "support/replay.h"
@@ -158,23 +157,10 @@ void try_to_read(const std::vector<std::byte>& bytes) {
   }
 }
 
-/// Gives every record of an old version the checksum of what it holds.
-void repair_records(std::vector<std::byte>& bytes, std::uint32_t version) {
+/// Gives every block the checksum of what it holds, and a closed file its end.
+void repair(std::vector<std::byte>& bytes) {
   using namespace trace_format;
-  for (size_t at = sizeof(OldHeader); at + sizeof(OldRecord) <= bytes.size();) {
-    OldRecord record;
-    std::memcpy(&record, &bytes[at], sizeof record);
-    const std::uint64_t texts = old_text_records(record, version);
-    if (texts > (bytes.size() - at) / sizeof record - 1) return;
-    record.check = checksum(record, bytes.data() + at + sizeof record, texts);
-    std::memcpy(&bytes[at], &record, sizeof record);
-    at += (1 + texts) * sizeof record;
-  }
-}
-
-/// The same of every block, and the end of a closed file.
-void repair_blocks(std::vector<std::byte>& bytes) {
-  using namespace trace_format;
+  if (bytes.size() < sizeof(Header)) return;
   const std::uint64_t end = bytes.size();
   std::memcpy(&bytes[offsetof(Header, end)], &end, sizeof end);
   for (size_t at = sizeof(Header); at + sizeof(BlockHeader) <= bytes.size();) {
@@ -185,17 +171,6 @@ void repair_blocks(std::vector<std::byte>& bytes) {
     header.check = block_checksum(header, bytes.data() + begin);
     std::memcpy(&bytes[at], &header, sizeof header);
     at = begin + header.room;
-  }
-}
-
-void repair(std::vector<std::byte>& bytes) {
-  if (bytes.size() < sizeof(trace_format::Header)) return;
-  std::uint32_t version;
-  std::memcpy(&version, &bytes[8], sizeof version);
-  if (version == trace_format::kVersion) {
-    repair_blocks(bytes);
-  } else {
-    repair_records(bytes, version);
   }
 }
 

@@ -127,7 +127,7 @@ def test_show_of_a_plan_with_gaps_and_of_several_arenas(run, tmp_path):
 
 
 def test_a_trace_takes_what_needs_no_ids(run, tmp_path):
-    data = Path(__file__).parents[1] / "data" / "small.v1.trace"
+    data = Path(__file__).parents[1] / "data" / "resnet18.trace"
     (tmp_path / "x.trace").write_bytes(data.read_bytes())
     code, out, _ = run("plan", "x.trace", "--forbid", "0:64", "--locality", "-o", "x.csv")
     assert code == 0 and "it says: forbid, locality" in out

@@ -44,7 +44,7 @@ def test_a_run_of_one_device(memoir, folder):
 
 
 def test_private_pools_have_memories_of_their_own(memoir, folder):
-    arguments = ("plan", "--guided", DATA / "pools.v2.trace", "--device", "0")
+    arguments = ("plan", "--guided", DATA / "pools.trace", "--device", "0")
     code, out, _ = memoir(*arguments, "-o", "x.plan", "--json")
     assert code == 0
     told = json.loads(out)["memories"]

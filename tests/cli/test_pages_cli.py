@@ -32,7 +32,7 @@ def test_a_model_and_what_it_says_of_a_profile(memoir):
 
 
 def test_two_traces_by_diff_and_by_show(memoir):
-    before, after = str(DATA / "small.v2.trace"), str(DATA / "small.v3.trace")
+    before, after = str(DATA / "small.v1.trace"), str(DATA / "pools.trace")
     code, out, err = memoir("diff", before, after, "-o", "d.html")
     assert code == 0 and "live at the peak" in out and "wrote d.html" in err
     assert questions("d.html")[0].startswith("Where did every object lie, before and after")

@@ -12,22 +12,9 @@
 namespace memoir {
 namespace {
 
-constexpr const char* kGoldenV1 = MEMOIR_TEST_DATA "/small.v1.plan";
-constexpr const char* kGoldenV2 = MEMOIR_TEST_DATA "/small.v2.plan";
+constexpr const char* kGolden = MEMOIR_TEST_DATA "/small.v1.plan";
 
-/// What small.v1.plan holds.
-ProgramPlan small_v1() {
-  return program_of({{{0x1111222233334444, 60, 64, {0, 2}, 0},
-                      {0x5555666677778888, 8, 64, {1, 6}, kNoOffset},
-                      {0x1111222233334444, 32, 64, {2, 5}, 0},
-                      {0x9999aaaabbbbcccc, 100, 64, {3, 4}, 64}},
-                     164,
-                     132,
-                     "greedy_by_size",
-                     {{"model", "tiny"}, {"signature", "1x3\n"}, {"empty", ""}}});
-}
-
-/// What small.v2.plan holds: two streams on one device, a private pool with a memory of its own, another
+/// What small.v1.plan holds: two streams on one device, a private pool with a memory of its own, another
 /// device.
 ProgramPlan small() {
   ProgramPlan plan{.sequence = {{0x1111222233334444, 1000, 1, {0, 5}, 0},
@@ -123,14 +110,12 @@ void refuses_damage(const std::string& bytes) {
 
 TEST_CASE("a plan comes back as it was") {
   CHECK(read_plan(write_plan(small()), "p") == small());
-  CHECK(read_plan(write_plan(small_v1()), "p") == small_v1());
   CHECK(read_plan(write_plan({}), "p") == ProgramPlan{});
   CHECK(write_plan(small()).size() == kSkeletonAt + kSkeletonSize);
 }
 
 TEST_CASE("truncated anywhere, or one byte changed anywhere, or longer") {
   refuses_damage(write_plan(small()));
-  refuses_damage(read_whole_file(kGoldenV1));
   CHECK_THROWS_WITH_AS(read_plan("id,lower,upper,size", "p"), "p: is not a plan file", Error);
   CHECK_THROWS_WITH_AS(open_plan("no/such.plan"), doctest::Contains("no/such.plan: cannot be read"), Error);
 }
@@ -140,7 +125,7 @@ TEST_CASE("a forger's file: the checksum fits and the bytes do not") {
   REQUIRE(read_plan(forged(bytes, 0, '\x89'), "p") == small());
   const auto refused = [&](size_t at, auto value, const char* error) { refuses(bytes, at, value, error); };
   const auto section = [](size_t index, size_t field) { return kTable + 32 * index + field; };
-  refused(8, 7u, "p: has format version 7; this memoir reads versions 1 and 2");
+  refused(8, 7u, "p: has format version 7; this memoir reads version 1");
   refused(12, 0x04030201u, "p: was written on a machine of the other endianness");
   refused(16, 64u, "p: has a header of 64 bytes");
   refused(20, ~0u, "p: its table of sections is cut off");
@@ -262,37 +247,13 @@ TEST_CASE("what could not be read is not written") {
   CHECK_THROWS_WITH_AS(write_plan(plan), doctest::Contains("65,536"), Error);
 }
 
-TEST_CASE("version 1: the golden file, and a forger's") {
-  CHECK(open_plan(kGoldenV1) == small_v1());
-  const std::string bytes = read_whole_file(kGoldenV1);
-  REQUIRE(read_plan(forged(bytes, 0, '\x89'), "p") == small_v1());
-  const auto refused = [&](size_t at, auto value, const char* error) { refuses(bytes, at, value, error); };
-  const auto record = [](size_t index, size_t field) { return 128 + 64 * index + 8 * field; };
-  refused(20, 48u, "p: has headers of 128 and records of 48 bytes");
-  refused(24, 1u, "p: has unknown flags");
-  refused(28, 4u, "p: meta 3 is cut off");
-  refused(28, 2u, "p: there are 13 bytes after the last meta");
-  refused(32, ~std::uint64_t{0}, "p: is cut off after");
-  refused(64, ~std::uint64_t{0}, "p: is cut off after");
-  refused(40, std::uint64_t{4}, "p: has 3 planned records, not 4 as it says");
-  refused(48, ~std::uint64_t{0}, "p: memory 0: its size of 18446744073709551615 bytes is too large");
-  refused(48, std::uint64_t{163}, "p: record 3: buffer ends outside the arena");
-  refused(56, std::uint64_t{5}, "p: the load of memory 0 is 132 bytes, not 5 as it says");
-  refused(88, '\n', "p: the planner's name");
-  refused(record(0, 1), std::uint64_t{0}, "p: record 0: has an offset for 0 bytes");
-  refused(record(2, 5), std::uint64_t{8}, "p: record 2: offset is not a multiple of the alignment");
-  refused(record(2, 5), kNoOffset - 63, "p: record 2: buffer ends outside the arena");
-  refused(record(2, 5), std::uint64_t{64}, "p: records 2 and 3: the two live at the same time and overlap");
-  refused(record(1, 7), std::uint64_t{1}, "p: record 1: has unknown fields");
-}
-
 // MEMOIR_REWRITE_GOLDEN=1 build/release/tests/test_plan -tc="the golden file*" writes it again.
-TEST_CASE("the golden file of format version 2") {
+TEST_CASE("the golden file of format version 1") {
   if (std::getenv("MEMOIR_REWRITE_GOLDEN") != nullptr) {
-    std::ofstream(kGoldenV2, std::ios::binary) << write_plan(small());
+    std::ofstream(kGolden, std::ios::binary) << write_plan(small());
   }
-  CHECK(open_plan(kGoldenV2) == small());
-  CHECK(read_whole_file(kGoldenV2) == write_plan(small()));
+  CHECK(open_plan(kGolden) == small());
+  CHECK(read_whole_file(kGolden) == write_plan(small()));
 }
 
 }  // namespace memoir

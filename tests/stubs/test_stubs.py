@@ -78,7 +78,7 @@ def samples(tmp_path: Path) -> list[object]:
     read = _core.read_csv(str(csv))
     constrained = _core.ConstrainedProblem(read)
     constrained.set_locality()
-    trace = _core.Trace.open(DATA / "small.v2.trace")
+    trace = _core.Trace.open(DATA / "small.v1.trace")
     workload = _core.Workload(trace)
     recorded = _core.read_pass(trace)
     found = _core.search(read.problem)
@@ -109,7 +109,7 @@ def test_functions_return_their_types(tmp_path, said):
     constrained = _core.ConstrainedProblem(problem)
     good, bad = _core.Plan(np.array([0, 10], np.uint64), 30), _core.Plan(np.array([0, 0], np.uint64), 30)
     arenas = np.zeros(2, np.uint64)
-    trace = _core.Trace.open(DATA / "small.v2.trace")
+    trace = _core.Trace.open(DATA / "small.v1.trace")
     returned = {
         "planners": [_core.planners()],
         "policies": [_core.policies()],

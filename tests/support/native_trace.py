@@ -212,5 +212,5 @@ class NativeTrace:
                 self.blocks.append(lane.seal())
         body = b"".join(self.blocks)
         size = HEADER.size + len(body)
-        header = (MAGIC, 3, 0x01020304, 64, 1_000_000, int(complete), 1, self.start, size * complete, 0, 0)
+        header = (MAGIC, 1, 0x01020304, 64, 1_000_000, int(complete), 1, self.start, size * complete, 0, 0)
         return HEADER.pack(*header) + body

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A second reader of traces of version 3, for tests alone: from docs/reference/formats.md, sharing no code with the core's."""
+"""A second reader of traces of version 1, for tests alone: from docs/reference/formats.md, sharing no code with the core's."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def read_trace(data: bytes) -> tuple[dict, list[Block]]:
     """The header, and the blocks as they stand. Of a recording that was cut short there are gaps between them."""
     names = "magic version endianness header_size tick flags clock start end dropped flushed"
     header = dict(zip(names.split(), HEADER.unpack_from(data), strict=True))
-    assert header["magic"] == MAGIC and header["version"] == 3
+    assert header["magic"] == MAGIC and header["version"] == 1
     complete = header["flags"] & 1
     blocks: list[Block] = []
     last: dict[int, int] = {}

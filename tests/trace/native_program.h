@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A native program of several threads as a trace of version 3, and what must come back of it.
+// A native program of several threads as a trace of version 1, and what must come back of it.
 #pragma once
 
 #include <map>

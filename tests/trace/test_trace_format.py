@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/reference/formats.md is enough to read a trace: second readers, written from that page alone."""
+"""docs/reference/formats.md is enough to read a trace: a second reader, written from that page alone."""
 
 from __future__ import annotations
 
@@ -12,47 +12,7 @@ import pytest
 from memoir._core import Error, Only, Trace, TraceWriter, child_site, finish_trace
 from trace_reader import META, SITE, read_trace
 
-OLD_HEADER = struct.Struct("<8sIIIIIIQQQQ")
-RECORD = struct.Struct("<BBHIQQQQII")
 SHARED = ["kind", "alignment_log2", "device", "thread", "object", "site", "size", "time", "stream"]
-
-
-def checksum(record: bytes, text: bytes) -> int:
-    return native.checksum(record[:44] + bytes(4) + text)
-
-
-def read_old(data: bytes) -> tuple[dict, list[tuple]]:
-    names = "magic version endianness header_size record_size flags clock start records dropped reserved"
-    header = dict(zip(names.split(), OLD_HEADER.unpack_from(data), strict=True))
-    records, at = [], 64
-    while at < len(data) and data[at] != 0:
-        record = data[at : at + 48]
-        kind, log2, device, thread, obj, site, size, time, stream, check = RECORD.unpack(record)
-        has_text = kind in (SITE, META)
-        if header["version"] == 1:  # the length of a text lies in other fields, and there are no devices
-            bytes_of_text, device, stream = stream, 0, 0
-            obj = bytes_of_text if has_text else obj
-        else:
-            bytes_of_text = obj if has_text else 0
-        text = data[at + 48 : at + 48 * (1 + -(-bytes_of_text // 48))]
-        assert check == checksum(record, text)
-        assert not text[bytes_of_text:].strip(b"\0")
-        records.append(((kind, log2, device, thread, obj, site, size, time, stream), text[:bytes_of_text]))
-        at += 48 + len(text)
-    return header, records
-
-
-@pytest.mark.parametrize("name, version", [(golden.SMALL_1, 1), (golden.SMALL_2, 2), ("resnet18.trace", 1)])
-def test_both_readers_of_old_versions_agree(name, version):
-    data = (golden.DATA / name).read_bytes()
-    header, records = read_old(data)
-    assert header["magic"] == b"\x89memoirT" and header["version"] == version and header["flags"] == 1
-    assert header["endianness"] == 0x01020304 and header["clock"] == 1 and header["reserved"] == 0
-    assert 64 + 48 * header["records"] == len(data)
-    trace = Trace.open(golden.DATA / name)
-    assert trace.version == version
-    assert trace.start == header["start"] and trace.dropped == header["dropped"]
-    agrees(trace, records)
 
 
 def agrees(trace: Trace, records: list[tuple[tuple, bytes]]) -> None:
@@ -68,10 +28,10 @@ def agrees(trace: Trace, records: list[tuple[tuple, bytes]]) -> None:
             assert trace.meta(key) == value
 
 
-def test_both_readers_of_version_3_agree_on_records():
+def test_both_readers_agree_on_records():
     data = (golden.DATA / golden.SMALL).read_bytes()
     header, blocks = read_trace(data)
-    assert header["version"] == 3 and header["tick"] == 1 and header["flags"] == 1
+    assert header["version"] == 1 and header["tick"] == 1 and header["flags"] == 1
     assert header["end"] == len(data)
     trace = Trace.open(golden.DATA / golden.SMALL)
     records = [fields for block in blocks for name, fields in block.operations() if name == "record"]
@@ -79,7 +39,7 @@ def test_both_readers_of_version_3_agree_on_records():
     assert {fields[0] for fields, _ in records} == set(range(1, 14))
 
 
-def test_both_readers_of_version_3_agree_on_a_native_recording():
+def test_both_readers_agree_on_a_native_recording():
     data = (golden.DATA / golden.NATIVE).read_bytes()
     header, blocks = read_trace(data)
     assert header["tick"] == 1_000_000
@@ -144,16 +104,7 @@ def test_names_need_not_be_utf8():
     assert read.events["site"][0] != child_site(0, "a?c")
 
 
-def test_a_cut_file_of_an_old_version_costs_what_it_holds(tmp_path):
-    """A tail of holes is refused without being read, and a hole in a closed file is damage."""
-    data = bytearray((golden.DATA / golden.SMALL_2).read_bytes())
-    data[24:28] = bytes(4)  # not closed
-    path = tmp_path / "sparse.trace"
-    path.write_bytes(data)
-    with open(path, "r+b") as file:
-        file.truncate(3 << 30)
-    with pytest.raises(Error, match="bytes after its last record"):
-        Trace.open(path)
+def test_a_tail_of_holes_is_not_read(tmp_path):
     new = tmp_path / "new.trace"
     new.write_bytes(golden.native_program().bytes(complete=False))
     with open(new, "r+b") as file:

@@ -62,7 +62,7 @@ def clean(page):
 
 
 @pytest.mark.parametrize(
-    "name", ["resnet18.trace", "small.v2.trace", "snapshot.pickle", "gpu/constructorsun_codeloc.d2.trace"]
+    "name", ["resnet18.trace", "small.v1.trace", "snapshot.pickle", "gpu/constructorsun_codeloc.d2.trace"]
 )
 def test_a_trace_opens_with_the_network_cut(open_page, name):
     page = open_page(page_of(DATA / name))

@@ -95,7 +95,7 @@ def test_a_failed_request_has_a_page_that_answers(tmp_path):
 
 
 def test_what_changed_between_two_traces_is_on_a_page():
-    paths = DATA / "small.v2.trace", DATA / "resnet18.trace"
+    paths = DATA / "small.v1.trace", DATA / "resnet18.trace"
     traces = tuple(Trace.open(str(path)) for path in paths)
     diff = diff_traces(*traces)
     html = trace_diff_page(("a <b>", "b"), traces, diff).render()

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a caller that knows more than malloc tells the recorder of whole programs (record/preload): which blocks
-// are tensors, which operator a thread is in, where a pass begins. Without the preload, there is no recorder.
+// How a caller that knows more than malloc tells the recorder of whole programs (record/preload): which
+// blocks are tensors, which operator a thread is in, where a pass begins. Without the preload, there is no
+// recorder.
 #pragma once
 
 #include <dlfcn.h>

@@ -13,12 +13,14 @@
 #include <unistd.h>
 
 #include "memoir/base/pause.h"
+#include "memoir/trace/format.h"
 
 namespace memoir::record {
 
 namespace {
 
-constexpr std::uint32_t kVersion = 3, kEndianness = 0x01020304, kClockMonotonic = 1;
+using trace_format::kClockMonotonic, trace_format::kEndianness, trace_format::kVersion;
+
 // readers look no further than 4 MiB for the next block
 constexpr Size kFirstStep = 256 * kKiB, kStep = 2 * kMiB;
 

@@ -8,7 +8,7 @@
 //   site        site s, parent p, then text              s is the frame of that name, reached from p
 //   meta        then text "key=value"                    what was recorded: model, input signature, versions
 //
-// Recordings of devices (version 2 of the format) say on which device and stream, and more:
+// Recordings of devices say on which device and stream, and more:
 //
 //   segment_*        address, bytes                      what the recorded allocator asked of the device
 //   address          object 7, address                   where the recorded allocator had put it
@@ -16,7 +16,7 @@
 //   out_of_memory    asked, free                         a request that failed
 //   pool             1, PyTorch's (0, 2)                a private pool, which segments and addresses may name
 //
-// Recordings of native programs (version 3) tell addresses with their allocations, and stacks as sites.
+// Recordings of native programs tell addresses with their allocations, and stacks as sites.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +57,7 @@ enum class Only : std::uint8_t { kBoth, kTensors, kMallocs };
 /// What a frame of a stack is.
 enum class FrameKind : std::uint8_t {
   kNone = 0,
-  kOperator = 1,    // a scope of PyTorch's; what every site of versions 1 and 2 is
+  kOperator = 1,    // a scope of PyTorch's
   kModulePath = 2,  // of an nn.Module: "layers.3.attn"
   kCut = 3,         // frames are missing here; the name says why and how many
   kOther = 4,       // of another runtime

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The file header of a trace, format version 3, and the bounds that hold for all versions;
-// docs/reference/formats.md is the specification, this is its C++ side. Behind the header come blocks
-// (block_format.h).
+// The file header of a trace, format version 1, and bounds; docs/reference/formats.md is the
+// specification, this is its C++ side. Behind the header come blocks (block_format.h).
 #pragma once
 
 #include <bit>
@@ -14,8 +13,7 @@ namespace memoir::trace_format {
 
 inline constexpr char kMagic[8] = {'\x89', 'm', 'e', 'm',
                                    'o',    'i', 'r', 'T'};  // not ASCII: no text file starts so
-inline constexpr std::uint32_t kVersion = 3;
-inline constexpr std::uint32_t kOldestVersion = 1;  // that is still read
+inline constexpr std::uint32_t kVersion = 1;
 inline constexpr std::uint32_t kEndianness = 0x01020304;
 inline constexpr std::uint32_t kComplete = 1;        // flags: the recording ended by itself
 inline constexpr std::uint32_t kClockMonotonic = 1;  // clock: CLOCK_MONOTONIC

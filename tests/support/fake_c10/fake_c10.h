@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A stand-in for the part of PyTorch that memoir's door to PyTorch (src/memoir/remember/torch) talks to: an allocator
-// over malloc, operator scopes with thread-local callbacks, and the memory profiler's reporter. With it the
-// unchanged door runs under sanitizers, which PyTorch's own libraries are not built with.
+// A stand-in for the part of PyTorch that memoir's door to PyTorch (src/memoir/remember/torch) talks to: an
+// allocator over malloc, operator scopes with thread-local callbacks, and the memory profiler's reporter.
+// With it the unchanged door runs under sanitizers, which PyTorch's own libraries are not built with.
 #pragma once
 
 #include <cstdint>

@@ -4,9 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstring>
 
 #include "memoir/base/error.h"
-#include "memoir/plan/files/plan_bytes.h"
+#include "memoir/plan/files/plan_proof.h"
 #include "memoir/plan/files/whole_file.h"
 
 namespace memoir {
@@ -16,6 +17,43 @@ namespace {
 using plan_format::Header;
 using plan_format::Memory;
 using plan_format::Record;
+
+/// The element of that number in a table of them. The caller has checked that it is there.
+template <class Element>
+Element element_at(std::string_view table, std::size_t index) {
+  Element element;
+  std::memcpy(&element, table.data() + index * sizeof element, sizeof element);
+  return element;
+}
+
+template <std::size_t N>
+std::string_view zero_padded(const char (&field)[N]) {
+  const std::string_view text(field, N);
+  // a zero within is not a letter, which the proof sees
+  return text.substr(0, text.find_last_not_of('\0') + 1);
+}
+
+[[noreturn]] void refuse_cut_off(std::string_view bytes, const PlanProof& proof) {
+  proof.refuse("is cut off after " + std::to_string(bytes.size()) + " bytes; make it again with memoir plan");
+}
+
+void check_checksum(std::string_view bytes, std::uint64_t checksum, const PlanProof& proof) {
+  if (checksum != plan_format::checksum(bytes)) proof.refuse("was altered: its checksum does not match");
+}
+
+/// (key size, value size: 4 bytes each; key; value) for each.
+void read_metas(std::string_view bytes, std::uint64_t count, ProgramPlan& plan, const PlanProof& proof) {
+  for (std::uint64_t i = 0; i < count; ++i) {
+    if (bytes.size() < 2 * sizeof(std::uint32_t)) proof.refuse("meta " + std::to_string(i) + " is cut off");
+    const auto key = element_at<std::uint32_t>(bytes, 0), value = element_at<std::uint32_t>(bytes, 1);
+    bytes.remove_prefix(2 * sizeof(std::uint32_t));
+    if (std::uint64_t{key} + value > bytes.size()) proof.refuse("meta " + std::to_string(i) + " is cut off");
+    plan.meta.emplace_back(bytes.substr(0, key), bytes.substr(key, value));
+    bytes.remove_prefix(size_t{key} + value);
+  }
+  if (!bytes.empty())
+    proof.refuse("there are " + std::to_string(bytes.size()) + " bytes after the last meta");
+}
 
 void append(std::string& bytes, const void* data, size_t size) {
   bytes.append(static_cast<const char*>(data), size);
@@ -140,10 +178,10 @@ class FileSections {
   std::array<Place, 5> places_;
 };
 
-ProgramPlan read_plan_v2(std::string_view bytes, const PlanProof& proof) {
+ProgramPlan read_sections(std::string_view bytes, const PlanProof& proof) {
   const auto header = element_at<Header>(bytes, 0);
   if (header.header_size != sizeof(Header)) {
-    proof.refuse("has a header of " + std::to_string(header.header_size) + " bytes; version 2 has 128");
+    proof.refuse("has a header of " + std::to_string(header.header_size) + " bytes; version 1 has 128");
   }
   if (header.file_size > bytes.size()) refuse_cut_off(bytes, proof);
   if (header.file_size < bytes.size())
@@ -190,27 +228,6 @@ ProgramPlan read_plan_v2(std::string_view bytes, const PlanProof& proof) {
 }
 
 }  // namespace
-
-void refuse_cut_off(std::string_view bytes, const PlanProof& proof) {
-  proof.refuse("is cut off after " + std::to_string(bytes.size()) + " bytes; make it again with memoir plan");
-}
-
-void check_checksum(std::string_view bytes, std::uint64_t checksum, const PlanProof& proof) {
-  if (checksum != plan_format::checksum(bytes)) proof.refuse("was altered: its checksum does not match");
-}
-
-void read_metas(std::string_view bytes, std::uint64_t count, ProgramPlan& plan, const PlanProof& proof) {
-  for (std::uint64_t i = 0; i < count; ++i) {
-    if (bytes.size() < 2 * sizeof(std::uint32_t)) proof.refuse("meta " + std::to_string(i) + " is cut off");
-    const auto key = element_at<std::uint32_t>(bytes, 0), value = element_at<std::uint32_t>(bytes, 1);
-    bytes.remove_prefix(2 * sizeof(std::uint32_t));
-    if (std::uint64_t{key} + value > bytes.size()) proof.refuse("meta " + std::to_string(i) + " is cut off");
-    plan.meta.emplace_back(bytes.substr(0, key), bytes.substr(key, value));
-    bytes.remove_prefix(size_t{key} + value);
-  }
-  if (!bytes.empty())
-    proof.refuse("there are " + std::to_string(bytes.size()) + " bytes after the last meta");
-}
 
 std::string write_plan(const ProgramPlan& plan) {
   const std::string name = "plan";
@@ -260,11 +277,11 @@ ProgramPlan read_plan(std::string_view bytes, const std::string& name) {
   const auto header = element_at<Header>(bytes, 0);
   if (header.endianness != plan_format::kEndianness)
     proof.refuse("was written on a machine of the other endianness");
-  if (header.version != 1 && header.version != plan_format::kVersion) {
+  if (header.version != plan_format::kVersion) {
     proof.refuse("has format version " + std::to_string(header.version) +
-                 "; this memoir reads versions 1 and 2: make it again with memoir plan");
+                 "; this memoir reads version 1: make it again with memoir plan");
   }
-  ProgramPlan plan = header.version == 1 ? read_plan_v1(bytes, proof) : read_plan_v2(bytes, proof);
+  ProgramPlan plan = read_sections(bytes, proof);
   proof.prove(plan);
   return plan;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The plan file (.plan), format version 2; version 1 is read too. docs/reference/formats-plan.md is the
+// The plan file (.plan), format version 1. docs/reference/formats-plan.md is the
 // specification; this is its C++ side.
 //
 //   0        128                  128 + 32 * sections
@@ -25,7 +25,7 @@ namespace plan_format {
 
 inline constexpr char kMagic[8] = {'\x89', 'm', 'e', 'm',
                                    'o',    'i', 'r', 'P'};  // not ASCII: no text starts so
-inline constexpr std::uint32_t kVersion = 2;
+inline constexpr std::uint32_t kVersion = 1;
 inline constexpr std::uint32_t kEndianness = 0x01020304;
 inline constexpr Size kMaxSize = Size{1} << 56;  // of an allocation, an alignment, a memory: as in a trace
 inline constexpr Tick kMaxTick = Tick{1} << 62;

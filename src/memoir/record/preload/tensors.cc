@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What memoir's part in PyTorch tells the recorder, where it is preloaded: record/program_recording.h has these
-// functions by their names. For any thread; without a recording they do nothing.
+// What memoir's part in PyTorch tells the recorder, where it is preloaded: record/program_recording.h has
+// these functions by their names. For any thread; without a recording they do nothing.
 #include <stddef.h>
 #include <stdint.h>
 

@@ -70,7 +70,7 @@ bool BlockDecoder::next(std::span<const std::byte> payload, Item& item) {
                operation <= static_cast<std::uint8_t>(Operation::kProgramEnd)) {
       define(numbers, static_cast<Operation>(operation), item);
     } else {
-      fail("an operation that version 3 does not have; the file is damaged, or of a newer memoir");
+      fail("an operation that version 1 does not have; the file is damaged, or of a newer memoir");
     }
     item.tick = tick_;
     at_ = static_cast<std::size_t>(numbers.at() - payload.data());
@@ -104,7 +104,7 @@ void BlockDecoder::allocate(NumberReader& numbers, std::uint8_t operation, Item&
   item.operation = Operation::kAllocate;
   item.flags = operation & 0x3f;
   if ((operation & 1) != 0 || (operation & (kExplicit | kSameClass)) == kSameClass) {
-    fail("an allocation with flags that version 3 does not have");
+    fail("an allocation with flags that version 1 does not have");
   }
   item.address = address(numbers, operation, state_.allocated);
   RecentRequests::Request request;

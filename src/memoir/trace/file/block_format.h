@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Blocks, which a trace of version 3 is made of; docs/reference/formats.md is the specification, this is its
+// Blocks, which a trace of version 1 is made of; docs/reference/formats.md is the specification, this is its
 // C++ side.
 //
 //   | file header 64 | ... | block header 48 | operations          | block header 48 | ...

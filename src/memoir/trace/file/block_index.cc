@@ -32,7 +32,7 @@ void BlockIndex::look_at_header() {
                         header_.tick > 0 && is_tick(header_.tick) && header_.clock >= kClockMonotonic &&
                         header_.clock <= kClockImported;
   if (!possible) {
-    fail("the header is damaged: a field in bytes 16 to 31 has a value that version 3 does not have");
+    fail("the header is damaged: a field in bytes 16 to 31 has a value that version 1 does not have");
   }
   const bool closed = (header_.flags & kComplete) != 0;
   if (closed && header_.end < sizeof(Header)) fail("the header is damaged: a closed file without an end");

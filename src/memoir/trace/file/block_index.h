@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Finds the blocks of a file of version 3, also of one that still grows, and reads their payloads.
+// Finds the blocks of a file of version 1, also of one that still grows, and reads their payloads.
 #pragma once
 
 #include <cstdint>

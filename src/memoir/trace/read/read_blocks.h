@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads version 3 of the trace format: first what blocks define, then the events of all lanes in order.
+// Reads version 1 of the trace format: first what blocks define, then the events of all lanes in order.
 #pragma once
 
 #include <unordered_map>

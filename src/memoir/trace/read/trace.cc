@@ -9,7 +9,6 @@
 #include "memoir/trace/file/byte_source.h"
 #include "memoir/trace/format.h"
 #include "memoir/trace/read/read_blocks.h"
-#include "memoir/trace/read/read_old.h"
 #include "memoir/trace/read/trace_data.h"
 
 namespace memoir {
@@ -83,15 +82,9 @@ void Trace::Impl::read(Only only, bool follow) {
                   ? "written on a big-endian machine; this one is little-endian: read it there"
                   : "the header is damaged (byte 12: endianness mark " + hex(begin.endianness) + ")");
   }
-  if (begin.version < kOldestVersion || begin.version > kVersion) {
-    data.fail("trace format version " + std::to_string(begin.version) + ", but this memoir reads versions " +
-              std::to_string(kOldestVersion) + " to " + std::to_string(kVersion) +
-              "; record again, or use the memoir that wrote it");
-  }
-  if (begin.version < kVersion) {
-    if (only == Only::kMallocs) data.fail("the file holds tensors only, no mallocs");
-    read_old(source, data);
-    return;
+  if (begin.version != kVersion) {
+    data.fail("trace format version " + std::to_string(begin.version) + ", but this memoir reads version " +
+              std::to_string(kVersion) + "; record again, or use the memoir that wrote it");
   }
   reader = std::make_unique<BlockReader>(source, data, only);
   reader->read(follow);

@@ -31,7 +31,7 @@ struct SeenThread {
   std::string name;
 };
 
-/// Adds them to the trace of version 3 at `path`; the mappings in the order of their times. Throws Error as
+/// Adds them to the trace of version 1 at `path`; the mappings in the order of their times. Throws Error as
 /// add_symbols() does.
 void add_process_facts(const std::string& path, std::span<const SeenMappings> mappings,
                        std::span<const SeenThread> threads);

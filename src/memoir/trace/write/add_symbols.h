@@ -21,7 +21,7 @@ struct Symbol {
   std::vector<Line> lines;
 };
 
-/// Adds them to the trace of version 3 at `path`; a later one of the same address counts. Throws Error: no
+/// Adds them to the trace of version 1 at `path`; a later one of the same address counts. Throws Error: no
 /// such trace, one that is still recorded (its blocks are open: finish_trace()), a disk that is full (the
 /// trace is then as it was).
 void add_symbols(const std::string& path, std::span<const Symbol> symbols);

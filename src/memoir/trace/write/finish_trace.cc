@@ -99,7 +99,7 @@ void Finisher::read_header() {
   const Size got = source_.read(0, std::as_writable_bytes(std::span(&header, 1)));
   if (got < sizeof header || std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 ||
       header.version != kVersion || header.endianness != kEndianness) {
-    throw Error(path_ + ": not a memoir trace of version 3");
+    throw Error(path_ + ": not a memoir trace of version 1");
   }
 }
 

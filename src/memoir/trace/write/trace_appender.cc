@@ -27,7 +27,7 @@ void TraceAppender::look_through() {
   BlockIndex index(source);
   index.look();
   header_ = index.header();
-  if (header_.version != kVersion) throw Error(path_ + ": only traces of version 3 can be added to");
+  if (header_.version != kVersion) throw Error(path_ + ": only traces of version 1 can be added to");
   std::vector<std::byte> payload;
   for (BlockIndex::Block& block : index.blocks()) {
     if (!block.is_sealed())

@@ -17,7 +17,7 @@ namespace memoir {
 
 class TraceAppender {
  public:
-  /// Throws Error: no trace of version 3, or one that is still recorded (its blocks are open:
+  /// Throws Error: no trace of version 1, or one that is still recorded (its blocks are open:
   /// finish_trace()).
   explicit TraceAppender(const std::string& path);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The part of PyTorch's header of this name that memoir's door to PyTorch uses, with PyTorch's names and promises,
-// so that the unchanged door compiles without PyTorch. See fake_c10.h.
+// The part of PyTorch's header of this name that memoir's door to PyTorch uses, with PyTorch's names and
+// promises, so that the unchanged door compiles without PyTorch. See fake_c10.h.
 #pragma once
 
 #include <cstddef>
