@@ -7,7 +7,7 @@ Importing this package is cheap: torch, matplotlib, highspy and ortools are impo
 import os
 from typing import Any
 
-from memoir._core import Error, __version__
+from memoir._core import Error, Trace, TraceWriter, __version__, child_site
 
 # memoir.executorch, memoir.tinygrad, memoir.inductor and memoir.onnxruntime are API; their modules lie in frameworks/.
 __path__.append(os.path.join(os.path.dirname(__file__), "frameworks"))
@@ -19,7 +19,10 @@ __all__ = [
     "PlanResult",
     "Problem",
     "Skeleton",
+    "Trace",
+    "TraceWriter",
     "__version__",
+    "child_site",
     "explain",
     "fit_budget",
     "plan",

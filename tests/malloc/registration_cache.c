@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A library that stands for the registration caches of UCX, libfabric and Open MPI: it looks at what leaves by the
- * C library's madvise(), and says at the end how many bytes it saw. It stands in front of the function by its
- * name, or with -DPATCH writes a jump over the function's first bytes, as theirs do. Written for this project.
+ * A library that stands for the registration caches of UCX, libfabric and Open MPI: it looks at what leaves
+ * by the C library's madvise(), and says at the end how many bytes it saw. It stands in front of the function
+ * by its name, or with -DPATCH writes a jump over the function's first bytes, as theirs do. Written for this
+ * project.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

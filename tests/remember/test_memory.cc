@@ -23,8 +23,8 @@ CallShape shape_of(std::vector<std::int64_t> numbers, std::vector<CallShape::Val
   return shape;
 }
 
-/// A pass of one program: layer after layer, each result freed when the next one is there. What the door to c10
-/// does for PyTorch is done here by hand.
+/// A pass of one program: layer after layer, each result freed when the next one is there. What the door to
+/// c10 does for PyTorch is done here by hand.
 class Program {
  public:
   explicit Program(SlabSetOptions options = {})

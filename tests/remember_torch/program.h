@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program that runs on memoir's door to PyTorch as memoir.torch.remember runs one: tensors that know what they
-// hold, operators, and passes that record or follow.
+// A program that runs on memoir's door to PyTorch as memoir.torch.remember runs one: tensors that know what
+// they hold, operators, and passes that record or follow.
 #pragma once
 
 #include <atomic>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The door to PyTorch as a Python module; memoir/torch is its only user. Everything that holds addresses (slabs,
-// recorders, the allocator) lives in this one shared object. The first use puts memoir's allocator in place:
-// what only wants pools for GPUs leaves PyTorch's where it is.
+// The door to PyTorch as a Python module; memoir/torch is its only user. Everything that holds addresses
+// (slabs, recorders, the allocator) lives in this one shared object. The first use puts memoir's allocator in
+// place: what only wants pools for GPUs leaves PyTorch's where it is.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>

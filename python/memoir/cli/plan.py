@@ -60,7 +60,7 @@ guiding = section("Plans for device pools")
     "dims",
     metavar="NAME=N",
     multiple=True,
-    help="With an ONNX model: an extent that it leaves open.",
+    help="With an ONNX model: the size of a dimension that it leaves open.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON on stdout.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the output.")

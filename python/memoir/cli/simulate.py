@@ -51,8 +51,8 @@ sweeping = section("Sweeps, over several inputs, policies, settings or caps")
     "caps",
     multiple=True,
     metavar="BYTES|1.05x|recorded",
-    help="Of the device: bytes (20GiB), a multiple of the most bytes live, or what there was when a recorded request "
-    "failed. Repeatable.",
+    help="The memory of the device: bytes (20GiB), a multiple of the peak of live bytes, or what it had "
+    "when a recorded request failed. Repeatable.",
 )
 @judging("--find-cap", is_flag=True, help="Search the smallest cap that each policy completes under.")
 @judging("--what-if", is_flag=True, help="PyTorch's settings next to each other, with the text to copy.")

@@ -42,8 +42,8 @@ class Upkeep {
   void give_back_slots(bool everything) noexcept;
   void restore_huge_pages() noexcept;
 
-  /// Ranges that nobody uses, on their way back to the system; `gone` says which went, the last time. Of pages
-  /// inside a span the mask goes to `went`.
+  /// Ranges that nobody uses, on their way back to the system; `gone` says which went, the last time. Of
+  /// pages inside a span the mask goes to `went`.
   struct Leaving {
     static constexpr size_t kMost = 256;
     size_t count = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// memoir's malloc, without the names of the C library: malloc/preload gives it those. Every function is safe on
-// any thread and at any time, from before constructors run until after destructors ran. None throws; none
+// memoir's malloc, without the names of the C library: malloc/preload gives it those. Every function is safe
+// on any thread and at any time, from before constructors run until after destructors ran. None throws; none
 // sets errno.
 //
 // The fast paths are here, to be compiled into each entry point, so that the return address is the program's.

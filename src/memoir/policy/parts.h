@@ -54,10 +54,9 @@ struct MappedOptions {
             "addresses", &Options::addresses, Unit::kTimes,
             "addresses reserved, in multiples of the device's memory (in a simulation, of the cap); 0: 8, "
             "and 36 for expandable segments (in a simulation, as many as are needed)"},
-        OptionField{
-            "peers", &Options::peers, Unit::kFlag,
-            "all other GPUs may use the memory, not only those that memoir serves as well; nothing in "
-            "a simulation"}};
+        OptionField{"peers", &Options::peers, Unit::kFlag,
+                    "other GPUs may use this memory too, also those that memoir does not serve; no effect in "
+                    "a simulation"}};
   }
 };
 
@@ -90,12 +89,12 @@ struct LifetimeSettings {
             "x.trace (the same of another run), x.model (of memoir train), shuffled (true ones at random), "
             "none; default: none "
             "where the policy learns, else sites"},
-        OptionField{"seed", &Settings::seed, Unit::kCount, "of lifetimes=shuffled"},
-        OptionField{
-            "ask_again", &Settings::ask_again, Unit::kCount,
-            "of lifetimes=x.model: objects of one call, depth of the stack and size that share an "
-            "answer, until the model is asked again; the longer class stays (LLAMA: 1000). 0: each site "
-            "and size has its own answer"}};
+        OptionField{"seed", &Settings::seed, Unit::kCount, "the seed of lifetimes=shuffled"},
+        OptionField{"ask_again", &Settings::ask_again, Unit::kCount,
+                    "with lifetimes=x.model: how many objects of one call, stack depth and size share an "
+                    "answer before "
+                    "the model is asked again; the longer class stays (LLAMA: 1000). 0: an answer for each "
+                    "site and size"}};
   }
 };
 

@@ -41,12 +41,10 @@ struct RmmArenaOptions {
   static constexpr auto fields() {
     using Options = RmmArenaOptions;
     return std::tuple{
-        OptionField{
-            "size", &Options::size, Unit::kBytes,
-            "taken from the device at the start, and all there is; 0: memory as far as objects reach"},
-        OptionField{
-            "part", &Options::part, Unit::kShare,
-            "without a size: of what the cap leaves at the start (RMM's default is 0.5); 0: as above"}};
+        OptionField{"size", &Options::size, Unit::kBytes,
+                    "taken from the device at the start; the pool never grows; 0: as much as objects need"},
+        OptionField{"part", &Options::part, Unit::kShare,
+                    "without a size: the share of what the cap leaves at the start (RMM: 0.5); 0: as above"}};
   }
 };
 

@@ -69,7 +69,7 @@ struct DevicePoolOptions {
         OptionField{"slack", &DevicePoolOptions::slack, Unit::kShare,
                     "share of the peak live bytes by which the pool grows before it moves idle memory"},
         OptionField{"small", &DevicePoolOptions::small, Unit::kBytes,
-                    "objects below take the end of a free block, others its start"},
+                    "smaller objects take the end of a free block, larger ones its start"},
         OptionField{"patience", &DevicePoolOptions::patience, Unit::kCount,
                     "moves of idle memory for requests of one size; then the pool grows for them"},
         OptionField{"excess", &DevicePoolOptions::excess, Unit::kShare,

@@ -36,16 +36,17 @@ struct MallocOptions : LifetimeOptions {
             OptionField{"background", &Options::background, Unit::kFlag,
                         "a thread that gives memory back and restores huge pages"},
             OptionField{"huge_cost", &Options::huge_cost, Unit::kShare,
-                        "of the program's CPU time that huge pages may take beyond twice that of small ones"},
+                        "the share of the program's CPU time that huge pages may cost beyond twice that of "
+                        "small ones"},
             OptionField{"cache", &Options::cache, Unit::kBytes,
-                        "of freed blocks above 512KiB kept ready, at most"},
+                        "most bytes of freed blocks above 512KiB that are kept ready"},
             OptionField{"model", &Options::model, Unit::kText,
                         "a file of memoir train that says how long objects will live; needs `background`"},
             OptionField{"all_calls", &Options::all_calls, Unit::kFlag,
                         "a filter of system calls that is there at the start lets all of memoir's through"},
             OptionField{"stats", &Options::stats, Unit::kFlag, "print figures to standard error at exit"},
             OptionField{"secure", &Options::secure, Unit::kFlag,
-                        "another library, which ends a program that misuses the heap"},
+                        "load the checked library, which ends a program that misuses the heap"},
             OptionField{"help", &Options::help, Unit::kFlag, "print these settings to standard error"},
         });
   }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tensors over host memory without malloc, for a tensor library in C; static_tensors/static_tensors.h is the same for
- * C++, and says how it works. A pool takes all its memory when it is created. No function prints, throws or
- * aborts. Not thread-safe.
+ * Tensors over host memory without malloc, for a tensor library in C; static_tensors/static_tensors.h is the
+ * same for C++, and says how it works. A pool takes all its memory when it is created. No function prints,
+ * throws or aborts. Not thread-safe.
  *
  *   const char* why;
  *   memoir_static_tensors_sizes sizes = {.pool = 64 << 20};
