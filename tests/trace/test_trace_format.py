@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import struct
-
 import golden_trace as golden
 import native_trace as native
 import numpy as np
