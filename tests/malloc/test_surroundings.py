@@ -38,18 +38,19 @@ def expected(promises):
 
 
 def resident_share(said):
-    there, before = re.search(r"resident ([\d.]+) of ([\d.]+)", said).groups()
-    return float(there) / float(before)
+    there, before = re.search(r"resident (-?[\d.]+) of (-?[\d.]+)", said).groups()
+    return float(there) / float(before) if float(before) > 0 else 0  # it may not be read there
 
 
-def check(case, where, promises, expected, under, gives_back=True):
+def check(case, where, promises, expected, under, gives_back=True, **options):
     wanted = expected(case, where)
     if wanted is None:  # the C library's malloc does not do it either
-        return
-    run = under([promises, case, *where.split()])
+        return None
+    run = under([promises, case, *where.split()], **options)
     assert (run.returncode, run.stdout) == (0, wanted), run.stderr
     if gives_back and case in ("drop", "trim"):
         assert resident_share(run.stderr) < LAST, run.stderr
+    return run
 
 
 def test_every_case_is_listed(promises):
@@ -119,6 +120,24 @@ def test_every_filter(case, when, how, promises, expected, under):
     own = "+".join(one for one in OWN if when == "later" or one != "pread64")  # the loader reads so
     for calls in [own, "prctl"] if how == "kill" else [own, *ANY]:
         in_filter(case, f"{when} {how}={calls}", promises, expected, under)
+
+
+# One that gave back 4 KiB of a larger page would take live blocks along.
+@pytest.mark.parametrize(
+    ("pages", "case"),
+    [
+        pytest.param(
+            pages, case, marks=[] if pages != 16 and case in ("contents", "inside") else pytest.mark.full
+        )
+        for pages in (4, 16, 64)
+        for case in CASES
+    ],
+)
+def test_larger_pages(pages, case, promises, expected, under, compiled):
+    shim = compiled("larger_pages.c", "-shared", "-fPIC", f"-DPAGES={pages}", name=f"pages{pages}.so")
+    run = check(case, "", promises, expected, under, gives_back=pages == 4, preloaded=shim)
+    told = f"memoir: pages are {pages} KiB here, memoir's malloc knows 4 KiB: the system's malloc serves\n"
+    assert (told in run.stderr) == (pages != 4), run.stderr
 
 
 @pytest.fixture(scope="session")

@@ -2,15 +2,18 @@
 #include "memoir/malloc/central.h"
 
 #include <pthread.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <string_view>
 
 #include "memoir/malloc/background.h"
 #include "memoir/malloc/blocks/free_list.h"
+#include "memoir/malloc/next_malloc.h"
 #include "memoir/process/control/sandbox.h"
 
 namespace memoir::malloc_ {
@@ -26,6 +29,21 @@ void say_which_is_checked() noexcept {
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kLine.data(), kLine.size());
 }
 
+/// Bytes, by whichever source says most: where a page is larger than we think, giving one back takes its
+/// neighbours along.
+Size page_size() noexcept {
+  return static_cast<Size>(std::max({static_cast<long>(::getpagesize()), ::sysconf(_SC_PAGESIZE),
+                                     static_cast<long>(::getauxval(AT_PAGESZ))}));
+}
+
+/// Whether the malloc that the program would have without this one serves it, since this one cannot.
+bool hand_on(const char* why) noexcept {
+  char line[160];
+  const int length = std::snprintf(line, sizeof line, "memoir: %s: the system's malloc serves\n", why);
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line, static_cast<size_t>(length));
+  return next_malloc::find();
+}
+
 }  // namespace
 
 bool Central::set_up() noexcept {
@@ -37,13 +55,21 @@ bool Central::set_up() noexcept {
     if (options.secure != kChecked) say_which_is_checked();
     if constexpr (kChecked) free_list::choose_keys();
     if (options.all_calls) host_control::trust_filter_at_start();
-    const bool done = choose_addresses();
-    state_.store(done ? kReady : kBroken, std::memory_order_release);
+    char why[80] = "";
+    if (page_size() != LifetimeHeap::kPage)
+      std::snprintf(why, sizeof why, "pages are %llu KiB here, memoir's malloc knows 4 KiB",
+                    static_cast<unsigned long long>(page_size() / kKiB));
+    else if (!choose_addresses())
+      std::snprintf(why, sizeof why, "there are no addresses for memoir's malloc");
+    const bool able = why[0] == '\0';
+    state_.store(able ? kReady : kBroken, std::memory_order_release);
+    if (!able && hand_on(why)) state_.store(kHandedOn, std::memory_order_release);
     wake_all(&state_);
+    if (!able) return false;
     // At the first malloc, ahead of everybody else's handlers: those, which may call malloc, run before ours
     // prepare. It may call malloc.
     ::pthread_atfork([] { prepare_fork(); }, [] { after_fork(false); }, [] { after_fork(true); });
-    return done;
+    return true;
   }
   while (state_.load(std::memory_order_acquire) == kSettingUp) sleep_on(&state_, kSettingUp, 1'000'000);
   return state_.load(std::memory_order_acquire) == kReady;

@@ -33,6 +33,10 @@ class Central {
   /// Reads the settings and chooses addresses, once. Any thread, any time.
   bool ready() noexcept { return state_.load(std::memory_order_acquire) == kReady || set_up(); }
 
+  /// Whether the malloc that the program would have without this one serves all (next_malloc.h), since this one
+  /// cannot be ready.
+  bool handed_on() const noexcept { return state_.load(std::memory_order_acquire) == kHandedOn; }
+
   /// The thread that set it up, the program's main one unless the library was loaded late. No call of the
   /// system says so.
   std::uintptr_t first_thread() const noexcept { return first_thread_; }
@@ -62,7 +66,7 @@ class Central {
   alignas(64) MallocOptions options;  // constant once ready
 
  private:
-  enum : std::uint32_t { kFresh, kSettingUp, kReady, kBroken };
+  enum : std::uint32_t { kFresh, kSettingUp, kReady, kBroken, kHandedOn };
   bool set_up() noexcept;
   bool grow(bool whole) noexcept;
 

@@ -10,6 +10,7 @@
 
 #include "memoir/malloc/background.h"
 #include "memoir/malloc/foresight.h"
+#include "memoir/malloc/next_malloc.h"
 
 extern "C" __attribute__((weak)) void* __libc_stack_end;
 
@@ -169,6 +170,10 @@ void* when_refused(Size size, Allocate allocate) noexcept {
   return size == 0 ? nullptr : central().large.allocate(size, 16, false).address;
 }
 
+void* unready(Size size, Size alignment) noexcept {
+  return central().handed_on() ? next_malloc::allocate(size, alignment) : nullptr;
+}
+
 }  // namespace
 
 void* allocate_slowly(ThreadHeap* heap, Size size, ContextKey key, const void* return_address) noexcept {
@@ -180,7 +185,7 @@ void* allocate_slowly(ThreadHeap* heap, Size size, ContextKey key, const void* r
   if (heap == &no_heap) {
     heap = attach();
     if (heap == nullptr) {
-      if (!central().ready()) return nullptr;
+      if (!central().ready()) return unready(size, 16);
       const auto common = [&]() -> void* {
         const LockGuard guard(common_heap.lock());
         return common_heap.allocate(0, size_class, nullptr);
@@ -212,7 +217,7 @@ void* allocate_slowly(ThreadHeap* heap, Size size, ContextKey key, const void* r
 
 void* allocate_large(Size size, Size alignment, ContextKey key, const void* return_address,
                      bool* zero) noexcept {
-  if (!central().ready()) return nullptr;
+  if (!central().ready()) return unready(size, alignment);
   if (this_heap == &no_heap) attach();
   void* block = nullptr;
   if (size <= kLargestSpan && alignment <= kLargestSpanAlignment)
@@ -271,6 +276,7 @@ void free_slowly(ThreadHeap* heap, void* block) noexcept {
   const Offset offset = offset_of(block);
   Span* const span = span_with(offset);
   if (span == nullptr) {
+    if (central().handed_on()) return next_malloc::free(block);
     if (!central().large.free(block, central().options.cache))
       misused("free", block, "not a block of this heap, or freed already");
     if (central().large.keeps_much() && central().grown()) wake_background();
@@ -322,13 +328,14 @@ void check_live(const char* call, void* block) noexcept {
 }
 
 void check_size(void* block, Size size) noexcept {
-  if (block == nullptr) return;
+  if (block == nullptr || central().handed_on()) return;
   check_live("free", block);
   if (size > size_of(block)) misused("free", block, "smaller than the size that its free names");
 }
 
 Size size_of(void* block) noexcept {
   if (block == nullptr) return 0;
+  if (central().handed_on()) return next_malloc::size_of(block);
   const Span* const span = span_with(offset_of(block));
   return span != nullptr ? span->block_size() : central().large.size_of(block);
 }
@@ -345,6 +352,7 @@ void* allocate_zeroed(Size size, const void* return_address) noexcept {
 
 void* allocate_aligned(Size size, Size alignment, const void* return_address) noexcept {
   if (alignment <= 16) return allocate(size, return_address);
+  if (!central().ready()) return unready(size, alignment);
   if (alignment <= kSlot && size <= size_classes::kLargest) {
     // Blocks of a class lie at multiples of its size: one whose size is a multiple of the alignment will do.
     for (size_t i = size_classes::class_of(std::max(size, alignment)); i < kClasses; ++i) {
@@ -357,6 +365,7 @@ void* allocate_aligned(Size size, Size alignment, const void* return_address) no
 }
 
 void* reallocate(void* block, Size size, const void* return_address) noexcept {
+  if (central().handed_on()) return next_malloc::reallocate(block, size);
   const Size old = size_of(block);
   if (old == 0) misused("realloc", block, "not a block of this heap, or freed already");
   if constexpr (kChecked) check_live("realloc", block);

@@ -8,6 +8,7 @@
 
 #include <atomic>
 
+#include "memoir/malloc/central.h"
 #include "memoir/process/control/exported_names.h"
 
 // Names that not every C library's headers have. Only their addresses are used.
@@ -67,5 +68,6 @@ extern "C" __attribute__((visibility("default"), used, noinline)) void* dlopen(c
     if (go_on == nullptr) return nullptr;  // dlerror() says why
     next.store(go_on, std::memory_order_release);
   }
+  if (memoir::malloc_::central().handed_on()) return go_on(file, flags);
   return go_on(file, memoir::host_control::before_dlopen(file, flags, names, sizeof names / sizeof *names));
 }
