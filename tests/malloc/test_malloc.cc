@@ -22,7 +22,7 @@
 #include "doctest/doctest.h"
 #include "memoir/malloc/background.h"
 #include "memoir/malloc/blocks/give_back.h"
-#include "memoir/malloc/blocks/pause.h"
+#include "memoir/malloc/blocks/store_barrier.h"
 #include "memoir/malloc/malloc.h"
 #include "support/rounds.h"
 
@@ -334,7 +334,7 @@ TEST_CASE("samples that are still there say who holds memory, the old ones first
 }
 
 TEST_CASE("a sample's weight is its size over its chance") {
-  Sampler sampler;
+  LiveLearner sampler;
   REQUIRE(sampler.start({2, 128 * kKiB}));
   const auto every = static_cast<double>(128 * kKiB);
   for (const double x : {0.001, 0.1, 0.5, 1.0, 2.0, 2.4, 3.0, 10.0}) {

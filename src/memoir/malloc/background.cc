@@ -7,7 +7,7 @@
 
 #include <cerrno>
 
-#include "memoir/malloc/blocks/pause.h"
+#include "memoir/malloc/blocks/store_barrier.h"
 #include "memoir/malloc/foresight.h"
 #include "memoir/malloc/malloc.h"
 #include "memoir/process/control/sandbox.h"
@@ -120,8 +120,8 @@ bool run_upkeep_now() noexcept {
 }
 
 bool make_room(bool thoroughly) noexcept {
-  // All that can be takes milliseconds, and a program may go on asking for more than there is: it is done when
-  // spans ended since, and else for a small share of the time.
+  // All that can be takes milliseconds, and a program may go on asking for more than there is: it is done
+  // when spans ended since, and else for a small share of the time.
   constexpr std::uint64_t kPause = 16, kSpans = 64;
   static std::atomic<std::uint64_t> next{0}, ended{0};
   Size went = central().large.purge_addresses() + Upkeep::give_addresses_back();

@@ -15,8 +15,8 @@
 #include "memoir/malloc/blocks/huge_pages.h"
 #include "memoir/malloc/blocks/large_blocks.h"
 #include "memoir/malloc/blocks/malloc_options.h"
+#include "memoir/malloc/learning/live_learner.h"
 #include "memoir/malloc/learning/live_samples.h"
-#include "memoir/malloc/learning/sampler.h"
 
 namespace memoir::malloc_ {
 
@@ -41,8 +41,8 @@ class Central {
   /// system says so.
   std::uintptr_t first_thread() const noexcept { return first_thread_; }
 
-  /// A span whose slots point back to its record; the other fields are the caller's. `whole`: it is one block.
-  /// nullptr: no memory.
+  /// A span whose slots point back to its record; the other fields are the caller's. `whole`: it is one
+  /// block. nullptr: no memory.
   Span* new_span(size_t slots, LifetimeClass lifetime, bool& zero, bool whole = false) noexcept;
   void end_span(Span* span) noexcept;
 
@@ -61,7 +61,7 @@ class Central {
   LifetimeHeap heap;  // under `lock`
   HugePages huge_pages;
   LargeBlocks large;
-  Sampler sampler;
+  LiveLearner sampler;
   LiveSamples live_samples;
   alignas(64) MallocOptions options;  // constant once ready
 

@@ -6,7 +6,7 @@
 #include <new>
 
 #include "memoir/malloc/blocks/free_list.h"
-#include "memoir/malloc/blocks/pause.h"
+#include "memoir/malloc/blocks/store_barrier.h"
 #include "memoir/malloc/malloc.h"
 
 namespace memoir::malloc_ {

@@ -6,6 +6,8 @@
 #include "memoir/base/metadata.h"
 #include "memoir/base/site.h"
 
+#include "memoir/base/pause.h"
+
 namespace memoir::stacks {
 
 bool NameTable::start() noexcept {
@@ -32,7 +34,7 @@ std::uint32_t NameTable::find(std::string_view name, std::uint32_t spare) noexce
   if (const std::uint32_t number = look(index)) return number;
   for (unsigned tries = 0; locked_.exchange(true, std::memory_order_acquire);) {
     if (++tries > 100'000) return 0;  // who holds it was stopped inside
-    __builtin_ia32_pause();
+    pause_processor();
   }
   std::uint32_t number = look(index);
   const auto size = static_cast<std::uint32_t>(name.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "memoir/malloc/learning/sampler.h"
+#include "memoir/malloc/learning/live_learner.h"
 
 #include <time.h>
 
@@ -27,7 +27,7 @@ std::uint64_t monotonic() noexcept {
 
 }  // namespace
 
-bool Sampler::start(const LearnerOptions& options) noexcept {
+bool LiveLearner::start(const LearnerOptions& options) noexcept {
   const LockGuard guard(lock_);
   if (active()) return true;
   if (!places_.assign(kPlaces, Place{}) || !learner_.start(options)) return false;
@@ -37,17 +37,17 @@ bool Sampler::start(const LearnerOptions& options) noexcept {
   return true;
 }
 
-Sampler::Place* Sampler::set_of(const void* block) noexcept {
+LiveLearner::Place* LiveLearner::set_of(const void* block) noexcept {
   return &places_[memoir::detail::mix(reinterpret_cast<std::uintptr_t>(block)) % (kPlaces / kWays) * kWays];
 }
 
-void Sampler::set_interval() noexcept {
+void LiveLearner::set_interval() noexcept {
   const Size least = learner_.sample_every();
   every_.store(std::clamp(least << slower_, least, std::max(least, learner_.horizon() / kLeastInHorizon)),
                std::memory_order_relaxed);
 }
 
-void Sampler::look_at_clock() noexcept {
+void LiveLearner::look_at_clock() noexcept {
   since_look_ = 0;
   const std::uint64_t now = monotonic(), took = now - std::exchange(looked_at_, now);
   constexpr std::uint64_t kLeast = kBetweenLooks * kSecond / kMostInSecond;
@@ -55,7 +55,7 @@ void Sampler::look_at_clock() noexcept {
   else if (took > 4 * kLeast && slower_ > 0) --slower_;
 }
 
-void Sampler::born(const void* block, ContextKey key, Size clock, Size held) noexcept {
+void LiveLearner::born(const void* block, ContextKey key, Size clock, Size held) noexcept {
   const LockGuard guard(lock_);
   learner_.advance(clock, held);
   if (++since_look_ == kBetweenLooks) look_at_clock();
@@ -70,7 +70,7 @@ void Sampler::born(const void* block, ContextKey key, Size clock, Size held) noe
   }
 }
 
-void Sampler::freed(const void* block, Size clock, Size held) noexcept {
+void LiveLearner::freed(const void* block, Size clock, Size held) noexcept {
   const LockGuard guard(lock_);
   learner_.advance(clock, held);
   Place* const set = set_of(block);
@@ -81,12 +81,12 @@ void Sampler::freed(const void* block, Size clock, Size held) noexcept {
   }
 }
 
-void Sampler::advance(Size clock, Size held) noexcept {
+void LiveLearner::advance(Size clock, Size held) noexcept {
   const LockGuard guard(lock_);
   learner_.advance(clock, held);
 }
 
-Size Sampler::interval(std::uint64_t random) const noexcept {
+Size LiveLearner::interval(std::uint64_t random) const noexcept {
   // -log2(u) for u in (0, 1]: the leading zeros are its whole part, the bits after the first one its
   // fraction, nearly.
   const int zeros = std::countl_zero(random | 1);
@@ -96,7 +96,7 @@ Size Sampler::interval(std::uint64_t random) const noexcept {
   return static_cast<Size>(minus_log2 * kLn2 * static_cast<double>(every_.load(std::memory_order_relaxed)));
 }
 
-Size Sampler::weight(Size size) const noexcept {
+Size LiveLearner::weight(Size size) const noexcept {
   // size / (1 - exp(-size / every)): the size over the chance to be sampled. Its series, where that is short.
   const Size every = every_.load(std::memory_order_relaxed);
   if (every == 0 || 2 * size > 5 * every) return size;
@@ -104,27 +104,27 @@ Size Sampler::weight(Size size) const noexcept {
   return static_cast<Size>((1 + x / 2 + x * x / 12) * static_cast<double>(every));
 }
 
-Size Sampler::horizon() noexcept {
+Size LiveLearner::horizon() noexcept {
   const LockGuard guard(lock_);
   return learner_.horizon();
 }
 
-bool Sampler::expect(ContextKey key, LifetimeClass predicted, double share, unsigned samples) noexcept {
+bool LiveLearner::expect(ContextKey key, LifetimeClass predicted, double share, unsigned samples) noexcept {
   const LockGuard guard(lock_);
   return learner_.expect(key, predicted, share, samples);
 }
 
-LifetimeLearner::Counts Sampler::counts() noexcept {
+LifetimeLearner::Counts LiveLearner::counts() noexcept {
   const LockGuard guard(lock_);
   return learner_.counts();
 }
 
-double Sampler::right_by_context() noexcept {
+double LiveLearner::right_by_context() noexcept {
   const LockGuard guard(lock_);
   return learner_.table().right_by_context();
 }
 
-size_t Sampler::long_contexts() noexcept {
+size_t LiveLearner::long_contexts() noexcept {
   const LockGuard guard(lock_);
   return learner_.table().long_contexts();
 }

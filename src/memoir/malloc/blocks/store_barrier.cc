@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "memoir/malloc/blocks/pause.h"
+#include "memoir/malloc/blocks/store_barrier.h"
 
 #include <linux/membarrier.h>
 #include <sys/syscall.h>

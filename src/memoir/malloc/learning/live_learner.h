@@ -12,7 +12,7 @@
 
 namespace memoir::malloc_ {
 
-class Sampler {
+class LiveLearner {
  public:
   bool start(const LearnerOptions& options) noexcept;
   bool active() const noexcept { return active_.load(std::memory_order_acquire); }
