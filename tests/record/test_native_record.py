@@ -174,8 +174,8 @@ def test_exit_statuses_and_signals_are_the_programs(compiled, record):
 
 
 def test_a_trace_that_cannot_be_compressed_stays_and_the_status_is_the_programs(record, tmp_path):
-    # As on a full disk: what is compressed cannot be written.
-    done = record("sh", "-c", f"mkdir {tmp_path}/x.trace.part; exit 7")
+    # As on a full disk: what is compressed cannot be written, by the process that waits for the program.
+    done = record("sh", "-c", "prlimit --pid $PPID --fsize=64; exit 7")
     assert done.returncode == 7 and "stays as the program left it" in done.stderr
     assert len(Trace.open(str(tmp_path / "x.trace")).events) > 10
 

@@ -1,38 +1,227 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are whole or not there; the word for a line of JSON in one."""
+"""Every file that memoir writes, and every file that it opens because of its name beside another one.
+
+Whoever may write to a folder may have put links, pipes and devices there, under any name that can be guessed. So a folder
+is opened once, and names are looked up in it; new files have random names and are for their user alone until they are
+whole; then they get their name and their rights at once. What is opened must be a regular file, never through a link.
+tests/test_files_layer.py holds that nothing else in the package opens a file for writing.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import re
+import secrets
+import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, BinaryIO
 
 from memoir._core import Error
 
 Record = dict[str, Any]  # one JSON object of a file of lines
 
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_THERE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY  # a pipe must not hold us
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EACCES)
+
+
+class Folder:
+    """A folder that is opened once: names in it mean the same, whatever becomes of its path. Use it with `with`.
+
+    Methods raise OSError; its filename is the path as people know it. Not thread-safe.
+    """
+
+    def __init__(self, path: Path, *, follow: bool = True) -> None:
+        """follow: False where `path` itself must not be a link. Raises OSError."""
+        self._path = path
+        self._file = os.open(
+            path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+        )
+
+    def __enter__(self) -> Folder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._file)
+
+    @property
+    def is_private(self) -> bool:
+        """Whether it is this user's own, and nobody else may write to it or look into it."""
+        status = os.fstat(self._file)
+        return status.st_uid == os.geteuid() and not status.st_mode & 0o077
+
+    def place(self, name: str) -> Path:
+        """A path for libraries that open files by path: it leads to this folder even where the folder was moved."""
+        here = Path(f"/proc/self/fd/{self._file}")
+        return (here if here.exists() else self._path) / name
+
+    def create(self, name: str) -> int:
+        """A new file of mode 0600. FileExistsError where there is anything of that name, also a link to nowhere."""
+        return self._open(name, _NEW, 0o600)
+
+    def open(self, name: str, flags: int = os.O_RDONLY) -> int:
+        """A regular file that is there. OSError (ELOOP) for a link, (EINVAL) for a pipe, a device, a socket or a folder.
+
+        flags with O_CREAT: a file that is missing is made, of mode 0600.
+        """
+        file = self._open(name, flags | _THERE, 0o600)
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            os.close(file)
+            raise OSError(errno.EINVAL, "not a regular file", str(self._path / name))
+        return file
+
+    def names(self) -> list[str]:
+        listing = os.open(f"/proc/self/fd/{self._file}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            return os.listdir(listing)
+        finally:
+            os.close(listing)
+
+    def status(self, name: str) -> os.stat_result | None:
+        """Of the name itself, not of what a link leads to; None where there is nothing of that name."""
+        try:
+            return os.stat(name, dir_fd=self._file, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def remove(self, name: str) -> None:
+        """Takes the name away, if it is there; a link, not what it leads to."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=self._file)
+
+    def rename(self, name: str, to: str) -> None:
+        os.replace(name, to, src_dir_fd=self._file, dst_dir_fd=self._file)
+
+    def finish(self, name: str, to: str, *, force: bool, private: bool = False) -> None:
+        """Gives a new file its name; with `force` in place of what has it. Unless it is private, it gets the rights that
+        the umask leaves. FileExistsError without `force`, where the name was taken meanwhile."""
+        if not private:
+            file = self.open(name)
+            try:
+                os.fchmod(file, 0o666 & ~_umask())
+            finally:
+                os.close(file)
+        if force:
+            return self.rename(name, to)
+        try:
+            os.link(name, to, src_dir_fd=self._file, dst_dir_fd=self._file, follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            os.close(self.create(to))  # a file system without links: the name is ours before the file has it
+            return self.rename(name, to)
+        self.remove(name)
+
+    def _open(self, name: str, flags: int, mode: int) -> int:
+        try:
+            return os.open(name, flags, mode, dir_fd=self._file)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self._path / name)) from None
+
+
+def fresh_name() -> str:
+    """A name that nobody can have guessed."""
+    return f".memoir-{secrets.token_hex(8)}"
+
 
 @contextlib.contextmanager
-def finished_output(path: Path, force: bool) -> Iterator[Path]:
-    """All or nothing: the name of a new file in the same folder, which becomes `path` when all went well."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+def finished_output(path: Path, force: bool, *, private: bool = False) -> Iterator[Path]:
+    """All or nothing: the name of a new file in the same folder, which becomes `path` when all went well.
+
+    Whoever gets the name creates the file, and fails where there is one. private: it stays its user's alone.
+    """
     try:
-        yield unfinished
-        if force:
-            unfinished.replace(path)
-        else:  # fails where the file has come up meanwhile
-            os.link(unfinished, path)
+        with Folder(path.parent) as folder:
+            name = fresh_name()
+            try:
+                yield folder.place(name)
+                folder.finish(name, path.name, force=force, private=private)
+            except Error as error:  # of a library that knows the file by its fresh name
+                raise Error(re.sub(rf"\S*/{re.escape(name)}", lambda _: str(path), str(error))) from None
+            finally:
+                folder.remove(name)
     except FileExistsError:
         raise Error(f"{path} exists already; pass -f to overwrite it") from None
     except OSError as error:
         raise Error(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def write_output(path: Path, content: bytes, force: bool, *, private: bool = False) -> None:
+    """All or nothing: to a file of the same folder first, which is then renamed. Raises memoir.Error."""
+    with finished_output(path, force, private=private) as unfinished:
+        write_new(unfinished, content)
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """A new file of mode 0600. Raises OSError where anything has that name, and where the disk is full."""
+    with open_new(path) as out:
+        out.write(content)
+
+
+def open_new(path: Path) -> BinaryIO:
+    """The same, to be written."""
+    return os.fdopen(os.open(path, _NEW, 0o600), "wb")
+
+
+def open_beside(path: Path, flags: int = os.O_RDONLY) -> int:
+    """A file that is opened because of its name beside another one: regular, not through a link. flags with O_CREAT: it
+    is made where it is missing, of mode 0600. The descriptor is the caller's. Raises OSError."""
+    with Folder(path.parent) as folder:
+        return folder.open(path.name, flags)
+
+
+def read_beside(path: Path, most: int) -> bytes:
+    """At most so many bytes of a file that open_beside() opens. Raises OSError."""
+    with os.fdopen(open_beside(path), "rb") as file:
+        return file.read(most)
+
+
+def read_regular(path: str | Path, most: int = -1) -> bytes:
+    """Bytes of a file that a person named, or that another program did: links may lead to it, but it must be regular, so
+    that no pipe or device holds us. Raises OSError."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    with os.fdopen(file, "rb") as source:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        return source.read(most)
+
+
+def append_to(path: Path) -> int:
+    """A file that grows a line at a time, and is made where it is missing, with the rights that the umask leaves. Neither a
+    link nor a pipe. The descriptor is the caller's. Raises OSError."""
+    with Folder(path.parent) as folder:
+        if folder.status(path.name) is None:
+            with contextlib.suppress(FileExistsError):
+                fresh = folder.create(path.name)
+                os.fchmod(fresh, 0o666 & ~_umask())
+                os.close(fresh)
+        return folder.open(path.name, os.O_WRONLY | os.O_APPEND)
+
+
+def write_setting(path: Path, value: str) -> None:
+    """To a file of the kernel's, such as one in /proc/sys. Raises OSError."""
+    file = os.open(path, os.O_WRONLY | _THERE)
+    try:
+        os.write(file, value.encode())
     finally:
-        unfinished.unlink(missing_ok=True)
+        os.close(file)
 
 
-def write_output(path: Path, content: bytes, force: bool) -> None:
-    """All or nothing: to a file of the same folder first, which is then renamed."""
-    with finished_output(path, force) as unfinished:
-        unfinished.write_bytes(content)
+def make_folder(path: Path, *, private: bool = False) -> None:
+    """The folder and those above it, where they are missing. private: for its user alone. Raises OSError."""
+    path.mkdir(parents=True, exist_ok=True, mode=0o700 if private else 0o777)
+
+
+def _umask() -> int:
+    """As the kernel says it: to ask os.umask() is to change it, for all threads."""
+    try:
+        found = re.search(r"^Umask:\s*([0-7]+)", Path("/proc/self/status").read_text(), re.MULTILINE)
+    except OSError:
+        found = None
+    return int(found[1], 8) if found else 0o077

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from memoir._core import Error
-from memoir.base.files import Record
+from memoir.base.files import Record, append_to, open_beside, read_regular
 
 NAME = "runs.jsonl"
 VERSION = 1
@@ -57,7 +57,11 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        """Raises memoir.Error where the file cannot be made, or is a link or a pipe."""
+        try:
+            self._file = append_to(path)
+        except OSError as error:
+            raise Error(f"{path}: cannot be written: {error.strerror}") from None
 
     def append(self, *records: Record) -> None:
         """Several records are written together: a crash keeps all of them, or the first ones."""
@@ -123,7 +127,7 @@ def read_lines(path: Path) -> list[tuple[int, Record]]:
     Raises memoir.Error, naming the line, for one that is not a JSON object.
     """
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = read_regular(path).split(b"\n")
     except OSError as error:
         raise Error(f"{path}: {error.strerror}") from None
     tail = lines.pop()  # what follows the last newline: nothing, or a torn line
@@ -176,10 +180,10 @@ _KIND |= {"parameters": "table of parameters", "wall": "time", "load": "number",
 
 def cut_torn_line(path: Path) -> None:
     """Removes a line that was never finished, so that the next append begins a line of its own."""
-    content = path.read_bytes()
-    whole = content.rfind(b"\n") + 1
-    if whole != len(content):
-        with path.open("r+b") as file:
+    with os.fdopen(open_beside(path, os.O_RDWR), "r+b") as file:
+        content = file.read()
+        whole = content.rfind(b"\n") + 1
+        if whole != len(content):
             file.truncate(whole)
 
 

@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 from memoir._core import Error
+from memoir.base.files import open_beside
 
 NAME = ".lock"
 
@@ -22,9 +23,9 @@ class Lock:
         self._file = -1
         while self._file < 0:
             try:
-                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                self._file = open_beside(self._path, os.O_RDWR | os.O_CREAT)
             except OSError as error:
-                raise Error(f"{folder}: cannot be written: {error.strerror}") from None
+                raise Error(f"{self._path}: cannot be made or opened: {error.strerror}") from None
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
@@ -44,7 +45,7 @@ class Lock:
 
     def _is_there(self) -> bool:
         try:
-            return os.path.samestat(os.stat(self._path), os.fstat(self._file))
+            return os.path.samestat(os.lstat(self._path), os.fstat(self._file))
         except OSError:
             return False
 

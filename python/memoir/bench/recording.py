@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 from collections import Counter
 from pathlib import Path
 
 from memoir._core import Error
-from memoir.base.files import Record
+from memoir.base.files import Folder, Record, make_folder
 from memoir.bench import journal
 from memoir.bench.grid import Cell, Group, cell_of
 from memoir.bench.journal import MEMBER, NAME, Journal
@@ -84,10 +85,11 @@ class Recording:
         self.close()
         if self.folder is None or not self._new or self.result.rows:
             return
-        (self.folder / NAME).unlink(missing_ok=True)
-        for name in KEPT:
-            if (kept := self.folder / f".{name}.before").exists():
-                kept.replace(self.folder / name)
+        with Folder(self.folder) as folder:
+            folder.remove(NAME)
+            for name in KEPT:
+                if folder.status(f".{name}.before") is not None:
+                    folder.rename(f".{name}.before", name)
         if self._made:
             with contextlib.suppress(OSError):
                 self.folder.rmdir()
@@ -96,8 +98,9 @@ class Recording:
         """From here on the new bench counts: what -f set aside is given up. The first row does this too."""
         self._settled = True
         if self.folder is not None:
-            for name in KEPT:
-                (self.folder / f".{name}.before").unlink(missing_ok=True)
+            with Folder(self.folder) as folder:
+                for name in KEPT:
+                    folder.remove(f".{name}.before")
 
     def __enter__(self) -> Recording:
         return self
@@ -169,7 +172,7 @@ def check_output(path: Path, force: bool) -> None:
     """Raises memoir.Error when a bench is there already, something that is not a folder, or nothing can be written."""
     if path.exists() and not path.is_dir():
         raise Error(f"{path} is a file; a bench writes a folder")
-    if not force and any((path / name).exists() for name in (NAME, "results.json")):
+    if not force and any(os.path.lexists(path / name) for name in (NAME, "results.json")):
         raise Error(f"{path} holds a bench already: use --resume {path} to go on, -o for another, or -f")
     there = path.absolute()
     while not there.exists():
@@ -186,9 +189,10 @@ def output_folder(path: Path, force: bool) -> Path:
     check_output(path, force)
     _make(path)
     try:
-        for name in KEPT:
-            if (path / name).exists():
-                (path / name).replace(path / f".{name}.before")
+        with Folder(path) as folder:
+            for name in KEPT:
+                if folder.status(name) is not None:
+                    folder.rename(name, f".{name}.before")
     except OSError as error:
         raise Error(f"{path}: {error.strerror}") from None
     return path
@@ -196,6 +200,6 @@ def output_folder(path: Path, force: bool) -> Path:
 
 def _make(path: Path) -> None:
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_folder(path)
     except OSError as error:
         raise Error(f"{path}: cannot be written: {error.strerror}") from None

@@ -12,6 +12,7 @@ import click
 from memoir._core import Error
 from memoir.base.quantities import read_amount
 from memoir.cli.parts.arguments import Size, check_output
+from memoir.record import native
 
 if TYPE_CHECKING:
     ParamType = click.ParamType[Any]
@@ -68,15 +69,18 @@ def command(
     if every == 0:
         raise Error("--every 0: give the bytes between samples, such as 512KiB")
     check_output(path, (suffix,), force)
+    if not lifetimes:
+        native.check_free(path.absolute(), force)
     from memoir.lifetimes.names import name_frames
     from memoir.lifetimes.running import RunningProcess
     from memoir.lifetimes.sampling import DEFAULT_EVERY
 
     with RunningProcess(process) as running:
         if not lifetimes:
-            path.unlink(missing_ok=True)  # -f was given; the process creates it
+            if force:
+                native.remove_earlier(path.absolute())
             running.record(seconds, path)
-            if not path.exists():
+            if not native.is_recorded(path):
                 raise Error(f"process {process}: it wrote no {path}; does it see the same folders?")
             click.echo(f"memoir: everything for {seconds:g} s in {path}; next: memoir show {path}", err=True)
             return

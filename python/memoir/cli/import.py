@@ -57,7 +57,7 @@ def command(snapshot: str, output: str | None, passes: str, as_json: bool, force
         return
     if begin and not begin.startswith((b"\x80", b"PK", b"(")):
         raise Error(f"{snapshot}: neither a memory snapshot of PyTorch, nor a log of RMM, nor a text trace")
-    with finished_output(target, force) as unfinished:
+    with finished_output(target, force, private=True) as unfinished:
         report = import_snapshot(snapshot, str(unfinished), passes)
     if as_json:
         counts = {name: getattr(report, name) for name in dir(report) if not name.startswith("_")}
@@ -81,7 +81,7 @@ def command(snapshot: str, output: str | None, passes: str, as_json: bool, force
 
 def _import_text(path: str, target: Path, as_json: bool, force: bool) -> None:
     content, counts = import_text_trace(Path(path).read_bytes(), path)
-    write_output(target, content, force)
+    write_output(target, content, force, private=True)
     if as_json:
         click.echo(json.dumps({"snapshot": path, "trace": str(target), **counts}, indent=2))
     else:
@@ -98,7 +98,7 @@ def _import_text(path: str, target: Path, as_json: bool, force: bool) -> None:
 
 def _import_rmm_log(path: str, target: Path, as_json: bool, force: bool) -> None:
     content, counts = import_rmm_log(Path(path).read_bytes(), path)
-    write_output(target, content, force)
+    write_output(target, content, force, private=True)
     if as_json:
         click.echo(json.dumps({"snapshot": path, "trace": str(target), **counts}, indent=2))
     else:

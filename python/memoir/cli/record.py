@@ -49,6 +49,11 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Compare every stack with a full unwind, and say how many differ. Slow.",
 )
+@click.option(
+    "--keep-arguments",
+    is_flag=True,
+    help="Keep the program's arguments as they are. Passwords and tokens among them are masked otherwise.",
+)
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
     output: str | None,
@@ -58,6 +63,7 @@ def command(
     every: int | None,
     only: str | None,
     check_stacks: bool,
+    keep_arguments: bool,
     program: tuple[str, ...],
 ) -> None:
     """Run PROGRAM and record its allocations into a trace.
@@ -101,15 +107,14 @@ def command(
         raise Error(f"{output}: its folder does not exist")
     executable = _resolve(program[0])
     python = native.is_python(executable)
-    if path.exists() and not force:
-        raise Error(f"{os.path.relpath(path)}: exists already; -f overwrites it")
+    native.check_free(path, force)
     native.check_folder(path)
     with_malloc = not (python and only == "tensors")
     if with_malloc:
         proof.check_executable(executable)
         native.check_program(executable)
-    for file in _of_earlier_runs(path):
-        file.unlink(missing_ok=True)
+    if force:
+        native.remove_earlier(path)
 
     watcher: Watcher | None = None
     environment = dict(os.environ)
@@ -127,7 +132,7 @@ def command(
     else:
         with tempfile.TemporaryDirectory(prefix="memoir-record-") as folder, native.Clock() as clock:
             checks = str(Path(folder) / "checks") if check_stacks else None
-            environment = native.environment(path, clock.path, checks, environment)
+            environment = native.environment(path, clock.path, checks, environment, keep_arguments)
             with Watcher(path, clock) as watcher:
                 status = run_program(program, environment, watcher.began)
             if checks:
@@ -152,15 +157,6 @@ def _resolve(program: str) -> Path:
         raise Error(f"{program}: cannot be run: {error}") from None
 
 
-def _of_earlier_runs(trace: Path) -> list[Path]:
-    """What -f takes away: the trace, and those of the children of an earlier run, by its index."""
-    index = trace.with_suffix(".index")
-    if not index.exists():
-        return [trace]
-    children = [trace.with_name(line.split("\t")[0]) for line in index.read_text().splitlines()]
-    return [trace, *children, index]
-
-
 def _say_checks(checks: Path) -> None:
     rows = [line.split() for line in checks.read_text().splitlines()] if checks.exists() else []
     stacks, different, cut = (sum(int(row[i]) for row in rows) for i in (1, 2, 3))
@@ -171,7 +167,7 @@ def _say_checks(checks: Path) -> None:
 
 
 def _say_results(file: Path, status: int) -> None:
-    if not file.exists():
+    if not native.is_recorded(file):
         click.echo("memoir: nothing was recorded: the program did not start, or removed the trace", err=True)
         return
     trace, complete = _finish(file, None if status >= 128 else status)
@@ -188,20 +184,22 @@ def _say_results(file: Path, status: int) -> None:
         )
     name = os.path.relpath(file)
     click.echo(f"memoir: {trace.event_count:,} events in {name}{lost}; next: memoir show {name}", err=True)
-    index = file.with_suffix(".index")
-    if index.exists():
-        children = [file.with_name(line.split("\t")[0]) for line in index.read_text().splitlines()]
-        killed = sum(not _finish(child, None)[1] for child in children if child.exists())
+    index = os.path.relpath(native.index_of(file))
+    try:
+        children = dict.fromkeys(child for child, _ in native.listed(file))
+    except OSError as error:
+        raise Error(f"{index}: the traces of other processes are not known: {error.strerror}") from None
+    if children:
+        killed = sum(not _finish(child, None)[1] for child in children if native.is_recorded(child))
         said = f", killed or still running: {killed}" if killed else ""
         traces = "trace" if len(children) == 1 else "traces"
         click.echo(
-            f"memoir: {len(children):,} more {traces} of other processes{said}, listed in {os.path.relpath(index)}",
-            err=True,
+            f"memoir: {len(children):,} more {traces} of other processes{said}, listed in {index}", err=True
         )
 
 
 def _write_page(file: Path, page: Path, force: bool) -> None:
-    if not file.exists():
+    if not native.is_recorded(file):
         return
     from memoir.base.files import write_output
     from memoir.cli.parts.show_trace import picture_of

@@ -145,7 +145,7 @@ class Lifetimes:
 
     def write(self, path: str | Path, *, force: bool = False) -> None:
         """All or nothing. Raises memoir.Error when the file exists, unless `force`."""
-        write_output(Path(path), self.to_bytes(), force)
+        write_output(Path(path), self.to_bytes(), force, private=True)  # it holds command lines
 
     def _records(self, section: str) -> NDArray[Any]:
         return self.profile.records(section).view(RECORDS[section])

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import http.client
 import os
-import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
+
+from memoir.base.files import Folder, fresh_name, make_folder
 
 _TIMEOUT = 90  # seconds without a byte
 _MOST = 4 << 30  # bytes of a file
@@ -54,18 +55,18 @@ def _cache() -> Path:
 def _download(url: str, to: Path) -> None:
     """Whole, or not there."""
     with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer:
-        to.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=to.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                while part := answer.read(1 << 20):
-                    file.write(part)
-                    if file.tell() > _MOST:
-                        raise ValueError(f"more than {_MOST >> 30} GiB")
-                size = answer.headers["Content-Length"]
-                if size is not None and file.tell() != int(size):  # read() does not say so
-                    raise ValueError(f"the connection ended after {file.tell():,} of {int(size):,} bytes")
-            os.replace(name, to)
-        except BaseException:
-            os.unlink(name)
-            raise
+        make_folder(to.parent)
+        with Folder(to.parent) as folder:
+            name = fresh_name()
+            try:
+                with os.fdopen(folder.create(name), "wb") as file:
+                    while part := answer.read(1 << 20):
+                        file.write(part)
+                        if file.tell() > _MOST:
+                            raise ValueError(f"more than {_MOST >> 30} GiB")
+                    size = answer.headers["Content-Length"]
+                    if size is not None and file.tell() != int(size):  # read() does not say so
+                        raise ValueError(f"the connection ended after {file.tell():,} of {int(size):,} bytes")
+                folder.finish(name, to.name, force=True)
+            finally:
+                folder.remove(name)

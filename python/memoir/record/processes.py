@@ -20,7 +20,9 @@ from types import TracebackType
 from typing import Any
 
 from memoir._core import Error, Trace, add_process_facts
+from memoir.base.files import open_beside
 from memoir.base.threads import start_without_signals
+from memoir.record import native
 from memoir.record.native import Clock
 
 HEAP, ANONYMOUS, THREAD_STACK, MAIN_STACK, FILE, SHARED, RECORDER, OTHER = range(
@@ -35,6 +37,7 @@ _LEAST = 0.1  # seconds between two looks at mappings, however fast a process gr
 _MOST_SHARE = 0.02  # of a process's time that it may be held up
 _MOST_PROCESSES = 64
 _MOST_GROUPS = 200
+_MOST_LINES = 1 << 20  # bytes of the index that are read at once
 
 
 @dataclass
@@ -137,7 +140,7 @@ class Watcher:
     def add_facts(self) -> None:
         """Adds what was seen to the traces, which are finished. One that cannot be added to stays as it is."""
         for process in [*self._finished, *self._processes.values()]:
-            if not process.trace.exists():
+            if not native.is_recorded(process.trace):
                 continue
             rows = _rows(process)
             try:
@@ -158,21 +161,23 @@ class Watcher:
                 self._look_at(process)
 
     def _look_for_others(self) -> None:
-        index = self._trace.with_suffix(".index")
         try:
-            with index.open("rb") as file:
+            with os.fdopen(open_beside(native.index_of(self._trace)), "rb") as file:
                 file.seek(self._read)
-                text = file.read()
+                text = file.read(_MOST_LINES)
         except OSError:
             return
         whole = text[: text.rfind(b"\n") + 1]
         self._read += len(whole)
-        for line in whole.decode(errors="replace").splitlines():
-            name, pid, *_ = line.split("\t")
-            if (known := self._processes.pop(int(pid), None)) is not None:  # it became another program
+        for line in whole.splitlines():
+            row = native.listed_row(self._trace, line)
+            if row is None:
+                continue
+            trace, pid = row
+            if (known := self._processes.pop(pid, None)) is not None:  # it became another program
                 self._finished.append(known)
             if len(self._processes) < _MOST_PROCESSES:
-                self._processes[int(pid)] = _Process(int(pid), self._trace.with_name(name))
+                self._processes[pid] = _Process(pid, trace)
 
     def _look_at(self, process: _Process) -> None:
         now = time.monotonic()
@@ -185,7 +190,7 @@ class Watcher:
                 return
             if now < process.next and resident < 1.1 * process.most + (1 << 20):
                 return
-            if not process.trace.exists():
+            if not native.is_recorded(process.trace):
                 return
             at = self._clock.now()
             began = time.monotonic()

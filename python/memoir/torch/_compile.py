@@ -25,6 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from memoir import _core
+from memoir.base.files import make_folder, open_beside
 
 KIT = Path(_core.__file__).parent / "torch" / "_kit"
 LEAST = (2, 11)  # the oldest torch that memoir.torch compiles for
@@ -51,7 +52,7 @@ def module(version: str, torch: Path) -> Path:
         raise Impossible(f"it needs torch {LEAST[0]}.{LEAST[1]} or a newer one")
     compiler = _compiler()
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
         with _one_at_a_time(target.parent), tempfile.TemporaryDirectory(dir=target.parent) as folder:
             if not found.exists():
                 print(
@@ -59,7 +60,7 @@ def module(version: str, torch: Path) -> Path:
                     file=sys.stderr,
                 )
                 made = Path(folder, "made")
-                made.mkdir()
+                make_folder(made)
                 _compile(compiler, torch, Path(folder), made / found.name)
                 made.rename(target)
     except OSError as error:
@@ -90,10 +91,13 @@ def _compiler() -> list[str]:
 @contextlib.contextmanager
 def _one_at_a_time(folder: Path) -> Iterator[None]:
     """Of processes that start together, as torchrun has them, one compiles and the others wait."""
-    with (folder / "lock").open("w") as lock:
+    lock = open_beside(folder / "lock", os.O_RDWR | os.O_CREAT)
+    try:
         with contextlib.suppress(OSError):  # a file system without locks: each compiles
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(lock)
 
 
 def _compile(compiler: Sequence[str], torch: Path, folder: Path, module: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from memoir import Error, _core
+from memoir.base.files import write_new
 from memoir.torch import _library, pytorch_statistics
 from memoir.traces.files import is_trace, only_device, open_trace, read_begin
 
@@ -156,7 +157,7 @@ def _plan_file(source: str | os.PathLike[str] | None) -> Iterator[str | None]:
     trace = open_trace(os.fspath(source))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "run.plan"
-        file.write_bytes(_core.plan_run(trace, only_device(trace, None)).to_bytes())
+        write_new(file, _core.plan_run(trace, only_device(trace, None)).to_bytes())
         yield str(file)
 
 

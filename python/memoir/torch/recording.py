@@ -6,6 +6,7 @@ from __future__ import annotations
 import atexit
 import multiprocessing.util
 import os
+import secrets
 import sys
 import threading
 import weakref
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 
 from memoir import Error, _torch
+from memoir.base.files import Folder
 from memoir.torch.memory import describe_recording
 from memoir.torch.signature import describe
 
@@ -43,34 +45,46 @@ def record(
         raise Error(f"{path}: exists already; pass force=True to overwrite it")
     for _ in range(warm_up):
         function(*args, **kwargs)
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}.unfinished")  # readable if this process is killed
-    unfinished.unlink(missing_ok=True)
-    recording = _torch.Recording(str(unfinished))
-    try:
-        describe_recording(
-            recording, getattr(function, "__qualname__", type(function).__name__), describe(args, kwargs)
-        )
-        if graph:
-            if not isinstance(function, torch.nn.Module):
-                raise TypeError(f"graph=True needs an nn.Module, not {type(function).__name__}")
-            count, size = graph_allocations(function, *args, **kwargs)
-            recording.meta("graph_allocations", str(count))
-            recording.meta("graph_bytes", str(size))
-        recording.begin(large_apart=False)
+    with Folder(path.parent) as folder:
+        name = f"{path.name}.{secrets.token_hex(4)}.unfinished"  # readable if this process is killed
         try:
-            for _ in range(passes):
-                number = recording.pass_begin()
-                result = function(*args, **kwargs)
-                recording.pass_end(number)
+            result = _record_into(folder.place(name), path, function, args, kwargs, passes, graph)
+            folder.finish(name, path.name, force=force, private=True)
         finally:
-            recording.end()
-        if recording.dropped:
-            raise Error(f"{path}: {recording.dropped} events could not be written: is the disk full?")
-        recording.close()
-        unfinished.rename(path)
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        raise
+            folder.remove(name)
+    return result
+
+
+def _record_into(
+    unfinished: Path,
+    path: Path,
+    function: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+    passes: int,
+    graph: bool,
+) -> Any:
+    recording = _torch.Recording(str(unfinished))
+    describe_recording(
+        recording, getattr(function, "__qualname__", type(function).__name__), describe(args, kwargs)
+    )
+    if graph:
+        if not isinstance(function, torch.nn.Module):
+            raise TypeError(f"graph=True needs an nn.Module, not {type(function).__name__}")
+        count, size = graph_allocations(function, *args, **kwargs)
+        recording.meta("graph_allocations", str(count))
+        recording.meta("graph_bytes", str(size))
+    recording.begin(large_apart=False)
+    try:
+        for _ in range(passes):
+            number = recording.pass_begin()
+            result = function(*args, **kwargs)
+            recording.pass_end(number)
+    finally:
+        recording.end()
+    if recording.dropped:
+        raise Error(f"{path}: {recording.dropped} events could not be written: is the disk full?")
+    recording.close()
     return result
 
 

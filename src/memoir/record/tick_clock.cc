@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "memoir/base/files.h"
+
 namespace memoir::record {
 
 namespace {
@@ -19,7 +21,7 @@ void TickClock::start(const char* path) noexcept {
   base_ = read_clock(CLOCK_MONOTONIC_COARSE);
   start_ = read_clock(CLOCK_REALTIME);
   if (path == nullptr) return;
-  const int file = ::open(path, O_RDONLY | O_CLOEXEC);
+  const int file = open_beside(path, O_RDONLY);
   if (file < 0) return;
   void* const mapped = ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, file, 0);
   // A file that is shorter than what is read of it would kill the program.

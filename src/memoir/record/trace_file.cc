@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "memoir/base/files.h"
 #include "memoir/base/pause.h"
 #include "memoir/trace/format.h"
 
@@ -23,16 +24,6 @@ using trace_format::kClockMonotonic, trace_format::kEndianness, trace_format::kV
 
 // readers look no further than 4 MiB for the next block
 constexpr Size kFirstStep = 256 * kKiB, kStep = 2 * kMiB;
-
-/// A number in decimal; the end of what was written.
-char* put_number(char* to, std::uint64_t value) noexcept {
-  char digits[20];
-  unsigned count = 0;
-  do digits[count++] = static_cast<char>('0' + value % 10);
-  while ((value /= 10) != 0);
-  while (count > 0) *to++ = digits[--count];
-  return to;
-}
 
 /// A descriptor out of the way of those that programs count on, closed by exec.
 int moved_up(int file) noexcept {
@@ -46,23 +37,6 @@ int moved_up(int file) noexcept {
   return high;
 }
 
-int create_nameless(const char* path) noexcept {
-  char folder[1024];
-  const char* const slash = strrchr(path, '/');
-  if (slash == nullptr) return ::open(".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
-  const auto length = static_cast<std::size_t>(slash - path) + 1;
-  if (length >= sizeof folder) return -1;
-  memcpy(folder, path, length);
-  folder[length] = '\0';
-  return ::open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
-}
-
-bool give_name(int file, const char* path) noexcept {
-  char own[40] = "/proc/self/fd/";
-  *put_number(own + 14, static_cast<unsigned>(file)) = '\0';
-  return ::linkat(AT_FDCWD, own, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0;
-}
-
 }  // namespace
 
 bool TraceFile::create(const char* path, std::uint64_t start, std::uint32_t tick) noexcept {
@@ -70,9 +44,10 @@ bool TraceFile::create(const char* path, std::uint64_t start, std::uint32_t tick
     errno = ENAMETOOLONG;
     return false;
   }
-  int file = create_nameless(path);
+  const Folder folder(path);
+  int file = folder.create_nameless();
   const bool named = file < 0;
-  if (named) file = ::open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (named) file = folder.create(folder.name());
   if (file < 0) return false;
   file = moved_up(file);
   const auto give_up = [&] {
@@ -80,7 +55,7 @@ bool TraceFile::create(const char* path, std::uint64_t start, std::uint32_t tick
     if (header_ != nullptr) ::munmap(header_, kPage);
     header_ = nullptr;
     ::close(file);
-    if (named && why != EEXIST) ::unlink(path);
+    if (named && why != EEXIST) folder.remove(folder.name());
     errno = why;
     return false;
   };
@@ -105,7 +80,7 @@ bool TraceFile::create(const char* path, std::uint64_t start, std::uint32_t tick
   fresh.clock = kClockMonotonic;
   fresh.start = start;
   memcpy(header_, &fresh, sizeof fresh);
-  if (!named && !give_name(file, path)) return give_up();
+  if (!named && !folder.give_name(file, folder.name())) return give_up();
   memcpy(path_, path, strlen(path) + 1);
   claimed_ = kPage;
   file_ = file;
@@ -131,7 +106,7 @@ int TraceFile::descriptor() noexcept {
   if (ours(file_)) return file_;
   file_ = -1;
   if (path_[0] == '\0') return -1;
-  const int again = ::open(path_, O_RDWR | O_CLOEXEC);
+  const int again = open_beside(path_, O_RDWR);
   if (again < 0) return -1;
   if (!ours(again)) {
     ::close(again);

@@ -40,9 +40,9 @@ class TraceFile {
  public:
   static constexpr Size kPage = 4096;
 
-  /// Creates the file, which appears with its header. False, and errno says why, when it cannot: EEXIST when
-  /// there is one of that name. `start`: nanoseconds since 1970 at tick 0. `tick`: nanoseconds. Not
-  /// thread-safe.
+  /// Creates the file, for its user alone; it appears with its header. False, and errno says why, when it
+  /// cannot: EEXIST when there is one of that name. `start`: nanoseconds since 1970 at tick 0. `tick`:
+  /// nanoseconds. Not thread-safe.
   bool create(const char* path, std::uint64_t start, std::uint32_t tick) noexcept;
   bool is_open() const noexcept { return header_ != nullptr; }
   const char* path() const noexcept { return path_; }

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memoir._core import Error
-from memoir.base.files import Record
+from memoir.base.files import Record, make_folder, read_beside, read_regular, write_new, write_output
 
 _OPTIMISED = ("-O3", "-DNDEBUG", "-fPIC", "-shared", "-ftls-model=initial-exec")
 _JEMALLOC = "5.3.1-0-g81034ce1f1373e37dc865038e1bc8eeecf559ce8"
@@ -129,9 +129,9 @@ def cached(name: str) -> Path | None:
     """The library that get() left for this user. Raises memoir.Error when it is not what get() left."""
     folder = cache() / name
     try:
-        about = json.loads((folder / "about.json").read_text())
+        about = json.loads(read_beside(folder / "about.json", 1 << 20))
         library = folder / str(about["library"])
-        content = library.read_bytes()
+        content = read_regular(library)
     except (OSError, ValueError, KeyError, TypeError):
         return None
     if hashlib.sha256(content).hexdigest() != about.get("sha256"):
@@ -176,13 +176,12 @@ def _keep(name: str, library: Path, about: Record) -> Path:
     _check(library)
     folder = cache() / name
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         kept = folder / library.name
-        fresh = folder / f".{library.name}.{os.getpid()}"
-        shutil.copyfile(library, fresh)
-        fresh.replace(kept)
-        about = {**about, "library": kept.name, "sha256": hashlib.sha256(kept.read_bytes()).hexdigest()}
-        (folder / "about.json").write_text(json.dumps(about, indent=1) + "\n")
+        content = read_regular(library)
+        write_output(kept, content, force=True)
+        about = {**about, "library": kept.name, "sha256": hashlib.sha256(content).hexdigest()}
+        write_output(folder / "about.json", (json.dumps(about, indent=1) + "\n").encode(), force=True)
     except OSError as error:
         raise Error(f"{folder}: cannot be written: {error.strerror}") from None
     return kept
@@ -237,12 +236,13 @@ def _from_crate(crate: Crate, folder: Path) -> tuple[Path, Record]:
     for tool in ("cargo", *crate.needs):
         if shutil.which(tool) is None:
             raise Error(f"no {tool} here")
-    (folder / "src").mkdir()
-    (folder / "src" / "main.rs").write_text("fn main() {}\n")
-    (folder / "Cargo.toml").write_text(
+    make_folder(folder / "src")
+    write_new(folder / "src" / "main.rs", b"fn main() {}\n")
+    manifest = (
         '[package]\nname = "fetch"\nversion = "0.0.0"\nedition = "2021"\n'
         f'[dependencies]\n{crate.name} = "={crate.version.split("+")[0]}"\n'
     )
+    write_new(folder / "Cargo.toml", manifest.encode())
     _run(["cargo", "vendor", "--quiet", "vendor"], folder)
     source = folder / "vendor" / crate.name
     try:

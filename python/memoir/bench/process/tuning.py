@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from memoir._core import Error
+from memoir.base.files import make_folder, read_beside, write_output, write_setting
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ def _read(path: str) -> str | None:
 def _write(path: str, value: str) -> bool:
     """True when the file then says so."""
     try:
-        Path(path).write_text(value)
+        write_setting(Path(path), value)
     except OSError:
         return False
     return _read(path) == value
@@ -144,13 +145,14 @@ def _write_kept(kept: dict[str, _Kept]) -> None:
     if not kept:
         _kept().unlink(missing_ok=True)
         return
-    _kept().parent.mkdir(parents=True, exist_ok=True)
-    _kept().write_text(json.dumps({path: asdict(one) for path, one in kept.items()}, indent=1) + "\n")
+    make_folder(_kept().parent, private=True)
+    text = json.dumps({path: asdict(one) for path, one in kept.items()}, indent=1) + "\n"
+    write_output(_kept(), text.encode(), force=True, private=True)
 
 
 def _read_kept() -> dict[str, _Kept]:
     try:
-        kept = json.loads(_kept().read_text())
+        kept = json.loads(read_beside(_kept(), 1 << 20))
     except (OSError, ValueError):
         return {}
     known = {path for setting in SETTINGS for path in glob.glob(setting.pattern)}

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "memoir/formats/output.h"
+#include "memoir/base/output.h"
 
 namespace memoir {
 

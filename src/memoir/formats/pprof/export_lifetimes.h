@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "memoir/formats/output.h"
+#include "memoir/base/output.h"
 #include "memoir/predict/profile/lifetime_profile.h"
 
 namespace memoir {

@@ -4,7 +4,7 @@
 // pytorch.org/memory_viz and torch.cuda._memory_viz open, and import_snapshot() reads back as the same trace.
 #pragma once
 
-#include "memoir/formats/output.h"
+#include "memoir/base/output.h"
 #include "memoir/trace/read/trace.h"
 
 namespace memoir {

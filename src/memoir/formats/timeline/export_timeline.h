@@ -4,7 +4,7 @@
 // not to what was written.
 #pragma once
 
-#include "memoir/formats/output.h"
+#include "memoir/base/output.h"
 #include "memoir/trace/read/trace.h"
 
 namespace memoir {

@@ -3,12 +3,12 @@
 #include <charconv>
 #include <cstdio>
 #include <deque>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <string_view>
 
 #include "memoir/base/error.h"
+#include "memoir/base/output.h"
 #include "memoir/base/utf8.h"
 #include "memoir/plan/simple/stream.h"
 
@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, kColumns> kNames{"id", "lower", "upper", 
 
 class CsvStream {
  public:
-  CsvStream(const std::string& name, std::istream& in, std::ostream& out)
+  CsvStream(const std::string& name, std::istream& in, Output& out)
       : name_(name), in_(in), out_(out), planner_([this](Offset offset) { write(offset); }) {}
 
   Streamed run() {
@@ -88,7 +88,8 @@ class CsvStream {
       if (positions_[column] == ~std::size_t{0}) refuse("no column '" + std::string(kNames[column]) + "'");
     }
     columns_ = fields_.size();
-    out_ << line << ",offset\n";
+    out_.put(line);
+    out_.put(",offset\n");
   }
 
   std::uint64_t number(Column column) const {
@@ -126,20 +127,23 @@ class CsvStream {
   }
 
   void write(Offset offset) {
-    out_ << waiting_.front().row << ',' << offset << '\n';
+    out_.put(waiting_.front().row);
+    out_.put(',' + std::to_string(offset) + '\n');
     waiting_.pop_front();
     write_empty();
   }
 
   /// Rows of 0 bytes, which no window holds, follow the row before them.
   void write_empty() {
-    for (; !waiting_.empty() && waiting_.front().empty; waiting_.pop_front(), ++empty_)
-      out_ << waiting_.front().row << ",0\n";
+    for (; !waiting_.empty() && waiting_.front().empty; waiting_.pop_front(), ++empty_) {
+      out_.put(waiting_.front().row);
+      out_.put(",0\n");
+    }
   }
 
   const std::string& name_;
   std::istream& in_;
-  std::ostream& out_;
+  Output& out_;
   StreamPlanner planner_;
   struct Waiting {
     std::string row;
@@ -159,13 +163,11 @@ class CsvStream {
 Streamed stream_csv(const std::string& input, const std::string& output) {
   std::ifstream in(input);
   if (!in) throw Error(input + ": cannot be read");
-  if (std::filesystem::exists(output)) throw Error(output + " exists already");
+  Output out(output);
   try {
-    std::ofstream out(output);
-    if (!out) throw Error(output + ": cannot be written");
     const Streamed streamed = CsvStream(input, in, out).run();
     if (in.bad()) throw Error(input + ": cannot be read to its end");
-    if (!out.flush()) throw Error(output + ": cannot be written to its end");
+    out.flush();
     return streamed;
   } catch (...) {
     std::remove(output.c_str());

@@ -15,6 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "memoir/base/privileges.h"
 #include "memoir/process/control/control_page.h"
 #include "memoir/record/preload/oracle.h"
 #include "memoir/record/preload/process.h"
@@ -94,6 +95,7 @@ void program_exits(int status, void*) { process.ends(static_cast<unsigned>(statu
 
 /// A control page of this process; samples from the start where that is wanted.
 void open_own_control() noexcept {
+  if (has_more_rights()) return;
   const bool set_up = process.control[0] != '\0';
   const bool open = host_control::open_control(set_up ? process.control : nullptr, set_up);
   if (process.wanted == Mode::kSampled && (!open || start_sampling(process.every) != 0))
@@ -139,13 +141,15 @@ void answer() noexcept {
   control_page.answered.store(asked, std::memory_order_release);
 }
 
-/// The first start in this process image.
-void start_process() noexcept {
+/// What the variables ask for.
+Mode read_variables() noexcept {
+  if (has_more_rights()) return Mode::kDormant;
   Mode wanted = Mode::kDormant;
   copy_text(process.trace, variable("MEMOIR_RECORD_TRACE"));
   copy_text(process.checks, variable("MEMOIR_RECORD_CHECK_STACKS"));
   copy_text(process.clock_path, variable("MEMOIR_RECORD_CLOCK"));
   copy_text(process.control, variable("MEMOIR_CONTROL"));
+  process.keep_arguments = variable("MEMOIR_RECORD_KEEP_ARGUMENTS") != nullptr;
   if (const char* const every = variable("MEMOIR_SAMPLE_EVERY")) {
     for (const char* digit = every; *digit >= '0' && *digit <= '9' && process.every < (Size{1} << 40);
          ++digit)
@@ -153,6 +157,12 @@ void start_process() noexcept {
     if (process.every != 0) wanted = Mode::kSampled;
   }
   if (process.trace[0] != '\0') wanted = Mode::kEverything;
+  return wanted;
+}
+
+/// The first start in this process image.
+void start_process() noexcept {
+  Mode wanted = read_variables();
   process.find_own_modules();
   have_key = pthread_key_create(&thread_key, thread_ends) == 0;
   // A child of fork() then finds kUnset. Where the kernel cannot wipe, fork's own handlers do.

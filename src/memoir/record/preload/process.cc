@@ -11,6 +11,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "memoir/base/files.h"
+#include "memoir/base/secrets.h"
 #include "memoir/process/control/control_page.h"
 #include "memoir/record/preload/real.h"
 #include "memoir/record/preload/sampled.h"
@@ -45,7 +47,7 @@ void say(const char* text, const char* more) noexcept {
     const auto written = ::write(STDERR_FILENO, line, strnlen(line, sizeof line));
 }
 
-std::string_view read_command(char* to, std::size_t room) noexcept {
+std::string_view read_command(char* to, std::size_t room, bool keep_secrets) noexcept {
   const int file = ::open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
   if (file < 0) return {};
   const ssize_t length = ::read(file, to, room);
@@ -53,6 +55,7 @@ std::string_view read_command(char* to, std::size_t room) noexcept {
   if (length <= 0) return {};
   auto size = static_cast<std::size_t>(length);
   if (to[size - 1] == '\0') --size;
+  if (!keep_secrets) size = mask_secrets(to, size);
   for (std::size_t i = 0; i < size; ++i)
     if (to[i] == '\0') to[i] = ' ';
   return {to, size};
@@ -64,8 +67,11 @@ std::string_view read_command(char* to, std::size_t room) noexcept {
 void Process::list_trace(const char* first, int stem, const char* own) const noexcept {
   char text[kMostPath + 100];
   snprintf(text, sizeof text, "%.*s.index", stem, first);
-  const int file = ::open(text, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (file < 0) return;
+  const int file = open_beside(text, O_WRONLY | O_CREAT | O_APPEND);
+  if (file < 0) {
+    say("the list of other processes' traces cannot be written: ", text);
+    return;
+  }
   const char* const slash = strrchr(own, '/');
   const int length = snprintf(text, sizeof text, "%s\t%d\t%d\t%s\n", slash == nullptr ? own : slash + 1, pid,
                               static_cast<int>(::getppid()), forked ? "fork" : "exec");
@@ -107,7 +113,7 @@ bool Process::begin_trace(const char* path, bool asked) noexcept {
   recorder.meta(*thread, "pid", number(pid));
   recorder.meta(*thread, "parent", number(::getppid()));
   recorder.meta(*thread, "begun", asked ? "attach" : forked ? "fork" : "exec");
-  recorder.meta(*thread, "command", read_command(text, sizeof text));
+  recorder.meta(*thread, "command", read_command(text, sizeof text, keep_arguments));
   if (own_malloc) {
     recorder.meta(*thread, "malloc", "the program's own");
     // Who reads what a child says may take it for the child's.
@@ -144,7 +150,7 @@ void Process::ends(unsigned status, bool by_exec) noexcept {
   if (thread != nullptr) recorder.program_ends(*thread, by_exec, status);
   if (thread_state.ended) release_late();
   if (checks[0] == '\0' || by_exec) return;
-  const int file = ::open(checks, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  const int file = open_beside(checks, O_WRONLY | O_CREAT | O_APPEND);
   if (file < 0) return;
   char line[256];
   const ProgramRecorder::Checked all = recorder.checked();

@@ -30,7 +30,8 @@ struct Process {
   Mode wanted = Mode::kDormant;
   int pid = 0;
   bool started = false;
-  bool forked = false;  // this image began by fork()
+  bool forked = false;          // this image began by fork()
+  bool keep_arguments = false;  // secrets in the command line are not masked
   CodeRange loader, malloc_library;
 
   /// Creates the trace of this process image: `path`, or x.<pid>.trace, or x.<pid>.2.trace, ... whichever is

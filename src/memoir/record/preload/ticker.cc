@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "memoir/base/files.h"
 #include "memoir/record/preload/control.h"
 #include "memoir/record/tick_clock.h"
 
@@ -26,7 +27,7 @@ uint64_t read_clock(clockid_t clock) noexcept {
 
 /// Makes the file at `path` (of 4096 bytes) a clock, and counts until *stop is not 0. 0, or an errno.
 MEMOIR_EXPORT int memoir_record_count(const char* path, const volatile int* stop, volatile int* started) {
-  const int file = ::open(path, O_RDWR | O_CLOEXEC);
+  const int file = memoir::open_beside(path, O_RDWR);
   if (file < 0) return errno;
   void* const mapped = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   ::close(file);

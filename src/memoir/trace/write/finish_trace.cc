@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "memoir/base/error.h"
+#include "memoir/base/files.h"
 #include "memoir/trace/file/block_decoder.h"
 #include "memoir/trace/file/block_encoder.h"
 #include "memoir/trace/file/block_index.h"
@@ -32,14 +33,15 @@ constexpr std::uint32_t kLaneOfTheEnd = 0xfffffffe;
 /// A file that gets its name when it is whole.
 class NewFile {
  public:
-  NewFile(const std::string& path, mode_t mode) : path_(path), part_(path + ".part") {
-    file_ = ::open(part_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode & 0777);
-    if (file_ < 0) fail(part_);
+  NewFile(const std::string& path, mode_t mode) : path_(path), folder_(path_.c_str()), mode_(mode & 0777) {
+    fresh_name(part_);
+    file_ = folder_.create(part_);
+    if (file_ < 0) fail();
   }
   ~NewFile() {
     if (file_ < 0) return;
     ::close(file_);
-    ::unlink(part_.c_str());
+    folder_.remove(part_);
   }
   NewFile(const NewFile&) = delete;
 
@@ -48,26 +50,27 @@ class NewFile {
     while (!bytes.empty()) {
       const ssize_t done = ::write(file_, bytes.data(), bytes.size());
       if (done < 0 && errno == EINTR) continue;
-      if (done < 0) fail(part_);
+      if (done < 0) fail();
       bytes = bytes.subspan(static_cast<std::size_t>(done));
     }
   }
   void write_at_begin(std::span<const std::byte> bytes) {
-    if (::pwrite(file_, bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) fail(part_);
+    if (::pwrite(file_, bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) fail();
   }
   void take_name() {
-    if (::rename(part_.c_str(), path_.c_str()) != 0) fail(path_);
+    if (::fchmod(file_, mode_) != 0 || !folder_.rename(part_, folder_.name())) fail();
     ::close(file_);
     file_ = -1;
   }
   Size size() const noexcept { return size_; }
 
  private:
-  [[noreturn]] static void fail(const std::string& path) {
-    throw Error(path + ": cannot be written: " + std::strerror(errno));
-  }
+  [[noreturn]] void fail() const { throw Error(path_ + ": cannot be written: " + std::strerror(errno)); }
 
-  const std::string path_, part_;
+  const std::string path_;
+  const Folder folder_;
+  const mode_t mode_;
+  char part_[kFreshName];
   int file_ = -1;
   Size size_ = 0;
 };

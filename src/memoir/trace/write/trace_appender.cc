@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "memoir/base/files.h"
 #include "memoir/trace/file/block_decoder.h"
 #include "memoir/trace/file/block_index.h"
 #include "memoir/trace/file/byte_source.h"
@@ -73,10 +74,13 @@ std::uint32_t TraceAppender::string(const std::string& text) {
 
 void TraceAppender::write() {
   end_block();
-  const int file = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+  const int file = open_beside(path_.c_str(), O_WRONLY);
   const auto fail = [&] {
     const std::string why = std::strerror(errno == 0 ? ENOSPC : errno);
-    if (file >= 0 && ::ftruncate(file, static_cast<off_t>(end_)) == 0) ::close(file);
+    if (file >= 0) {
+      [[maybe_unused]] const int cut = ::ftruncate(file, static_cast<off_t>(end_));
+      ::close(file);
+    }
     throw Error(path_ + ": nothing can be added: " + why);
   };
   if (file < 0) fail();

@@ -9,12 +9,11 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <climits>
-#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <initializer_list>
 
+#include "memoir/base/files.h"
 #include "memoir/base/metadata.h"
 #include "memoir/trace/file/block_encoder.h"
 #include "memoir/trace/format.h"
@@ -59,27 +58,6 @@ int write_header(int file, const Header& header) noexcept {
   if (!may_grow_to(sizeof header)) return EFBIG;
   const ssize_t written = ::pwrite(file, &header, sizeof header, 0);
   return written == sizeof header ? 0 : written < 0 ? errno : ENOSPC;
-}
-
-/// Opens a file without a name in the folder of `path`. -1 with errno; some file systems have no such files.
-int open_nameless(const char* path) noexcept {
-  char folder[PATH_MAX];
-  const char* const slash = std::strrchr(path, '/');
-  const Size size = slash == nullptr ? 0 : static_cast<Size>(slash - path) + 1;
-  if (size >= sizeof folder) {
-    errno = ENAMETOOLONG;
-    return -1;
-  }
-  std::memcpy(folder, path, size);
-  folder[size] = '\0';
-  return ::open(size == 0 ? "." : folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
-}
-
-/// Gives a file without a name this one, which must be free. 0 or an errno.
-int give_name(int file, const char* path) noexcept {
-  char own[32];  // snprintf does not allocate for an int
-  std::snprintf(own, sizeof own, "/proc/self/fd/%d", file);
-  return ::linkat(AT_FDCWD, own, AT_FDCWD, path, AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
 }
 
 Header fresh_header() noexcept {
@@ -138,10 +116,11 @@ void TraceWriter::Impl::begin(int to_file) noexcept {
 /// file or one that can be read. False, with nothing changed, where there are no such files; true otherwise,
 /// `open` or with `error` set.
 bool TraceWriter::Impl::begin_nameless(const char* path) noexcept {
-  const int nameless = open_nameless(path);
+  const Folder folder(path);
+  const int nameless = folder.create_nameless();
   if (nameless < 0) return false;
   begin(nameless);
-  const int named = open ? give_name(nameless, path) : 0;
+  const int named = !open || folder.give_name(nameless, folder.name()) ? 0 : errno;
   if (open && named == 0) return true;
   open = false;
   ::close(nameless);
@@ -226,7 +205,8 @@ TraceWriter::TraceWriter(const char* path) noexcept : impl_(static_cast<Impl*>(m
   ::madvise(impl_, align_up(sizeof(Impl), 4 * kKiB), MADV_WIPEONFORK);
   if (impl_->begin_nameless(path)) return;
   // Here files need a name from the start: the header follows at once.
-  const int file = ::open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  const Folder folder(path);
+  const int file = folder.create(folder.name());
   if (file < 0) {
     impl_->error = errno;
     return;
@@ -235,7 +215,7 @@ TraceWriter::TraceWriter(const char* path) noexcept : impl_(static_cast<Impl*>(m
   if (impl_->error == 0) impl_->begin(file);
   if (impl_->open) return;
   ::close(file);
-  ::unlink(path);
+  folder.remove(folder.name());
 }
 
 TraceWriter::~TraceWriter() {

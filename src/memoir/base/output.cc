@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "memoir/formats/output.h"
+#include "memoir/base/output.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -8,11 +8,11 @@
 #include <cstring>
 
 #include "memoir/base/error.h"
+#include "memoir/base/files.h"
 
 namespace memoir {
 
-Output::Output(const std::string& path)
-    : path_(path), file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)) {
+Output::Output(const std::string& path) : path_(path), file_(create_file(path.c_str())) {
   if (file_ < 0) throw Error(path + ": cannot be written: " + std::strerror(errno));
 }
 
