@@ -4,6 +4,7 @@
 import errno
 import json
 import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -250,8 +251,12 @@ def test_a_torn_line_is_left_out_and_cut(tmp_path):
 
 def test_a_full_disk_is_told_and_a_bench_that_has_not_begun_leaves_nothing(tmp_path, monkeypatch):
     full = "the disk is full; make room, then go on with --resume"
+    with pytest.raises(memoir.Error, match="/dev/full: cannot be written: not a regular file"):
+        journal.Journal(Path("/dev/full"))
+    monkeypatch.setattr(journal, "append_to", lambda path: os.open(path, os.O_WRONLY))
     with pytest.raises(OSError, match=full) as error:
         journal.Journal(Path("/dev/full")).append({"x": 1})
+    monkeypatch.undo()
     assert error.value.filename == "/dev/full"
 
     def append(self, *records):

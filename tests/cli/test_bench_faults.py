@@ -16,7 +16,7 @@ import termios
 import time
 
 import pytest
-from memoir.bench import journal, trust
+from memoir.bench import Options, journal, trust
 from memoir.bench.lock import Lock
 from test_bench_cli import LOADED, SH, cli  # noqa: F401
 
@@ -267,3 +267,115 @@ def test_diff_fails_when_told_to(cli, tmp_path):  # noqa: F811
     code, _, err = cli("diff", "a.csv", "b.csv", "--fail-if", "worse than ever")
     assert code == 2 and "write it as 'slower > 2%'" in err
     assert cli("diff", "a.csv", "b.csv", "--fail-if", "peak_rss more > 2%")[0] == 2
+
+
+def forged(tmp_path, change):
+    """A stranger's bench in tmp_path/x: of one program, whose header `change` has changed."""
+    grid = {
+        "programs": [{"name": "p", "command": ["true"], "client": [], "metrics": []}],
+        "allocators": [{"name": "system", "library": None, "environment": {}}],
+        "threads": [1], "loads": [1], "parameters": [], "threads_given": True, "extra_placeholders": [],
+    }  # fmt: skip
+    options = {**vars(Options(replicates=1, warmup=0, seed=1)), "counters": []}
+    header = {
+        "memoir_bench": journal.VERSION,
+        "grid": grid,
+        "options": options,
+        "versions": {},
+        "machine": {},
+    }
+    change(header)
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / journal.NAME).write_bytes(journal.line_of(header))
+
+
+def set_program(**fields):
+    return lambda header: header["grid"]["programs"][0].update(fields)
+
+
+def set_parameter(header):
+    set_program(command=["sh", "-c", "{p}"])(header)
+    header["grid"]["parameters"] = [["p", ["touch OWNED", "ls"]]]
+
+
+def set_evaluated(header):
+    set_program(command=["sh", "-c", 'eval "$MEMOIR_P"'])(header)
+    header["grid"]["parameters"] = [["p", ["touch OWNED"]]]
+
+
+def set_variable(header):
+    header["grid"]["allocators"][0]["environment"] = {"LD_PRELOAD": "/tmp/evil.so", "X": "\x1b[2J"}
+
+
+def set_library(header):
+    header["grid"]["allocators"].append({"name": "evil", "library": "/tmp/evil.so", "environment": {}})
+
+
+def set_prepare(header):
+    header["options"]["prepare"] = "touch {p}"
+    header["grid"]["parameters"] = [["p", ["OWNED"]]]
+
+
+def set_many(header):
+    header["grid"]["programs"] = [
+        {"name": f"p{i}", "command": ["sh", "-c", f": {i}"], "client": [], "metrics": []} for i in range(150)
+    ] + [{"name": "last", "command": ["touch", "OWNED"], "client": [], "metrics": []}]
+
+
+SHOWN = {
+    "parameter": (
+        set_parameter,
+        ["'MEMOIR_P=touch OWNED' OMP_NUM_THREADS=1 sh -c 'touch OWNED'", "sh -c ls"],
+    ),
+    "variable of a parameter": (set_evaluated, ["'MEMOIR_P=touch OWNED'"]),
+    "variables": (set_variable, ["LD_PRELOAD=/tmp/evil.so 'X=\\x1b[2J' true"]),
+    "library": (set_library, ["LD_PRELOAD=/tmp/evil.so true"]),
+    "prepare": (set_prepare, ["sh -c 'touch OWNED'"]),
+    "client": (
+        set_program(client=["sh", "-c", "a {port}"], ready=["b"], stop=["c"], server=True),
+        ["  b\n", "  c\n"],
+    ),
+    "many": (set_many, ["touch OWNED", "these 151 commands"]),
+    "escapes": (set_program(command=["true", "\x1b[2J\u202ehidden"]), ["true '\\x1b[2J\\u202ehidden'"]),
+    "arithmetic": (set_program(command=["true", "{=replicate*2}", "{replicate}"]), ["true 0 0"]),
+}
+
+
+@pytest.mark.parametrize("kind", SHOWN)
+def test_all_that_a_stranger_s_folder_would_run_is_shown(kind, cli, tmp_path, monkeypatch):  # noqa: F811
+    change, lines = SHOWN[kind]
+    forged(tmp_path, change)
+    if kind == "client":
+        header, _ = journal.read(tmp_path / "x" / journal.NAME)
+        header["grid"]["extra_placeholders"] = ["port"]
+        (tmp_path / "x" / journal.NAME).write_bytes(journal.line_of(header))
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    code, _, err = cli("bench", "--resume", "x")
+    assert code == 2 and "add --yes" in err and f"In {tmp_path} it would run" in err, err
+    for line in lines:
+        assert line in err, err
+    assert "\x1b" not in err and not (tmp_path / "OWNED").exists()
+
+
+def set_long(header):
+    header["grid"]["programs"][0]["command"] = ["true", "x" * 1_000_000]
+    header["grid"]["programs"].append(
+        {"name": "b", "command": ["touch", "OWNED"], "client": [], "metrics": []}
+    )
+
+
+def set_too_many(header):
+    header["grid"]["parameters"] = [["p", [str(i) for i in range(300)]]]
+
+
+def set_endless(header):
+    header["grid"]["parameters"] = [[f"p{i}", [str(i) for i in range(10)]] for i in range(12)]
+
+
+@pytest.mark.parametrize("change", [set_long, set_too_many, set_endless])
+def test_what_is_too_much_to_be_looked_at_is_refused(change, cli, tmp_path, monkeypatch):  # noqa: F811
+    forged(tmp_path, change)
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    code, _, err = cli("bench", "--resume", "x")
+    assert code == 2 and "Nothing was run" in err and len(err) < 2000
+    assert not (tmp_path / "OWNED").exists()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -16,7 +17,18 @@ import click
 from memoir._core import Error
 from memoir.base.files import Record
 from memoir.base.quantities import printable
-from memoir.bench import Grid, Metric, Options, Program, analysis, journal, reading, suite, trust
+from memoir.bench import (
+    Grid,
+    Metric,
+    Options,
+    Program,
+    analysis,
+    journal,
+    reading,
+    shown_commands,
+    suite,
+    trust,
+)
 from memoir.bench.experiment import Experiment, from_header
 from memoir.bench.grid import PERCENTILES, placeholders
 from memoir.bench.loop import run_all
@@ -275,21 +287,27 @@ def _set_up(given: Record, words: list[str]) -> tuple[Experiment, Path]:
             _check_same(folder, header, _experiment(given, words).header())
         if given["replicates"] is not None:
             experiment.options = Options(**{**vars(experiment.options), "replicates": given["replicates"]})
-        _ask(folder, header, given["yes"])
+        _ask(folder, header, experiment, given["yes"])
         return experiment, folder
     experiment = _experiment(given, words)
     check_output(folder, given["force"])
     return experiment, folder
 
 
-def _ask(folder: Path, header: Record, yes: bool) -> None:
-    """Shows what a folder that this user did not make would run, and asks. Raises memoir.Error unless told to go on."""
+def _ask(folder: Path, header: Record, experiment: Experiment, yes: bool) -> None:
+    """Shows all that a folder which this user did not make would run, and asks. Raises memoir.Error unless told to go on."""
     if yes or trust.is_ours(header):
         return
-    click.echo(
-        f"{shown(folder)} was not made by this user, or its commands were changed. It would run:", err=True
-    )
-    for line in trust.commands(header)[:40]:
+    foreign = "was not made by this user, or its commands were changed"
+    try:
+        lines = shown_commands.commands(experiment.grid, experiment.options)
+    except Error as error:
+        raise Error(
+            f"--resume {shown(folder)}: it {foreign}, and {error}. Nothing was run; --yes runs it unseen"
+        ) from None
+    number = f"these {len(lines):,} commands" if len(lines) > 1 else "this command"
+    click.echo(f"{shown(folder)} {foreign}. In {printable(os.getcwd())} it would run {number}:", err=True)
+    for line in lines:
         click.echo(f"  {line}", err=True)
     if not sys.stdin.isatty():
         raise Error(
