@@ -12,6 +12,7 @@ import ctypes
 import functools
 import io
 import os
+import re
 import struct
 import time
 from collections.abc import Iterator, Mapping
@@ -20,8 +21,10 @@ from pathlib import Path
 
 from memoir import _core
 from memoir._core import Error
+from memoir.base.files import read_regular
 
 VARIABLE = "MEMOIR_MALLOC"
+_FIGURE = re.compile(r"[a-z][a-z0-9_]{0,63}")  # a figure's name: it becomes a name of Prometheus'
 
 
 @dataclass(frozen=True)
@@ -170,6 +173,8 @@ def _memory(pid: int) -> Iterator[io.FileIO]:
             yield memory
     except OSError as error:
         raise Error(f"the memory of process {pid} cannot be read: {error.strerror}") from None
+    except struct.error:
+        raise Error(f"the memory of process {pid} cannot be read: it ends too early") from None
 
 
 def _stable_sites(memory: io.FileIO, pid: int, place: int) -> list[tuple[int, int, int, int]]:
@@ -197,8 +202,8 @@ def _place_in_module(address: int, mappings: list[_Mapping]) -> tuple[str, int]:
     if not mapping.path.startswith("/"):
         return mapping.path, address - mapping.begin
     try:
-        with open(mapping.path, "rb") as file:
-            fixed = file.read(18)[16:18] == b"\x02\x00"  # ET_EXEC: addresses in the file are those in memory
+        head = read_regular(mapping.path, 18)
+        fixed = head[16:18] == b"\x02\x00"  # ET_EXEC: addresses in the file are those in memory
     except OSError:
         fixed = False
     bases = [one.begin for one in mappings if one.path == mapping.path and one.file_offset == 0]
@@ -242,27 +247,17 @@ def _stable_figures(memory: io.FileIO, pid: int, numbers: int, names: int) -> di
         raise Error(f"process {pid} has no figures yet: heaps below background_from (16 MiB) publish none")
     memory.seek(names)
     words = memory.read(2048).split(b"\0", 1)[0].decode("ascii", "replace").split()
+    if len(set(words)) != len(words) or not all(map(_FIGURE.fullmatch, words)):
+        raise Error(f"process {pid}: the names of its figures are not those of memoir's malloc")
     return dict(zip(words, values, strict=False))
 
 
 def _dynamic_symbols(path: Path) -> dict[str, int]:
     """The addresses of a shared object's exported names, from its beginning."""
+    from memoir.record.elf import ElfFile
+
     try:
-        data = path.read_bytes()
-        if data[:6] != b"\x7fELF\x02\x01":
-            raise Error(f"{path} is not a shared object of 64 bits")
-        (offset,) = struct.unpack_from("<Q", data, 0x28)
-        size, count = struct.unpack_from("<HH", data, 0x3A)
-        sections = [struct.unpack_from("<IIQQQQIIQQ", data, offset + i * size) for i in range(count)]
-        found = {}
-        for section in sections:
-            if section[1] != 11:  # SHT_DYNSYM
-                continue
-            strings = sections[section[6]][4]
-            for at in range(section[4], section[4] + section[5], 24):
-                name, _, _, _, value, _ = struct.unpack_from("<IBBHQQ", data, at)
-                begin = strings + name
-                found[data[begin : data.index(b"\0", begin)].decode("ascii", "replace")] = value
-        return found
-    except (OSError, struct.error, ValueError, IndexError) as error:
+        with ElfFile(path) as file:
+            return {symbol.name: symbol.value for symbol in file.symbols(dynamic=True)}
+    except (OSError, Error) as error:
         raise Error(f"{path}: its names cannot be read: {error}") from None

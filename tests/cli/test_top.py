@@ -140,3 +140,66 @@ def test_a_library_that_says_nothing(tmp_path):
             assert malloc._dynamic_symbols(broken) == {}
         except Error as error:
             assert "libmemoir_malloc.so" in str(error)
+
+
+# --- a process is not trusted because it is watched ---
+
+# Maps a file, or a part of it, and waits.
+MAPS = """
+import mmap, os, sys
+file = os.open(sys.argv[1], os.O_RDONLY)
+kept = mmap.mmap(file, 4096, mmap.MAP_PRIVATE, mmap.PROT_READ)
+if len(sys.argv) > 2:
+    os.unlink(sys.argv[1])
+    os.mkfifo(sys.argv[1] + " (deleted)")  # what the kernel calls the mapping now
+print("up", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("kind", ["fifo", "sparse", "text"])
+def test_a_library_that_is_none(kind, memoir, tmp_path):
+    library = tmp_path / "libmemoir_malloc.so"
+    with library.open("wb") as file:
+        file.write(b"\x7fELF\x02\x01\x01" if kind == "sparse" else b"text")
+        file.truncate(100 << 30 if kind == "sparse" else 5000)
+    command = [sys.executable, "-c", MAPS, str(library), *(["fifo"] if kind == "fifo" else [])]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        code, out, err = memoir("top", str(process.pid), "--once", "--prometheus")
+        process.stdin.close()
+    assert code == 2 and err.count("\n") == 1 and "libmemoir_malloc.so" in err and not out, err
+
+
+@pytest.mark.parametrize(
+    "names",
+    ['live held{pid="1",instance="victim"} x', "live held resident\x1b[2J", "live live held", "up\u202e held live",
+     'live size_x"} held'],
+)  # fmt: skip
+def test_names_of_figures_are_names(names, memoir, compiled):
+    """A malloc of somebody else's says what its figures are called, and each becomes a name of Prometheus'."""
+    text = "".join(f"\\{byte:03o}" for byte in names.encode())
+    source = f'''#include <stdint.h>
+    uint64_t memoir_malloc_figures[16] = {{1, 3, 2, 11, 22, 33}};
+    char memoir_malloc_figure_names[2048] = "{text}";
+    uint64_t memoir_malloc_sites[64] = {{1, 0, 2}};'''
+    library = compiled("libmemoir_malloc_fake.so", source, "-shared", "-fPIC")
+    with subprocess.Popen(["sleep", "60"], env={**os.environ, "LD_PRELOAD": str(library)}) as process:
+        time.sleep(0.2)
+        for form in (("--prometheus",), ("--json",), ()):
+            code, out, err = memoir("top", str(process.pid), "--once", *form)
+            assert code == 2 and "are not those of memoir's malloc" in err and not out, (out, err)
+        process.kill()
+
+
+@pytest.fixture
+def compiled(tmp_path):
+    def make(name, source, *options):
+        (tmp_path / "x.c").write_text(source)
+        try:
+            subprocess.run(["cc", *options, "-o", tmp_path / name, tmp_path / "x.c"], check=True)
+        except FileNotFoundError:
+            pytest.skip("there is no C compiler")
+        return tmp_path / name
+
+    return make

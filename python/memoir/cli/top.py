@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import defaultdict
 from pathlib import Path
 
 import click
@@ -141,9 +142,10 @@ def _print(pid: int, figures: dict[str, int], sites: list[malloc.LiveSite], clea
         click.clear()
     table = Table(box=None, pad_edge=False, show_header=False)
     for name, what in _SHOWN.items():
-        table.add_row(name.replace("_", " "), bytes_text(figures[name]), f"[dim]{what}[/]")
+        table.add_row(name.replace("_", " "), bytes_text(figures.get(name, 0)), f"[dim]{what}[/]")
     out.print(f"process {pid}")
     out.print(table)
+    figures = defaultdict(int, figures)  # another version may have other ones
     classes = "two classes" if figures["two_classes"] else "one class"
     wrong = figures["mispredicted"] / max(figures["samples"], 1)
     out.print(

@@ -14,10 +14,10 @@ import contextlib
 import ctypes
 import errno
 import fcntl
-import mmap
 import os
 import re
 import shlex
+import stat
 import struct
 import time
 from collections.abc import Callable
@@ -25,8 +25,9 @@ from pathlib import Path
 from types import TracebackType
 
 from memoir._core import Error, LifetimeProfile
+from memoir.base.files import open_beside
 from memoir.lifetimes import Lifetimes
-from memoir.lifetimes.sampling import IMAGE_BEGIN, ControlPage
+from memoir.lifetimes.sampling import IMAGE_BEGIN, ControlPage, is_alive
 from memoir.record import native
 
 DORMANT, EVERYTHING, LIFETIMES = 0, 1, 2  # what can be asked
@@ -46,26 +47,27 @@ class RunningProcess:
         self.program = self.page.program
 
     def __enter__(self) -> RunningProcess:
-        self._file = os.open(self.path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            self._file = open_beside(self.path, os.O_RDWR)
+        except OSError as error:
+            raise Error(f"process {self.process}: {self.path}: {error.strerror}") from None
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self._file)
             raise Error(f"process {self.process}: somebody else is attached to it") from None
-        self._map = mmap.mmap(self._file, mmap.PAGESIZE)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._map.close()
         os.close(self._file)
 
     # --- what one can ask for ---
 
     def sample(self, seconds: float, every: int) -> Lifetimes:
         """Samples lifetimes for that long, or until the process ends or a KeyboardInterrupt comes."""
-        struct.pack_into("<Q", self._map, _EVERY, every)
+        self._write(_EVERY, struct.pack("<Q", every))
         try:
             self._ask(LIFETIMES, seconds)
             self._wait(seconds, lambda: self._ended)
@@ -84,7 +86,7 @@ class RunningProcess:
         name = os.fsencode(output.absolute())
         if len(name) >= _OUTPUT_SIZE - 32:
             raise Error(f"{output}: the path is too long")
-        self._map[_OUTPUT : _OUTPUT + len(name) + 1] = name + b"\0"
+        self._write(_OUTPUT, name + b"\0")
         try:
             self._ask(EVERYTHING, seconds)
             self._wait(seconds, lambda: self._ended)
@@ -95,20 +97,29 @@ class RunningProcess:
 
     # --- how ---
 
+    # The page is read and written as a file: where the process has cut it short, a mapping would end us by SIGBUS.
+
     def _number(self, place: int) -> int:
-        number: int = struct.unpack_from("<I", self._map, place)[0]
-        return number
+        word = os.pread(self._file, 4, place)
+        if len(word) < 4:
+            raise Error(
+                f"process {self.process}: it has cut its control page short; nothing can be asked of it"
+            )
+        return int.from_bytes(word, "little")
+
+    def _write(self, place: int, content: bytes) -> None:
+        os.pwrite(self._file, content, place)
 
     @property
     def _ended(self) -> bool:
-        return bool(self._number(_ENDED)) or not Path(f"/proc/{self.process}/stat").exists()
+        return bool(self._number(_ENDED)) or not is_alive(self.process)
 
     def _put(self, mode: int) -> int:
-        asked = (self._number(_ASKED) + 1 & 0xFFFFFFFF) or 1  # never 0
-        # Whole words, which the process may read at any time: struct.pack_into() zeroes them first.
-        with memoryview(self._map) as page, page.cast("I") as words:
-            words[_MODE // 4] = mode
-            words[_ASKED // 4] = asked  # last: the process looks at this
+        # Never 0. One byte changes: the process may look at any moment, and the kernel copies byte by byte.
+        before = self._number(_ASKED)
+        asked = before & ~0xFF | before % 0x100 % 0xFF + 1
+        self._write(_MODE, mode.to_bytes(4, "little"))
+        self._write(_ASKED, asked.to_bytes(4, "little"))  # last: the process looks at this
         return asked
 
     def _ask(self, mode: int, seconds: float) -> None:
@@ -175,6 +186,8 @@ def _find_page(process: int) -> Path:
         ):  # its own view of the files, if it has one
             with contextlib.suppress(OSError, Error):
                 status = path.lstat()
+                if not stat.S_ISREG(status.st_mode):
+                    continue
                 if status.st_mode & 0o77 or os.geteuid() not in (status.st_uid, 0):
                     raise Error(
                         f"process {process}: {name} can be written by other users, so memoir does not trust it"
@@ -182,14 +195,23 @@ def _find_page(process: int) -> Path:
                 if ControlPage(path).ready:
                     return path
     if native.library().name in maps:
-        raise Error(
-            f"process {process}: it has the recorder, but no control page: its /dev/shm was not writable as it started, "
-            "or it is of another version of memoir"
-        )
+        raise Error(f"process {process}: it has the recorder, but no control page: {_why_no_page(process)}")
     raise Error(
         f"process {process}: the recorder is not preloaded, and nothing can be switched on in it. Start it so: "
         f"LD_PRELOAD={native.library()} {_command_of(process)}"
     )
+
+
+def _why_no_page(process: int) -> str:
+    with contextlib.suppress(OSError):
+        user = os.stat(f"/proc/{process}").st_uid
+        folder = Path(f"/dev/shm/memoir-{user}")
+        status = folder.lstat()
+        what = "a link" if stat.S_ISLNK(status.st_mode) else "no folder" if not folder.is_dir() else ""
+        if what or status.st_uid != user or status.st_mode & 0o77:
+            whose = what or f"of user {status.st_uid}, mode {stat.S_IMODE(status.st_mode):o}"
+            return f"{folder} is {whose}, so the process did not trust it, and no other could be made in /dev/shm"
+    return "its /dev/shm was not writable as it started, or it is of another version of memoir"
 
 
 def _command_of(process: int) -> str:

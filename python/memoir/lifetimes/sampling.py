@@ -7,8 +7,9 @@ Each sampled process maps a file, <folder>/<pid>: a page that says what is asked
 
 from __future__ import annotations
 
-import contextlib
 import os
+import re
+import shutil
 import struct
 import tempfile
 import threading
@@ -18,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 
 from memoir._core import Error, LifetimeProfile
+from memoir.base.files import read_beside
 from memoir.base.threads import start_without_signals
 from memoir.lifetimes import Lifetimes
 from memoir.record import native
@@ -27,6 +29,7 @@ DEFAULT_EVERY = 512 * 1024  # bytes
 
 MAGIC, VERSION = 0x6F7274636F6D656D, 1
 IMAGE_BEGIN = 64 * 1024
+PAGE_NAME = re.compile(r"[0-9]{1,10}(\.[0-9]+)?")  # the process, and the number of its program
 _HEAD = struct.Struct("<QIIIIIIIIQ1024s1024s")  # ControlPage
 
 
@@ -35,8 +38,7 @@ class ControlPage:
 
     def __init__(self, path: Path):
         self.path = path
-        with path.open("rb") as file:
-            head = file.read(_HEAD.size)
+        head = read_beside(path, _HEAD.size)
         if len(head) < _HEAD.size:
             raise Error(f"{path}: no control page")
         fields = _HEAD.unpack(head)
@@ -97,8 +99,7 @@ class Collector:
         self._stop.set()
         self._thread.join()
         self._collect(all_of_them=True)
-        with contextlib.suppress(OSError):
-            self.folder.rmdir()
+        shutil.rmtree(self.folder, ignore_errors=True)  # a program may have put anything there
 
     def lifetimes(self) -> Lifetimes:
         """All processes as one profile; without contexts when none was sampled."""
@@ -109,14 +110,14 @@ class Collector:
             self._collect(all_of_them=False)
 
     def _collect(self, all_of_them: bool) -> None:
-        names = sorted(self.folder.iterdir())
+        names = sorted(path for path in self.folder.iterdir() if PAGE_NAME.fullmatch(path.name))
         later = {name.name.split(".")[0] for name in names if "." in name.name}
         for path in names:
             try:
                 page = ControlPage(path)
             except (OSError, Error):
                 continue
-            process = path.name.split(".")[0]
+            process = path.name.partition(".")[0]
             # A process that became another program left this file, and has one with a number now.
             ended = page.ended or not is_alive(int(process)) or ("." not in path.name and process in later)
             if not ended and not all_of_them:

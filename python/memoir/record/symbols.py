@@ -6,20 +6,23 @@ modules themselves give function names. docs/decisions/symbolic-reads-debug-info
 
 from __future__ import annotations
 
-import bisect
+import contextlib
 import ctypes
 import functools
 import importlib
 import os
 import re
-import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memoir._core import Trace, add_symbols
+import numpy as np
+from numpy.typing import NDArray
+
+from memoir._core import Error, Trace, add_symbols
 from memoir.record import debuginfod
+from memoir.record.elf import ElfFile, name_at
 
 Line = tuple[str, str, int]  # function, file, line; "" and 0: unknown
 _DEBUG_FOLDERS = (Path("/usr/lib/debug"),)
@@ -50,7 +53,10 @@ def symbolize(trace: str | os.PathLike[str], servers: Sequence[str] = ()) -> lis
         module = modules.get(path)
         if module is None:
             continue
-        found, why = find_lines(Path(path), module["build_id"], offsets, servers)
+        try:
+            found, why = find_lines(Path(path), module["build_id"], offsets, servers)
+        except (OSError, Error) as error:  # one that cannot be read; the others have names all the same
+            found, why = {}, f"cannot be read: {getattr(error, 'strerror', None) or error}"
         rows += [(module["id"], offset, lines) for offset, lines in found.items()]
         said.append(Named(path, len(offsets), len(found), why))
     if rows:
@@ -83,7 +89,7 @@ def _addresses(trace: Trace) -> dict[str, set[int]]:
 def _finder(path: Path, build_id: str, servers: Sequence[str]) -> tuple[Any, str]:
     """A function from an offset to its lines, or None; and what is missing."""
     file, why = _debug_file(path, build_id)
-    if servers and (file is None or (file == path and not _section(path, ".debug_info"))):
+    if servers and (file is None or (file == path and not _has_debug_information(path))):
         fetched, refused = debuginfod.fetch(build_id, servers)
         if fetched is not None and _build_id(fetched) == build_id:
             path = path if file is not None else fetched
@@ -119,17 +125,21 @@ def _both(one: str, other: str) -> str:
 
 
 def _debug_file(path: Path, build_id: str) -> tuple[Path | None, str]:
-    """The file with the debug information of a module: its own, or one that was split off."""
+    """The file with the debug information of a module: its own, or one that was split off. Only ELF files of the build
+    that the trace names are opened further: it is the trace that says which files."""
     if not path.is_file():
-        return None, "the file is gone"
-    own = _build_id(path)
+        return None, "the file is gone" if not path.exists() else "it is no regular file"
+    try:
+        with ElfFile(path) as file:
+            own, link = file.build_id, name_at(file.content(".gnu_debuglink"), 0)
+    except Error as error:
+        return None, str(error).removeprefix(f"{path}: ")
     if build_id and own != build_id:
         return None, "the file is another build now"
     for folder in _DEBUG_FOLDERS:
         split = folder / ".build-id" / build_id[:2] / f"{build_id[2:]}.debug"
         if build_id and split.is_file():
             return split, ""
-    link = _section(path, ".gnu_debuglink").split(b"\0", 1)[0].decode(errors="replace")
     if link and "/" not in link:
         for folder in (
             path.parent,
@@ -139,6 +149,19 @@ def _debug_file(path: Path, build_id: str) -> tuple[Path | None, str]:
             if (folder / link).is_file() and _build_id(folder / link) == own:
                 return folder / link, ""
     return path, ""
+
+
+def _build_id(path: Path) -> str:
+    """ "" for what has none, or is no ELF file."""
+    with contextlib.suppress(Error, OSError), ElfFile(path) as file:
+        return file.build_id
+    return ""
+
+
+def _has_debug_information(path: Path) -> bool:
+    with contextlib.suppress(Error, OSError), ElfFile(path) as file:
+        return file.has(".debug_info")
+    return False
 
 
 def demangle(name: str) -> str:
@@ -188,72 +211,41 @@ class _SymbolTable:
     """Functions by the symbol tables that loaders and linkers use; sizes say where one ends."""
 
     def __init__(self, *paths: Path):
-        rows = {}
+        self._texts: list[bytes] = []
+        parts = []
         for path in dict.fromkeys(paths):
-            for kind in (11, 2):  # SHT_DYNSYM, SHT_SYMTAB
-                for name, value, size in _symbols(path, kind):
-                    rows[value] = (size, name)
-        self.starts = sorted(rows)
-        self.rows = rows
+            with contextlib.suppress(Error, OSError), ElfFile(path) as file:
+                for dynamic in (True, False):
+                    for rows, names in file.tables(dynamic=dynamic):
+                        kept = rows[_is_function(rows)]
+                        parts.append((kept["value"], kept["size"], kept["name"], len(self._texts)))
+                        self._texts.append(names)
+        columns = [
+            np.concatenate([part[i] for part in parts]) if parts else np.zeros(0, "<u8") for i in range(3)
+        ]
+        texts = (
+            np.concatenate([np.full(len(part[0]), part[3]) for part in parts]) if parts else np.zeros(0, int)
+        )
+        # Of several names for a place, the last one: the full table's rather than that of the exported ones.
+        order = np.argsort(columns[0], kind="stable")
+        starts = columns[0][order]
+        last = np.append(starts[1:] != starts[:-1], True) if len(starts) else np.zeros(0, bool)
+        order = order[last]
+        self._starts = columns[0][order]
+        self._sizes, self._names, self._from = columns[1][order], columns[2][order], texts[order]
 
     def lines(self, offset: int) -> list[Line]:
-        index = bisect.bisect_right(self.starts, offset) - 1
-        if index < 0:
+        if offset < 0:
             return []
-        size, name = self.rows[self.starts[index]]
-        return [(demangle(name), "", 0)] if offset - self.starts[index] < max(size, 1) else []
+        index = int(np.searchsorted(self._starts, np.uint64(offset), side="right")) - 1
+        if index < 0 or offset - int(self._starts[index]) >= max(int(self._sizes[index]), 1):
+            return []
+        name = name_at(self._texts[self._from[index]], int(self._names[index]))
+        return [(demangle(name), "", 0)]
 
 
-def _sections(path: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Name and header of each section of a 64-bit little-endian ELF file; nothing of other files."""
-    with path.open("rb") as file:
-        head = file.read(64)
-        if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01":
-            return
-        (offset,) = struct.unpack_from("<Q", head, 40)
-        size, number, names_index = struct.unpack_from("<HHH", head, 58)
-        file.seek(offset)
-        table = file.read(size * number)
-        if size != 64 or len(table) < size * number or names_index >= number:
-            return
-        headers = list(struct.iter_unpack("<IIQQQQIIQQ", table))
-        file.seek(headers[names_index][4])
-        names = file.read(min(headers[names_index][5], 1 << 20))
-    for header in headers:
-        yield names[header[0] : names.find(b"\0", header[0])].decode(errors="replace"), header
-
-
-def _read(path: Path, header: Iterable[int]) -> bytes:
-    row = tuple(header)
-    if row[1] == 8:  # SHT_NOBITS
-        return b""
-    with path.open("rb") as file:
-        file.seek(row[4])
-        return file.read(min(row[5], 1 << 28))
-
-
-def _section(path: Path, wanted: str) -> bytes:
-    return next((_read(path, header) for name, header in _sections(path) if name == wanted), b"")
-
-
-def _symbols(path: Path, kind: int) -> Iterator[tuple[str, int, int]]:
-    headers = [header for _, header in _sections(path)]
-    for header in headers:
-        if header[1] != kind or header[6] >= len(headers):
-            continue
-        names = _read(path, headers[header[6]])
-        data = _read(path, header)
-        for name, info, _, section, value, size in struct.iter_unpack(
-            "<IBBHQQ", data[: len(data) // 24 * 24]
-        ):
-            if info & 15 in (2, 10) and section != 0 and value != 0:  # functions, indirect ones too
-                yield names[name : names.find(b"\0", name)].decode(errors="replace"), value, size
-
-
-def _build_id(path: Path) -> str:
-    note = _section(path, ".note.gnu.build-id")
-    if len(note) < 16:
-        return ""
-    name, size, _ = struct.unpack_from("<III", note)
-    begin = 12 + (name + 3) // 4 * 4
-    return note[begin : begin + size].hex()
+def _is_function(rows: NDArray[Any]) -> NDArray[np.bool_]:
+    """Of a symbol table: functions that lie in the module, indirect ones too."""
+    kind = rows["info"] & 15
+    wanted: NDArray[np.bool_] = ((kind == 2) | (kind == 10)) & (rows["section"] != 0) & (rows["value"] != 0)
+    return wanted

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "memoir/base/files.h"
 #include "memoir/process/control/quiet_calls.h"
 
 namespace memoir::host_control {
@@ -20,6 +21,7 @@ namespace {
 
 // Of the file, for the process that opened it.
 char path[1100];
+char made[96];  // its folder, where that was made for this file alone
 dev_t device = 0;
 ino_t inode = 0;
 void* image = nullptr;
@@ -53,6 +55,25 @@ int create(const char* folder, bool keep) noexcept {
   return -1;
 }
 
+/// The user's folder in /dev/shm. Where somebody else made one of that name first, one for this process
+/// alone, of a name that nobody can have guessed; it goes away with the file.
+const char* own_folder(char (&own)[64]) noexcept {
+  snprintf(own, sizeof own, "/dev/shm/memoir-%u", static_cast<unsigned>(::geteuid()));
+  made[0] = '\0';
+  if (::mkdir(own, 0700) == 0 || is_private(own)) return own;
+  char fresh[kFreshName];
+  fresh_name(fresh);
+  snprintf(made, sizeof made, "%s%s", own, fresh + 7);
+  if (::mkdir(made, 0700) == 0) return made;
+  made[0] = '\0';
+  return own;
+}
+
+void remove_made() noexcept {
+  if (made[0] != '\0') ::rmdir(made);
+  made[0] = '\0';
+}
+
 void unmap_image() noexcept {
   if (image != nullptr) ::munmap(image, image_size);
   image = nullptr;
@@ -63,11 +84,7 @@ void unmap_image() noexcept {
 bool open_control(const char* folder, bool keep) noexcept {
   const int kept = errno;
   char own[64];
-  if (folder == nullptr) {
-    snprintf(own, sizeof own, "/dev/shm/memoir-%u", static_cast<unsigned>(::geteuid()));
-    ::mkdir(own, 0700);
-    folder = own;
-  }
+  if (folder == nullptr) folder = own_folder(own);
   bool done = false;
   path[0] = '\0';
   if (is_private(folder) && may_grow_to(Size{1} << 30) && ::sysconf(_SC_PAGESIZE) == 4096) {
@@ -93,7 +110,10 @@ bool open_control(const char* folder, bool keep) noexcept {
       control_page.magic.store(kMagic, std::memory_order_release);
     }
   }
-  if (!done) path[0] = '\0';
+  if (!done) {
+    path[0] = '\0';
+    remove_made();
+  }
   errno = kept;
   return done;
 }
@@ -105,13 +125,16 @@ void leave_control() noexcept {
   unmap_image();
   control_page.asked.store(1, std::memory_order_relaxed);
   answered = 1;
-  path[0] = '\0';
+  path[0] = made[0] = '\0';
   errno = kept;
 }
 
 void remove_control() noexcept {
   const int kept = errno;
-  if (path[0] != '\0') ::unlink(path);
+  if (path[0] != '\0') {
+    ::unlink(path);
+    remove_made();
+  }
   errno = kept;
 }
 

@@ -48,7 +48,8 @@ extern std::uint32_t answered;
 /// Never 0. For every allocation: one load.
 inline std::uint32_t asked() noexcept { return control_page.asked.load(std::memory_order_relaxed); }
 
-/// Creates the file and maps it. `folder`: where, or nullptr for the user's own in /dev/shm, which is made.
+/// Creates the file and maps it. `folder`: where, or nullptr for the user's own in /dev/shm, which is made;
+/// where that name is somebody else's, another one is.
 /// With `keep` a file of an earlier program of the same process stays, and this one is called <pid>.2, say.
 /// False when that cannot be: nothing can be asked then. For one thread; no malloc.
 bool open_control(const char* folder, bool keep) noexcept;
