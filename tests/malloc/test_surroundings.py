@@ -5,7 +5,9 @@ of them by default and all as `full`. What it prints must be what it prints unde
 import os
 import platform
 import re
+import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -192,3 +194,33 @@ def test_what_goes_back_is_seen_by_registration_caches(how, promises, compiled, 
     seen = float(re.search(r"seen ([\d.]+) MiB leave", run.stderr)[1])
     given_back = float(re.search(r"given back ([\d.]+)", run.stderr)[1])
     assert seen >= given_back - 0.1 and given_back > 20, run.stderr
+
+
+def test_a_setuid_program_reads_no_settings(compiled, library):
+    """Its environment is written by who has fewer rights: a model would be opened, and told about, with all of them."""
+    if os.geteuid() != 0:
+        pytest.skip("only root makes a setuid program for another user to run")
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        root.chmod(0o755)
+        copy = root / "libmemoir_malloc.so"
+        shutil.copy(library, copy)
+        copy.chmod(0o755)
+        flags = ["-Wl,--no-as-needed", f"-L{root}", "-lmemoir_malloc", f"-Wl,-rpath,{root}"]
+        program = root / "program"
+        shutil.copy(compiled("promises.c", *flags, name="promises_linked"), program)
+        settings = {"MEMOIR_MALLOC": "model=/etc/shadow,stats,background_from=1,sorry"}
+
+        def said():
+            run = subprocess.run(
+                [program, "trim"], env=settings, user=65534, capture_output=True, text=True, timeout=60
+            )
+            assert run.returncode == 0, run.stderr
+            return run.stderr
+
+        program.chmod(0o755)
+        assert "'sorry' is not a setting" in said()
+        program.chmod(0o4755)
+        if os.statvfs(root).f_flag & os.ST_NOSUID:
+            pytest.skip("setuid has no effect in the folder for temporary files")
+        assert "memoir" not in said()

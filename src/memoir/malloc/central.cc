@@ -122,9 +122,11 @@ Span* Central::new_span(size_t slots, LifetimeClass lifetime, bool& zero, bool w
       opens_huge = false;
       heap.break_huge(align_down(placed.offset, LifetimeHeap::kRegion));
     }
-    if (opens_huge)
-      ::madvise(address_of(align_down(placed.offset, LifetimeHeap::kRegion)), LifetimeHeap::kRegion,
-                MADV_HUGEPAGE);
+    const Offset region = align_down(placed.offset, LifetimeHeap::kRegion);
+    if (opens_huge && !huge_pages.ask_for(region)) {
+      opens_huge = false;
+      heap.break_huge(region);
+    }
   }
   if (placed.new_region && options.huge) huge_pages.opened(placed.offset, opens_huge);
   const size_t first = placed.offset / size_classes::kSlot;

@@ -71,7 +71,16 @@ void HugePages::opened(Offset span, bool huge) noexcept {
   }
 }
 
+bool HugePages::ask_for(Offset region) noexcept {
+  const int kept = errno;
+  const bool done = ::madvise(address_of(region), kRegion, MADV_HUGEPAGE) == 0;
+  refused_ = !done && errno != EAGAIN && errno != ENOMEM;
+  errno = kept;
+  return done;
+}
+
 bool HugePages::restore(Offset region, double most_absent) noexcept {
+  if (!collapses_.load(std::memory_order_relaxed)) return false;
   const std::int64_t began = cpu_time(CLOCK_THREAD_CPUTIME_ID);
   unsigned char pages[kPages];
   if (!ask(region, pages)) return false;
@@ -80,6 +89,10 @@ bool HugePages::restore(Offset region, double most_absent) noexcept {
   if (static_cast<double>(absent) > most_absent * static_cast<double>(kPages)) return false;
   ::madvise(address_of(region), kRegion, MADV_HUGEPAGE);
   const bool collapsed = ::madvise(address_of(region), kRegion, MADV_COLLAPSE) == 0;
+  // An older kernel, or a filter; else the region may have its huge page another time.
+  if (!collapsed && errno != EAGAIN && errno != ENOMEM && errno != EBUSY && !collapsed_once_)
+    collapses_.store(false, std::memory_order_relaxed);
+  collapsed_once_ = collapsed_once_ || collapsed;
   const double saved = kWorth * static_cast<double>(absent * small_.load(std::memory_order_relaxed));
   spend(cpu_time(CLOCK_THREAD_CPUTIME_ID) - began - static_cast<std::int64_t>(saved));
   return collapsed;

@@ -29,9 +29,13 @@ class HugePages {
   /// Whether a region that is opened should be a huge page. The caller has the central lock; the first call
   /// looks.
   bool wanted(const LifetimeHeap& heap) noexcept {
+    if (refused_) return false;
     if (!looked_) look(heap);
     return pays_ && affordable();
   }
+  /// Asks the system for a huge page there. False: it has none for us, now or at all. The caller has the
+  /// central lock.
+  bool ask_for(Offset region) noexcept;
   /// Whether a region that is wanted huge keeps small pages all the same, to be looked at: one in kSparedOf.
   /// The caller has the central lock.
   bool spared() noexcept { return ++opened_ % kSparedOf == 0; }
@@ -57,10 +61,13 @@ class HugePages {
   unsigned opened_ = 0;
   double share_ = 0;
   bool looked_ = false, pays_ = true;
+  bool refused_ = false;             // there are no huge pages here
   size_t next_ = 0;                  // region
   double there_ = 0, expected_ = 0;  // pages, decayed
   std::atomic<double> touched_{1};
   std::atomic<bool> affordable_{true};
+  bool collapsed_once_ = false;        // the background's
+  std::atomic<bool> collapses_{true};  // the system makes regions huge again, or that was not tried
   std::atomic<std::int64_t> extra_{0}, small_{kFirstSmall};  // nanoseconds; of one small page
   static constexpr std::int64_t kFirstSmall = 1500;
 };

@@ -23,16 +23,17 @@ int filter_in_status() noexcept {
   if (file < 0) return -1;
   char text[4096];
   size_t length = 0;
-  while (length + 1 < sizeof text) {
+  const char* line = nullptr;
+  while (line == nullptr && length + 1 < sizeof text) {
     const ssize_t got = quiet::read(file, text + length, sizeof text - 1 - length);
     if (got <= 0) break;
     length += static_cast<size_t>(got);
+    text[length] = '\0';
+    line = strstr(text, "\nSeccomp:\t");
   }
   quiet::close(file);
-  text[length] = '\0';
-  const char* const line = strstr(text, "\nSeccomp:");
   if (line == nullptr) return length == 0 ? -1 : 0;  // a kernel that has none
-  return line[9 + strspn(line + 9, " \t")] != '0';
+  return line[10] != '0';
 }
 
 /// The same by a call that itself may be filtered.
