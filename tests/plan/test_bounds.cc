@@ -11,11 +11,11 @@
 namespace memoir {
 
 TEST_CASE("bounds never exceed the optimum, and equal the aligned load") {
-  const std::vector<std::vector<Size>> alignments{{1}, {4}, {2, 4, 6}, {3, 6}};
+  const std::vector<std::vector<Size>> alignments{{1}, {4}, {2, 4, 6}, {3, 6}, {4, 8, 64}};
   std::mt19937_64 random(31);
   for (int round = 0; round < rounds(1500); ++round) {
     const Problem problem =
-        random_problem(random, 1 + random() % 6, 1 + random() % 8, 20, alignments[round % 4]);
+        random_problem(random, 1 + random() % 6, 1 + random() % 8, 20, alignments[round % 5]);
     const Bound bound = lower_bound(problem);
     const Size best = best_arena(problem);
     CAPTURE(round);
@@ -35,6 +35,12 @@ TEST_CASE("a bound names its tick and its argument") {
   CHECK(lower_bound(aligned).bytes == 6);  // 3, rounded up to 4, below 2
   CHECK(lower_bound(aligned).reason.find("rounded up to 4") != std::string::npos);
   CHECK(lower_bound({}).bytes == 0);
+  // Two of three at multiples of 64: 64 below 2, whatever the third one is.
+  const Problem mixed{{{0, 4}, 2, 64}, {{1, 5}, 3, 4}, {{2, 7}, 9, 64}};
+  CHECK(lower_bound(mixed).bytes == 66);
+  CHECK(lower_bound(mixed).reason ==
+        "the buffers at multiples of 64 bytes that are live at tick 2, all but the "
+        "topmost rounded up to that");
 }
 
 TEST_CASE("sections are the maximal live sets") {

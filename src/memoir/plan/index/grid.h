@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <vector>
 
@@ -43,14 +44,34 @@ inline Grid find_grid(const Problem& problem, const std::vector<Offset>& ends = 
 }
 
 /// The smallest arena size >= `bytes` that a pushed-down plan can have: a buffer ends there, and starts on
-/// the grid.
+/// the grid and where its alignment allows it.
 inline Size next_reachable(const Problem& problem, const Grid& grid, Size bytes) {
   Size best = problem.empty() ? 0 : ~Size{0};
   for (const Buffer& buffer : problem) {
     const Size offset = bytes > buffer.size ? bytes - buffer.size : 0;
-    best = std::min(best, (offset + grid.unit - 1) / grid.unit * grid.unit + buffer.size);
+    const Size step = std::max(grid.unit, buffer.alignment);  // one divides the other
+    best = std::min(best, (offset + step - 1) / step * step + buffer.size);
   }
   return best;
+}
+
+/// The steps in which buffers are worth being counted: the granule, and the largest of the alignments above
+/// it. Those aligned to a multiple of a step take up their size rounded up to it, all but the topmost.
+inline std::vector<Size> alignment_steps(const Problem& problem) {
+  constexpr std::size_t kMost = 8;
+  std::vector<Size> steps;
+  Size granule = 0;
+  for (const Buffer& buffer : problem) {
+    granule = std::gcd(granule, buffer.alignment);
+    if (!steps.empty() && steps.back() == buffer.alignment) continue;
+    const auto at = std::lower_bound(steps.begin(), steps.end(), buffer.alignment, std::greater<>());
+    if (at != steps.end() && *at == buffer.alignment) continue;
+    steps.insert(at, buffer.alignment);
+    if (steps.size() > kMost) steps.pop_back();
+  }
+  if (!problem.empty() && std::find(steps.begin(), steps.end(), granule) == steps.end())
+    steps.push_back(granule);
+  return steps;
 }
 
 }  // namespace memoir

@@ -9,9 +9,9 @@
 
 namespace memoir {
 
-/// The larger of the load and of what alignment adds to it: when every offset is a multiple of g, all buffers
-/// live at one tick but the topmost take up their size rounded up to g. O(n) given the sections, at most the
-/// optimum always.
+/// The larger of the load and of what alignment adds to it: of the buffers live at one tick whose offsets are
+/// multiples of g, all but the topmost take up their size rounded up to g. For g the greatest common divisor
+/// of all alignments and each of the larger ones. O(n log n) given the sections, at most the optimum always.
 Bound lower_bound(const Problem& problem, const Sections& sections);
 Bound lower_bound(const Problem& problem);
 

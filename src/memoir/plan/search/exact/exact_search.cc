@@ -73,19 +73,27 @@ void ExactSearch::prepare() {
   for (auto* v : {&twin_, &position_, &rank_}) v->assign(n, kNone);
   for (auto* v : {&size_, &alignment_, &latest_, &contact_, &lowest_, &at_, &most_}) v->assign(n, 0);
   width_.assign(n, 0);
-  member_begin_.assign(m + 1, 0);
+  prepare_layers();
+  const auto all = static_cast<std::uint32_t>(m * (1 + layers_.size()));
+  member_begin_.assign(all + 1, 0);
   for (std::uint32_t i = 0; i < n; ++i) {
     const Buffer& buffer = problem_[i];
     size_[i] = static_cast<Units>(grid_.padded(buffer.size) / grid_.unit);
     alignment_[i] =
         grid_.unit % buffer.alignment == 0 ? 1 : static_cast<Units>(buffer.alignment / grid_.unit);
     each_section(i, [&](std::uint32_t s) { ++member_begin_[s + 1]; });
+    each_layer(i, [&](const Layer&, std::uint32_t base, Units) {
+      each_section(i, [&](std::uint32_t s) { ++member_begin_[base + s + 1]; });
+    });
   }
-  for (std::uint32_t s = 0; s < m; ++s) member_begin_[s + 1] += member_begin_[s];
-  section_members_.resize(member_begin_[m]);
+  for (std::uint32_t s = 0; s < all; ++s) member_begin_[s + 1] += member_begin_[s];
+  section_members_.resize(member_begin_[all]);
   std::vector<std::uint32_t> fill(member_begin_.begin(), member_begin_.end() - 1);
   for (std::uint32_t i = 0; i < n; ++i) {
     each_section(i, [&](std::uint32_t s) { section_members_[fill[s]++] = i; });
+    each_layer(i, [&](const Layer&, std::uint32_t base, Units) {
+      each_section(i, [&](std::uint32_t s) { section_members_[fill[base + s]++] = i; });
+    });
   }
 
   prepare_obstacles();
@@ -132,6 +140,24 @@ void ExactSearch::prepare() {
   candidates_.reserve(std::size_t{64} * n + 1024);
   frames_.reserve(2 * std::size_t{n} + 2);
   old_ranks_.reserve(std::size_t{4} * n + 64);
+}
+
+// Steps above the grid's, without obstacles, which may lie anywhere between them.
+void ExactSearch::prepare_layers() {
+  layers_.clear();
+  if (!obstacles_.empty()) return;
+  for (const Size step : alignment_steps(problem_)) {
+    if (grid_.unit % step != 0) layers_.push_back({step, static_cast<Units>(step / grid_.unit)});
+  }
+}
+
+// What remains of its sections is more by it, or less.
+void ExactSearch::remain(std::uint32_t i, bool more) {
+  const Units sign = more ? 1 : -1;
+  each_section(i, [&](std::uint32_t s) { remaining_[s] += sign * size_[i]; });
+  each_layer(i, [&](const Layer&, std::uint32_t base, Units size) {
+    each_section(i, [&](std::uint32_t s) { remaining_[base + s] += sign * size; });
+  });
 }
 
 void ExactSearch::prepare_obstacles() {
@@ -214,10 +240,11 @@ ExactSearch::Units ExactSearch::highest_floor(std::uint32_t s) const {
 bool ExactSearch::reset(Size capacity) {
   const auto n = static_cast<std::uint32_t>(problem_.size());
   capacity_ = static_cast<Units>(grid_.padded(capacity) / grid_.unit);
-  remaining_.assign(sections_.count, 0);
+  const std::size_t all = sections_.count * (1 + layers_.size());
+  remaining_.assign(all, 0);
   crossing_.assign(sections_.count + 1, 0);
-  witness_.assign(sections_.count, 0);
-  free_.resize(sections_.count);
+  witness_.assign(all, 0);
+  free_.assign(all, 0);
   trail_.clear();
   old_ranks_.clear();
   candidates_.clear();
@@ -234,14 +261,20 @@ bool ExactSearch::reset(Size capacity) {
     if (contact_[i] > latest_[i]) return false;
     members_[i] = position_[i] = i;
     state_ ^= key(i);
-    each_section(i, [&](std::uint32_t s) {
-      remaining_[s] += size_[i];
-      witness_[s] = i;
+    remain(i, true);
+    each_section(i, [&](std::uint32_t s) { witness_[s] = i; });
+    // In a layer the topmost begins at one of its places, and may be any.
+    each_layer(i, [&](const Layer& layer, std::uint32_t base, Units size) {
+      const Units end = latest_[i] / layer.in_grid * layer.in_grid + size;
+      each_section(i, [&](std::uint32_t s) {
+        witness_[base + s] = i;
+        free_[base + s] = std::max(free_[base + s], end);
+      });
     });
     for (std::uint32_t s = first_[i] + 1; s < last_[i]; ++s) ++crossing_[s];
   }
-  for (std::uint32_t s = 0; s < sections_.count; ++s) {
-    free_[s] = room(s, 0);
+  for (std::uint32_t s = 0; s < sections_.count; ++s) free_[s] = room(s, 0);
+  for (std::size_t s = 0; s < all; ++s) {
     if (remaining_[s] > free_[s]) return false;
   }
   return true;
@@ -444,7 +477,7 @@ bool ExactSearch::take(Frame& node, std::uint32_t i, Units at, bool& cut) {
   members_[end] = i;
   position_[back] = position_[i];
   position_[i] = end;
-  each_section(i, [&](std::uint32_t s) { remaining_[s] -= size_[i]; });
+  remain(i, false);
   for (std::uint32_t s = first_[i] + 1; s < last_[i]; ++s) cut |= --crossing_[s] == 0;
   at_[i] = at;
   return place(i, at);
@@ -454,7 +487,7 @@ void ExactSearch::take_back(const Frame& node) {
   const std::uint32_t i = node.buffer;
   undo(node.inner_mark);
   state_ = node.inner_state;
-  each_section(i, [&](std::uint32_t s) { remaining_[s] += size_[i]; });
+  remain(i, true);
   for (std::uint32_t s = first_[i] + 1; s < last_[i]; ++s) ++crossing_[s];
 }
 
@@ -522,6 +555,13 @@ bool ExactSearch::sections_hold(std::uint32_t first, std::uint32_t last) {
   for (std::uint32_t s = first; s < last; ++s) {
     if (lowest_[witness_[s]] + remaining_[s] > free_[s] && remaining_[s] != 0 && !holds(s)) return false;
   }
+  for (std::size_t l = 1; l <= layers_.size(); ++l) {
+    const auto base = static_cast<std::uint32_t>(l * sections_.count);
+    for (std::uint32_t s = base + first; s < base + last; ++s) {
+      if (lowest_[witness_[s]] + remaining_[s] > free_[s] && remaining_[s] != 0 && !find_witness(s))
+        return false;
+    }
+  }
   return true;
 }
 
@@ -536,7 +576,7 @@ bool ExactSearch::find_witness(std::uint32_t s) {
     if (lowest_[section_members_[k]] < lowest_[best]) best = section_members_[k];
   }
   witness_[s] = best;
-  return room(s, lowest_[best]) >= remaining_[s];
+  return (s < sections_.count ? room(s, lowest_[best]) : free_[s] - lowest_[best]) >= remaining_[s];
 }
 
 // Every plan with buffer i at its contact has been refuted. In what is left, i rests on one that is placed

@@ -16,6 +16,10 @@
 // another only when its witness is raised or placed (as SAT solvers watch literals). Backtracking restores
 // nothing of it.
 //
+// Where alignments differ, those at multiples of a large one are counted once more, in steps of it: each takes
+// up its size rounded up to the step, all but the topmost. That is a layer: sections of their own over the
+// same time, with these buffers alone, and a room that ends where the last of them may begin.
+//
 // Obstacles, which lie where they lie, are not placed. A buffer that would come to rest in one that lives
 // with it comes to rest above it; "aligned" means that too. Like rounding up it never goes down, keeps the
 // order of what is rounded, and changes nothing the second time, and no more is asked of it in the whole
@@ -96,6 +100,10 @@ class ExactSearch {
     std::uint32_t buffer = 0;  // the one that is placed now, and where
     Units at = 0;
   };
+  struct Layer {
+    Size step;      // bytes
+    Units in_grid;  // the same
+  };
   struct Saved {
     std::uint32_t buffer;
     Units contact, lowest;
@@ -108,6 +116,14 @@ class ExactSearch {
   void each_section(std::uint32_t buffer, Visit&& visit) const {
     for (std::uint32_t p = stretch_begin_[buffer]; p < stretch_begin_[buffer + 1]; ++p) {
       for (std::uint32_t s = sections_.first[p]; s < sections_.last[p]; ++s) visit(s);
+    }
+  }
+  void prepare_layers();
+  template <class Visit>
+  void each_layer(std::uint32_t buffer, Visit&& visit) const {
+    for (std::uint32_t l = 0; l < layers_.size(); ++l) {
+      if (problem_[buffer].alignment % layers_[l].step == 0)
+        visit(layers_[l], sections_.count * (l + 1), padded(buffer, layers_[l]));
     }
   }
   bool reset(Size capacity);
@@ -128,6 +144,10 @@ class ExactSearch {
   Units highest_floor(std::uint32_t section) const;
   bool holds(std::uint32_t section);
   bool sections_hold(std::uint32_t first, std::uint32_t last);
+  Units padded(std::uint32_t buffer, const Layer& layer) const {
+    return static_cast<Units>((problem_[buffer].size + layer.step - 1) / layer.step) * layer.in_grid;
+  }
+  void remain(std::uint32_t buffer, bool more);
   void undo(std::size_t trail);
   bool out_of_time();
   std::uint64_t key(std::uint32_t buffer) const;
@@ -158,7 +178,8 @@ class ExactSearch {
   // Where it cannot start, by offset; they do not touch. Ends are aligned.
   std::vector<std::uint32_t> blocked_begin_;
   std::vector<Interval> blocked_;
-  // Per section.
+  std::vector<Layer> layers_;
+  // Per section, those of the time first, then those of each layer.
   std::vector<std::uint32_t> member_begin_, section_members_, witness_, crossing_;
   std::vector<Units> remaining_;
   std::vector<Units> free_;  // of the capacity: bytes that no obstacle takes
