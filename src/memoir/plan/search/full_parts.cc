@@ -12,6 +12,7 @@
 
 #include "memoir/plan/index/fit_index.h"
 #include "memoir/plan/search/attempts.h"
+#include "memoir/plan/search/full/parse.h"
 #include "memoir/plan/search/portfolio.h"
 #include "memoir/plan/search/tied_part.h"
 #include "memoir/plan/simple/best_fit.h"
@@ -42,6 +43,10 @@ constexpr double kTiedWork = 200, kTiedSeconds = 0.1;  // at least, for each buf
 constexpr double kRestless = 0.25;                     // of that, where other ties help more; times Luby's
 constexpr double kTieAgain = 0.9;                      // the probability of each tie, after the first ones
 constexpr std::uint64_t kTiesOpened = 8;  // which get no more than an opening of the exact search
+constexpr std::uint64_t kReadings = 4;
+constexpr double kFewerWhenRead = 0.9;  // of the bundles of the first ties are left
+constexpr std::array<double, 3> kSurest{-1.0, 0.5, 2.0};
+constexpr double kReadingNoise = 0.7;  // in nats
 
 }  // namespace
 
@@ -65,12 +70,25 @@ bool PartSearch::on_grid() const {
 
 // The first time every tie that is found is made; then, when that leads nowhere, other ones. Some ties can be
 // packed at once, so after the first ones others get a short try too, before the first ones get a long one.
-void PartSearch::tie_up(const SearchContext& context) {
+// Where parse(), with its surest ties first, leaves clearly less, every other time is its: of several readings the
+// one that leaves the least.
+void PartSearch::tie_up(SearchContext& context) {
   const std::uint64_t turn = ties_++;
-  BundleOptions options{1.0, context.seed + turn};
-  if (turn == kTiesOpened && brimful()) options.seed = context.seed;
-  else if (turn >= kTiesOpened || turn % 2 == 1) options.keep = kTieAgain;
-  Bundles bundles = memoir::tie(problem_, sections_, options);
+  Bundles bundles, reading;
+  if (turn == 0 || (reads_ && turn % 2 == 0)) reading = read(turn / 2, context);
+  if (reading.problem.empty() || turn == 0) {
+    const std::uint64_t tie = reads_ ? turn / 2 : turn;
+    BundleOptions options{1.0, context.seed + tie};
+    if (tie == kTiesOpened && brimful()) options.seed = context.seed;
+    else if (tie >= kTiesOpened || tie % 2 == 1) options.keep = kTieAgain;
+    bundles = memoir::tie(problem_, sections_, options);
+  }
+  if (turn == 0) {
+    reads_ = !reading.problem.empty() && static_cast<double>(reading.problem.size()) <=
+                                             kFewerWhenRead * static_cast<double>(bundles.problem.size());
+  }
+  const bool is_reading = reads_ && !reading.problem.empty();
+  if (is_reading) bundles = std::move(reading);
   std::vector<std::uint32_t> by_birth(bundles.problem.size());
   std::iota(by_birth.begin(), by_birth.end(), 0u);
   std::stable_sort(by_birth.begin(), by_birth.end(), [&](auto a, auto b) {
@@ -79,12 +97,32 @@ void PartSearch::tie_up(const SearchContext& context) {
   Canonical form = canonical(bundles.problem, by_birth);
   const double spent = tied_ ? tied_->spent : 0.0;
   tied_ = std::make_unique<Tied>(std::move(bundles), std::move(form));
+  tied_->is_reading = is_reading;
   tied_->spent = tied_->began = tied_->improved = spent;
   tied_->search.keep(best_fit(tied_->search.problem()).offsets);
 }
 
+Bundles PartSearch::read(std::uint64_t turn, SearchContext& context) {
+  Bundles best;
+  for (std::uint64_t k = 0; k < kReadings; ++k) {
+    const std::uint64_t reading = turn * kReadings + k;
+    ParseOptions options;
+    options.surest = kSurest[reading % kSurest.size()];
+    options.rivals = reading % 2 == 0 ? 1.0 : 0.5;
+    options.noise = reading == 0 ? 0.0 : kReadingNoise;
+    options.seed = context.seed * kReadings + reading;
+    SearchLimits limits = context.limits;
+    limits.nodes = context.work_left();
+    Bundles found = parse(problem_, sections_, grid_, options, limits, context.work);
+    if (found.problem.empty()) break;
+    if (best.problem.empty() || found.problem.size() < best.problem.size()) best = std::move(found);
+    if (best.problem.size() == 1) break;
+  }
+  return best;
+}
+
 // When there is a plan, and the tied one's turn has come.
-bool PartSearch::may_tie(const SearchContext& context) {
+bool PartSearch::may_tie(SearchContext& context) {
   if (is_tied_ || context.exact_only || arena_ == ~Size{0} || stage_ < methods_.size() || !full() ||
       !on_grid())
     return false;
@@ -109,7 +147,7 @@ void PartSearch::step_tied(Size target, SearchContext& context) {
   if (!brimful())
     least *= kRestless * static_cast<double>(luby(std::max(ties_, kTiesOpened) - kTiesOpened + 1));
   const double since = tied_->spent - tied_->improved, until = tied_->improved - tied_->began;
-  const bool opened = ties_ <= kTiesOpened && search.round_ == 1 && search.turn_ == 1;
+  const bool opened = ties_ <= kTiesOpened && !tied_->is_reading && search.round_ == 1 && search.turn_ == 1;
   if (exhausted || opened || since > std::max(least, kTiedPatience * until)) tie_up(context);
 }
 

@@ -16,6 +16,7 @@
 
 #include "memoir/plan/search.h"
 #include "memoir/plan/search/core_first.h"
+#include "memoir/plan/search/exact/bundles.h"
 #include "memoir/plan/search/exact/canonical.h"
 #include "memoir/plan/search/exact/exact_search.h"
 #include "memoir/plan/search/full/row_sweep.h"
@@ -101,8 +102,9 @@ class PartSearch {
   bool may_sweep(const SearchContext& context) const;
   void squeeze(Size target, SearchContext& context);
   void sweep(Size target, SearchContext& context);
-  void tie_up(const SearchContext& context);
-  bool may_tie(const SearchContext& context);
+  void tie_up(SearchContext& context);
+  Bundles read(std::uint64_t turn, SearchContext& context);
+  bool may_tie(SearchContext& context);
   void step_tied(Size target, SearchContext& context);
   bool refute_windows(Size target, SearchContext& context);
   void prove_above(Size capacity, const std::string& who);
@@ -142,7 +144,7 @@ class PartSearch {
   double spent_ = 0, spent_on_sweeps_ = 0;    // on this part, `tied_` not included
   double spent_on_rounds_ = 0, last_round_ = 0;
   std::unique_ptr<Tied> tied_;
-  bool worth_tying_ = false;
+  bool worth_tying_ = false, reads_ = false;  // reads_: parse() leaves less than ties do
   std::uint64_t ties_ = 0;
   bool is_tied_ = false;                                // this is the search of another part's `tied_`
   std::uint64_t next_squeeze_ = 0, squeeze_pause_ = 0;  // turns

@@ -17,6 +17,7 @@ struct PartSearch::Tied {
   Bundles bundles;
   std::vector<std::uint32_t> order;  // of the bundles, as the search has them
   PartSearch search;
+  bool is_reading = false;         // by parse()
   double spent = 0;                // as SearchContext counts it, on all ties so far:
   double began = 0, improved = 0;  // before these, and when they last led to a better plan
 
