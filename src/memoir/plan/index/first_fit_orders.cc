@@ -8,6 +8,7 @@
 
 #include "memoir/base/error.h"
 #include "memoir/plan/random.h"
+#include "memoir/plan/stop_point.h"
 
 namespace memoir {
 
@@ -16,6 +17,7 @@ std::vector<Size> fullest_section(const Problem& problem, const Sections& sectio
   std::vector<std::vector<Size>> rows{sections.load};
   for (std::uint32_t width = 1; 2 * width <= sections.count; width *= 2) {
     const std::vector<Size>& below = rows.back();
+    stop_point();
     std::vector<Size> row(below.size() - width);
     for (std::size_t s = 0; s < row.size(); ++s) row[s] = std::max(below[s], below[s + width]);
     rows.push_back(std::move(row));
@@ -45,6 +47,7 @@ Order make_order(const Problem& problem, const Sections& sections, std::string_v
   if (keys.find('T') != keys.npos) fullest = fullest_section(problem, sections);
   std::vector<std::vector<double>> columns;
   for (const char key : keys) {
+    stop_point();
     std::vector<double>& column = columns.emplace_back(n);
     for (std::size_t i = 0; i < n; ++i) {
       const auto& [begin, end] = problem[i].lifetime;
@@ -76,6 +79,7 @@ Order make_order(const Problem& problem, const Sections& sections, std::string_v
   Order order(n);
   std::iota(order.begin(), order.end(), 0u);
   std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    stop_point();
     for (const std::vector<double>& column : columns) {
       if (column[a] != column[b]) return column[a] > column[b];
     }

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "memoir/plan/align.h"
+#include "memoir/plan/stop_point.h"
 
 namespace memoir {
 namespace {
@@ -32,7 +33,9 @@ FitIndex::FitIndex(const Problem& problem, const Sections& sections)
   }
   bucket_begin_.assign(base + 1, 0);
   used_.assign(base, 0);
+  stop_point();
   for (std::uint32_t i = 0; i < n; ++i) ++bucket_begin_[bucket_of(i) + 1];
+  stop_point();
   for (std::uint32_t b = 0; b < base; ++b) bucket_begin_[b + 1] += bucket_begin_[b];
 }
 
@@ -112,6 +115,7 @@ std::vector<Offset> fit_in_order(const Problem& problem, const Sections& section
   if (problem.empty()) return offsets;
   FitIndex index(problem, sections);
   for (const std::uint32_t i : order) {
+    stop_point();
     offsets[i] = best ? index.best_fit(i) : index.first_fit(i);
     index.insert(i, offsets[i]);
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "memoir/plan/align.h"
+#include "memoir/plan/stop_point.h"
 
 namespace memoir {
 namespace {
@@ -149,6 +150,7 @@ Plan place_in_order(const Problem& problem, const std::vector<std::uint32_t>& or
   GapIndex index(problem);
   Plan plan{std::vector<Offset>(problem.size()), 0};
   for (const std::uint32_t i : order) {
+    stop_point();
     plan.offsets[i] = index.find(i, fit);
     index.place(i, plan.offsets[i]);
     plan.arena_size = std::max(plan.arena_size, plan.offsets[i] + problem[i].size);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "memoir/plan/stop_point.h"
+
 namespace memoir {
 
 Size Sections::max_load() const { return load.empty() ? 0 : *std::max_element(load.begin(), load.end()); }
@@ -19,8 +21,11 @@ Sections find_sections(const Problem& problem) {
     births[i] = {problem[i].lifetime.begin, i};
     deaths[i] = {problem[i].lifetime.end, i};
   }
+  stop_point();
   std::stable_sort(births.begin(), births.end());
+  stop_point();
   std::stable_sort(deaths.begin(), deaths.end());
+  stop_point();
 
   Sections sections;
   sections.first.resize(n);

@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "memoir/plan/stop_point.h"
+
 namespace memoir {
 
 /// Calls run(attempt, worker, enough) for attempts 0, 1, ... in order, each on one of `threads` threads, and
@@ -37,6 +39,7 @@ std::size_t first_attempt(std::size_t count, unsigned threads, bool exactly, Run
       }
     }
   };
+  const StopScope none(nullptr);  // the others have none, and are waited for
   std::vector<std::thread> helpers;
   for (unsigned worker = 1; worker < threads && worker < count; ++worker) helpers.emplace_back(work, worker);
   work(0);

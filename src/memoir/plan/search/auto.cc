@@ -7,13 +7,18 @@
 #include <chrono>
 #include <memory>
 #include <numeric>
+#include <string_view>
 #include <thread>
 #include <unordered_map>
 
+#include "memoir/plan/index/first_fit_orders.h"
+#include "memoir/plan/index/gap_index.h"
 #include "memoir/plan/search/exact/canonical.h"
 #include "memoir/plan/search/exact/decompose.h"
 #include "memoir/plan/search/part_search.h"
+#include "memoir/plan/simple/greedy.h"
 #include "memoir/plan/simple/planners.h"
+#include "memoir/plan/stop_point.h"
 
 namespace memoir {
 namespace {
@@ -21,8 +26,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kOneStep = 500, kManyBuffers = 20'000;  // buffers
-constexpr std::size_t kFewEnough = 4000;  // buffers: all cheap planners together take some milliseconds
-constexpr double kFair = 0.7;             // of one processor
+constexpr double kFair = 0.7;                                 // of one processor
+constexpr std::size_t kFewForFlows = 100;                     // buffers: mincost_flow takes a millisecond
+constexpr double kClimb = 0.25, kShareOfClimb = 0.25;         // seconds, and of the deadline, for hill_climb
+
+// What first_fit of plan/constrained places by, each into the lowest gap and into the tightest.
+constexpr std::string_view kFirstFitOrders[] = {"AT", "TA", "WT", "ZW", "LZ"};
 
 // Of all threads of this process.
 double processor_seconds() {
@@ -72,19 +81,36 @@ class Search {
 
   SearchResult run() {
     validate(problem_);
-    const Decomposition parts = decompose(problem_);
-    build(parts);
-    first_plans();
-    if (!context_.exact_only) {
-      // One step ends most small problems; on very many buffers it is worth more than all cheap planners.
-      if (problem_.size() <= kOneStep || problem_.size() > kManyBuffers) improve(1);
-      run_cheap_planners(parts);
+    try {
+      // Few are placed once before anybody can have waited.
+      const StopScope scope(problem_.size() > kManyBuffers ? options_.stop : nullptr);
+      search();
+    } catch (const Stopped&) {
     }
-    improve(~0u);
-    return result(parts);
+    return result();
   }
 
  private:
+  void search() {
+    if (problem_.size() > kManyBuffers && options_.stop != nullptr) {  // whoever stops it soon has a plan
+      whole_ = recycle(problem_);
+      stop_point();
+    }
+    parts_ = decompose(problem_);
+    stop_point();
+    build();
+    first_plans();
+    const StopScope scope(options_.stop);
+    if (!context_.exact_only) {
+      // One step ends most small problems; on very many buffers it is worth more than all cheap planners.
+      if (problem_.size() <= kOneStep || problem_.size() > kManyBuffers) improve(1);
+      run_cheap_planners();
+      improve_until_climb();
+      climb();
+    }
+    improve(~0u);
+  }
+
   struct Group {
     PartSearch search;
     Offset base = 0;                     // of the member with the largest
@@ -92,7 +118,8 @@ class Search {
     bool exhausted = false;
   };
 
-  void build(const Decomposition& parts) {
+  void build() {
+    const Decomposition& parts = parts_;
     group_of_.resize(parts.parts.size());
     buffers_of_.resize(parts.parts.size());
     std::unordered_map<Shape, std::size_t, ShapeHash> known;
@@ -103,6 +130,7 @@ class Search {
     std::stable_sort(by_base.begin(), by_base.end(),
                      [&](auto a, auto b) { return parts.parts[a].base > parts.parts[b].base; });
     for (const std::size_t p : by_base) {
+      stop_point();
       Canonical part = canonical(problem_, parts.parts[p].buffers);
       buffers_of_[p] = std::move(part.buffers);
       const auto it = known.find(Shape{&part.problem});
@@ -120,6 +148,7 @@ class Search {
     for (const auto& [buffer, offset] : parts.placed) {
       if (offset + problem_[buffer].size > bars_) bars_ = offset + problem_[buffer].size, bar_ = buffer;
     }
+    built_ = true;
   }
 
   // What the whole must come down to: no smaller than the largest bound of a part, no larger than asked.
@@ -131,10 +160,13 @@ class Search {
   }
   Size arena_of_parts() const {
     Size bytes = bars_;
-    for (const auto& group : groups_) bytes = std::max(bytes, group->base + group->search.arena());
+    for (const auto& group : groups_) {
+      if (group->search.arena() == ~Size{0}) return ~Size{0};  // not placed yet
+      bytes = std::max(bytes, group->base + group->search.arena());
+    }
     return bytes;
   }
-  Size arena() const { return std::min(arena_of_parts(), whole_.arena_size); }
+  Size arena() const { return std::min(built_ ? arena_of_parts() : ~Size{0}, whole_.arena_size); }
   // Seen from inside a group: at least its own bound, so that its search has a target that may exist.
   Size target(const Group& group) const {
     const Size goal = this->goal();
@@ -143,33 +175,69 @@ class Search {
 
   void first_plans() {
     for (const auto& group : groups_) {
-      while (group->search.arena() == ~Size{0}) group->search.step(target(*group), context_);
+      while (group->search.arena() == ~Size{0}) {
+        stop_point();
+        group->search.step(target(*group), context_);
+      }
     }
     report();
   }
 
-  // Whatever the deadline, on what is small. They see the problem as it is, not its parts.
-  void run_cheap_planners(const Decomposition& parts) {
+  // All that place once, whatever the deadline; on very many buffers the first of them, and the others while
+  // there is time. They see the problem as it is, not its parts.
+  void run_cheap_planners() {
+    const bool all = problem_.size() <= kManyBuffers;
     for (const Planner* planner : cheap_planners()) {
-      const bool always = problem_.size() <= kFewEnough ||
-                          (problem_.size() <= kManyBuffers && planner == cheap_planners().front());
-      if (arena() <= goal() || (!always && context_.stopped())) return;
-      Plan plan = planner->run(problem_);
-      context_.work += problem_.size();
-      if (plan.arena_size >= whole_.arena_size) continue;
-      whole_ = std::move(plan);
-      for (std::size_t p = 0; p < parts.parts.size(); ++p) {
-        if (parts.parts[p].base != 0 || context_.repeatable) continue;
-        std::vector<Offset> offsets;
-        for (const std::uint32_t i : buffers_of_[p]) offsets.push_back(whole_.offsets[i]);
-        groups_[group_of_[p]]->search.keep(std::move(offsets));
-      }
-      report();
+      if (arena() <= goal() || (!all && planner != cheap_planners().front() && context_.stopped())) return;
+      consider(planner->run(problem_));
     }
+    if (problem_.size() <= kFewForFlows && arena() > goal())
+      consider(find_planner("mincost_flow").run(problem_));
+    if (!all || arena() <= goal()) return;
+    const Sections sections = find_sections(problem_);
+    for (const std::string_view keys : kFirstFitOrders) {
+      const Order order = make_order(problem_, sections, keys);
+      for (const Fit fit : {Fit::kFirst, Fit::kBest}) {
+        if (arena() <= goal()) return;
+        consider(place_in_order(problem_, order, fit));
+      }
+    }
+  }
+
+  // A plan of the whole.
+  void consider(Plan plan) {
+    context_.work += problem_.size();
+    if (plan.arena_size >= whole_.arena_size) return;
+    whole_ = std::move(plan);
+    for (std::size_t p = 0; p < parts_.parts.size(); ++p) {
+      if (parts_.parts[p].base != 0 || context_.repeatable) continue;
+      std::vector<Offset> offsets;
+      for (const std::uint32_t i : buffers_of_[p]) offsets.push_back(whole_.offsets[i]);
+      groups_[group_of_[p]]->search.keep(std::move(offsets));
+    }
+    report();
+  }
+
+  // hill_climb takes as long as it would alone, the last part of the time that there is.
+  void improve_until_climb() {
+    const Clock::time_point end = context_.limits.deadline;
+    if (end != Clock::time_point::max()) {
+      context_.limits.deadline =
+          end - std::chrono::duration_cast<Clock::duration>(
+                    std::chrono::duration<double>(std::min(kClimb, kShareOfClimb * options_.deadline_s)));
+    }
+    improve(~0u);
+    context_.limits.deadline = end;
+  }
+  void climb() {
+    if (problem_.size() > kManyBuffers || arena() <= goal()) return;
+    const double seconds = context_.repeatable ? 1e9 : options_.deadline_s;
+    consider(find_planner("hill_climb").run_within(problem_, seconds));
   }
 
   void improve(unsigned steps) {
     for (; steps > 0 && !context_.stopped(); --steps) {
+      stop_point();
       if (options_.capacity && floor() > *options_.capacity) return;
       const Size goal = this->goal();
       if (arena() <= goal) return;
@@ -195,22 +263,36 @@ class Search {
 
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
-  SearchResult result(const Decomposition& parts) {
-    SearchResult result;
+  void take_plan(SearchResult& result) {
+    result.plan.arena_size = built_ ? arena_of_parts() : ~Size{0};
+    if (result.plan.arena_size == ~Size{0} && whole_.offsets.empty())
+      whole_ = bump(problem_);  // stopped before
+    if (whole_.arena_size < result.plan.arena_size) {
+      result.plan = std::move(whole_);
+      return;
+    }
     result.plan.offsets.resize(problem_.size());
-    for (const auto& [buffer, offset] : parts.placed) result.plan.offsets[buffer] = offset;
-    for (std::size_t p = 0; p < parts.parts.size(); ++p) {
+    for (const auto& [buffer, offset] : parts_.placed) result.plan.offsets[buffer] = offset;
+    for (std::size_t p = 0; p < parts_.parts.size(); ++p) {
       const std::vector<Offset>& offsets = groups_[group_of_[p]]->search.offsets();
       for (std::size_t k = 0; k < offsets.size(); ++k)
-        result.plan.offsets[buffers_of_[p][k]] = parts.parts[p].base + offsets[k];
+        result.plan.offsets[buffers_of_[p][k]] = parts_.parts[p].base + offsets[k];
     }
-    result.plan.arena_size = arena_of_parts();
-    if (whole_.arena_size < result.plan.arena_size) result.plan = std::move(whole_);
+  }
+
+  SearchResult result() {
+    SearchResult result;
+    take_plan(result);
     result.lower_bound = bars_;
     result.bound_reason = problem_.empty()
                               ? "there are no buffers"
                               : "the load at tick " + std::to_string(problem_[bar_].lifetime.begin);
+    if (!built_) {
+      for (const Buffer& buffer : problem_) result.lower_bound = std::max(result.lower_bound, buffer.size);
+      result.bound_reason = "the largest buffer";
+    }
     for (const auto& group : groups_) {
+      if (!built_) break;
       const Bound& bound = group->search.bound();
       if (group->base + bound.bytes < result.lower_bound) continue;
       if (group->base + bound.bytes == result.lower_bound && bars_ == result.lower_bound) continue;
@@ -238,6 +320,8 @@ class Search {
   const Clock::time_point start_;
   const double cpu_start_ = processor_seconds();
   SearchContext context_;
+  Decomposition parts_;
+  bool built_ = false;  // else it was stopped before
   std::vector<std::unique_ptr<Group>> groups_;
   std::vector<std::size_t> group_of_;                   // per part
   std::vector<std::vector<std::uint32_t>> buffers_of_;  // per part, as its group has them

@@ -68,7 +68,7 @@ class CoreFirst {
     }
     for (const std::uint32_t i : order_of_rest()) {
       if (contains(i)) continue;
-      if ((++placed & 1023) == 0 && !options_.must_answer && stopped()) return {};
+      if ((++placed & 1023) == 0 && (is_called_off() || (!options_.must_answer && stopped()))) return {};
       const Offset offset = gaps ? gaps->find(i, options_.fit) : fit(i, options_.fit);
       if (gaps) gaps->place(i, offset);
       put(i, offset, over);
@@ -176,10 +176,12 @@ class CoreFirst {
     return some;
   }
 
+  // Whoever waits for it wants no answer any more.
+  bool is_called_off() const { return limits_.stop && limits_.stop->load(std::memory_order_relaxed); }
+
   bool stopped() const {
-    return (limits_.stop && limits_.stop->load(std::memory_order_relaxed)) ||
-           (limits_.enough && limits_.enough->load(std::memory_order_relaxed)) || work_ >= last_work_ ||
-           std::chrono::steady_clock::now() >= limits_.deadline;
+    return is_called_off() || (limits_.enough && limits_.enough->load(std::memory_order_relaxed)) ||
+           work_ >= last_work_ || std::chrono::steady_clock::now() >= limits_.deadline;
   }
 
   void put(std::uint32_t i, Offset offset, std::vector<std::uint32_t>& over) {

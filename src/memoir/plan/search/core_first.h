@@ -32,7 +32,7 @@ struct CoreFirstOptions {
   std::size_t largest_exact = 6000;    // buffers of a piece that the exact search is given
   unsigned retries = 0;                // of a piece that the exact search was not given or did not pack
   std::uint64_t repair_effort = 2000;  // comparisons spent on what overflows, for each buffer of the problem
-  bool must_answer = true;             // or nothing when it is stopped
+  bool must_answer = true;             // or nothing when its time is over; never when it is called off
 };
 
 /// Answers with valid offsets that fit the target or come near it; empty when it was stopped and need not

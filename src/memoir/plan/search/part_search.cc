@@ -10,6 +10,7 @@
 #include "memoir/plan/search/attempts.h"
 #include "memoir/plan/search/exact/bounds.h"
 #include "memoir/plan/search/tied_part.h"
+#include "memoir/plan/stop_point.h"
 
 namespace memoir {
 namespace {
@@ -57,7 +58,9 @@ double SearchContext::spent() const {
 PartSearch::PartSearch(Canonical canonical)
     : problem_(std::move(canonical.problem)), sections_(find_sections(problem_)), grid_(find_grid(problem_)) {
   sections_.tick = std::move(canonical.ticks);  // for people
+  stop_point();
   bound_ = lower_bound(problem_, sections_);
+  stop_point();
   Size step = 0;
   for (const Buffer& buffer : problem_) step = std::gcd(std::gcd(step, buffer.size), buffer.alignment);
   step_ = std::max<Size>(step, 1);

@@ -11,6 +11,7 @@
 
 #include "memoir/base/check.h"
 #include "memoir/plan/align.h"
+#include "memoir/plan/stop_point.h"
 
 namespace memoir {
 namespace {
@@ -251,6 +252,7 @@ Plan best_fit(const Problem& problem) {
   Waiting waiting(problem, moments);
   Skyline skyline(moments.count());
   while (!waiting.empty()) {
+    stop_point();
     const Skyline::Line line = skyline.lowest();
     const Waiting::Life* const life = waiting.take(line.begin, line.end);
     if (life == nullptr) {

@@ -8,6 +8,7 @@
 #include <queue>
 
 #include "memoir/plan/index/gap_index.h"
+#include "memoir/plan/stop_point.h"
 
 namespace memoir {
 namespace {
@@ -73,6 +74,7 @@ class Boxing {
       classes[static_cast<int>(std::floor(std::log(times) / std::log1p(kEpsilon)))].push_back(i);
     }
     for (auto& [power, members] : classes) {
+      stop_point();
       const double unit = height / std::pow(1 + kEpsilon, power);
       rows_ = std::max<std::size_t>(1, static_cast<std::size_t>(height / unit + 1e-9));
       height_ = height;
@@ -95,6 +97,7 @@ class Boxing {
   // Theorem 2: `ids` of unit height, by birth; boxes that hold rows_ of them at a time.
   void box_units(Ids ids, Ids& unresolved, Ids& boxes) {
     while (!ids.empty()) {
+      stop_point();
       const Tick critical = bodies_[ids[ids.size() / 2]].lifetime.begin;
       Ids before, across, after;
       for (const std::uint32_t i : ids) {

@@ -9,6 +9,7 @@
 
 #include "memoir/plan/index/gap_index.h"
 #include "memoir/plan/index/waiting_index.h"
+#include "memoir/plan/stop_point.h"
 
 namespace memoir {
 namespace {
@@ -38,6 +39,7 @@ Loose place_loosely(const Problem& problem) {
   }
   put(span.begin, span.end, 0);
   while (!waiting.empty()) {
+    stop_point();
     const auto [height, begin] = *by_height.begin();
     by_height.erase(by_height.begin());
     const auto interval = intervals.find(begin);
@@ -119,6 +121,7 @@ std::vector<Order> find_overlaps(const Problem& problem, const std::vector<Offse
   LiveRanges live(problem, offsets);
   auto death = deaths.begin();
   for (const std::uint32_t i : births) {
+    stop_point();
     for (; death != deaths.end() && problem[*death].lifetime.end <= problem[i].lifetime.begin; ++death) {
       live.set(*death, 0);
     }
@@ -138,6 +141,7 @@ Order colour(const std::vector<Order>& overlaps, const Order& order) {
   Order colours(order.size(), kUncoloured);
   std::vector<bool> taken;
   for (const std::uint32_t i : order) {
+    stop_point();
     taken.assign(overlaps[i].size() + 1, false);
     for (const std::uint32_t j : overlaps[i]) {
       if (colours[j] < taken.size()) taken[colours[j]] = true;

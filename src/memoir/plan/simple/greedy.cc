@@ -3,15 +3,19 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 #include <numeric>
 
 #include "memoir/plan/align.h"
 #include "memoir/plan/index/gap_index.h"
+#include "memoir/plan/stop_point.h"
 
 namespace memoir {
 namespace {
 
 using Order = std::vector<std::uint32_t>;
+
+constexpr Size kClassesOfOctave = 8;
 
 Order all_of(const Problem& problem) {
   Order order(problem.size());
@@ -96,6 +100,40 @@ Plan bump(const Problem& problem) {
   for (size_t i = 0; i < problem.size(); ++i) {
     plan.offsets[i] = align_to(plan.arena_size, problem[i].alignment);
     plan.arena_size = plan.offsets[i] + problem[i].size;
+  }
+  return plan;
+}
+
+Plan recycle(const Problem& problem) {
+  validate(problem);
+  Order births = all_of(problem), deaths = births;
+  std::sort(births.begin(), births.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return problem[a].lifetime.begin < problem[b].lifetime.begin;
+  });
+  stop_point();
+  std::sort(deaths.begin(), deaths.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return problem[a].lifetime.end < problem[b].lifetime.end;
+  });
+  stop_point();
+  const auto room_of = [&](const Buffer& buffer) {
+    const Size step = std::bit_floor(buffer.size) / kClassesOfOctave;
+    return align_to(align_to(buffer.size, std::max<Size>(step, 1)), buffer.alignment);
+  };
+  std::map<std::pair<Size, Size>, std::vector<Offset>> free;  // by room and alignment
+  Plan plan{std::vector<Offset>(problem.size()), 0};
+  Offset top = 0;
+  auto death = deaths.begin();
+  for (const std::uint32_t i : births) {
+    for (; death != deaths.end() && problem[*death].lifetime.end <= problem[i].lifetime.begin; ++death)
+      free[{room_of(problem[*death]), problem[*death].alignment}].push_back(plan.offsets[*death]);
+    std::vector<Offset>& places = free[{room_of(problem[i]), problem[i].alignment}];
+    if (places.empty()) {
+      places.push_back(align_to(top, problem[i].alignment));
+      top = places.back() + room_of(problem[i]);
+    }
+    plan.offsets[i] = places.back();
+    places.pop_back();
+    plan.arena_size = std::max(plan.arena_size, plan.offsets[i] + problem[i].size);
   }
   return plan;
 }

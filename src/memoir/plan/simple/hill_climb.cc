@@ -10,6 +10,7 @@
 #include "memoir/plan/index/gap_index.h"
 #include "memoir/plan/random.h"
 #include "memoir/plan/simple/aligned_load.h"
+#include "memoir/plan/stop_point.h"
 
 namespace memoir {
 namespace {
@@ -34,6 +35,7 @@ class HillClimb {
     Plan best{offsets_, arena_size(problem_, offsets_)};
     Size current = best.arena_size;
     for (int attempt = 0; attempt < kAttempts && effort_ < kEffort && best.arena_size > floor; ++attempt) {
+      stop_point();
       if (deadline && Clock::now() >= *deadline) break;
       const auto exchange = choose(current);
       if (!exchange) break;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "memoir/plan/stop_point.h"
+
 namespace memoir {
 namespace {
 
@@ -55,6 +57,7 @@ Decomposition decompose(const Problem& problem) {
   std::vector<std::uint32_t> order(problem.size());
   std::iota(order.begin(), order.end(), 0u);
   std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    stop_point();
     return problem[a].lifetime.begin < problem[b].lifetime.begin;
   });
   for (auto begin = order.begin(); begin != order.end();) {
