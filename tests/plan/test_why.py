@@ -165,12 +165,48 @@ def test_a_budget_is_kept_by_the_plan():
         budget = int(_core.load(problem) * 0.8)
         found = fit_options(problem, budget, options, 0.4)
         if found.proven_infeasible:
-            assert choose(problem, budget, options) is None
             continue
         assert found.lower_bound_cost <= found.cost == sum(option.cost for option in found.chosen)
         assert found.fits == (found.result.arena_size <= budget)
         kept += found.fits
     assert kept >= 5
+
+
+def fits(problem, options, budget):
+    gaps = [(option.buffer, option.lower, option.upper, 0, 0) for option in options]
+    said = {name: getattr(problem, name) for name in ("lower", "upper", "size")}
+    said |= {"gaps": np.array(gaps)} if gaps else {}
+    found = memoir.plan(said, "exact", capacity=budget, deadline=20, threads=1)
+    assert found.fits or found.proven_infeasible
+    return found.fits
+
+
+def test_small_budgets_are_decided_by_plans_and_not_by_the_load():
+    """What is chosen fits and costs the least of all choices whose plan fits; where none does, that is said."""
+    generator, feasible, beyond_load = random.Random(4), 0, 0
+    for _ in range(60):
+        problem = random_problem(generator, generator.randint(3, 7), ticks=10, bytes=8)
+        options = []
+        for i, (lower, upper) in enumerate(zip(problem.lower.tolist(), problem.upper.tolist(), strict=True)):
+            if upper - lower > 3 and generator.random() < 0.8:
+                until = generator.randint(lower + 2, upper - 1)
+                options.append(Option(i, lower + 1, until, "recompute", float(generator.randrange(20))))
+        budget = max(1, _core.load(problem) - generator.randint(1, 7))
+        costs = [
+            sum(option.cost for option in some)
+            for count in range(len(options) + 1)
+            for some in itertools.combinations(options, count)
+            if fits(problem, some, budget)
+        ]
+        found = fit_options(problem, budget, options, 5.0)
+        if not costs:
+            assert not found.fits and found.proven_infeasible
+            continue
+        feasible += 1
+        assert found.fits and found.optimal and found.cost == min(costs) == found.lower_bound_cost
+        choice = choose(problem, budget, options)
+        beyond_load += choice is not None and choice.cost < found.cost
+    assert feasible > 8 and beyond_load > 0
 
 
 def test_offloading_takes_both_ways():

@@ -9,8 +9,10 @@
 Which options: a covering problem. It is searched through by branch and bound: greedy first (the most bytes that are
 needed for the cost, then those that turn out not to be needed taken back), with the larger of two floors: the lowest
 fractional cost of one tick, and the sum of such over ticks that share no option. Where that does not end in time, the
-best so far is taken, and the floor says how far it is from the lowest cost. Then the plan is made with gaps; where it
-does not fit (offsets do not reach the load), the choice is made again for a smaller budget.
+best so far is taken, and the floor says how far it is from the lowest cost. Then the plan is made with gaps. Where it does
+not fit (offsets do not reach the load) and that is proven, no part of the choice is enough: the next one must have an option
+that it has not, which is a row of the covering problem too. So all choices are gone through in the order of their costs,
+as far as the time allows. Where it is not proven, the choice is made for a smaller budget at times.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ _NODES = 20_000  # of branch and bound
 _DEPTH = 400  # of its tree
 _OVER = 0.3  # of the deadline, for the choice; the rest plans
 _ROUNDS = 12  # smaller budgets that are tried
+_REFUTED = 0.02  # of the deadline: what one choice may take to be proven too little, while others are left
 
 
 @dataclass(frozen=True)
@@ -162,43 +165,111 @@ def fit_options(
     problem: Problem, budget: int, options: Sequence[Option], deadline: float = 2.0
 ) -> BudgetResult:
     """fit_budget() of options."""
-    until = time.monotonic() + deadline
-    first = choose(problem, budget, options, time.monotonic() + deadline * _OVER)
-    if first is None:
-        everything = _without_overlap(options)
-        result = _plan(problem, everything, budget, deadline)
-        return BudgetResult(budget, False, (), 0.0, 0.0, False, True, result)
-    choice, target = first, budget
-    best: tuple[Choice, PlanResult] | None = None
-    for _ in range(_ROUNDS):
-        result = _plan(problem, choice.options, budget, max(until - time.monotonic(), 0.05) / 2)
-        if best is None or (not best[1].fits and result.arena_size < best[1].arena_size) or result.fits:
-            best = choice, result
-        if result.fits or time.monotonic() > until:
-            break
-        # The load fits and the offsets do not: free as much more as they are over.
-        target -= max(result.arena_size - budget, 1)
-        again = (
-            choose(problem, target, options, time.monotonic() + deadline * _OVER / _ROUNDS)
-            if target >= 0
-            else None
+    return _Fit(problem, budget, options, deadline).run()
+
+
+class _Fit:
+    """Choices and their plans in turn."""
+
+    def __init__(self, problem: Problem, budget: int, options: Sequence[Option], deadline: float):
+        self._problem, self._budget, self._options, self._deadline = problem, budget, options, deadline
+        self._until = time.monotonic() + deadline
+        self._refuted: list[tuple[Option, ...]] = []  # what was planned and does not fit
+        self._is_proven = True  # of all of these
+        self._floor = 0.0  # no choice that fits costs less
+        self._best: tuple[Choice, PlanResult] | None = None
+
+    def run(self) -> BudgetResult:
+        choice = self._choose(self._budget, _OVER)
+        if choice is None:
+            return self._impossible()
+        if not self._try(choice, 0.5):
+            everything = _without_overlap(self._options)
+            all_of_them = Choice(tuple(everything), sum(one.cost for one in everything), 0.0)
+            if set(choice.options) != set(everything):
+                self._try(all_of_them, 0.2)
+            fits = self._best is not None and self._best[1].fits
+            if not fits and self._is_proven and len(everything) == len(self._options):
+                return self._impossible()
+            if not self._go_on() and self._is_proven:
+                return self._impossible()
+        assert self._best is not None
+        choice, result = self._best
+        fits = result.fits is True
+        return BudgetResult(
+            self._budget,
+            fits,
+            choice.options,
+            choice.cost,
+            min(self._floor, choice.cost) if fits else self._floor,
+            fits and choice.cost <= self._floor * (1 + 1e-12),
+            False,
+            result,
         )
-        if again is None:
-            break
-        choice = again
-    assert best is not None
-    choice, result = best
-    fits = result.fits is True
-    return BudgetResult(
-        budget,
-        fits,
-        choice.options,
-        choice.cost,
-        first.lower_bound,
-        fits and choice.cost <= first.lower_bound * (1 + 1e-12),
-        False,
-        result,
-    )
+
+    def _impossible(self) -> BudgetResult:
+        result = self._best[1] if self._best else self._plan(_without_overlap(self._options), self._deadline)
+        return BudgetResult(self._budget, False, (), 0.0, 0.0, False, True, result)
+
+    def _left(self) -> float:
+        return max(self._until - time.monotonic(), 0.0)
+
+    def _choose(self, budget: int, share: float) -> Choice | None:
+        """The next in the order of costs. What it proves of the cost holds as long as all before it are proven too little."""
+        until = time.monotonic() + min(self._deadline * share, self._left() or math.inf)
+        choice = choose(self._problem, budget, self._options, until, self._refuted)
+        if budget == self._budget and self._is_proven and choice is not None:
+            self._floor = max(self._floor, choice.lower_bound)
+        return choice
+
+    def _plan(self, options: Sequence[Option], seconds: float) -> PlanResult:
+        return _plan(self._problem, options, self._budget, seconds)
+
+    def _try(self, choice: Choice, share: float) -> bool:
+        """Plans it. False: it does not fit, and no part of it is chosen again."""
+        result = self._plan(choice.options, max(self._deadline * share, 0.01))
+        if self._is_better(choice, result):
+            self._best = choice, result
+        if result.fits:
+            return True
+        self._refuted.append(choice.options)
+        self._is_proven &= result.proven_infeasible
+        return False
+
+    def _is_better(self, choice: Choice, result: PlanResult) -> bool:
+        if self._best is None:
+            return True
+        old, before = self._best
+        if result.fits and before.fits:
+            return choice.cost < old.cost
+        return bool(result.fits) or (not before.fits and result.arena_size < before.arena_size)
+
+    def _go_on(self) -> bool:
+        """In the order of costs; for smaller budgets now and then, since what is far from the load needs more freed.
+        False: there is no other choice, and none fits."""
+        target, rounds = self._budget, 0
+        found = self._best is not None and self._best[1].fits is True
+        while self._left() > 0:
+            next_one = self._choose(self._budget, _OVER)
+            if next_one is None:
+                return found
+            if set(next_one.options) in map(set, self._refuted):  # nothing else was found in time
+                return True
+            if found and self._best is not None and next_one.cost >= self._best[0].cost:
+                return True
+            if self._try(next_one, _REFUTED if self._left() < self._deadline / 2 else 5 * _REFUTED):
+                return True
+            if found or rounds == _ROUNDS or self._is_proven or self._best is None:
+                continue
+            # The load fits and the offsets do not: free as much more as they are over.
+            rounds += 1
+            target -= max(self._best[1].arena_size - self._budget, 1)
+            freed = self._choose(target, _OVER / _ROUNDS) if target >= 0 else None
+            if freed is None:
+                rounds = _ROUNDS
+            elif self._try(freed, 0.1):
+                found = True
+        return True
 
 
 def _plan(problem: Problem, options: Sequence[Option], capacity: int, seconds: float) -> PlanResult:
@@ -225,22 +296,33 @@ def _without_overlap(options: Sequence[Option]) -> list[Option]:
 
 
 def choose(
-    problem: Problem, budget: int, options: Sequence[Option], until: float = math.inf
+    problem: Problem,
+    budget: int,
+    options: Sequence[Option],
+    until: float = math.inf,
+    refuted: Sequence[Sequence[Option]] = (),
 ) -> Choice | None:
-    """The cheapest options found after which at most `budget` bytes live at any tick. None when all do not free enough.
-    Options of one buffer that overlap are not chosen together."""
+    """The cheapest options found after which at most `budget` bytes live at any tick. None when all do not free enough;
+    where that is not known in time, all that can be chosen. Options of one buffer that overlap are not chosen together.
+    `refuted`: choices that are not enough; nor is a part of one."""
     sections = Sections.of(problem, [tick for option in options for tick in (option.lower, option.upper)])
     over = sections.over(budget)
-    if len(over) == 0:
+    if len(over) == 0 and not refuted:
         return Choice((), 0.0, 0.0)
-    return _Cover(problem, sections, over, budget, options).run(until)
+    return _Cover(problem, sections, over, budget, options, refuted).run(until)
 
 
 class _Cover:
-    """Rows are the sections that are too full, columns the options."""
+    """Rows are the sections that are too full, and the choices that are not enough; columns the options."""
 
     def __init__(
-        self, problem: Problem, sections: Sections, over: np.ndarray, budget: int, options: Sequence[Option]
+        self,
+        problem: Problem,
+        sections: Sections,
+        over: np.ndarray,
+        budget: int,
+        options: Sequence[Option],
+        refuted: Sequence[Sequence[Option]],
     ):
         row_of = np.full(len(sections.loads) + 1, len(over), np.int64)
         row_of[: len(sections.loads)] = np.searchsorted(over, np.arange(len(sections.loads)))
@@ -251,13 +333,17 @@ class _Cover:
         for option in options:
             first, last = sections.within(option.lower, option.upper)
             begin, end = int(row_of[first]), int(row_of[last])
-            if begin < end and sizes[option.buffer] > 0:
+            if (begin < end or refuted) and sizes[option.buffer] > 0:
                 self._options.append(option)
                 spans.append((begin, end))
         self._begin = np.array([span[0] for span in spans], np.int64)
         self._end = np.array([span[1] for span in spans], np.int64)
         self._bytes = np.array([int(sizes[one.buffer]) for one in self._options], np.int64)
         self._cost = np.array([one.cost for one in self._options])
+        # Of each choice that is not enough, who is not in it.
+        self._others = [
+            np.array([one not in said for one in self._options], bool) for said in map(set, refuted)
+        ]
         # Options of one buffer that overlap exclude each other.
         self._rivals: list[list[int]] = [[] for _ in self._options]
         of_buffer: dict[int, list[int]] = {}
@@ -280,8 +366,11 @@ class _Cover:
         self._until = until
         root = self._floor(self._excess, usable)
         ended = self._search(self._excess.copy(), usable, [], 0.0, 0)
-        if self._best is None:
+        if self._best is None and ended:
             return None
+        if self._best is None:  # perhaps none is enough
+            most = _without_overlap(self._options)
+            return Choice(tuple(most), sum(one.cost for one in most), root)
         floor = self._best_cost if ended else min(root, self._best_cost)
         chosen = tuple(self._options[k] for k in sorted(self._best))
         return Choice(chosen, self._best_cost, floor)
@@ -316,11 +405,13 @@ class _Cover:
             chosen.append(k)
             left[self._begin[k] : self._end[k]] -= self._bytes[k]
             usable[self._rivals[k]] = False
-        if np.any(left > 0):
+        if np.any(left > 0) or any(not others[chosen].any() for others in self._others):
             return None
         for k in sorted(chosen, key=lambda k: -self._cost[k]):  # the dearest that is not needed after all
             span = slice(self._begin[k], self._end[k])
-            if np.all(left[span] + self._bytes[k] <= 0):
+            fewer = [other for other in chosen if other != k]
+            needed = any(not others[fewer].any() for others in self._others)
+            if not needed and np.all(left[span] + self._bytes[k] <= 0):
                 left[span] += self._bytes[k]
                 chosen.remove(k)
         return chosen
@@ -360,20 +451,28 @@ class _Cover:
         self, left: np.ndarray, usable: np.ndarray, chosen: list[int], cost: float, depth: int
     ) -> bool:
         """Depth first, with each of the options of the fullest section taken and then excluded. False: it was cut short."""
-        if not np.any(left > 0):
+        open_choices = [others for others in self._others if not others[chosen].any()]
+        if not np.any(left > 0) and not open_choices:
             if cost < self._best_cost:
                 self._best, self._best_cost = list(chosen), cost
             return True
         self._nodes += 1
         if self._nodes > _NODES or time.monotonic() > self._until or depth > _DEPTH:
             return False
-        if cost + self._floor(left, usable) >= self._best_cost * (1 - 1e-12):
+        floor = self._floor(left, usable)
+        for others in open_choices:
+            floor = max(floor, float(np.min(self._cost[others & usable], initial=math.inf)))
+        if cost + floor >= self._best_cost * (1 - 1e-12):
             return True
-        row = int(np.argmax(left))
-        over = np.flatnonzero(usable & (self._begin <= row) & (row < self._end))
+        if np.any(left > 0):
+            row = int(np.argmax(left))
+            over = np.flatnonzero(usable & (self._begin <= row) & (row < self._end))
+            rates = [self._cost[k] / max(self._gain(int(k), left), 1e-300) for k in over]
+        else:
+            over = np.flatnonzero(usable & open_choices[0])
+            rates = self._cost[over].tolist()
         if len(over) == 0:
             return True
-        rates = [self._cost[k] / max(self._gain(int(k), left), 1e-300) for k in over]
         k = int(over[int(np.argmin(rates))])
         taken = left.copy()
         taken[self._begin[k] : self._end[k]] -= self._bytes[k]
