@@ -114,6 +114,11 @@ def test_filters_of_system_calls(case, where, promises, expected, under):
     in_filter(case, where, promises, expected, under)
 
 
+@pytest.mark.parametrize("where", ["later refuse=mprotect", "exec kill=mincore+membarrier"])
+def test_the_checked_build_behind_filters(where, promises, expected, under):
+    check("contents", where, promises, expected, under, settings={"secure": "1"})
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("when", ["exec", "later"])
@@ -224,3 +229,15 @@ def test_a_setuid_program_reads_no_settings(compiled, library):
         if os.statvfs(root).f_flag & os.ST_NOSUID:
             pytest.skip("setuid has no effect in the folder for temporary files")
         assert "memoir" not in said()
+
+
+def test_the_guide_says_what_is_called():
+    """The table of calls names what the matrix refuses."""
+    page = (Path(__file__).parents[2] / "docs/guides/malloc.md").read_text()
+    rows = re.findall(r"^\| (`[^|]+) \| [^|]+ \| [^|]+ \| ([^|]+) \|$", page, re.MULTILINE)
+    named = {call: kept for calls, kept in rows for call in re.findall(r"`(\w+)`", calls)}
+    wanted = {"cpu_clock": "clock_gettime"}
+    refused = {wanted.get(one, one) for calls in ANY for one in calls.split("+")} - {"brk"}
+    assert refused | {"mmap", "openat", "read", "close"} <= named.keys() | {"clock_gettime"}
+    for call in set(OWN) & named.keys():
+        assert named[call] == "not made", call

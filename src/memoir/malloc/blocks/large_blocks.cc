@@ -54,8 +54,12 @@ class KeptErrno {
 
 /// Of the checked build: whether the bytes of a block that waits to be used again may be touched.
 bool let_touch(std::uintptr_t address, Size size, bool may) noexcept {
-  return !kChecked ||
-         ::mprotect(reinterpret_cast<void*>(address), size, may ? PROT_READ | PROT_WRITE : PROT_NONE) == 0;
+  if constexpr (!kChecked) return true;
+  void* const at = reinterpret_cast<void*>(address);
+  if (::mprotect(at, size, may ? PROT_READ | PROT_WRITE : PROT_NONE) == 0) return true;
+  // Nobody wants what they hold, so that they may be others where a filter refuses that call.
+  return may &&
+         ::mmap(at, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at;
 }
 
 /// Reserves more, unmaps what is too much, and leaves a page on both sides that cannot be touched.
