@@ -49,7 +49,9 @@ def torch_folder(minor: str) -> Path:
                 "--no-deps",
                 "--target",
                 unpacked,
-                f"torch=={minor}.*",
+                "--require-hashes",
+                "-r",
+                ROOT / ".ci" / f"torch-{minor}.txt",
             )
             shutil.copytree(Path(unpacked, "torch", "include"), folder / "include", dirs_exist_ok=True)
             shutil.copy(Path(unpacked, "torch", "version.py"), folder)  # last: it says that the rest is there
