@@ -10,7 +10,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -70,7 +69,7 @@ int this_thread() noexcept { return static_cast<int>(::syscall(SYS_gettid)); }
 
 /// Of the environment; nothing in a program that runs with more rights than who started it has.
 const char* variable(const char* name) noexcept {
-  if (::getauxval(AT_SECURE) != 0) return nullptr;
+  if (has_more_rights()) return nullptr;
   const size_t length = strlen(name);
   for (char** entry = environ; *entry != nullptr; ++entry)
     if (strncmp(*entry, name, length) == 0 && (*entry)[length] == '=') return *entry + length + 1;
@@ -143,7 +142,6 @@ void answer() noexcept {
 
 /// What the variables ask for.
 Mode read_variables() noexcept {
-  if (has_more_rights()) return Mode::kDormant;
   Mode wanted = Mode::kDormant;
   copy_text(process.trace, variable("MEMOIR_RECORD_TRACE"));
   copy_text(process.checks, variable("MEMOIR_RECORD_CHECK_STACKS"));
