@@ -115,9 +115,12 @@ def read_all(path: Path) -> Kept:
     if not records or not _is_header(records[0]):
         raise Error(f"{path}:1: no header of a bench (version {VERSION}); is this a file of `memoir bench`?")
     headers = [record for record in records if _is_header(record)]
+    for header in headers:
+        check_header(path, header)
     members = [record for record in records if record.get("record") == MEMBER]
     rows = [record for record in records if not _is_header(record) and record.get("record") != MEMBER]
     check_rows(path, rows)
+    check_members(path, members)
     return Kept(headers[-1], rows, members)
 
 
@@ -159,6 +162,102 @@ def read_lines(path: Path) -> list[tuple[int, Record]]:
     return records
 
 
+_TEXTS, _NUMBERS = {"*": str}, {"*": (int, float, type(None))}
+_ALLOCATOR = {"name!": str, "library": (str, type(None)), "environment": _TEXTS}
+_METRIC = {"name!": str, "pattern!": str, "higher_is_better": bool}
+_PROGRAM = {
+    "name!": str,
+    "command!": [str],
+    "client": [str],
+    "ready": [str],
+    "stop": [str],
+    "metrics": [_METRIC],
+}
+
+
+class _Fixed(tuple[Any, ...]):
+    """A list of so many values, each of a type."""
+
+
+_PROOF = {
+    "program!": str,
+    "allocator!": str,
+    "requests!": (int, float),
+    "provider!": str,
+    "share": (int, float, type(None)),
+    "anonymous": (int, float),
+    "weak": [_Fixed((str, (int, float), (int, float)))],
+    "aside": [str],
+}
+# What readers of a header rely on: a name with ! must be there; "*" stands for every name.
+_HEADER: dict[str, Any] = {
+    "grid": {
+        "programs": [_PROGRAM],
+        "allocators": [_ALLOCATOR],
+        "threads": [int],
+        "loads": [int],
+        "parameters": [list],
+    },
+    "options": dict,
+    "versions": {"*": (str, type(None))},
+    "machine": dict,
+    "proofs": [_PROOF],
+    "sources": [str],
+    "started": (int, float),
+    "interleaved": bool,
+    "made_by": str,
+}
+_OPTIONAL_ROW: dict[str, Any] = dict.fromkeys(
+    ("user", "system", "peak_rss", "largest_rss", "minor_faults", "major_faults", "voluntary_switches")
+    + ("involuntary_switches", "processes", "leftover", "memory_held", "padding", "started"),
+    (int, float),
+) | {
+    "metrics": _NUMBERS,
+    "counters": _NUMBERS,
+    "memory": [list],
+    "session": int,
+    "position": int,
+    "exit_code": (int, type(None)),
+    "signal": (int, type(None)),
+}
+
+
+_SAMPLED = ("rss_", "pss_", "huge_", "lazy_", "swap_")
+
+
+def check_header(path: Path, header: Record) -> None:
+    """Raises memoir.Error, naming the place, for a header that has not what every reader of headers relies on."""
+    if place := _misfit(header, _HEADER, ""):
+        raise Error(f"{path}: the header is damaged: {place[1:]} is not what a bench writes there")
+
+
+def _misfit(value: Any, wanted: Any, place: str) -> str:
+    """Where a value of JSON is of another type than wanted; "" where it is not."""
+    if isinstance(wanted, dict):
+        if not isinstance(value, dict):
+            return place or ".header"
+        each = {name: wanted["*"] for name in value} if "*" in wanted else wanted
+        for name in each:
+            if name.endswith("!") and name[:-1] not in value:
+                return f"{place}.{name[:-1]}"
+        named = {name.removesuffix("!"): kind for name, kind in each.items()}
+        parts = ((value[name], kind, f"{place}.{name}") for name, kind in named.items() if name in value)
+    elif isinstance(wanted, _Fixed):
+        if not isinstance(value, list) or len(value) != len(wanted):
+            return place
+        parts = ((one, kind, place) for one, kind in zip(value, wanted, strict=True))
+    elif isinstance(wanted, list):
+        if not isinstance(value, list):
+            return place
+        parts = ((one, wanted[0], f"{place}.{number}") for number, one in enumerate(value))
+    else:
+        fits = isinstance(value, wanted) and (wanted is bool or wanted is dict or not isinstance(value, bool))
+        if isinstance(value, (int, float)) and not abs(value) < 1 << 63:
+            fits = False  # numpy has no such whole numbers
+        return "" if fits else place
+    return next(filter(None, (_misfit(*part) for part in parts)), "")
+
+
 def check_rows(path: Path, rows: list[Record]) -> None:
     """Raises memoir.Error, naming the run, for a row without what every reader of rows relies on."""
     for number, row in enumerate(rows, start=1):
@@ -168,6 +267,25 @@ def check_rows(path: Path, rows: list[Record]) -> None:
             value = row[name]
             if not isinstance(value, kind) or isinstance(value, bool) or not _fits(value):
                 raise Error(f"{path}: run {number} has {name} {str(value)[:40]!r}, not a {_KIND[name]}")
+        if not all(isinstance(value, str) for value in row["parameters"].values()):
+            raise Error(f"{path}: run {number} has parameters that are no texts")
+        sampled = {name: (int, float, type(None)) for name in row if name.startswith(_SAMPLED)}
+        if place := _misfit(row, {**_OPTIONAL_ROW, **sampled}, ""):
+            raise Error(f"{path}: run {number} has {place[1:]} that is not what a bench writes there")
+
+
+def check_members(path: Path, members: list[Record]) -> None:
+    """Raises memoir.Error for a member without the words of a cell."""
+    wanted = {name: _ROW[name] for name in ("program", "allocator", "threads", "load", "parameters")}
+    for number, member in enumerate(members, start=1):
+        known = isinstance(member, dict) and member.keys() >= wanted.keys()
+        place = (
+            _misfit(member, {**wanted, "session": int, "opened": dict, "closed": dict}, "")
+            if known
+            else ".it"
+        )
+        if place:
+            raise Error(f"{path}: member {number} is damaged: {place[1:]} is not what a bench writes there")
 
 
 def _fits(value: object) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from memoir._core import Error
-from memoir.base.files import Record
+from memoir.base.files import Record, read_beside, read_regular
 from memoir.bench import hyperfine, journal
 from memoir.bench.grid import Block, Cell, block_of, cell_of
 from memoir.bench.results import MEASURED, STUDY, Result
@@ -54,23 +54,28 @@ def _read_one(path: Path) -> Result:
         header, rows, members = journal.read_all(path)
         return Result(header, rows, _kept_notes(path.with_name("results.json")), members)
     try:
-        content = json.loads(path.read_bytes(), parse_constant=lambda name: None)
+        content = json.loads(read_regular(path), parse_constant=lambda name: None)
         if "memoir" not in content and "results" in content:
             return hyperfine.read_export(path, content["results"])
         ours = content["memoir"]
         found = Result(ours["header"], ours["rows"], ours.get("notes", []), ours.get("members", []))
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise Error(f"{path}: not a results.json of `memoir bench`") from None
+    if not isinstance(found.header, dict) or not all(isinstance(note, str) for note in found.notes):
+        raise Error(f"{path}: not a results.json of `memoir bench`")
+    journal.check_header(path, found.header)
     journal.check_rows(path, found.rows)
+    journal.check_members(path, found.members)
     return found
 
 
 def _kept_notes(path: Path) -> list[str]:
     """What was noted when the bench ended; the journal next to it has only header and runs."""
     try:
-        return list(json.loads(path.read_text())["memoir"]["notes"])
-    except (OSError, ValueError, KeyError):
+        notes = json.loads(read_beside(path, 1 << 28))["memoir"]["notes"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return []
+    return [note for note in notes if isinstance(note, str)] if isinstance(notes, list) else []
 
 
 def _read_csv(path: Path) -> Result:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -240,8 +241,31 @@ def difference(name: str, changes: Sequence[Change], confidence: float, relative
 
 def markdown(table: Table) -> str:
     """The table for a page of text, right-aligned but for its first two columns."""
-    note = f"\n{table.note}\n" if table.note else ""
-    return f"### {table.title}\n\n" + markdown_grid(table.columns, table.rows, left=2) + "\n" + note
+    note = f"\n{markdown_text(table.note)}\n" if table.note else ""
+    rows = [
+        [_code(text, _MARKUP if column < 2 else _HTML) for column, text in enumerate(row)]
+        for row in table.rows
+    ]
+    return f"### {_code(table.title)}\n\n" + markdown_grid(table.columns, rows, left=2) + "\n" + note
+
+
+_MARKUP = re.compile(r"[\\`*_<>\[\]&!#~]")
+
+
+_HTML = re.compile(r"[`<]|\]\(")  # of figures, which have brackets
+
+
+def _code(text: str, markup: re.Pattern[str] = _MARKUP) -> str:
+    """A name as it is: one that Markdown would take for markup becomes a code span."""
+    if not markup.search(text):
+        return text
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{fence} {text} {fence}" if "`" in text else f"`{text}`"
+
+
+def markdown_text(text: str) -> str:
+    """A line in which names may stand, without markup and control characters."""
+    return _MARKUP.sub(lambda found: "\\" + found[0], printable(text))
 
 
 def markdown_grid(columns: Sequence[str], rows: Sequence[Sequence[str]], left: int | None = None) -> str:

@@ -129,7 +129,9 @@ def present(result: Result, judge: Record, folder: Path | None, pictures: bool, 
     written: list[str] = []
     if folder is not None:
         result.save(folder)
-        text = "".join(f"{line}\n\n" for line in answers) + "\n".join(map(bench_tables.markdown, tables))
+        text = "".join(f"{bench_tables.markdown_text(line)}\n\n" for line in answers) + "\n".join(
+            map(bench_tables.markdown, tables)
+        )
         write_whole(folder / "tables.md", text)
         written = ["results.json", "results.csv", "tables.md"]
         if pictures:
