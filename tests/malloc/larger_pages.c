@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A library to preload behind a malloc: its process sees a system whose pages are -DPAGES=64 (KiB). Addresses have
- * to be multiples of that, and lengths are rounded up, so that what is given back takes its neighbours along.
- * Written for this project.
+ * A library to preload behind a malloc: its process sees a system whose pages are -DPAGES=64 (KiB). Addresses
+ * have to be multiples of that, and lengths are rounded up, so that what is given back takes its neighbours
+ * along. Written for this project.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -244,7 +244,7 @@ int main(int count, char** words) {
   if (count > 3) where_count = count - 3, where_names = words + 3;
   if (count > 3 && strcmp(words[2], "exec") == 0) {
     enter();
-    execl("/proc/self/exe", words[0], words[1], (char*)NULL);
+    execl(words[0], words[0], words[1], (char*)NULL);
     perror("exec");
     return 2;
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs that use up addresses, mappings or what the system grants them. Each prints what went wrong, or nothing.
+// Programs that use up addresses, mappings or what the system grants them. Each prints what went wrong, or
+// nothing.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <malloc.h>

@@ -4,20 +4,26 @@
  *
  *   refuse=madvise          EPERM for the call; also refuse=madvise+mremap, absent=... (ENOSYS), kill=...
  *   lock                    mlockall, what is there and what will be
- *   as=512, data=512        MiB of address space, of data; stack=KiB; threads=N of this user
+ *   as=512, data=512        MiB of address space, of data; stack=KiB; threads=N of this user, who is not root then
+ *   hide=/proc              an empty folder there
  */
 #ifndef MEMOIR_TESTS_SURROUNDINGS_H
 #define MEMOIR_TESTS_SURROUNDINGS_H
 
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -137,8 +143,19 @@ static inline void surround(const char* where) {
   else if (strncmp(where, "as=", 3) == 0) surrounding_limit(RLIMIT_AS, number << 20);
   else if (strncmp(where, "data=", 5) == 0) surrounding_limit(RLIMIT_DATA, number << 20);
   else if (strncmp(where, "stack=", 6) == 0) surrounding_limit(RLIMIT_STACK, number << 10);
-  else if (strncmp(where, "threads=", 8) == 0) surrounding_limit(RLIMIT_NPROC, number);
-  else if (strcmp(where, "lock") == 0) {
+  else if (strncmp(where, "threads=", 8) == 0) {
+    if (geteuid() == 0 && setresuid(54321, 54321, 54321) != 0) {
+      perror("setresuid");
+      exit(2);
+    }
+    surrounding_limit(RLIMIT_NPROC, number);
+  } else if (strncmp(where, "hide=", 5) == 0) {
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("none", value, "tmpfs", 0, "size=4k") != 0) {
+      perror(where);
+      exit(2);
+    }
+  } else if (strcmp(where, "lock") == 0) {
     if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0) {
       perror("mlockall");
       exit(2);

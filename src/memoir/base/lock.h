@@ -55,8 +55,8 @@ class LockGuard {
   Lock& lock_;
 };
 
-/// Sleeps while `*word` is `value`, at most that long (0: for ever) or until wake_all(word). False: the system
-/// refuses to let us sleep.
+/// Sleeps while `*word` is `value`, at most that long (0: for ever) or until wake_all(word). False: the
+/// system refuses to let us sleep.
 bool sleep_on(std::atomic<std::uint32_t>* word, std::uint32_t value, std::uint64_t nanoseconds) noexcept;
 void wake_all(std::atomic<std::uint32_t>* word) noexcept;
 /// Sleeps that long, or not at all where the system refuses that.

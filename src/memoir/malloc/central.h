@@ -33,8 +33,8 @@ class Central {
   /// Reads the settings and chooses addresses, once. Any thread, any time.
   bool ready() noexcept { return state_.load(std::memory_order_acquire) == kReady || set_up(); }
 
-  /// Whether the malloc that the program would have without this one serves all (next_malloc.h), since this one
-  /// cannot be ready.
+  /// Whether the malloc that the program would have without this one serves all (next_malloc.h), since this
+  /// one cannot be ready.
   bool handed_on() const noexcept { return state_.load(std::memory_order_acquire) == kHandedOn; }
 
   /// The thread that set it up, the program's main one unless the library was loaded late. No call of the

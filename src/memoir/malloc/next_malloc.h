@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The malloc that the program would have without this one: it serves where this one cannot, for the whole life
-// of the process.
+// The malloc that the program would have without this one: it serves where this one cannot, for the whole
+// life of the process.
 #pragma once
 
 #include "memoir/base/units.h"

@@ -40,8 +40,8 @@ class LifetimeHeap {
   bool add_regions(size_t count, bool gap = false) noexcept;
   /// Whether as many can be added: then add_regions() does not fail.
   bool make_room(size_t count) noexcept;
-  /// A region without spans and memory, whose addresses may go back to the system: from now on nobody gets it.
-  /// kNoOffset when there is none.
+  /// A region without spans and memory, whose addresses may go back to the system: from now on nobody gets
+  /// it. kNoOffset when there is none.
   Offset take_away() noexcept;
   /// One of those that were taken away; kNoOffset when there is none.
   Offset away() const noexcept;

@@ -82,8 +82,8 @@ enum class Growth : std::uint8_t {
 };
 /// The arena gets `size` bytes more, a multiple of 2 MiB, at its end. The caller locks; errno changes.
 Growth grow_addresses(Size size) noexcept;
-/// Addresses [from, from + size) of the arena, which nobody uses, back to the system, and again from it. False
-/// when it refuses. The caller locks; errno changes.
+/// Addresses [from, from + size) of the arena, which nobody uses, back to the system, and again from it.
+/// False when it refuses. The caller locks; errno changes.
 bool give_addresses_back(Offset from, Size size) noexcept;
 Growth take_addresses_again(Offset from, Size size) noexcept;
 

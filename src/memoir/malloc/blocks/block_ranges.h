@@ -27,8 +27,8 @@ class BlockRanges {
   Piece take(Size size, Size alignment) noexcept;
   /// A piece that was taken for `size` bytes is free. `gone`: it has no pages.
   void put(std::uint32_t range, std::uintptr_t address, Size size, bool gone) noexcept;
-  /// The piece from now on has room for `to` bytes instead of `size`. False (and nothing changed) where others
-  /// are behind it. `gone`: what it loses has no pages.
+  /// The piece from now on has room for `to` bytes instead of `size`. False (and nothing changed) where
+  /// others are behind it. `gone`: what it loses has no pages.
   bool resize(std::uint32_t range, std::uintptr_t address, Size size, Size to, bool gone) noexcept;
   /// Unmaps ranges without blocks; bytes.
   Size unmap_empty() noexcept;

@@ -50,7 +50,8 @@ bool clears_pages() noexcept {
   return clears.load(std::memory_order_relaxed) != kNo;
 }
 
-/// Whether madvise() is the system's call and nothing else: neither another library's function nor changed code.
+/// Whether madvise() is the system's call and nothing else: neither another library's function nor changed
+/// code.
 bool nobody_looks() noexcept {
 #if defined(__x86_64__)
   int (*const volatile called)(void*, size_t, int) = ::madvise;

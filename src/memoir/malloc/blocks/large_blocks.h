@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Blocks above half a MiB: each is a mapping of its own, or, from some number of blocks on, a piece of a range
-// (block_ranges.h). Freed ones are kept for a while, within a budget, since the pages of a new mapping cost
-// far more than the mapping itself. What is kept serves other sizes too: a larger one is cut, and of smaller
-// ones the pages move into a new mapping (mremap), which then has parts:
+// Blocks above half a MiB: each is a mapping of its own, or, from some number of blocks on, a piece of a
+// range (block_ranges.h). Freed ones are kept for a while, within a budget, since the pages of a new mapping
+// cost far more than the mapping itself. What is kept serves other sizes too: a larger one is cut, and of
+// smaller ones the pages move into a new mapping (mremap), which then has parts:
 //
 //   block   | pages of one that was freed | of another | fresh |     `cuts` are the ends of all but the last
 //
@@ -34,9 +34,9 @@ class LargeBlocks {
   /// changed.
   void* resize(void* address, Size size) noexcept;
 
-  /// Unmaps what was freed `age` purges ago or earlier, and earlier than that what is kept beyond a quarter of
-  /// what lives: the last sizes of a loop over buffers stay for a moment, whatever lives. Call it at a steady
-  /// pace.
+  /// Unmaps what was freed `age` purges ago or earlier, and earlier than that what is kept beyond a quarter
+  /// of what lives: the last sizes of a loop over buffers stay for a moment, whatever lives. Call it at a
+  /// steady pace.
   void purge(unsigned age) noexcept;
   /// Gives all addresses back that can be; bytes.
   Size purge_addresses() noexcept;

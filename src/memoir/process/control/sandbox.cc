@@ -73,8 +73,8 @@ bool may_start_thread(bool seen) noexcept {
 
 void trust_filter_at_start() noexcept { trusted.store(true, std::memory_order_relaxed); }
 
-// PR_SET_NO_NEW_PRIVS comes before a filter wherever the program is not root; seccomp() itself has no function
-// of the C library that could be noted.
+// PR_SET_NO_NEW_PRIVS comes before a filter wherever the program is not root; seccomp() itself has no
+// function of the C library that could be noted.
 NotedPrctl::NotedPrctl(int option) noexcept
     : enters_(option == PR_SET_SECCOMP || option == PR_SET_NO_NEW_PRIVS) {
   if (enters_) before_ = state.exchange(kEntered, std::memory_order_acq_rel);
