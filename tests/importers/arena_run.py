@@ -4,6 +4,7 @@ step. What reads a tensor that the plan thinks dead, or lets two that live share
 
 import numpy as np
 
+import memoir
 from memoir import _core
 
 
@@ -12,10 +13,10 @@ class Arena:
 
     def __init__(self, imported, seed=0):
         problem = _core.parse_csv(imported.csv(), imported.path).problem
-        found = _core.search(problem, work_limit=5000, threads=1)
+        found = memoir.plan(problem, work_limit=5000, threads=1)
         self.size = found.arena_size
         self.rows = {
-            row.id: (row, int(offset)) for row, offset in zip(imported.rows, found.plan.offsets, strict=True)
+            row.id: (row, int(offset)) for row, offset in zip(imported.rows, found.offsets, strict=True)
         }
         assert len(self.rows) == len(imported.rows)
         self._bytes = np.zeros(self.size, np.uint8)
