@@ -8,8 +8,10 @@ import dataclasses
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -479,3 +481,25 @@ def test_show_bad_input(memoir, folder, content, message):
     assert message in err
     assert err.count("\n") == 1
     assert not (folder / "m.png").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_search_with_its_best_plan(tmp_path, number):
+    # D with sizes made all different: no search here ends.
+    problem = _core.read_csv(str(DATA / "planning" / "minimalloc" / "D.1048576.csv")).problem
+    sizes = [int(size) * 64 + 97 * k for k, size in enumerate(problem.size, 1)]
+    rows = zip(problem.lower, problem.upper, sizes, strict=True)
+    lines = [f"{k},{lower},{upper},{size}" for k, (lower, upper, size) in enumerate(rows)]
+    (tmp_path / "d.csv").write_text("\n".join(["id,lower,upper,size", *lines]) + "\n")
+    script = "import sys; from memoir.cli import main; print('ready', flush=True); main(sys.argv[1:])"
+    command = [sys.executable, "-c", script, "plan", "d.csv", "-o", "out.csv", "-f", "--deadline", "600"]
+    for wait in (1, 4, 16, 64):  # it must have begun to search
+        program = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert program.stdout.readline() == b"ready\n"
+        time.sleep(wait)
+        program.send_signal(number)
+        _, err = program.communicate(timeout=120)
+        if program.returncode == 0:
+            break
+    assert program.returncode == 0, err
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == len(lines) + 1

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +140,22 @@ def command(**given: Any) -> None:
         sys.exit(_stream(options))
     if options.is_sweep():
         sys.exit(_sweep(options))
-    sys.exit(_one(options))
+    with _terminated_as_interrupted():
+        code = _one(options)
+    sys.exit(code)
+
+
+@contextlib.contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM, as batch systems send it, ends a search as Ctrl-C does: with the best plan so far."""
+    if threading.current_thread() is not threading.main_thread():  # which alone may set handlers
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
 
 
 def _dims(given: Sequence[str]) -> dict[str, int]:
