@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 
 namespace memoir {
@@ -65,10 +66,45 @@ void* remap_metadata(void* address, Size old_size, Size new_size) noexcept {
   return fresh;
 }
 
+namespace {
+
+enum Answer : int { kUnknown, kYes, kNo };
+std::atomic<int> clears{kUnknown};
+
+// Not MADV_FREE: the bytes would count as the program's until the system runs short of memory.
+bool leaves(void* begin, size_t size) noexcept {
+  int result;
+  do {
+    result = ::madvise(begin, size, MADV_DONTNEED);
+  } while (result != 0 && errno == EINTR);
+  return result == 0;
+}
+
+}  // namespace
+
 void forget_metadata(void* address, Size size) noexcept {
   const auto at = reinterpret_cast<std::uintptr_t>(address);
   const Size begin = align_up(at, kPage), end = align_down(at + size, kPage);
-  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  if (begin >= end) return;
+  auto* const pages = reinterpret_cast<void*>(begin);
+  if (!give_pages_back(pages, end - begin)) std::memset(pages, 0, end - begin);
 }
+
+bool gives_zero_pages() noexcept {
+  if (const int known = clears.load(std::memory_order_relaxed); known != kUnknown) return known == kYes;
+  constexpr Size kRoom = 128 * kKiB;  // has a whole page of any size
+  void* const room = map_metadata(kRoom);
+  if (room == nullptr) return true;
+  auto* const byte = static_cast<volatile char*>(room);
+  *byte = 1;
+  // Where a page is larger than 4 KiB, the rest of it would leave too.
+  if (::madvise(static_cast<char*>(room) + 4 * kKiB, 4 * kKiB, MADV_NORMAL) != 0 && errno == EINVAL)
+    clears.store(kNo, std::memory_order_relaxed);
+  else if (leaves(room, kRoom)) clears.store(*byte == 0 ? kYes : kNo, std::memory_order_relaxed);
+  unmap_metadata(room, kRoom);
+  return clears.load(std::memory_order_relaxed) != kNo;
+}
+
+bool give_pages_back(void* begin, Size size) noexcept { return gives_zero_pages() && leaves(begin, size); }
 
 }  // namespace memoir

@@ -20,8 +20,16 @@ void unmap_metadata(void* address, Size size) noexcept;
 /// Grows (or moves) a mapping; the new part is zero. nullptr when the system has no memory: the old mapping
 /// stands.
 void* remap_metadata(void* address, Size old_size, Size new_size) noexcept;
-/// Gives the memory of the whole pages in it back to the system; they are zero from now on.
+/// Gives the memory of the whole pages in it back to the system; they are zero from now on. What the system
+/// does not take (locked memory, a filter of system calls) is filled with zeros.
 void forget_metadata(void* address, Size size) noexcept;
+
+/// Whether pages that went back read as zeros. Emulators and sandboxes take madvise() for the hint that POSIX
+/// says it is. Tried on pages of our own, until the system has taken some. Any thread.
+bool gives_zero_pages() noexcept;
+/// Gives whole pages of anonymous memory back. True: they went, and read as zeros. False: they hold what they
+/// held, or zeros in a part. Any thread.
+bool give_pages_back(void* begin, Size size) noexcept;
 
 /// A growable array of trivially copyable T in metadata memory. Not thread-safe. A push that finds no memory
 /// returns false and changes nothing.

@@ -431,6 +431,8 @@ bool ThreadHeap::wait_outside() noexcept {
 }
 
 bool ThreadHeap::pause() noexcept {
+  // All are diverted already while this thread forks.
+  if (forking_thread.load(std::memory_order_relaxed) == current_thread()) return false;
   divert();
   if (this != this_heap) until_stores_are_seen(&lock_);
   if (wait_outside()) return true;

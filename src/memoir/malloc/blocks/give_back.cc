@@ -20,35 +20,7 @@ namespace memoir::malloc_ {
 
 namespace {
 
-enum Answer : int { kUnknown, kYes, kNo };
-std::atomic<int> clears{kUnknown};
 std::atomic<bool> takes_lists{true};
-
-// Not MADV_FREE: the bytes would count as the program's until the system runs short of memory.
-bool leaves(void* begin, size_t size) noexcept {
-  int result;
-  do {
-    result = ::madvise(begin, size, MADV_DONTNEED);
-  } while (result != 0 && errno == EINTR);
-  return result == 0;
-}
-
-/// Whether pages that went read as zeros. Emulators and sandboxes take madvise() for the hint that POSIX says
-/// it is. Tried on a page of our own, until the system has taken one.
-bool clears_pages() noexcept {
-  if (const int known = clears.load(std::memory_order_relaxed); known != kUnknown) return known == kYes;
-  constexpr Size kRoom = 128 * kKiB;  // has a whole page of any size
-  void* const room = map_metadata(kRoom);
-  if (room == nullptr) return true;
-  auto* const byte = static_cast<volatile char*>(room);
-  *byte = 1;
-  // Where a page is larger than 4 KiB, the rest of it would leave too.
-  if (::madvise(static_cast<char*>(room) + 4 * kKiB, 4 * kKiB, MADV_NORMAL) != 0 && errno == EINVAL)
-    clears.store(kNo, std::memory_order_relaxed);
-  else if (leaves(room, kRoom)) clears.store(*byte == 0 ? kYes : kNo, std::memory_order_relaxed);
-  unmap_metadata(room, kRoom);
-  return clears.load(std::memory_order_relaxed) != kNo;
-}
 
 /// Whether madvise() is the system's call and nothing else: neither another library's function nor changed
 /// code.
@@ -69,7 +41,7 @@ bool nobody_looks() noexcept {
 bool leave_together(const iovec* ranges, size_t count) noexcept {
   constexpr int kThisProcess = -10001;  // PIDFD_SELF_THREAD_GROUP
   if (count < 2 || !takes_lists.load(std::memory_order_relaxed) || !nobody_looks() ||
-      !host_control::may_call_all())
+      !host_control::may_call_all() || !gives_zero_pages())
     return false;
   Size bytes = 0;
   for (size_t i = 0; i < count; ++i) bytes += ranges[i].iov_len;
@@ -83,11 +55,10 @@ bool leave_together(const iovec* ranges, size_t count) noexcept {
 
 bool give_back(const iovec* ranges, size_t count, bool* gone) noexcept {
   const int kept = errno;
-  const bool clear = count != 0 && clears_pages();
-  const bool together = clear && leave_together(ranges, count);
+  const bool together = leave_together(ranges, count);
   bool any = false;
   for (size_t i = 0; i < count; ++i) {
-    gone[i] = together || (clear && leaves(ranges[i].iov_base, ranges[i].iov_len));
+    gone[i] = together || give_pages_back(ranges[i].iov_base, ranges[i].iov_len);
     any |= gone[i];
   }
   errno = kept;

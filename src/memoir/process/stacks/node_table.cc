@@ -28,7 +28,7 @@ void NodeTable::forget() noexcept {
 
 void NodeTable::clear() noexcept {
   if (slots_ == nullptr) return;
-  ::madvise(slots_, (mask_ + 1) * sizeof(Slot), MADV_DONTNEED);
+  forget_metadata(slots_, (mask_ + 1) * sizeof(Slot));
   used_.store(0, std::memory_order_relaxed);
   next_.store(1, std::memory_order_relaxed);
 }
