@@ -25,9 +25,11 @@ struct Quiet final : DeviceQuiet {
 };
 
 struct Watch final : DeviceWatch {
-  void taken(cuda::Address, Size size, bool) noexcept override { held += size; }
-  void given_back(cuda::Address, Size size, bool) noexcept override { held -= size; }
-  Size held = 0;
+  void taken(Size size) noexcept override { held += size; }
+  void given_back(Size size) noexcept override { held -= size; }
+  void placed(Range addresses, bool) noexcept override { mapped += addresses.size; }
+  void removed(Range addresses, bool) noexcept override { mapped -= addresses.size; }
+  Size held = 0, mapped = 0;
 };
 
 }  // namespace
@@ -158,6 +160,101 @@ TEST_CASE("longer pieces: fewer calls, and memory goes back with the last granul
   CHECK(fake::misuses() == "");
 }
 
+TEST_CASE("what is taken away is mapped elsewhere: nothing is released, and a neighbour gets none of it") {
+  fake::fresh(64 * kMiB);
+  CudaDevice device(0);
+  Watch watch;
+  device.set_watch(&watch);
+  CudaArena arena(device, 256 * kMiB), other(device, 256 * kMiB);
+  REQUIRE(arena.commit({0, 32 * kMiB}));
+  fake_set_foreign(0, 32 * kMiB);  // it takes all that is free, and would take more
+  for (Offset from = 0; from < 96 * kMiB; from += 32 * kMiB) {
+    arena.take_away({from, 32 * kMiB});
+    CHECK(arena.committed() == 0);
+    CHECK(device.spare() == 32 * kMiB);
+    CHECK(device.held() == 32 * kMiB);  // spares count against the cap
+    CHECK(watch.held == 32 * kMiB);
+    CHECK(watch.mapped == 0);
+    CHECK(device.free_now() == 0);
+    REQUIRE(arena.commit({from + 32 * kMiB, 32 * kMiB}));
+  }
+  CHECK(device.counts().creates == 16);
+  CHECK(device.counts().releases == 0);
+  arena.take_away({96 * kMiB, 8 * kMiB});
+  CHECK(other.commit({0, 8 * kMiB}));  // of whatever arena
+  CHECK(device.counts().creates == 16);
+  arena.decommit({104 * kMiB, 8 * kMiB});  // this goes back at once
+  CHECK(device.free_now() == 8 * kMiB);
+  arena.take_away({112 * kMiB, 8 * kMiB});
+  arena.settle();
+  CHECK(device.free_now() == 16 * kMiB);
+  CHECK(device.spare() == 0);
+  CHECK(fake::misuses() == "");
+}
+
+TEST_CASE("spares go back before anything is refused, by the cap or by the device") {
+  for (const bool by_cap : {true, false}) {
+    CAPTURE(by_cap);
+    fake::fresh(64 * kMiB);
+    CudaDevice device(0);
+    CudaArena small(device, 256 * kMiB), large(device, 256 * kMiB, {.piece = 16 * kMiB});
+    REQUIRE(large.commit({0, 32 * kMiB}));
+    large.take_away({0, 32 * kMiB});
+    if (by_cap) device.set_cap(32 * kMiB);
+    else fake_set_foreign(0, 32 * kMiB);
+    CHECK(small.commit({0, 6 * kMiB}));  // the spares are too long for it: one has to go
+    CHECK(device.held() <= 32 * kMiB);
+    CHECK(small.committed() == 6 * kMiB);
+    small.take_away({0, 6 * kMiB});
+    CHECK(large.commit({64 * kMiB, 16 * kMiB}));  // of short ones and what is left
+    CHECK_FALSE(large.commit({128 * kMiB, 32 * kMiB}));
+    CHECK(large.committed() == 16 * kMiB);
+    CHECK(fake::misuses() == "");
+  }
+}
+
+TEST_CASE("memory that moves survives an error of each driver call, whichever it is") {
+  for (const char* const call :
+       {"cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemUnmap", "cuMemRelease", "cuMemGetInfo"}) {
+    for (const int error : {2, 700, 999}) {
+      for (const int times : {1, 1000}) {
+        for (const int after : {0, 1, 4}) {
+          CAPTURE(call);
+          CAPTURE(error);
+          CAPTURE(times);
+          CAPTURE(after);
+          fake::fresh(64 * kMiB);
+          {
+            CudaDevice device(0);
+            CudaArena arena(device, 256 * kMiB);
+            REQUIRE(arena.commit({0, 16 * kMiB}));
+            fake_fail(call, after, times, error);
+            arena.take_away({0, 8 * kMiB});
+            CHECK(arena.committed() == 8 * kMiB);
+            const Size before = arena.committed();
+            const bool done = arena.commit({64 * kMiB, 12 * kMiB});
+            CHECK(arena.committed() == before + (done ? 12 * kMiB : 0));
+            CHECK(device.held() == arena.committed() + device.spare());
+            arena.settle();
+            CHECK(device.spare() == 0);
+            fake_fail(call, 0, 0, 0);
+            arena.decommit({0, arena.capacity()});
+            CHECK(device.held() == 0);
+            CHECK(arena.commit({128 * kMiB, 8 * kMiB}));
+            std::memset(reinterpret_cast<void*>(arena.base() + 128 * kMiB), 1, 8 * kMiB);
+          }
+          // What the driver would not unmap or release is lost to it, not to us.
+          const bool leaks = std::strcmp(call, "cuMemUnmap") == 0 || std::strcmp(call, "cuMemRelease") == 0;
+          if (!leaks) {
+            CHECK(fake_used(0) == 0);
+            CHECK(fake::misuses() == "");
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE(
     "memory is unmapped when the device is quiet, and stays when that cannot be, or the arena is kept") {
   fake::fresh();
@@ -250,9 +347,12 @@ TEST_CASE("random commits and decommits next to a plain account") {
         const bool done = arena.commit(range);
         if (!done && piece == 0) REQUIRE(arena.committed() == before);
         if (!done) continue;
+      } else if (random() % 2 == 0) {
+        arena.take_away(range);
       } else {
         arena.decommit(range);
       }
+      if (random() % 16 == 0) arena.settle();
       for (Size at = range.begin; at < range.end(); at += 4 * kKiB) wanted[at / (4 * kKiB)] = commits;
       Size bytes = 0;
       for (size_t i = 0; i < 512; ++i) {
@@ -262,7 +362,7 @@ TEST_CASE("random commits and decommits next to a plain account") {
       }
       REQUIRE(arena.committed() >= bytes);
       if (piece == 0) REQUIRE(arena.committed() == bytes);
-      REQUIRE(arena.committed() == fake_used(0));
+      REQUIRE(arena.committed() + device.spare() == fake_used(0));
       REQUIRE(device.held() == fake_used(0));
     }
     CHECK(fake::misuses() == "");

@@ -47,12 +47,18 @@ class SimulatedAddresses {
 /// What can be seen of a policy's use of a device.
 struct Seen {
   Size reserved = 0;
-  std::uint64_t takes = 0, give_backs = 0, mapped = 0, unmapped = 0, waits = 0;
+  std::uint64_t takes = 0, give_backs = 0, creates = 0, releases = 0, maps = 0, unmaps = 0, accesses = 0;
+  std::uint64_t syncs = 0, waits = 0;
   bool operator==(const Seen&) const = default;
   std::string text() const {
-    return std::to_string(reserved) + " bytes, " + std::to_string(takes) + " takes, " +
-           std::to_string(give_backs) + " give-backs, " + std::to_string(mapped) + " mapped, " +
-           std::to_string(unmapped) + " unmapped, " + std::to_string(waits) + " waits";
+    std::string text = std::to_string(reserved) + " bytes";
+    const auto add = [&](std::uint64_t count, const char* what) {
+      text += ", " + std::to_string(count) + what;
+    };
+    add(takes, " takes"), add(give_backs, " give-backs"), add(creates, " creates");
+    add(releases, " releases"), add(maps, " maps"), add(unmaps, " unmaps"), add(accesses, " accesses");
+    add(syncs, " syncs"), add(waits, " waits");
+    return text;
   }
 };
 

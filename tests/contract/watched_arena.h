@@ -31,12 +31,14 @@ class WatchedArena final : public Arena {
   }
   void decommit(Range range) noexcept override {
     inner_->decommit(range);
-    const Size first = align_up(range.begin, granule()) / granule();
-    for_each_word(first, range.end() / granule(), [&](Size word, std::uint64_t bits) {
-      granules_[word] &= ~bits;
-      return true;
-    });
+    forget(range);
   }
+  void take_away(Range range) noexcept override {
+    inner_->take_away(range);
+    forget(range);
+  }
+  void settle() noexcept override { inner_->settle(); }
+  Size room() noexcept override { return inner_->room(); }
 
   bool holds(Range range) const {
     return for_each_word(range.begin / granule(), (range.end() - 1) / granule() + 1,
@@ -45,6 +47,13 @@ class WatchedArena final : public Arena {
   bool outside() const { return outside_; }
 
  private:
+  void forget(Range range) {
+    const Size first = align_up(range.begin, granule()) / granule();
+    for_each_word(first, range.end() / granule(), [&](Size word, std::uint64_t bits) {
+      granules_[word] &= ~bits;
+      return true;
+    });
+  }
   /// Calls `body(word, bits)` for the granules [first, end) until it says false, which is then the answer.
   template <class Body>
   static bool for_each_word(Size first, Size end, Body body) {

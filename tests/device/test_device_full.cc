@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -139,4 +140,42 @@ TEST_CASE("the driver's own failures are told in the error") {
   fake_fail("cuMemMap", 0, 0, 0);
   CHECK(program.allocate(kMiB) != nullptr);
   CHECK(fake_used(0) == kGranule);
+}
+
+TEST_CASE("beside a neighbour that takes whatever is free, a program goes on in the memory that it has") {
+  // Objects of many sizes over one peak; from the middle on the neighbour takes what goes back, at once.
+  constexpr Size kDevice = 512 * kMiB;
+  for (const char* const policy : {"memoir", "memoir,learn=false", "memoir,slack=0.1"}) {
+    for (unsigned seed = 1; seed <= 6; ++seed) {
+      CAPTURE(policy);
+      CAPTURE(seed);
+      fake::fresh(kDevice);
+      Program program(policy);
+      void* const streams[] = {nullptr, fake_stream_create()};
+      std::mt19937 random(seed);
+      std::vector<std::pair<void*, Size>> live;
+      Size bytes = 0;
+      bool beside = false;
+      const auto drop = [&](size_t i) {
+        program.free(live[i].first);
+        bytes -= live[i].second;
+        live[i] = live.back();
+        live.pop_back();
+      };
+      for (int step = 0; step < 1500; ++step) {
+        const Size size = (1 + random() % 48) * kMiB + random() % 5 * 512;
+        while (bytes + size > 320 * kMiB) drop(random() % live.size());
+        beside |= step > 500;
+        if (beside) fake_set_foreign(0, kDevice - fake_used(0));
+        void* const stream = streams[random() % 2];
+        void* const pointer = program.allocate(size, stream);
+        REQUIRE_MESSAGE(pointer != nullptr, program.refusal);
+        fake_launch_fill(stream, as_address(pointer), 4096, step);
+        live.emplace_back(pointer, size);
+        bytes += size;
+      }
+      fake_run_all();
+      CHECK(fake::misuses() == "");
+    }
+  }
 }

@@ -15,21 +15,44 @@ TEST_CASE("a piece goes back when all of its granules were decommitted") {
   MappedMemory arena(64 * kMiB, {.granule = 2 * kMiB, .piece = 8 * kMiB}, memory, &clock);
   REQUIRE(arena.ok());
   CHECK(arena.commit({0, 12 * kMiB}));
-  CHECK(arena.mapped() == 2);  // 8 and 4 MiB
+  CHECK(arena.calls().maps == 2);  // 8 and 4 MiB
   CHECK(memory.taken == 12 * kMiB);
   arena.decommit({6 * kMiB, 6 * kMiB});
-  CHECK(arena.unmapped() == 1);
+  CHECK(arena.calls().unmaps == 1);
   CHECK(memory.taken == 8 * kMiB);
   CHECK(arena.commit({6 * kMiB, 2 * kMiB}));  // it was still mapped
-  CHECK(arena.mapped() == 2);
+  CHECK(arena.calls().maps == 2);
   arena.decommit({0, 8 * kMiB});
   CHECK(memory.taken == 0);
   CHECK(arena.committed() == 0);
 
   CHECK(arena.commit({10 * kMiB, 2 * kMiB}));
   CHECK(arena.commit({8 * kMiB, 16 * kMiB}));  // before it, and behind it to the next multiple and beyond
-  CHECK(arena.mapped() == 6);
+  CHECK(arena.calls().maps == 6);
   CHECK(memory.taken == 16 * kMiB);
+}
+
+TEST_CASE("what is taken away is mapped again before anything is made, and goes back before a refusal") {
+  for (const Size piece : {Size{0}, 8 * kMiB}) {
+    SimMemory memory{.limit = 16 * kMiB};
+    MappedMemory arena(64 * kMiB, {.granule = 2 * kMiB, .piece = piece}, memory, nullptr);
+    REQUIRE(arena.commit({0, 16 * kMiB}));
+    const std::uint64_t creates = arena.calls().creates;
+    arena.take_away({0, 8 * kMiB});
+    CHECK(arena.committed() == 8 * kMiB);
+    CHECK(memory.taken == 16 * kMiB);  // spares are held
+    CHECK(arena.commit({32 * kMiB, 8 * kMiB}));
+    CHECK(arena.calls().creates == creates);
+    CHECK(memory.releases == 0);
+    arena.take_away({32 * kMiB, 8 * kMiB});
+    SimSegments segments(memory);
+    CHECK(segments.take(4 * kMiB) != kNoOffset);  // spares make room
+    CHECK(memory.taken <= 16 * kMiB);
+    arena.settle();
+    CHECK(memory.taken == 12 * kMiB);
+    CHECK_FALSE(arena.commit({32 * kMiB, 8 * kMiB}));
+    CHECK(memory.taken == 12 * kMiB);
+  }
 }
 
 TEST_CASE("kept memory stays, and serves again") {
@@ -40,7 +63,7 @@ TEST_CASE("kept memory stays, and serves again") {
   CHECK(memory.taken == 8 * kMiB);
   CHECK(arena.commit({0, 8 * kMiB}));
   CHECK_FALSE(arena.commit({8 * kMiB, 2 * kMiB}));
-  CHECK(arena.arena().refusals() == 1);
+  CHECK(arena.calls().refusals == 1);
 
   SimMemory other;
   SimSegments segments(other, {.shift = kGiB, .keeps = true});

@@ -12,6 +12,9 @@
 // committed() counts it, and a commit of its granules costs no call. Pieces of one granule (the default) make
 // decommit exact; longer ones take fewer calls.
 //
+// What was taken away (Arena::take_away) becomes spares of the device, from where the next commit of any of
+// its arenas takes them first: memory that moves is neither released nor created.
+//
 // Before memory is unmapped the device is waited for (CudaDevice::wait_until_quiet): the driver does not
 // promise to. Where that cannot be, and while the arena is kept, decommitted pieces stay mapped, to be
 // unmapped later.
@@ -59,7 +62,10 @@ class CudaArena final : public Arena {
   Size capacity() const noexcept override { return granules_.size() * granule_; }
   Size granule() const noexcept override { return granule_; }
   bool commit(Range range) noexcept override;
-  void decommit(Range range) noexcept override;
+  void decommit(Range range) noexcept override { decommit(range, false); }
+  void take_away(Range range) noexcept override { decommit(range, true); }
+  void settle() noexcept override;
+  Size room() noexcept override;
   Size committed() const noexcept override { return committed_; }
 
  private:
@@ -70,8 +76,9 @@ class CudaArena final : public Arena {
     std::uint32_t back = 0;    // granules to the start of the piece that this one is in
     bool mapped = false;
     bool committed = false;
-    // of the piece that begins here: mapped by the commit that is under way, never used yet
-    bool fresh = false;
+    // of the piece that begins here: mapped by the commit that is under way, never used yet; and made for it
+    bool fresh = false, made = false;
+    bool moves = false;  // of the piece that begins here: its memory is wanted elsewhere
   };
 
   /// The granules that a range touches; empty when it leaves the arena.
@@ -80,8 +87,9 @@ class CudaArena final : public Arena {
   bool map_missing(size_t first, size_t end) noexcept;
   bool set_access(size_t first, size_t end) noexcept;
   bool map_run(size_t first, size_t end) noexcept;
-  bool map_piece(size_t first, size_t length) noexcept;
-  void unmap_piece(size_t first) noexcept;
+  size_t map_piece(size_t first, size_t most) noexcept;
+  void unmap_piece(size_t first, bool keeps) noexcept;
+  void decommit(Range range, bool moves) noexcept;
   void reclaim(size_t first, size_t end) noexcept;
   cuda::Address address(size_t granule) const noexcept { return base_ + granule * granule_; }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memoir/arena/cuda_device.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <iterator>
 
@@ -107,7 +108,9 @@ bool CudaDevice::can_create() noexcept {
 }
 
 CudaDevice::~CudaDevice() {
-  if (ok()) driver_->primary_context_release(device_);
+  if (!ok()) return;
+  release_spares();
+  driver_->primary_context_release(device_);
 }
 
 bool CudaDevice::admit(int ordinal) noexcept {
@@ -138,22 +141,71 @@ Size CudaDevice::free_now() const noexcept {
 }
 
 bool CudaDevice::allows(Size size) noexcept {
-  if (held_ <= cap_ && size <= cap_ - held_) return true;
+  const auto fits = [&] { return held_ <= cap_ && size <= cap_ - held_; };
+  if (fits()) return true;
+  if (size <= cap_) release_spares(spares_.bytes() - std::min(spares_.bytes(), held_ - (cap_ - size)));
+  if (fits()) return true;
   ++counts_.refusals;
   return false;
 }
 
-void CudaDevice::note_taken(cuda::Address address, Size size, bool mapped) noexcept {
-  ++(mapped ? counts_.commits : counts_.takes);
+void CudaDevice::note_taken(Size size) noexcept {
   held_ += size;
   if (held_ > peak_held_) peak_held_ = held_;
-  if (watch_ != nullptr) watch_->taken(address, size, mapped);
+  if (watch_ != nullptr) watch_->taken(size);
 }
 
-void CudaDevice::note_given_back(cuda::Address address, Size size, bool mapped) noexcept {
-  ++(mapped ? counts_.decommits : counts_.give_backs);
+void CudaDevice::note_given_back(Size size) noexcept {
   held_ -= size;
-  if (watch_ != nullptr) watch_->given_back(address, size, mapped);
+  if (watch_ != nullptr) watch_->given_back(size);
+}
+
+void CudaDevice::note_placed(Range addresses, bool mapped) noexcept {
+  ++(mapped ? counts_.commits : counts_.takes);
+  if (watch_ != nullptr) watch_->placed(addresses, mapped);
+}
+
+void CudaDevice::note_removed(Range addresses, bool mapped) noexcept {
+  ++(mapped ? counts_.decommits : counts_.give_backs);
+  if (watch_ != nullptr) watch_->removed(addresses, mapped);
+}
+
+SpareHandles::Spare CudaDevice::create(Size size) noexcept {
+  if (!allows(size)) return {};
+  const Scope scope(*this);
+  cuda::Handle handle = 0;
+  cuda::Result result = driver_->create(&handle, size, &properties_, 0);
+  if (result == cuda::kOutOfMemory && release_spares())  // they are of other sizes
+    result = driver_->create(&handle, size, &properties_, 0);
+  if (result != cuda::kSuccess) {
+    note_refusal("cuMemCreate", result);
+    return {};
+  }
+  ++counts_.creates;
+  note_taken(size);
+  return {handle, size};
+}
+
+void CudaDevice::keep_spare(SpareHandles::Spare spare) noexcept {
+  if (!spares_.put(spare)) release(spare);
+}
+
+/// A release that fails is the device's end (a reset, a lost context), after which nothing is held any more.
+void CudaDevice::release(SpareHandles::Spare spare) noexcept {
+  const Scope scope(*this);
+  const cuda::Result result = driver_->release(spare.handle);
+  if (result != cuda::kSuccess) note_refusal("cuMemRelease", result);
+  else ++counts_.releases;
+  note_given_back(spare.size);
+}
+
+bool CudaDevice::release_spares(Size most) noexcept {
+  bool any = false;
+  while (spares_.bytes() > most) {
+    release(spares_.take_largest());
+    any = true;
+  }
+  return any;
 }
 
 void CudaDevice::note_refusal(const char* call, cuda::Result result) noexcept {

@@ -4,7 +4,10 @@
 // before memory is taken out of its address space. The cap is one for all arenas and segments of the device,
 // so what a captured graph keeps counts like anything else.
 //
-//   cap  |<-- held: arenas and segments -->|<-- may still be taken -->|
+//   cap  |<-- held: arenas, segments | spares -->|<-- may still be taken -->|
+//
+// Spares are handles of memory that arenas unmapped (spare_handles.h): they count as held, are mapped again
+// before anything is created, and go back before anything is refused.
 //
 // Not thread-safe: under the lock of whoever owns the device's heaps. Nothing throws.
 #pragma once
@@ -14,6 +17,7 @@
 #include <span>
 
 #include "memoir/arena/cuda_driver.h"
+#include "memoir/arena/spare_handles.h"
 #include "memoir/base/units.h"
 
 namespace memoir {
@@ -26,22 +30,29 @@ class DeviceQuiet {
   virtual bool wait() noexcept = 0;
 };
 
-/// Told of memory that is taken from the device and given back to it.
+/// Told of the device's memory, and of where it can be used.
 class DeviceWatch {
  public:
   virtual ~DeviceWatch() = default;
-  /// `mapped`: into reserved addresses (an arena), else where the device chose (a segment).
-  virtual void taken(cuda::Address address, Size size, bool mapped) noexcept = 0;
-  virtual void given_back(cuda::Address address, Size size, bool mapped) noexcept = 0;
+  /// Bytes taken from the device, and given back to it.
+  virtual void taken(Size size) noexcept = 0;
+  virtual void given_back(Size size) noexcept = 0;
+  /// Memory lies at these addresses from now on, or no longer. `mapped`: into reserved addresses (an arena),
+  /// else where the device chose (a segment).
+  virtual void placed(Range addresses, bool mapped) noexcept = 0;
+  virtual void removed(Range addresses, bool mapped) noexcept = 0;
 };
 
-/// Calls that took or gave back memory.
+/// Calls to the driver about memory, by kind.
 struct CudaCounts {
   std::uint64_t takes = 0;       // segments (cuMemAlloc)
   std::uint64_t give_backs = 0;  // segments (cuMemFree)
-  std::uint64_t commits = 0;     // pieces of memory mapped (cuMemCreate, cuMemMap)
-  std::uint64_t decommits = 0;   // pieces unmapped (cuMemUnmap, cuMemRelease)
-  std::uint64_t refusals = 0;    // takes and commits that the cap or the device refused
+  std::uint64_t creates = 0;     // handles made (cuMemCreate)
+  std::uint64_t releases = 0;    // and given back (cuMemRelease)
+  std::uint64_t commits = 0;     // pieces mapped (cuMemMap)
+  std::uint64_t decommits = 0;   // and unmapped (cuMemUnmap)
+  std::uint64_t accesses = 0;    // runs of pieces made usable (cuMemSetAccess)
+  std::uint64_t refusals = 0;    // of the above, by the cap or the device
 
   bool operator==(const CudaCounts&) const = default;
 };
@@ -101,11 +112,45 @@ class CudaDevice {
 
   // --- for arenas and segments ---
 
-  /// False when the cap does not allow `size` bytes more.
+  /// False when the cap does not allow `size` bytes more, even without spares: as many go back as are in the
+  /// way.
   bool allows(Size size) noexcept;
-  void note_taken(cuda::Address address, Size size, bool mapped) noexcept;
-  void note_given_back(cuda::Address address, Size size, bool mapped) noexcept;
+  void note_taken(Size size) noexcept;
+  void note_given_back(Size size) noexcept;
+  void note_placed(Range addresses, bool mapped) noexcept;
+  void note_removed(Range addresses, bool mapped) noexcept;
+  void note_access() noexcept { ++counts_.accesses; }
   void note_refusal(const char* call, cuda::Result result) noexcept;
+
+  /// Memory to be mapped: the largest spare of at most `size` bytes; of size 0 when there is none. The caller
+  /// owns it until keep_spare() or release().
+  SpareHandles::Spare take_spare(Size size) noexcept { return spares_.take(size); }
+  /// New memory of just that size, or of size 0.
+  SpareHandles::Spare create(Size size) noexcept;
+  /// What was unmapped, to be mapped again.
+  void keep_spare(SpareHandles::Spare spare) noexcept;
+  void release(SpareHandles::Spare spare) noexcept;
+  /// While it lives a request is in need: what is decommitted becomes spares, and settling waits. At its end they
+  /// go back.
+  class Need {
+   public:
+    explicit Need(CudaDevice& device) noexcept : device_(device) { device_.in_need_ = true; }
+    ~Need() {
+      device_.in_need_ = false;
+      device_.release_spares();
+    }
+    Need(const Need&) = delete;
+    Need& operator=(const Need&) = delete;
+
+   private:
+    CudaDevice& device_;
+  };
+  bool in_need() const noexcept { return in_need_; }
+  /// Bytes of spares.
+  Size spare() const noexcept { return spares_.bytes(); }
+  /// Gives spares back until at most `most` bytes of them are left. True when any went.
+  bool release_spares(Size most = 0) noexcept;
+
   /// Waits until what was freed is unused; see DeviceQuiet. Without one, nothing is queued that could.
   bool wait_until_quiet() noexcept { return quiet_ == nullptr || quiet_->wait(); }
 
@@ -140,6 +185,8 @@ class CudaDevice {
   Size cap_ = 0;
   Size held_ = 0;
   Size peak_held_ = 0;
+  SpareHandles spares_;
+  bool in_need_ = false;
   DeviceQuiet* quiet_ = nullptr;
   DeviceWatch* watch_ = nullptr;
   CudaCounts counts_;

@@ -4,7 +4,7 @@
 namespace memoir {
 
 SimArena::SimArena(Size capacity, SimArenaOptions options) noexcept
-    : own_{options.limit, 0}, shared_(options.memory) {
+    : own_{.limit = options.limit}, shared_(options.memory) {
   if (!is_power_of_two(options.granule) || capacity > ~Size{0} - options.granule) return;
   if (!granules_.reset(align_up(capacity, options.granule), options.granule)) granules_ = {};
 }

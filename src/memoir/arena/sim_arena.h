@@ -7,15 +7,33 @@
 
 #include "memoir/arena/arena.h"
 #include "memoir/arena/granule_set.h"
+#include "memoir/arena/spare_handles.h"
 
 namespace memoir {
 
 /// Bytes of one simulated machine or device, which several arenas and segments may share.
 struct SimMemory {
   Size limit = ~Size{0};
-  Size taken = 0;
+  Size taken = 0;         // spares included
+  SpareHandles spares{};  // of a device, as CudaDevice has them; their handles mean nothing
+  bool in_need = false;   // see CudaDevice::set_in_need
+  std::uint64_t releases = 0;
 
   Size left() const noexcept { return limit - std::min(taken, limit); }
+  /// Whether so much can be taken, for which spares go back as far as they are in the way.
+  bool allows(Size size) noexcept {
+    while (size > left() && size <= limit && !spares.empty()) release_largest();
+    return size <= left();
+  }
+  void release_spares() noexcept {
+    while (!spares.empty()) release_largest();
+  }
+
+ private:
+  void release_largest() noexcept {
+    taken -= spares.take_largest().size;
+    ++releases;
+  }
 };
 
 struct SimArenaOptions {

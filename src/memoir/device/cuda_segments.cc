@@ -39,7 +39,9 @@ Offset CudaSegments::take(Size size) noexcept {
   cuda::Address address = 0;
   {
     const CudaDevice::Scope scope(*device_);
-    const cuda::Result result = device_->driver().memory_allocate(&address, size);
+    cuda::Result result = device_->driver().memory_allocate(&address, size);
+    if (result == cuda::kOutOfMemory && device_->release_spares())
+      result = device_->driver().memory_allocate(&address, size);
     if (result != cuda::kSuccess) {
       device_->note_refusal("cuMemAlloc", result);
       return kNoOffset;
@@ -51,7 +53,8 @@ Offset CudaSegments::take(Size size) noexcept {
   std::move_backward(segments_.begin() + at, segments_.end() - 1, segments_.end());
   segments_[at] = {.range = {offset, size}};
   held_ += cost(size);
-  device_->note_taken(address, cost(size), false);
+  device_->note_taken(cost(size));
+  device_->note_placed({address, cost(size)}, false);
   return offset;
 }
 
@@ -97,7 +100,8 @@ void CudaSegments::free_at(size_t position) noexcept {
   segments_.pop_back();
   stored_ -= gone.stored;
   held_ -= cost(gone.range.size);
-  device_->note_given_back(gone.range.begin - shift_, cost(gone.range.size), false);
+  device_->note_removed({gone.range.begin - shift_, cost(gone.range.size)}, false);
+  device_->note_given_back(cost(gone.range.size));
 }
 
 }  // namespace memoir

@@ -76,7 +76,13 @@ void* DeviceRuntime::allocate(Size size, cuda::Stream handle, SiteId site, std::
 void* DeviceRuntime::climb_or_refuse(std::unique_lock<std::mutex>& lock, Size size, StreamId stream,
                                      SiteId site, DevicePoolId id, std::string& refusal) {
   FailedRequest request{size, streams_.handle(stream), site, id, ""};
-  if (void* const pointer = climb(lock, size, stream, site, id, request.tried)) {
+  // What the rungs take from heaps stays ours until this one had its turn: a neighbour would have it at once.
+  void* pointer = nullptr;
+  {
+    const CudaDevice::Need need(device_);
+    pointer = climb(lock, size, stream, site, id, request.tried);
+  }
+  if (pointer != nullptr) {
     ++stats_.retries;
     return pointer;
   }
@@ -101,9 +107,9 @@ void* DeviceRuntime::climb(std::unique_lock<std::mutex>& lock, Size size, Stream
     return pointer != nullptr;
   };
   const auto trim = [&] {
-    const Size held = device_.held();
+    const Size held = device_.held() - device_.spare();
     trim_all(own);
-    return search("trim", !climbs_itself || device_.held() != held);
+    return search("trim", !climbs_itself || device_.held() - device_.spare() != held);
   };
   if (search("events", poll())) return pointer;
   const auto callbacks = callbacks_;
@@ -354,6 +360,11 @@ void DeviceRuntime::empty_cache() {
   trim_all();
 }
 
+bool DeviceRuntime::may_end() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return !is_child_ && routes_.empty() && stats_.active_objects.current == 0 && !streams_.is_any_capturing();
+}
+
 void DeviceRuntime::set_fraction(double fraction) {
   const std::lock_guard lock(mutex_);
   const double wanted = std::clamp(fraction, 0.0, 1.0) * static_cast<double>(device_.total());
@@ -446,16 +457,16 @@ void DeviceRuntime::on_low_memory(LowMemoryCallback callback, void* context) {
   callbacks_.emplace_back(callback, context);
 }
 
-void DeviceRuntime::taken(cuda::Address address, Size size, bool mapped) noexcept {
-  stats_.reserved_bytes.add(size);
+void DeviceRuntime::placed(Range addresses, bool mapped) noexcept {
   stats_.segments.add(1);
-  note(mapped ? DeviceAction::kSegmentMap : DeviceAction::kSegmentAlloc, address, size, 0, kNoSite);
+  note(mapped ? DeviceAction::kSegmentMap : DeviceAction::kSegmentAlloc, addresses.begin, addresses.size, 0,
+       kNoSite);
 }
 
-void DeviceRuntime::given_back(cuda::Address address, Size size, bool mapped) noexcept {
-  stats_.reserved_bytes.take(size);
+void DeviceRuntime::removed(Range addresses, bool mapped) noexcept {
   stats_.segments.take(1);
-  note(mapped ? DeviceAction::kSegmentUnmap : DeviceAction::kSegmentFree, address, size, 0, kNoSite);
+  note(mapped ? DeviceAction::kSegmentUnmap : DeviceAction::kSegmentFree, addresses.begin, addresses.size, 0,
+       kNoSite);
 }
 
 void DeviceRuntime::note(DeviceAction action, cuda::Address address, Size size, StreamId stream,

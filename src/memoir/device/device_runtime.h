@@ -93,6 +93,8 @@ class DeviceRuntime final : private Collector, private DeviceWatch {
   /// two need that.
   void share_with(int ordinal);
 
+  /// Nothing lives in it, and nothing is captured: its end gives everything back, and may be now.
+  bool may_end() const noexcept;
   DeviceView view(DeviceDetail detail = DeviceDetail::kObjects) const;
   void reset_peaks();
   const CudaDevice& device() const noexcept { return device_; }
@@ -143,8 +145,10 @@ class DeviceRuntime final : private Collector, private DeviceWatch {
   };
 
   void collect(bool full) noexcept override;
-  void taken(cuda::Address address, Size size, bool mapped) noexcept override;
-  void given_back(cuda::Address address, Size size, bool mapped) noexcept override;
+  void taken(Size size) noexcept override { stats_.reserved_bytes.add(size); }
+  void given_back(Size size) noexcept override { stats_.reserved_bytes.take(size); }
+  void placed(Range addresses, bool mapped) noexcept override;
+  void removed(Range addresses, bool mapped) noexcept override;
 
   void use_plain_memory();
   DevicePoolId pool_of(StreamId stream);

@@ -18,6 +18,7 @@ DeviceView DeviceRuntime::view_locked(DeviceDetail detail) const {
                   .free_now = 0,
                   .cap = device_.cap(),
                   .held = device_.held(),
+                  .spare = device_.spare(),
                   .in_capture = !routes_.empty(),
                   .stats = stats_,
                   .device_calls = device_.counts(),

@@ -222,6 +222,12 @@ std::string stats_json(const DeviceView& view) {
   json.key("num_alloc_retries").value(stats.retries).key("num_ooms").value(stats.ooms);
   json.key("num_device_alloc").value(view.device_calls.takes + view.device_calls.commits);
   json.key("num_device_free").value(view.device_calls.give_backs + view.device_calls.decommits);
+  json.key("num_device_creates").value(view.device_calls.creates);
+  json.key("num_device_releases").value(view.device_calls.releases);
+  json.key("num_device_maps").value(view.device_calls.commits);
+  json.key("num_device_unmaps").value(view.device_calls.decommits);
+  json.key("num_device_accesses").value(view.device_calls.accesses);
+  json.key("spare_bytes").value(view.spare);
   json.key("num_device_refusals").value(view.device_calls.refusals);
   json.key("num_stream_waits").value(view.stream_calls.waits);
   json.key("num_events").value(view.stream_calls.records);

@@ -93,6 +93,7 @@ struct DeviceView {
   std::string name;
   std::string policy;
   Size total = 0, free_now = 0, cap = 0, held = 0;
+  Size spare = 0;  // of what is held: unmapped, to be mapped elsewhere
   bool in_capture = false;
   DeviceStats stats;
   CudaCounts device_calls;

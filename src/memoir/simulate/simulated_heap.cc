@@ -90,12 +90,25 @@ Offset SimulatedHeap::allocate(const Workload::Object& object) {
   const Place& place = this->place(object.pool, object.stream);
   reserved_when_refused_ = reserved();
   why_ = place.made.why ? place.made.why() : "";
-  if (!make_room()) return kNoOffset;
-  if ((offset = from->allocate(request)) != kNoOffset) return offset;
+  memory_.in_need = true;
+  offset = climb(*from, request);
+  memory_.in_need = false;
+  memory_.release_spares();
+  return offset;
+}
+
+/// What the runtime does for a request that its heap refused.
+Offset SimulatedHeap::climb(Heap& from, const Request& request) {
+  if (!make_room()) {
+    clock_.quiet();
+    return kNoOffset;
+  }
+  Offset offset = from.allocate(request);
+  if (offset != kNoOffset) return offset;
   clock_.quiet();
-  if ((offset = from->allocate(request)) != kNoOffset) return offset;
+  if ((offset = from.allocate(request)) != kNoOffset) return offset;
   make_room();
-  return from->allocate(request);
+  return from.allocate(request);
 }
 
 bool SimulatedHeap::make_room() noexcept {
@@ -107,6 +120,7 @@ bool SimulatedHeap::make_room() noexcept {
 }
 
 void SimulatedHeap::tick_all() noexcept {
+  const StreamClock::Section section(clock_);
   due_ = Heap::kNever;
   for (const auto& place : places_) due_ = std::min(due_, place->made.heap->tick(now_));
 }
@@ -120,10 +134,14 @@ void SimulatedHeap::end_pool(std::uint32_t pool) noexcept {
 DeviceCalls SimulatedHeap::calls() const noexcept {
   DeviceCalls calls;
   for (const auto& place : places_) calls += place->parts->calls();
+  calls.releases = memory_.releases;
   calls.waits = clock_.waits();
+  calls.syncs = clock_.quiets();
   calls.takes -= start_calls_.takes;
   calls.commits -= start_calls_.commits;
-  calls.mapped -= start_calls_.mapped;
+  calls.creates -= start_calls_.creates;
+  calls.maps -= start_calls_.maps;
+  calls.accesses -= start_calls_.accesses;
   return calls;
 }
 

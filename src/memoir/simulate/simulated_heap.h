@@ -100,6 +100,7 @@ class SimulatedHeap {
   SimulatedHeap(Policy policy, const Workload& workload, Size cap, bool with_phases);
 
   Place& place(std::uint32_t pool, StreamId stream);
+  Offset climb(Heap& from, const Request& request);
   /// What the runtime does when the device is full: every heap of the default pool gives back what is unused.
   /// False for PyTorch's, which did so already.
   bool make_room() noexcept;

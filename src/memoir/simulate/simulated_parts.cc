@@ -111,11 +111,10 @@ Size SimulatedParts::reserved() const noexcept {
 DeviceCalls SimulatedParts::calls() const noexcept {
   DeviceCalls calls = segments_ && has_own_segments_ ? segments_->calls() : DeviceCalls{};
   if (!mapped_) return calls;
-  calls.commits += mapped_->arena().commits();
-  calls.decommits += mapped_->arena().decommits();
-  calls.refusals += mapped_->arena().refusals();
-  calls.mapped += mapped_->mapped();
-  calls.unmapped += mapped_->unmapped();
+  const MappedCalls& mapped = mapped_->calls();
+  calls.commits += mapped.commits, calls.decommits += mapped.decommits, calls.refusals += mapped.refusals;
+  calls.creates += mapped.creates;
+  calls.maps += mapped.maps, calls.unmaps += mapped.unmaps, calls.accesses += mapped.accesses;
   return calls;
 }
 

@@ -18,6 +18,8 @@ constexpr double kBoughtByMove = 0.00005, kMostBought = 0.05;
 // of peak live bytes, and bytes: what growth maps beyond its need, for the growth to come
 constexpr double kAhead = 0.005;
 constexpr Size kMostAhead = 20 * kMiB;
+// of peak live bytes: room in which the pool is as tight as it can; else what it may grow by, of that room, and most
+constexpr double kNearlyFull = 0.1, kEaseOfRoom = 0.125, kMostEase = 0.1;
 constexpr double kShareOfPeak = 0.005;  // what a pool with Aside::kShare may hold beyond the peak live bytes
 
 /// What of a range lies before or after another one: the larger part.
@@ -198,13 +200,14 @@ bool DevicePoolHeap::commit_all(Index& first, Range range, Size need, Size& ahea
   // Rent or buy: who had to move memory often grows rather than go on so.
   const std::uint64_t rented = counters_.moves - std::min(counters_.moves, kFreeMoves);
   const double bought = std::min(static_cast<double>(rented) * kBoughtByMove, kMostBought);
-  Size target = share(std::max(options_.slack, bought));
+  const double ease = ease_of(held);
+  Size target = share(std::max({options_.slack, bought, ease}));
   const bool fills = aside_.fills(range);
   if (aside_.is_set() && !aside_.yields()) {
     const Size both = align_up(aside_.needed_with(held_, range), granule);
     target = std::max(target, aside_.shares() ? std::min(both, share(kShareOfPeak)) : both);
   }
-  const Size most = std::max(target, share(options_.excess + bought));
+  const Size most = std::max(target, share(std::max(options_.excess + bought, ease)));
   if (committed > target && (held > peak_held_ || fills || may_move(range.size))) {
     move(committed - target);
   } else if (committed > most) {
@@ -218,6 +221,15 @@ bool DevicePoolHeap::commit_all(Index& first, Range range, Size need, Size& ahea
   // A cap, or a full device: as little as makes it fit. The shortage is unknown; `need` is the most that can
   // help.
   return move(need) && commit_holes(first, range);
+}
+
+/// How much more than the peak the pool may hold because the device is far from full, as a share of it: moving
+/// memory costs time, and memory that nobody else wants costs nothing. Little when there is little room, so that
+/// a device that is nearly full, or a cap, is filled as tightly as without.
+double DevicePoolHeap::ease_of(Size held) noexcept {
+  if (held == 0) return 0;
+  const double room = static_cast<double>(arena_->room()) / static_cast<double>(held);
+  return room < kNearlyFull ? 0 : std::min(room * kEaseOfRoom, kMostEase);
 }
 
 /// Counts the moves for requests of this size; false when they have been enough.
@@ -261,7 +273,7 @@ bool DevicePoolHeap::commit_holes(Index first, Range range, Size ahead) noexcept
         for (Index undo = first; undo != index; undo = row_[undo].after) {
           const Size done = windows_.need_of(row_[undo], range);
           if (done == 0) continue;
-          arena_->decommit({std::max(row_[undo].range.begin, align_down(range.begin, granule)), done});
+          arena_->take_away({std::max(row_[undo].range.begin, align_down(range.begin, granule)), done});
           ++counters_.decommits;
         }
         return false;
@@ -367,18 +379,13 @@ Size DevicePoolHeap::move_pieces(Size bytes, Size more, Range keep) noexcept {
     if (best == 0) break;
     const Range found = outside(idle(row_[best]), keep);
     const Size taken = std::min(wanted, found.size);
-    make_hole(best, {found.end() - taken, taken});
+    arena_->take_away({found.end() - taken, taken});
+    ++counters_.decommits;
+    row_.make_hole(best, {found.end() - taken, taken});
     counters_.moved += taken;
     done += taken;
   }
   return done;
-}
-
-/// Decommits granules of a free block; gives back the hole.
-DevicePoolHeap::Index DevicePoolHeap::make_hole(Index index, Range range) noexcept {
-  arena_->decommit(range);
-  ++counters_.decommits;
-  return row_.make_hole(index, range);
 }
 
 // --- plain memory ---

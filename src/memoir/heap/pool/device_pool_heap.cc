@@ -85,8 +85,12 @@ void DevicePoolHeap::trim() noexcept {
   join_across();
   for (Index index = row_.head(); index != 0; index = row_[index].after) {
     const Range found = idle(row_[index]);
-    if (found.size != 0 && row_.reserve_records(2)) index = make_hole(index, found);
+    if (found.size == 0 || !row_.reserve_records(2)) continue;
+    arena_->decommit(found);
+    ++counters_.decommits;
+    index = row_.make_hole(index, found);
   }
+  arena_->settle();
   if (plain_ != nullptr) give_back_plain();
 }
 

@@ -27,6 +27,8 @@
 // grow by a little more, up to kMostBought of the peak. What a move takes away beyond its need
 // is the reserve of the next ones.
 //
+// On a device with much room left it grows by a share of that room before it moves anything: see ease_of().
+//
 // Once idle memory was moved often, small objects have a zone of addresses, so that they pin no granule that
 // large ones leave. They use the common one where theirs has no room.
 //
@@ -225,13 +227,13 @@ class DevicePoolHeap final : public Heap {
   bool order_all(Index first, Range range, std::uint16_t slot) noexcept;
   bool commit_all(Index& first, Range range, Size need, Size& ahead) noexcept;
   Size ahead_of(Index first, Range range, Size held, Size committed) const noexcept;
+  double ease_of(Size held) noexcept;
   bool may_move(Size size) noexcept;
   bool commit_holes(Index first, Range range, Size ahead = 0) noexcept;
   Range idle(const Block& block) const noexcept;
   Size move_away(Size bytes, Size more, Range keep) noexcept;
   Size move_pieces(Size bytes, Size more, Range keep) noexcept;
   bool join_across() noexcept;
-  Index make_hole(Index index, Range range) noexcept;
   Offset allocate_plain(const Request& request, Size size, std::uint16_t slot) noexcept;
   void give_back_plain() noexcept;
 

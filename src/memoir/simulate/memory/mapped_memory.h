@@ -8,6 +8,8 @@
 //   commit [0, 6)   |<------ one ------->|<- two  ->|
 //   decommit [3, 6)                       two goes back; 3 stays mapped, and is committed again for nothing
 //
+// What is taken away (Arena::take_away) becomes spares of the device, which the next commits map first.
+//
 // Uses the heap's memory: for simulations.
 #pragma once
 
@@ -27,43 +29,65 @@ struct MappedMemoryOptions {
   HeldWatch watch = {};  // told of what is mapped and unmapped
 };
 
+/// What it was asked for, and what a driver is called for then.
+struct MappedCalls {
+  std::uint64_t commits = 0;    // ranges that were mapped
+  std::uint64_t decommits = 0;  // and unmapped
+  std::uint64_t refusals = 0;   // that the limit refused
+  std::uint64_t creates = 0;    // handles made (cuMemCreate)
+  std::uint64_t releases = 0;   // and given back (cuMemRelease)
+  std::uint64_t maps = 0;       // pieces (cuMemMap)
+  std::uint64_t unmaps = 0;     // (cuMemUnmap)
+  std::uint64_t accesses = 0;   // runs of pieces made usable (cuMemSetAccess)
+};
+
 class MappedMemory final : public Arena {
  public:
   /// `memory` is the device's; `clock` is told when the host waits for the device. Both are kept alive by the
   /// caller.
   MappedMemory(Size capacity, const MappedMemoryOptions& options, SimMemory& memory, StreamClock* clock);
 
-  bool ok() const noexcept { return arena_.ok() && is_power_of_two(piece_); }
-  /// Its commits, decommits and refusals: calls that changed something.
-  const SimArena& arena() const noexcept { return arena_; }
-  /// Pieces mapped and unmapped: what a driver is called for.
-  std::uint64_t mapped() const noexcept { return mapped_; }
-  std::uint64_t unmapped() const noexcept { return unmapped_; }
+  bool ok() const noexcept { return mapped_.capacity() != 0 && is_power_of_two(piece_); }
+  const MappedCalls& calls() const noexcept { return calls_; }
 
-  Size capacity() const noexcept override { return arena_.capacity(); }
-  Size granule() const noexcept override { return arena_.granule(); }
+  Size capacity() const noexcept override { return mapped_.capacity(); }
+  Size granule() const noexcept override { return mapped_.granule(); }
   bool commit(Range range) noexcept override;
-  void decommit(Range range) noexcept override;
-  Size committed() const noexcept override { return arena_.committed(); }
+  void decommit(Range range) noexcept override { decommit(range, false); }
+  void take_away(Range range) noexcept override { decommit(range, true); }
+  void settle() noexcept override {
+    if (!memory_->in_need) memory_->release_spares();
+  }
+  /// A device without a limit is one of which nobody knows the size.
+  Size room() noexcept override {
+    return memory_->limit == ~Size{0} ? 0 : memory_->left() + memory_->spares.bytes();
+  }
+  Size committed() const noexcept override { return mapped_.committed(); }
 
  private:
   struct Piece {
-    Size size;
-    Size wanted;  // bytes of it that are committed
+    Size size = 0;
+    Size wanted = 0;  // bytes of it that are committed
   };
-  bool commit_pieces(Range covered);
-  void decommit_pieces(Range inside);
-  Piece* piece_at(Offset offset, Offset& begin) noexcept;
+  bool has_pieces() const noexcept { return piece_ > granule(); }
+  bool map_missing(Range covered, Size missing);
+  Size map_piece(Offset at, Size most, bool& made);
+  void give_back(Size size, bool keeps);
+  std::uint64_t runs_in(Range covered, Size missing) const noexcept;
+  void want(Range covered);
+  void decommit(Range range, bool moves) noexcept;
+  void decommit_pieces(Range inside, bool moves);
+  std::map<Offset, Piece>::iterator piece_at(Offset offset);
 
-  SimArena arena_;
+  SimMemory* memory_;
+  GranuleSet mapped_;
   Size piece_;
   bool keeps_;
   HeldWatch watch_;
   StreamClock* clock_;
   GranuleSet wanted_;               // with pieces longer than a granule
   std::map<Offset, Piece> pieces_;  // those
-  std::uint64_t mapped_ = 0;
-  std::uint64_t unmapped_ = 0;
+  MappedCalls calls_;
 };
 
 }  // namespace memoir

@@ -17,7 +17,7 @@ Offset SimSegments::take(Size size) noexcept {
     return offset;
   }
   const Size bytes = cost(size);
-  const bool fits = bytes <= memory_->left();
+  const bool fits = memory_->allows(bytes);
   const Offset offset = fits ? spans_.allocate({bytes, bytes < kPage ? kStep : kPage}) : kNoOffset;
   if (offset == kNoOffset) {
     ++calls_.refusals;

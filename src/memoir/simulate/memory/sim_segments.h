@@ -15,23 +15,34 @@
 
 namespace memoir {
 
-/// Calls to the device that a simulation made.
+/// Calls to the device that a simulation made: what the heap asked for, and what a driver is called for then.
 struct DeviceCalls {
-  std::uint64_t takes = 0;       // segments taken (cudaMalloc)
-  std::uint64_t give_backs = 0;  // segments given back (cudaFree)
-  std::uint64_t commits = 0;     // ranges mapped (cuMemMap)
-  std::uint64_t decommits = 0;   // ranges unmapped (cuMemUnmap)
+  std::uint64_t takes = 0;       // segments taken (cuMemAlloc)
+  std::uint64_t give_backs = 0;  // segments given back (cuMemFree)
+  std::uint64_t commits = 0;     // ranges mapped
+  std::uint64_t decommits = 0;   // ranges unmapped
   std::uint64_t refusals = 0;    // takes and commits that the cap refused
-  std::uint64_t waits = 0;       // times one stream was made to wait for another; not of all()
-  std::uint64_t mapped = 0;      // pieces of memory in the ranges mapped; not of all()
-  std::uint64_t unmapped = 0;    // and in those unmapped
 
+  std::uint64_t creates = 0;   // handles of memory made for the ranges (cuMemCreate)
+  std::uint64_t releases = 0;  // and given back (cuMemRelease)
+  std::uint64_t maps = 0;      // pieces mapped (cuMemMap)
+  std::uint64_t unmaps = 0;    // and unmapped (cuMemUnmap)
+  std::uint64_t accesses = 0;  // runs of pieces made usable (cuMemSetAccess)
+  std::uint64_t syncs = 0;     // the host waited for the device
+  std::uint64_t waits = 0;     // one stream was made to wait for another (cuStreamWaitEvent)
+
+  /// What the heap asked for.
   std::uint64_t all() const noexcept { return takes + give_backs + commits + decommits + refusals; }
+  /// Calls to the driver, waits between streams aside.
+  std::uint64_t driver() const noexcept {
+    return takes + give_backs + creates + releases + maps + unmaps + accesses + syncs;
+  }
   DeviceCalls& operator+=(const DeviceCalls& more) noexcept {
     takes += more.takes, give_backs += more.give_backs;
-    commits += more.commits, decommits += more.decommits;
-    refusals += more.refusals, waits += more.waits;
-    mapped += more.mapped, unmapped += more.unmapped;
+    commits += more.commits, decommits += more.decommits, refusals += more.refusals;
+    creates += more.creates, releases += more.releases;
+    maps += more.maps, unmaps += more.unmaps;
+    accesses += more.accesses, syncs += more.syncs, waits += more.waits;
     return *this;
   }
   bool operator==(const DeviceCalls&) const = default;
@@ -63,7 +74,7 @@ struct SimSegmentsOptions {
 class SimSegments final : public Segments {
  public:
   /// Segments cost at most `cap` bytes together.
-  explicit SimSegments(Size cap) noexcept : own_{cap, 0}, memory_(&own_), spans_(addresses_) {}
+  explicit SimSegments(Size cap) noexcept : own_{.limit = cap}, memory_(&own_), spans_(addresses_) {}
   /// They are of a memory that they share with others, kept alive by the caller.
   explicit SimSegments(SimMemory& memory, const SimSegmentsOptions& options = {}) noexcept
       : memory_(&memory), options_(options), spans_(addresses_) {}

@@ -46,6 +46,7 @@ class StreamClock final : public StreamOrder {
   void quiet() noexcept {
     if (in_section_ && is_quiet_) return;
     note_all_done();
+    ++quiets_;
     is_quiet_ = true;
   }
   /// While it lives, one wait does for all memory that goes back, as in one turn of a device's lock.
@@ -76,6 +77,8 @@ class StreamClock final : public StreamOrder {
 
   /// Times that one stream was made to wait for another.
   std::uint64_t waits() const noexcept { return waits_; }
+  /// Times that the host waited for the device.
+  std::uint64_t quiets() const noexcept { return quiets_; }
   std::span<const StreamEvent> log() const noexcept { return log_; }
 
  private:
@@ -87,6 +90,7 @@ class StreamClock final : public StreamOrder {
   bool in_section_ = false;
   bool is_quiet_ = false;  // the host waited in this section
   std::uint64_t waits_ = 0;
+  std::uint64_t quiets_ = 0;
   // [by][of]: all that was queued on `of` up to this moment is before it
   std::vector<std::vector<Tick>> seen_;
   std::vector<bool> captured_;  // by stream
