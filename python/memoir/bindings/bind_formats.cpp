@@ -63,6 +63,7 @@ nb::tuple import_rmm(nb::bytes log, const std::string& name) {
   counts["live_before"] = report.live_before;
   counts["lost_frees"] = report.lost_frees;
   counts["times_back"] = report.times_back;
+  counts["unreadable"] = report.unreadable;
   counts["threads"] = report.threads;
   counts["streams"] = report.streams;
   const std::span<const std::byte> bytes = writer.bytes();
@@ -124,6 +125,7 @@ void bind_formats(nb::module_& module) {
       .def_ro("private_pools", &ImportReport::private_pools)
       .def_ro("user_metadata", &ImportReport::user_metadata)
       .def_ro("compile_contexts", &ImportReport::compile_contexts)
+      .def_ro("unreadable", &ImportReport::unreadable)
       .def_prop_ro("other_actions",
                    [](const ImportReport& report) { return counts_by_name(report.other_actions); })
       .def_prop_ro("other_annotations",

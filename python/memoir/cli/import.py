@@ -113,6 +113,9 @@ def _import_rmm_log(path: str, target: Path, as_json: bool, force: bool) -> None
     if counts["times_back"]:
         back = _number(counts["times_back"], "row")
         click.echo(f"note: {back} earlier than the one before: given its time", err=True)
+    if counts["unreadable"]:
+        odd = _number(counts["unreadable"], "thread or time")
+        click.echo(f"note: {odd} that cannot be read: the first one's, and that of the row before", err=True)
     click.echo(f"wrote {target}", err=True)
     if not as_json:
         if counts["out_of_memory"]:
@@ -146,6 +149,7 @@ def notes(report: ImportReport) -> list[str]:
     say(report.private_pools, "private pool", "(CUDA graphs, MemPools)")
     say(report.user_metadata, "entry", "with user metadata, which is not kept")
     say(report.compile_contexts, "entry", "with a compile context, which is not kept")
+    say(report.unreadable, "line, name, time or annotation", "that cannot be read: left out")
     for action, count in sorted(report.other_actions.items()):
         say(count, "entry", f"of the unknown action {action!r}: left out")
     for name, count in sorted(report.other_annotations.items(), key=lambda row: -row[1])[:5]:

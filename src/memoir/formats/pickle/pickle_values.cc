@@ -94,8 +94,7 @@ std::string_view word_text(Word word) noexcept { return kWords[static_cast<size_
 PickleValues::PickleValues() {
   for (const std::string_view word : kWords) string(word);
   stack_begins_.push_back(0);
-  std::uint32_t empty;
-  intern_stack({}, empty);
+  intern_stack({});
 }
 
 Value PickleValues::integer(std::int64_t value) {
@@ -207,9 +206,8 @@ const char* PickleValues::append(Value list, std::span<const Value> items) {
   switch (slot.kind()) {
     case SlotKind::kEmptyList: {
       if (items.empty()) return nullptr;
-      std::uint32_t stack;
-      if (is_frame(items[0]) && intern_stack(items, stack)) {
-        slot = Slot::of(SlotKind::kStack, stack);
+      if (is_frame(items[0])) {
+        slot = Slot::of(SlotKind::kStack, intern_stack(items));
         return nullptr;
       }
       memory_ += sizeof(std::vector<Value>) + kHeapBlock + items.size_bytes();

@@ -113,7 +113,6 @@ enum class Fault : std::uint8_t {
   kNegative,
   kTooLarge,
   kNotAString,
-  kNotFrames,
   kNotAPool,
   kTooMany
 };
@@ -144,6 +143,7 @@ struct TraceEntry {
   RowOrigin origin;
 
   static constexpr std::uint64_t kNoTime = ~std::uint64_t{0};
+  static constexpr std::uint64_t kMostTimeUs = (std::uint64_t{1} << 62) / 1'000 - 2;
   static constexpr std::uint32_t kMostStreams = 1 << 20;
   static constexpr std::uint32_t kNoPool = (1 << 12) - 1;
 };
@@ -203,8 +203,8 @@ class PickleValues {
   double float_of(Value value) const noexcept { return floats_[value.content()]; }
   /// A number from 0 to 2^64 - 1.
   Fault natural(Value value, std::uint64_t& result) const noexcept;
-  /// The number of the stack that this list of frames is. False when it is none.
-  bool stack_of(Value frames, std::uint32_t& stack);
+  /// The number of the stack that this list of frames is; 0 (no stack) for what is none.
+  std::uint32_t stack_of(Value frames);
   /// The number of the stream whose handle this is. False when it is not an integer of 64 bits.
   bool stream_of(Value handle, std::uint32_t& stream);
   /// The number of the pool whose id this is, a pair of numbers.
@@ -236,6 +236,8 @@ class PickleValues {
   // What entries had that a trace does not keep.
   std::uint64_t user_metadata_entries = 0;
   std::uint64_t compile_context_entries = 0;
+  // Times, frames and their parts that cannot be read: left out, since no answer depends on them.
+  std::uint64_t unreadable = 0;
 
  private:
   enum class SlotKind : std::uint8_t {
@@ -275,7 +277,7 @@ class PickleValues {
   Value new_slot(SlotKind kind);
   std::string_view keep(std::string_view text);
   std::span<const Value> keep(std::span<const Value> items);
-  bool intern_stack(std::span<const Value> frames, std::uint32_t& stack);
+  std::uint32_t intern_stack(std::span<const Value> values);
   Word word_of(Value value) const noexcept;
   Slot entry(std::span<const Value> items, Offset byte);
   Slot block(std::span<const Value> items, Offset byte);

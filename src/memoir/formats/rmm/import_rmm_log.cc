@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 #include <cstring>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -62,6 +63,17 @@ bool split(std::string_view line, std::array<std::string_view, kColumns>& fields
   return true;
 }
 
+/// Decimal, hexadecimal behind 0x, or what C's printf writes for a null pointer.
+std::optional<std::uint64_t> plain_number(std::string_view text) {
+  std::uint64_t value = 0;
+  if (text == "(nil)" || text == "nullptr") return 0;
+  const bool is_hex = text.starts_with("0x");
+  if (is_hex) text.remove_prefix(2);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, is_hex ? 16 : 10);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
 class RmmImporter {
  public:
   RmmImporter(std::string_view text, const std::string& name, TraceWriter& writer)
@@ -85,9 +97,10 @@ class RmmImporter {
   }
   void read(std::string_view line);
   std::uint64_t number(std::string_view text, Column column, std::uint64_t most) const;
-  std::uint64_t time_of(std::string_view text) const;
+  std::optional<std::uint64_t> time_of(std::string_view text) const;
   std::uint32_t numbered(std::unordered_map<std::uint64_t, std::uint32_t>& known, std::uint64_t number,
                          const char* what) const;
+  std::uint32_t thread_of(std::string_view text);
   void write();
   void write_row(const Row& row);
 
@@ -104,26 +117,20 @@ class RmmImporter {
   ObjectId objects_ = 0;
 };
 
-/// Decimal, hexadecimal behind 0x, or what C's printf writes for a null pointer.
 std::uint64_t RmmImporter::number(std::string_view text, Column column, std::uint64_t most) const {
-  const std::string_view whole = text;
-  std::uint64_t value = 0;
-  if (text == "(nil)" || text == "nullptr") return 0;
-  const bool is_hex = text.starts_with("0x");
-  if (is_hex) text.remove_prefix(2);
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, is_hex ? 16 : 10);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size()) {
-    fail(std::string(kNames[column]) + " '" + std::string(whole.substr(0, 40)) +
+  const std::optional<std::uint64_t> value = plain_number(text);
+  if (!value) {
+    fail(std::string(kNames[column]) + " '" + std::string(text.substr(0, 40)) +
          "' is not a number of 64 bits");
   }
-  if (value > most) {
-    fail(std::string(kNames[column]) + " is " + std::to_string(value) + ", over " + std::to_string(most));
+  if (*value > most) {
+    fail(std::string(kNames[column]) + " is " + std::to_string(*value) + ", over " + std::to_string(most));
   }
-  return value;
+  return *value;
 }
 
-/// hh:mm:ss and a fraction behind a dot or a third colon.
-std::uint64_t RmmImporter::time_of(std::string_view text) const {
+/// hh:mm:ss and a fraction behind a dot or a third colon; of anything else: none.
+std::optional<std::uint64_t> RmmImporter::time_of(std::string_view text) const {
   const auto two_digits = [&](size_t at) -> std::uint64_t {
     const auto is_digit = [&](size_t i) { return i < text.size() && text[i] >= '0' && text[i] <= '9'; };
     if (!is_digit(at) || !is_digit(at + 1)) return 100;
@@ -139,8 +146,7 @@ std::uint64_t RmmImporter::time_of(std::string_view text) const {
       fraction = fraction * 10 + static_cast<std::uint64_t>(text[i] - '0');
     }
   }
-  if (!is_time)
-    fail("Time '" + std::string(text.substr(0, 40)) + "' is not a time of day such as 10:38:08.459523");
+  if (!is_time) return std::nullopt;
   for (; digits < 9; ++digits) fraction *= 10;
   return ((hours * 60 + minutes) * 60 + seconds) * 1'000'000'000 + fraction;
 }
@@ -150,6 +156,15 @@ std::uint32_t RmmImporter::numbered(std::unordered_map<std::uint64_t, std::uint3
   const auto [at, fresh] = known.try_emplace(number, static_cast<std::uint32_t>(known.size()));
   if (fresh && known.size() > kMostNumbers) fail(std::string("has more than 2^20 ") + what);
   return at->second;
+}
+
+/// No answer depends on threads and times: of those that cannot be read, the first, and that of the row before.
+std::uint32_t RmmImporter::thread_of(std::string_view text) {
+  const std::optional<std::uint64_t> thread = plain_number(text);
+  const bool is_known = thread && (threads_.size() < kMostNumbers || threads_.contains(*thread));
+  report_.unreadable += !is_known;
+  return is_known ? threads_.try_emplace(*thread, static_cast<std::uint32_t>(threads_.size())).first->second
+                  : 0;
 }
 
 void RmmImporter::read(std::string_view line) {
@@ -162,14 +177,16 @@ void RmmImporter::read(std::string_view line) {
   else
     fail("Action '" + std::string(fields[kAction].substr(0, 40)) +
          "' is not one of allocate, free, allocate failure");
-  row.thread = numbered(threads_, number(fields[kThread], kThread, ~std::uint64_t{0}), "threads");
+  row.thread = thread_of(fields[kThread]);
   const std::uint64_t handle = number(fields[kStream], kStream, ~std::uint64_t{0});
   row.stream = numbered(streams_, handle, "streams");
   if (row.stream == handles_.size()) handles_.push_back(handle);
   row.size = number(fields[kSize], kSize, trace_format::kMaxSize);
   row.address = number(fields[kPointer], kPointer, trace_format::kMaxAddress - row.size);
-  row.time = time_of(fields[kTime]);
   const std::uint64_t last = rows_.empty() ? 0 : rows_.back().time;
+  const std::optional<std::uint64_t> time = time_of(fields[kTime]);
+  row.time = time.value_or(last % kDay);
+  report_.unreadable += !time;
   row.time += last - last % kDay;
   if (row.time + kDay / 2 < last) row.time += kDay;  // past midnight
   if (row.time < last) {

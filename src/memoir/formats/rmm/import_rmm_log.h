@@ -22,6 +22,7 @@ struct RmmReport {
   std::uint64_t live_before = 0;  // objects of which the log has the free alone: live at its start
   std::uint64_t lost_frees = 0;  // objects that had lost their free: freed when their address was given again
   std::uint64_t times_back = 0;  // rows earlier than the one before them: given its time
+  std::uint64_t unreadable = 0;  // threads and times: the first one's, and that of the row before
   std::uint64_t threads = 0, streams = 0;
 };
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memoir/formats/snapshot/frame_sites.h"
 
-#include "memoir/base/error.h"
 #include "memoir/base/site.h"
 #include "memoir/base/utf8.h"
 #include "memoir/trace/format.h"
@@ -50,7 +49,7 @@ SiteId FrameSites::site_of(std::uint32_t stack) {
   const std::uint32_t size = values_.stack_size(stack);
   if (size == 0) return kNoSite;
   SiteId& site = sites_[stack];
-  if (site != kNoSite) return site;
+  if (site != kNoSite || written_ > kMostText) return site;  // beyond, objects have no sites
   std::uint32_t innermost = 0;
   while (innermost < size && text_of(values_.stack_frame(stack, innermost)).skipped) ++innermost;
   const std::uint32_t outermost = size - innermost > kMostFrames ? innermost + kMostFrames : size;
@@ -61,8 +60,6 @@ SiteId FrameSites::site_of(std::uint32_t stack) {
     if (!defined_.insert(site).second) continue;
     writer_.define_site(site, parent, text);
     written_ += text.size();
-    if (written_ > kMostText)
-      throw Error(name_ + ": the frames of its stacks, chained, take more than 2 GiB");
   }
   return site;
 }

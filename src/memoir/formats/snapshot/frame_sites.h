@@ -16,11 +16,11 @@ namespace memoir {
 
 class FrameSites {
  public:
-  /// `name` is the snapshot's, for errors. All three are kept by the caller.
-  FrameSites(const PickleValues& values, TraceWriter& writer, const std::string& name)
-      : values_(values), writer_(writer), name_(name), sites_(values.stacks()), frames_(values.frames()) {}
+  /// Both are kept by the caller.
+  FrameSites(const PickleValues& values, TraceWriter& writer)
+      : values_(values), writer_(writer), sites_(values.stacks()), frames_(values.frames()) {}
 
-  /// The site that this stack is, defined in the trace. Throws Error for more text than any program has.
+  /// The site that this stack is, defined in the trace; kNoSite once there is more text than any program has.
   SiteId site_of(std::uint32_t stack);
 
  private:
@@ -33,7 +33,6 @@ class FrameSites {
 
   const PickleValues& values_;
   TraceWriter& writer_;
-  const std::string& name_;
   std::vector<SiteId> sites_;  // by stack; kNoSite: not asked for yet, or empty
   std::vector<Text> frames_;
   std::unordered_set<SiteId> defined_;

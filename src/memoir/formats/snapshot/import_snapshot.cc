@@ -35,7 +35,7 @@ class Importer {
       : snapshot_(snapshot),
         writer_(writer),
         options_(options),
-        sites_(snapshot.values(), writer, snapshot.name()),
+        sites_(snapshot.values(), writer),
         devices_(snapshot.devices()),
         streams_(snapshot.values().streams().size(), kUnnumbered),
         pools_(snapshot.values().pools().size(), kUnnumbered) {
@@ -137,6 +137,7 @@ ImportReport Importer::run() {
   const PickleValues& values = snapshot_.values();
   report_.user_metadata = values.user_metadata_entries;
   report_.compile_contexts = values.compile_context_entries;
+  report_.unreadable = snapshot_.unreadable();
   if (!writer_.ok())
     throw Error(snapshot_.name() + ": cannot write its trace: " + std::strerror(writer_.error()));
   if (writer_.dropped() != 0)

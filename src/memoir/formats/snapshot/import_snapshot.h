@@ -32,6 +32,7 @@ struct ImportReport {
   std::uint64_t times_back = 0;     // entries before the one before them: the same
   std::uint64_t private_pools = 0;  // that anything is of
   std::uint64_t user_metadata = 0, compile_contexts = 0;   // entries that had these: not kept
+  std::uint64_t unreadable = 0;                            // see Snapshot::unreadable()
   std::map<std::string, std::uint64_t> other_actions;      // by name: left out
   std::map<std::string, std::uint64_t> other_annotations;  // by name up to '#': left out
 };

@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kMostDevices = 1 << 16;
 // Times become nanoseconds, of which a trace takes 2^62.
-constexpr std::uint64_t kMaxTimeUs = (trace_format::kMaxTime - 1'000) / 1'000;
+static_assert(TraceEntry::kMostTimeUs <= (trace_format::kMaxTime - 1'000) / 1'000);
 
 std::string field(const std::string& path, Word key) { return path + "." + std::string(word_text(key)); }
 std::string element(const std::string& path, size_t index) {
@@ -42,8 +42,6 @@ const char* describe(Fault fault) {
       return "is 2^64 or more";
     case Fault::kNotAString:
       return "is not text";
-    case Fault::kNotFrames:
-      return "is not a list of frames";
     case Fault::kNotAPool:
       return "is not a pair of numbers";
     default:
@@ -138,18 +136,22 @@ void Snapshot::read(PickleInput& input) {
   sort_segments();
   traces_.resize(segments_.size());
 
-  const std::span<const Value> annotations =
-      list(values_.find(dict, Word::kExternalAnnotations), Word::kExternalAnnotations);
-  for (size_t i = 0; i < annotations.size(); ++i)
-    read_annotation(annotations[i], element("external_annotations", i));
+  // No answer depends on these: what cannot be read of them is left out.
+  if (const Value* const annotations = values_.find(dict, Word::kExternalAnnotations)) {
+    const bool is_list = values_.type(*annotations) == Type::kList;
+    unreadable_ += !is_list && annotations->kind() != Value::Kind::kNone;
+    if (is_list) {
+      for (const Value annotation : values_.items_of(*annotations))
+        unreadable_ += !read_annotation(annotation);
+    }
+  }
   std::stable_sort(annotations_.begin(), annotations_.end(),
                    [](const auto& a, const auto& b) { return a.time_us < b.time_us; });
 
   if (const Value* const settings = values_.find(dict, Word::kAllocatorSettings)) {
     const auto text = to_json(values_, *settings, kMaxMetaText / 2);
-    if (!text)
-      fail("allocator_settings", "is not a dict of plain values, is nested too deep, or over 512 KiB");
-    settings_ = *text;
+    if (text) settings_ = *text;
+    else ++unreadable_;  // not plain values, nested too deep, or over 512 KiB
   }
 }
 
@@ -195,9 +197,6 @@ void Snapshot::check_entry(size_t device, size_t index) const {
     fail(element(element("device_traces", device), index), "is not a dict with an action");
   const TraceEntry& entry = values_.entry_of(value);
   if (entry.origin.fault != 0) fail(element(element("device_traces", device), index), entry.origin);
-  if (entry.time_us != TraceEntry::kNoTime && entry.time_us > kMaxTimeUs)
-    fail_entry(device, index, Word::kTimeUs,
-               "is " + std::to_string(entry.time_us) + ", beyond what a clock says");
   const Word action = entry.origin.kind();
   if (action == Word::kEmpty || action == Word::kSnapshot) return;
   if (action == Word::kOom) {
@@ -229,8 +228,7 @@ void Snapshot::read_segment(Value value, const std::string& path) {
     if (fault != Fault::kNone) fail(field(path, Word::kSegmentPoolId), describe(fault));
   }
   const Value* const frames = values_.find(dict, Word::kFrames);
-  if (frames != nullptr && !values_.stack_of(*frames, segment.stack))
-    fail(field(path, Word::kFrames), "is not a list of frames");
+  if (frames != nullptr) segment.stack = values_.stack_of(*frames);
   const Value* const expandable = values_.find(dict, Word::kIsExpandable);
   segment.expandable = expandable != nullptr && expandable->kind() == Value::Kind::kTrue;
   if (const Value* const blocks = values_.find(dict, Word::kBlocks))
@@ -269,23 +267,25 @@ void Snapshot::read_blocks(Value value, const std::string& path, SnapshotSegment
   if (blocks_read_ > values_.blocks()) fail(path, "holds blocks that were there before");
 }
 
-void Snapshot::read_annotation(Value value, const std::string& path) {
-  if (values_.type(value) != Type::kDict) fail(path, "is not a dict");
+/// False when it is none.
+bool Snapshot::read_annotation(Value value) {
+  if (values_.type(value) != Type::kDict) return false;
   const PickleValues::Dict& dict = values_.dict_of(value);
   const auto text = [&](Word key) -> std::string_view {
     const Value* const found = values_.find(dict, key);
-    if (found == nullptr || found->kind() != Value::Kind::kString)
-      fail(field(path, key), "is missing, or no text");
-    return values_.text(found->content());
+    return found == nullptr || found->kind() != Value::Kind::kString ? "" : values_.text(found->content());
   };
   SnapshotAnnotation annotation;
-  annotation.time_us = natural(dict, Word::kTimeUs, path, kMaxTimeUs);
+  const Value* const time = values_.find(dict, Word::kTimeUs);
+  if (time == nullptr || values_.natural(*time, annotation.time_us) != Fault::kNone ||
+      annotation.time_us > TraceEntry::kMostTimeUs)
+    return false;
   annotation.name = text(Word::kName);
   const std::string_view stage = text(Word::kStage);
-  if (stage != word_text(Word::kStart) && stage != word_text(Word::kEnd))
-    fail(field(path, Word::kStage), "is neither START nor END");
   annotation.begins = stage == word_text(Word::kStart);
+  if (annotation.name.empty() || (!annotation.begins && stage != word_text(Word::kEnd))) return false;
   annotations_.push_back(annotation);
+  return true;
 }
 
 }  // namespace memoir

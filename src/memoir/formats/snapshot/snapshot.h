@@ -60,6 +60,8 @@ class Snapshot {
   std::span<const SnapshotAnnotation> annotations() const noexcept { return annotations_; }  // by time
   /// The allocator's settings as JSON; empty when the snapshot has none.
   const std::string& settings() const noexcept { return settings_; }
+  /// Frames, times, annotations and settings that cannot be read: left out, since no answer depends on them.
+  std::uint64_t unreadable() const noexcept { return unreadable_ + values_.unreadable; }
   /// Strings, frames, stacks, streams and pools.
   const PickleValues& values() const noexcept { return values_; }
   const std::string& name() const noexcept { return name_; }
@@ -72,7 +74,7 @@ class Snapshot {
   void check_entry(std::size_t device, std::size_t index) const;
   void read_segment(Value value, const std::string& path);
   void read_blocks(Value value, const std::string& path, SnapshotSegment& segment);
-  void read_annotation(Value value, const std::string& path);
+  bool read_annotation(Value value);
   std::uint64_t natural(const PickleValues::Dict& dict, Word key, const std::string& path,
                         std::uint64_t most) const;
   [[noreturn]] void fail(const std::string& path, const std::string& what) const;
@@ -84,6 +86,7 @@ class Snapshot {
   std::vector<std::vector<SnapshotSegment>> segments_;  // per device, by address
   std::vector<SnapshotAnnotation> annotations_;
   std::string settings_;
+  std::uint64_t unreadable_ = 0;  // of annotations and settings
   std::size_t blocks_read_ = 0;
 };
 

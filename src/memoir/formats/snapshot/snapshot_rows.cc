@@ -38,7 +38,9 @@ PickleValues::Slot PickleValues::entry(std::span<const Value> items, Offset byte
         fault = natural(value, device_free);
         break;
       case Word::kTimeUs:
-        fault = natural(value, entry.time_us);
+        if (natural(value, entry.time_us) == Fault::kNone && entry.time_us <= TraceEntry::kMostTimeUs) break;
+        entry.time_us = TraceEntry::kNoTime;
+        ++unreadable;
         break;
       case Word::kStream:
         if (!stream_of(value, number)) fault = Fault::kNotANumber;
@@ -46,7 +48,7 @@ PickleValues::Slot PickleValues::entry(std::span<const Value> items, Offset byte
         else entry.stream = number & (TraceEntry::kMostStreams - 1);
         break;
       case Word::kFrames:
-        if (!stack_of(value, entry.stack)) fault = Fault::kNotFrames;
+        entry.stack = stack_of(value);
         break;
       case Word::kPoolId:
         fault = pool_of(value, number);
@@ -105,7 +107,7 @@ PickleValues::Slot PickleValues::block(std::span<const Value> items, Offset byte
         break;
       }
       case Word::kFrames:
-        if (!stack_of(value, block.stack)) fault = Fault::kNotFrames;
+        block.stack = stack_of(value);
         has_frames = true;
         break;
       case Word::kHistory:  // torch 2.0: who asked for it, and the bytes as asked, were in here
@@ -125,15 +127,15 @@ PickleValues::Slot PickleValues::block(std::span<const Value> items, Offset byte
       has_requested = true;
     }
     const Value* const frames = find(*history, Word::kFrames);
-    if (!has_frames && frames != nullptr && !stack_of(*frames, block.stack))
-      block.origin.fail(Word::kFrames, Fault::kNotFrames);
+    if (!has_frames && frames != nullptr) block.stack = stack_of(*frames);
   }
   if (!has_requested) block.requested = block.size;
   blocks_.push_back(block);
   return Slot::of(SlotKind::kBlock, blocks_.size() - 1);
 }
 
-/// False: it has a line, but is not a frame.
+/// False: it has a line, but is not a frame. A line or a name that cannot be read is left out (Python 3.13 has
+/// code without lines, which torch writes as 2^64 - 1): no answer depends on it.
 bool PickleValues::frame(std::span<const Value> items, Slot& slot) {
   Frame frame;
   bool has_file = false;
@@ -141,12 +143,14 @@ bool PickleValues::frame(std::span<const Value> items, Slot& slot) {
     const Word key = word_of(items[i]);
     const Value value = items[i + 1];
     if (key == Word::kLine) {
-      std::uint64_t line;
-      if (natural(value, line) != Fault::kNone || line > ~std::uint32_t{0}) return false;
-      frame.line = static_cast<std::uint32_t>(line);
+      std::uint64_t line = 0;
+      const bool is_line = natural(value, line) == Fault::kNone && line <= ~std::uint32_t{0};
+      if (is_line) frame.line = static_cast<std::uint32_t>(line);
+      unreadable += !is_line && value.kind() != Value::Kind::kNone;
     } else if (key == Word::kName || key == Word::kFilename) {
-      if (value.kind() != Value::Kind::kString) return false;
-      (key == Word::kName ? frame.name : frame.filename) = static_cast<std::uint32_t>(value.content());
+      if (value.kind() == Value::Kind::kString)
+        (key == Word::kName ? frame.name : frame.filename) = static_cast<std::uint32_t>(value.content());
+      else unreadable += value.kind() != Value::Kind::kNone;
       has_file |= key == Word::kFilename;
     }
   }
@@ -163,20 +167,22 @@ bool PickleValues::frame(std::span<const Value> items, Slot& slot) {
   return true;
 }
 
-/// False when one of them is not a frame.
-bool PickleValues::intern_stack(std::span<const Value> frames, std::uint32_t& stack) {
+/// What is not a frame is left out.
+std::uint32_t PickleValues::intern_stack(std::span<const Value> values) {
+  std::vector<std::uint32_t> frames;
+  for (const Value value : values) {
+    if (is_frame(value)) frames.push_back(static_cast<std::uint32_t>(row(value)));
+    else ++unreadable;
+  }
   const auto mixed = [](std::uint64_t hash, std::uint64_t frame) {
     return (hash ^ frame) * 0x9e3779b97f4a7c15ull ^ hash >> 29;
   };
   std::uint64_t hash = frames.size();
-  for (const Value value : frames) {
-    if (!is_frame(value)) return false;
-    hash = mixed(hash, row(value));
-  }
+  for (const std::uint32_t frame : frames) hash = mixed(hash, frame);
   const auto same = [&](std::uint32_t known) {
     if (stack_size(known) != frames.size()) return false;
     for (std::uint32_t i = 0; i < frames.size(); ++i) {
-      if (stack_frame(known, i) != row(frames[i])) return false;
+      if (stack_frame(known, i) != frames[i]) return false;
     }
     return true;
   };
@@ -186,37 +192,42 @@ bool PickleValues::intern_stack(std::span<const Value> frames, std::uint32_t& st
     return detail::mix(result);
   };
   const auto next = static_cast<std::uint32_t>(stacks());
-  stack = stack_table_.find_or_add(detail::mix(hash), next, same, hash_of);
-  if (stack != next) return true;
+  const std::uint32_t stack = stack_table_.find_or_add(detail::mix(hash), next, same, hash_of);
+  if (stack != next) return stack;
   memory_ += 4 * sizeof(std::uint32_t) + sizeof(std::uint32_t) * frames.size();
-  for (const Value value : frames) stack_frames_.push_back(static_cast<std::uint32_t>(row(value)));
+  for (const std::uint32_t frame : frames) stack_frames_.push_back(frame);
   stack_begins_.push_back(stack_frames_.size());
-  return true;
+  return stack;
 }
 
-bool PickleValues::stack_of(Value frames, std::uint32_t& stack) {
-  stack = 0;
-  if (frames.kind() == Value::Kind::kNone) return true;
-  if (frames.kind() != Value::Kind::kSlot) return false;
-  Slot& slot = slots_[frames.content()];
-  switch (slot.kind()) {
+/// Of what is not a list of frames: none, which is 0.
+std::uint32_t PickleValues::stack_of(Value frames) {
+  if (frames.kind() == Value::Kind::kNone) return 0;
+  Slot* const slot = frames.kind() == Value::Kind::kSlot ? &slots_[frames.content()] : nullptr;
+  if (slot == nullptr) {
+    ++unreadable;
+    return 0;
+  }
+  std::uint32_t stack = 0;
+  switch (slot->kind()) {
     case SlotKind::kEmptyList:
-      return true;
+      return 0;
     case SlotKind::kStack:
     case SlotKind::kUsedStack:
-      stack = static_cast<std::uint32_t>(slot.index());
+      stack = static_cast<std::uint32_t>(slot->index());
       break;
     case SlotKind::kList: {
-      std::vector<Value>& values = lists_[slot.index()];
-      if (!intern_stack(values, stack)) return false;
+      std::vector<Value>& values = lists_[slot->index()];
+      stack = intern_stack(values);
       std::vector<Value>().swap(values);
       break;
     }
     default:
-      return false;
+      ++unreadable;
+      return 0;
   }
-  slot = Slot::of(SlotKind::kUsedStack, stack);
-  return true;
+  *slot = Slot::of(SlotKind::kUsedStack, stack);
+  return stack;
 }
 
 bool PickleValues::stream_of(Value handle, std::uint32_t& stream) {
