@@ -5,6 +5,8 @@
     bench/gpu.py [-o docs/results/gpu.json] [--only tests,calls,loops] [--smoke]
     bench/gpu.py --without-gpu [-o ...]
 
+The JSON is a price list for `memoir simulate --device-costs`: its "us" are microseconds of each call to the driver.
+
 Needs torch and memoir, no network, no pytest. Each run is a process of its own (bench/gpu_worker.py), since a process
 has one allocator, and each result is written when it is there. Calls: what the driver takes to map and unmap memory, by
 the size of its pieces, and what an allocation costs. Loops: training steps of a small transformer whose lengths vary,
@@ -161,6 +163,11 @@ def calls(scale: Scale) -> Iterator[dict]:
         result = {"what": "map and unmap 4 GiB", "piece": piece, **run([worker, "map", piece])}
         say(json.dumps(result))
         yield result
+    for piece in PIECES[:1] if scale.smoke else PIECES:
+        size = int(piece.removesuffix("MiB")) << 20
+        result = {"what": "calls to the driver", "piece": piece, **run([worker, "prices", str(size)])}
+        say(json.dumps(result))
+        yield result
     for name in scale.allocators:
         result = run([worker, "allocate", name, "2000" if scale.smoke else "200000"], PYTORCH.get(name, ""))
         result = {"what": "an allocation and its free", "allocator": name, **result}
@@ -203,6 +210,8 @@ def main() -> int:
         report[part] = []
         for result in parts[part](scale):
             report[part].append(result)
+            if "us" in result and "us" not in report:  # of the smallest pieces: what memoir's pools map
+                report["us"] = result["us"]
             if arguments.output is not None:  # a run that is cut off leaves what it has
                 write_whole(arguments.output, json.dumps(report, indent=1))
     if arguments.output is None:

@@ -4,15 +4,19 @@
     gpu_worker.py about
     gpu_worker.py loop ALLOCATOR LENGTHS STEPS WIDTH [CAP]
     gpu_worker.py map PIECE
+    gpu_worker.py prices PIECE
     gpu_worker.py allocate ALLOCATOR COUNT
 
 ALLOCATOR is one of PyTorch's (set by PYTORCH_ALLOC_CONF), or a policy of memoir's. Prints one line of JSON."""
 
 from __future__ import annotations
 
+import ctypes
 import json
+import statistics
 import sys
 import time
+from collections.abc import Callable
 
 PYTORCH = ("default", "expandable_segments", "cudaMallocAsync")
 
@@ -130,6 +134,80 @@ def map_(piece: str) -> dict:
     return seconds
 
 
+class _Place(ctypes.Structure):
+    _fields_ = (("type", ctypes.c_int), ("id", ctypes.c_int))
+
+
+class _Memory(ctypes.Structure):  # CUmemAllocationProp
+    _fields_ = (
+        ("type", ctypes.c_int),
+        ("handle_types", ctypes.c_int),
+        ("place", _Place),
+        ("win32", ctypes.c_void_p),
+        ("flags", ctypes.c_ubyte * 8),
+    )
+
+
+class _Access(ctypes.Structure):  # CUmemAccessDesc
+    _fields_ = (("place", _Place), ("flags", ctypes.c_int))
+
+
+def prices(piece: int, count: int = 64, rounds: int = 5) -> dict:
+    """Microseconds that each call to the driver takes for memory of this size: the median of the rounds, each over
+    `count` calls in a row, with nothing queued on the device."""
+    import torch
+
+    torch.empty(1, device="cuda")
+    cuda = ctypes.CDLL("libcuda.so.1")
+    size, big, made = (
+        ctypes.c_size_t(piece),
+        ctypes.c_size_t(piece * count),
+        _Memory(type=1, place=_Place(1, 0)),
+    )
+    access, stream = _Access(_Place(1, 0), 3), ctypes.c_void_p(torch.cuda.Stream().cuda_stream)
+    base, event, context = ctypes.c_uint64(), ctypes.c_void_p(), ctypes.c_void_p()
+    handles, pointers = (ctypes.c_uint64 * count)(), (ctypes.c_uint64 * count)()
+    seconds: dict[str, list[float]] = {}
+
+    def call(name: str, *arguments: object) -> None:
+        result = getattr(cuda, name)(*arguments)
+        if result != 0:
+            raise SystemExit(f"{name} answers {result}")
+
+    def timed(name: str, each: Callable[[int], tuple], symbol: str = "") -> None:
+        begin = time.perf_counter()
+        for i in range(count):
+            call(symbol or name, *each(i))
+        seconds.setdefault(name, []).append((time.perf_counter() - begin) / count)
+
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+    call("cuCtxPushCurrent_v2", context)
+    call(
+        "cuMemAddressReserve",
+        ctypes.byref(base),
+        big,
+        ctypes.c_size_t(0),
+        ctypes.c_uint64(0),
+        ctypes.c_uint64(0),
+    )
+    call("cuEventCreate", ctypes.byref(event), 2)
+    at = [ctypes.c_uint64(base.value + i * piece) for i in range(count)]
+    zero = ctypes.c_uint64(0)
+    for _ in range(rounds):
+        timed("cuMemCreate", lambda i: (ctypes.byref(handles, 8 * i), size, ctypes.byref(made), zero))
+        timed("cuMemMap", lambda i: (at[i], size, ctypes.c_size_t(0), ctypes.c_uint64(handles[i]), zero))
+        timed("cuMemSetAccess", lambda i: (at[i], size, ctypes.byref(access), ctypes.c_size_t(1)))
+        timed("cuMemUnmap", lambda i: (at[i], size))
+        timed("cuMemRelease", lambda i: (ctypes.c_uint64(handles[i]),))
+        timed("cuMemAlloc", lambda i: (ctypes.byref(pointers, 8 * i), size), "cuMemAlloc_v2")
+        timed("cuMemFree", lambda i: (ctypes.c_uint64(pointers[i]),), "cuMemFree_v2")
+        timed("cuCtxSynchronize", lambda i: ())
+        call("cuEventRecord", event, None)
+        timed("cuStreamWaitEvent", lambda i: (stream, event, 0))
+        torch.cuda.synchronize()
+    return {"us": {name: 1e6 * statistics.median(each) for name, each in seconds.items()}}
+
+
 def allocate(allocator: str, count: int) -> dict:
     """Nanoseconds per torch.empty and its free, of sizes that come back, with ten tensors live; PyTorch's own part
     included."""
@@ -157,6 +235,8 @@ if __name__ == "__main__":
         result = loop(words[0], words[1], *map(int, words[2:]))
     elif verb == "map":
         result = map_(words[0])
+    elif verb == "prices":
+        result = prices(int(words[0]))
     else:
         result = allocate(words[0], int(words[1]))
     print(json.dumps(result), flush=True)

@@ -972,6 +972,12 @@ class Workload:
         The trace until that request failed, and the request; those that failed before are not asked for.
         """
 
+    @staticmethod
+    def with_request(trace: Trace, device: int, asked: int, device_free: int = 0, stream: int = 0) -> Workload:
+        """
+        The whole trace, and a request of `asked` bytes at its end, as if it had failed there; those that failed before are not asked for.
+        """
+
     @property
     def failures(self) -> list[dict[str, Any]]:
         """
@@ -1011,6 +1017,9 @@ class Workload:
 def devices_of(trace: Trace) -> list[int]:
     """The devices that a trace allocates on."""
 
+def passes_of(trace: Trace) -> int:
+    """How many passes the trace says that began."""
+
 class DeviceCalls:
     """Calls to the device that a simulation made."""
 
@@ -1030,11 +1039,40 @@ class DeviceCalls:
     def refusals(self) -> int: ...
 
     @property
+    def creates(self) -> int:
+        """cuMemCreate"""
+
+    @property
+    def releases(self) -> int:
+        """cuMemRelease"""
+
+    @property
+    def maps(self) -> int:
+        """cuMemMap"""
+
+    @property
+    def unmaps(self) -> int:
+        """cuMemUnmap"""
+
+    @property
+    def accesses(self) -> int:
+        """cuMemSetAccess"""
+
+    @property
+    def syncs(self) -> int:
+        """Times the host waited for the device."""
+
+    @property
     def waits(self) -> int:
         """Times one stream was made to wait for another; not in `all`."""
 
     @property
-    def all(self) -> int: ...
+    def driver(self) -> int:
+        """Calls to the driver, waits between streams aside."""
+
+    @property
+    def all(self) -> int:
+        """Segments and ranges asked for and given back."""
 
 class OperationTimes:
     """Nanoseconds of one operation, once warm."""
@@ -1444,6 +1482,9 @@ class ImportReport:
 
     @property
     def compile_contexts(self) -> int: ...
+
+    @property
+    def unreadable(self) -> int: ...
 
     @property
     def other_actions(self) -> dict[str, int]: ...

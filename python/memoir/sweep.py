@@ -68,11 +68,13 @@ def sweep(
     workers: int | None = None,
     address: str | None = None,
     title: str | None = None,
+    tell: Callable[[Outcome], None] | None = None,
 ) -> Sweep:
     """Calls function(*task) for every task. Outcomes are in the order of the tasks.
 
     `workers`: processes (None: one per core; 1: this process). `address`: of a running Ray cluster (None: RAY_ADDRESS,
     or a Ray of our own on this machine for the time of the sweep). `title`: of the progress bar, shown on a terminal.
+    `tell`: called with each outcome as it comes.
     """
     tasks = [tuple(task) for task in tasks]
     if workers is not None and workers < 1:
@@ -90,7 +92,9 @@ def sweep(
     interrupted = False
     try:
         for index, (value, error) in _with_bar(results, len(tasks), title):
-            outcomes[index] = Outcome(tasks[index], value, error)
+            outcomes[index] = outcome = Outcome(tasks[index], value, error)
+            if tell is not None:
+                tell(outcome)
     except KeyboardInterrupt:
         interrupted = True
     finally:

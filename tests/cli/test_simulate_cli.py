@@ -8,6 +8,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree
 from pathlib import Path
+from random import Random
 
 import pytest
 from memoir.simulation import expand, simulate
@@ -53,9 +54,15 @@ def two_devices(tmp_path):
 
 
 def test_every_policy_on_a_recorded_program(results):
-    rows = results(SMALL)
+    rows = results(SMALL, "--policy", "all")
     assert [row["policy"] for row in rows] == [name for name, _, _ in _core.policies()]
     for row in rows:
+        calls = row["device_calls"]
+        kinds = ("takes", "give_backs", "creates", "releases", "maps", "unmaps", "accesses", "syncs")
+        assert calls["driver"] == sum(calls[kind] for kind in kinds)
+        assert calls["maps"] - calls["unmaps"] >= 0 and calls["accesses"] <= calls["maps"]
+        assert calls["creates"] <= calls["maps"] and calls["releases"] <= calls["unmaps"]
+
         assert row["completed"] and row["out_of_memory"] is None
         assert row["peak_live"] == row["floor"] <= row["peak_committed"] <= row["peak_reserved"]
         assert row["reserved_ratio"] == row["peak_reserved"] / row["floor"]
@@ -63,6 +70,68 @@ def test_every_policy_on_a_recorded_program(results):
         assert row["device_calls"]["all"] > 0
         assert row["ns_per_operation"]["mean"] > 0
         assert row["operations"] == 1499
+
+
+def test_the_policies_of_what_the_trace_is_of(results, tmp_path):
+    """A device's first, ours before the others; mallocs for what malloc did."""
+    mallocs = {"lifetime", "llama", "size_classes", "size_classes_huge"}
+    rows = [row["policy"] for row in results(SMALL)]
+    assert rows[:3] == ["memoir", "guided", "planned"] and len(rows) == 6 and not mallocs & set(rows)
+    (tmp_path / "x.trace").write_text("b\na 0 1000000 0 0\nf 0\n")
+    assert [row["policy"] for row in results("x.trace")] == rows
+    native = Path(__file__).parents[1] / "data" / "native.v3.trace"
+    assert {row["policy"] for row in results(native, "--only", "malloc")} == mallocs
+    assert {row["policy"] for row in results(native, "--only", "both")} == mallocs | set(rows)
+
+
+@pytest.mark.parametrize("streams", [1, 2, 4])
+def test_a_plan_is_followed_only_where_it_is_better(tmp_path, streams):
+    """Steps of several streams, speculative ones among them, whose results are dropped soon or kept."""
+    for seed in range(8):
+        random = Random(100 * streams + seed)
+        path, live, number = str(tmp_path / f"{seed}.trace"), [], 0
+        with _core.TraceWriter(path) as writer:
+            for _ in range(600):
+                number += 1
+                size = random.choice([random.randint(1, 40) << 10, random.randint(1, 12) << 20, 48 << 20])
+                stream = random.randrange(streams)
+                writer.allocate(number, 0, size, alignment=512, stream=stream)
+                live.append((number, stream))
+                while len(live) > random.choice([4, 24, 40]):
+                    gone, on = live.pop(random.randrange(len(live)) if random.random() < 0.3 else -1)
+                    writer.free(gone, stream=on)
+        reserved = {name: simulate(path, name, timed=False).peak_reserved for name in ("memoir", "guided")}
+        assert reserved["guided"] <= reserved["memoir"], (streams, seed)
+
+
+def test_a_price_list_for_the_drivers_calls(results, memoir, tmp_path):
+    from memoir.simulation.device_costs import A100, CALLS
+
+    def cost(row, prices):
+        return sum(row["device_calls"][kind] * prices[name] for kind, name in CALLS.items()) / 1000
+
+    (row,) = results(SMALL, "--policy", "memoir", "--cap", "1.02x")
+    assert row["driver_ms"] == pytest.approx(cost(row, A100)) and row["driver_ms"] > 0
+    (tmp_path / "costs.json").write_text('{"device": "x", "us": {"cuMemCreate": 1000, "cuMemMap": 0.5}}')
+    (other,) = results(SMALL, "--policy", "memoir", "--cap", "1.02x", "--device-costs", "costs.json")
+    assert other["driver_ms"] == pytest.approx(cost(row, A100 | {"cuMemCreate": 1000, "cuMemMap": 0.5}))
+    passes = row["passes"]
+    assert row["driver_ms_per_pass"] == (pytest.approx(row["driver_ms"] / passes) if passes else None)
+    out = memoir("simulate", SMALL, "--policy", "memoir")[1]
+    assert ("ms a step" if passes else "ms of them") in out and "driver calls" in out
+    for text, why in (
+        ("{", "is not JSON"),
+        ("[1]", "is not a price list"),
+        ('{"cuMemory": 1}', "'cuMemory' is none of cuMemAlloc"),
+        ('{"cuMemMap": -1}', "cuMemMap costs -1, which is not a number of microseconds"),
+        ('{"cuMemMap": NaN}', "which is not a number of microseconds"),
+        ('{"cuMemMap": true}', "which is not a number of microseconds"),
+    ):
+        (tmp_path / "bad.json").write_text(text)
+        code, _, err = memoir("simulate", SMALL, "--policy", "memoir", "--device-costs", "bad.json")
+        assert code == 2 and why in err, text
+    code, _, err = memoir("simulate", SMALL, "--policy", "memoir", "--device-costs", "none.json")
+    assert code == 2 and "none.json: cannot be read" in err
 
 
 def test_the_table_has_the_floor_and_the_next_command(memoir):

@@ -308,6 +308,6 @@ def test_what_would_have_served_a_request_is_what_torch_does(programs, recorded,
                 continue
             settings = row["paste"].partition("=")[2]
             lived = "oom" not in run(programs, "torch_allocator", settings, cap, cap, script)
-            assert row["survives"] == lived, f"seed {seed}, {row['policy']}: {row['out_of_memory']}"
+            assert row["survives"] in (None, lived), f"seed {seed}, {row['policy']}: {row['out_of_memory']}"
             verdicts.append(lived)
     assert failures >= 4 and any(verdicts) and not all(verdicts)  # or they show little

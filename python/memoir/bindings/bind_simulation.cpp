@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <vector>
 
 #include "bind.h"
 #include "columns.h"
@@ -77,14 +78,30 @@ Substrate substrate_named(const std::string& name) {
 }
 
 void bind_results(nb::module_& module) {
+  module.def(
+      "passes_of",
+      [](const Trace& trace) {
+        const std::span<const Event> events = trace.events();
+        return std::count_if(events.begin(), events.end(),
+                             [](const Event& event) { return event.kind == EventKind::kPassBegin; });
+      },
+      "trace"_a, Run(), "How many passes the trace says that began.");
+
   nb::class_<DeviceCalls>(module, "DeviceCalls", "Calls to the device that a simulation made.")
       .def_ro("takes", &DeviceCalls::takes)
       .def_ro("give_backs", &DeviceCalls::give_backs)
       .def_ro("commits", &DeviceCalls::commits)
       .def_ro("decommits", &DeviceCalls::decommits)
       .def_ro("refusals", &DeviceCalls::refusals)
+      .def_ro("creates", &DeviceCalls::creates, "cuMemCreate")
+      .def_ro("releases", &DeviceCalls::releases, "cuMemRelease")
+      .def_ro("maps", &DeviceCalls::maps, "cuMemMap")
+      .def_ro("unmaps", &DeviceCalls::unmaps, "cuMemUnmap")
+      .def_ro("accesses", &DeviceCalls::accesses, "cuMemSetAccess")
+      .def_ro("syncs", &DeviceCalls::syncs, "Times the host waited for the device.")
       .def_ro("waits", &DeviceCalls::waits, "Times one stream was made to wait for another; not in `all`.")
-      .def_prop_ro("all", &DeviceCalls::all);
+      .def_prop_ro("driver", &DeviceCalls::driver, "Calls to the driver, waits between streams aside.")
+      .def_prop_ro("all", &DeviceCalls::all, "Segments and ranges asked for and given back.");
   nb::class_<OperationTimes>(module, "OperationTimes", "Nanoseconds of one operation, once warm.")
       .def_ro("mean", &OperationTimes::mean)
       .def_ro("p50", &OperationTimes::p50)
@@ -184,6 +201,25 @@ void bind_simulation(nb::module_& module) {
           },
           "trace"_a, "device"_a, "event"_a, nb::keep_alive<0, 1>(), Run(),
           "The trace until that request failed, and the request; those that failed before are not asked for.")
+      .def_static(
+          "with_request",
+          [](const Trace& trace, std::uint16_t device, Size asked, Size device_free, StreamId stream) {
+            const std::span<const Event> known = trace.events();
+            std::vector<Event> events(known.begin(), known.end());
+            events.push_back({.kind = EventKind::kOutOfMemory,
+                              .device = device,
+                              .object = device_free,
+                              .size = asked,
+                              .time = known.empty() ? 0 : known.back().time,
+                              .stream = stream});
+            Workload workload(events, device, Workload::Ask::kLast);
+            workload.set_trace(trace);
+            return workload;
+          },
+          "trace"_a, "device"_a, "asked"_a, "device_free"_a = 0, "stream"_a = 0, nb::keep_alive<0, 1>(),
+          Run(),
+          "The whole trace, and a request of `asked` bytes at its end, as if it had failed there; those that "
+          "failed before are not asked for.")
       .def_prop_ro("failures", &failures,
                    "A dict per request that the recorded allocator could not serve: event, asked, live, "
                    "reserved, device_free, cap (reserved and free), site, stream, pool, asked_again. Bytes.")

@@ -17,7 +17,8 @@ from memoir.cli.parts.arguments import check_output, console
 
 
 @click.command(
-    epilog="Exit codes: 0 some setting or policy would have survived; 1 none would; 2 bad input, or no request failed."
+    epilog="Exit codes: 0 some setting or policy would have survived; 1 none would for certain, or the failure is not "
+    "reproduced; 2 bad input, or no request failed."
 )
 @click.argument("snapshot", type=click.Path(dir_okay=False))
 @click.option(
@@ -26,6 +27,11 @@ from memoir.cli.parts.arguments import check_output, console
     help="The device. The default: the one where a request failed last.",
 )
 @click.option("--event", type=click.IntRange(0), help="The request that failed. The default: the last one.")
+@click.option(
+    "--asked",
+    metavar="BYTES|TEXT",
+    help="A request that failed after the recording: its bytes (2GiB), or the text of PyTorch's error, pasted whole.",
+)
 @click.option(
     "--cap",
     metavar="BYTES",
@@ -59,6 +65,7 @@ def command(
     snapshot: str,
     device: int | None,
     event: int | None,
+    asked: str | None,
     cap: str | None,
     policies: tuple[str, ...],
     no_caps: bool,
@@ -75,8 +82,8 @@ def command(
     a trace of it. The request is replayed under every setting of PyTorch's allocator and every policy of memoir.
     """
     from memoir.cli.parts.search import search_seconds, search_settings
-    from memoir.simulation import expand, workload_of
-    from memoir.simulation.out_of_memory import explain
+    from memoir.simulation import expand
+    from memoir.simulation.out_of_memory import explain, judged_workload
 
     if output is not None:
         check_output(Path(output), (".html",), force)
@@ -85,6 +92,7 @@ def command(
         snapshot,
         device=device,
         event=event,
+        asked=asked,
         cap=cap,
         policies=expand(policies),
         find_caps=not no_caps,
@@ -92,18 +100,16 @@ def command(
         workers=workers,
     )
     if seconds is not None:
-        asked = workload_of(snapshot, answer["device"], up_to_failure=answer["failure"]["event"])
+        judged = judged_workload(answer)
         recorded = answer["recorded"] if answer["start"] == "recorded" else ""
         answer["search"] = search_settings(
-            asked, seconds, goal=goal, cap=answer["cap"], recorded=recorded, workers=workers
+            judged, seconds, goal=goal, cap=answer["cap"], recorded=recorded, workers=workers
         )
     if output is not None:
         from memoir.traces.files import open_trace
         from memoir.views.page.of_oom import oom_page
 
-        at = answer["failure"]["event"]
-        asked = workload_of(snapshot, answer["device"], up_to_failure=at)
-        page = oom_page(answer, open_trace(snapshot), asked)
+        page = oom_page(answer, open_trace(snapshot), judged_workload(answer))
         write_output(Path(output), page.render().encode(), force)
     if as_json:
         shown = {name: value for name, value in answer.items() if name != "results"}
@@ -116,7 +122,8 @@ def command(
     if output is not None:
         click.echo(f"wrote {output}", err=True)
     best = answer.get("search", {}).get("best")
-    sys.exit(0 if answer["survivors"] or (best and best["completed"]) else 1)
+    advised = answer["survivors"] and answer["recorded_fails_again"] is not False
+    sys.exit(0 if advised or (best and best["completed"]) else 1)
 
 
 def _print(answer: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ import itertools
 import json
 import shlex
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import click
 
 from memoir._core import Error
 from memoir.base.files import write_output
-from memoir.base.quantities import printable_error
+from memoir.base.quantities import bytes_text, printable_error
 from memoir.cli.parts.arguments import check_output, console
 from memoir.cli.parts.sections import SectionedCommand, section
 from memoir.sweep import ENGINES, Outcome
@@ -44,7 +45,8 @@ sweeping = section("Sweeps, over several inputs, policies, settings or caps")
     "policies",
     multiple=True,
     metavar="NAME[,KEY=VALUE...]|all",
-    help="Repeatable; key=a|b|c tries each. The default: all. See --policies.",
+    help="Repeatable; key=a|b|c tries each, one|another both. The default: six of a GPU's, ours first, or the mallocs for "
+    "a trace of malloc. See --policies.",
 )
 @judging(
     "--cap",
@@ -73,6 +75,13 @@ sweeping = section("Sweeps, over several inputs, policies, settings or caps")
     is_flag=True,
     help="PyTorch's policies start from the recorded segments, and are compared with the recording. "
     "Without --policy: the recorded allocator.",
+)
+@judging(
+    "--device-costs",
+    type=click.Path(dir_okay=False),
+    default="",
+    metavar="FILE.json",
+    help="Microseconds of each call to the driver, as bench/gpu.py measures them.  [default: published ones of an A100]",
 )
 @click.option(
     "--device", type=click.IntRange(0, 65535), help="Only this device. The default: each device by itself."
@@ -108,6 +117,7 @@ def command(
     search: str | None,
     goal: str,
     from_recorded: bool,
+    device_costs: str,
     device: int | None,
     only: str | None,
     go_on: bool,
@@ -149,7 +159,7 @@ def command(
     samples = 1000 if output is not None or timeline else 0
     tasks = simulation.tasks_of(
         inputs,
-        policies or (() if from_recorded else ("all",)),
+        policies or (() if from_recorded else simulation.default_policies(inputs, only)),
         caps or (None,),
         device=device,
         only=only,
@@ -159,9 +169,12 @@ def command(
         stop_at_oom=not go_on,
         samples=samples,
         phases=phases,
+        device_costs=device_costs,
         timed=not what_if,  # that is about bytes, and wants its answer at once
     )
-    swept = simulation.run(tasks, engine=engine, workers=workers, address=address)
+    simulation.read_costs(device_costs)  # what is wrong with it shows at once
+    tell = _Lines() if len(tasks) > 1 else None
+    swept = simulation.run(tasks, engine=engine, workers=workers, address=address, tell=tell)
     if swept.failed and not swept.values and not swept.interrupted:
         for outcome in swept.failed[1:]:
             click.echo(f"memoir: {_name(outcome)}: {printable_error(outcome.error)}", err=True)
@@ -199,6 +212,32 @@ def command(
         else:
             click.echo(f"\nnext: {_next(inputs, caps, find_cap, output)}")
     sys.exit(1 if swept.failed else 0)
+
+
+class _Lines:
+    """A line for each policy as it ends, once they take their time."""
+
+    PATIENCE = 2.0  # seconds
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._kept: list[Outcome] = []
+
+    def __call__(self, outcome: Outcome) -> None:
+        self._kept.append(outcome)
+        if time.monotonic() - self._began < self.PATIENCE:
+            return
+        for one in self._kept:
+            what = printable_error(one.error) if one.error else _in_short(one.value)
+            click.echo(f"{_name(one)}: {what}", err=True)
+        self._kept = []
+
+
+def _in_short(result: dict[str, Any]) -> str:
+    ratio, oom = result["reserved_ratio"], result["out_of_memory"]
+    held = f"{ratio:.4f} of the floor" if ratio is not None else bytes_text(result["peak_reserved"])
+    ran_out = f", out of memory at event {oom['event']:,}" if oom else ""
+    return f"{held}{ran_out} ({result['seconds']:.1f} s)"
 
 
 def _search(

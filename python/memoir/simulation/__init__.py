@@ -21,6 +21,7 @@ from typing import Any
 from memoir import _core
 from memoir._core import Error, Trace, Workload
 from memoir.base.quantities import BYTE_UNITS, read_amount
+from memoir.simulation.device_costs import CALLS, milliseconds, read_costs
 from memoir.simulation.recorded import recorded_cap, recorded_policy, recorded_settings
 from memoir.sweep import Sweep, cores, sweep
 from memoir.traces.files import ONLY, only_device, open_chosen, open_trace
@@ -45,6 +46,10 @@ class Task:
     from_recorded: bool = False
     only: str = "both"  # of the trace's allocations: tensors, malloc
     up_to_failure: int | None = None  # the trace until this event, a request that failed, and that request
+    device_costs: str = ""  # file of a price list for the driver's calls; "": an A100's
+    request: tuple[int, int] | None = (
+        None  # the whole trace, and at its end one of so many bytes, with so many free
+    )
 
     @property
     def asks_failures(self) -> bool:
@@ -106,9 +111,9 @@ def simulate(
 
 
 def expand(policies: Sequence[str]) -> list[str]:
-    """`all` becomes every policy; `key=a|b` one policy for each value, in every combination."""
+    """`all` becomes every policy; `key=a|b` one policy for each value, in every combination; `one|another` both."""
     names: list[str] = []
-    for policy in policies:
+    for policy in (one for text in policies for one in _alternatives(text)):
         if policy == "all":
             names += [name for name, _, _ in _core.policies()]
             continue
@@ -118,6 +123,12 @@ def expand(policies: Sequence[str]) -> list[str]:
     for name in unique:
         _core.check_policy(name)
     return unique
+
+
+def _alternatives(text: str) -> list[str]:
+    """Split where a whole policy begins behind a `|`, in whatever order they stand; else it is one of several values."""
+    names = "|".join(["all", *(name for name, _, _ in _core.policies())])
+    return re.split(rf"\|(?=(?:{names})(?:$|[,:|]))", text)
 
 
 def _parts(policy: str) -> list[str]:
@@ -183,6 +194,7 @@ def run(tasks: Sequence[Task], *, engine: str = "local", workers: int | None = N
 
 def simulate_task(task: Task) -> dict[str, Any]:
     """The result of one task, ready for JSON."""
+    passes = _passes(task)  # before a workload takes the events
     workload = _workload(task)
     cap = cap_bytes(task.cap, workload)
     recorded = _recorded(task.path, task.device, task.only) if task.from_recorded else ""
@@ -190,6 +202,8 @@ def simulate_task(task: Task) -> dict[str, Any]:
         workload, task.policy, cap, task.stop_at_oom, task.samples, task.timed, task.phases, recorded
     )
     result = {"trace": task.path, "device": task.device, "policy": task.policy, "cap": cap}
+    calls = {name: getattr(done.calls, name) for name in ("refusals", "commits", "decommits", *CALLS)}
+    driver_ms = milliseconds(calls, read_costs(task.device_costs))
     settings = _core.torch_settings(task.policy)
     result["torch_settings"] = f"PYTORCH_CUDA_ALLOC_CONF={settings}" if settings else None
     result |= {
@@ -222,13 +236,10 @@ def simulate_task(task: Task) -> dict[str, Any]:
         "largest_gap_event": done.largest_gap_event,
         "operations": done.operations,
         "failed": done.failed,
-        "device_calls": {
-            "all": done.calls.all,
-            **{
-                name: getattr(done.calls, name)
-                for name in ("takes", "give_backs", "commits", "decommits", "refusals", "waits")
-            },
-        },
+        "device_calls": {"all": done.calls.all, "driver": done.calls.driver, **calls},
+        "driver_ms": driver_ms,
+        "passes": passes,
+        "driver_ms_per_pass": driver_ms / passes if passes else None,
         "out_of_memory": _out_of_memory(done, task, workload),
         "start": ("recorded" if done.fidelity else "afresh") if task.from_recorded else None,
         "fidelity": _fidelity(done, task, recorded),
@@ -270,6 +281,18 @@ WHAT_IF = (
 )
 
 
+# What a trace is simulated with when nobody says: ours first, then what they are compared with.
+OF_DEVICES = ("memoir", "guided", "planned", "pytorch", "expandable", "rmm")
+OF_MALLOCS = ("lifetime", "llama", "size_classes", "size_classes_huge")
+
+
+def default_policies(paths: Sequence[str], only: str | None = None) -> list[str]:
+    """Those of what the traces are of: tensors, which a device has, or a host's mallocs, or both."""
+    of = {only or {"tensors": "tensors", "both": "malloc"}[_chosen(*_identity(path, ""))] for path in paths}
+    devices, mallocs = of & {"tensors", "both"}, of & {"malloc", "both"}
+    return [*(OF_DEVICES if devices else ()), *(OF_MALLOCS if mallocs else ())]
+
+
 def what_if_policies(capped: bool) -> list[str]:
     """Every policy for devices, and PyTorch's with each of the settings above; without a cap, there is nothing to take a
     share of."""
@@ -298,6 +321,15 @@ def _fidelity(done: _core.Simulation, task: Task, recorded: str) -> dict[str, An
     names += ["first_difference", "recorded_peak", "recorded_calls"]
     row = {"recorded_policy": recorded, "settings_recorded": settings_known}
     return row | {name: getattr(done.fidelity, name) for name in names}
+
+
+def _passes(task: Task) -> int:
+    return _passes_of(*_identity(task.path, task.only))
+
+
+@functools.lru_cache(maxsize=64)
+def _passes_of(path: str, changed: int, size: int, only: str) -> int:
+    return _core.passes_of(_with_events(path, changed, size, only))
 
 
 def _ratio(value: int, floor: int) -> float | None:
@@ -346,9 +378,12 @@ def _workload_of(
     device: int,
     failures: bool = True,
     up_to_failure: int | None = None,
+    request: tuple[int, int] | None = None,
 ) -> Workload:
     try:
         trace = _with_events(path, changed, size, only)
+        if request is not None:
+            return Workload.with_request(trace, device, *request)
         if up_to_failure is not None:
             return Workload.up_to_failure(trace, device, up_to_failure)
         if trace.event_count >= _MANY and _devices_of(path, changed, size, only) == (device,):
@@ -379,12 +414,19 @@ def trace_of(path: str, only: str = "both") -> Trace:
 
 
 def workload_of(
-    path: str, device: int, only: str = "both", *, failures: bool = True, up_to_failure: int | None = None
+    path: str,
+    device: int,
+    only: str = "both",
+    *,
+    failures: bool = True,
+    up_to_failure: int | None = None,
+    request: tuple[int, int] | None = None,
 ) -> Workload:
-    """As trace_of(), with all requests that failed or none, or up to one of them."""
-    return _workload_of(*_identity(path, only), device, failures, up_to_failure)
+    """As trace_of(), with all requests that failed or none, or up to one of them, or with one more at its end (bytes,
+    bytes free on the device then)."""
+    return _workload_of(*_identity(path, only), device, failures, up_to_failure, request)
 
 
 def _workload(task: Task) -> Workload:
     identity = _identity(task.path, task.only)
-    return _workload_of(*identity, task.device, task.asks_failures, task.up_to_failure)
+    return _workload_of(*identity, task.device, task.asks_failures, task.up_to_failure, task.request)

@@ -34,7 +34,8 @@ def held_at(trace: Trace, device: int, event: int, top: int = 20) -> dict[str, A
     where segments expand) are shared out among the objects that lie in it. No `pins` where no addresses were recorded.
     """
     events = trace.events[:event]
-    now = int(trace.events["time"][event])
+    times = trace.events["time"]
+    now = int(times[min(event, len(times) - 1)]) if len(times) else 0  # at the end: when the last event was
     live = _live(events, device)
     kept = _kept(events, device, live)
     sites, of_site = np.unique(live.site, return_inverse=True)

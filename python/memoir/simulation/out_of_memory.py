@@ -7,14 +7,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from memoir import _core
 from memoir._core import Error, Trace, Workload
 from memoir.simulation import WHAT_IF, Task, cap_bytes, simulate_task, trace_of, workload_of
+from memoir.simulation.asked import Asked, read_asked
 from memoir.simulation.held import held_at
-from memoir.simulation.recorded import recorded_cap, recorded_policy, recorded_settings
+from memoir.simulation.recorded import recorded_limits, recorded_policy, recorded_settings
 from memoir.sweep import Sweep, cores, sweep
 from memoir.traces.places import Places
 
@@ -36,6 +38,7 @@ def explain(
     *,
     device: int | None = None,
     event: int | None = None,
+    asked: str | None = None,
     cap: str | None = None,
     policies: Sequence[str] = (),
     find_caps: bool = True,
@@ -45,18 +48,14 @@ def explain(
 ) -> dict[str, Any]:
     """The last request that failed (or the one at `event`), on the device where that was (or `device`).
 
-    `cap`: bytes, instead of what the recording tells. `policies`: judged besides those that always are. `find_caps`:
-    searches the smallest cap of each. Plain data, as `memoir oom --json` prints it. Raises Error when no request failed.
+    `asked`: a request that the recording does not hold, at its end: bytes, or the text of PyTorch's error. `cap`: bytes,
+    instead of what the recording tells. `policies`: judged besides those that always are. `find_caps`: searches the
+    smallest cap of each. Plain data, as `memoir oom --json` prints it. Raises Error when no request failed.
     """
-    found = find_failure(path, device, event)
+    request = None if asked is None else read_asked(asked)
+    found = find_failure(path, device, event) if request is None else _at_the_end(path, device, request)
     workload, failure = found["workload"], found["failure"]
-    inferred, known_from = recorded_cap(failure)
-    if cap is None and not failure["reserved"] and not failure["device_free"]:
-        raise Error(
-            f"{path}: the recording does not tell how much memory there was: give it with --cap 20GiB"
-        )
-    limit = inferred if cap is None else cap_bytes(cap, workload)
-    assert limit is not None
+    limit, most, known_from = _limits(path, workload, failure, cap, request)
     of_rmm = trace_of(path).meta("source") == "rmm log"
     recorded, start, why_afresh = _recorded(path, workload, of_rmm)
     is_known = start or (not of_rmm and recorded_settings(trace_of(path)) is not None)
@@ -70,39 +69,46 @@ def explain(
             timed=False,
             samples=samples,
             from_recorded=start,
-            up_to_failure=failure["event"],
+            up_to_failure=failure["event"] if request is None else None,
+            request=found["request"],
         )
         for policy in dict.fromkeys([recorded, *(POLICIES if of_rmm else judged_policies()), *policies])
     ]
-    swept = _run(tasks, workers)
+    swept = _run(tasks, most, workers)
     results = swept.values
     needed = failure["live"] + failure["asked"]
     rows = [_row(result, limit, str(path), of_rmm) for result in results]
-    if needed > limit and any(row["survives"] for row in rows):  # the request was left out of the replays
+    if needed > most and any(
+        row["verdict"] != "no" for row in rows
+    ):  # the request was left out of the replays
         for row in rows:
             _fails_in_the_end(row, failure)
     rows.sort(key=_rank)
     as_recorded = next((row for row in rows if row["policy"] == recorded), None)
+    fails_again = as_recorded["verdict"] != "yes" if as_recorded and is_known else None
     return {
         "trace": str(path),
         "device": found["device"],
         "failures": found["failures"],
         "failure": failure | _where(trace_of(path), failure["site"]),
         "time_ns": found["time_ns"],
+        "asked_for": asked is not None,
         "cap": limit,
-        "cap_from": known_from if cap is None else "given",
+        "cap_most": most,
+        "cap_from": known_from,
         "needed": needed,
-        # With private pools it does not follow from the bytes live: what is free in one cannot serve another.
-        "any_placement_fits": None if workload.private_pools and needed <= limit else needed <= limit,
+        "any_placement_fits": _fits(needed, limit, most, workload.private_pools),
         "recorded": recorded,
         "recorded_is_known": is_known,
-        "recorded_fails_again": not as_recorded["survives"] if as_recorded and is_known else None,
+        "recorded_fails_again": fails_again,
         "start": "recorded" if start else "afresh",
         "start_segments": max((r["fidelity"]["start_segments"] for r in results if r["fidelity"]), default=0),
         "why_afresh": why_afresh,
         "rows": rows,
-        "survivors": sum(row["survives"] for row in rows),
-        "paste": _to_paste(rows, recorded),
+        "survivors": sum(row["verdict"] == "yes" for row in rows),
+        "perhaps": sum(row["verdict"] == "perhaps" for row in rows),
+        # What serves a request that the recorded settings serve, too, is no advice.
+        "paste": {"pytorch": None, "memoir": None} if fails_again is False else _to_paste(rows, recorded),
         "held": held_at(trace_of(path), found["device"], failure["event"], top),
         "failed": [{"policy": one.arguments[0].policy, "error": one.error} for one in swept.failed],
         "interrupted": swept.interrupted,
@@ -112,6 +118,58 @@ def explain(
 
 def _where(trace: Trace, site: int) -> dict[str, str | None]:
     return {"place": Places(trace).of(site) or None, "site": trace.site_chain(site) or None}
+
+
+def _limits(
+    path: str, workload: Workload, failure: dict[str, Any], cap: str | None, request: Asked | None
+) -> tuple[int, int, str]:
+    """(the least that the limit was, the most, where they are known from). Raises Error where nothing tells."""
+    if cap is not None:
+        given = cap_bytes(cap, workload)
+        assert given is not None
+        return given, given, "given"
+    if request is not None and request.cap is not None:
+        return request.cap, request.cap, "the error"
+    if request is not None and request.free is None:
+        raise Error(
+            f"{path}: how much memory was there? Give it with --cap 20GiB, or the whole text of the error with --asked"
+        )
+    if not failure["reserved"]:
+        live, free = failure["live"], failure["device_free"]
+        known = f", only that {live + free:,} bytes were live or free" if free else ""
+        raise Error(
+            f"{path}: the recording has no segments, so it does not tell what the allocator held{known}: give the memory "
+            "that there was with --cap 20GiB"
+        )
+    return recorded_limits(failure)
+
+
+def _fits(needed: int, limit: int, most: int, private_pools: int) -> bool | None:
+    """Whether some placement could have served it; None where that is not known. With private pools it does not follow
+    from the bytes live: what is free in one cannot serve another."""
+    if needed > most:
+        return False
+    return None if needed > limit or private_pools else True
+
+
+def _at_the_end(path: str, device: int | None, request: Asked) -> dict[str, Any]:
+    """As find_failure(), of a request that the recording does not hold: it comes last."""
+    trace = trace_of(path)
+    devices = _core.devices_of(trace)
+    number = next((one for one in (device, request.device) if one in devices), devices[0])
+    if device is not None and device not in devices:
+        raise Error(f"{path}: has no device {device}; it has {', '.join(map(str, devices))}")
+    times = trace.events["time"]
+    at_end = (request.asked, request.free or 0)
+    workload = workload_of(path, number, request=at_end)
+    return {
+        "device": number,
+        "failure": workload.failures[-1],
+        "failures": len(workload.failures),
+        "time_ns": int(times[-1]) if len(times) else 0,
+        "workload": workload,
+        "request": at_end,
+    }
 
 
 def find_failure(path: str, device: int | None = None, event: int | None = None) -> dict[str, Any]:
@@ -139,7 +197,17 @@ def find_failure(path: str, device: int | None = None, event: int | None = None)
         "failures": len(rows),
         "time_ns": int(trace_of(path).events["time"][at]),  # perhaps read again: a workload takes them
         "workload": workload_of(path, number, up_to_failure=at),
+        "request": None,
     }
+
+
+def judged_workload(answer: dict[str, Any]) -> Workload:
+    """What explain() replayed."""
+    failure = answer["failure"]
+    if answer["asked_for"]:
+        request = (failure["asked"], failure["device_free"])
+        return workload_of(answer["trace"], answer["device"], request=request)
+    return workload_of(answer["trace"], answer["device"], up_to_failure=failure["event"])
 
 
 def judged_policies() -> list[str]:
@@ -147,9 +215,9 @@ def judged_policies() -> list[str]:
     return ["pytorch", *(f"pytorch:{settings}" for settings in WHAT_IF), *POLICIES]
 
 
-def judge(task: Task) -> dict[str, Any]:
+def judge(task: Task, most: int) -> dict[str, Any]:
     """simulate_task(), from the start of the recording if it can be, else afresh; with the smallest cap, unless a setting
-    has none (a share of the cap itself)."""
+    has none (a share of the cap itself); and `verdict`, where the limit was from the task's cap to `most`."""
     simpler = [task]
     if task.find_cap:
         simpler.append(dataclasses.replace(task, find_cap=False))
@@ -157,8 +225,39 @@ def judge(task: Task) -> dict[str, Any]:
         simpler += [dataclasses.replace(one, from_recorded=False) for one in simpler]
     for one in simpler[:-1]:
         with contextlib.suppress(Error):
-            return simulate_task(one)
-    return simulate_task(simpler[-1])
+            return _judged(one, simulate_task(one), most)
+    return _judged(simpler[-1], simulate_task(simpler[-1]), most)
+
+
+def _judged(task: Task, result: dict[str, Any], most: int) -> dict[str, Any]:
+    """With its verdict: what one segment more or less of memory would change is "perhaps". A program has other memory
+    than it had when it was recorded by more than that: its libraries', its neighbours'."""
+    step, limit = _step(task.policy), result["cap"]
+    smallest = result.get("smallest_cap", {}).get("cap")
+
+    def completes(cap: int) -> bool:
+        try:
+            other = dataclasses.replace(task, cap=f"{cap}b", find_cap=False, samples=0)
+            return bool(simulate_task(other)["completed"])
+        except Error:  # a cap that is under one request, or under the start of the recording
+            return False
+
+    if result["completed"]:
+        sure = smallest <= limit - step if smallest else completes(limit - step)
+        verdict = "yes" if sure else "perhaps"
+    elif smallest:
+        verdict = "perhaps" if smallest <= most + step else "no"
+    else:
+        verdict = "perhaps" if completes(most + step) else "no"
+    return result | {"verdict": verdict}
+
+
+def _step(policy: str) -> int:
+    """Bytes in which the policy takes memory from the device."""
+    if policy.split(",")[0].split(":")[0] in ("memoir", "guided", "span", "planned"):
+        return 2 * 2**20
+    large = re.search(r"large_segment_size_mb:(\d+)", policy)
+    return int(large[1]) * 2**20 if large else 20 * 2**20
 
 
 def paste_line(policy: str, path: str, cap: int, of_rmm: bool = False) -> str | None:
@@ -186,13 +285,16 @@ def _recorded(path: str, workload: Workload, of_rmm: bool) -> tuple[str, bool, s
         return "pytorch", False, str(error)
 
 
-def _run(tasks: list[Task], workers: int | None) -> Sweep:
+def _run(tasks: list[Task], most: int, workers: int | None) -> Sweep:
     if workers is None:
-        operations = sum(
-            workload_of(t.path, t.device, up_to_failure=t.up_to_failure).operations for t in tasks
+        of_one = workload_of(
+            tasks[0].path, tasks[0].device, up_to_failure=tasks[0].up_to_failure, request=tasks[0].request
         )
-        workers = 1 if operations < _FEW else cores()
-    return sweep(judge, [(task,) for task in tasks], workers=workers, title="replaying")
+        workers = 1 if len(tasks) * of_one.operations < _FEW else cores()
+    return sweep(judge, [(task, most) for task in tasks], workers=workers, title="replaying")
+
+
+_SURVIVES = {"yes": True, "perhaps": None, "no": False}
 
 
 def _row(result: dict[str, Any], cap: int, path: str, of_rmm: bool) -> dict[str, Any]:
@@ -202,7 +304,8 @@ def _row(result: dict[str, Any], cap: int, path: str, of_rmm: bool) -> dict[str,
     return {
         "policy": result["policy"],
         "paste": paste_line(result["policy"], path, cap, of_rmm),
-        "survives": result["completed"],
+        "verdict": result["verdict"],
+        "survives": _SURVIVES[result["verdict"]],
         "smallest_cap": smallest,
         "room": None if smallest is None else cap - smallest,
         "peak_reserved": result["peak_reserved"],
@@ -215,9 +318,10 @@ def _row(result: dict[str, Any], cap: int, path: str, of_rmm: bool) -> dict[str,
 def _fails_in_the_end(row: dict[str, Any], failure: dict[str, Any]) -> None:
     """A replay leaves out a request that no device could serve: none serves it, under no cap."""
     row |= {"smallest_cap": None, "room": None}
-    if row["survives"]:
+    if row["verdict"] != "no":
         asked, live = failure["asked"], failure["live"]
         row |= {
+            "verdict": "no",
             "survives": False,
             "out_of_memory": {"event": failure["event"], "asked": asked, "live": live},
         }
@@ -226,14 +330,20 @@ def _fails_in_the_end(row: dict[str, Any], failure: dict[str, Any]) -> None:
 def _rank(row: dict[str, Any]) -> tuple[Any, ...]:
     """Survivors first, then by room, or by what was held where no caps were searched; else in the order of judging."""
     unknown = row["smallest_cap"] is None
-    return not row["survives"], unknown, row["smallest_cap"] or row["peak_reserved"]
+    return (
+        ("yes", "perhaps", "no").index(row["verdict"]),
+        unknown,
+        row["smallest_cap"] or row["peak_reserved"],
+    )
 
 
 def _to_paste(rows: list[dict[str, Any]], recorded: str) -> dict[str, str | None]:
     """The best of PyTorch's settings that survives, and the best of memoir's pools: one that needs no plan, if any."""
 
     def first(wanted: Callable[[dict[str, Any]], bool]) -> str | None:
-        return next((row["paste"] for row in rows if row["survives"] and row["paste"] and wanted(row)), None)
+        return next(
+            (row["paste"] for row in rows if row["verdict"] != "no" and row["paste"] and wanted(row)), None
+        )
 
     def is_pool(row: dict[str, Any]) -> bool:
         return row["policy"].split(",")[0] in POLICIES

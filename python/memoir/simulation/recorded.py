@@ -54,11 +54,28 @@ def recorded_policy(workload: Workload, settings: str | None) -> str:
 
 
 def recorded_cap(failure: dict[str, Any]) -> tuple[int, str]:
-    """(bytes that the recorded allocator could have had at most, where they are known from) of one of
-    Workload.failures."""
-    # What PyTorch's allocator asks of the device when no block serves a request is 20 MiB more than it at most.
-    unit = 20 * 2**20
-    if failure["device_free"] < -(-failure["asked"] // unit) * unit + unit:
-        return failure["cap"], "held and free"
-    # The device had room, and the request failed all the same.
-    return max(failure["reserved"], 1), "held"
+    """(bytes that the recorded allocator could have had at least, where they are known from) of one of
+    Workload.failures; see recorded_limits()."""
+    low, _, known_from = recorded_limits(failure)
+    return low, known_from
+
+
+def recorded_limits(failure: dict[str, Any]) -> tuple[int, int, str]:
+    """(the least that the limit of the recorded allocator was, the most, where they are known from): bytes.
+
+    They differ where the device had room: a share of it (per_process_memory_fraction) was the limit, which was no less
+    than what was held, and less than that and what the allocator asked the device for.
+    """
+    asked = _device_asked(failure["asked"])
+    if failure["device_free"] < asked + _UNIT:
+        return failure["cap"], failure["cap"], "held and free"
+    low = max(failure["reserved"], 1)
+    return low, low + asked, "held"
+
+
+_UNIT = 20 * 2**20  # bytes: PyTorch's allocator asks the device for so much more than it needs at most
+
+
+def _device_asked(size: int) -> int:
+    """What PyTorch's allocator asks of the device, at most, when no block serves a request."""
+    return -(-size // _UNIT) * _UNIT

@@ -16,9 +16,13 @@ def words(answer: Answer) -> str:
     """The answer itself, before any table."""
     failure, cap, needed = answer["failure"], answer["cap"], answer["needed"]
     idle = max(failure["reserved"] - failure["live"], 0)
+    where = (
+        "the request that was given, at the end of the recording"
+        if answer["asked_for"]
+        else f"event {failure['event']:,}, {duration_text(answer['time_ns'])} into the recording, ran out of memory"
+    )
     lines = [
-        f"{answer['trace']}, device {answer['device']}: event {failure['event']:,}, "
-        f"{duration_text(answer['time_ns'])} into the recording, ran out of memory",
+        f"{answer['trace']}, device {answer['device']}: {where}",
         f"  asked  {bytes_text(failure['asked'])}"
         + (f" at {printable(failure['place'])}" if failure["place"] else ""),
         f"  live   {bytes_text(failure['live'])} in {answer['held']['objects']:,} objects",
@@ -27,53 +31,76 @@ def words(answer: Answer) -> str:
                 f"  held   {bytes_text(failure['reserved'])} by the allocator, {bytes_text(idle)} of it idle",
                 f"  free   {bytes_text(failure['device_free'])} on the device",
             ]
-            if failure["reserved"] or failure["device_free"]
+            if failure["reserved"]
             else ["  held   and free: not in the recording"]
         ),
-        f"  cap    {bytes_text(cap)}: {_CAPS[answer['cap_from']]}",
+        f"  cap    {_cap_text(answer)}: {_CAPS[answer['cap_from']]}",
     ]
-    if answer["failures"] > 1:
+    if answer["failures"] > 1 and not answer["asked_for"]:
         lines.append(f"  {answer['failures']:,} requests failed in all; --event chooses another")
     return "\n".join([*lines, "", _verdict(answer, cap, needed), *_doubts(answer)])
 
 
 _CAPS = {
     "held and free": "what the allocator held and what was free",
-    "held": "what the allocator held. The device had room, so a limit of the process said no "
-    "(per_process_memory_fraction?)",
+    "held": "what the allocator held, and that with the request. The device had room, so a limit of the process said no "
+    "(per_process_memory_fraction?): say which with --cap",
+    "the error": "as the error says, to its digits",
     "given": "as given",
 }
 
 
+def _cap_text(answer: Answer) -> str:
+    low, most = answer["cap"], answer["cap_most"]
+    return bytes_text(low) if low == most else f"between {bytes_text(low)} and {bytes_text(most)}"
+
+
 def _verdict(answer: Answer, cap: int, needed: int) -> str:
-    fits, survivors = answer["any_placement_fits"], answer["survivors"]
+    fits, most, live = (
+        answer["any_placement_fits"],
+        answer["cap_most"],
+        f"with it {bytes_text(needed)} are live",
+    )
+    if answer["recorded_fails_again"] is False:
+        return _not_reproduced(answer)
     if fits is False:
-        text = (
-            f"No placement could have served it: with it {bytes_text(needed)} are live, {bytes_text(needed - cap)} more "
-            "than the cap. Only less live memory helps."
+        return (
+            f"No placement could have served it: {live}, {bytes_text(needed - most)} more than the cap. Only less live "
+            "memory helps."
         )
+    if fits is None and needed > cap:
+        text = f"Perhaps no placement could have served it: {live}, and the limit may have been less or more."
     elif fits is None:
-        text = f"With it {bytes_text(needed)} are live, under the cap; private pools keep some of that apart."
+        text = f"{live[0].upper()}{live[1:]}, under the cap; private pools keep some of that apart."
     else:
         text = (
-            f"A placement could have served it: with it {bytes_text(needed)} are live, {bytes_text(cap - needed)} under "
-            "the cap. The memory was there, but in pieces."
+            f"A placement could have served it: {live}, {bytes_text(cap - needed)} under the cap. The memory was there, but "
+            "in pieces."
         )
-    if fits is not False:
-        text += f" {survivors} of {len(answer['rows'])} settings and policies would have survived."
-    return text
+    text += f" {answer['survivors']} of {len(answer['rows'])} settings and policies would have survived"
+    return text + (f", {answer['perhaps']} more perhaps." if answer["perhaps"] else ".")
+
+
+def _not_reproduced(answer: Answer) -> str:
+    """What a replay that succeeds says, why that may be, and what to record next."""
+    if answer["cap_from"] == "given":
+        why = "the limit that was given, or"
+    elif answer["start"] != "recorded":
+        why = "what the allocator held before the recording began (replays start empty), or"
+    else:
+        why = ""
+    return (
+        "Not reproduced: replayed with its recorded settings, the program gets this request. What made it fail is not in "
+        f"the recording: {why} memory that other processes and libraries had at that moment, a share that the process was "
+        "limited to (per_process_memory_fraction), or events that the history had dropped. So that other settings survive "
+        "as well says nothing.\n"
+        "Record it again from the program's start, with torch.cuda.memory._record_memory_history(max_entries=10**7) and "
+        "the snapshot dumped where the error is caught, or give the limit with --cap, or the error's text with --asked."
+    ).replace(":  ", ": ")
 
 
 def _doubts(answer: Answer) -> list[str]:
-    lines = []
-    if answer["recorded_fails_again"] is False:
-        lines.append(
-            "Replayed, the recorded settings serve the request: what limited the program is not in the recording. "
-            "Give the real limit with --cap."
-        )
-    if answer["why_afresh"]:
-        lines.append(f"Replays start empty: {answer['why_afresh']}")
-    return lines
+    return [f"Replays start empty: {answer['why_afresh']}"] if answer["why_afresh"] else []
 
 
 def ranked_table(answer: Answer) -> Table:
@@ -96,7 +123,7 @@ def ranked_table(answer: Answer) -> Table:
     for row in answer["rows"]:
         cells = [printable(row["policy"])]
         cells[0] += " (recorded)" * (answer["recorded_is_known"] and row["policy"] == answer["recorded"])
-        cells.append("yes" if row["survives"] else _failed_at(answer, row))
+        cells.append(row["verdict"] if row["verdict"] != "no" else _failed_at(answer, row))
         if searched:
             known = row["smallest_cap"] is not None
             cells += [_signed(row["room"]), bytes_text(row["smallest_cap"])] if known else ["-", "none found"]
@@ -152,11 +179,14 @@ def paste_lines(answer: Answer) -> str:
     """What to change, exactly."""
     paste = answer["paste"]
     lines = [line for line in (paste["pytorch"], paste["memoir"]) if line]
+    if answer["recorded_fails_again"] is False:
+        return "No settings are advised: the failure is not reproduced."
     if not lines and answer["survivors"]:
         return "Nothing that a RAPIDS program can load serves the request under this cap."
     if not lines:
         return "None of these settings and policies serves the request under this cap."
-    return "To survive this request, start the program with\n" + "\nor\n".join(f"  {line}" for line in lines)
+    certain = "To survive" if answer["survivors"] else "Perhaps to survive"
+    return f"{certain} this request, start the program with\n" + "\nor\n".join(f"  {line}" for line in lines)
 
 
 def _table(*titles: str) -> Table:

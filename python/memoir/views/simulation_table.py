@@ -21,6 +21,7 @@ def simulation_table(results: Sequence[Result]) -> Table:
     timed = any(result["ns_per_operation"] for result in results)
     table = Table(box=None, header_style="bold", pad_edge=False)
     started = any(result["start"] for result in results)
+    stepped = any(result["driver_ms_per_pass"] is not None for result in results)
     has_pools = any(result["workload"]["private_pools"] for result in results)
     table.add_column("policy", overflow="fold")
     for title, wanted in (
@@ -31,7 +32,8 @@ def simulation_table(results: Sequence[Result]) -> Table:
         ("private", has_pools),
         ("frag. at peak", True),
         ("mean", True),
-        ("device calls", True),
+        ("driver calls", True),
+        ("ms a step" if stepped else "ms of them", True),
         ("smallest cap", searched),
         ("ns/op", timed),
         ("p50", timed),
@@ -58,7 +60,8 @@ def simulation_table(results: Sequence[Result]) -> Table:
             *[bytes_text(result["private_reserved"])] * has_pools,
             f"{100 * result['fragmentation_at_peak']:.1f} %",
             f"{100 * result['fragmentation_mean']:.1f} %" if result["operations"] else "-",
-            f"{result['device_calls']['all']:,}",
+            f"{result['device_calls']['driver']:,}",
+            _milliseconds(result["driver_ms_per_pass"] if stepped else result["driver_ms"]),
         ]
         if searched:
             found = result.get("smallest_cap", {})
@@ -76,6 +79,11 @@ def simulation_table(results: Sequence[Result]) -> Table:
             cells.append("no")
         table.add_row(*cells)
     return table
+
+
+def _milliseconds(value: float | None) -> str:
+    """Of the driver's calls, by the price list."""
+    return "-" if value is None else f"{value:.2f}" if value < 100 else f"{value:,.0f}"
 
 
 def _order(result: Result) -> tuple[Any, ...]:

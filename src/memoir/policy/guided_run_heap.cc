@@ -26,6 +26,7 @@ GuidedRunHeap::GuidedRunHeap(const RecordedPlan& plan, Arena& arena, const Devic
   if (!online_.ok() || !layout_.ok()) return;
   follows_ = !plan.sequence.empty() && guided_.follow(&layout_);
   ok_ = follows_ || plan.sequence.empty();
+  if (ok_ && !follows_ && learns_) online_.start_learning();
 }
 
 Offset GuidedRunHeap::allocate(const Request& request) noexcept {

@@ -139,6 +139,8 @@ class Parts {
   /// A plan of the program for objects at multiples of `alignment`, where the program is known beforehand;
   /// else throws Error, which says how to give one.
   virtual RecordedPlan plan(Size alignment) const = 0;
+  /// The same for memoir's pool to follow; empty where the pool does better without.
+  virtual RecordedPlan guiding_plan(Size alignment) const { return plan(alignment); }
   /// What a plan of the whole program has for this heap: its device's and its pool's part.
   virtual RecordedPlan part_of(const ProgramPlan& plan) const = 0;
 

@@ -55,7 +55,7 @@ struct GuidedOptions : DevicePoolOptions {
 
 PolicyHeap make_guided(Parts& parts, const GuidedOptions& options) {
   const RecordedPlan plan =
-      options.read == nullptr ? parts.plan(options.alignment) : parts.part_of(*options.read);
+      options.read == nullptr ? parts.guiding_plan(options.alignment) : parts.part_of(*options.read);
   for (const PlannedAllocation& allocation : plan.sequence) {
     if (!allocation.planned() || allocation.offset % options.alignment == 0) continue;
     throw Error(options.plan + ": its offsets are not multiples of the pool's alignment, " +

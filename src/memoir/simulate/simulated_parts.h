@@ -38,6 +38,9 @@ class SimulatedParts final : public Parts {
   size_t expandable_areas() const override;
   Size most_objects() const override { return workload_.most_live(); }
   RecordedPlan plan(Size alignment) const override { return plan_workload(workload_, alignment); }
+  RecordedPlan guiding_plan(Size alignment) const override {
+    return memoir::guiding_plan(workload_, alignment);
+  }
   RecordedPlan part_of(const ProgramPlan& plan) const override {
     return recorded_for(plan, owner_.workload_.device(), pool_);
   }

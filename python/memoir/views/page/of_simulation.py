@@ -78,7 +78,8 @@ def _table(results: Sequence[dict[str, Any]], named: str) -> Table:
         "held",
         "held / floor",
         "held / live at its peak",
-        "device calls",
+        "driver calls",
+        "ms of them",
     )
     heads += ("ns/op", "out of memory")
     rows = []
@@ -93,7 +94,8 @@ def _table(results: Sequence[dict[str, Any]], named: str) -> Table:
                 bytes_text(result["peak_reserved"]),
                 "" if result["reserved_ratio"] is None else f"{result['reserved_ratio']:.4f}",
                 f"{1 / (1 - share):.3f}" if share < 1 else "",
-                f"{result['device_calls']['all']:,}",
+                f"{result['device_calls']['driver']:,}",
+                f"{result['driver_ms']:,.2f}",
                 f"{times['mean']:,.0f}" if times else "",
                 f"at event {oom['event']:,}" if oom else "no",
             )
