@@ -58,7 +58,7 @@ TEST_CASE("the process's allocator, from its set-up to its last free") {
   CHECK_THROWS_WITH(memoir_cuda_alloc(1, 0, nullptr),
                     "memoir's allocator was not set up: call memoir.torch.use_pool() or memoir.torch.pool()");
   CHECK(has(memoir_cuda_open(0, "mermoir", 0, 0), "did you mean 'memoir'?"));
-  CHECK(has(memoir_cuda_open(99, "memoir", 0, 0), "no such slot"));
+  CHECK(has(memoir_cuda_open(999, "memoir", 0, 0), "no such slot"));
   memoir_cuda_memory_fraction(0.5, 1);  // before its device is used
   REQUIRE(memoir_cuda_open(0, "memoir", 48 * kMiB, 1000) == nullptr);
   CHECK(has(memoir_cuda_open(0, "split", 0, 0), "in use already, with policy memoir"));
@@ -140,6 +140,35 @@ TEST_CASE("a MemPool's functions answer nullptr, and give memory back when PyTor
   memoir_cuda_free_1(segment, 6 * kMiB, 0, nullptr);
   CHECK(fake_used(0) == 0);
   CHECK(has(text(memoir_cuda_stats(1)), "\"num_ooms\": 1"));
+  memoir_cuda_close(1);
+  CHECK(fake::misuses() == "");
+}
+
+TEST_CASE("a slot that is closed is free again once nothing lives in it, and then nothing is held") {
+  fake::fresh(256 * kMiB, 2 * kMiB);
+  for (int round = 0; round < 3; ++round) {
+    for (const char* const policy : {"memoir", "split", "rmm", "span"}) {
+      REQUIRE(memoir_cuda_free_slot() == 1);
+      REQUIRE(memoir_cuda_open(1, policy, 64 * kMiB, 0) == nullptr);
+      std::vector<void*> segments;
+      for (const Size size : {3 * kMiB, 20 * kMiB, 6 * kMiB}) {
+        segments.push_back(memoir_cuda_alloc_1(size, 0, nullptr));
+        REQUIRE(segments.back() != nullptr);
+      }
+      memoir_cuda_close(1);
+      CHECK(memoir_cuda_free_slot() == 2);
+      CHECK(memoir_cuda_open(1, policy, 64 * kMiB, 0) != nullptr);
+      // The last free ends it, of whichever thread.
+      std::vector<std::thread> threads;
+      for (void* const segment : segments)
+        threads.emplace_back([segment] { memoir_cuda_free_1(segment, 0, 0, nullptr); });
+      for (std::thread& thread : threads) thread.join();
+      CHECK(fake_used(0) == 0);
+    }
+  }
+  memoir_cuda_close(0);  // the process's allocator stays
+  memoir_cuda_close(99);
+  memoir_cuda_close(1000);
   CHECK(fake::misuses() == "");
 }
 

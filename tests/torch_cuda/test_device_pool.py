@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import memoir.torch
+import pytest
 import torch
 
 import memoir
@@ -120,8 +121,12 @@ function.restype, function.argtypes = ctypes.c_void_p, [ctypes.c_size_t, ctypes.
 assert function(6 * MiB, 0, None) and not function(6 * MiB, 0, None)
 assert memoir.torch.stats(pools[0])["num_ooms"] == 1
 assert memoir.torch.stats(pools[1])["reserved_bytes.all.peak"] == 0
-for i in range(13):
-    memoir.torch.pool()
+pools += [memoir.torch.pool() for _ in range(127)]
+print(error(lambda: memoir.torch.pool()))
+free_1 = _library.library().memoir_cuda_free_1
+free_1.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+pointer = function(1 * MiB, 0, None)
+del pools[0]  # something lives in it: its slot is not another's yet
 print(error(lambda: memoir.torch.pool()))
 try:
     memoir.torch.stats(lambda: 0)
@@ -129,7 +134,39 @@ try:
 except TypeError:
     pass
 """)
-    assert "all 15 of memoir's MemPools are in use" in out
+    assert out.count("all 129 of memoir's MemPools are in use") == 2
+
+
+@pytest.mark.parametrize(
+    "policy", ["direct", "memoir", "memoir_plain", "split", "binned", "rmm", "pytorch", "expandable"]
+)
+def test_a_mempool_that_ends_gives_everything_back_and_its_slot(run, policy):
+    run(f"""
+class Made:
+    def __init__(self, allocator):
+        pass
+torch.cuda.MemPool = Made
+for round in range(200):
+    pool = memoir.torch.pool({policy!r}, cap=48 * MiB)
+    slot = pool.memoir_slot
+    assert slot == 1, slot
+    take, give = (getattr(_library.library(), f"memoir_cuda_{{what}}_{{slot}}") for what in ("alloc", "free"))
+    take.restype, take.argtypes = ctypes.c_void_p, [ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+    give.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+    segments = [take(size * MiB, 0, None) for size in (3, 20, 6)]
+    assert all(segments)
+    for segment in segments[:2]:
+        give(segment, 0, 0, None)
+    if round % 2:
+        del pool  # before its last segment, as PyTorch does
+        assert fake.fake_used(0) > 0
+        give(segments[2], 0, 0, None)
+    else:
+        give(segments[2], 0, 0, None)
+        del pool
+    assert fake.fake_used(0) == 0, (round, fake.fake_used(0))
+assert fake.fake_misuse_count() == 0, fake.fake_misuse(0)
+""")
 
 
 def test_a_snapshot_is_one_of_pytorchs_and_callbacks_make_room(run, tmp_path):

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import os
 import tempfile
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -108,20 +110,28 @@ def pool(
 
     PyTorch itself caches and splits the memory that it takes from a MemPool. So this is useful with "direct" (plain
     memory, which NICs can register) and "memoir_plain", and for a cap on the part of a program that allocates inside.
-    To replace PyTorch's caching, use `use_pool`. `stats(pool)` has the statistics. At most 15 in a process.
+    To replace PyTorch's caching, use `use_pool`. `stats(pool)` has the statistics. When the MemPool ends, and the tensors
+    in it, all of its memory goes back to the device. At most 129 at a time in a process.
     """
     text = _policy_text(policy, settings)
     _check_numbers(cap, history)
     _library.check_driver()
     slot = _library.library().memoir_cuda_free_slot()
     if slot < 0:
-        raise Error("all 15 of memoir's MemPools are in use; they are not given up before the process ends")
+        raise Error("all 129 of memoir's MemPools are in use: give up one, and the tensors in it, first")
     _library.open_slot(slot, text, cap, history)
-    allocator = _pluggable(f"memoir_cuda_alloc_{slot}", f"memoir_cuda_free_{slot}")
-    _kept_alive.append(allocator)
+    allocator = _of_slot(slot)
     made = torch.cuda.MemPool(allocator.allocator())
     made.memoir_slot = slot  # type: ignore[attr-defined]  # ours: what stats() and snapshot() know it by
+    # Called before PyTorch gives the pool's memory back to us: the last of it ends the slot.
+    weakref.finalize(made, _library.library().memoir_cuda_close, slot).atexit = False
     return made
+
+
+@functools.cache
+def _of_slot(slot: int) -> torch.cuda.memory.CUDAPluggableAllocator:
+    """Kept for ever: what is left of a pool may be freed by it later."""
+    return _pluggable(f"memoir_cuda_alloc_{slot}", f"memoir_cuda_free_{slot}")
 
 
 def _pluggable(allocate: str, free: str) -> torch.cuda.memory.CUDAPluggableAllocator:

@@ -26,6 +26,7 @@ struct Slot {
   std::vector<std::pair<DeviceRuntime::LowMemoryCallback, void*>> callbacks;
   double fractions[kDevices];
   std::atomic<DeviceRuntime*> runtimes[kDevices] = {};
+  bool ends = false;  // its MemPool is gone: it is another one's when nothing lives in it any more
 
   Slot() { std::fill(std::begin(fractions), std::end(fractions), 1.0); }
 };
@@ -124,9 +125,32 @@ void* allocate(int slot, std::size_t size, int device, cuda::Stream stream) {
   throw_refusal(out_of_memory, refusal);
 }
 
+/// Under the slot's lock: when nothing lives in it any more, its memory goes back and the slot is free.
+void end_if_unused(Slot& slot) {
+  for (const auto& runtime : slot.runtimes) {
+    if (DeviceRuntime* const its = runtime.load(); its != nullptr && !its->may_end()) return;
+  }
+  for (auto& runtime : slot.runtimes) delete runtime.exchange(nullptr);
+  slot.callbacks.clear();
+  slot.policy.reset();
+  slot.ends = false;
+}
+
 void free(int slot, void* pointer, int device) {
   if (pointer == nullptr) return;
-  if (DeviceRuntime* const runtime = find(slot, device)) runtime->free(pointer);
+  if (slot == 0) {
+    if (DeviceRuntime* const runtime = find(slot, device)) runtime->free(pointer);
+    return;
+  }
+  // PyTorch caches in a MemPool itself: what it frees it wants gone. Under the lock, so that the last free of
+  // several threads is the one that ends the slot.
+  Slot& its = g_slots[slot];
+  const std::lock_guard lock(its.mutex);
+  DeviceRuntime* const runtime = find(slot, device);
+  if (runtime == nullptr) return;
+  runtime->free(pointer);
+  if (its.ends) end_if_unused(its);
+  else if (runtime->may_end()) runtime->empty_cache();
 }
 
 char* copy(const std::string& text) {
@@ -177,6 +201,15 @@ int memoir_cuda_free_slot() {
     if (!g_slots[number].policy) return number;
   }
   return -1;
+}
+
+void memoir_cuda_close(int number) {
+  if (number <= 0 || number >= kSlots) return;
+  Slot& slot = g_slots[number];
+  const std::lock_guard lock(slot.mutex);
+  if (!slot.policy) return;
+  slot.ends = true;
+  end_if_unused(slot);
 }
 
 void memoir_cuda_on_low_memory(void (*callback)(int, void*), void* context) {
@@ -285,6 +318,15 @@ void memoir_cuda_free_text(char* text) { std::free(text); }
   MEMOIR_EXPORT void memoir_cuda_free_##number(void* pointer, std::size_t, int device, cuda::Stream) { \
     free(number, pointer, device);                                                                     \
   }
+#define MEMOIR_FIVE_SLOTS(tens, a, b, c, d, e) \
+  MEMOIR_SLOT(tens##a)                         \
+  MEMOIR_SLOT(tens##b)                         \
+  MEMOIR_SLOT(tens##c)                         \
+  MEMOIR_SLOT(tens##d)                         \
+  MEMOIR_SLOT(tens##e)
+#define MEMOIR_TEN_SLOTS(tens)           \
+  MEMOIR_FIVE_SLOTS(tens, 0, 1, 2, 3, 4) \
+  MEMOIR_FIVE_SLOTS(tens, 5, 6, 7, 8, 9)
 MEMOIR_SLOT(1)
 MEMOIR_SLOT(2)
 MEMOIR_SLOT(3)
@@ -294,9 +336,15 @@ MEMOIR_SLOT(6)
 MEMOIR_SLOT(7)
 MEMOIR_SLOT(8)
 MEMOIR_SLOT(9)
-MEMOIR_SLOT(10)
-MEMOIR_SLOT(11)
-MEMOIR_SLOT(12)
-MEMOIR_SLOT(13)
-MEMOIR_SLOT(14)
-MEMOIR_SLOT(15)
+MEMOIR_TEN_SLOTS(1)
+MEMOIR_TEN_SLOTS(2)
+MEMOIR_TEN_SLOTS(3)
+MEMOIR_TEN_SLOTS(4)
+MEMOIR_TEN_SLOTS(5)
+MEMOIR_TEN_SLOTS(6)
+MEMOIR_TEN_SLOTS(7)
+MEMOIR_TEN_SLOTS(8)
+MEMOIR_TEN_SLOTS(9)
+MEMOIR_TEN_SLOTS(10)
+MEMOIR_TEN_SLOTS(11)
+MEMOIR_TEN_SLOTS(12)

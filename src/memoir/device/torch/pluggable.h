@@ -22,7 +22,7 @@
 
 namespace memoir::device_door {
 
-inline constexpr int kSlots = 16;
+inline constexpr int kSlots = 130;
 inline constexpr int kDevices = 64;
 
 /// What a refused request becomes: never returns. Defined once per shared object: by throw_c10.cc, as the
@@ -40,11 +40,14 @@ std::string site_name(SiteId site);
 /// nullptr when there is a driver that starts, else why there is none.
 MEMOIR_EXPORT const char* memoir_cuda_problem();
 /// Says what a slot is: a policy with its settings, the most bytes per device (2^64 - 1: all), and entries of
-/// history kept. nullptr when done, else what is wrong. A slot is opened once.
+/// history kept. nullptr when done, else what is wrong. A slot that is open must be closed first.
 MEMOIR_EXPORT const char* memoir_cuda_open(int slot, const char* policy, std::uint64_t cap,
                                            std::uint64_t history);
 /// A slot of its own for a MemPool, -1 when all are taken.
 MEMOIR_EXPORT int memoir_cuda_free_slot();
+/// The MemPool of this slot is gone, or going: when nothing lives in it any more, all of its memory goes back
+/// to the device, and the slot can be opened again.
+MEMOIR_EXPORT void memoir_cuda_close(int slot);
 /// Called with a device's number when a request of slot 0 finds no memory, without any lock, so that it may
 /// free.
 MEMOIR_EXPORT void memoir_cuda_on_low_memory(void (*callback)(int device, void* context), void* context);
@@ -64,7 +67,7 @@ MEMOIR_EXPORT void memoir_cuda_begin_pool(int device, std::pair<std::uint64_t, s
 MEMOIR_EXPORT void memoir_cuda_end_pool(int device, std::pair<std::uint64_t, std::uint64_t> id);
 MEMOIR_EXPORT void memoir_cuda_release_pool(int device, std::pair<std::uint64_t, std::uint64_t> id);
 
-// --- for a MemPool: memoir_cuda_alloc_1 ... memoir_cuda_free_15 are exported by name ---
+// --- for a MemPool: memoir_cuda_alloc_1 ... memoir_cuda_free_129 are exported by name ---
 
 MEMOIR_EXPORT void memoir_cuda_reset_slot(int slot);
 
