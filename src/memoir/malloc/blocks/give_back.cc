@@ -20,7 +20,7 @@ namespace memoir::malloc_ {
 
 namespace {
 
-std::atomic<bool> takes_lists{true};
+std::atomic<bool> takes_lists{true}, took_list{false};
 
 /// Whether madvise() is the system's call and nothing else: neither another library's function nor changed
 /// code.
@@ -46,7 +46,10 @@ bool leave_together(const iovec* ranges, size_t count) noexcept {
   Size bytes = 0;
   for (size_t i = 0; i < count; ++i) bytes += ranges[i].iov_len;
   const long done = ::syscall(SYS_process_madvise, kThisProcess, ranges, count, MADV_DONTNEED, 0);
-  if (done < 0 && errno != EINTR && errno != EAGAIN && errno != ENOMEM)
+  // Of a kernel that has taken a list, EINVAL means locked memory.
+  if (done > 0) took_list.store(true, std::memory_order_relaxed);
+  else if (done < 0 && errno != EINTR && errno != EAGAIN && errno != ENOMEM &&
+           !(errno == EINVAL && took_list.load(std::memory_order_relaxed)))
     takes_lists.store(false, std::memory_order_relaxed);
   return done >= 0 && static_cast<Size>(done) == bytes;
 }
