@@ -189,6 +189,11 @@ class Trace:
         The site's chain, outermost first, with what is known of each frame: kind, function, file, line, module, offset, is_inlined.
         """
 
+    def own_frames(self, site: int) -> list[dict[str, Any]]:
+        """
+        Of these the site's own, those that its parent has not: stacks are a tree.
+        """
+
     def innermost(self, site: int, kind: FrameKind) -> int:
         """
         The innermost site of the chain whose frame is of that kind; 0 when none is.

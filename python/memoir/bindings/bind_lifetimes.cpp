@@ -9,11 +9,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #include "bind.h"
 #include "memoir/base/error.h"
+#include "memoir/base/files.h"
 #include "memoir/formats/pprof/export_lifetimes.h"
 #include "memoir/predict/profile/byte_sampling.h"
 #include "memoir/predict/profile/log_buckets.h"
@@ -33,32 +35,54 @@ using Bytes = nb::ndarray<nb::numpy, const std::uint8_t, nb::ndim<1>>;
 
 nb::bytes to_bytes(std::string_view text) { return nb::bytes(text.data(), text.size()); }
 
-/// A file's bytes in memory, for as long as this lives.
-class MappedFile {
+/// A copy of a file's bytes, at most so many. Another process may write the file meanwhile, or cut it short,
+/// which would end us by SIGBUS in a mapping of it. Holes stay holes.
+class CopiedFile {
  public:
-  explicit MappedFile(const std::string& path) {
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  CopiedFile(const std::string& path, size_t most) {
+    const int file = open_to_read(path.c_str());
     struct stat status {};
-    if (file < 0 || ::fstat(file, &status) != 0) {
+    const auto fail = [&] {
       const int why = errno;
       if (file >= 0) ::close(file);
+      if (address_ != nullptr) ::munmap(address_, size_);
       throw Error(path + ": cannot be read: " + std::strerror(why));
+    };
+    if (file < 0 || ::fstat(file, &status) != 0) fail();
+    size_ = std::min(static_cast<size_t>(status.st_size), most);
+    if (size_ > 0) {
+      void* const mapped =
+          ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (mapped == MAP_FAILED) fail();
+      address_ = static_cast<char*>(mapped);
+      if (!copy(file)) fail();
     }
-    size_ = static_cast<size_t>(status.st_size);
-    if (size_ > 0) address_ = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file, 0);
-    const int why = errno;
     ::close(file);
-    if (address_ == MAP_FAILED) throw Error(path + ": cannot be read: " + std::strerror(why));
   }
-  ~MappedFile() {
-    if (size_ > 0) ::munmap(address_, size_);
+  ~CopiedFile() {
+    if (address_ != nullptr) ::munmap(address_, size_);
   }
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-  std::string_view bytes() const { return {static_cast<const char*>(address_), size_}; }
+  CopiedFile(const CopiedFile&) = delete;
+  std::string_view bytes() const { return {address_, size_}; }
 
  private:
-  void* address_ = nullptr;
+  bool copy(int file) {
+    constexpr size_t kStretch = size_t{1} << 20;
+    for (size_t at = 0; at < size_;) {
+      const off_t data = ::lseek(file, static_cast<off_t>(at), SEEK_DATA);
+      if (data < 0 && errno == ENXIO) return true;  // a hole up to the end
+      if (data > 0) at = static_cast<size_t>(data);
+      if (at >= size_) return true;
+      const ssize_t got =
+          ::pread(file, address_ + at, std::min(kStretch, size_ - at), static_cast<off_t>(at));
+      if (got < 0 && errno != EINTR) return false;
+      if (got == 0) return true;
+      if (got > 0) at += static_cast<size_t>(got);
+    }
+    return true;
+  }
+
+  char* address_ = nullptr;
   size_t size_ = 0;
 };
 
@@ -111,7 +135,7 @@ LifetimeProfile merge(nb::list profiles, nb::list names) {
 LifetimeProfile read_image(const std::string& path, Size offset, const std::string& program,
                            std::uint64_t now) {
   const nb::gil_scoped_release release;
-  const MappedFile file(path);
+  const CopiedFile file(path, offset + sample_image::kSize);
   const std::string_view bytes = file.bytes();
   return sample_image::read_image(bytes.substr(std::min<size_t>(offset, bytes.size())), program, path, now);
 }

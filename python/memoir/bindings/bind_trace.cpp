@@ -190,9 +190,9 @@ nb::object end_of(const Trace& trace) {
   return row;
 }
 
-nb::list frames_of(const Trace& trace, SiteId site) {
+nb::list rows_of(const std::vector<StackFrame>& frames) {
   nb::list rows;
-  for (const StackFrame& frame : trace.site_frames(site)) {
+  for (const StackFrame& frame : frames) {
     nb::dict row;
     row["kind"] = nb::cast(frame.kind);
     row["function"] = to_str(frame.function);
@@ -312,9 +312,14 @@ void bind_trace(nb::module_& module) {
           "site_name", [](const Trace& trace, SiteId site) { return to_str(trace.site_name(site)); },
           "site"_a, "The name of the site's innermost frame, or ''.")
       .def("site_kind", &Trace::site_kind, "site"_a, "What the site's innermost frame is.")
-      .def("site_frames", &frames_of, "site"_a,
-           "The site's chain, outermost first, with what is known of each frame: kind, function, file, line, "
-           "module, offset, is_inlined.")
+      .def(
+          "site_frames", [](const Trace& trace, SiteId site) { return rows_of(trace.site_frames(site)); },
+          "site"_a,
+          "The site's chain, outermost first, with what is known of each frame: kind, function, file, line, "
+          "module, offset, is_inlined.")
+      .def(
+          "own_frames", [](const Trace& trace, SiteId site) { return rows_of(trace.own_frames(site)); },
+          "site"_a, "Of these the site's own, those that its parent has not: stacks are a tree.")
       .def("innermost", &Trace::innermost, "site"_a, "kind"_a,
            "The innermost site of the chain whose frame is of that kind; 0 when none is.")
       .def(

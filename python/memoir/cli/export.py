@@ -12,7 +12,8 @@ from typing import Any
 import click
 
 from memoir._core import Error, EventKind, Trace, export_trace
-from memoir.base.files import finished_output, write_output
+from memoir.base.files import finished_output, open_new, write_output
+from memoir.base.quantities import printable
 from memoir.cli.parts.arguments import check_output
 from memoir.traces.files import ONLY, has_more, open_chosen, read_begin
 from memoir.views.stack_export import FOLDED, folded, pprof
@@ -101,8 +102,13 @@ def command(
         click.echo("note: of its tensors; all of it with --only both", err=True)
     if target_format in LIFETIME_FORMATS:
         _say_incomplete(source)
-        content = pprof(source) if target_format == "pprof" else folded(source, count or "peak")
-        write_output(target, gzip.compress(content, mtime=0) if target.suffix == ".gz" else content, force)
+        content = iter([pprof(source)]) if target_format == "pprof" else folded(source, count or "peak")
+        with finished_output(target, force) as unfinished, open_new(unfinished) as file:
+            if target.suffix == ".gz":
+                with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+                    packed.writelines(content)
+            else:
+                file.writelines(content)
         objects = sum(
             int((part["kind"] == int(EventKind.kAllocate)).sum()) for part in parts_of(source.events)
         )
@@ -135,6 +141,8 @@ def _export_profile(
 
     lifetimes = Lifetimes.open(path)
     content = lifetimes.profile.export(target_format)
+    if target_format == "folded":
+        content = "\n".join(map(printable, content.decode(errors="replace").split("\n"))).encode()
     write_output(target, gzip.compress(content, mtime=0) if target.suffix == ".gz" else content, force)
     counts = {"contexts": len(lifetimes), "samples": lifetimes.totals["samples"]}
     _say(path, target_format, target, counts, as_json=as_json, look=look)

@@ -5,6 +5,7 @@ that are the same for every tensor (at::detail::empty_generic and its like)."""
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from memoir._core import Trace
 
@@ -25,33 +26,43 @@ class Places:
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        self._known: dict[int, str] = {}
+        self._known: dict[int, _Seen] = {}
 
     def of(self, site: int) -> str:
         """ "" for a site that the trace does not define."""
-        known = self._known.get(site)
-        if known is None:
-            known = self._known[site] = self._find(site)
-        return known
-
-    def _find(self, site: int) -> str:
-        innermost = operator = backward = ""
+        chain = []  # stacks are a tree: a site is its parent and one frame more
         at: int | None = site
-        while at:
-            frame = self._trace.site_name(at)
-            python = _PYTHON.fullmatch(frame)
-            if python and not _OF_TORCH.search(python["file"]):
-                return _joined(frame, innermost or operator)
-            if python:
-                innermost = innermost or _FOLDER.sub("", python["file"]) + frame[len(python["file"]) :]
-            elif (
-                not innermost and not backward
-            ):  # the outermost operator that PyTorch's innermost line called
-                found, node = _OPERATOR.search(frame), _BACKWARD.search(frame)
-                operator = found[1] if found else operator
-                backward = node[1] if node else ""
+        while at and at not in self._known:
+            chain.append(at)
             at = self._trace.site_parent(at)
-        return innermost or _joined(backward, operator) or self._trace.site_name(site)
+        seen = self._known[at] if at else _Seen()
+        for each in reversed(chain):
+            seen = self._known[each] = seen.below(self._trace.site_name(each))
+        if seen.own:
+            return _joined(seen.own, seen.innermost or seen.operator)
+        return seen.innermost or _joined(seen.backward, seen.operator) or self._trace.site_name(site)
+
+
+class _Seen(NamedTuple):
+    """What the frames of a stack tell, from its innermost one outwards to the first line that is not PyTorch's."""
+
+    own: str = ""  # that line
+    innermost: str = ""  # PyTorch's innermost line
+    operator: str = ""  # the outermost one that this line called
+    backward: str = ""  # the node of a backward pass, which ends the search for operators
+
+    def below(self, frame: str) -> _Seen:
+        """The same with this frame inside of all others."""
+        python = _PYTHON.fullmatch(frame)
+        if python and not _OF_TORCH.search(python["file"]):
+            return _Seen(own=frame)
+        if python:
+            return _Seen(self.own, _FOLDER.sub("", python["file"]) + frame[len(python["file"]) :])
+        found, node = _OPERATOR.search(frame), _BACKWARD.search(frame)
+        operator = found[1] if found else ""
+        if node:
+            return _Seen(self.own, self.innermost, operator, node[1])
+        return self._replace(operator=self.operator or operator)
 
 
 def _joined(outer: str, inner: str) -> str:

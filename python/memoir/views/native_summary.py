@@ -93,16 +93,23 @@ def _moment(trace: Trace, usage: Usage, at: int | None) -> dict[str, Any]:
 
 def frame_texts(trace: Trace, site: int) -> list[str]:
     """The frames of a site as people read them, outermost first."""
-    texts = []
-    for frame in trace.site_frames(site):
-        name = frame["function"]
-        if frame["kind"] == FrameKind.kNative:
-            library = frame["module"].rpartition("/")[2]
-            name = name or (f"{library}+{frame['offset']:#x}" if library else f"{frame['offset']:#x}")
-        if frame["file"]:
-            name += f" ({frame['file'].rpartition('/')[2]}:{frame['line']})"
-        texts.append(name)
-    return texts
+    return list(map(_text, trace.site_frames(site)))
+
+
+def own_text(trace: Trace, site: int) -> str:
+    """The innermost of them alone; "" for a site that the trace does not define."""
+    frames = trace.own_frames(site)
+    return _text(frames[-1]) if frames else ""
+
+
+def _text(frame: dict[str, Any]) -> str:
+    name: str = frame["function"]
+    if frame["kind"] == FrameKind.kNative:
+        library = frame["module"].rpartition("/")[2]
+        name = name or (f"{library}+{frame['offset']:#x}" if library else f"{frame['offset']:#x}")
+    if frame["file"]:
+        name += f" ({frame['file'].rpartition('/')[2]}:{frame['line']})"
+    return name
 
 
 def _stacks(trace: Trace, sites: np.ndarray, quantity: str, top: int) -> list[dict[str, Any]]:
@@ -134,7 +141,7 @@ def _held_by(trace: Trace, usage: Usage, top: int) -> dict[str, list[dict[str, A
 
     def line(site: int) -> str:
         python = trace.innermost(site, FrameKind.kPython)
-        return frame_texts(trace, python)[-1] if python else ""
+        return own_text(trace, python) if python else ""
 
     def by(kind: FrameKind) -> Callable[[int], str]:
         return lambda site: trace.site_name(trace.innermost(site, kind))

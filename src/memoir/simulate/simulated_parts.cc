@@ -48,7 +48,21 @@ size_t SimulatedParts::expandable_areas() const {
   return start_ == nullptr ? areas : areas + start_->areas.size();
 }
 
+/// A heap that keeps a record for each page works by bytes: what it would take is bounded by the events.
+void SimulatedParts::check_pages() const {
+  if (owner_.policy_.traits.lifetimes != LifetimeScale::kTime) return;
+  constexpr Size kMost = Size{1} << 22, kForEach = 64;
+  const Size page = owner_.policy_.traits.page;
+  Size pages = 0;
+  for (const Workload::Object& object : workload_.objects()) pages += object.size / page;
+  if (pages <= kMost + kForEach * workload_.objects().size()) return;
+  throw Error("it keeps a record for each page of " + bytes_setting(page) + ", and the " +
+              std::to_string(workload_.objects().size()) + " objects of this trace fill " +
+              std::to_string(pages) + " pages: choose other policies");
+}
+
 Arena& SimulatedParts::arena(Size capacity) {
+  check_pages();
   const MappedOptions& mapped = owner_.policy_.mapped;
   const Size page = owner_.policy_.traits.page;
   const Size granule = mapped.granule != 0 ? mapped.granule : page != 0 ? page : 2 * kMiB;

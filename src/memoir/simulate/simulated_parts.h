@@ -58,6 +58,7 @@ class SimulatedParts final : public Parts {
 
  private:
   Size room() const noexcept;
+  void check_pages() const;
   HeldWatch watch() const noexcept { return {owner_.held_, space()}; }
   void add_pools(PyTorchPools& heap) const;
 

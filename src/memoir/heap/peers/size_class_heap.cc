@@ -70,19 +70,27 @@ void SizeClassHeap::trim() noexcept {
   for (size_t slot = 0; slot < blocks_.slots(); ++slot) end_span(blocks_.end_if_empty(slot));
 }
 
-/// A page has memory from its first span on.
+/// A page has memory from its first span on. Only a span's first and last page may be of others too, so that
+/// a span of any length costs the same.
 bool SizeClassHeap::use(Range span) noexcept {
-  const size_t first = span.begin / page_, last = (span.end() - 1) / page_;
-  if (!users_.reserve(last + 1) || !arena_->commit({first * page_, (last + 1 - first) * page_})) return false;
-  while (users_.size() <= last) users_.push_back(0);
-  for (size_t page = first; page <= last; ++page) ++users_[page];
+  const Offset first = align_down(span.begin, page_), last = align_down(span.end() - 1, page_);
+  if (!users_.reserve(users_.size() + 2) || !arena_->commit({first, last + page_ - first})) return false;
+  users_.insert(first, users_.take(first) + 1);
+  if (last != first) users_.insert(last, users_.take(last) + 1);
   return true;
 }
 
 void SizeClassHeap::disuse(Range span) noexcept {
-  for (size_t page = span.begin / page_; page <= (span.end() - 1) / page_; ++page) {
-    if (--users_[page] == 0) arena_->decommit({page * page_, page_});
-  }
+  const Offset first = align_down(span.begin, page_), last = align_down(span.end() - 1, page_);
+  const auto leave = [&](Offset page) {
+    const OffsetTable::Index others = users_.take(page) - 1;
+    if (others == 0) arena_->decommit({page, page_});
+    else users_.insert(page, others);
+  };
+  leave(first);
+  if (last == first) return;
+  leave(last);
+  if (last != first + page_) arena_->decommit({first + page_, last - first - page_});
 }
 
 }  // namespace memoir

@@ -15,6 +15,7 @@
 #include "memoir/arena/arena.h"
 #include "memoir/heap/heap.h"
 #include "memoir/heap/index/live_objects.h"
+#include "memoir/heap/index/offset_table.h"
 #include "memoir/heap/malloc/block_spans.h"
 #include "memoir/heap/plain/span_heap.h"
 
@@ -50,7 +51,7 @@ class SizeClassHeap final : public Heap, private BlockSpans::Pages {
   SpanHeap spans_;
   BlockSpans blocks_;
   LiveObjects<> objects_;
-  MetadataArray<std::uint32_t> users_;  // of every page: spans that touch it
+  OffsetTable users_;  // of pages that a span begins or ends in: how many spans touch them
 };
 
 }  // namespace memoir

@@ -59,6 +59,17 @@ struct Trace::Impl {
     if (!follow) release();
   }
   void read(Only only, bool follow);
+  /// Those of one site: its own, and what is inlined into it.
+  void append_frames(const SiteTable::Site& site, std::vector<StackFrame>& to) const {
+    if (site.frame != 0) {
+      data.stacks.append_frames(site.frame, to);
+      return;
+    }
+    StackFrame frame;
+    frame.kind = site.kind;
+    frame.function = site.name;
+    to.push_back(frame);
+  }
   void release() {
     reader.reset();
     source = ByteSource();
@@ -191,16 +202,13 @@ std::vector<StackFrame> Trace::site_frames(SiteId site) const {
     chain.push_back(at);
   }
   std::vector<StackFrame> frames;
-  for (auto each = chain.rbegin(); each != chain.rend(); ++each) {
-    if ((*each)->frame != 0) {
-      impl_->data.stacks.append_frames((*each)->frame, frames);
-    } else {
-      StackFrame frame;
-      frame.kind = (*each)->kind;
-      frame.function = (*each)->name;
-      frames.push_back(frame);
-    }
-  }
+  for (auto each = chain.rbegin(); each != chain.rend(); ++each) impl_->append_frames(**each, frames);
+  return frames;
+}
+
+std::vector<StackFrame> Trace::own_frames(SiteId site) const {
+  std::vector<StackFrame> frames;
+  if (const auto* const found = impl_->data.sites.find(site)) impl_->append_frames(*found, frames);
   return frames;
 }
 

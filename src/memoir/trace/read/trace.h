@@ -81,6 +81,8 @@ class Trace {
   std::string site_chain(SiteId site) const;
   /// The same chain, outermost first, with what is known of each frame; inlined functions are frames too.
   std::vector<StackFrame> site_frames(SiteId site) const;
+  /// Of these the site's own: those that its parent has not. Empty for one that the trace does not define.
+  std::vector<StackFrame> own_frames(SiteId site) const;
   /// The innermost site of a site's chain whose frame is of that kind; kNoSite when none is.
   SiteId innermost(SiteId site, FrameKind kind) const noexcept;
   /// The path of the library or program that a site's own, native frame lies in; empty: none, or unknown.
