@@ -116,3 +116,20 @@ def test_the_site_is_whole_and_asks_nobody(tmp_path):
             assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", tag) or "canonical" in tag, (
                 f"{page}: {tag}"
             )
+
+
+def test_promises_of_security_name_their_tests():
+    """Each row of the table names tests that exist and that say something of what is promised."""
+    text = (ROOT / "SECURITY.md").read_text()
+    table = text.split("## Which test holds what")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (.+?) \| (.+?) \|$", table, re.MULTILINE)[1:]
+    assert len(rows) >= 14
+    for promise, holders in rows:
+        named = re.findall(r"`((?:tests|fuzz)/[^`]*)`", holders)
+        assert named, promise
+        for name in named:
+            path = ROOT / name
+            assert path.exists(), f"{promise}: no {name}"
+            assert path.is_dir() or re.search(r"def test_|TEST_CASE|def main|no crash", path.read_text()), (
+                name
+            )

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`memoir symbolize` of a trace that names files of anybody's: pipes, devices, damaged and dishonest ELF files."""
+
+import os
+import struct
+import time
+
+import pytest
+from memoir._core import Error
+from memoir.record.elf import ElfFile
+from memoir.record.symbols import find_lines, symbolize
+from native_trace import NativeTrace
+
+SYMBOL = struct.Struct("<IBBHQQ")
+
+
+def elf(sections: int, symbols: int, overlap: bool = True, names: bytes = b"\0f\0") -> bytes:
+    """So many section headers, which all claim the same table of symbols; or one, and the others nothing."""
+    rows = b"".join(SYMBOL.pack(1, 2, 0, 1, 0x1000 + 16 * i, 16) for i in range(symbols))
+    data = 64 + 64 * sections
+    head = b"\x7fELF\x02\x01\x01" + bytes(9)
+    head += struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 0, 64, 0, 64, 56, 0, 64, sections, 1)
+    table = [struct.pack("<IIQQQQIIQQ", 1, 2, 0, 0, data, len(rows), 1, 0, 8, 24)] * sections
+    if not overlap:
+        table = [table[0], *[bytes(64)] * (sections - 1)]
+    table[1] = struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, data + len(rows), len(names), 0, 0, 1, 0)
+    return head + b"".join(table) + rows + names
+
+
+def trace_of(path, *modules) -> str:
+    trace = NativeTrace()
+    trace.meta("recorder", "native")
+    for number, module in enumerate(modules):
+        trace.allocate(
+            1, number + 1, 4096 * (number + 1), 16, trace.stack(trace.native(str(module), 0x1008 + number))
+        )
+    path.write_bytes(trace.bytes())
+    return str(path)
+
+
+def test_one_module_that_cannot_be_read_leaves_the_others_their_names(tmp_path):
+    os.mkfifo(tmp_path / "fifo.so")
+    (tmp_path / "folder.so").mkdir()
+    (tmp_path / "text.so").write_text("text")
+    (tmp_path / "good.so").write_bytes(elf(3, 20, overlap=False))
+    (tmp_path / "zero.so").symlink_to("/dev/zero")
+    names = ["fifo.so", "folder.so", "text.so", "zero.so", "gone.so", "good.so"]
+    rows = {
+        os.path.basename(row.path): row
+        for row in symbolize(trace_of(tmp_path / "x.trace", *(tmp_path / n for n in names)))
+    }
+    assert set(rows) == set(names)
+    assert rows["good.so"].named == 1 and all(rows[name].why and not rows[name].named for name in names[:-1])
+
+
+@pytest.mark.parametrize("content", [elf(20_000, 20_000), elf(20_000, 100), elf(3, 20_000, names=b"\0" + b"f" * 2_000_000)],
+                         ids=["20,000 tables of 20,000", "20,000 tables", "one name without an end"])  # fmt: skip
+def test_work_is_in_proportion_to_the_file(content, tmp_path):
+    (tmp_path / "x.so").write_bytes(content)
+    begin = time.process_time()
+    try:
+        found, _ = find_lines(tmp_path / "x.so", "", range(0x1001, 0x1001 + 16 * 50, 16))
+        assert len(found) == 50
+    except Error as error:
+        assert "x.so" in str(error)
+    assert time.process_time() - begin < 10  # tens of minutes where each section is read again
+
+
+def test_tables_of_any_kind_are_bounded(tmp_path):
+    path = tmp_path / "x.so"
+    path.write_bytes(elf(20, 50))
+    with ElfFile(path) as file:
+        assert len(list(file.symbols(dynamic=False))) == 50
+        assert list(file.symbols(dynamic=True)) == [] and file.build_id == ""
+    whole = path.read_bytes()
+    for at in range(0, 64 + 64 * 2, 4):
+        for value in (0, 1, 2**31, 2**32 - 1):
+            path.write_bytes(whole[:at] + struct.pack("<I", value) + whole[at + 4 :])
+            try:
+                with ElfFile(path) as file:
+                    assert len(list(file.symbols(dynamic=False))) <= 2000
+            except Error as error:
+                assert "x.so" in str(error)
+    with (tmp_path / "sparse.so").open("wb") as file:
+        file.write(whole)
+        file.truncate(100 << 30)
+    with ElfFile(tmp_path / "sparse.so") as file:
+        assert len(list(file.symbols(dynamic=False))) == 50
