@@ -13,6 +13,7 @@ full      a rectangle cut in two again and again: a third as many ticks as buffe
           a plan without any gap exists
 swept     a row of pieces, full at every tick too: each tick ends one or two runs of neighbours, and others take their
           place; no two need come from one cut
+pinwheels a rectangle cut into pinwheels of five, in which no two are a rectangle together, and in two
 """
 
 from __future__ import annotations
@@ -124,6 +125,29 @@ def swept(
     return lower, upper, size * np.uint64(unit)
 
 
+def pinwheels(count: int, seed: int = 1, height: int = 2**14) -> Arrays:
+    """Up to four more buffers than `count`."""
+    draw = np.random.default_rng(seed)
+    parts, whole = [(0, max(4, count), height)], []  # begin, end, units of 64 bytes; those that cannot be cut
+    while parts and len(parts) + len(whole) < count:
+        begin, end, size = parts.pop(int(draw.integers(len(parts))))
+        if end - begin >= 3 and size >= 3 and draw.random() < 0.7:
+            first, last = sorted(draw.choice(np.arange(begin + 1, end), 2, replace=False).tolist())
+            low, high = sorted(draw.choice(np.arange(1, size), 2, replace=False).tolist())
+            parts += [(begin, first, size - low), (begin, last, low), (first, last, high - low)]
+            parts += [(first, end, size - high), (last, end, high)]
+        elif end - begin >= 2 and (draw.random() < 0.5 or size < 2):
+            middle = int(draw.integers(begin + 1, end))
+            parts += [(begin, middle, size), (middle, end, size)]
+        elif size >= 2:
+            middle = int(draw.integers(1, size))
+            parts += [(begin, end, middle), (begin, end, size - middle)]
+        else:
+            whole.append((begin, end, size))
+    rows = np.array(parts + whole, np.uint64)[draw.permutation(len(parts) + len(whole))]
+    return rows[:, 0], rows[:, 1], rows[:, 2] * np.uint64(64)
+
+
 def retold(arrays: Arrays, seed: int) -> Arrays:
     """The same problem with its time stretched at random, perhaps reversed, and its buffers in another order."""
     draw = np.random.default_rng(seed)
@@ -178,7 +202,7 @@ def load_of(arrays: Arrays) -> int:
     return int(np.cumsum(np.concatenate([-size, size])[order]).max())
 
 
-FAMILIES = {"random": random, "training": training, "full": full, "swept": swept}
+FAMILIES = {"random": random, "training": training, "full": full, "swept": swept, "pinwheels": pinwheels}
 
 
 def smoke() -> None:
@@ -212,7 +236,7 @@ def main(family: str | None, count: int | None, seed: int, output, small: bool) 
         raise click.UsageError(f"give a family ({', '.join(FAMILIES)}) and how many buffers, or --smoke")
     lower, upper, size = FAMILIES[family](count, seed)
     output.write("id,lower,upper,size\n")
-    for row in zip(range(count), lower.tolist(), upper.tolist(), size.tolist(), strict=True):
+    for row in zip(range(len(size)), lower.tolist(), upper.tolist(), size.tolist(), strict=True):
         output.write(",".join(map(str, row)) + "\n")
 
 
