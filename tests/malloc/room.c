@@ -3,6 +3,7 @@
 // nothing.
 #define _GNU_SOURCE
 #include <errno.h>
+#include <grp.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -147,6 +148,94 @@ static void phases(int resource, size_t live) {
   threads_start();
 }
 
+/// The same as memory that is touched, without a limit of the system.
+static void resident(size_t live) {
+  static const size_t sizes[] = {64, 700000, 4000, 40000, 50 << 20, 300, 3 << 20, 1000, 250000, 48};
+  for (size_t phase = 0; phase < sizeof sizes / sizeof *sizes; ++phase) {
+    const size_t size = sizes[phase], count = live / (size + 16);
+    char** const blocks = malloc(count * sizeof *blocks);
+    for (size_t i = 0; i < count; ++i) memset(blocks[i] = malloc(size), (int)i, size);
+    for (size_t i = 0; i < count; ++i) {
+      if (blocks[i][size - 1] != (char)i) return CHECK(!"contents changed");
+      free(blocks[i]);
+    }
+    free(blocks);
+  }
+  struct rusage used;
+  getrusage(RUSAGE_SELF, &used);
+  printf("%ld MiB at the peak\n", used.ru_maxrss >> 10);
+  CHECK(((size_t)used.ru_maxrss << 10) < live + live / 4);
+}
+
+static pthread_barrier_t meeting;
+
+static void* allocate_a_little(void* unused) {
+  char* blocks[200];
+  for (int i = 0; i < 200; ++i) memset(blocks[i] = malloc((size_t)16 << i % 9), i, (size_t)16 << i % 9);
+  for (int i = 1; i < 200; ++i) free(blocks[i]);
+  pthread_barrier_wait(&meeting);
+  pthread_barrier_wait(&meeting);
+  CHECK(blocks[0][15] == 0);
+  free(blocks[0]);
+  return unused;
+}
+
+/// Many threads that allocate a little and rest; then they end.
+static void many_threads(size_t count) {
+  pthread_t* const threads = malloc(count * sizeof *threads);
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, 64 << 10);
+  pthread_barrier_init(&meeting, NULL, (unsigned)count + 1);
+  for (size_t i = 0; i < count; ++i)
+    CHECK(pthread_create(&threads[i], &attributes, allocate_a_little, NULL) == 0);
+  pthread_barrier_wait(&meeting);
+  const long peak = resident_mib();
+  pthread_barrier_wait(&meeting);
+  for (size_t i = 0; i < count; ++i) pthread_join(threads[i], NULL);
+  printf("%ld MiB at the peak, %ld when they have ended\n", peak, resident_mib());
+  CHECK(peak < 64 && resident_mib() < 32);
+}
+
+static void come_and_go(void) {
+  enum { kBlocks = 250000 };
+  static char* blocks[kBlocks];
+  for (int i = 0; i < kBlocks; ++i) memset(blocks[i] = malloc(400), 1, 400);
+  for (int i = 0; i < kBlocks; ++i) free(blocks[i]);
+  for (int i = 0; i < 20 && resident_mib() >= 32; ++i) {
+    usleep(100000);
+    free(malloc(400));
+  }
+}
+
+/// There is no background thread: a load that falls gives back all the same.
+static void load_drops(void) {
+  come_and_go();
+  printf("%ld MiB\n", resident_mib());
+  CHECK(resident_mib() < 32);
+}
+
+/// As a user who may have no more threads for a while.
+static void refused_thread(void) {
+  struct rlimit limit = {1, 1000};
+  if (setgroups(0, NULL) != 0 || setgid(54321) != 0 || setuid(54321) != 0) {
+    printf("not root\n");
+    exit(77);
+  }
+  CHECK(setrlimit(RLIMIT_NPROC, &limit) == 0);
+  load_drops();
+  limit.rlim_cur = 1000;
+  CHECK(setrlimit(RLIMIT_NPROC, &limit) == 0);
+  come_and_go();
+  sleep(1);
+  come_and_go();
+  int threads = 0;
+  char line[256];
+  FILE* const file = fopen("/proc/self/status", "r");
+  while (file != NULL && fgets(line, sizeof line, file) != NULL) sscanf(line, "Threads: %d", &threads);
+  CHECK(threads == 2);
+}
+
 int main(int count, char** words) {
   const char* const what = count > 1 ? words[1] : "";
   const size_t number = count > 2 ? strtoul(words[2], NULL, 10) : 0;
@@ -155,6 +244,10 @@ int main(int count, char** words) {
   else if (strcmp(what, "no_mappings") == 0) no_mappings();
   else if (strcmp(what, "address_space") == 0) phases(RLIMIT_AS, number << 20);
   else if (strcmp(what, "data") == 0) phases(RLIMIT_DATA, number << 20);
+  else if (strcmp(what, "resident") == 0) resident(number << 20);
+  else if (strcmp(what, "many_threads") == 0) many_threads(number);
+  else if (strcmp(what, "load_drops") == 0) load_drops();
+  else if (strcmp(what, "refused_thread") == 0) refused_thread();
   else return 2;
   return failures != 0;
 }

@@ -29,6 +29,9 @@ _SHOWN = {
     "gone_in_spans": "given back between live objects",
     "returned": "given back to the system, ever",
     "allocated": "ever",
+    "limit": "of the memory that the program may use",
+    "limit_left": "until then, when the malloc looked last",
+    "limit_returned": "given back for it, ever",
 }
 
 
@@ -97,6 +100,7 @@ def command(
 def _prometheus(pid: int, figures: dict[str, int], sites: list[malloc.LiveSite]) -> str:
     counters = (
         "returned",
+        "limit_returned",
         "allocated",
         "restored",
         "rounds",
@@ -108,7 +112,7 @@ def _prometheus(pid: int, figures: dict[str, int], sites: list[malloc.LiveSite])
     )
     lines = []
     for name, value in figures.items():
-        if name.startswith("size_"):
+        if name.startswith("size_") or not _applies(name, figures):
             continue
         kind = "counter" if name in counters else "gauge"
         full = f"memoir_malloc_{name}" + "_total" * (kind == "counter")
@@ -127,6 +131,11 @@ def _prometheus(pid: int, figures: dict[str, int], sites: list[malloc.LiveSite])
     return "\n".join(lines) + "\n"
 
 
+def _applies(name: str, figures: dict[str, int]) -> bool:
+    """Whether there is such a thing: a process may have no limit, or nobody has looked yet."""
+    return not name.startswith("limit") or figures.get("limit", 0) != 0
+
+
 def _name(site: malloc.LiveSite) -> str:
     """One line for people; the place keeps two calls of a function apart."""
     where = f"{Path(site.module).name or 'code in no file'}+{site.offset:#x}"
@@ -142,6 +151,8 @@ def _print(pid: int, figures: dict[str, int], sites: list[malloc.LiveSite], clea
         click.clear()
     table = Table(box=None, pad_edge=False, show_header=False)
     for name, what in _SHOWN.items():
+        if not _applies(name, figures):
+            continue
         table.add_row(name.replace("_", " "), bytes_text(figures.get(name, 0)), f"[dim]{what}[/]")
     out.print(f"process {pid}")
     out.print(table)

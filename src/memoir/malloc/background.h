@@ -2,7 +2,8 @@
 //
 // A thread that gives memory back and restores huge pages, so that the program's own threads need not, and so
 // that an idle program does too. It starts when the heap outgrows `background_from`, blocks every signal,
-// sleeps for good when nothing changes, and starts again in a forked child.
+// sleeps for good when nothing changes, and starts again in a forked child. Where it is not wanted, or refused,
+// or does not come, the program's threads do a bounded share of its work in their slow paths.
 #pragma once
 
 #include <sys/uio.h>
@@ -21,6 +22,10 @@ class Upkeep {
  public:
   /// One round. `everything`: gives back all that can be, at once.
   void run(bool everything) noexcept;
+  /// Kept large blocks, then free slots, `most` bytes of them or a little more; what went.
+  Size release(Size most) noexcept;
+  /// As many rounds, of all together a bounded piece of work. True when there was no more.
+  bool share(unsigned rounds) noexcept;
   /// Gives back addresses of the arena that no span lies at; bytes.
   static Size give_addresses_back() noexcept;
   /// Whether the last round did or saw anything that makes another one worth its time.
@@ -37,9 +42,10 @@ class Upkeep {
 
  private:
   void look_at_heaps(bool everything) noexcept;
-  Size look_at_spans(bool everything) noexcept;
+  void look_at_spans(bool everything) noexcept;
   void strip_candidates(bool everything) noexcept;
   void give_back_slots(bool everything) noexcept;
+  Size give_back_slots(Size most, double fullest, bool everything) noexcept;
   void restore_huge_pages() noexcept;
 
   /// Ranges that nobody uses, on their way back to the system; `gone` says which went, the last time. Of
@@ -62,6 +68,11 @@ class Upkeep {
   LiveBySize by_size_;  // when spans were last looked at
   bool busy_ = false;
   unsigned looks_ = 0;  // at the spans since anything was allocated
+  // Of a share: bytes that may still go, where its look at spans begins, what it saw so far.
+  bool shared_ = false;
+  Size bytes_left_ = 0;
+  size_t look_from_ = 0;
+  Size live_ = 0;
   Size last_allocated_ = 0;
   Size refusals_ = 0;     // in a row, in this round
   unsigned rests_ = 0;    // how often it gave up since anything went
@@ -69,18 +80,30 @@ class Upkeep {
   Figures figures_;
 };
 
-inline constinit std::atomic<bool> background_wanted{false};  // false: asleep for good, or never started
+inline constinit std::atomic<bool> background_wanted{false};      // false: asleep for good, or never started
+inline constinit std::atomic<std::uint32_t> background_calls{0};  // since it ran last
+inline constexpr std::uint32_t kManyCalls = 256;                  // then somebody looks at whether it runs
 /// Starts the background, or wakes it. Cheap when it is awake. The caller holds no lock.
 void wake_background_slowly() noexcept;
 inline void wake_background() noexcept {
-  if (!background_wanted.load(std::memory_order_relaxed)) wake_background_slowly();
+  const std::uint32_t calls = background_calls.load(std::memory_order_relaxed);
+  background_calls.store(calls + 1, std::memory_order_relaxed);
+  if (!background_wanted.load(std::memory_order_relaxed) || calls >= kManyCalls ||
+      central().shared_upkeep.load(std::memory_order_relaxed))
+    wake_background_slowly();
 }
+/// Why there is no background thread; nullptr when there is, or need not be yet.
+const char* background_missing() noexcept;
 
 /// There is a question for the model (foresight.h): it is answered soon. The caller holds no lock.
 void wake_to_answer() noexcept;
 
 /// One round on the calling thread, giving back all that can be. True when something was given back.
 bool run_upkeep_now() noexcept;
+/// Looks at the limit of memory, and near it gives back what lies idle: a bounded part, or very near all that can
+/// go. `more`: bytes that the program is about to use. The caller holds no lock.
+void keep_within_limit(Size more) noexcept;
+
 /// The system refused memory: gives back what is kept, with its addresses, and with `thoroughly` all that can
 /// be, unless that was tried a moment ago. True when something went. The caller holds no lock.
 bool make_room(bool thoroughly) noexcept;

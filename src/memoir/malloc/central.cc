@@ -51,6 +51,7 @@ bool Central::set_up() noexcept {
   if (state_.compare_exchange_strong(fresh, kSettingUp, std::memory_order_acquire)) {
     first_thread_ = current_thread();
     options = read_malloc_options();
+    limit.set(options.limit);
     huge_pages.allow(options.huge_cost);
     if (options.secure != kChecked) say_which_is_checked();
     if constexpr (kChecked) free_list::choose_keys();
@@ -112,11 +113,14 @@ Span* Central::new_span(size_t slots, LifetimeClass lifetime, bool& zero, bool w
   bool opens_huge = false;
   {
     const LockGuard guard(lock);
-    const bool huge = options.huge && held() >= options.background_from && huge_pages.wanted(heap);
+    const bool huge = may_be_huge() && held() >= options.background_from && huge_pages.wanted(heap);
     placed = heap.allocate(size, lifetime, huge);
     if (!placed && grow(whole)) placed = heap.allocate(size, lifetime, huge);
     if (!placed) return nullptr;
-    used_.store(heap.figures().used, std::memory_order_relaxed);
+    const LifetimeHeap::Figures now = heap.figures();
+    used_.store(now.used, std::memory_order_relaxed);
+    resident_.store(now.resident, std::memory_order_relaxed);
+    if (limit.due(in_memory())) limit_due.store(true, std::memory_order_relaxed);
     opens_huge = placed.new_region && huge;
     if (opens_huge && huge_pages.spared()) {
       opens_huge = false;
@@ -150,7 +154,7 @@ bool Central::grown() noexcept {
   if (options.split && now >= options.split_from && !sampler.active()) {
     if (sampler.start({options.tau, options.sample})) live_samples.start();
   }
-  return options.background && (now >= options.background_from || large.keeps_much());
+  return now >= options.background_from || large.keeps_much();
 }
 
 }  // namespace memoir::malloc_

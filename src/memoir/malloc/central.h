@@ -17,6 +17,7 @@
 #include "memoir/malloc/blocks/malloc_options.h"
 #include "memoir/malloc/learning/live_learner.h"
 #include "memoir/malloc/learning/live_samples.h"
+#include "memoir/malloc/memory_limit.h"
 
 namespace memoir::malloc_ {
 
@@ -48,6 +49,18 @@ class Central {
 
   /// Bytes that the heap holds for objects: its spans and large blocks.
   Size held() const noexcept { return used_.load(std::memory_order_relaxed) + large.live() + large.cached(); }
+  /// Bytes that the malloc has in memory, or had when a span was last taken.
+  Size in_memory() const noexcept {
+    return resident_.load(std::memory_order_relaxed) + large.live() + large.cached();
+  }
+  void count_in_memory() noexcept {
+    const LockGuard guard(lock);
+    resident_.store(heap.figures().resident, std::memory_order_relaxed);
+  }
+  /// Freed large blocks that are kept at most.
+  Size most_kept() const noexcept { return limit.near() ? 0 : options.cache; }
+  /// Whether large blocks and new regions ask for huge pages.
+  bool may_be_huge() const noexcept { return options.huge && !limit.near(); }
   /// Counts allocated bytes on behalf of a thread.
   void add_allocated(Size bytes) noexcept { allocated_.fetch_add(bytes, std::memory_order_relaxed); }
   /// How many spans ended so far.
@@ -56,6 +69,13 @@ class Central {
 
   /// What outgrew its limit starts: the learner at once; returns whether the background thread is wanted now.
   bool grown() noexcept;
+
+  /// There is no background thread now, and memory to give back: the program's threads take the slow path more
+  /// often and do a share there.
+  std::atomic<bool> shared_upkeep{false};
+
+  MemoryLimit limit;
+  std::atomic<bool> limit_due{false};  // somebody should look at it
 
   alignas(64) Lock lock;
   LifetimeHeap heap;  // under `lock`
@@ -74,6 +94,7 @@ class Central {
   alignas(64) std::atomic<std::uint32_t> state_{kFresh};
   std::uintptr_t first_thread_ = 0;
   alignas(64) std::atomic<Size> used_{0};
+  std::atomic<Size> resident_{0};  // of the arena, when a span was last taken
   std::atomic<std::uint64_t> spans_ended_{0};
   alignas(64) std::atomic<Size> allocated_{0};
 };

@@ -83,6 +83,11 @@ void publish_figures(const Upkeep::Figures& upkeep, const LiveBySize& by_size) n
   writer.add("gone_in_spans", heap.gone_in_spans);
   writer.add("large", large);
   writer.add("large_cached", cached);
+  const MemoryLimit::Figures limit = all.limit.figures();
+  const bool limited = limit.limit != MemoryLimit::kNone;
+  writer.add("limit", limited ? limit.limit : 0);
+  writer.add("limit_left", limited ? limit.left : 0);
+  writer.add("limit_returned", limit.given_back);
   writer.add("two_classes", all.sampler.split());
   writer.add("long_contexts", contexts);
   writer.add("samples", learned.samples);

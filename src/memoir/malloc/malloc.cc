@@ -27,6 +27,7 @@ constexpr Size kLargestSpanAlignment = kSlot;
 constexpr Size kLongestSpan = 255 * kSlot;  // where the system has no mapping for a larger block
 
 thread_local constinit bool ended __attribute__((tls_model("initial-exec"))) = false;
+thread_local constinit std::uint16_t calls_without_heap __attribute__((tls_model("initial-exec"))) = 0;
 thread_local constinit unsigned char frees_without_heap __attribute__((tls_model("initial-exec"))) = 0;
 std::atomic<bool> key_made{false};
 Lock key_lock;
@@ -56,6 +57,12 @@ std::uintptr_t stack_base() noexcept {
 
 ThreadHeap* attach() noexcept {
   if (ended || !central().ready()) return nullptr;
+  // Of thousands of threads most allocate little: the common heap will do for that.
+  constexpr std::uint16_t kLittle = 256;
+  if (calls_without_heap < kLittle && registry().crowded()) {
+    ++calls_without_heap;
+    return nullptr;
+  }
   if (!key_made.load(std::memory_order_acquire)) {
     const LockGuard guard(key_lock);
     if (!key_made.load(std::memory_order_relaxed)) {
@@ -205,7 +212,10 @@ void* allocate_slowly(ThreadHeap* heap, Size size, ContextKey key, const void* r
     block = allocate_sample(size_class, key, return_address);
     if (foresight().sampled(key, size, heap->stack_base)) wake_to_answer();
   }
-  if (grew && central().grown()) wake_background();
+  if (central().shared_upkeep.load(std::memory_order_relaxed) || (grew && central().grown()))
+    wake_background();
+  if (central().limit_due.load(std::memory_order_relaxed)) [[unlikely]]
+    keep_within_limit(0);
   if (block == nullptr) [[unlikely]] {
     block = when_refused(size, [&] {
       const Inside inside(heap);
@@ -219,11 +229,13 @@ void* allocate_large(Size size, Size alignment, ContextKey key, const void* retu
                      bool* zero) noexcept {
   if (!central().ready()) return unready(size, alignment);
   if (this_heap == &no_heap) attach();
+  if (central().limit.due(central().in_memory() + size)) [[unlikely]]
+    keep_within_limit(size);
   void* block = nullptr;
   if (size <= kLargestSpan && alignment <= kLargestSpanAlignment)
     block = allocate_single(size, central().sampler.row_of(key), key, return_address, zero);
   const auto as_large = [&] {
-    const LargeBlocks::Block large = central().large.allocate(size, alignment, central().options.huge);
+    const LargeBlocks::Block large = central().large.allocate(size, alignment, central().may_be_huge());
     *zero = large.zero;
     if (large.address != nullptr) central().add_allocated(size);
     return large.address;
@@ -266,9 +278,12 @@ void notified(ThreadHeap* heap, Span* span) noexcept {
   {
     const Inside inside(heap);
     ended_span = heap->notified(span);
+    if (central().shared_upkeep.load(std::memory_order_relaxed))
+      heap->count(0);  // the next slow path is near
   }
   // A program that only frees gives memory back too. Who looks waits for what all threads write.
-  if (ended_span && central().grown()) wake_background();
+  if (ended_span && (central().shared_upkeep.load(std::memory_order_relaxed) || central().grown()))
+    wake_background();
 }
 
 void free_slowly(ThreadHeap* heap, void* block) noexcept {
@@ -277,7 +292,7 @@ void free_slowly(ThreadHeap* heap, void* block) noexcept {
   Span* const span = span_with(offset);
   if (span == nullptr) {
     if (central().handed_on()) return next_malloc::free(block);
-    if (!central().large.free(block, central().options.cache))
+    if (!central().large.free(block, central().most_kept()))
       misused("free", block, "not a block of this heap, or freed already");
     if (central().large.keeps_much() && central().grown()) wake_background();
     return;

@@ -77,6 +77,21 @@ size_t write_statistics(char* out, size_t room) noexcept {
       number(short_samples - (learned.right - learned.long_right)), number(learned.long_right),
       number(learned.long_samples - learned.long_right));
   size_t written = length < 0 ? 0 : std::min(static_cast<size_t>(length), room - 1);
+  if (const MemoryLimit::Figures limit = all.limit.figures(); limit.limit != MemoryLimit::kNone) {
+    const int more = std::snprintf(out + written, room - written,
+                                   "memoir: malloc: limit of memory %.1f MiB, of which %.1f were left; given "
+                                   "back for it %.1f MiB\n",
+                                   mib(limit.limit), mib(limit.left), mib(limit.given_back));
+    if (more > 0) written = std::min(written + static_cast<size_t>(more), room - 1);
+  }
+  if (const char* const why = background_missing(); why != nullptr) {
+    const int more =
+        std::snprintf(out + written, room - written,
+                      "memoir: malloc: there is no background thread (%s): the program's own threads "
+                      "give memory back when they allocate\n",
+                      why);
+    if (more > 0) written = std::min(written + static_cast<size_t>(more), room - 1);
+  }
   if (foresight().active()) {
     const Foresight::Figures seen = foresight().figures();
     const int more =

@@ -72,7 +72,9 @@ bool ThreadHeap::count(Size bytes) noexcept {
   uncounted_ += all;
   if (uncounted_ >= kCountedTogether) count_allocated();
   const bool due = count_down(all);
+  constexpr Size kShared = 512;
   Size bytes_more = kCountedTogether - uncounted_;
+  if (central().shared_upkeep.load(std::memory_order_relaxed)) bytes_more = std::min(bytes_more, kShared);
   if (central().sampler.active()) bytes_more = std::min(bytes_more, until_sample_);
   credit = granted_ = static_cast<std::int64_t>(bytes_more / kUnit);
   return due;
@@ -451,6 +453,7 @@ ThreadHeap* HeapRegistry::take() noexcept {
     idle_ = heap->next_idle;
     heap->next_idle = nullptr;
     heap->idle = false;
+    taken_.fetch_add(1, std::memory_order_relaxed);
     return heap;
   }
   const HeapId id = end_.load(std::memory_order_relaxed);
@@ -460,6 +463,7 @@ ThreadHeap* HeapRegistry::take() noexcept {
   auto* const heap = new (room) ThreadHeap(id, kNoToken);
   heaps_[id].store(heap, std::memory_order_release);
   end_.store(id + 1, std::memory_order_release);
+  taken_.fetch_add(1, std::memory_order_relaxed);
   return heap;
 }
 
@@ -468,6 +472,7 @@ void HeapRegistry::put_back(ThreadHeap* heap) noexcept {
   heap->idle = true;
   heap->next_idle = idle_;
   idle_ = heap;
+  taken_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 }  // namespace memoir::malloc_

@@ -118,6 +118,8 @@ class alignas(64) ThreadHeap {
   bool keeps_spans() const noexcept { return kept_slots_.load(std::memory_order_relaxed) != 0; }
   bool holds_blocks() const noexcept { return holds_.load(std::memory_order_relaxed); }
   bool queue_waits() const noexcept { return queue_.load(std::memory_order_relaxed) != 0; }
+  // The background's, under its lock: what it saw of `slow_calls`, and for how many looks since.
+  std::uint32_t seen_calls = 0, rests = 0;
   bool idle = false;  // no thread has it; under the registry's lock
   bool quiet = true;  // at the last fork, nobody was inside
   ThreadHeap* next_idle = nullptr;
@@ -204,6 +206,8 @@ class HeapRegistry {
   ThreadHeap* take() noexcept;
   void put_back(ThreadHeap* heap) noexcept;
   ThreadHeap* find(HeapId id) const noexcept { return heaps_[id].load(std::memory_order_acquire); }
+  /// So many threads have heaps that one which allocates little need not have its own.
+  bool crowded() const noexcept { return taken_.load(std::memory_order_relaxed) >= kCrowd; }
   /// Ids below it may have a heap.
   HeapId end() const noexcept { return end_.load(std::memory_order_acquire); }
   Lock& lock() noexcept { return lock_; }
@@ -213,6 +217,8 @@ class HeapRegistry {
   std::atomic<ThreadHeap*> heaps_[kMostHeaps] = {};
   std::atomic<HeapId> end_{kFirstThreadHeap};
   ThreadHeap* idle_ = nullptr;
+  static constexpr std::uint32_t kCrowd = 64;
+  std::atomic<std::uint32_t> taken_{0};
 };
 
 inline constinit Forever<HeapRegistry> registry_storage;

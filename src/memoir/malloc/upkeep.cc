@@ -18,6 +18,10 @@ using size_classes::kTables;
 constexpr Size kPage = LifetimeHeap::kPage, kRegion = LifetimeHeap::kRegion;
 constexpr size_t kBatch = 64;  // spans that are worked on while their owner is kept out
 constexpr size_t kMostCandidates = 65536;
+// A share of a round on a thread of the program.
+constexpr size_t kSharedRegions = 64, kSharedCandidates = 256;
+constexpr unsigned kSharedHeaps = 16, kMostHeapsARound = 512;
+constexpr Size kSharedBytes = 8 * kMiB;  // for each round
 
 /// A span that may have pages to give back; spans of one owner come together.
 struct Candidate {
@@ -46,6 +50,7 @@ void Upkeep::Leaving::add(Offset offset, Size size, bool breaks_huge, std::uint6
 void Upkeep::give_back(Leaving& leaving) noexcept {
   const bool any = malloc_::give_back(leaving.ranges, leaving.count, leaving.gone);
   for (size_t i = 0; i < leaving.count; ++i) {
+    bytes_left_ -= std::min<Size>(bytes_left_, leaving.ranges[i].iov_len);
     if (!leaving.gone[i]) continue;
     figures_.given_back += leaving.ranges[i].iov_len;
     if (leaving.went[i] != nullptr) *leaving.went[i] |= leaving.mask[i];
@@ -89,8 +94,7 @@ void Upkeep::run(bool everything) noexcept {
     look_at_heaps(everything);
     if (everything || UpkeepRules::looks(figures_.rounds, regions)) {
       ++looks_;
-      figures_.live = look_at_spans(everything);
-      rules_.saw_live(figures_.live);
+      look_at_spans(everything);
       strip_candidates(everything);
       const LockGuard guard(all.lock);
       all.huge_pages.look(all.heap);
@@ -104,7 +108,7 @@ void Upkeep::run(bool everything) noexcept {
       rests_until_ = figures_.rounds + (Size{1} << rests_);
     }
   }
-  if (all.options.huge && !everything) restore_huge_pages();
+  if (all.options.huge && !everything && !shared_) restore_huge_pages();
   {
     const LockGuard guard(all.lock);
     now = all.heap.figures();
@@ -115,38 +119,63 @@ void Upkeep::run(bool everything) noexcept {
   errno = kept;
 }
 
+bool Upkeep::share(unsigned rounds) noexcept {
+  shared_ = true;
+  bytes_left_ = rounds * kSharedBytes;
+  for (unsigned i = 0; i < rounds && bytes_left_ != 0; ++i) run(false);
+  shared_ = false;
+  return bytes_left_ != 0 && look_from_ == 0;
+}
+
 void Upkeep::look_at_heaps(bool everything) noexcept {
-  static constinit std::atomic<std::uint32_t> seen[1024]{};
-  for (HeapId id = kFirstThreadHeap; id < registry().end(); ++id) {
+  // A thread that rests for a second keeps no spans, or where there are very many, for a fifth of one.
+  const std::uint32_t long_rest = registry().crowded() ? 2 : 10;
+  constexpr std::uint32_t kAsleep = 1000;  // it gave up its spans
+  unsigned left = everything ? ~0u : shared_ ? kSharedHeaps : kMostHeapsARound;
+  for (HeapId id = kFirstThreadHeap; left != 0 && id < registry().end(); ++id) {
     ThreadHeap* const heap = registry().find(id);
     if (heap == nullptr) continue;
     const std::uint32_t calls = heap->slow_calls.load(std::memory_order_relaxed);
     // A thread at work takes its queue in itself.
-    const bool at_work = seen[id % 1024].exchange(calls, std::memory_order_relaxed) != calls;
+    const bool at_work = heap->seen_calls != calls;
+    heap->seen_calls = calls;
+    if (at_work) heap->rests = 0;
+    else if (heap->rests < kAsleep) ++heap->rests;
+    const bool sleeps = heap->rests >= long_rest && heap->rests < kAsleep;
     const bool has_some = heap->queue_waits() || heap->keeps_spans() || heap->holds_blocks();
-    if (!everything && (at_work || !has_some)) continue;
+    if (heap->rests != 0 && heap->rests < long_rest) busy_ = true;
+    if (!everything && (at_work || !(has_some || sleeps))) continue;
+    --left;
     const LockGuard guard(heap->lock());
     const bool owned = heap->token.load(std::memory_order_relaxed) != kNoToken;
     if (owned && !heap->pause()) continue;
     heap->flush_held();
     heap->drain_queue();
     heap->end_kept();
-    if (!owned) heap->give_back();
+    if (!owned || sleeps) {
+      heap->give_back();
+      heap->rests = kAsleep;
+    }
     if (owned) heap->resume();
     busy_ = true;
   }
 }
 
-Size Upkeep::look_at_spans(bool everything) noexcept {
+void Upkeep::look_at_spans(bool everything) noexcept {
   Central& all = central();
-  Size live = 0;
-  by_size_ = {};
   size_t regions = 0;
   {
     const LockGuard guard(all.lock);
     regions = all.heap.regions();
   }
-  for (size_t region = 0; region < regions; ++region) {
+  const size_t from = shared_ && look_from_ < regions ? look_from_ : 0;
+  const size_t end = shared_ ? std::min(from + kSharedRegions, regions) : regions;
+  const size_t most = shared_ ? kSharedCandidates : kMostCandidates;
+  if (from == 0) {
+    live_ = 0;
+    by_size_ = {};
+  }
+  for (size_t region = from; region < end; ++region) {
     const LockGuard guard(all.lock);
     if (!all.heap.region_used(region)) continue;
     const bool rests = all.heap.rests(region, everything);
@@ -162,13 +191,13 @@ Size Upkeep::look_at_spans(bool everything) noexcept {
       }
       slot += std::max<size_t>(span->slots, 1);
       if (owner == kCentral) {
-        live += span->slots * kSlot;
+        live_ += span->slots * kSlot;
         by_size_.bytes[size_classes::kCount] += span->slots * kSlot;
         continue;
       }
       const std::uint16_t used = span->used();
       const Size size = kTables.size[span->size_class];
-      live += used * size;
+      live_ += used * size;
       by_size_.bytes[span->size_class] += used * size;
       const std::uint16_t seen = span->seen.load(std::memory_order_relaxed);
       const bool was_stripped = span->stripped.load(std::memory_order_relaxed);
@@ -185,13 +214,16 @@ Size Upkeep::look_at_spans(bool everything) noexcept {
       const double share = empty ? 1 : UpkeepRules::expected_free_pages(used, span->blocks, size);
       if (share < UpkeepRules::kLeastShare) continue;
       pages += share * static_cast<double>(span->slots * kSlot / kPage);
-      if (candidates().size() < kMostCandidates)
+      if (candidates().size() < most)
         candidates().push_back({owner, static_cast<std::uint32_t>(slot_of(span)), 0, 0});
     }
     if (!everything && !rules_.worth_breaking(pages, all.heap.resident_share(region)))
       candidates().resize_down(had);
   }
-  return live;
+  look_from_ = end == regions ? 0 : end;
+  if (end != regions) return;
+  figures_.live = live_;
+  rules_.saw_live(live_);
 }
 
 void Upkeep::strip_candidates(bool everything) noexcept {
@@ -251,28 +283,47 @@ void Upkeep::strip_candidates(bool everything) noexcept {
 
 void Upkeep::give_back_slots(bool everything) noexcept {
   Central& all = central();
-  const Size unused = everything ? ~Size{0} >> 1 : rules_.unused(all.held(), all.options.slack);
+  Size unused = everything ? ~Size{0} >> 1 : rules_.unused(all.held(), all.options.slack);
   if (unused < UpkeepRules::kLeast) return;
+  if (shared_) unused = std::min(unused, bytes_left_);
+  give_back_slots(unused, everything ? 1.1 : rules_.fullest(), everything);
+}
+
+Size Upkeep::release(Size most) noexcept {
+  const int kept = errno;
+  refusals_ = 0;
+  const Size before = central().large.cached();
+  central().large.purge(0);
+  Size went = before - std::min(before, central().large.cached());
+  if (went < most) went += give_back_slots(most - went, 1.1, false);
+  errno = kept;
+  return went;
+}
+
+Size Upkeep::give_back_slots(Size most, double fullest, bool everything) noexcept {
+  Central& all = central();
+  Size went = 0;
   LifetimeHeap::Release releases[kBatch];
   static_assert(kBatch <= Leaving::kMost);
   Leaving leaving;
-  for (Size done = 0; done < unused && !gives_up(everything);) {
+  for (Size done = 0; done < most && !gives_up(everything);) {
     size_t count = 0;
     {
       const LockGuard guard(all.lock);
-      count = all.heap.take_releases(releases, kBatch, unused - done, everything ? 1.1 : rules_.fullest(),
-                                     everything);
+      count = all.heap.take_releases(releases, kBatch, most - done, fullest, everything);
     }
     for (size_t i = 0; i < count; ++i)
       leaving.add(releases[i].range.begin, releases[i].range.size, releases[i].breaks_huge, nullptr, 0);
     give_back(leaving);
     for (size_t i = 0; i < count; ++i) {
       done += releases[i].range.size;
+      went += leaving.gone[i] ? releases[i].range.size : 0;
       const LockGuard guard(all.lock);
       all.heap.released(releases[i].range, leaving.gone[i]);
     }
     if (count < kBatch) break;
   }
+  return went;
 }
 
 Size Upkeep::give_addresses_back() noexcept {

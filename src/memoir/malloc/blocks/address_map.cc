@@ -71,7 +71,7 @@ bool choose_addresses() noexcept {
       const std::uintptr_t base = random_base(among, static_cast<std::uint64_t>(attempt));
       if (map_at(base, kPage) != Growth::kDone) continue;  // to see that nobody is there
       ::munmap(reinterpret_cast<void*>(base), kPage);
-      arena_base.store(base, std::memory_order_release);
+      arena_bounds.base.store(base, std::memory_order_release);
       return true;
     }
   }
@@ -87,7 +87,7 @@ Growth grow_addresses(Size size) noexcept {
   if (grown == Growth::kRefused) {
     ::munmap(span_at(first), slots * sizeof(Span));  // so that a smaller piece can be asked for
   } else {
-    arena_end.store(from + size, std::memory_order_relaxed);  // who gets a block from there sees it
+    arena_bounds.size.store(from + size, std::memory_order_relaxed);  // who gets a block from there sees it
   }
   return grown;
 }

@@ -26,16 +26,18 @@ inline constexpr Size kArenaSlots = kArenaCapacity / size_classes::kSlot;
 inline constexpr Size kBackBytes = kArenaSlots + 0x6d * 4 * kKiB;
 inline constexpr Size kSpanBytes = kArenaSlots * sizeof(Span) + 0x12 * 4 * kKiB;
 
-/// Before the arena exists no address lies in it.
-inline constinit std::atomic<std::uintptr_t> arena_base{std::uintptr_t{1} << 63};
-
-/// How far the arena has grown.
-inline constinit std::atomic<Size> arena_end{0};
+/// What every free reads, on a cache line that is hardly ever written. Before the arena exists no address lies
+/// in it.
+struct alignas(64) ArenaBounds {
+  std::atomic<std::uintptr_t> base{std::uintptr_t{1} << 63};
+  std::atomic<Size> size{0};  // how far it has grown
+};
+inline constinit ArenaBounds arena_bounds;
 
 /// Offsets below it have a record.
-inline Size arena_size() noexcept { return arena_end.load(std::memory_order_relaxed); }
+inline Size arena_size() noexcept { return arena_bounds.size.load(std::memory_order_relaxed); }
 
-inline std::uintptr_t base() noexcept { return arena_base.load(std::memory_order_relaxed); }
+inline std::uintptr_t base() noexcept { return arena_bounds.base.load(std::memory_order_relaxed); }
 /// Below arena_size() for addresses of the arena.
 inline Offset offset_of(const void* address) noexcept {
   return reinterpret_cast<std::uintptr_t>(address) - base();

@@ -118,6 +118,10 @@ void print_value(char* out, size_t room, const PathText& value) noexcept {
 }
 void print_value(char* out, size_t room, double value) noexcept { std::snprintf(out, room, "%g", value); }
 void print_value(char* out, size_t room, Size value) noexcept {
+  if (value == ~Size{0}) {
+    std::snprintf(out, room, "unlimited");
+    return;
+  }
   const char* const unit = value % kMiB == 0 ? "MiB" : value % kKiB == 0 ? "KiB" : "";
   const Size factor = value % kMiB == 0 ? kMiB : value % kKiB == 0 ? kKiB : 1;
   std::snprintf(out, room, "%llu%s", static_cast<unsigned long long>(value / factor), unit);

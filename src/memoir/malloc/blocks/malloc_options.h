@@ -22,6 +22,7 @@ struct MallocOptions : LifetimeOptions {
   bool background = true;
   double huge_cost = 0.05;
   Size cache = 64 * kMiB;
+  Size limit = ~Size{0};
   PathText model;
   bool all_calls = false;
   bool stats = false;
@@ -33,13 +34,17 @@ struct MallocOptions : LifetimeOptions {
     return std::tuple_cat(
         LifetimeOptions::fields(),
         std::tuple{
-            OptionField{"background", &Options::background, Unit::kFlag,
-                        "a thread that gives memory back and restores huge pages"},
+            OptionField{
+                "background", &Options::background, Unit::kFlag,
+                "a thread that gives memory back and restores huge pages; else the program's threads do"},
             OptionField{"huge_cost", &Options::huge_cost, Unit::kShare,
                         "the share of the program's CPU time that huge pages may cost beyond twice that of "
                         "small ones"},
             OptionField{"cache", &Options::cache, Unit::kBytes,
                         "most bytes of freed blocks above 512KiB that are kept ready"},
+            OptionField{
+                "limit", &Options::limit, Unit::kBytes,
+                "of the program's memory, which it should not pass; the system's own limits hold too"},
             OptionField{"model", &Options::model, Unit::kText,
                         "a file of memoir train that says how long objects will live; needs `background`"},
             OptionField{"all_calls", &Options::all_calls, Unit::kFlag,

@@ -209,7 +209,7 @@ MEMOIR_EXPORT struct mallinfo mallinfo() {
 }
 
 MEMOIR_EXPORT void malloc_stats() {
-  char text[2048];
+  char text[4096];
   [[maybe_unused]] const auto written =
       ::write(STDERR_FILENO, text, heap::write_statistics(text, sizeof text));
 }
