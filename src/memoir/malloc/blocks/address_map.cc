@@ -46,7 +46,9 @@ struct Addresses {
   std::uintptr_t low, spread;
 };
 constexpr Addresses kPlaces[] = {
-    {4 * kTiB, 20 * kTiB},    // of 128 TiB and more
+#if !defined(__SANITIZE_THREAD__)  // which allows the low TiB only
+    {17 * kTiB, 8 * kTiB},         // of 128 TiB and more; what the address sanitizer needs lies below
+#endif
     {136 * kGiB, 64 * kGiB},  // of 512 GiB: some ARM kernels
 };
 
