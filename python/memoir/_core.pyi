@@ -184,6 +184,15 @@ class Trace:
     def site_kind(self, site: int) -> FrameKind:
         """What the site's innermost frame is."""
 
+    @property
+    def has_symbols(self) -> bool:
+        """Whether it has names for native frames."""
+
+    def forest(self, sites: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], list[dict[str, Any]]]:
+        """
+        The chains of an array of sites as one forest with a row for each function: (of each site the row of its innermost function, of each row the row that called it, a smaller number, of each row its frame, the frames as site_frames() has them). 2^32 - 1: none.
+        """
+
     def site_frames(self, site: int) -> list[dict[str, Any]]:
         """
         The site's chain, outermost first, with what is known of each frame: kind, function, file, line, module, offset, is_inlined.
@@ -372,6 +381,16 @@ class Usage:
 
     @property
     def rate_step(self) -> int: ...
+
+    def freed_at_end(self, marked: NDArray[Any]) -> NDArray[Any]:
+        """
+        A row for each of sites: what lived after the last allocation of those that are marked, an array of bytes, and was freed later.
+        """
+
+    def curves(self, group_of: NDArray[Any], groups: int, points: int) -> NDArray[Any]:
+        """
+        The most bytes of each group that lived in each of `points` equal stretches of time, a row for each group. `group_of`: of each row of sites, as 32-bit numbers; those from `groups` on count nowhere.
+        """
 
     def pages(self, time: int) -> dict[str, Any]:
         """

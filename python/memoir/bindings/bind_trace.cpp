@@ -206,6 +206,20 @@ nb::list rows_of(const std::vector<StackFrame>& frames) {
   return rows;
 }
 
+nb::object copied(const std::vector<std::uint32_t>& numbers) {
+  auto* const copy = new std::vector<std::uint32_t>(numbers);
+  const nb::capsule owner(copy,
+                          [](void* at) noexcept { delete static_cast<std::vector<std::uint32_t>*>(at); });
+  return nb::cast(
+      nb::ndarray<nb::numpy, const std::uint32_t, nb::ndim<1>>(copy->data(), {copy->size()}, owner));
+}
+
+nb::tuple forest_of(const Trace& trace, const nb::ndarray<const SiteId, nb::ndim<1>, nb::c_contig>& sites) {
+  const SiteForest forest = trace.forest({sites.data(), sites.shape(0)});
+  return nb::make_tuple(copied(forest.row), copied(forest.parent), copied(forest.frame),
+                        rows_of(forest.frames));
+}
+
 std::unique_ptr<TraceWriter> open_writer(nb::object path) {
   if (path.is_none()) return std::make_unique<TraceWriter>();
   const std::string name = to_path(path);
@@ -312,6 +326,13 @@ void bind_trace(nb::module_& module) {
           "site_name", [](const Trace& trace, SiteId site) { return to_str(trace.site_name(site)); },
           "site"_a, "The name of the site's innermost frame, or ''.")
       .def("site_kind", &Trace::site_kind, "site"_a, "What the site's innermost frame is.")
+      .def_prop_ro("has_symbols", &Trace::has_symbols, "Whether it has names for native frames.")
+      .def("forest", &forest_of, "sites"_a,
+           "The chains of an array of sites as one forest with a row for each function: (of each site the "
+           "row of its "
+           "innermost function, of each row the row that called it, a smaller number, of each row its frame, "
+           "the "
+           "frames as site_frames() has them). 2^32 - 1: none.")
       .def(
           "site_frames", [](const Trace& trace, SiteId site) { return rows_of(trace.site_frames(site)); },
           "site"_a,

@@ -102,6 +102,25 @@ struct TraceLives {
   Lives lives;
 };
 
+nb::object curves_of(const Usage& usage,
+                     const nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig>& group_of,
+                     std::size_t groups, std::size_t points) {
+  auto* const most =
+      new std::vector<Size>(usage.curves({group_of.data(), group_of.shape(0)}, groups, points));
+  const nb::capsule owner(most, [](void* at) noexcept { delete static_cast<std::vector<Size>*>(at); });
+  return nb::cast(nb::ndarray<nb::numpy, const Size, nb::ndim<2>>(most->data(), {groups, points}, owner));
+}
+
+nb::object freed_at_end_of(const Usage& usage,
+                           const nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig>& marked) {
+  auto* const freed = new std::vector<FreedAtEnd>(usage.freed_at_end({marked.data(), marked.shape(0)}));
+  const nb::capsule owner(freed, [](void* at) noexcept { delete static_cast<std::vector<FreedAtEnd>*>(at); });
+  Columns columns;
+  columns.add_amount("count", "bytes", offsetof(FreedAtEnd, amount));
+  columns.add("byte_nanoseconds", offsetof(FreedAtEnd, byte_nanoseconds), "<f8");
+  return array_of<FreedAtEnd>(*freed, columns, owner);
+}
+
 nb::object moment(std::uint32_t event) { return event == Usage::kNone ? nb::none() : nb::cast(event); }
 
 nb::dict pages_of(const Usage& usage, Tick time) {
@@ -182,6 +201,14 @@ void bind_usage(nb::module_& module) {
       .def_prop_ro("threads", &threads_of, "A row for each thread.")
       .def_prop_ro("rates", &rates_of, "A row for each stretch of rate_step nanoseconds.")
       .def_prop_ro("rate_step", &Usage::rate_step)
+      .def("freed_at_end", &freed_at_end_of, "marked"_a,
+           "A row for each of sites: what lived after the last allocation of those that are marked, an array "
+           "of bytes, "
+           "and was freed later.")
+      .def("curves", &curves_of, "group_of"_a, "groups"_a, "points"_a,
+           "The most bytes of each group that lived in each of `points` equal stretches of time, a row for "
+           "each group. "
+           "`group_of`: of each row of sites, as 32-bit numbers; those from `groups` on count nowhere.")
       .def(
           "pages", &pages_of, "time"_a,
           "The pages of 4 KiB under live objects whose addresses are known, at that time in nanoseconds, and "

@@ -147,6 +147,62 @@ void Usage::count_rates(std::size_t points) {
   }
 }
 
+std::vector<Size> Usage::curves(std::span<const std::uint32_t> group_of, std::size_t groups,
+                                std::size_t points) const {
+  std::vector<Size> most(groups * points), live(groups);
+  if (most.empty() || events_.empty()) return most;
+  std::unordered_map<SiteId, std::uint32_t, KeyedHash> by_site;
+  for (std::size_t i = 0; i < std::min(group_of.size(), sites_.size()); ++i) {
+    if (group_of[i] < groups) by_site.emplace(sites_[i].site, group_of[i]);
+  }
+  const Tick step = events_.back().time / points + 1;
+  std::size_t reached = 0;  // the stretch that is filled
+  const auto begin_stretch = [&] {
+    for (std::size_t group = 0; group < groups; ++group) most[group * points + reached] = live[group];
+  };
+  for (std::uint32_t i = 0; i < events_.size(); ++i) {
+    const Event& event = events_[i];
+    if (event.kind != EventKind::kAllocate && event.kind != EventKind::kFree) continue;
+    for (const auto at = static_cast<std::size_t>(event.time / step); reached < at;) {
+      ++reached;
+      begin_stretch();
+    }
+    const Event& made = event.kind == EventKind::kAllocate ? event : lives_.allocation(lives_.number(i));
+    const auto found = by_site.find(made.site);
+    if (found == by_site.end()) continue;
+    Size& now = live[found->second];
+    if (event.kind == EventKind::kFree) {
+      now -= made.size;
+      continue;
+    }
+    now += made.size;
+    Size& highest = most[found->second * points + reached];
+    highest = std::max(highest, now);
+  }
+  while (++reached < points) begin_stretch();
+  return most;
+}
+
+std::vector<FreedAtEnd> Usage::freed_at_end(std::span<const std::uint8_t> marked) const {
+  std::vector<FreedAtEnd> freed(sites_.size());
+  std::unordered_map<SiteId, std::uint32_t, KeyedHash> rows;
+  for (std::uint32_t i = 0; i < sites_.size(); ++i) rows.emplace(sites_[i].site, i);
+  std::uint32_t last = kNone;  // the event
+  for (auto number = static_cast<std::uint32_t>(lives_.size()); number-- > 0 && last == kNone;) {
+    const std::uint32_t row = rows.find(lives_.allocation(number).site)->second;
+    if (row < marked.size() && marked[row] != 0) last = lives_.begin(number);
+  }
+  for (std::uint32_t number = 0; number < lives_.size(); ++number) {
+    if (!lives_at(number, last) || lives_.end(number) == Life::kNever) continue;
+    const Event& made = lives_.allocation(number);
+    FreedAtEnd& row = freed[rows.find(made.site)->second];
+    row.amount.add(made.size);
+    row.byte_nanoseconds +=
+        static_cast<double>(made.size) * static_cast<double>(events_[last].time - made.time + 1);
+  }
+  return freed;
+}
+
 PageUsage Usage::pages(Tick time, Size page) const {
   const std::uint32_t moment = last_event(time);
   PageUsage usage;

@@ -41,6 +41,12 @@ struct ThreadUsage {
   Amount freed_elsewhere;  // allocated here, freed on another thread
 };
 
+/// What a program gives back only when it has come to its end.
+struct FreedAtEnd {
+  Amount amount;
+  double byte_nanoseconds = 0;  // bytes times how long they had been held by then
+};
+
 /// One of equal stretches of time.
 struct RateUsage {
   std::uint64_t allocations = 0, frees = 0;
@@ -93,6 +99,16 @@ class Usage {
   Amount temporary() const noexcept { return temporary_; }
   std::span<const RateUsage> rates() const noexcept { return rates_; }
   Tick rate_step() const noexcept { return step_; }  // nanoseconds of one stretch; the first begins at time 0
+
+  /// For each group the most bytes that lived in each of `points` equal stretches of time, with what lived
+  /// before: `groups` rows of `points` numbers. `group_of`: of each row of sites(), below `groups`; others
+  /// count nowhere. One walk over the events.
+  std::vector<Size> curves(std::span<const std::uint32_t> group_of, std::size_t groups,
+                           std::size_t points) const;
+
+  /// By row of sites(): what lived after the last allocation of the sites that are marked, and was freed
+  /// later. Without one nothing did.
+  std::vector<FreedAtEnd> freed_at_end(std::span<const std::uint8_t> marked) const;
 
   /// The pages at some time, 4 KiB each; of objects with addresses.
   PageUsage pages(Tick time, Size page = 4 * kKiB) const;

@@ -49,6 +49,8 @@ class StackTable {
   bool keeps_operators() const noexcept { return keeps_operators_; }
   std::string_view string(std::uint64_t id) const noexcept;
   std::vector<ProcessRecord::Module> modules() const;
+  /// Whether any native frame has a name.
+  bool has_symbols() const noexcept { return !symbols_.empty(); }
   /// The path of a native frame's module; empty for others.
   std::string_view module_of(std::uint32_t frame) const noexcept;
   /// Appends the frame with what is inlined into it, outermost first.

@@ -212,6 +212,12 @@ std::vector<StackFrame> Trace::own_frames(SiteId site) const {
   return frames;
 }
 
+bool Trace::has_symbols() const noexcept { return impl_->data.stacks.has_symbols(); }
+
+SiteForest Trace::forest(std::span<const SiteId> sites) const {
+  return {impl_->data.sites, impl_->data.stacks, sites};
+}
+
 SiteId Trace::innermost(SiteId site, FrameKind kind) const noexcept {
   for (auto* at = impl_->data.sites.find(site); at != nullptr; at = impl_->data.sites.find(at->parent)) {
     if (at->kind == kind) return at->id;

@@ -15,6 +15,7 @@
 
 #include "memoir/trace/event.h"
 #include "memoir/trace/process_record.h"
+#include "memoir/trace/read/site_forest.h"
 #include "memoir/trace/stack_frame.h"
 
 namespace memoir {
@@ -83,6 +84,10 @@ class Trace {
   std::vector<StackFrame> site_frames(SiteId site) const;
   /// Of these the site's own: those that its parent has not. Empty for one that the trace does not define.
   std::vector<StackFrame> own_frames(SiteId site) const;
+  /// Whether the file has names for native frames.
+  bool has_symbols() const noexcept;
+  /// The chains of many sites as one forest, at the cost of its rows. Its texts live as long as the trace.
+  SiteForest forest(std::span<const SiteId> sites) const;
   /// The innermost site of a site's chain whose frame is of that kind; kNoSite when none is.
   SiteId innermost(SiteId site, FrameKind kind) const noexcept;
   /// The path of the library or program that a site's own, native frame lies in; empty: none, or unknown.
