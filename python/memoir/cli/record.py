@@ -13,7 +13,7 @@ import click
 
 import memoir
 from memoir import Error
-from memoir.base.quantities import bytes_text
+from memoir.base.quantities import bytes_text, printable
 from memoir.cli.parts.arguments import Size, check_output
 from memoir.cli.parts.program import run_program
 from memoir.record import native
@@ -21,6 +21,8 @@ from memoir.record.processes import Watcher
 
 if TYPE_CHECKING:
     from memoir._core import Trace
+
+_MANY = 10  # times the events of the first process: then another one is what was meant
 
 
 @click.command(name="record", context_settings={"ignore_unknown_options": True})
@@ -137,14 +139,17 @@ def command(
                 status = run_program(program, environment, watcher.began)
             if checks:
                 _say_checks(Path(checks))
+    largest = path
     try:
-        _say_results(path, status)
+        largest = _say_results(path, status)
         if watcher is not None:
             watcher.add_facts()
     except Error as error:  # the program has ended: its status is ours, whatever becomes of the trace
         click.echo(f"memoir: {error}", err=True)
+    for file in dict.fromkeys((path, largest)):
+        _name(file)
     if page is not None:
-        _write_page(path, Path(page), force)
+        _write_page(largest, Path(page), force)
     sys.exit(status)
 
 
@@ -166,10 +171,11 @@ def _say_checks(checks: Path) -> None:
     )
 
 
-def _say_results(file: Path, status: int) -> None:
+def _say_results(file: Path, status: int) -> Path:
+    """Returns the trace that people want to see: of a script that starts the program, or becomes it, the program's."""
     if not native.is_recorded(file):
         click.echo("memoir: nothing was recorded: the program did not start, or removed the trace", err=True)
-        return
+        return file
     trace, complete = _finish(file, None if status >= 128 else status)
     lost = "" if complete else "; the program ended before the trace was closed: it holds what came before"
     losses = trace.losses
@@ -182,32 +188,59 @@ def _say_results(file: Path, status: int) -> None:
         lost += (
             f"; {bytes_text(torn)} of it cannot be read and are left out: memoir's fault, please report it"
         )
-    name = os.path.relpath(file)
-    click.echo(f"memoir: {trace.event_count:,} events in {name}{lost}; next: memoir show {name}", err=True)
+    name, count = os.path.relpath(file), trace.event_count
+    del trace  # it may be large
     index = os.path.relpath(native.index_of(file))
     try:
         children = dict.fromkeys(child for child, _ in native.listed(file))
     except OSError as error:
         raise Error(f"{index}: the traces of other processes are not known: {error.strerror}") from None
+    most, largest, command, killed = _MANY * count, file, "", 0
+    for child in children:
+        if not native.is_recorded(child):
+            continue
+        one, ended = _finish(child, None)
+        killed += not ended
+        if one.event_count > most:
+            most, largest, command = one.event_count, child, one.meta("command")
+    next_ = f"; next: memoir show {name}" if largest == file else ""
+    click.echo(f"memoir: {count:,} events in {name}{lost}{next_}", err=True)
     if children:
-        killed = sum(not _finish(child, None)[1] for child in children if native.is_recorded(child))
         said = f", killed or still running: {killed}" if killed else ""
         traces = "trace" if len(children) == 1 else "traces"
         click.echo(
             f"memoir: {len(children):,} more {traces} of other processes{said}, listed in {index}", err=True
         )
+    if largest != file:
+        where = os.path.relpath(largest)
+        click.echo(
+            f"memoir: most is of {printable(command)}: {most:,} events in {where}; next: memoir show {where}",
+            err=True,
+        )
+    return largest
+
+
+def _name(file: Path) -> None:
+    """Names for its stacks, while the program and its libraries are what they were. Ctrl-C leaves that for later."""
+    from memoir._core import Trace
+    from memoir.cli.parts.naming import needs_names, store_names
+
+    try:
+        if native.is_recorded(file) and needs_names(Trace.open(str(file))):
+            store_names(file)
+    except (Error, KeyboardInterrupt):
+        return
 
 
 def _write_page(file: Path, page: Path, force: bool) -> None:
     if not native.is_recorded(file):
         return
     from memoir.base.files import write_output
-    from memoir.cli.parts.show_trace import picture_of
-    from memoir.traces.files import open_chosen
-    from memoir.views.trace_summary import summarize
+    from memoir.cli.parts.naming import open_named
+    from memoir.cli.parts.show_trace import picture_of, summary_of
 
-    trace, _ = open_chosen(str(file))
-    write_output(page, picture_of(str(file), trace, summarize(trace), "html"), force)
+    trace, chosen = open_named(str(file))
+    write_output(page, picture_of(str(file), trace, summary_of(trace, chosen), "html"), force)
     click.echo(f"wrote {page}", err=True)
 
 

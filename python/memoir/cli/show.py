@@ -31,6 +31,12 @@ from memoir.traces.files import ONLY, is_trace, read_begin
     help="With a trace: which allocations.  [default: tensors, where it has any]",
 )
 @click.option("--at", metavar="12.5s", help="With a trace: who held memory then, instead of at the peak.")
+@click.option("--all", "everything", is_flag=True, help="With a trace of a program: all its tables.")
+@click.option(
+    "--all-frames",
+    is_flag=True,
+    help="With a trace: the innermost frame asked. Without, allocators, standard libraries and interpreters are folded.",
+)
 @click.option(
     "--against", type=click.Path(dir_okay=False), help="With a model: how it does on this .lifetimes profile."
 )
@@ -53,6 +59,8 @@ def command(
     deadline: float | None,
     only: str | None,
     at: str | None,
+    everything: bool,
+    all_frames: bool,
     against: str | None,
     diff: bool,
     follow: bool,
@@ -63,8 +71,9 @@ def command(
 ) -> None:
     """Show what FILES hold: a trace, a plan, a lifetime profile, a model, or CSV with offsets; with --diff, two traces.
 
-    Of a trace: counts, bytes, the load and the largest operators; of a native program, who held memory at the
-    peak, what was never freed or short-lived, and why the process held more. Of a plan: its arena and the
+    Of a program's trace: who never freed how much, who held the peak, who allocated again and again, in three sentences,
+    then tables by who asked; with --all every table. Of a trace of tensors: counts, bytes, the load and the largest
+    operators. Of a plan: its arena and the
     floor, and as a picture its heap map (address against time). Of a lifetime profile: how long objects lived,
     and which contexts allocate most. Of a model: what it learned from, sites by predicted class, and with --against
     how it does on a profile. A page (.html) is one file that opens without a network: every object to
@@ -94,10 +103,19 @@ def command(
             return
         from memoir.cli.parts.show_trace import show_trace
 
-        show_trace(file, output=output, json=json, force=force, only=only, at=_moment(at))
+        show_trace(
+            file,
+            output=output,
+            json=json,
+            force=force,
+            only=only,
+            at=_moment(at),
+            everything=everything,
+            all_frames=all_frames,
+        )
         return
-    if follow or at is not None or only is not None:
-        raise Error(f"{file} is not a trace: --only, --at and --follow work on traces")
+    if follow or at is not None or only is not None or everything or all_frames:
+        raise Error(f"{file} is not a trace: --only, --at, --all, --all-frames and --follow work on traces")
     if begin.startswith(b"\x89memoirM"):
         if planner is not None:
             raise Error(f"{file} is a model: only traces and problems can be planned")

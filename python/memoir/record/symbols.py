@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names for the return addresses of native traces: functions, files and lines, with what was inlined.
 
-The debug information is read by `symbolic` (pip install 'memoir-alloc[symbols]'); without it, the symbol tables of the
-modules themselves give function names. docs/decisions/symbolic-reads-debug-information.md says why."""
+The debug information is read by `symbolic`; without it, the symbol tables of the modules themselves give function names.
+docs/decisions/symbolic-reads-debug-information.md says why."""
 
 from __future__ import annotations
 

@@ -10,26 +10,25 @@ from typing import Any
 import numpy as np
 
 from memoir._core import EventKind, Family, FrameKind, Trace, Usage
+from memoir.traces.own_code import Frame, frame_of
+from memoir.traces.stacks import NONE, Stacks
 from memoir.views.trace_objects import event_at, parts_of
+from memoir.views.who import Who
 
 FAMILIES = {Family.kTensor: "tensor", Family.kMalloc: "malloc", Family.kNew: "new", Family.kOther: "other"}
 
-# What stays until a program ends and is nobody's fault: the names of frames, by the reason.
+# What stays until a program ends and is nobody's fault, by the reason: how the library's name begins, and names of functions.
 _EXCLUDED_FUNCTIONS = {
     "static initialisers": (
-        "_GLOBAL__sub_I",
-        "__static_initialization_and_destruction",
-        "call_init",
-        "_dl_init",
+        "",
+        ("_GLOBAL__sub_I", "__static_initialization_and_destruction", "call_init", "_dl_init"),
     ),
     "threads' stacks and thread-local memory": (
-        "allocate_stack",
-        "_dl_allocate_tls",
-        "__tls_get_addr",
-        "pthread_create",
+        "",
+        ("allocate_stack", "_dl_allocate_tls", "__tls_get_addr", "pthread_create"),
     ),
-    "buffers of standard streams": ("_IO_file_doallocate", "_IO_wfile_doallocate"),
-    "memory for exceptions when there is none": ("(anonymous namespace)::pool::pool",),
+    "buffers of standard streams": ("", ("_IO_file_doallocate", "_IO_wfile_doallocate")),
+    "memory for exceptions when there is none": ("libstdc++", ("pool::pool",)),
 }
 _LOADER = "the dynamic loader"
 
@@ -42,17 +41,41 @@ def is_native(trace: Trace) -> bool:
 
 
 def summarize_native(
-    trace: Trace, *, at: int | None = None, points: int = 200, top: int = 20, is_whole: bool = True
+    trace: Trace,
+    *,
+    at: int | None = None,
+    points: int = 200,
+    top: int = 20,
+    is_whole: bool = True,
+    all_frames: bool = False,
 ) -> dict[str, Any]:
     """`at`: nanoseconds since the recording began, instead of the peak; `top`: rows of each table; `is_whole`: the trace
-    has all that was recorded, without which nobody can say why more was resident."""
+    has all that was recorded, without which nobody can say why more was resident; `all_frames`: nothing is folded."""
     usage = Usage(trace, at, points)
+    return summary_of_usage(trace, usage, who_of(trace, usage, all_frames=all_frames), at, top, is_whole)
+
+
+def who_of(trace: Trace, usage: Usage, *, all_frames: bool = False) -> Who:
+    """Who asked; what usually stays is no leak."""
+
+    def leaks(stacks: Stacks) -> np.ndarray:
+        return np.array([not reason for reason in reasons_of(stacks)], bool)
+
+    return Who(trace, usage, all_frames=all_frames, leaks=leaks)
+
+
+def summary_of_usage(
+    trace: Trace, usage: Usage, who: Who, at: int | None, top: int, is_whole: bool
+) -> dict[str, Any]:
+    """summarize_native() of what is computed already."""
     rates = usage.rates
     return {
+        "who": who.answers(top),
         "families": _families(trace),
         "moment": _moment(trace, usage, at),
-        "held_by": _held_by(trace, usage, top),
-        "kept": _kept(trace, usage, top),
+        "held_by": _held_by(trace, usage, who, top),
+        "kept": _kept(trace, usage, who, top),
+        "freed_at_end": who.total("at_end"),
         "temporary": {**usage.temporary, "stacks": _stacks(trace, usage.sites, "temporary", top)},
         "threads": _threads(trace, usage),
         "rates": {
@@ -93,23 +116,12 @@ def _moment(trace: Trace, usage: Usage, at: int | None) -> dict[str, Any]:
 
 def frame_texts(trace: Trace, site: int) -> list[str]:
     """The frames of a site as people read them, outermost first."""
-    return list(map(_text, trace.site_frames(site)))
-
-
-def own_text(trace: Trace, site: int) -> str:
-    """The innermost of them alone; "" for a site that the trace does not define."""
-    frames = trace.own_frames(site)
-    return _text(frames[-1]) if frames else ""
-
-
-def _text(frame: dict[str, Any]) -> str:
-    name: str = frame["function"]
-    if frame["kind"] == FrameKind.kNative:
-        library = frame["module"].rpartition("/")[2]
-        name = name or (f"{library}+{frame['offset']:#x}" if library else f"{frame['offset']:#x}")
-    if frame["file"]:
-        name += f" ({frame['file'].rpartition('/')[2]}:{frame['line']})"
-    return name
+    texts = []
+    for row in trace.site_frames(site):
+        frame = frame_of(row)
+        place = f"{frame.file.rpartition('/')[2]}:{frame.line}" if frame.file else ""
+        texts.append(f"{frame.function} ({place})" if place else frame.function)
+    return texts
 
 
 def _stacks(trace: Trace, sites: np.ndarray, quantity: str, top: int) -> list[dict[str, Any]]:
@@ -131,86 +143,95 @@ def _stacks(trace: Trace, sites: np.ndarray, quantity: str, top: int) -> list[di
     return rows
 
 
-def _held_by(trace: Trace, usage: Usage, top: int) -> dict[str, list[dict[str, Any]]]:
-    """Who held memory at the moment: by stack, by the function that asked, by its library; and where it is known, by
-    PyTorch's operator, by the innermost line of Python, by nn.Module."""
-    sites = usage.sites[usage.sites["held"] > 0]
+def _held_by(trace: Trace, usage: Usage, who: Who, top: int) -> dict[str, list[dict[str, Any]]]:
+    """Who held memory at the moment: by stack, by the function that called an allocator, by its library; and where it is
+    known, by PyTorch's operator, by the innermost line of Python, by nn.Module."""
+    stacks = who.stacks
+    held = np.flatnonzero(usage.sites["held"] > 0)
+    innermost = {kind: _innermost(stacks, kind) for kind in _NAMED_BY}
 
-    def library(site: int) -> str:
-        return trace.site_module(trace.innermost(site, FrameKind.kNative))
+    def by(kind: FrameKind, name_of: Callable[[Frame], str]) -> list[dict[str, Any]]:
+        return _grouped(usage, stacks, held, innermost[kind], name_of, top)
 
-    def line(site: int) -> str:
-        python = trace.innermost(site, FrameKind.kPython)
-        return own_text(trace, python) if python else ""
-
-    def by(kind: FrameKind) -> Callable[[int], str]:
-        return lambda site: trace.site_name(trace.innermost(site, kind))
-
-    def known(name_of: Callable[[int], str]) -> list[dict[str, Any]]:
-        return [row for row in _grouped(sites, name_of, top) if row["name"] != "(unknown)"]
+    def known(kind: FrameKind, name_of: Callable[[Frame], str]) -> list[dict[str, Any]]:
+        return [row for row in by(kind, name_of) if row["name"] != "(unknown)"]
 
     return {
-        "stacks": _stacks(trace, sites, "held", top),
-        "functions": _grouped(sites, trace.site_name, top),
-        "libraries": _grouped(sites, library, top),
-        "operators": known(by(FrameKind.kOperator)),
-        "lines": known(line),
-        "modules": known(by(FrameKind.kModulePath)),
+        "stacks": _stacks(trace, usage.sites[held], "held", top),
+        "functions": _grouped(usage, stacks, held, None, lambda frame: frame.function, top),
+        "libraries": by(FrameKind.kNative, lambda frame: frame.module),
+        "operators": known(FrameKind.kOperator, lambda frame: frame.function),
+        "lines": known(FrameKind.kPython, stacks.text),
+        "modules": known(FrameKind.kModulePath, lambda frame: frame.function),
     }
 
 
-def _grouped(sites: np.ndarray, name_of: Callable[[int], str], top: int) -> list[dict[str, Any]]:
+_NAMED_BY = (FrameKind.kNative, FrameKind.kOperator, FrameKind.kPython, FrameKind.kModulePath)
+
+
+def _innermost(stacks: Stacks, kind: FrameKind) -> list[int]:
+    """Of each row the innermost frame of that kind on the way to it; NONE where there is none."""
+    is_kind = [frame.kind == kind for frame in stacks.frames]
+    found: list[int] = []
+    for parent, frame in zip(stacks.parent.tolist(), stacks.frame.tolist(), strict=True):
+        found.append(frame if is_kind[frame] else NONE if parent == NONE else found[parent])
+    return found
+
+
+def _grouped(
+    usage: Usage,
+    stacks: Stacks,
+    which: np.ndarray,
+    frame_of_row: list[int] | None,
+    name_of: Callable[[Frame], str],
+    top: int,
+) -> list[dict[str, Any]]:
+    """The sites `which` by the name of a frame: of `frame_of_row`, or else the innermost."""
     rows: dict[str, list[int]] = {}
-    for site, count, size in zip(
-        sites["site"].tolist(), sites["held"].tolist(), sites["held_bytes"].tolist(), strict=True
+    sites = usage.sites[which]
+    for row, count, size in zip(
+        stacks.row[which].tolist(), sites["held"].tolist(), sites["held_bytes"].tolist(), strict=True
     ):
-        row = rows.setdefault(name_of(site) or "(unknown)", [0, 0])
-        row[0] += count
-        row[1] += size
+        frame = NONE if row == NONE else int(stacks.frame[row]) if frame_of_row is None else frame_of_row[row]
+        sums = rows.setdefault(
+            "(unknown)" if frame == NONE else name_of(stacks.frames[frame]) or "(unknown)", [0, 0]
+        )
+        sums[0] += count
+        sums[1] += size
     order = sorted(rows.items(), key=lambda row: (-row[1][1], row[0]))[:top]
     return [{"name": name, "count": count, "bytes": size} for name, (count, size) in order]
 
 
-def excluded_because(trace: Trace, site: int, known: dict[int, str]) -> str:
-    """Why what a site keeps is not a leak; '' when nothing says so. `known` remembers the sites that were asked for."""
-    chain = []
-    reason = ""
-    while site and site not in known:
-        chain.append(site)
-        reason = _reason(trace.site_name(site), trace.site_module(site))
-        if reason:
-            break
-        site = trace.site_parent(site) or 0
-    else:
-        reason = known.get(site, "")
-    for each in chain:
-        known[each] = reason
-    return reason
+def reasons_of(stacks: Stacks) -> list[str]:
+    """Of each stack why what it keeps is not a leak; '' when nothing says so."""
+    of_frame = [_reason(frame) for frame in stacks.frames]
+    of_row: list[str] = []
+    for parent, frame in zip(stacks.parent.tolist(), stacks.frame.tolist(), strict=True):
+        of_row.append(of_frame[frame] or ("" if parent == NONE else of_row[parent]))
+    return ["" if row == NONE else of_row[row] for row in stacks.row.tolist()]
 
 
-def _reason(function: str, module: str) -> str:
-    if module.rpartition("/")[2].startswith(("ld-", "ld.so", "ld64.so")):
+def _reason(frame: Frame) -> str:
+    library = frame.module.rpartition("/")[2]
+    if library.startswith(("ld-", "ld.so", "ld64.so")):
         return _LOADER
-    for reason, names in _EXCLUDED_FUNCTIONS.items():
-        if function.startswith(names):
+    for reason, (where, names) in _EXCLUDED_FUNCTIONS.items():
+        if library.startswith(where) and frame.function.startswith(names):
             return reason
     return ""
 
 
-def _kept(trace: Trace, usage: Usage, top: int) -> dict[str, Any]:
+def _kept(trace: Trace, usage: Usage, who: Who, top: int) -> dict[str, Any]:
     """What was never freed; without what usually stays, which is counted by its reason."""
-    sites = usage.sites[usage.sites["kept"] > 0]
-    known: dict[int, str] = {}
-    reasons = [excluded_because(trace, site, known) for site in sites["site"].tolist()]
     excluded: dict[str, list[int]] = {}
     for reason, count, size in zip(
-        reasons, sites["kept"].tolist(), sites["kept_bytes"].tolist(), strict=True
+        reasons_of(who.stacks), usage.sites["kept"].tolist(), usage.sites["kept_bytes"].tolist(), strict=True
     ):
-        if reason:
+        if reason and count:
             row = excluded.setdefault(reason, [0, 0])
             row[0] += count
             row[1] += size
-    suspects = sites[np.array([not reason for reason in reasons], bool)]
+    suspects = usage.sites[who.leaks]
     return {
         "count": int(suspects["kept"].sum()),
         "bytes": int(suspects["kept_bytes"].sum()),

@@ -31,7 +31,8 @@ _LOSSES = {
 
 
 def print_native(console: Console, native: dict[str, Any], *, ascii_only: bool = False) -> None:
-    _print_losses(console, native)
+    """All tables of a program; who_text.py has the answer that comes before them."""
+    _print_end(console, native)
     _print_rates(console, native["rates"], ascii_only)
     moment = native["moment"]
     when = "never" if moment["time_ns"] is None else duration_text(moment["time_ns"])
@@ -42,13 +43,18 @@ def print_native(console: Console, native: dict[str, Any], *, ascii_only: bool =
     held = native["held_by"]
     _print_stacks(console, "held then, by stack", held["stacks"], moment["bytes"])
     for title, rows in (
-        ("by the function that asked", held["functions"]),
+        ("by the function that called an allocator", held["functions"]),
         ("by library", held["libraries"]),
         ("by operator", held["operators"]),
         ("by line of Python", held["lines"]),
         ("by module of the model", held["modules"]),
     ):
         _print_names(console, f"held then, {title}", rows, moment["bytes"])
+    for title, rows in native["who"]["inclusive"].items():
+        what = "live then" if title == "held" else "never freed"
+        named = [{**row, "name": f"{row['function']}  {row['place']}"} for row in rows]
+        total = moment["bytes"] if title == "held" else native["kept"]["bytes"]
+        _print_names(console, f"{what}, by function of the program with all that it called", named, total)
     _print_kept(console, native["kept"])
     temporary = native["temporary"]
     _line(
@@ -66,9 +72,12 @@ def _line(console: Console, text: str, style: str = "") -> None:
     console.print(Text(text, style=style), soft_wrap=True)
 
 
-def _print_losses(console: Console, native: dict[str, Any]) -> None:
+def print_losses(console: Console, native: dict[str, Any]) -> None:
     for name, count in native["losses"].items():
         _line(console, f"  {count:,} {_LOSSES[name]}", "bold red")
+
+
+def _print_end(console: Console, native: dict[str, Any]) -> None:
     end = native["end"]
     if end is not None:
         how = "became another program" if end["by_exec"] else f"ended with status {end['status']}"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What changed from one trace to another, by the names of their stacks: builds and runs differ in addresses."""
+"""What changed from one trace to another: by who asked, and by the names of whole stacks, since builds and runs differ in
+addresses."""
 
 from __future__ import annotations
 
@@ -12,6 +13,10 @@ from rich.text import Text
 
 from memoir._core import Trace, Usage
 from memoir.base.quantities import bytes_text, printable
+from memoir.views import text_table
+from memoir.views.bench_tables import Table as TextTable
+from memoir.views.native_summary import is_native, who_of
+from memoir.views.who_text import folded, name_of
 
 _QUANTITIES = {
     "held": ("held", "held_bytes"),
@@ -20,10 +25,14 @@ _QUANTITIES = {
     "temporary": ("temporary", "temporary_bytes"),
 }
 _MOST_ROWS = 20
+_ROWS_BY_WHOM = 8
+# What a change by who asked is of: the quantity of views/who.py, and how it is said.
+_BY_WHOM = {"kept": "never freed", "held": "live at the peak", "churn": "freed again"}
 
 
 def diff_traces(before: Trace, after: Trace) -> dict[str, Any]:
-    """Totals and stacks of both, `held` at the peak of each; the largest changes of what was held first."""
+    """Totals of both, who asked in both and the stacks of both; `held` at the peak of each; the largest changes of what was
+    held first."""
     sides = [Usage(trace, None, 1) for trace in (before, after)]
     stacks: dict[str, list[dict[str, tuple[int, int]]]] = {}
     for side, (trace, usage) in enumerate(zip((before, after), sides, strict=True)):
@@ -44,8 +53,39 @@ def diff_traces(before: Trace, after: Trace) -> dict[str, Any]:
         "totals": {
             name: _pair(*((row["count"], row["bytes"]) for row in pair)) for name, pair in totals.items()
         },
+        "who": _by_whom((before, after), sides),
+        "native": all(is_native(trace) for trace in (before, after)),
         "stacks": rows,
     }
+
+
+def _by_whom(traces: tuple[Trace, Trace], sides: list[Usage]) -> dict[str, list[dict[str, Any]]]:
+    """By quantity the functions whose bytes changed, the most growth first; one that has another line now is the same."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    named = [who_of(trace, usage) for trace, usage in zip(traces, sides, strict=True)]
+    for quantity in _BY_WHOM:
+        rows: dict[tuple[str, str, str], list[dict[str, Any] | None]] = {}
+        for side, who in enumerate(named):
+            for row in who.rows(quantity, len(who.sites)):
+                file = row["place"].partition(":")[0]
+                key = (row["function"], row["through"], file)
+                known = rows.setdefault(key, [None, None])[side]
+                if known is not None:  # two files of one short name
+                    row = row | {name: row[name] + known[name] for name in ("count", "bytes")}
+                rows[key][side] = row
+        found[quantity] = [
+            {
+                **{
+                    name: (new or old or {})[name]
+                    for name in ("function", "through", "place", "own", "callers")
+                },
+                **_pair(*((row["count"], row["bytes"]) if row else None for row in (old, new))),
+            }
+            for old, new in rows.values()
+        ]
+        found[quantity] = [row for row in found[quantity] if row["change_bytes"]]
+        found[quantity].sort(key=lambda row: -row["change_bytes"])
+    return found
 
 
 def _by_chain(trace: Trace, sites: np.ndarray) -> dict[str, dict[str, tuple[int, int]]]:
@@ -72,6 +112,10 @@ def _pair(old: tuple[int, int] | None, new: tuple[int, int] | None) -> dict[str,
 
 def print_diff(console: Console, names: tuple[str, str], diff: dict[str, Any]) -> None:
     console.print(Text(f"from {printable(names[0])} to {printable(names[1])}", style="bold"), soft_wrap=True)
+    for sentence in what_grew(diff):
+        for line in folded(sentence, console.width):
+            console.print(Text(line), soft_wrap=True)
+    console.print()
     table = Table(box=None, pad_edge=False)
     for name in ("", "before", "after", "change"):
         table.add_column(name, justify="left" if not name else "right", header_style="dim")
@@ -90,8 +134,50 @@ def print_diff(console: Console, names: tuple[str, str], diff: dict[str, Any]) -
             _change(row["change_bytes"]),
         )
     console.print(table)
+    if diff["native"]:
+        for name, title in _BY_WHOM.items():
+            for line in _table_by_whom(title, diff["who"][name], console.width):
+                console.print(Text(line), soft_wrap=True)
+        return
     for name, title in what.items():
         _print_changes(console, name, title, diff["stacks"])
+
+
+def what_grew(diff: dict[str, Any]) -> list[str]:
+    """A sentence for what is never freed and one for the peak: by how much, and who asked for the most of it."""
+    found = []
+    for quantity, title in (("kept", "Never freed"), ("held", "Live at the peak")):
+        total = diff["totals"][quantity]
+        change = total["change_bytes"]
+        text = f"{title}: {_change(change)}" if change else f"{title}: no change"
+        rows = [row for row in diff["who"][quantity] if (row["change_bytes"] > 0) == (change > 0)]
+        rows.sort(key=lambda row: (not row["own"], -abs(row["change_bytes"])))
+        if change and rows:
+            first = rows[0]
+            place = f" ({printable(first['place'])})" if first["place"] else ""
+            text += f", {_change(first['change_bytes'])} of it asked for by {name_of(first)}{place}"
+        found.append(f"{text}.")
+    return found
+
+
+def _table_by_whom(title: str, rows: list[dict[str, Any]], width: int) -> list[str]:
+    if not rows:
+        return []
+    rows = sorted(rows, key=lambda row: -abs(row["change_bytes"]))
+    left = len(rows) - _ROWS_BY_WHOM
+    cells = tuple(
+        (
+            _change(row["change_bytes"]),
+            bytes_text(row["before_bytes"]),
+            bytes_text(row["after_bytes"]),
+            name_of(row, max(width - 58, 24)),
+            printable(row["place"]),
+        )
+        for row in rows[:_ROWS_BY_WHOM]
+    )
+    note = f"and {left:,} more: see --json" if left > 0 else ""
+    heads = ("change", "before", "after", "function", "line")
+    return ["", *text_table.lines(TextTable(f"{title}, by who asked", heads, cells, note=note), width)]
 
 
 def _print_changes(console: Console, quantity: str, title: str, stacks: list[dict[str, Any]]) -> None:

@@ -15,8 +15,9 @@ LIFETIME_DECADES = [10**n for n in range(3, 11)]  # nanoseconds: 1 us to 10 s
 SIZE_DECADES = [10**n for n in range(2, 10)]  # bytes: 100 B to 1 GB
 
 
-def summarize(trace: Trace, *, points: int = 200, top: int = 20) -> dict[str, Any]:
-    """The whole summary. `points`: samples of the load curve; `top`: rows of each table of operators."""
+def summarize(trace: Trace, *, points: int = 200, top: int = 20, operators: bool = True) -> dict[str, Any]:
+    """The whole summary. `points`: samples of the load curve; `top`: rows of each table of operators, which are there with
+    `operators`: they cost as much as all else."""
     events = trace.events
     lives = Lives(trace)
     objects = Objects.of(trace, lives)
@@ -38,7 +39,7 @@ def summarize(trace: Trace, *, points: int = 200, top: int = 20) -> dict[str, An
         "devices": _devices(events, objects),
         "passes": _passes(events, objects),
         "lifetimes": _lifetimes(events, objects),
-        **_operators(trace, objects, top),
+        **(_operators(trace, objects, top) if operators else dict.fromkeys(_OPERATORS, [])),
         "load_curve": load["curve"],
     }
     result["graph"] = _graph(result)
@@ -225,6 +226,9 @@ def _lifetimes(events: np.ndarray, objects: Objects) -> list[dict[str, Any]]:
 
 def _class(decades: list[int], index: int) -> tuple[int, int | None]:
     return (decades[index - 1] if index else 0), (decades[index] if index < len(decades) else None)
+
+
+_OPERATORS = ("operators", "outermost_operators", "chains")
 
 
 def _operators(trace: Trace, objects: Objects, top: int) -> dict[str, Any]:

@@ -10,14 +10,44 @@ from rich.table import Table
 from rich.text import Text
 
 from memoir.base.quantities import bytes_text, duration_text, printable
-from memoir.views.native_text import print_native
+from memoir.views.native_text import print_losses, print_native
 from memoir.views.terminal_plot import area, squeezed
+from memoir.views.who_text import folded, sentences, tables
 
 _MOST_PASSES = 8
 _MOST_OPERATORS = 8
 
 
+def print_answer(console: Console, name: str, summary: dict[str, Any]) -> None:
+    """Of a program that was recorded: what the recording lost, three sentences, and tables by who asked."""
+    native = summary["native"]
+    head = printable(name)
+    if command := summary["meta"].get("command"):
+        head += f": {printable(command)}"
+    threads = _number(summary["threads"], "thread")
+    for line in folded(f"{head}, {duration_text(summary['duration_ns'])}, {threads}", console.width):
+        console.print(Text(line, style="bold"), soft_wrap=True)
+    _print_damage(console, summary)
+    print_losses(console, native)
+    _print_sentences(console, summary)
+    for line in tables(native, console.width):
+        console.print(Text(line), soft_wrap=True)
+
+
+def _print_sentences(console: Console, summary: dict[str, Any]) -> None:
+    for sentence in sentences(summary):
+        for number, line in enumerate(folded(sentence, console.width)):
+            text = Text(line)
+            if number == 0:
+                text.stylize("bold", 0, line.find(":") + 1)
+            console.print(text, soft_wrap=True)
+
+
 def print_summary(console: Console, name: str, summary: dict[str, Any], *, ascii_only: bool = False) -> None:
+    """All that there is to say. Of a program that was recorded its answer comes first."""
+    if "native" in summary and summary["allocations"]["count"]:
+        _print_sentences(console, summary)
+        console.print()
     _print_head(console, name, summary)
     if summary["allocations"]["count"] == 0:
         console.print("It holds no allocations.")
@@ -26,7 +56,7 @@ def print_summary(console: Console, name: str, summary: dict[str, Any], *, ascii
     total = summary["allocations"]["bytes"]
     native = summary.get("native")
     operators = []
-    if not native or native["held_by"]["operators"]:
+    if summary["operators"]:
         operators = [
             _operators("by outermost operator", "operator", summary["outermost_operators"], total),
             _operators("by innermost operator", "operator", summary["operators"], total),
@@ -53,15 +83,7 @@ def _print_head(console: Console, name: str, summary: dict[str, Any]) -> None:
         console.print(Text(text, style=style), soft_wrap=True)
 
     line(printable(name), "bold")
-    if not summary["complete"]:
-        lost = (
-            f"; {summary['lost_bytes']:,} bytes of records are known to be lost"
-            if summary["lost_bytes"]
-            else ""
-        )
-        line(f"  incomplete: the recording did not end by itself, or the file was cut{lost}", "bold red")
-    if summary["dropped"]:
-        line(f"  {summary['dropped']:,} records were dropped while recording (a full disk?)", "bold red")
+    _print_damage(console, summary)
     for key, value in summary["meta"].items():
         if not key.startswith("graph_"):
             line(f"  {printable(key)}: {printable(value)}")
@@ -78,6 +100,21 @@ def _print_head(console: Console, name: str, summary: dict[str, Any]) -> None:
         f"  {_number(summary['threads'], 'thread')}; "
         f"{_number(crossed['count'], 'object')} freed on another than their own"
     )
+
+
+def _print_damage(console: Console, summary: dict[str, Any]) -> None:
+    def line(text: str) -> None:
+        console.print(Text(text, style="bold red"), soft_wrap=True)
+
+    if not summary["complete"]:
+        lost = (
+            f"; {summary['lost_bytes']:,} bytes of records are known to be lost"
+            if summary["lost_bytes"]
+            else ""
+        )
+        line(f"  incomplete: the recording did not end by itself, or the file was cut{lost}")
+    if summary["dropped"]:
+        line(f"  {summary['dropped']:,} records were dropped while recording (a full disk?)")
 
 
 def _number(count: int, noun: str) -> str:

@@ -14,10 +14,11 @@ import click
 from memoir._core import Trace
 from memoir.base.files import write_output
 from memoir.cli.parts.arguments import check_output, console
-from memoir.traces.files import has_more, open_chosen, open_trace
+from memoir.cli.parts.naming import open_named
+from memoir.traces.files import has_more, open_trace
 from memoir.views.native_summary import is_native, summarize_native
 from memoir.views.trace_summary import summarize
-from memoir.views.trace_text import print_summary
+from memoir.views.trace_text import print_answer, print_summary
 
 PICTURES = (".html", ".png", ".svg", ".pdf")
 
@@ -30,30 +31,54 @@ def show_trace(
     force: bool,
     only: str | None = None,
     at: int | None = None,
+    everything: bool = False,
+    all_frames: bool = False,
 ) -> None:
-    """Prints the summary of a trace (`json`: as JSON), of what `only` names: without, of its tensors where it has any.
-    Draws its load into `output` when that is named. `at`: who held memory at that time, in nanoseconds, instead of at the
-    peak."""
+    """Prints the answer of a trace (`json`: all of it as JSON; `everything`: all tables), of what `only` names: without, of
+    its tensors where it has any. Draws its load into `output` when that is named. `at`: who held memory at that time, in
+    nanoseconds, instead of at the peak. `all_frames`: the innermost frame of a stack asked, nothing is folded."""
     if output is not None:
         check_output(Path(output), PICTURES, force)
-    trace, chosen = open_chosen(path, only)
-    summary = {"only": chosen, **summarize(trace)}
-    if at is not None or is_native(trace):
-        summary["native"] = summarize_native(trace, at=at, is_whole=chosen == "both")
+    trace, chosen = open_named(path, only)
+    summary = summary_of(trace, chosen, at=at, all_frames=all_frames)
     if output is not None:
         write_output(Path(output), picture_of(path, trace, summary, Path(output).suffix[1:].lower()), force)
         click.echo(f"wrote {output}", err=True)
     if json:
         click.echo(json_format.dumps({"trace": str(path), **summary}, indent=2))
         return
-    print_summary(console(120), str(path), summary, ascii_only=not _shows_blocks())
+    if "native" in summary and chosen != "tensors" and not everything and summary["allocations"]["count"]:
+        print_answer(console(80), str(path), summary)
+    else:
+        print_summary(console(120), str(path), summary, ascii_only=not _shows_blocks())
     if only is None and has_more(trace, chosen):
         click.echo("\nThese are its tensors. The rest of what it allocated: --only malloc, or --only both")
-    next_plan = Path(path).with_suffix(".plan")
+    if summary["allocations"]["count"] or summary["devices"]:
+        click.echo(f"\nnext: {_next(path, chosen, trace, summary, output)}")
+
+
+def summary_of(
+    trace: Trace, chosen: str, *, at: int | None = None, all_frames: bool = False
+) -> dict[str, Any]:
+    """All that is said of a trace, of a program's with its "native" part."""
+    native = at is not None or is_native(trace)
+    summary = {"only": chosen, **summarize(trace, operators=not native or chosen == "tensors")}
+    if native:
+        summary["native"] = summarize_native(trace, at=at, is_whole=chosen == "both", all_frames=all_frames)
+    return summary
+
+
+def _next(path: str, chosen: str, trace: Trace, summary: dict[str, Any], page: str | None) -> str:
+    """The command that a reader of this answer wants now."""
+    name = shlex.quote(path)
     if any(row["out_of_memory"] for row in summary["devices"]):
-        click.echo(f"\nnext: memoir oom {shlex.quote(str(path))}")
-    elif summary["allocations"]["count"]:
-        click.echo(f"\nnext: memoir plan {shlex.quote(str(path))} -o {shlex.quote(str(next_plan))}")
+        return f"memoir oom {name}"
+    if "native" not in summary or chosen == "tensors":
+        return f"memoir plan {name} -o {shlex.quote(str(Path(path).with_suffix('.plan')))}"
+    if page is None:
+        return f"memoir show {name} -o {shlex.quote(str(Path(path).with_suffix('.html')))}"
+    after = shlex.quote(str(Path(path).with_suffix(".after.trace")))
+    return f"memoir record -o {after} -- {trace.meta('command') or 'PROGRAM'}; memoir diff {name} {after}"
 
 
 def show_diff(
@@ -71,8 +96,8 @@ def show_diff(
 
     if output is not None:
         check_output(Path(output), (".html",), force)
-    first, chosen = open_chosen(before, only)
-    second, chosen_second = open_chosen(after, only)
+    first, chosen = open_named(before, only)
+    second, chosen_second = open_named(after, only)
     if chosen != chosen_second:  # one has no tensors
         first, second = open_trace(before), open_trace(after)
     traces = first, second
@@ -86,7 +111,7 @@ def show_diff(
     if json:
         click.echo(json_format.dumps({"before": before, "after": after, **diff}, indent=2))
         return
-    print_diff(console(120), (before, after), diff)
+    print_diff(console(80), (before, after), diff)
 
 
 def picture_of(path: str, trace: Trace, summary: dict[str, Any], kind: str) -> bytes:
