@@ -23,12 +23,13 @@ from typing import Any
 
 import numpy as np
 
-from memoir.base.quantities import printable
+from memoir.base.quantities import bytes_text, printable
 from memoir.views.page.addresses import AddressAxis
 from memoir.views.page.budget import BUDGET, PackedSet
 from memoir.views.page.columns import PackedColumn, pack
 from memoir.views.page.objects import ObjectSet
 from memoir.views.page.panels import (
+    Answer,
     Curve,
     Fact,
     Flame,
@@ -38,10 +39,12 @@ from memoir.views.page.panels import (
     Map,
     Panel,
     Picture,
+    StackFlame,
     Table,
     Text,
 )
 from memoir.views.page.sites import shortened
+from memoir.views.page.stack_set import MEASURES
 from memoir.views.page.vector import plain_svg
 
 _SCRIPTS = Path(__file__).parent / "script"
@@ -58,6 +61,7 @@ SCRIPTS = (
     "pinned",
     "heap_map",
     "flame",
+    "stacks",
     "lifetimes",
     "lines",
     "boot",
@@ -93,6 +97,7 @@ class Page:
         *,
         subtitle: str = "",
         facts: Sequence[Fact] = (),
+        answers: Sequence[Answer] = (),
         notes: Sequence[str] = (),
         budget: int = BUDGET,
     ):
@@ -100,6 +105,7 @@ class Page:
             shortened(printable(text), _LONGEST_LINE) for text in (title, subtitle)
         )
         self._facts = list(facts)
+        self._answers = list(answers)
         self._notes = [shortened(note, _LONGEST_LINE) for note in notes]
         self._budget = budget
         self._panels: list[Panel] = []
@@ -137,6 +143,7 @@ class Page:
             '<a class="skip" href="#panels">Skip to the panels</a>',
             f'<header><p class="brand">memoir</p><h1>{_text(self._title)}</h1>',
             f'<p class="sub">{_text(self._subtitle)}</p>' if self._subtitle else "",
+            _answers(self._answers),
             _facts(self._facts),
             "".join(f'<p class="note">{_text(note)}</p>' for note in notes),
             '<p class="note" id="problem" role="alert" hidden></p>',
@@ -197,7 +204,7 @@ class _Writer:
             self.panels.append({"section": f"panel-{number}", "question": panel.question} | self._data(panel))
         return f'<section class="panel" id="panel-{number}">{head}{note_html}{body}</section>'
 
-    def _data(self, panel: HeapMaps | Flame | Lifetimes | Lines) -> dict[str, Any]:
+    def _data(self, panel: HeapMaps | Flame | StackFlame | Lifetimes | Lines) -> dict[str, Any]:
         if isinstance(panel, Lines):
             series = [
                 {"name": one.name, "style": one.style, "x": list(one.x), "y": list(one.y)}
@@ -216,6 +223,16 @@ class _Writer:
                 "set": self._set(panel.objects),
                 "measures": list(panel.measures),
                 "counted": panel.counted,
+            }
+        if isinstance(panel, StackFlame):
+            stacks = panel.stacks
+            return {
+                "kind": "stacks",
+                "functions": stacks.functions,
+                "places": stacks.places,
+                "owners": stacks.owners,
+                "measures": [one for one in MEASURES if one[0] in panel.measures],
+                "columns": {name: self._column(column) for name, column in stacks.columns().items()},
             }
         if isinstance(panel, Lifetimes):
             return {"kind": "lifetimes", "set": self._set(panel.objects)}
@@ -299,6 +316,7 @@ class _Writer:
                 "openEnded": kept.open_ended,
                 "quantum": packed.quantum,
                 "frames": kept.sites.frames,
+                "owners": kept.sites.owners,
                 "lifetimes": list(kept.lifetimes),
                 "predictions": list(kept.predictions),
                 "passes": [[one["name"], one["begin"], one["end"]] for one in kept.passes[:4000]],
@@ -326,6 +344,39 @@ def _thinned(tick: np.ndarray, value: np.ndarray) -> tuple[np.ndarray, np.ndarra
         part = value[begin : begin + stretch]
         kept += sorted({begin + int(part.argmin()), begin + int(part.argmax())})
     return tick[kept], value[kept]
+
+
+def _answers(answers: Sequence[Answer]) -> str:
+    if not answers:
+        return ""
+    cards = []
+    for one in answers:
+        who = f"<strong>{_text(one.who)}</strong>" if one.who else ""
+        place = f" <small>{_text(one.place)}</small>" if one.place else ""
+        text = f'<p class="who">{who}{place}</p>' if who else ""
+        if one.measure:
+            target = f'data-measure="{_text(one.measure)}" data-function="{_text(one.function)}"'
+            text = f'<a class="follow" href="#panels" {target}>{text}</a>'
+        cards.append(
+            f"<article><h2>{_text(one.name)}</h2><p class=amount>{_text(one.value)}</p>{text}{_spark(one.curve)}"
+            f'<p class="note">{_text(one.note)}</p></article>'
+        )
+    return f'<section class="answers" aria-label="Answers">{"".join(cards)}</section>'
+
+
+def _spark(curve: Sequence[int]) -> str:
+    """A small curve, from the left edge to the right, its highest point at the top."""
+    top = max(curve, default=0)
+    if not top or len(curve) < 2:
+        return ""
+    points = " ".join(
+        f"{300 * k / (len(curve) - 1):.1f},{39 - 38 * value / top:.1f}" for k, value in enumerate(curve)
+    )
+    return (
+        '<svg class="spark" viewBox="0 0 300 40" preserveAspectRatio="none" role="img" '
+        f'aria-label="bytes live against time, at most {bytes_text(top)}">'
+        f'<polygon points="0,40 {points} 300,40"></polygon></svg>'
+    )
 
 
 def _facts(facts: Sequence[Fact]) -> str:

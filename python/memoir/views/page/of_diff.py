@@ -13,12 +13,18 @@ from memoir.views.page.objects import objects_of
 from memoir.views.page.of_trace import device_map
 from memoir.views.page.panels import Fact, HeapMaps, Table
 from memoir.views.page.sites import short_frame
+from memoir.views.trace_diff import what_grew
+from memoir.views.who_text import name_of
 
 _QUANTITIES = {
     "held": ("Live at the peak", "What changed at the peak, by site?"),
     "allocated": ("Allocated", "What changed in what is allocated, by site?"),
     "kept": ("Never freed", "What changed in what is never freed, by site?"),
     "temporary": ("Temporary", "What changed in what is freed at once, by site?"),
+}
+_WHO = {
+    "kept": "Who never frees more, or less?",
+    "held": "Who holds more at the peak, or less?",
 }
 _MOST_ROWS = 100
 _MOST_DEVICES = 4
@@ -34,7 +40,10 @@ def trace_diff_page(
         before, after = bytes_text(row["before_bytes"]), bytes_text(row["after_bytes"])
         counts = f"{row['before_count']:,} to {row['after_count']:,} objects"
         facts.append(Fact(title, change_text(row["change_bytes"]), f"{before} to {after}; {counts}"))
-    page = Page("What changed?", subtitle=f"{names[0]} → {names[1]}", facts=facts)
+    notes = what_grew(diff)
+    page = Page("What changed?", subtitle=f"{names[0]} → {names[1]}", facts=facts, notes=notes)
+    for name, question in _WHO.items():
+        page.add(_by_whom(question, diff["who"][name]))
     there = [set(_core.devices_of(trace)) for trace in traces]
     for device in sorted(there[0] | there[1])[:_MOST_DEVICES]:
         page.add(_maps(names, traces, device, len(there[0] | there[1]) > 1))
@@ -62,6 +71,25 @@ def _maps(names: tuple[str, str], traces: tuple[Trace, Trace], device: int, seve
     if any(laid):
         how += " A recording without addresses is laid out by memoir's plain heap."
     return HeapMaps(f"Where did every object lie, before and after{where}?", sets[0], maps, how)
+
+
+def _by_whom(question: str, rows: list[dict[str, Any]]) -> Table | None:
+    rows = sorted(rows, key=lambda row: -abs(row["change_bytes"]))[:_MOST_ROWS]
+    if not rows:
+        return None
+    most = abs(rows[0]["change_bytes"])
+    cells = [
+        (
+            f"{name_of(row, 100)}  {row['place']}".strip(),
+            change_text(row["change_bytes"]),
+            bytes_text(row["before_bytes"]),
+            bytes_text(row["after_bytes"]),
+            f"{row['before_count']:,} to {row['after_count']:,}",
+        )
+        for row in rows
+    ]
+    shades = [(0, abs(row["change_bytes"]) / most, 0, 0, 0) for row in rows]
+    return Table(question, ("who asked", "change", "before", "after", "objects"), cells, shades=shades)
 
 
 def _changes(question: str, quantity: str, stacks: list[dict[str, Any]]) -> Table | None:

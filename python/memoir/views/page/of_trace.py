@@ -9,25 +9,50 @@ from typing import Any
 import numpy as np
 
 from memoir import _core
-from memoir._core import Error, EventKind, Trace
+from memoir._core import Error, EventKind, Trace, Usage
 from memoir.base.quantities import bytes_text, duration_text, printable
+from memoir.views.native_summary import who_of
 from memoir.views.page.addresses import Segments, largest_hole
 from memoir.views.page.document import Page
 from memoir.views.page.objects import ObjectSet, objects_of, recorded_addresses
-from memoir.views.page.panels import Curve, Fact, Flame, HeapMaps, Lifetimes, Map, Mark, Table
+from memoir.views.page.panels import (
+    Answer,
+    Curve,
+    Fact,
+    Flame,
+    HeapMaps,
+    Lifetimes,
+    Map,
+    Mark,
+    StackFlame,
+    Table,
+)
 from memoir.views.page.placed import placed_map
 from memoir.views.page.sites import short_frame
+from memoir.views.page.stack_set import MEASURES, StackSet
+from memoir.views.who import Who, culprit
+from memoir.views.who_text import freed_at_end, name_of
 
 _MOST_DEVICES = 4
 
 
-def trace_page(name: str, trace: Trace, summary: dict[str, Any], *, growing: bool = False) -> Page:
-    """`summary`: of summarize(trace). `growing`: its program still records."""
+def trace_page(
+    name: str, trace: Trace, summary: dict[str, Any], *, growing: bool = False, who: Who | None = None
+) -> Page:
+    """`summary`: of summarize(trace), for a program with its "native" part. `growing`: its program still records. `who`: of
+    the trace, where the caller has it."""
+    native = summary.get("native")
     page = Page(
-        name, subtitle=_subtitle(trace, summary), facts=_facts(trace, summary), notes=_notes(summary, growing)
+        name,
+        subtitle=_subtitle(trace, summary),
+        facts=_facts(trace, summary) if native is None else (),
+        answers=_answers(native) if native is not None else (),
+        notes=_notes(summary, growing),
     )
     if not summary["allocations"]["count"]:
         return page.add(Table("What was recorded?", ("key", "value"), list(summary["meta"].items()), left=2))
+    if native is not None:
+        page.add(_who(who or who_of(trace, Usage(trace)), native))
     devices = _core.devices_of(trace)
     for device in devices[:_MOST_DEVICES]:
         objects = objects_of(trace, device if len(devices) > 1 else None)
@@ -35,7 +60,7 @@ def trace_page(name: str, trace: Trace, summary: dict[str, Any], *, growing: boo
             continue
         where = f" on device {device}" if len(devices) > 1 else ""
         page.add(device_map(trace, objects, device, where))
-        if "site" in objects.columns:
+        if "site" in objects.columns and native is None:
             page.add(Flame(f"Who holds the memory{where}?", objects, _flame_note(objects)))
         page.add(
             Lifetimes(
@@ -49,6 +74,52 @@ def trace_page(name: str, trace: Trace, summary: dict[str, Any], *, growing: boo
     meta = [(printable(key), printable(value)) for key, value in summary["meta"].items()]
     page.add(Table("What was recorded, and how?", ("key", "value"), meta, left=2) if meta else None)
     return page
+
+
+def _answers(native: dict[str, Any]) -> list[Answer]:
+    """Never freed, the peak, churn: how much, and by whom."""
+    who, kept, moment = native["who"], native["kept"], native["moment"]
+    found = []
+    amounts = {
+        "kept": (
+            "Never freed" if kept["program_ended"] else "Not freed at the end",
+            bytes_text(kept["bytes"]),
+        ),
+        "held": ("Peak" if moment["is_peak"] else "At that moment", bytes_text(moment["bytes"])),
+        "churn": ("Churn", f"{sum(row['count'] for row in who['churn']):,} objects freed again"),
+    }
+    for measure, (name, value) in amounts.items():
+        row = culprit(who[measure])
+        if row is None:
+            found.append(Answer(name, value if measure == "churn" else "nothing"))
+            continue
+        note = f"{100 * row['share']:.1f} %, {row['count']:,} objects"
+        if row["callers"]:
+            note += f"; called by {' < '.join(row['callers'])}"
+        if measure == "kept" and (later := freed_at_end(native)):
+            note = f"{later}. {note}" if row["share"] < 0.5 or not row["own"] else f"{note}. {later}"
+        place = printable(row["place"])
+        found.append(
+            Answer(
+                name,
+                value,
+                name_of(row),
+                place,
+                printable(note),
+                row["curve"],
+                measure,
+                printable(row["function"]),
+            )
+        )
+    return found
+
+
+def _who(who: Who, native: dict[str, Any]) -> StackFlame:
+    measures = [name for name, _, _ in MEASURES if name in ("held", "allocated") or who.weights()[name].any()]
+    stacks = StackSet.of(who)
+    left = f" The {stacks.left_out:,} smallest stacks are one." if stacks.left_out else ""
+    note = f"Click a frame to make it the whole width, the grey ones above to go back.{left}"
+    return StackFlame("Who asked for it?", stacks, measures, note)
 
 
 def device_map(trace: Trace, objects: ObjectSet, device: int, where: str = "") -> HeapMaps:

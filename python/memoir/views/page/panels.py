@@ -14,6 +14,7 @@ from rich.text import Text as RichText
 
 from memoir.views.page.addresses import AddressAxis, Segments
 from memoir.views.page.objects import ObjectSet
+from memoir.views.page.stack_set import StackSet
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,22 @@ class Fact:
     name: str
     value: str
     note: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One of the answers that lead a program's page: a question's short form, an amount, who it is by and where that is,
+    a note, and the curve of that function: bytes in equal stretches of time. `measure` and `function`: what the flame
+    graph shows when the answer is followed."""
+
+    name: str
+    value: str
+    who: str = ""
+    place: str = ""
+    note: str = ""
+    curve: Sequence[int] = ()
+    measure: str = ""
+    function: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,6 +125,16 @@ class Flame:
 
 
 @dataclass
+class StackFlame:
+    """A flame graph of a program's stacks with a tab for each of `measures` (stack_set.py), the first one open."""
+
+    question: str
+    stacks: StackSet
+    measures: Sequence[str]
+    note: str = ""
+
+
+@dataclass
 class Lifetimes:
     """Sizes x lifetimes of a set's objects as a heat map."""
 
@@ -156,4 +183,4 @@ class Text:
     lines: Sequence[str] = ()
 
 
-Panel = Table | HeapMaps | Flame | Lifetimes | Lines | Picture | Text
+Panel = Table | HeapMaps | Flame | StackFlame | Lifetimes | Lines | Picture | Text

@@ -11,9 +11,9 @@ import numpy as np
 
 from memoir._core import Trace
 from memoir.base.quantities import printable
+from memoir.traces.stacks import NONE, Stacks
 
 LONGEST_NAME = 240  # characters of one frame: longer names are cut in the middle
-_DEEPEST = 400
 
 
 @dataclass
@@ -21,6 +21,7 @@ class SiteTree:
     """Sites by number: `frame` is the number of its name in `frames`, `parent` the site below, -1 at the bottom."""
 
     frames: list[str] = field(default_factory=list)
+    owners: list[int] = field(default_factory=list)  # of each frame: traces/own_code.py's Owner
     frame: list[int] = field(default_factory=list)
     parent: list[int] = field(default_factory=list)
     _frame_of: dict[str, int] = field(default_factory=dict)
@@ -29,12 +30,13 @@ class SiteTree:
     def __len__(self) -> int:
         return len(self.frame)
 
-    def add(self, name: str, parent: int = -1) -> int:
+    def add(self, name: str, parent: int = -1, owner: int = 0) -> int:
         """The number of the site of that name below that parent; a new one the first time."""
         name = shortened(printable(name), LONGEST_NAME)
         frame = self._frame_of.setdefault(name, len(self.frames))
         if frame == len(self.frames):
             self.frames.append(name)
+            self.owners.append(owner)
         site = self._site_of.setdefault((parent, frame), len(self.frame))
         if site == len(self.frame):
             self.frame.append(frame)
@@ -63,37 +65,34 @@ class SiteTree:
         renamed = [shortened(name, longest) for name in self.frames]
         new = np.zeros(len(self), np.int64)
         for site in used.tolist():
-            names: list[str] = []
+            frames: list[int] = []
             at = site
-            while at >= 0 and len(names) < deepest:
-                names.append(renamed[self.frame[at]])
+            while at >= 0 and len(frames) < deepest:
+                frames.append(self.frame[at])
                 at = self.parent[at]
-            new[site] = tree.add_stack(names[::-1])
+            below = -1
+            for frame in reversed(frames):
+                below = tree.add(renamed[frame], below, self.owners[frame])
+            new[site] = below
         return tree, new
 
 
 def sites_of(trace: Trace, ids: np.ndarray) -> tuple[SiteTree, np.ndarray]:
-    """The tree of a trace's sites, and the number in it of each of `ids`."""
+    """The tree of a trace's sites, inlined functions are sites too, and the number in it of each of `ids`."""
     tree = SiteTree()
     unique, which = np.unique(ids, return_inverse=True)
-    numbers: dict[int, int] = {0: -1}
-
-    def number(site: int) -> int:
-        path: list[int] = []
-        while site not in numbers and len(path) < _DEEPEST:
-            path.append(site)
-            site = trace.site_parent(site) or 0
-        below = numbers.get(site, -1)
-        for one in reversed(path):
-            below = numbers[one] = tree.add(trace.site_name(one) or "(unknown)", below)
-        return below
-
-    found = [number(site) for site in unique.tolist()]
-    unknown = tree.add("(unknown)") if -1 in found else -1
-    return tree, np.array([unknown if site < 0 else site for site in found], np.int64)[which]
+    stacks = Stacks(trace, unique)
+    texts = [stacks.text(frame) for frame in stacks.frames]
+    numbers: list[int] = []
+    for parent, frame in zip(stacks.parent.tolist(), stacks.frame.tolist(), strict=True):
+        below = -1 if parent == NONE else numbers[parent]
+        numbers.append(tree.add(texts[frame], below, int(stacks.frames[frame].owner)))
+    unknown = tree.add("(unknown)") if bool((stacks.row == NONE).any()) else -1
+    found = [unknown if row == NONE else numbers[row] for row in stacks.row.tolist()]
+    return tree, np.array(found, np.int64)[which]
 
 
-_FOLDERS = re.compile(r"(?:[^\s/\\]*[/\\])+([^\s/\\]+)")
+_FOLDERS = re.compile(r"(?:[^\s/\\(]*[/\\])+([^\s/\\]+)")
 
 
 def short_frame(name: str) -> str:

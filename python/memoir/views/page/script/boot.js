@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the page's data and makes its panels; follows light and dark; asks for a newer page when it is live.
 
-const KINDS = { map: MapPanel, flame: FlamePanel, lifetimes: LifetimesPanel, lines: LinesPanel };
+const KINDS = { map: MapPanel, flame: FlamePanel, stacks: StacksPanel, lifetimes: LifetimesPanel, lines: LinesPanel };
 const LIVE_EVERY = 1000; // ms
 
 async function start() {

@@ -76,6 +76,7 @@ function ranked(set, given, nameOf) {
   const groupOf = new Uint8Array(count).fill(PALETTE.length);
   order.slice(0, shown).forEach((key, index) => (groupOf[key] = index));
   const legend = order.slice(0, shown).map((key, index) => ({
+    key,
     name: nameOf(back ? back[key] : key),
     colour: PALETTE[index],
     note: `${bytesText(peak[key])} at the peak`,

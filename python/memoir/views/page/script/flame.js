@@ -23,8 +23,7 @@ class FlamePanel {
 
   build() {
     const { set, section } = this;
-    const named = ([key, name]) => [key, key === "count" ? `${this.data.counted}s` : name];
-    this.measures = this.data.measures.map((one) => named(MEASURES.find(([key]) => key === one)));
+    this.measures = this.namedMeasures();
     this.tick = set.peakTick;
     this.canvas = new Canvas(FLAME_HEIGHT, "Stacks by bytes; the table below has the same", (context, width, height) =>
       this.draw(context, width, height),
@@ -43,7 +42,7 @@ class FlamePanel {
     const controls = element(
       "div",
       { class: "controls" },
-      choice("by", this.measures, this.measure, (measure) => this.set_({ measure })),
+      ...this.chooser(),
       choice("from", ways, "down", (way) => this.set_({ bottomUp: way === "up" })),
       search,
       element("button", { type: "button", text: "Whole picture", onclick: () => this.focus(this.root) }),
@@ -66,6 +65,24 @@ class FlamePanel {
       if (this.measure === "moment") this.compute();
     });
     this.compute();
+  }
+
+  namedMeasures() {
+    const named = ([key, name]) => [key, key === "count" ? `${this.data.counted}s` : name];
+    return this.data.measures.map((one) => named(MEASURES.find(([key]) => key === one)));
+  }
+
+  chooser() {
+    return [choice("by", this.measures, this.measure, (measure) => this.set_({ measure }))];
+  }
+
+  /** The number in set.frames that a site is shown as. */
+  frameOf(site) {
+    return this.set.siteFrame[site];
+  }
+  /** Whether a site's own frame is left out: what it has is then its caller's. */
+  isHidden() {
+    return false;
   }
 
   set_(change) {
@@ -106,7 +123,11 @@ class FlamePanel {
     const nodes = new Array(own.length);
     const nodeOf = (site) => {
       if (site < 0) return root;
-      nodes[site] ||= child(nodeOf(set.siteParent[site] - 1), set.siteFrame[site]);
+      if (!nodes[site]) {
+        const above = nodeOf(set.siteParent[site] - 1);
+        const frame = this.frameOf(site);
+        nodes[site] = this.isHidden(site) || (this.merges && above.frame === frame) ? above : child(above, frame);
+      }
       return nodes[site];
     };
     for (let site = 0; site < own.length; site++) {
@@ -116,7 +137,9 @@ class FlamePanel {
         let node = root;
         root.value += value;
         for (let at = site; at >= 0; at = set.siteParent[at] - 1) {
-          node = child(node, set.siteFrame[at]);
+          const frame = this.frameOf(at);
+          if (this.isHidden(at) || (this.merges && node.frame === frame)) continue;
+          node = child(node, frame);
           node.value += value;
         }
         node.self += value;
@@ -140,10 +163,11 @@ class FlamePanel {
       if (!own[site]) continue;
       const seen = new Set();
       for (let at = site; at >= 0; at = set.siteParent[at] - 1) {
-        const frame = set.siteFrame[at];
+        if (this.isHidden(at)) continue;
+        const frame = this.frameOf(at);
         const sum = sums.get(frame) || { frame, self: 0, total: 0 };
         sums.set(frame, sum);
-        if (at === site) sum.self += own[site];
+        if (seen.size === 0) sum.self += own[site];
         if (!seen.has(frame)) sum.total += own[site];
         seen.add(frame);
       }
@@ -171,6 +195,7 @@ class FlamePanel {
     this.focused = node;
     this.layOut();
     this.canvas.ask();
+    this.hovered = undefined; // what is said follows what is shown
     this.hover(null);
   }
 

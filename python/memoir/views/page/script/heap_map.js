@@ -448,7 +448,7 @@ class MapPanel {
     const rows = legend.filter((one) => !one.hidden);
     this.legend.replaceChildren(
       ...rows.map((one) =>
-        element("span", { class: "entry" }, swatch(one.colour), element("span", { text: one.name, title: one.name }),
+        element("span", { class: "entry" }, swatch(one.colour), nameOfGroup(one, this.mode),
           one.note ? element("small", { text: one.note }) : null),
       ),
     );
@@ -536,6 +536,17 @@ class MapPanel {
       map.axis.now();
     }
   }
+}
+
+/** A group's name in a legend: where a flame graph of the program's stacks is there, a link into it. */
+function nameOfGroup(group, mode) {
+  const name = element("span", { text: group.name, title: group.name });
+  const flame = StacksPanel.latest;
+  if (!flame || group.key === undefined || !["site", "operator", "root"].includes(mode)) return name;
+  const who = group.name.split(" (")[0];
+  const link = element("a", { class: "follow", href: "#panels", onclick: (event) => (event.preventDefault(), flame.follow("held", who)) });
+  link.append(name);
+  return element("span", {}, link);
 }
 
 const momentListeners = [];

@@ -2,14 +2,10 @@
 // The objects of one trace, plan or simulation, by number in order of birth, and what follows from their columns.
 
 const NO_OBJECT = 0xffffffff;
-/** Frames of Python's and PyTorch's own code, and those of which only the address is known. */
-const LIBRARY_FRAME =
-  /site-packages|[/\\]torch[/\\]|[/\\]lib[/\\]python|^<(?!module)|<frozen |^torch[/\\]|(^|[\s<])(at|c10|torch|caffe2|pybind11)::|\+0x/;
-
 class ObjectSet {
   static async read(data, columns) {
     const set = new ObjectSet();
-    Object.assign(set, { count: data.count, ticks: data.ticks, unit: data.unit, frames: data.frames });
+    Object.assign(set, { count: data.count, ticks: data.ticks, unit: data.unit, frames: data.frames, owners: data.owners });
     Object.assign(set, { lifetimes: data.lifetimes, predictions: data.predictions, passes: data.passes, quantum: data.quantum, openEnded: data.openEnded });
     const names = Object.keys(data.columns);
     const values = await Promise.all(names.map((name) => columns.get(data.columns[name])));
@@ -79,14 +75,18 @@ class ObjectSet {
     return names;
   }
 
-  /** Two frames that tell a site: those of the user's own code where there are any. */
+  /** Two frames that tell a site: the one that asked, which is the innermost of the program's own, and its caller there. */
   siteText(site) {
     if (site < 0) return "(no site)";
-    const names = this.stack(site);
-    const own = names.filter((name) => !LIBRARY_FRAME.test(name));
-    // Lines of Python tell more than those of the interpreter's C, and any line more than none.
-    const told = [/\.py:\d/, /:\d/, /(?:)/].map((line) => own.filter((name) => line.test(name)));
-    return ([...told, names].find((some) => some.length) || []).slice(0, 2).map(shortFrame).join(" < ");
+    const owners = [];
+    const names = [];
+    for (let at = site; at >= 0 && names.length < 512; at = this.siteParent[at] - 1) {
+      names.push(this.frames[this.siteFrame[at]]);
+      owners.push(this.owners[this.siteFrame[at]]);
+    }
+    const lowest = Math.min(...owners);
+    const told = names.filter((name, index) => owners[index] === lowest);
+    return told.slice(0, 2).map(shortFrame).join(" < ");
   }
 
   siteOf(i) {

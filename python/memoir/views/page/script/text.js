@@ -29,7 +29,7 @@ function durationText(nanoseconds) {
 const countText = (count) => Math.round(count).toLocaleString("en");
 const plural = (count, noun) => `${countText(count)} ${noun}${count === 1 ? "" : "s"}`;
 /** Of "/a/b/c.py:12 f" what is read first. */
-const shortFrame = (name) => name.replace(/(?:[^\s/\\]*[/\\])+([^\s/\\]+)/, "$1");
+const shortFrame = (name) => name.replace(/(?:[^\s/\\(]*[/\\])+([^\s/\\]+)/, "$1");
 const percentText = (part, whole) => (whole > 0 ? `${((100 * part) / whole).toFixed(1)} %` : "");
 
 /** An element. Attributes by name; `on*` are listeners; children are elements or text. */
