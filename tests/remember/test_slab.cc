@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <time.h>
+
 #include <array>
 #include <atomic>
 #include <cstring>
@@ -135,6 +137,102 @@ TEST_CASE("one slab serves plan after plan, grows when it must, and waits for wh
   give_memory_back(kept);
   other->free_held(elsewhere);
   slabs.give_back(other);
+}
+
+TEST_CASE("of recent passes what they used counts for seconds, or until enough passes used less") {
+  RecentUse use;
+  CHECK(use.kept(0) == 0);
+  use.used(800, 1000);
+  for (int pass = 0; pass < 10; ++pass) use.used(100, 1001);
+  CHECK(use.kept(1001 + RecentUse::kKeptAtLeast) == 800);
+  CHECK(use.kept(1000 + RecentUse::kKept) == 100);
+  CHECK(use.kept(1001 + RecentUse::kKept) == 0);
+  for (int pass = 10; pass < 64; ++pass) {
+    CHECK_FALSE(use.has_settled());
+    use.used(100, 1002);
+  }
+  CHECK(use.has_settled());
+  CHECK(use.kept(1002) == 800);
+  CHECK(use.kept(1002 + RecentUse::kKeptAtLeast) == 100);
+  for (Size size = 40; size > 0; --size) use.used(size, 2000);  // more than it remembers each
+  CHECK(use.kept(2000) >= 40);
+  use.used(900, 2001);
+  CHECK(use.kept(2001 + RecentUse::kKept - 1) == 900);
+}
+
+TEST_CASE("a slab gives back what no pass needs, while one that needs less goes on") {
+  const std::atomic<bool> never = false;
+  SlabSet slabs({});
+  const auto small = two_buffers();
+  const auto large = layout_of({{.site = 3, .size = 64 << 20, .alignment = 64, .offset = 0}}, 64 << 20);
+  Slab* const slab = slabs.acquire(large);
+  REQUIRE(slab != nullptr);
+  auto* const bytes = static_cast<char*>(slab->allocate({64 << 20, 64, 3}));
+  CHECK_FALSE(slab->shrink_begins(8192));  // the pass may use all of it
+  slab->free_held(bytes);
+  slabs.give_back(slab);
+  REQUIRE(slabs.acquire(small) == slab);
+  auto* const first = static_cast<char*>(slab->allocate({4096, 64, 1}));
+  std::memset(first, 7, 4096);
+  REQUIRE(slab->shrink_begins(8192));
+  CHECK_FALSE(slab->shrink_begins(0));  // one at a time
+  slab->shrink(never);
+  CHECK(slab->size() == 8192);
+  auto* const second = static_cast<char*>(slab->allocate({4096, 64, 2}));
+  std::memset(second, 8, 4096);
+  CHECK(first[4095] == 7);
+  slab->free_held(first);
+  slab->free_held(second);
+  slab->release();
+  REQUIRE(slab->shrink_begins(0));
+  slab->hold();
+  CHECK(slab->grow(64 << 20));  // needed again before it was given back
+  slab->shrink(never);
+  CHECK(slab->size() == 64 << 20);
+  CHECK(slab->lease(large));
+  auto* const again = static_cast<char*>(slab->allocate({64 << 20, 64, 3}));
+  std::memset(again, 9, 64 << 20);
+  slab->free_held(again);
+}
+
+TEST_CASE(
+    "what lives on in a slab keeps its pages, and a slab that is retired while it shrinks goes after it") {
+  const std::atomic<bool> never = false;
+  SlabSet slabs({});
+  const auto two = two_buffers();
+  Slab* const slab = slabs.acquire(two);
+  void* const low = slab->allocate({4096, 64, 1});
+  void* const high = slab->allocate({4096, 64, 2});
+  slabs.give_back(slab);
+  CHECK_FALSE(slab->shrink_begins(4096));
+  give_memory_back(high);
+  REQUIRE(slab->shrink_begins(4096));
+  slabs.retire_all();
+  give_memory_back(low);
+  CHECK(AddressSpace::instance().owner_of(low) == slab);
+  slab->shrink(never);
+  CHECK(AddressSpace::instance().owner_of(low) == nullptr);
+  CHECK(slabs.held_bytes() == 0);
+}
+
+TEST_CASE("an idle set holds nothing after some seconds, and the next pass has what it needs") {
+  SlabSet slabs({});
+  const auto large = layout_of({{.site = 3, .size = 32 << 20, .alignment = 64, .offset = 0}}, 32 << 20);
+  slabs.give_back(slabs.acquire(large));
+  CHECK(slabs.held_bytes() == 32 << 20);
+  for (int tenths = 0; tenths < 200 && slabs.held_bytes() > 0; ++tenths) {
+    const timespec tenth{0, 100'000'000};
+    ::nanosleep(&tenth, nullptr);
+  }
+  CHECK(slabs.held_bytes() == 0);
+  CHECK(slabs.acquire_at_once(large) == nullptr);  // its pages are not there
+  Slab* const slab = slabs.acquire(large);
+  REQUIRE(slab != nullptr);
+  CHECK(slabs.size() == 1);
+  auto* const bytes = static_cast<char*>(slab->allocate({32 << 20, 64, 3}));
+  std::memset(bytes, 1, 32 << 20);
+  slab->free_held(bytes);
+  slabs.give_back(slab);
 }
 
 TEST_CASE("a set of slabs keeps its limits") {

@@ -11,8 +11,15 @@ constexpr std::uint32_t kPatience = 3;  // requests that find nothing near befor
 }  // namespace
 
 PlanCursor::PlanCursor(const PlannedLayout& layout, bool by_size) noexcept
-    : layout_(&layout), by_size_(by_size), takes_smaller_(layout.fit() == PlannedFit::kSmallerToo) {
+    : layout_(&layout), by_size_(by_size) {
+  follow(layout);
+}
+
+void PlanCursor::follow(const PlannedLayout& layout) noexcept {
+  layout_ = &layout;
+  takes_smaller_ = layout.fit() == PlannedFit::kSmallerToo;
   ok_ = used_.assign((layout.entries().size() + 63) / 64, 0);
+  begin_pass();
 }
 
 void PlanCursor::begin_pass(std::uint32_t at) noexcept {

@@ -27,6 +27,9 @@ class PlanCursor {
   /// is a wrong answer leaves that be.
   explicit PlanCursor(const PlannedLayout& layout, bool by_size = false) noexcept;
 
+  /// The same for another layout.
+  void follow(const PlannedLayout& layout) noexcept;
+
   /// False when there was no metadata memory.
   bool ok() const noexcept { return ok_; }
 
@@ -71,7 +74,7 @@ class PlanCursor {
   std::uint32_t misses_ = 0;
   bool in_step_ = true;
   const bool by_size_;
-  const bool takes_smaller_;  // see PlannedFit
+  bool takes_smaller_ = false;  // see PlannedFit
   bool ok_ = false;
 };
 

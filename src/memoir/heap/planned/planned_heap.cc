@@ -27,8 +27,18 @@ bool each_word(std::uint32_t begin, std::uint32_t end, Visit visit) noexcept {
 }  // namespace
 
 PlannedHeap::PlannedHeap(const PlannedLayout& layout) noexcept : layout_(&layout), cursor_(layout) {
+  follow(layout);
+}
+
+void PlannedHeap::follow(const PlannedLayout& layout) noexcept {
+  layout_ = &layout;
+  cursor_.follow(layout);
   ok_ = cursor_.ok() && cell_live_.assign((layout.cells() + 63) / 64, 0) &&
         object_at_.assign(layout.starts(), PlannedLayout::kNone);
+  live_ = 0;
+  live_objects_ = guest_count_ = 0;
+  room_ = 0;
+  begin_pass();
 }
 
 void PlannedHeap::begin_pass(std::uint32_t at) noexcept {

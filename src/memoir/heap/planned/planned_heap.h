@@ -39,6 +39,9 @@ class PlannedHeap final : public Heap {
   /// Follows `layout`, which the caller keeps alive and whose ok() holds. Starts at the beginning of a pass.
   explicit PlannedHeap(const PlannedLayout& layout) noexcept;
 
+  /// The same for another layout, in the metadata memory that is there. Nothing is live.
+  void follow(const PlannedLayout& layout) noexcept;
+
   /// False when there was no metadata memory; then every request gets kNoOffset.
   bool ok() const noexcept { return ok_; }
 
@@ -87,6 +90,12 @@ class PlannedHeap final : public Heap {
       visit(Range{entry.offset, entry.size});
     });
     while (guest != last) visit(*guest++);
+  }
+  /// Where the last live object ends, or 0.
+  Offset end_of_live() const noexcept {
+    Offset end = 0;
+    for_each_live_range([&](const Range& object) { end = object.end() > end ? object.end() : end; });
+    return end;
   }
   /// Which entry of the layout the object is that allocate() gave last; not of a guest.
   std::uint32_t last_entry() const noexcept { return last_; }

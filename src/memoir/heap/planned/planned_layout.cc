@@ -7,15 +7,25 @@
 namespace memoir {
 
 PlannedLayout::PlannedLayout(const RecordedPlan& plan, PlannedFit fit, bool takes_guests) noexcept
-    : arena_size_(plan.arena_size), fit_(fit), takes_guests_(takes_guests) {
+    : fit_(fit) {
+  build_again(plan, fit, takes_guests);
+}
+
+void PlannedLayout::build_again(const RecordedPlan& plan, PlannedFit fit, bool takes_guests) noexcept {
+  arena_size_ = plan.arena_size;
+  fit_ = fit;
+  takes_guests_ = takes_guests;
+  entries_.clear();
+  by_site_.clear();
+  start_offsets_.clear();
+  cuts_.clear();
   ok_ = build(plan) && index_starts();
 }
 
 bool PlannedLayout::build(const RecordedPlan& plan) noexcept {
   const size_t count = plan.sequence.size();
-  MetadataArray<Offset> cuts;
   if (count >= kNone / 2 || !entries_.reserve(count) || !by_site_.reserve(count) ||
-      !cuts.reserve(2 * count) || !start_offsets_.reserve(count)) {
+      !cuts_.reserve(2 * count) || !start_offsets_.reserve(count)) {
     return false;
   }
   for (const PlannedAllocation& recorded : plan.sequence) {
@@ -27,12 +37,12 @@ bool PlannedLayout::build(const RecordedPlan& plan) noexcept {
     if (recorded.offset == kNoOffset) continue;
     if (recorded.size == 0 || recorded.size > arena_size_ || recorded.offset > arena_size_ - recorded.size)
       return false;
-    cuts.push_back(recorded.offset);
-    cuts.push_back(recorded.offset + recorded.size);
+    cuts_.push_back(recorded.offset);
+    cuts_.push_back(recorded.offset + recorded.size);
     start_offsets_.push_back(recorded.offset);
   }
-  std::sort(cuts.begin(), cuts.end());
-  const auto* const cuts_end = std::unique(cuts.begin(), cuts.end());
+  std::sort(cuts_.begin(), cuts_.end());
+  const auto* const cuts_end = std::unique(cuts_.begin(), cuts_.end());
   std::sort(start_offsets_.begin(), start_offsets_.end());
   start_offsets_.resize_down(static_cast<size_t>(std::unique(start_offsets_.begin(), start_offsets_.end()) -
                                                  start_offsets_.begin()));
@@ -43,11 +53,11 @@ bool PlannedLayout::build(const RecordedPlan& plan) noexcept {
     Entry& entry = entries_[i];
     by_site_.push_back(i);
     if (entry.offset == kNoOffset) continue;
-    entry.first_cell = index_in(cuts.begin(), cuts_end, entry.offset);
-    entry.end_cell = index_in(cuts.begin(), cuts_end, entry.offset + entry.size);
+    entry.first_cell = index_in(cuts_.begin(), cuts_end, entry.offset);
+    entry.end_cell = index_in(cuts_.begin(), cuts_end, entry.offset + entry.size);
     entry.start = index_in(start_offsets_.begin(), start_offsets_.end(), entry.offset);
   }
-  cells_ = static_cast<size_t>(cuts_end - cuts.begin());
+  cells_ = static_cast<size_t>(cuts_end - cuts_.begin());
   std::sort(by_site_.begin(), by_site_.end(), [this](std::uint32_t a, std::uint32_t b) {
     const Entry &x = entries_[a], &y = entries_[b];
     return x.site != y.site ? x.site < y.site : x.size != y.size ? x.size < y.size : a < b;

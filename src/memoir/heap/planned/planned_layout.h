@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A recorded plan made ready to be followed at speed: built once, immutable, shared by every heap that
-// follows it.
+// A recorded plan made ready to be followed at speed: built once, immutable from then on, shared by every
+// heap that follows it. What nobody follows any more can be built again for another plan, in the memory it
+// has.
 //
 // The one question that must be cheap and exact is "is this planned range free now?". The begins and ends of
 // all planned ranges cut the arena into cells; each range is a run of whole cells, so a bit per cell answers
@@ -47,6 +48,9 @@ class PlannedLayout {
   explicit PlannedLayout(const RecordedPlan& plan, PlannedFit fit = PlannedFit::kExact,
                          bool takes_guests = false) noexcept;
 
+  /// The same for another plan. No heap follows this one.
+  void build_again(const RecordedPlan& plan, PlannedFit fit, bool takes_guests) noexcept;
+
   bool ok() const noexcept { return ok_; }
   std::span<const Entry> entries() const noexcept { return {entries_.data(), entries_.size()}; }
   PlannedFit fit() const noexcept { return fit_; }
@@ -77,6 +81,7 @@ class PlannedLayout {
   bool build(const RecordedPlan& plan) noexcept;
   bool index_starts() noexcept;
 
+  MetadataArray<Offset> cuts_;  // of use while it is built
   MetadataArray<Entry> entries_;
   MetadataArray<std::uint32_t> by_site_;  // indices of entries_, sorted by (site, size, index)
   MetadataArray<Offset> start_offsets_;   // every offset at which a range begins, ascending
@@ -86,7 +91,7 @@ class PlannedLayout {
   size_t cells_ = 0;
   Size arena_size_ = 0;
   PlannedFit fit_;
-  bool takes_guests_;
+  bool takes_guests_ = false;
   bool ok_ = false;
 };
 

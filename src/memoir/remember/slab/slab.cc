@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memoir/remember/slab/slab.h"
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <utility>
 
 namespace memoir {
 
@@ -46,13 +48,57 @@ Slab* Slab::create(Size size, bool poison, std::shared_ptr<RetiredBytes> retired
 }
 
 bool Slab::grow(Size size) noexcept {
+  const std::lock_guard pages(pages_);
   const Size have = arena_.committed();
-  if (size <= have) return true;
   if (size > arena_.capacity()) return false;
-  const Range more{have, size - have};  // what it has is one range from its start on until it is retired
-  if (arena_.commit(more)) return true;
-  arena_.decommit({have, arena_.capacity() - have});  // some of the pages may be there
-  return false;
+  if (size > have) {
+    const Range more{have, size - have};  // what it has is one range from its start on until it is retired
+    if (!arena_.commit(more)) {
+      arena_.decommit({have, arena_.capacity() - have});  // some of the pages may be there
+      return false;
+    }
+  }
+  room_.store(arena_.committed(), std::memory_order_relaxed);  // a shrink in progress ends
+  count_pages();
+  return true;
+}
+
+bool Slab::shrink_begins(Size size) noexcept {
+  const std::lock_guard lock(mutex_);
+  size = align_up(size, arena_.granule());
+  if (retired_ || shrinking_ || is_orphan() || size >= room_.load(std::memory_order_relaxed)) return false;
+  if (held_ && pass_room_ > size) {
+    limit_ = size;
+    return false;
+  }
+  if (!held_) {
+    empty_box_locked();
+    if (heap_ && heap_->end_of_live() > size) return false;
+  }
+  const std::lock_guard pages(pages_);
+  room_.store(size, std::memory_order_relaxed);
+  return shrinking_ = true;
+}
+
+void Slab::shrink(const std::atomic<bool>& stopping) noexcept {
+  // Only the first part needs the pages to be there no more: others fault meanwhile.
+  constexpr Size kPiece = 32 * kMiB;
+  for (bool more = true; more;) {
+    const std::lock_guard pages(pages_);
+    const Size room = room_.load(std::memory_order_relaxed), have = arena_.committed();
+    more = have > room + kPiece && !stopping.load(std::memory_order_relaxed);
+    if (have > room && more) arena_.discard({have - kPiece, kPiece});
+    else if (have > room) arena_.decommit({room, arena_.capacity() - room});
+    if (!more && arena_.committed() > room)
+      arena_.discard({room, arena_.capacity() - room});  // it was refused
+    count_pages();
+  }
+  std::unique_lock lock(mutex_);
+  shrinking_ = false;
+  if (retired_) count_retired();
+  const bool finished = is_finished();
+  lock.unlock();
+  if (finished) destroy();
 }
 
 void Slab::destroy() noexcept {
@@ -66,15 +112,17 @@ void Slab::hold() noexcept {
   const std::lock_guard lock(mutex_);
   held_ = true;
   holder_ = ::pthread_self();
+  pass_room_ = ~Size{0};
 }
 
 bool Slab::lease(std::shared_ptr<const PlannedLayout> layout) noexcept {
   const std::lock_guard lock(mutex_);
   if (layout != layout_) {
     if (heap_ && heap_->live_objects() > 0) return false;
-    if (layout->arena_size() > arena_.committed()) return false;
-    heap_.emplace(*layout);
-    layout_ = std::move(layout);
+    if (layout->arena_size() > room_.load(std::memory_order_relaxed)) return false;
+    const auto before = std::exchange(layout_, std::move(layout));  // the heap's until it follows another
+    if (heap_) heap_->follow(*layout_);
+    else heap_.emplace(*layout_);
     box_.clear();
     if (!heap_->ok() || !box_.reserve(layout_->starts() + PlannedHeap::kMostGuests)) {
       heap_.reset();
@@ -82,8 +130,14 @@ bool Slab::lease(std::shared_ptr<const PlannedLayout> layout) noexcept {
       return false;
     }
   }
+  const Size room = room_.load(std::memory_order_relaxed), needs = layout_->arena_size();
+  if (needs > room) return false;  // it shrank since it followed this one
+  if (needs > limit_) limit_ = ~Size{0};
+  pass_room_ = !heap_->guests().empty()  ? room
+               : layout_->takes_guests() ? std::min(room, std::max(limit_, needs))
+                                         : needs;
   heap_->begin_pass();
-  if (layout_->takes_guests()) heap_->take_guests(arena_.committed());
+  heap_->take_guests(layout_->takes_guests() ? pass_room_ : 0);
   held_ = true;
   holder_ = ::pthread_self();
   return true;
@@ -162,6 +216,7 @@ void Slab::retire() noexcept {
 /// Of a slab that is retired and not held: all pages under no live object. From then on objects_on_ is kept.
 void Slab::give_back_idle_pages() noexcept {
   const Size page = arena_.granule();
+  const std::lock_guard pages(pages_);
   if (heap_ && heap_->live_objects() > 0 && objects_on_.assign(arena_.capacity() / page, 0)) {
     Offset from = 0;
     heap_->for_each_live_range([&](const Range& object) {
@@ -173,6 +228,7 @@ void Slab::give_back_idle_pages() noexcept {
     });
     arena_.discard({from, arena_.capacity() - from});
   }
+  count_pages();
   count_retired();
 }
 
@@ -186,13 +242,15 @@ void Slab::give_back_pages_of(Range object) noexcept {
   if (last != first) --objects_on_[last];
   const Offset begin = objects_on_[first] == 0 ? first : first + 1;
   const Offset end = objects_on_[last] == 0 ? last + 1 : last;
+  const std::lock_guard pages(pages_);
   if (begin < end) arena_.discard({begin * page, (end - begin) * page});
+  count_pages();
   count_retired();
 }
 
 void Slab::count_retired() noexcept {
   if (retired_bytes_ == nullptr) return;
-  const Size now = arena_.committed();
+  const Size now = size();
   retired_bytes_->bytes.fetch_add(now - counted_, std::memory_order_relaxed);  // wraps where it is less
   counted_ = now;
 }

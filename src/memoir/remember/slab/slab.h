@@ -11,6 +11,9 @@
 //                              v   | empties                                       addresses with the slab's
 //                        [ frees from elsewhere ]  <--- any thread
 //
+// What passes need no more goes back by shrink_begins() and shrink(), which the slab's upkeep calls while
+// passes that need less may go on.
+//
 // In the child of a fork() a slab that another thread held is an orphan: nobody knows how far that thread
 // came, so what lies in it stays as it is, for good.
 #pragma once
@@ -48,6 +51,12 @@ class Slab final : public AddressOwner {
   /// The holder's: at least `size` bytes, in place. False when its address space or the machine's memory does
   /// not suffice; then it is as before.
   bool grow(Size size) noexcept;
+  /// Anyone's, and the slab is kept for shrink(): from now on it has no more than `size` bytes. False when
+  /// something lives above, or when a pass that goes on may use more; the next ones do only what they must.
+  bool shrink_begins(Size size) noexcept;
+  /// Gives back the pages that shrink_begins() took from it; may destroy the slab, when it was retired
+  /// meanwhile. In pieces, until `stopping`.
+  void shrink(const std::atomic<bool>& stopping) noexcept;
   /// The holder's: prepares the heap for one pass over `layout`, which is kept alive until the slab follows
   /// another. False when objects of another layout are still live here, or there is no metadata memory.
   bool lease(std::shared_ptr<const PlannedLayout> layout) noexcept;
@@ -76,7 +85,7 @@ class Slab final : public AddressOwner {
   const PlannedHeap& heap() const noexcept { return *heap_; }
   const PlannedLayout* layout() const noexcept { return layout_.get(); }
   /// Bytes that it holds; of a retired slab those of the pages that it still has.
-  Size size() const noexcept { return arena_.committed(); }
+  Size size() const noexcept { return size_.load(std::memory_order_relaxed); }
   /// Objects live after a look into the box. Only while nobody holds it, or by the holder.
   size_t live_objects() noexcept;
   /// True in the child of a fork() whose parent had it held by another thread.
@@ -95,15 +104,19 @@ class Slab final : public AddressOwner {
   void give_back_idle_pages() noexcept;
   void give_back_pages_of(Range object) noexcept;
   void count_retired() noexcept;
+  void count_pages() noexcept { size_.store(arena_.committed(), std::memory_order_relaxed); }
   void after_fork() noexcept;
   /// Nobody can reach the slab any more: it is destroyed by who sees this, after unlocking.
   bool is_finished() const noexcept {
-    return retired_ && !held_ && !is_orphan() && (!heap_ || heap_->live_objects() == 0);
+    return retired_ && !held_ && !shrinking_ && !is_orphan() && (!heap_ || heap_->live_objects() == 0);
   }
 
   const bool poison_;
   std::byte* const address_;  // of the reservation that the arena works in
+  ForkMutex pages_;           // guards what the arena has; taken after mutex_, or without it
   HostArena arena_;
+  std::atomic<Size> room_ = 0;  // what passes may use: all that it has, or while it shrinks less
+  std::atomic<Size> size_ = 0;
   std::shared_ptr<RetiredBytes> retired_bytes_;
   std::shared_ptr<const PlannedLayout> layout_;
   std::optional<PlannedHeap> heap_;
@@ -114,6 +127,9 @@ class Slab final : public AddressOwner {
   pthread_t holder_ = {};             // while held_
   bool held_ = false;
   bool retired_ = false;
+  bool shrinking_ = false;                   // between shrink_begins() and shrink()
+  Size pass_room_ = 0;                       // while held: what the pass may use
+  Size limit_ = ~Size{0};                    // what passes should not use more than, unless their plans do
   MetadataArray<std::uint32_t> objects_on_;  // once retired, per page: live objects that begin or end there
   Size counted_ = 0;                         // of this slab in retired_bytes_
 };

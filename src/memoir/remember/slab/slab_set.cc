@@ -8,8 +8,12 @@
 #include <time.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <mutex>
 #include <tuple>
+
+#include "memoir/remember/slab/slab_upkeep.h"
 
 namespace memoir {
 
@@ -21,6 +25,12 @@ void return_unused_malloc_memory() noexcept {
 #if defined(__GLIBC__)
   ::malloc_trim(0);
 #endif
+}
+
+RecentUse::Time now() noexcept {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
+  return RecentUse::Time{time.tv_sec} * 1000 + time.tv_nsec / 1'000'000;
 }
 
 /// The sets of the process.
@@ -44,6 +54,11 @@ SlabSet::SlabSet(SlabSetOptions options)
   Sets::instance().all.push_back(this);
 }
 
+const std::shared_ptr<SlabSet>& SlabSet::of_process() {
+  static const auto* const set = new std::shared_ptr<SlabSet>(std::make_shared<SlabSet>(SlabSetOptions{}));
+  return *set;  // outlives every callable
+}
+
 SlabSet::~SlabSet() {
   {
     const std::lock_guard lock(Sets::instance().mutex);
@@ -54,11 +69,19 @@ SlabSet::~SlabSet() {
 
 Slab* SlabSet::acquire_at_once(const std::shared_ptr<const PlannedLayout>& layout) noexcept {
   const std::lock_guard lock(mutex_);
-  Member* const idle = best_idle(layout.get(), layout->arena_size());
+  Member* const idle = best_idle(layout->arena_size());
   if (idle == nullptr || idle->size < layout->arena_size() || !idle->slab->lease(layout)) return nullptr;
-  idle->leased = true;
-  idle->holder = ::pthread_self();
+  was_leased(*idle, layout->arena_size());
   return idle->slab;
+}
+
+void SlabSet::was_leased(Member& member, Size size) noexcept {
+  member.leased = true;
+  member.holder = ::pthread_self();
+  member.last_use = ++leases_;
+  member.use.used(size, now());
+  if (member.use.has_settled() || !slab_upkeep_runs.load(std::memory_order_relaxed)) [[unlikely]]
+    wake_slab_upkeep();
 }
 
 Slab* SlabSet::acquire(const std::shared_ptr<const PlannedLayout>& layout) noexcept {
@@ -73,11 +96,10 @@ Slab* SlabSet::acquire(const std::shared_ptr<const PlannedLayout>& layout) noexc
 Slab* SlabSet::try_to_acquire(const std::shared_ptr<const PlannedLayout>& layout) noexcept try {
   const Size size = std::max<Size>(layout->arena_size(), 1);
   std::unique_lock lock(mutex_);
-  while (Member* const idle = best_idle(layout.get(), size)) {
+  while (Member* const idle = best_idle(size)) {
     if (idle->size >= size) {
       if (idle->slab->lease(layout)) {
-        idle->leased = true;
-        idle->holder = ::pthread_self();
+        was_leased(*idle, size);
         return idle->slab;
       }
     } else if (!has_room_for(size)) {
@@ -87,7 +109,7 @@ Slab* SlabSet::try_to_acquire(const std::shared_ptr<const PlannedLayout>& layout
     }
     // It cannot grow, or objects of an earlier plan live on in it: it goes (the pages of these with them), a
     // fitting one comes.
-    retire_member(best_idle(layout.get(), size));
+    retire_member(best_idle(size));
   }
   if (members_.size() >= options_.max_slabs || !has_room_for(size)) return nullptr;
   return create(lock, layout, size);
@@ -102,12 +124,14 @@ Slab* SlabSet::lease_larger(std::unique_lock<ForkMutex>& lock, Member* idle,
   Slab* const slab = idle->slab;
   if (slab->layout() != layout.get() && slab->live_objects() > 0) return nullptr;
   const size_t ticket = idle->ticket;
-  idle->leased = true;
-  idle->holder = ::pthread_self();
+  const Size idle_size = idle->size;
+  was_leased(*idle, size);
   idle->size = size;
   slab->hold();  // whoever retires it now leaves it to us
   lock.unlock();
-  const bool ready = slab->grow(size) && slab->lease(layout);
+  // What grew once may grow again: caches do, pass after pass. Not so where there is a bound.
+  const Size more = idle_size == 0 || options_.max_bytes != ~Size{0} ? 0 : size / 64;
+  const bool ready = (slab->grow(size + more) || slab->grow(size)) && slab->lease(layout);
   lock.lock();
   Member* const member = find(ticket);
   if (member != nullptr) {
@@ -122,7 +146,8 @@ Slab* SlabSet::lease_larger(std::unique_lock<ForkMutex>& lock, Member* idle,
 Slab* SlabSet::create(std::unique_lock<ForkMutex>& lock, const std::shared_ptr<const PlannedLayout>& layout,
                       Size size) noexcept {
   const size_t ticket = ++tickets_;
-  members_.push_back({nullptr, size, true, ticket, ::pthread_self()});
+  members_.push_back({.size = size, .ticket = ticket});
+  was_leased(members_.back(), size);
   lock.unlock();
   return_unused_malloc_memory();
   Slab* slab = Slab::create(size, options_.poison, retired_);
@@ -152,12 +177,12 @@ void SlabSet::give_back(Slab* slab, std::vector<std::uint32_t>* kept) noexcept {
   slab->release(kept);
 }
 
-SlabSet::Member* SlabSet::best_idle(const PlannedLayout* layout, Size size) noexcept {
-  // The slab that followed this plan last; else the smallest that is large enough; else the largest of the
-  // small.
+SlabSet::Member* SlabSet::best_idle(Size size) noexcept {
+  // Of those large enough the smallest, but for a factor of two; else the largest of the small. Of several
+  // the one that was given back last: its bytes are in the caches.
   const auto rank = [&](const Member& member) {
-    return std::tuple(member.slab->layout() == layout, member.size >= size,
-                      member.size >= size ? ~member.size : member.size);
+    const auto log2 = static_cast<int>(std::bit_width(member.size));
+    return std::tuple(member.size >= size, member.size >= size ? -log2 : log2, member.last_use);
   };
   Member* best = nullptr;
   for (Member& member : members_) {
@@ -209,6 +234,53 @@ bool SlabSet::retire_idle_of_all() noexcept {
     }
   }
   return any;
+}
+
+bool SlabSet::has_idle(Size least) const noexcept {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(members_.begin(), members_.end(),
+                     [&](const Member& member) { return !member.leased && member.size >= least; });
+}
+
+void SlabSet::empty_idle(Size least) noexcept {
+  static constexpr std::atomic<bool> kNever = false;
+  std::array<Slab*, 8> emptied;
+  size_t count = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    for (Member& member : members_) {
+      if (member.leased || member.size < least || count == emptied.size()) continue;
+      if (!member.slab->shrink_begins(0)) continue;
+      emptied[count++] = member.slab;
+      member.size = 0;
+    }
+  }
+  for (size_t i = 0; i < count; ++i) emptied[i]->shrink(kNever);
+}
+
+bool SlabSet::look_after_all(const std::atomic<bool>& stopping) noexcept {
+  // A slab that shrinks stays, whoever retires it or its set meanwhile.
+  std::array<Slab*, 64> shrinking;
+  size_t count = 0;
+  bool holding = false;
+  {
+    const std::lock_guard sets_lock(Sets::instance().mutex);
+    for (SlabSet* const set : Sets::instance().all) {
+      const std::lock_guard lock(set->mutex_);
+      for (Member& member : set->members_) {
+        if (member.slab == nullptr || member.size == 0) continue;
+        holding = true;
+        const Size kept = member.use.kept(now());
+        // A little more than what is needed is no waste, and spares passes that need more and more.
+        if (kept != 0 && kept + kept / 16 + 64 * kKiB >= member.size) continue;
+        if (count == shrinking.size() || !member.slab->shrink_begins(kept)) continue;
+        shrinking[count++] = member.slab;
+        member.size = kept;
+      }
+    }
+  }
+  for (size_t i = 0; i < count; ++i) shrinking[i]->shrink(stopping);
+  return holding;
 }
 
 /// In the child of a fork(): what other threads held is theirs no more, and nobody's.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The slabs of one remembered program, or of several that share them. A slab is only memory: any plan that
-// fits may be followed in it, one at a time; so many input shapes share one slab, and memory grows with the
-// concurrent passes, not with the plans. Thread-safe.
+// Slabs for the passes of several remembered callables. A slab is only memory: any plan that fits may be
+// followed in it, one at a time; so all shapes and callables share them, and memory grows with the concurrent
+// passes. What the passes of the last seconds did not use goes back (recent_use.h, slab_upkeep.h): of an idle
+// set all. Thread-safe.
 #pragma once
 
 #include <memory>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "memoir/base/fork_mutex.h"
+#include "memoir/remember/slab/recent_use.h"
 #include "memoir/remember/slab/slab.h"
 
 namespace memoir {
@@ -25,6 +27,8 @@ class SlabSet {
  public:
   explicit SlabSet(SlabSetOptions options);
   ~SlabSet();
+  /// The one of the process, for whoever wants no limits of their own.
+  static const std::shared_ptr<SlabSet>& of_process();
   SlabSet(const SlabSet&) = delete;
   SlabSet& operator=(const SlabSet&) = delete;
 
@@ -40,6 +44,13 @@ class SlabSet {
   void retire_all() noexcept;
   /// Retires the idle slabs of every set in the process: somebody finds no memory. False when there was none.
   static bool retire_idle_of_all() noexcept;
+  /// An idle slab holds `least` bytes or more.
+  bool has_idle(Size least) const noexcept;
+  /// Gives back the pages of idle slabs that hold `least` bytes and more: a pass is to run that takes its
+  /// memory elsewhere, and would peak next to them.
+  void empty_idle(Size least) noexcept;
+  /// What the upkeep does, in every set of the process; until `stopping`. False when no slab holds anything.
+  static bool look_after_all(const std::atomic<bool>& stopping) noexcept;
 
   /// Bytes of the slabs held now, and of what is left of retired ones.
   Size held_bytes() const noexcept;
@@ -53,10 +64,13 @@ class SlabSet {
     bool leased = false;
     size_t ticket = 0;  // distinguishes members that have no slab yet
     pthread_t holder = {};
+    RecentUse use{};
+    std::uint64_t last_use = 0;  // counts the set's leases
   };
 
   Slab* try_to_acquire(const std::shared_ptr<const PlannedLayout>& layout) noexcept;
-  Member* best_idle(const PlannedLayout* layout, Size size) noexcept;
+  Member* best_idle(Size size) noexcept;
+  void was_leased(Member& member, Size size) noexcept;
   Member* find(size_t ticket) noexcept;
   void retire_member(Member* member) noexcept;
   bool has_room_for(Size size) const noexcept;
@@ -72,6 +86,7 @@ class SlabSet {
   mutable ForkMutex mutex_;  // guards all below
   std::vector<Member> members_;
   size_t tickets_ = 0;
+  std::uint64_t leases_ = 0;
 };
 
 }  // namespace memoir
