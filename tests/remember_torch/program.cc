@@ -78,7 +78,8 @@ std::int64_t Tensor::mismatches() noexcept { return g_mismatches.load(std::memor
 Layout record(const std::function<void()>& body, bool large_apart) {
   Recorder recorder;
   {
-    torch_door::begin_recording(recorder, large_apart);
+    torch_door::begin_recording(recorder, large_apart,
+                                torch_door::Whereabouts::of(__builtin_frame_address(0)).value());
     const EndRecording end;
     recorder.pass_begin(1);
     body();

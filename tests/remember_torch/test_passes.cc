@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One thread's passes that follow a plan through the door to PyTorch, and what others free of them.
+#include <ucontext.h>
+
 #include <cstring>
+#include <functional>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -73,6 +76,109 @@ TEST_CASE("a pass that differs finds its way back by operators, and its bytes ar
     CHECK_FALSE(outcome.in_step);
     REQUIRE(follow(
         slabs, layout, scoped, [&] { network(12); }, outcome));
+    CHECK(repeated(outcome));
+  }
+}
+
+namespace {
+
+/// Runs `body` on a stack of its own, as a fibre or a signal handler does.
+void on_another_stack(const std::function<void()>& body) {
+  static const std::function<void()>* running = nullptr;
+  std::vector<char> stack(256 * 1024);
+  ucontext_t here{}, there{};
+  REQUIRE(::getcontext(&there) == 0);
+  there.uc_stack.ss_sp = stack.data();
+  there.uc_stack.ss_size = stack.size();
+  there.uc_link = &here;
+  running = &body;
+  ::makecontext(
+      &there, [] { (*running)(); }, 0);
+  REQUIRE(::swapcontext(&here, &there) == 0);
+}
+
+}  // namespace
+
+TEST_CASE("what a thread runs on another stack in the midst of a pass is none of the pass") {
+  const Checked checked;
+  std::vector<Tensor> others;
+  for (const bool apart : {false, true}) {
+    const auto body = [&](bool switches) {
+      const Op op("op");
+      const Tensor first(1000);
+      if (switches) {
+        on_another_stack([&] {
+          CHECK(torch_door::in_pass());
+          CHECK_FALSE(torch_door::Whereabouts::of(__builtin_frame_address(0)).has_value());
+          const Op other("other");
+          others.emplace_back(apart ? 1 << 20 : 2000);
+          CHECK_FALSE(others.back().in_memoirs_memory());
+        });
+      }
+      const Op next("next");
+      const Tensor second(3000), third(500);
+    };
+    const auto layout = record([&] { body(true); }, apart);
+    CHECK(layout->entries().size() == 3);
+    SlabSet slabs({});
+    for (const bool scoped : {true, false}) {
+      torch_door::PassResult outcome;
+      const auto where = torch_door::Whereabouts::of(__builtin_frame_address(0));
+      REQUIRE(where.has_value());
+      Slab* const slab = slabs.acquire(layout);
+      REQUIRE(slab != nullptr);
+      RequestLog log;
+      torch_door::begin_planned(*slab, scoped, &log, nullptr, *where);
+      body(true);
+      outcome = torch_door::end_planned();
+      slabs.give_back(slab);
+      CHECK(repeated(outcome));
+      CHECK(outcome.counters.planned == 3);
+      CHECK(log.size() == 3);
+    }
+  }
+  for (const Tensor& tensor : others) CHECK(tensor.holds_its_bytes());
+}
+
+TEST_CASE("what takes the pass's place on its own stack is known by its list of frames, and is none of it") {
+  const Checked checked;
+  struct Piece {
+    const Piece* previous;
+  };
+  const Piece ours{nullptr}, deeper{&ours}, theirs{nullptr}, theirs_deeper{&theirs};
+  const void* frames = &ours;
+  const auto body = [&] {
+    const Op op("op");
+    const Tensor first(1000);
+    frames = &theirs_deeper;  // a greenlet
+    Tensor other(2000);
+    CHECK_FALSE(other.in_memoirs_memory());
+    frames = &theirs;
+    CHECK_FALSE(Tensor(1000).in_memoirs_memory());
+    frames = nullptr;  // one without frames
+    CHECK_FALSE(Tensor(1000).in_memoirs_memory());
+    frames = &deeper;  // the pass again, some calls deeper
+    const Tensor second(3000);
+    CHECK(second.in_memoirs_memory());
+    frames = &theirs;
+    other.reset();
+    frames = &ours;
+  };
+  const auto layout = record([] {
+    const Op op("op");
+    const Tensor first(1000), second(3000);
+  });
+  SlabSet slabs({});
+  for (const bool scoped : {true, false}) {
+    const auto where = torch_door::Whereabouts::of(__builtin_frame_address(0), &frames);
+    REQUIRE(where.has_value());
+    Slab* const slab = slabs.acquire(layout);
+    REQUIRE(slab != nullptr);
+    torch_door::begin_planned(*slab, scoped, nullptr, nullptr, *where);
+    body();
+    const torch_door::PassResult outcome = torch_door::end_planned();
+    slabs.give_back(slab);
+    CHECK(outcome.counters.planned == 2);
     CHECK(repeated(outcome));
   }
 }

@@ -5,6 +5,8 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 
+#include <pthread.h>
+
 #include <bit>
 #include <mutex>
 #include <vector>
@@ -29,21 +31,27 @@ struct ThreadPass {
   bool profiled = false;         // PyTorch's memory profiler was on when the pass began
   RequestLog* log = nullptr;     // while following: is told every request
   bool logs_sites = false;       // operators were listened to from the start on: the chain of each is whole
+  unsigned operators = 0;        // that were listened to
+  Whereabouts where;
   at::CallbackHandle callback = at::INVALID_CALLBACK_HANDLE;
   ScopeStack scopes;
   ScopeStack everywhere_scopes;  // of a recording of all threads
 
   bool active() const noexcept { return slab != nullptr || recorder != nullptr; }
+  bool is_here() const noexcept { return active() && where.is_here(); }
 };
 constinit thread_local ThreadPass t_pass;
 
 std::unique_ptr<at::ObserverContext> enter_scope(const at::RecordFunction& function) {
-  if (t_pass.active()) t_pass.scopes.enter(function.name());
+  if (t_pass.is_here()) {
+    ++t_pass.operators;
+    t_pass.scopes.enter(function.name());
+  }
   return nullptr;
 }
 
 void leave_scope(const at::RecordFunction&, at::ObserverContext*) {
-  if (t_pass.active()) t_pass.scopes.leave();
+  if (t_pass.is_here()) t_pass.scopes.leave();
 }
 
 void listen_to_scopes(ThreadPass& pass) {
@@ -105,7 +113,7 @@ void tell_allocated(const void* pointer, Size size, bool planned) {
     recordings().everywhere->allocated(pointer, size, kAlignment, &pass.everywhere_scopes);
   }
   if (pass.recorder != nullptr) {
-    pass.recorder->allocated(pointer, size, kAlignment, &pass.scopes);
+    if (pass.where.is_here()) pass.recorder->allocated(pointer, size, kAlignment, &pass.scopes);
     return;
   }
   if (planned || pass.slab != nullptr) return;  // other threads do not plan what its plan does not serve
@@ -174,7 +182,7 @@ class Allocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t size) override {
     ThreadPass& pass = t_pass;
-    if (pass.slab != nullptr) {
+    if (pass.slab != nullptr && pass.where.is_here()) {
       const SiteId site = pass.scoped ? pass.scopes.site() : kNoSite;
       if (pass.log != nullptr && size != 0) [[unlikely]]  // recordings have none of 0 bytes either
         pass.log->push_back({size, pass.logs_sites ? site : kNoSite});
@@ -198,7 +206,7 @@ class Allocator final : public c10::Allocator {
   // Every tensor carries one and the same deleter, so that PyTorch's raw_deleter() contract holds whoever
   // served it.
   c10::DataPtr forward(size_t size) {
-    if (t_pass.large_apart && size >= SeparateMemory::kLeast) [[unlikely]] {
+    if (t_pass.large_apart && size >= SeparateMemory::kLeast && t_pass.where.is_here()) [[unlikely]] {
       if (void* const pointer = SeparateMemory::instance().allocate(size)) {
         if (c10::memoryProfilingEnabled()) c10::profiledCPUMemoryReporter().New(pointer, size);
         tell_allocated(pointer, size, false);
@@ -242,6 +250,41 @@ bool in_pass() noexcept { return t_pass.active(); }
 
 namespace {
 
+/// The stack that the thread began with: [low, high).
+struct OwnStack {
+  std::uintptr_t low = 0, high = ~std::uintptr_t{0};  // where the system does not say: all there is
+
+  OwnStack() noexcept {
+    pthread_attr_t attributes;
+    if (::pthread_getattr_np(::pthread_self(), &attributes) != 0) return;
+    void* begin = nullptr;
+    size_t size = 0;
+    if (::pthread_attr_getstack(&attributes, &begin, &size) == 0 && size != 0) {
+      low = reinterpret_cast<std::uintptr_t>(begin);
+      high = low + size;
+    }
+    ::pthread_attr_destroy(&attributes);
+  }
+};
+
+}  // namespace
+
+std::optional<Whereabouts> Whereabouts::of(const void* frame, const void* const* list) noexcept {
+  static thread_local const OwnStack stack;
+  Whereabouts where;
+  where.lowest = stack.low;
+  where.frame = reinterpret_cast<std::uintptr_t>(frame);
+  if (where.frame < stack.low || where.frame >= stack.high) return std::nullopt;
+  where.list = list;
+  if (list != nullptr) {
+    where.seen = *list;
+    where.last = last_of(*list);
+  }
+  return where;
+}
+
+namespace {
+
 /// Of a thread that listens to operators; it does no more when this throws.
 void record_into(Recorder& recorder) {
   const std::lock_guard lock(recordings().mutex);
@@ -257,18 +300,21 @@ void record_into(Recorder& recorder) {
 
 }  // namespace
 
-void begin_recording(Recorder& recorder, bool large_apart) {
+void begin_recording(Recorder& recorder, bool large_apart, const Whereabouts& where) {
+  t_pass.where = where;
+  t_pass.operators = 0;
   listen_to_scopes(t_pass);
   record_into(recorder);
   t_pass.large_apart = large_apart;
 }
 
-void end_recording() noexcept {
+unsigned end_recording() noexcept {
   Recorder* const recorder = std::exchange(t_pass.recorder, nullptr);
   t_pass.large_apart = false;
   stop_listening(t_pass);
   const std::lock_guard lock(recordings().mutex);
   if (std::erase(recordings().passes, recorder) != 0) g_recordings.fetch_sub(1, std::memory_order_relaxed);
+  return t_pass.operators;
 }
 
 bool begin_recording_everywhere(Recorder& recorder) {
@@ -305,7 +351,9 @@ bool tell_program_recording(const ProgramRecording& recording) {
   return true;
 }
 
-void begin_planned(Slab& slab, bool scoped, RequestLog* log, Recorder* recorder) {
+void begin_planned(Slab& slab, bool scoped, RequestLog* log, Recorder* recorder, const Whereabouts& where) {
+  t_pass.where = where;
+  t_pass.operators = 0;
   if (scoped || recorder != nullptr) listen_to_scopes(t_pass);
   if (recorder != nullptr) record_into(*recorder);
   t_pass.log = log;
@@ -319,7 +367,7 @@ PassResult end_planned() noexcept {
   t_pass.log = nullptr;
   if (t_pass.recorder != nullptr) end_recording();
   stop_listening(t_pass);
-  return {slab->heap().counters(), slab->heap().in_step(), slab->heap().at_end()};
+  return {slab->heap().counters(), slab->heap().in_step(), slab->heap().at_end(), t_pass.operators};
 }
 
 }  // namespace memoir::torch_door
