@@ -22,7 +22,8 @@ function(memoir_torch_part folder)
   set(minor ${CMAKE_MATCH_2})
   message(STATUS "memoir: building for torch ${CMAKE_MATCH_1}")
 
-  nanobind_add_module(_torch_${minor} NB_STATIC bindings/_torch.cpp bindings/torch_call_shape.cpp ${PROJECT_SOURCE_DIR}/src/memoir/remember/torch/allocator.cc)
+  nanobind_add_module(_torch_${minor} NB_STATIC bindings/_torch.cpp bindings/torch_calls.cpp bindings/torch_call_shape.cpp
+                      ${PROJECT_SOURCE_DIR}/src/memoir/remember/torch/allocator.cc)
   target_link_libraries(_torch_${minor} PRIVATE memoir_remember)
   set_target_properties(_torch_${minor} PROPERTIES OUTPUT_NAME _torch)
 

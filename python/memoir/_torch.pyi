@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any
 
 import memoir._core
@@ -9,6 +10,10 @@ def in_pass() -> bool:
 class SlabSet:
     def __init__(self, max_slabs: int, max_bytes: int, poison: bool, patience: float = 0.0) -> None: ...
 
+    @staticmethod
+    def of_process() -> SlabSet:
+        """The one that callables share which have no limits of their own."""
+
     @property
     def held_bytes(self) -> int: ...
 
@@ -17,14 +22,24 @@ class SlabSet:
 
     def retire_all(self) -> None: ...
 
+class Ledger:
+    """What learning may cost, of one callable or of several together."""
+
+    def __init__(self) -> None: ...
+
+    @property
+    def share(self) -> float:
+        """What was spent on learning and looking, of the time of passes."""
+
 class Memory:
     """What is remembered of one callable."""
 
-    def __init__(self, max_plans: int, patience: float, slabs: SlabSet, describe: object, say_nothing_repeats: object) -> None: ...
+    def __init__(self, max_plans: int, patience: float, slabs: SlabSet, ledger: Ledger | None, describe: object, say_nothing_repeats: object) -> None: ...
 
-    def call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    @property
+    def call(self) -> Callable[..., Any]:
         """
-        What function(*args, **kwargs) returns or raises, out of planned memory where there is a plan.
+        call(function, *args, **kwargs) is what function(*args, **kwargs) returns or raises, out of planned memory where there is a plan.
         """
 
     def give_plan(self, plan: memoir._core.RecordedPlan, words: str) -> None:
@@ -34,7 +49,20 @@ class Memory:
 
     def forget(self) -> None: ...
 
-    def stats(self) -> dict[str, int]: ...
+    def stats(self) -> dict[str, Any]: ...
+
+def modules_are_called_by(type: type, call: object) -> None:
+    """
+    type.__call__ is `call` now, which passes on to what call_modules() returned: classes that have it from there are called without it, as long as that is so.
+    """
+
+def called_once() -> int:
+    """Modules that call_modules() was called with once."""
+
+def call_modules(plain: Callable[..., Any], memories: dict[int, Any], know: Callable[[Any], Any], from_second: bool) -> Callable[..., Any]:
+    """
+    What torch.nn.Module.__call__ does from now on: outermost calls are remembered, plain(module, *args, **kwargs) is what they do. `memories`, by the module's id, has what know(module) returns: a weak reference, a memory of its class, and that one's core; None for a module that is not remembered, True for one that the program remembers. `from_second`: know() is asked at the second call of a module, not at its first.
+    """
 
 class Recording:
     def __init__(self, path: str | None = None) -> None: ...

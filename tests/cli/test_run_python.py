@@ -83,8 +83,11 @@ if len(sys.argv) == 1:
     done = run(tmp_path, body, "--remember", "--report")
     expected = plain(tmp_path, body, "alone")  # which its child prints again
     assert (done.returncode, done.stdout) == (0, 2 * expected), done.stderr
-    calls, planned, in_step, recorded, _ = reported(done)
-    assert calls == 2 * 80 and recorded <= 6 and planned >= 2 * 60 and in_step == planned
+    calls, planned, in_step, recorded, plain_ones = reported(done)
+    # From the second call on; how many are plain depends on what learning costs next to passes this short.
+    assert calls == 2 * 79 == planned + recorded + plain_ones
+    assert recorded <= 6 and planned >= 2 * 10 and in_step == planned
+    assert "learning took " in done.stderr
     assert "Linear" not in done.stderr  # it is called by Net alone
 
 
@@ -117,7 +120,8 @@ except RuntimeError as error:
     done = run(tmp_path, body.replace("{compiles}", "True"), "--remember", "--report")
     expected = plain(tmp_path, body.replace("{compiles}", "False"))  # importing the compiler takes seconds
     assert (done.returncode, done.stdout) == (0, expected), done.stderr
-    assert reported(done, "Linear")[0] == 50
+    assert "Linear" not in done.stderr  # each was called once
+    assert int(re.search(r"memoir: (\d+) modules were called once", done.stderr)[1]) >= 50
 
 
 def test_a_plan_is_followed_from_the_first_call(tmp_path):

@@ -82,7 +82,7 @@ class Program {
       pass.repeated = slab->heap().in_step() && slab->heap().at_end();
       pass.finished = finished;
       slabs->give_back(slab, &pass.kept);
-      memory.followed(decision, shape, pass, log);
+      if (memory.followed(decision, pass)) memory.learn(decision, shape, pass, log);
       if (decision.records) memory.recorded(decision, recorder, true);
     }
     return decision.way;

@@ -16,7 +16,8 @@ using Truth = std::function<std::int64_t(const Numbers&)>;
 std::optional<SizeForm> fitted(const Truth& truth, const std::vector<Numbers>& points) {
   std::vector<SizePoint> seen;
   for (const Numbers& point : points) seen.push_back({point, static_cast<Size>(truth(point))});
-  return SizeForm::fit(seen);
+  size_t tries = 1'000'000;
+  return SizeForm::fit(seen, tries);
 }
 
 }  // namespace

@@ -3,10 +3,31 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="memoir.torch needs PyTorch")
 
+from memoir.torch import memory  # noqa: E402
+
 
 @pytest.fixture(autouse=True)
 def seeded():
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def own_slabs():
+    """No test finds what another one left in the slabs that all callables share."""
+    memory._torch.SlabSet.of_process().retire_all()
+
+
+@pytest.fixture(autouse=True)
+def learning_is_free(monkeypatch, request):
+    """Tests count what is learned, of passes that are too short for it: what that costs does not matter, unless a test
+    wants `ledger`."""
+    if "ledger" not in request.fixturenames:
+        monkeypatch.setattr(memory, "new_ledger", lambda: None)
+
+
+@pytest.fixture
+def ledger():
+    """Learning costs what it costs."""
 
 
 @pytest.fixture

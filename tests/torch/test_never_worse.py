@@ -19,12 +19,16 @@ import torch
 
 from memoir import _torch
 
+# As conftest.py has it for tests in this process.
+FREE_LEARNING = "import memoir.torch.memory; memoir.torch.memory.new_ledger = lambda: None\n"
+
 
 def in_a_process(program: str, *, timeout: float = 240, limit_kib: int | None = None) -> str:
     """What the program prints; it must end well."""
     limit = f"ulimit -v {limit_kib}; " if limit_kib else ""
+    program = FREE_LEARNING + textwrap.dedent(program)
     ran = subprocess.run(
-        ["bash", "-c", f'{limit}exec "$0" -c "$1"', sys.executable, textwrap.dedent(program)],
+        ["bash", "-c", f'{limit}exec "$0" -c "$1"', sys.executable, program],
         capture_output=True,
         text=True,
         timeout=timeout,

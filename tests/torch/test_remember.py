@@ -31,7 +31,8 @@ def test_inference_is_bit_for_bit_equal_and_in_step(small_net, mode):
     stats = follows(model)
     assert (stats.calls, stats.recorded_passes, stats.plan_hits) == (6, 1, 5)
     assert stats.escaping == 5  # the output, each time
-    assert stats.arena_size == stats.peak_live_bytes
+    # The planner's bound: what lives at one time, and what alignment leaves between, which differs between processors.
+    assert stats.peak_live_bytes <= stats.arena_size < stats.peak_live_bytes + 64 * 16
     assert stats.slab_bytes < stats.arena_size + 4096
 
 

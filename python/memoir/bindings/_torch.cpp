@@ -10,226 +10,22 @@
 #include <nanobind/stl/string_view.h>
 
 #include <atomic>
-#include <charconv>
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
-#include <vector>
 
 #include "memoir/base/error.h"
-#include "memoir/remember/memory.h"
 #include "memoir/remember/slab/slab_set.h"
 #include "memoir/remember/torch/allocator.h"
 #include "torch_call_shape.h"
+#include "torch_calls.h"
 
 namespace nb = nanobind;
 using namespace memoir;
 
 namespace {
-
-/// What one callable remembers, and the way that each of its calls takes. Each pass is owned by one object in
-/// C++, with no Python between its start and the callable's, nor between the callable's end and its own:
-/// whatever a signal handler raises, the pass ends.
-class CallableMemory {
- public:
-  CallableMemory(size_t max_plans, double patience, std::shared_ptr<SlabSet> slabs, nb::object describe,
-                 nb::object say_nothing_repeats)
-      : memory_(MemoryOptions{max_plans, static_cast<unsigned>(patience * 1000)}, std::move(slabs)),
-        describe_(std::move(describe)),
-        say_nothing_repeats_(std::move(say_nothing_repeats)) {
-    torch_door::install();
-  }
-
-  nb::object call(nb::handle function, nb::tuple args, nb::dict kwargs) {
-    // An outer pass covers this one: one plan for all of it is the better plan.
-    if (torch_door::in_pass()) return run(function, args, kwargs);
-    static thread_local CallShape
-        shape;  // a nested call that takes one comes before this one's, or is in its pass
-    if (!take_call_shape(args.ptr(), kwargs.ptr(), shape)) {
-      memory_.plain();
-      return run(function, args, kwargs);
-    }
-    Memory::Decision decision = memory_.decide(shape);
-    if (decision.way == Memory::Way::kSlow) [[unlikely]] {
-      const nb::gil_scoped_release release;
-      decision = memory_.decide_slowly(std::move(decision));
-    }
-    if (decision.is_new) [[unlikely]]
-      look_at_new(decision, args, kwargs);
-    switch (decision.way) {
-      case Memory::Way::kFollow:
-        return follow(decision, shape, function, args, kwargs);
-      case Memory::Way::kRecord:
-        return record(decision, function, args, kwargs);
-      default:
-        return run(function, args, kwargs);
-    }
-  }
-
-  void give_plan(const RecordedPlan& plan, const std::string& words) {
-    given_[without_dimensions(words)].push_back({dimensions_of(words), plan});
-  }
-  void forget() {
-    const nb::gil_scoped_release release;
-    memory_.forget();
-  }
-  nb::dict stats() const {
-    const MemoryStats stats = memory_.stats();
-    nb::dict all;
-    all["calls"] = stats.calls;
-    all["recorded_passes"] = stats.recorded_passes;
-    all["plan_hits"] = stats.plan_hits;
-    all["in_step_passes"] = stats.in_step_passes;
-    all["derived_passes"] = stats.derived_passes;
-    all["plain_passes"] = stats.plain_passes;
-    all["planned"] = stats.planned;
-    all["escaping"] = stats.escaping;
-    all["fallen_back"] = stats.unmatched + stats.occupied;
-    all["unmatched"] = stats.unmatched;
-    all["occupied"] = stats.occupied;
-    all["guests"] = stats.guests;
-    all["plans"] = stats.plans;
-    all["arena_size"] = stats.arena_size;
-    all["peak_live_bytes"] = stats.peak_live_bytes;
-    return all;
-  }
-
- private:
-  /// Null, with a Python error set, when the callable raised.
-  static nb::object run_or_null(nb::handle function, const nb::tuple& args, const nb::dict& kwargs) noexcept {
-    return nb::steal(PyObject_Call(function.ptr(), args.ptr(), kwargs.ptr()));
-  }
-  static nb::object checked(nb::object result) {
-    if (!result.is_valid()) nb::raise_python_error();
-    return result;
-  }
-  static nb::object run(nb::handle function, const nb::tuple& args, const nb::dict& kwargs) {
-    return checked(run_or_null(function, args, kwargs));
-  }
-
-  nb::object follow(const Memory::Decision& decision, const CallShape& shape, nb::handle function,
-                    const nb::tuple& args, const nb::dict& kwargs) {
-    Slab* slab = memory_.slabs().acquire_at_once(decision.layout);
-    if (slab == nullptr) [[unlikely]] {
-      const nb::gil_scoped_release release;  // a new slab's pages are touched here
-      slab = memory_.slabs().acquire(decision.layout);
-    }
-    if (slab == nullptr) [[unlikely]]
-      return follow_nothing(decision, function, args, kwargs);
-    RequestLog log;
-    FollowedPass pass;
-    std::optional<Recorder> recorder;
-    try {
-      if (decision.records) [[unlikely]]
-        recorder.emplace();
-      torch_door::begin_planned(*slab, decision.scoped, decision.logged ? &log : nullptr,
-                                recorder ? &*recorder : nullptr);
-    } catch (...) {  // no memory to listen to operators with
-      memory_.slabs().give_back(slab);
-      return follow_nothing(decision, function, args, kwargs);
-    }
-    if (recorder) [[unlikely]]
-      recorder->pass_begin(1);
-    nb::object result = run_or_null(function, args, kwargs);
-    if (recorder) [[unlikely]]
-      recorder->pass_end(1);
-    const torch_door::PassResult how = torch_door::end_planned();
-    memory_.slabs().give_back(slab, &pass.kept);
-    pass.counters = how.counters;
-    pass.repeated = how.in_step && how.at_end;
-    pass.finished = result.is_valid();
-    memory_.followed(decision, shape, pass, log);
-    if (recorder) [[unlikely]] {
-      const nb::gil_scoped_release release;
-      memory_.recorded(decision, *recorder, result.is_valid());
-    }
-    return checked(std::move(result));
-  }
-
-  /// It was to follow, and there is no slab.
-  nb::object follow_nothing(const Memory::Decision& decision, nb::handle function, const nb::tuple& args,
-                            const nb::dict& kwargs) {
-    if (decision.records) return record(decision, function, args, kwargs);
-    memory_.plain();
-    return run(function, args, kwargs);
-  }
-
-  nb::object record(const Memory::Decision& decision, nb::handle function, const nb::tuple& args,
-                    const nb::dict& kwargs) {
-    Recorder recorder;
-    try {
-      torch_door::begin_recording(recorder, decision.large_apart);
-    } catch (...) {
-      memory_.recorded(decision, recorder, true);  // as a recording that failed
-      return run(function, args, kwargs);
-    }
-    recorder.pass_begin(1);
-    nb::object result = run_or_null(function, args, kwargs);
-    recorder.pass_end(1);
-    torch_door::end_recording();
-    {
-      const nb::gil_scoped_release release;
-      memory_.recorded(decision, recorder, result.is_valid());
-    }
-    return checked(std::move(result));
-  }
-
-  void look_at_new(Memory::Decision& decision, const nb::tuple& args, const nb::dict& kwargs) noexcept {
-    if (!given_.empty() && decision.plan != nullptr) {
-      try {
-        const auto found = given_.find(without_dimensions(nb::cast<std::string>(describe_(args, kwargs))));
-        if (found != given_.end()) {
-          memory_.give_plans(decision, found->second);
-          given_.erase(found);
-        }
-      } catch (...) {  // it cannot be described, so it is not one of theirs
-        PyErr_Clear();
-      }
-    }
-    if (!decision.repeats_nothing) return;
-    try {
-      say_nothing_repeats_(args, kwargs);
-    } catch (...) {  // a warning that was made an error: the call goes on
-      PyErr_Clear();
-    }
-  }
-
-  /// The words of a call less what is in brackets: `float32[1,3,128,130]` and `float32[1,3,64,64]` are one.
-  static std::string without_dimensions(const std::string& words) {
-    std::string rest;
-    bool inside = false;
-    for (const char letter : words) {
-      if (letter == ']') inside = false;
-      if (!inside) rest += letter;
-      if (letter == '[') inside = true;
-    }
-    return rest;
-  }
-  /// The numbers in the brackets, as take_call_shape() has them.
-  static std::vector<std::int64_t> dimensions_of(const std::string& words) {
-    std::vector<std::int64_t> numbers;
-    for (size_t at = words.find('['); at != std::string::npos; at = words.find('[', at)) {
-      do {
-        ++at;
-        std::int64_t number = 0;
-        const char* const end = words.data() + words.size();
-        const auto read = std::from_chars(words.data() + at, end, number);
-        if (read.ec != std::errc()) break;
-        numbers.push_back(number);
-        at = static_cast<size_t>(read.ptr - words.data());
-      } while (at < words.size() && words[at] == ',');
-    }
-    return numbers;
-  }
-
-  Memory memory_;
-  nb::object describe_, say_nothing_repeats_;
-  std::unordered_map<std::string, std::vector<Memory::GivenPlan>>
-      given_;  // plans from files, until a call of their form comes
-};
 
 /// A trace in the making, in memory or in a file: allocations of the thread between begin() and end(), with
 /// passes marked; or, everywhere, of all threads.
@@ -319,19 +115,13 @@ NB_MODULE(_torch, module) {
                  SlabSetOptions{max_slabs, max_bytes, poison, static_cast<unsigned>(patience * 1000)});
            }),
            nb::arg("max_slabs"), nb::arg("max_bytes"), nb::arg("poison"), nb::arg("patience") = 0.0)
+      .def_static("of_process", &SlabSet::of_process,
+                  "The one that callables share which have no limits of their own.")
       .def_prop_ro("held_bytes", &SlabSet::held_bytes)
       .def_prop_ro("slabs", &SlabSet::size)
       .def("retire_all", &SlabSet::retire_all, nb::call_guard<nb::gil_scoped_release>());
 
-  nb::class_<CallableMemory>(module, "Memory", "What is remembered of one callable.")
-      .def(nb::init<size_t, double, std::shared_ptr<SlabSet>, nb::object, nb::object>(), nb::arg("max_plans"),
-           nb::arg("patience"), nb::arg("slabs"), nb::arg("describe"), nb::arg("say_nothing_repeats"))
-      .def("call", &CallableMemory::call, nb::arg("function"), nb::arg("args"), nb::arg("kwargs"),
-           "What function(*args, **kwargs) returns or raises, out of planned memory where there is a plan.")
-      .def("give_plan", &CallableMemory::give_plan, nb::arg("plan"), nb::arg("words"),
-           "A plan of calls that describe() has these words for, and for those of other dimensions.")
-      .def("forget", &CallableMemory::forget)
-      .def("stats", &CallableMemory::stats);
+  bind_calls(module);
 
   nb::class_<Recording>(module, "Recording")
       .def(nb::init<const std::optional<std::string>&>(), nb::arg("path") = nb::none())

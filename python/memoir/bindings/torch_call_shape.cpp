@@ -7,6 +7,7 @@
 #include <c10/core/TensorImpl.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 
+#include <array>
 #include <cstring>
 
 // ATen/autocast_mode.h declares them too, and takes half a minute to compile.
@@ -19,8 +20,7 @@ namespace memoir {
 
 namespace {
 
-constexpr int kDepth = 12;          // of arguments within arguments; deeper ones are known by their type
-constexpr size_t kParts = 4096;     // of all arguments; the rest are not looked at
+constexpr size_t kParts = 256;      // of all arguments, looked at level by level; the rest are not looked at
 constexpr size_t kDimensions = 64;  // of one tensor
 
 PyTypeObject* g_tensor_type = nullptr;
@@ -35,8 +35,20 @@ class Taker {
  public:
   explicit Taker(CallShape& shape) : shape_(shape) {}
 
-  bool take(PyObject* object, int depth) {
-    if (++parts_ > kParts) return true;
+  /// Of a level: looked at once all that was added before was. Borrowed; nothing here runs Python code.
+  void add(PyObject* object) noexcept {
+    if (parts_ < kParts) all_[parts_++] = object;
+  }
+  bool take_all() {
+    for (size_t i = 0; i < parts_; ++i) {
+      if (!take(all_[i])) return false;
+    }
+    return true;
+  }
+  void take_name(PyObject* name) { shape_.add_to_form(static_cast<std::uint64_t>(hash_of(name))); }
+
+ private:
+  bool take(PyObject* object) {
     PyTypeObject* const type = Py_TYPE(object);
     if (PyType_IsSubtype(type, g_tensor_type)) return take_tensor(object, type);
     if (object == Py_None || object == Py_True || object == Py_False) {
@@ -50,54 +62,45 @@ class Taker {
       shape_.values.push_back({overflow != 0 ? overflow : value, overflow == 0});
     } else if (PyUnicode_Check(object)) {
       shape_.values.push_back({hash_of(object), false});
-    } else if (depth >= kDepth || PyFloat_Check(object) || PyBytes_Check(object)) {
+    } else if (PyFloat_Check(object) || PyBytes_Check(object)) {
       return true;
     } else if (PyTuple_Check(object)) {
-      return take_row(object, PyTuple_GET_SIZE(object), depth,
-                      [](PyObject* row, Py_ssize_t i) { return PyTuple_GET_ITEM(row, i); });
+      const Py_ssize_t size = PyTuple_GET_SIZE(object);
+      shape_.add_to_form(static_cast<std::uint64_t>(size));
+      for (Py_ssize_t i = 0; i < size && parts_ < kParts; ++i) add(PyTuple_GET_ITEM(object, i));
     } else if (PyList_Check(object)) {
-      return take_row(object, PyList_GET_SIZE(object), depth,
-                      [](PyObject* row, Py_ssize_t i) { return PyList_GET_ITEM(row, i); });
+      const Py_ssize_t size = PyList_GET_SIZE(object);
+      shape_.add_to_form(static_cast<std::uint64_t>(size));
+      for (Py_ssize_t i = 0; i < size && parts_ < kParts; ++i) add(PyList_GET_ITEM(object, i));
     } else if (PyDict_Check(object)) {
-      return take_dict(object, depth);
+      take_dict(object);
     } else if (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && !PyCallable_Check(object) &&
                !PyType_Check(object)) {
-      return take_attributes(object, depth);
+      take_attributes(object);
     }
     return true;
   }
 
-  bool take_dict(PyObject* dict, int depth) {
+  void take_dict(PyObject* dict) {
     shape_.add_to_form(static_cast<std::uint64_t>(PyDict_GET_SIZE(dict)));
     PyObject *key = nullptr, *value = nullptr;
-    for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value);) {  // nothing here runs Python code
-      shape_.add_to_form(PyUnicode_Check(key) ? static_cast<std::uint64_t>(hash_of(key))
-                                              : bits_of(Py_TYPE(key)));
-      if (!take(value, depth + 1)) return false;
+    for (Py_ssize_t at = 0; parts_ < kParts && PyDict_Next(dict, &at, &key, &value);) {
+      if (PyUnicode_Check(key)) take_name(key);
+      else shape_.add_to_form(bits_of(Py_TYPE(key)));
+      add(value);
     }
-    return true;
-  }
-
- private:
-  template <class Get>
-  bool take_row(PyObject* row, Py_ssize_t size, int depth, Get get) {
-    shape_.add_to_form(static_cast<std::uint64_t>(size));
-    for (Py_ssize_t i = 0; i < size; ++i) {
-      if (!take(get(row, i), depth + 1)) return false;
-    }
-    return true;
   }
 
   /// Caches of keys and values, outputs of other models: what they hold decides sizes as arguments do.
-  bool take_attributes(PyObject* object, int depth) {
+  void take_attributes(PyObject* object) {
     PyObject* const attributes = PyObject_GenericGetDict(object, nullptr);
     if (attributes == nullptr) {
       PyErr_Clear();
-      return true;
+      return;
     }
-    const bool taken = !PyDict_CheckExact(attributes) || take_dict(attributes, depth);
+    // The object keeps its attributes, but for those that are made when they are asked for.
+    if (PyDict_CheckExact(attributes) && Py_REFCNT(attributes) > 1) take_dict(attributes);
     Py_DECREF(attributes);
-    return taken;
   }
 
   bool take_tensor(PyObject* object, PyTypeObject* type) {
@@ -141,6 +144,7 @@ class Taker {
   }
 
   CallShape& shape_;
+  std::array<PyObject*, kParts> all_;
   size_t parts_ = 0;
 };
 
@@ -172,11 +176,16 @@ bool prepare_call_shapes() {
   return found;
 }
 
-bool take_call_shape(PyObject* args, PyObject* kwargs, CallShape& shape) noexcept try {
+bool take_call_shape(PyObject* const* args, std::size_t count, PyObject* names, CallShape& shape) noexcept
+    try {
   if (c10::impl::TorchDispatchModeTLS::any_modes_set()) return false;
   shape.clear();
   Taker taker(shape);
-  if (!taker.take(args, 0) || !taker.take_dict(kwargs, 0)) return false;
+  shape.add_to_form(count);
+  const size_t named = names == nullptr ? 0 : static_cast<size_t>(PyTuple_GET_SIZE(names));
+  for (size_t i = 0; i < named; ++i) taker.take_name(PyTuple_GET_ITEM(names, static_cast<Py_ssize_t>(i)));
+  for (size_t i = 0; i < count + named; ++i) taker.add(args[i]);
+  if (!taker.take_all()) return false;
   std::uint64_t state = static_cast<std::uint64_t>(at::get_num_threads()) << 16;
   state |= static_cast<std::uint64_t>(c10::GradMode::is_enabled()) << 1;
   state |= static_cast<std::uint64_t>(c10::InferenceMode::is_enabled());

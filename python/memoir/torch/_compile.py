@@ -29,7 +29,7 @@ from memoir.base.files import make_folder, open_beside
 
 KIT = Path(_core.__file__).parent / "torch" / "_kit"
 LEAST = (2, 11)  # the oldest torch that memoir.torch compiles for
-MODULE = ("_torch.cpp", "torch_call_shape.cpp", "allocator.cc")  # the sources of each part
+MODULE = ("_torch.cpp", "torch_calls.cpp", "torch_call_shape.cpp", "allocator.cc")  # the sources of each part
 CUDA = ("pluggable.cc", "sites.cc", "throw_c10.cc")
 FLAGS = ("-std=c++20", "-O3", "-DNDEBUG", "-fPIC", "-fvisibility=hidden", "-fvisibility-inlines-hidden")
 

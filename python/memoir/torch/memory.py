@@ -43,7 +43,12 @@ class Stats:
     plan_hits: int = 0  # passes that followed a plan
     in_step_passes: int = 0  # of those, passes that repeated it to the last allocation
     derived_passes: int = 0  # of plan_hits, passes whose plan was made from recordings of other shapes
-    plain_passes: int = 0  # neither: no slab was free, or the signature is not remembered
+    plain_passes: int = (
+        0  # neither: no slab was free, the signature is not remembered, or learning cost too much
+    )
+    learning_seconds: float = 0.0  # spent on recording, planning and deriving
+    looking_seconds: float = 0.0  # spent on finding plans and keeping to them
+    pass_seconds: float = 0.0  # that passes took
     planned: int = 0  # allocations served from a slab
     escaping: int = 0  # allocations known to outlive their pass, served by PyTorch's allocator
     fallen_back: int = 0  # allocations that should have been planned and were not: unmatched + occupied
@@ -51,8 +56,8 @@ class Stats:
     occupied: int = 0  # ... because the planned range was still taken
     guests: int = 0  # of fallen_back, those that found free room in the slab all the same
     plans: int = 0
-    slabs: int = 0
-    slab_bytes: int = 0  # memory held by all slabs, and by what is kept of slabs that were given up
+    slabs: int = 0  # that it shares with every other callable that has no limits of its own
+    slab_bytes: int = 0  # memory held by these slabs, and by what is kept of slabs that were given up
     arena_size: int = 0  # of the plan used last: the bytes that one pass needs
     peak_live_bytes: int = 0  # of the plan used last: the floor of arena_size
 
@@ -75,28 +80,48 @@ class Share:
 class Memory:
     """Of one callable. Thread-safe."""
 
-    def __init__(self, name: str, options: Options, share: Share | None = None):
+    def __init__(
+        self,
+        name: str,
+        options: Options,
+        share: Share | None = None,
+        ledger: _torch.Ledger | None = None,
+    ):
+        """ledger: of what is remembered together with others; without it, this one has its own."""
         self.name = name
         self.options = options
         self.share = share
-        self._slabs = (
-            share._slabs
-            if share is not None
-            else _torch.SlabSet(options.max_slabs, _bytes(options.max_bytes), options.poison)
-        )
-        self._core = _torch.Memory(
-            options.max_plans, SECONDS_FOR_OTHERS, self._slabs, _describe, _repeats_nothing(name)
+        self._slabs = share._slabs if share is not None else _slabs_for(options)
+        self.core = _torch.Memory(
+            options.max_plans,
+            SECONDS_FOR_OTHERS,
+            self._slabs,
+            new_ledger() if ledger is None else ledger,
+            _describe,
+            _repeats_nothing(name),
         )
         for path in _paths(options.plan):
             given = _open_plan(name, path)
-            self._core.give_plan(given, dict(given.meta)["signature"])
-        self.call = self._core.call
+            self.core.give_plan(given, dict(given.meta)["signature"])
+        self.call = self.core.call
 
     def stats(self) -> Stats:
-        return Stats(**self._core.stats(), slabs=self._slabs.slabs, slab_bytes=self._slabs.held_bytes)
+        return Stats(**self.core.stats(), slabs=self._slabs.slabs, slab_bytes=self._slabs.held_bytes)
 
     def forget(self) -> None:
-        self._core.forget()
+        self.core.forget()
+
+
+def _slabs_for(options: Options) -> _torch.SlabSet:
+    """All callables without limits of their own share the slabs of the process."""
+    if (options.max_slabs, options.max_bytes, options.poison) == (Options.max_slabs, None, False):
+        return _torch.SlabSet.of_process()
+    return _torch.SlabSet(options.max_slabs, _bytes(options.max_bytes), options.poison)
+
+
+def new_ledger() -> _torch.Ledger | None:
+    """None: learning may cost what it takes."""
+    return _torch.Ledger()
 
 
 def _repeats_nothing(name: str) -> Callable[[tuple[Any, ...], dict[str, Any]], None]:

@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 
-from memoir import Error
+from memoir import Error, _torch
 from memoir.base.quantities import BYTE_UNITS, read_amount
 from memoir.torch.device import use_pool
-from memoir.torch.memory import Memory, Options, open_model_plan
+from memoir.torch.memory import Memory, Options, new_ledger, open_model_plan
 
 # What `memoir run` sets, for the program and for the processes that it starts.
 REMEMBER, PLANS, POOL, REPORT = "MEMOIR_REMEMBER", "MEMOIR_PLANS", "MEMOIR_POOL", "MEMOIR_REPORT"
@@ -81,26 +81,22 @@ def _try(what: str, act: Callable[[], None]) -> None:
         print(f"memoir: {what}: {error}; the program runs without it", file=sys.stderr)
 
 
-_THEIRS: Any = object()  # in the place of a Memory: the program remembers this module itself
-
-
-class _Calls(threading.local):
-    """Whether the thread is in a module's call: what is called from there is a part of that."""
-
-    inside = False
+_THEIRS: Any = True  # in the place of a Memory: the program remembers this module itself
 
 
 @dataclass
 class _Class:
-    """The modules of one class, for the report."""
+    """The modules of one class: what learning from them may cost together, and figures for the report."""
 
+    ledger: _torch.Ledger | None = field(default_factory=new_ledger)
     memories: weakref.WeakSet[Memory] = field(default_factory=weakref.WeakSet)
     ended: dict[str, int] = field(default_factory=dict)  # figures of those that are gone
     modules: int = 0
 
 
 class RememberedProgram:
-    """Remembers each module from the first call that no other module makes. A module's plans go with the module.
+    """Remembers each module from the second call on that no other module makes, or from the first where plans were
+    given: many modules are made, called and dropped. A module's plans go with the module.
 
     everything: otherwise only modules of the classes that a plan was given for. Thread-safe.
     """
@@ -108,7 +104,7 @@ class RememberedProgram:
     def __init__(self, everything: bool):
         self.everything = everything
         self._plans: dict[str, list[str]] = {}
-        self._memories: dict[int, tuple[weakref.ref[torch.nn.Module], Any]] = {}
+        self._memories: dict[int, tuple[weakref.ref[torch.nn.Module] | None, Any, Any]] = {}
         self._classes: dict[str, _Class] = {}
         self._lock = threading.Lock()
         self._plain = torch.nn.Module.__call__
@@ -121,42 +117,35 @@ class RememberedProgram:
 
     def begin(self) -> None:
         plain = self._plain
-        calls = _Calls()
-        memories = self._memories
+        remembered = _torch.call_modules(plain, self._memories, self._know, not self._plans)
 
         def call(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-            # In this order: a compiler that traces this takes the first branch, and sees the module alone.
-            if _is_compiling() or calls.inside:
+            # A compiler that traces this takes the first branch, and sees the module alone.
+            if _is_compiling():
                 return plain(module, *args, **kwargs)
-            known = memories.get(id(module))
-            memory = known[1] if known is not None else self._know(module)
-            if memory is None:
-                return plain(module, *args, **kwargs)
-            calls.inside = True
-            try:
-                if memory is _THEIRS:
-                    return plain(module, *args, **kwargs)
-                return memory.call(plain.__get__(module), args, kwargs)
-            finally:
-                calls.inside = False
+            return remembered(module, *args, **kwargs)
 
         torch.nn.Module.__call__ = call  # type: ignore[method-assign]
+        _torch.modules_are_called_by(torch.nn.Module, call)
 
     def _know(self, module: torch.nn.Module) -> Any:
-        """A module's memory, made at its first call; None for one that is not remembered."""
+        """A weak reference to the module, its memory, made now, and what C++ calls of that."""
         key = id(module)
         with self._lock:
             if key in self._memories:
-                return self._memories[key][1]
-            memory = None
+                return self._memories[key]
             try:
                 reference = weakref.ref(module, lambda _: self._forget(key))
                 memory = self._make(module)
             except Exception as error:
                 self._give_up(f"{type(module).__name__} cannot be remembered: {error}")
-                return None
-            self._memories[key] = (reference, memory)
-            return memory
+                return (None, None, None)
+            self._memories[key] = (
+                reference,
+                memory,
+                memory.core if isinstance(memory, Memory) else memory,
+            )
+            return self._memories[key]
 
     def _give_up(self, why: str) -> None:
         torch.nn.Module.__call__ = self._plain  # type: ignore[method-assign]
@@ -176,14 +165,14 @@ class RememberedProgram:
         plans = self._plans.pop(name, [])
         if not plans and not self.everything:
             return None
+        kind = self._classes.setdefault(name, _Class())
         try:
-            memory = Memory(name, Options(plan=plans))
+            memory = Memory(name, Options(plan=plans), ledger=kind.ledger)
         except Exception as error:
             if not plans:
                 raise
             print(f"memoir: --plan {', '.join(plans)}: {error}; {name} is recorded instead", file=sys.stderr)
-            memory = Memory(name, Options())
-        kind = self._classes.setdefault(name, _Class())
+            memory = Memory(name, Options(), ledger=kind.ledger)
         kind.memories.add(memory)
         kind.modules += 1
         return memory
@@ -206,13 +195,16 @@ class RememberedProgram:
                 for figure, value in _figures(memory).items():
                     sums[figure] = sums.get(figure, 0) + value
             several = f" ({kind.modules:,} modules)" if kind.modules > 1 else ""
+            share = kind.ledger.share if kind.ledger is not None else 0.0
             print(
                 f"memoir: {name}{several}: {sums['calls']:,} calls, {sums['plan_hits']:,} from a plan "
                 f"({sums['in_step_passes']:,} in step), {sums['recorded_passes']:,} recorded, "
-                f"{sums['plain_passes']:,} plain",
+                f"{sums['plain_passes']:,} plain; learning took {share:.1%} of their time",
                 file=sys.stderr,
             )
-        if not self._classes:
+        if once := _torch.called_once():
+            print(f"memoir: {once:,} modules were called once, and not remembered", file=sys.stderr)
+        elif not self._classes:
             print("memoir: no module was called: nothing was remembered", file=sys.stderr)
         for model, path in ((model, path) for model, paths in self._plans.items() for path in paths):
             print(f"memoir: --plan {path}: no module of class {model} was called", file=sys.stderr)

@@ -75,7 +75,7 @@ def _remember(function: Any, options: Options, share: Share | None) -> Any:
     def remembered(*args: Any, **kwargs: Any) -> Any:
         if _is_compiling():  # the compiler plans what it sees: it is to see the function alone
             return function(*args, **kwargs)
-        return call(function, args, kwargs)
+        return call(function, *args, **kwargs)
 
     remembered.__memoir__ = memory  # type: ignore[attr-defined]
     return remembered
@@ -122,7 +122,7 @@ class RememberedModule(torch.nn.Module):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if _is_compiling():  # the compiler plans what it sees: it is to see the module alone
             return self._remembered_module(*args, **kwargs)
-        return self.__memoir__.call(super().__call__, args, kwargs)
+        return self.__memoir__.call(super().__call__, *args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         """What the module's class got after this one was made from it: torch.nn.utils.parametrize gives it another."""

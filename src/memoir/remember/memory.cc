@@ -39,10 +39,33 @@ constexpr unsigned kFailuresBelieved =
     3;                                    // derived plans in a row that were of no use before recording again
 constexpr size_t kMostEscapesOfSite = 8;  // of one operator, before all that it allocates is planned no more
 
+constexpr unsigned kTries = 3;  // passes until it is known whether a new plan is of use
+
 void pause_a_millisecond() noexcept {
   const timespec pause{0, 1'000'000};
   ::nanosleep(&pause, nullptr);
 }
+
+/// Tells a ledger the CPU time of the calling thread between its begin and its end.
+class Spending {
+ public:
+  explicit Spending(Ledger* ledger) noexcept : ledger_(ledger), begin_(ledger == nullptr ? 0 : now()) {}
+  ~Spending() {
+    if (ledger_ != nullptr) ledger_->learned(now() - begin_);
+  }
+  Spending(const Spending&) = delete;
+  Spending& operator=(const Spending&) = delete;
+
+ private:
+  static Ledger::Nanoseconds now() noexcept {
+    timespec time{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return Ledger::Nanoseconds{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+  }
+
+  Ledger* const ledger_;
+  const Ledger::Nanoseconds begin_;
+};
 
 }  // namespace
 
@@ -69,7 +92,7 @@ struct Memory::Plan {
   std::vector<std::int64_t> point;  // the call's numbers, then those of its values that are numbers
   std::vector<CallShape::Value> values;
   std::shared_ptr<const RecordedPlan> plan;
-  std::shared_ptr<const PlannedLayout> layout;
+  std::shared_ptr<PlannedLayout> layout;
   std::shared_ptr<PassTemplate> derived_from;  // null: these numbers were recorded
   std::vector<std::uint32_t> allocations;      // of derived_from, per allocation of the plan
   bool outdated = false;                       // sizes were learned since it was derived
@@ -81,17 +104,24 @@ struct Memory::Plan {
   unsigned differed = 0;  // passes that differed since the last recording
   unsigned skip = 0;      // calls that are plain, since something failed
   unsigned failures = 0;
+  unsigned tried = 0;    // passes that followed the layout, while it is not known whether it is of use
   unsigned cut_off = 0;  // passes that an exception ended and that left something behind, less the others
   std::shared_ptr<const RecordedPlan> whole;  // with what such passes left behind; null: `plan` has it
 
   bool needs_recording() const noexcept { return skip == 0 && (layout == nullptr || differed >= wait); }
+  bool is_in_step() const noexcept { return layout != nullptr && differed == 0; }
+};
+
+struct Memory::Templates {                         // guarded by learning_
+  std::vector<std::shared_ptr<PassTemplate>> all;  // the one used last first
 };
 
 /// All calls of one form.
 struct Memory::Family {
   std::vector<bool> matters;  // per value of the call: allocations differed where it did
-  std::vector<std::shared_ptr<PassTemplate>> templates;  // the one used last first
-  unsigned failures = 0;                                 // derived plans in a row that were of no use
+  std::shared_ptr<Templates> templates = std::make_shared<Templates>();
+  bool has_templates = false;
+  unsigned failures = 0;  // derived plans in a row that were of no use
   // Derived plans in a row that were not followed in step, and how many before one is recorded instead.
   unsigned out_of_step = 0, patience = kFirstPatience;
   // Calls with new numbers that a plan could be derived for, and those of them recorded all the same.
@@ -112,8 +142,8 @@ std::vector<std::int64_t> point_of(const CallShape& shape, const std::vector<boo
 
 }  // namespace
 
-Memory::Memory(MemoryOptions options, std::shared_ptr<SlabSet> slabs)
-    : options_(options), slabs_(std::move(slabs)) {}
+Memory::Memory(MemoryOptions options, std::shared_ptr<SlabSet> slabs, std::shared_ptr<Ledger> ledger)
+    : options_(options), slabs_(std::move(slabs)), ledger_(std::move(ledger)) {}
 
 Memory::~Memory() = default;
 
@@ -136,15 +166,18 @@ Memory::Decision Memory::decide(const CallShape& shape) noexcept try {
   ++stats_.calls;
   decision.plan = find(shape, decision);
   Plan* const plan = decision.plan.get();
-  if (plan == nullptr || plan->skip > 0) {
-    if (plan != nullptr) --plan->skip;
+  const bool learns = may_learn();
+  if (plan == nullptr || plan->skip > 0 || (!learns && !plan->is_in_step())) {
+    if (plan != nullptr && plan->skip > 0) --plan->skip;
     ++stats_.plain_passes;
     return decision;
   }
   plan->used = ++uses_;
   // A pass from fresh pages peaks at its live bytes, but takes their faults: not where nothing repeats.
   decision.large_apart = first_sights_ <= kFirstSightsApart;
-  if (plan->needs_recording() && plan->derived_from == nullptr && plan->recording.take()) {
+  if (decision.derives) {
+    decision.way = Way::kSlow;
+  } else if (plan->needs_recording() && plan->derived_from == nullptr && plan->recording.take()) {
     decision.way = Way::kRecord;
     if (plan->layout != nullptr) {
       decision.records = true;
@@ -165,16 +198,19 @@ void Memory::follow(Decision& decision) noexcept {
   const Plan& plan = *decision.plan;
   decision.way = Way::kFollow;
   decision.layout = plan.layout;
-  decision.scoped = plan.scoped || decision.records;
+  decision.scoped = decision.records || (plan.scoped && may_learn());
   decision.logged = plan.derived_from != nullptr;
   last_ = decision.plan;
 }
 
 Memory::Decision Memory::decide_slowly(Decision decision) noexcept try {
+  if (decision.derives) {
+    derive_claimed(decision);
+    return decision;
+  }
   Plan& plan = *decision.plan;
   for (unsigned waited = 0;; ++waited) {
     std::unique_lock lock(mutex_);
-    if (plan.derived_from != nullptr && plan.layout == nullptr && !derive(plan)) plan.derived_from = nullptr;
     if (plan.needs_recording() && plan.recording.take()) {
       plan.derived_from = nullptr;
       decision.way = Way::kRecord;
@@ -199,9 +235,34 @@ Memory::Decision Memory::decide_slowly(Decision decision) noexcept try {
   }
 } catch (...) {
   const std::lock_guard lock(mutex_);
+  if (decision.derives) decision.plan->recording.drop();
   failed(*decision.plan);
   ++stats_.plain_passes;
   return {};
+}
+
+/// The call has claimed the plan, which is new or outdated.
+void Memory::derive_claimed(Decision& decision) {
+  Plan& plan = *decision.plan;
+  const bool made = derive(plan);
+  const std::lock_guard lock(mutex_);
+  if (made || plan.layout != nullptr) {  // an outdated one still stands
+    decision.records =
+        made &&
+        (decision.drifts || (decision.is_new && plan.is_partial && may_record_again(family_of(plan.form))));
+    if (!decision.records) plan.recording.drop();
+    follow(decision);
+  } else if (decision.drifts || is_worth_recording(plan.key, decision)) {
+    decision.way = Way::kRecord;
+    decision.large_apart = first_sights_ <= kFirstSightsApart;
+  } else {
+    plan.recording.drop();
+    const auto found = plans_.find(plan.key);
+    if (found != plans_.end() && found->second == decision.plan) plans_.erase(found);
+    ++stats_.plain_passes;
+    decision.way = Way::kPlain;
+  }
+  decision.derives = false;
 }
 
 /// The plan of this call, perhaps one to be made; null: it is none to remember yet. The caller has the lock.
@@ -213,29 +274,33 @@ std::shared_ptr<Memory::Plan> Memory::find(const CallShape& shape, Decision& dec
   if (found != plans_.end()) {
     first_sights_ = 0;
     Plan& plan = *found->second;
-    if (std::exchange(plan.outdated, false) && plan.derived_from != nullptr) derive(plan);
+    if (plan.outdated && plan.derived_from != nullptr && plan.skip == 0 && may_learn() &&
+        plan.recording.take()) {
+      plan.outdated = false;
+      decision.derives = true;
+    }
     return found->second;
   }
+  if (!may_learn()) return nullptr;
   decision.is_new = true;
-  const bool drifts = family != nullptr && family->out_of_step >= family->patience;
-  if (drifts) {  // operators choose other ways for these numbers: they are recorded like the first
+  decision.drifts = family != nullptr && family->out_of_step >= family->patience;
+  if (decision.drifts) {  // operators choose other ways for these numbers: they are recorded like the first
     family->out_of_step = 0;
     family->patience = std::min(2 * family->patience, kLongestPause);
+  }
+  if (decision.drifts ||
+      (family != nullptr && family->failures < kFailuresBelieved && family->has_templates)) {
+    if (!decision.drifts) ++family->first_sights;
     auto plan = remember(key, shape);
-    decision.records = derive(*plan) && plan->recording.take();
+    decision.derives = plan->recording.take();
     return plan;
   }
-  if (family != nullptr && family->failures < kFailuresBelieved && !family->templates.empty()) {
-    auto plan = remember(key, shape);
-    family->used = uses_;
-    ++family->first_sights;
-    if (derive(*plan)) {
-      if (plan->is_partial && may_record_again(*family)) decision.records = plan->recording.take();
-      return plan;
-    }
-    plans_.erase(key);
-  }
-  if (++first_sights_ <= kFirstSightsRecorded) return remember(key, shape);
+  return is_worth_recording(key, decision) ? remember(key, shape) : nullptr;
+}
+
+/// Of numbers that are new, and for which no plan can be derived. The caller has the lock.
+bool Memory::is_worth_recording(std::uint64_t key, Decision& decision) {
+  if (++first_sights_ <= kFirstSightsRecorded) return true;
   if (!said_ && first_sights_ > kFirstSightsSaid) said_ = decision.repeats_nothing = true;
   if (seen_set_.insert(key).second) {
     if (seen_.size() < kUnrepeatedKept) {
@@ -245,17 +310,20 @@ std::shared_ptr<Memory::Plan> Memory::find(const CallShape& shape, Decision& dec
       seen_[next_seen_] = key;
       next_seen_ = (next_seen_ + 1) % kUnrepeatedKept;
     }
-    return nullptr;
+    return false;
   }
   first_sights_ = 0;
-  return remember(key, shape);
+  return true;
 }
 
 std::shared_ptr<Memory::Plan> Memory::remember(std::uint64_t key, const CallShape& shape) {
   while (plans_.size() >= options_.max_plans) {
-    plans_.erase(std::min_element(plans_.begin(), plans_.end(), [](const auto& a, const auto& b) {
+    const auto oldest = std::min_element(plans_.begin(), plans_.end(), [](const auto& a, const auto& b) {
       return a.second->used < b.second->used;
-    }));
+    });
+    if (oldest->second->layout != nullptr) proved(*oldest->second, false);
+    if (oldest->second->layout.use_count() == 1) spare_ = std::move(oldest->second->layout);
+    plans_.erase(oldest);
   }
   auto plan = std::make_shared<Plan>();
   plan->key = key;
@@ -293,65 +361,97 @@ bool Memory::may_record_again(Family& family) noexcept {
   return true;
 }
 
-/// True when the plan has a layout then, made of what calls of other numbers did. The caller has the lock.
+std::shared_ptr<Memory::Templates> Memory::templates_of(std::uint64_t form) {
+  const std::lock_guard lock(mutex_);
+  return family_of(form).templates;
+}
+
+/// True when the plan has a new layout then, made of what calls of other numbers did.
 bool Memory::derive(Plan& plan) {
-  Family& family = family_of(plan.form);
-  auto candidates = family.templates;
+  const Spending spending(ledger_.get());
+  const std::lock_guard learning(learning_);
+  auto candidates = templates_of(plan.form)->all;
   std::stable_sort(candidates.begin(), candidates.end(), [&](const auto& a, const auto& b) {
     return a->likeness(plan.point) > b->likeness(plan.point);
   });
   for (const auto& candidate : candidates) {
     auto made = candidate->at(plan.point);
     if (!made) continue;
-    plan.derived_from = candidate;
-    plan.allocations = std::move(made->allocations);
-    plan.is_partial = made->is_partial;
-    plan.scoped = candidate->settled < kSettled;
-    set_layout(plan, std::move(made->plan));
+    {
+      const std::lock_guard lock(mutex_);
+      plan.derived_from = candidate;
+      plan.allocations = std::move(made->allocations);
+      plan.is_partial = made->is_partial;
+      plan.scoped = candidate->settled < kSettled;
+    }
+    set_layout(plan, std::move(made->plan), PlannedFit::kSmallerToo);
     return true;
   }
   return false;
 }
 
-/// Throws when it cannot be planned. Takes the lock where it must.
+/// Throws when it cannot be planned.
 void Memory::make_plan(Plan& plan, const RecordedPass& recorded) {
   std::string_view planner;
   const auto placed = plan_quickly(recorded.problem, &planner);
   RecordedPlan made = record_plan(recorded, placed, planner);
-  const std::lock_guard lock(mutex_);
-  Family& family = family_of(plan.form);
-  family.failures = 0;
-  know(family, recorded, plan.point);
-  // What keeps changing is recorded after 1, 2, 4, ... differing passes. A derived plan did not change: its
-  // pass was recorded since it was known to lack something.
-  if (plan.plan != nullptr && plan.derived_from == nullptr)
-    plan.wait = std::min(2 * plan.wait, kLongestPause);
-  plan.derived_from = nullptr;
-  plan.scoped = true;
-  plan.failures = 0;
-  set_layout(plan, std::move(made));
+  {
+    const std::lock_guard learning(learning_);
+    know(*templates_of(plan.form), recorded, plan.point);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    Family& family = family_of(plan.form);
+    family.failures = 0;
+    family.has_templates = true;
+    // What keeps changing is recorded after 1, 2, 4, ... differing passes. A derived plan did not change: its
+    // pass was recorded since it was known to lack something.
+    if (plan.plan != nullptr && plan.derived_from == nullptr)
+      plan.wait = std::min(2 * plan.wait, kLongestPause);
+    plan.derived_from = nullptr;
+    plan.scoped = true;
+    plan.failures = 0;
+  }
+  set_layout(plan, std::move(made), PlannedFit::kExact);
 }
 
-/// That recorded pass, for plans of other numbers. The caller has the lock.
-void Memory::know(Family& family, const RecordedPass& recorded, const std::vector<std::int64_t>& point) {
-  for (const auto& like : family.templates) {
+/// That recorded pass, for plans of other numbers. The caller has learning_.
+void Memory::know(Templates& templates, const RecordedPass& recorded,
+                  const std::vector<std::int64_t>& point) {
+  for (const auto& like : templates.all) {
     if (like->add(recorded, point)) return;
   }
-  family.templates.insert(family.templates.begin(), std::make_shared<PassTemplate>(recorded, point));
-  if (family.templates.size() > kMostTemplates) family.templates.pop_back();
+  templates.all.insert(templates.all.begin(), std::make_shared<PassTemplate>(recorded, point));
+  if (templates.all.size() > kMostTemplates) templates.all.pop_back();
 }
 
-void Memory::set_layout(Plan& plan, RecordedPlan made) {
-  drop_known_escapes(made);
-  auto layout = std::make_shared<const PlannedLayout>(
-      made, plan.derived_from != nullptr ? PlannedFit::kSmallerToo : PlannedFit::kExact,
-      family_of(plan.form).takes_guests);
+/// Throws without memory for it. The caller has no lock, or learning_ alone.
+void Memory::set_layout(Plan& plan, RecordedPlan made, PlannedFit fit) {
+  bool takes_guests = false;
+  std::shared_ptr<PlannedLayout> layout;
+  {
+    const std::lock_guard lock(mutex_);
+    drop_known_escapes(made);
+    takes_guests = family_of(plan.form).takes_guests;
+    layout = std::move(spare_);
+    spare_ = nullptr;
+  }
+  if (layout != nullptr) layout->build_again(made, fit, takes_guests);
+  else layout = std::make_shared<PlannedLayout>(made, fit, takes_guests);
   if (!layout->ok()) throw std::bad_alloc();
-  plan.plan = std::make_shared<const RecordedPlan>(std::move(made));
+  auto kept = std::make_shared<const RecordedPlan>(std::move(made));
+  const std::lock_guard lock(mutex_);
+  plan.plan = std::move(kept);
   plan.layout = std::move(layout);
   plan.whole = nullptr;
-  plan.differed = 0;
+  plan.differed = plan.tried = 0;
   plan.outdated = false;
+}
+
+/// Once for each layout. The caller has the lock.
+void Memory::proved(Plan& plan, bool useful) noexcept {
+  if (plan.tried < kTries && ledger_ != nullptr) ledger_->proved(useful);
+  plan.tried = kTries;
 }
 
 void Memory::failed(Plan& plan) noexcept {
@@ -360,6 +460,7 @@ void Memory::failed(Plan& plan) noexcept {
 }
 
 void Memory::recorded(const Decision& decision, Recorder& recorder, bool complete) noexcept {
+  const Spending spending(ledger_.get());
   Plan& plan = *decision.plan;
   bool planned = false;
   if (complete) {
@@ -378,8 +479,7 @@ void Memory::recorded(const Decision& decision, Recorder& recorder, bool complet
   if (complete && !planned) failed(plan);
 }
 
-void Memory::followed(const Decision& decision, const CallShape& shape, const FollowedPass& pass,
-                      const RequestLog& log) noexcept {
+bool Memory::followed(const Decision& decision, const FollowedPass& pass) noexcept try {
   const std::lock_guard lock(mutex_);
   ++stats_.plan_hits;
   stats_.in_step_passes += pass.repeated;
@@ -390,44 +490,64 @@ void Memory::followed(const Decision& decision, const CallShape& shape, const Fo
   stats_.occupied += pass.counters.occupied;
   stats_.guests += pass.counters.guests;
   Plan& plan = *decision.plan;
-  if (plan.layout != decision.layout) return;  // another one was made meanwhile
-  try {
-    if (!pass.finished) return was_cut_off(plan, pass.kept);
-    if (plan.cut_off > 0 && --plan.cut_off == 0 && plan.whole != nullptr) {
-      set_layout(plan, RecordedPlan(*plan.whole));
-      return;
-    }
-    if (!pass.kept.empty()) learn_escapes(plan, pass.kept);
-    if (decision.records) return;  // recorded() learns the rest
-    plan.scoped = !pass.repeated;
-    if (pass.repeated) {
-      plan.differed = 0;
-      if (plan.derived_from != nullptr) {
-        ++plan.derived_from->settled;
-        Family& family = family_of(plan.form);
-        family.failures = family.out_of_step = 0;
-        family.patience = kFirstPatience;
-        if (pass.counters.smaller > 0) plan.outdated = learn_sizes(family, plan, log);
-      }
-      return;
-    }
-    ++plan.differed;
-    if (plan.derived_from != nullptr) {
-      plan.derived_from->settled = 0;
-      Family& family = family_of(plan.form);
-      ++family.out_of_step;
-      const auto& went = pass.counters;
-      const bool of_use = went.planned > kWorthIt * (went.unmatched + went.occupied);
-      family.failures = of_use ? 0 : family.failures + 1;
-      if (learn_sizes(family, plan, log)) {
-        family.failures = 0;
-        plan.outdated = true;
-      }
-    } else if (plan.wait > 1) {  // recorded once more already, and that did not help
-      learn_values(plan, shape);
-    }
-  } catch (...) {  // no memory: nothing was learned
+  if (plan.layout != decision.layout) return false;  // another one was made meanwhile
+  if (!pass.finished) return !pass.kept.empty();
+  if (pass.repeated || plan.tried + 1 == kTries) proved(plan, pass.repeated);
+  else if (plan.tried < kTries) ++plan.tried;
+  if (plan.cut_off > 0 && --plan.cut_off == 0 && plan.whole != nullptr) return true;
+  const bool escaped = !pass.kept.empty();
+  if (decision.records) return escaped;  // recorded() learns the rest
+  plan.scoped = !pass.repeated;
+  if (pass.repeated) {
+    plan.differed = 0;
+    if (plan.derived_from == nullptr) return escaped;
+    ++plan.derived_from->settled;
+    Family& family = family_of(plan.form);
+    family.failures = family.out_of_step = 0;
+    family.patience = kFirstPatience;
+    return escaped || (pass.counters.smaller > 0 && may_learn());
   }
+  ++plan.differed;
+  if (plan.derived_from == nullptr) return escaped || (plan.wait > 1 && may_learn());
+  plan.derived_from->settled = 0;
+  Family& family = family_of(plan.form);
+  ++family.out_of_step;
+  const auto& went = pass.counters;
+  const bool of_use = went.planned > kWorthIt * (went.unmatched + went.occupied);
+  family.failures = of_use ? 0 : family.failures + 1;
+  return escaped || may_learn();
+} catch (...) {  // no memory
+  return false;
+}
+
+void Memory::learn(const Decision& decision, const CallShape& shape, const FollowedPass& pass,
+                   const RequestLog& log) noexcept try {
+  const Spending spending(ledger_.get());
+  const std::lock_guard learning(learning_);
+  Plan& plan = *decision.plan;
+  std::shared_ptr<const RecordedPlan> whole;
+  bool is_derived = false, is_recorded_again = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (plan.layout != decision.layout) return;
+    if (plan.cut_off == 0) whole = plan.whole;
+    is_derived = plan.derived_from != nullptr;
+    is_recorded_again = plan.wait > 1;
+  }
+  if (!pass.finished) return was_cut_off(plan, pass.kept);
+  if (whole != nullptr) return set_layout(plan, RecordedPlan(*whole), decision.layout->fit());
+  if (!pass.kept.empty()) learn_escapes(plan, pass.kept);
+  if (decision.records || !may_learn()) return;
+  if (is_derived) {
+    if (pass.repeated && pass.counters.smaller == 0) return;
+    const bool learned = learn_sizes(plan, log);
+    const std::lock_guard lock(mutex_);
+    if (learned && !pass.repeated) family_of(plan.form).failures = 0;
+    plan.outdated = learned || (!pass.repeated && plan.outdated);
+  } else if (!pass.repeated && is_recorded_again) {  // once more already, and that did not help
+    learn_values(plan, shape);
+  }
+} catch (...) {  // no memory: nothing was learned
 }
 
 void Memory::plain() noexcept {
@@ -436,29 +556,32 @@ void Memory::plain() noexcept {
 }
 
 void Memory::give_plans(Decision& decision, std::span<const GivenPlan> plans) noexcept try {
-  const std::lock_guard lock(mutex_);
   if (decision.plan == nullptr) return;
   Plan& of_call = *decision.plan;
   const RecordedPlan* exact = nullptr;
-  for (const GivenPlan& given : plans) {
-    if (given.numbers.size() != of_call.point.size()) continue;
-    if (given.numbers == of_call.point) exact = &given.plan;
-    RecordedPass pass;
-    pass.sequence = given.plan.sequence;
-    for (std::uint32_t i = 0; i < pass.sequence.size(); ++i) {
-      const PlannedAllocation& one = pass.sequence[i];
-      if (!one.planned()) continue;
-      pass.positions.push_back(i);
-      pass.problem.push_back({one.lifetime, one.size, one.alignment});
+  {
+    const std::lock_guard learning(learning_);
+    const auto templates = templates_of(of_call.form);
+    for (const GivenPlan& given : plans) {
+      if (given.numbers.size() != of_call.point.size()) continue;
+      if (given.numbers == of_call.point) exact = &given.plan;
+      RecordedPass pass;
+      pass.sequence = given.plan.sequence;
+      for (std::uint32_t i = 0; i < pass.sequence.size(); ++i) {
+        const PlannedAllocation& one = pass.sequence[i];
+        if (!one.planned()) continue;
+        pass.positions.push_back(i);
+        pass.problem.push_back({one.lifetime, one.size, one.alignment});
+      }
+      know(*templates, pass, given.numbers);
     }
-    know(family_of(of_call.form), pass, given.numbers);
+    const std::lock_guard lock(mutex_);
+    family_of(of_call.form).has_templates = !templates->all.empty();
+    if (exact != nullptr) of_call.derived_from = nullptr;
   }
-  if (exact != nullptr) {
-    of_call.derived_from = nullptr;
-    set_layout(of_call, *exact);
-  } else if (decision.way != Way::kRecord || !derive(of_call)) {
-    return;
-  }
+  if (exact != nullptr) set_layout(of_call, *exact, PlannedFit::kExact);
+  else if (decision.way != Way::kRecord || !derive(of_call)) return;
+  const std::lock_guard lock(mutex_);
   if (decision.way == Way::kRecord) of_call.recording.drop();
   of_call.scoped = true;
   follow(decision);
@@ -466,12 +589,22 @@ void Memory::give_plans(Decision& decision, std::span<const GivenPlan> plans) no
 }
 
 /// A pass that an exception ended says nothing of the plan, and the exception holds what lived just then. But
-/// where most passes end so, what they leave behind is not planned until they finish again.
+/// where most passes end so, what they leave behind is not planned until they finish again. The caller has
+/// learning_.
 void Memory::was_cut_off(Plan& plan, const std::vector<std::uint32_t>& kept) {
-  if (kept.empty()) return;
-  plan.cut_off = std::min(plan.cut_off + 1, kMostCutOffs);
-  if (plan.cut_off < kCutOffs) return;
-  RecordedPlan changed = *plan.plan;
+  std::shared_ptr<const RecordedPlan> whole;
+  RecordedPlan changed;
+  PlannedFit fit = PlannedFit::kExact;
+  unsigned differed = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    plan.cut_off = std::min(plan.cut_off + 1, kMostCutOffs);
+    if (plan.cut_off < kCutOffs) return;
+    changed = *plan.plan;
+    whole = plan.whole != nullptr ? plan.whole : plan.plan;
+    fit = plan.layout->fit();
+    differed = plan.differed;
+  }
   bool any = false;
   for (const std::uint32_t index : kept) {
     if (index >= changed.sequence.size() || !changed.sequence[index].planned()) continue;
@@ -479,47 +612,68 @@ void Memory::was_cut_off(Plan& plan, const std::vector<std::uint32_t>& kept) {
     changed.sequence[index].offset = kNoOffset;
   }
   if (!any) return;
-  const auto whole = plan.whole != nullptr ? plan.whole : plan.plan;
-  const unsigned differed = plan.differed;
-  set_layout(plan, std::move(changed));
-  plan.whole = whole;
+  set_layout(plan, std::move(changed), fit);
+  const std::lock_guard lock(mutex_);
+  plan.whole = std::move(whole);
   plan.differed = differed;
 }
 
-/// What outlived a pass once is planned no more, here and in plans to come.
+/// What outlived a pass once is planned no more, here and in plans to come. The caller has learning_.
 void Memory::learn_escapes(Plan& plan, const std::vector<std::uint32_t>& kept) {
   if (kept.back() == PlannedLayout::kNone) learn_of_guests(plan);
-  RecordedPlan changed = plan.whole != nullptr ? *plan.whole : *plan.plan;
+  RecordedPlan changed;
+  PlannedFit fit = PlannedFit::kExact;
+  unsigned differed = 0, tried = 0;
   bool any = false;
-  for (const std::uint32_t index : kept) {
-    if (index >= changed.sequence.size() || !changed.sequence[index].planned()) continue;
-    any = true;
-    const SiteId site = changed.sequence[index].site;
-    const auto number = std::count_if(changed.sequence.begin(), changed.sequence.begin() + index,
-                                      [&](const PlannedAllocation& a) { return a.site == site; });
-    changed.sequence[index].offset = kNoOffset;
-    if (site != kNoSite) escapes_[site].insert(static_cast<std::uint32_t>(number));
-    if (plan.derived_from != nullptr && index < plan.allocations.size())
-      plan.derived_from->escapes(plan.allocations[index]);
+  {
+    const std::lock_guard lock(mutex_);
+    changed = plan.whole != nullptr ? *plan.whole : *plan.plan;
+    fit = plan.layout->fit();
+    differed = plan.differed;
+    tried = plan.tried;
+    for (const std::uint32_t index : kept) {
+      if (index >= changed.sequence.size() || !changed.sequence[index].planned()) continue;
+      any = true;
+      const SiteId site = changed.sequence[index].site;
+      const auto number = std::count_if(changed.sequence.begin(), changed.sequence.begin() + index,
+                                        [&](const PlannedAllocation& a) { return a.site == site; });
+      changed.sequence[index].offset = kNoOffset;
+      if (site != kNoSite) escapes_[site].insert(static_cast<std::uint32_t>(number));
+      if (plan.derived_from != nullptr && index < plan.allocations.size())
+        plan.derived_from->escapes(plan.allocations[index]);
+    }
   }
   if (!any) return;
-  const unsigned differed = plan.differed;
-  set_layout(plan, std::move(changed));
+  set_layout(plan, std::move(changed), fit);
+  const std::lock_guard lock(mutex_);
   plan.differed = differed;
+  plan.tried = tried;
 }
 
 /// One outlived its pass: its slab can serve no other plan until that is gone. So there are no more.
 void Memory::learn_of_guests(Plan& plan) {
-  Family& family = family_of(plan.form);
-  if (!family.takes_guests) return;
-  family.takes_guests = false;
-  for (const auto& [key, other] : plans_) {
-    if (other->form != plan.form || other->layout == nullptr) continue;
-    auto layout = std::make_shared<const PlannedLayout>(*other->plan, other->layout->fit());
-    if (layout->ok()) other->layout = std::move(layout);
+  std::vector<std::shared_ptr<Plan>> like;
+  {
+    const std::lock_guard lock(mutex_);
+    Family& family = family_of(plan.form);
+    if (!family.takes_guests) return;
+    family.takes_guests = false;
+    for (const auto& [key, other] : plans_) {
+      if (other->form == plan.form && other->layout != nullptr) like.push_back(other);
+    }
+  }
+  for (const auto& other : like) {
+    std::unique_lock lock(mutex_);
+    const auto planned = other->plan;
+    const auto before = other->layout;
+    lock.unlock();
+    auto layout = std::make_shared<PlannedLayout>(*planned, before->fit());
+    lock.lock();
+    if (layout->ok() && other->layout == before) other->layout = std::move(layout);
   }
 }
 
+/// The caller has the lock.
 void Memory::drop_known_escapes(RecordedPlan& plan) const {
   if (escapes_.empty()) return;
   std::unordered_map<SiteId, std::uint32_t> numbers;
@@ -532,12 +686,22 @@ void Memory::drop_known_escapes(RecordedPlan& plan) const {
   }
 }
 
-/// What a pass asked for that was not as derived. False when it is like none that is known.
-bool Memory::learn_sizes(Family& family, Plan& plan, const RequestLog& log) {
-  if (plan.derived_from->add(log, plan.point, {plan.plan->sequence, plan.allocations})) return true;
-  for (auto like = family.templates.begin(); like != family.templates.end(); ++like) {
-    if (*like == plan.derived_from || !(*like)->add(log, plan.point)) continue;
-    std::rotate(family.templates.begin(), like, like + 1);
+/// What a pass asked for that was not as derived. False when it is like none that is known. The caller has
+/// learning_.
+bool Memory::learn_sizes(Plan& plan, const RequestLog& log) {
+  std::shared_ptr<PassTemplate> from;
+  std::shared_ptr<const RecordedPlan> planned;
+  {
+    const std::lock_guard lock(mutex_);
+    from = plan.derived_from;
+    planned = plan.plan;
+  }
+  if (from == nullptr) return false;
+  if (from->add(log, plan.point, {planned->sequence, plan.allocations})) return true;
+  auto& all = templates_of(plan.form)->all;
+  for (auto like = all.begin(); like != all.end(); ++like) {
+    if (*like == from || !(*like)->add(log, plan.point)) continue;
+    std::rotate(all.begin(), like, like + 1);
     return true;
   }
   return false;
@@ -545,6 +709,7 @@ bool Memory::learn_sizes(Family& family, Plan& plan, const RequestLog& log) {
 
 /// A pass differed from its recording: perhaps since its values did. Then they count from now on.
 void Memory::learn_values(const Plan& plan, const CallShape& shape) {
+  const std::lock_guard lock(mutex_);
   if (plan.values == shape.values || plan.values.size() != shape.values.size()) return;
   Family& family = family_of(plan.form);
   bool any = false;
@@ -554,7 +719,8 @@ void Memory::learn_values(const Plan& plan, const CallShape& shape) {
     family.matters[i] = any = true;
   }
   if (!any) return;
-  family.templates.clear();  // their points lack these values
+  family.templates = std::make_shared<Templates>();  // the points of the others lack these values
+  family.has_templates = false;
   std::erase_if(plans_, [&](const auto& entry) { return entry.second->form == plan.form; });
 }
 
@@ -579,6 +745,7 @@ void Memory::forget() noexcept {
     seen_.clear();
     seen_set_.clear();
     next_seen_ = 0;
+    spare_ = nullptr;
     last_ = nullptr;
     first_sights_ = 0;
   }

@@ -11,6 +11,10 @@
 // A plan that does not hold what its passes do is followed once more while they are recorded: what it has no
 // place for finds room in the slab (heap/planned), so that pass takes no second memory.
 //
+// What takes time (planning, deriving, aligning) is done in decide_slowly(), recorded() and learn(), which a
+// caller with a lock of its own (Python's) calls without it: no other call waits for them. They tell the
+// ledger (ledger.h) what they took; while that allows no learning, a call that has no plan is a plain one.
+//
 // Nothing here waits for Python or for another thread's pass without a bound, and what fails (no memory for a
 // recording, no plan) makes a plain call, now and for a while; then it is tried again. Thread-safe.
 #pragma once
@@ -25,6 +29,7 @@
 
 #include "memoir/base/fork_mutex.h"
 #include "memoir/remember/call_shape.h"
+#include "memoir/remember/ledger.h"
 #include "memoir/remember/pass_template.h"
 #include "memoir/remember/slab/recorder.h"
 #include "memoir/remember/slab/request_log.h"
@@ -60,7 +65,8 @@ struct FollowedPass {
 
 class Memory {
  public:
-  Memory(MemoryOptions options, std::shared_ptr<SlabSet> slabs);
+  /// `ledger`: of this callable, or of several together; null: learning may cost what it takes.
+  Memory(MemoryOptions options, std::shared_ptr<SlabSet> slabs, std::shared_ptr<Ledger> ledger = nullptr);
   ~Memory();
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
@@ -80,9 +86,11 @@ class Memory {
     std::shared_ptr<Plan> plan;
     std::shared_ptr<const PlannedLayout> layout;
     bool scoped = true;       // listen to operators from the first allocation on
-    bool logged = false;      // tell followed() what was asked for
+    bool logged = false;      // tell learn() what was asked for
     bool records = false;     // with kFollow: the plan is known to lack something, the pass is recorded too
     bool is_new = false;      // these numbers were not known before
+    bool derives = false;     // with kSlow: a plan is to be derived from others; this call claimed the plan
+    bool drifts = false;      // ... and its pass is recorded too
     bool large_apart = true;  // of a recorded pass: see torch_door::begin_recording()
     bool repeats_nothing = false;  // time to say so, once
   };
@@ -94,8 +102,11 @@ class Memory {
   /// Plans it, which takes its time. `complete`: the callable returned. What cannot be planned is recorded
   /// again after some calls.
   void recorded(const Decision& decision, Recorder& recorder, bool complete) noexcept;
-  void followed(const Decision& decision, const CallShape& shape, const FollowedPass& pass,
-                const RequestLog& log) noexcept;
+  /// True: there is something to learn from that pass, so learn() is to be called.
+  bool followed(const Decision& decision, const FollowedPass& pass) noexcept;
+  /// Takes its time.
+  void learn(const Decision& decision, const CallShape& shape, const FollowedPass& pass,
+             const RequestLog& log) noexcept;
   /// A call ran without plan and recording although it was to follow: there was no slab.
   void plain() noexcept;
 
@@ -108,34 +119,45 @@ class Memory {
   void give_plans(Decision& decision, std::span<const GivenPlan> plans) noexcept;
 
   SlabSet& slabs() noexcept { return *slabs_; }
+  Ledger* ledger() const noexcept { return ledger_.get(); }
   MemoryStats stats() const;
   /// Drops every plan and gives all slabs back.
   void forget() noexcept;
 
  private:
   struct Family;
+  struct Templates;
 
   std::uint64_t key_of(const CallShape& shape, const Family* family) const noexcept;
   std::shared_ptr<Plan> find(const CallShape& shape, Decision& decision);
+  bool is_worth_recording(std::uint64_t key, Decision& decision);
   std::shared_ptr<Plan> remember(std::uint64_t key, const CallShape& shape);
   Family& family_of(std::uint64_t form);
+  std::shared_ptr<Templates> templates_of(std::uint64_t form);
   void follow(Decision& decision) noexcept;
   bool derive(Plan& plan);
-  void know(Family& family, const RecordedPass& recorded, const std::vector<std::int64_t>& point);
+  void derive_claimed(Decision& decision);
+  void know(Templates& templates, const RecordedPass& recorded, const std::vector<std::int64_t>& point);
   static bool may_record_again(Family& family) noexcept;
+  bool may_learn() const noexcept { return ledger_ == nullptr || ledger_->may_learn(); }
+  void proved(Plan& plan, bool useful) noexcept;
   void make_plan(Plan& plan, const RecordedPass& recorded);
-  void set_layout(Plan& plan, RecordedPlan made);
+  void set_layout(Plan& plan, RecordedPlan made, PlannedFit fit);
   void failed(Plan& plan) noexcept;
   void was_cut_off(Plan& plan, const std::vector<std::uint32_t>& kept);
   void learn_escapes(Plan& plan, const std::vector<std::uint32_t>& kept);
   void learn_of_guests(Plan& plan);
   void drop_known_escapes(RecordedPlan& plan) const;
-  bool learn_sizes(Family& family, Plan& plan, const RequestLog& log);
+  bool learn_sizes(Plan& plan, const RequestLog& log);
   void learn_values(const Plan& plan, const CallShape& shape);
 
   const MemoryOptions options_;
   const std::shared_ptr<SlabSet> slabs_;
-  mutable ForkMutex mutex_;  // guards all below
+  const std::shared_ptr<Ledger> ledger_;
+  // Guards what is in a family's templates, and Plan::allocations. Held while something is learned, and taken
+  // before mutex_.
+  ForkMutex learning_;
+  mutable ForkMutex mutex_;  // guards all below; held for some instructions
   std::unordered_map<std::uint64_t, std::shared_ptr<Plan>> plans_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Family>> families_;
   // Of an operator's tensors those that outlived a pass, by their number among that operator's.
@@ -143,6 +165,7 @@ class Memory {
   std::vector<std::uint64_t> seen_;  // while nothing repeats: keys seen once, the latest ones; a ring
   std::unordered_set<std::uint64_t> seen_set_;
   size_t next_seen_ = 0;
+  std::shared_ptr<PlannedLayout> spare_;  // of a plan that was forgotten: its memory serves a new one
   std::shared_ptr<const Plan> last_;
   MemoryStats stats_;
   std::uint64_t uses_ = 0;

@@ -8,7 +8,7 @@ namespace memoir {
 
 namespace {
 
-constexpr size_t kMostCells = 4 * 1024 * 1024;
+constexpr size_t kMostCells = 1024 * 1024;
 constexpr size_t kReach = 96;  // how far apart partners may be, next to the difference in length
 
 // What it costs to leave one without a partner, and at most to pair two whose sizes differ.

@@ -111,7 +111,7 @@ std::optional<SizeForm> SizeForm::affine(std::span<const SizePoint> points, cons
   return std::nullopt;
 }
 
-std::optional<SizeForm> SizeForm::fit(std::span<const SizePoint> points) {
+std::optional<SizeForm> SizeForm::fit(std::span<const SizePoint> points, size_t& tries) {
   SizeForm constant;
   constant.constant_ = static_cast<std::int64_t>(points[0].size);
   if (points[0].size > static_cast<Size>(kMost)) return std::nullopt;
@@ -131,6 +131,8 @@ std::optional<SizeForm> SizeForm::fit(std::span<const SizePoint> points) {
     for (const auto& product : products) {
       for (size_t plain = 0; plain <= product.size(); ++plain) {
         if (product.size() == 1 && plain == 0) continue;
+        if (tries == 0) return std::nullopt;
+        --tries;
         if (const auto form = proportional(points, factors_of(product, step, shift, plain))) return form;
       }
     }
@@ -153,6 +155,8 @@ std::optional<SizeForm> SizeForm::fit(std::span<const SizePoint> points) {
   }
   for (const bool whole : {true, false}) {
     for (const auto& product : products) {
+      if (tries == 0) return std::nullopt;
+      --tries;
       if (const auto form = affine(points, factors_of(product, 1, 0, product.size()), whole)) return form;
     }
   }

@@ -31,8 +31,9 @@ class SizeForm {
   static constexpr size_t kFactors = 3;
   static constexpr std::uint8_t kNoVariable = 255;
 
-  /// The simplest form that is exact for all points; nullopt when none of ours is. Needs a point.
-  static std::optional<SizeForm> fit(std::span<const SizePoint> points);
+  /// The simplest form that is exact for all points; nullopt when none of ours is, or when as many as
+  /// `tries` says were tried, which counts down. Needs a point.
+  static std::optional<SizeForm> fit(std::span<const SizePoint> points, size_t& tries);
 
   /// Rounded up; nullopt when it is not a size: negative, or beyond 2^56.
   std::optional<Size> at(std::span<const std::int64_t> variables) const noexcept;

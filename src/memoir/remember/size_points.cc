@@ -12,6 +12,8 @@ namespace {
 
 constexpr size_t kMostSizes = 256 * 1024;  // of all points together
 constexpr size_t kFewestPoints = 4, kMostPoints = 48;
+constexpr size_t kMostTries = 150'000;  // forms that one fit looks at, some ms; the rest waits for the next
+constexpr unsigned kMostFailures = 4;   // searches for one column that found none before it is given up
 constexpr double kOfEach = 0.2;  // what the difference of one variable counts next to that of their product
 
 double log_of(std::int64_t number) noexcept {
@@ -38,6 +40,7 @@ void SizePoints::add(std::vector<std::int64_t> numbers, std::vector<Size> sizes,
     points_.erase(which);
     fitted_ = std::min(fitted_, points_.size());
   };
+  roles_stand_ = false;
   const auto known = std::find_if(points_.begin(), points_.end(),
                                   [&](const Point& point) { return point.numbers == numbers; });
   columns_.resize(sizes.size());
@@ -45,10 +48,12 @@ void SizePoints::add(std::vector<std::int64_t> numbers, std::vector<Size> sizes,
   const size_t most = std::clamp(kMostSizes / std::max<size_t>(sizes.size(), 1), kFewestPoints, kMostPoints);
   if (points_.size() >= most) erase(points_.begin());
   points_.push_back({std::move(numbers), std::move(sizes), partial, {}});
+  ++added_;
 }
 
 void SizePoints::spread(std::span<const std::uint32_t> columns, size_t count) {
   std::erase_if(points_, [](const Point& point) { return point.partial; });
+  roles_stand_ = false;
   fitted_ = std::min(fitted_, points_.size());
   for (Point& point : points_) {
     std::vector<Size> sizes(count);
@@ -126,10 +131,9 @@ std::vector<const SizePoints::Point*> SizePoints::by_distance(const Variables& v
 }
 
 bool SizePoints::fit() {
-  std::vector<size_t> chosen = choose_variables();
-  const bool all = chosen != chosen_;
+  const auto before = chosen_;
+  const bool all = find_roles() && chosen_ != before;
   if (fitted_ == points_.size() && !all) return true;
-  chosen_ = std::move(chosen);
   for (Point& point : points_) {
     auto variables = variables_of(point.numbers);
     if (!variables) return false;
@@ -137,81 +141,93 @@ bool SizePoints::fit() {
   }
   std::map<std::vector<Size>, std::optional<SizeForm>> known;  // many columns are the same throughout
   std::vector<Size> sizes(points_.size());
-  for (size_t i = 0; i < columns_.size(); ++i) {
+  size_t tries = kMostTries, first_left = columns_.size();
+  for (size_t turn = 0; turn < columns_.size(); ++turn) {
+    const size_t i = (next_column_ + turn) % columns_.size();
     Column& column = columns_[i];
     column.stale = column.stale || all;
     for (size_t p = all ? 0 : fitted_; p < points_.size() && !column.stale; ++p) {
       const Size size = points_[p].sizes[i];
       column.stale = size != 0 && (!column.form || column.form->at(points_[p].variables) != size);
     }
-    if (!column.stale || (!column.form && !all && points_.size() < column.try_again)) continue;
+    if (!column.stale || (column.failures > 0 && added_ < column.try_again)) continue;
     for (size_t p = 0; p < points_.size(); ++p) sizes[p] = points_[p].sizes[i];
+    const size_t had = tries;
     const auto [entry, is_new] = known.try_emplace(sizes);
-    if (is_new) entry->second = fit_column(i);
+    if (is_new) entry->second = fit_column(i, tries);
     column.form = entry->second;
-    column.try_again = points_.size() + points_.size() / 2;
+    if (tries == 0 && !column.form && had < kMostTries) {  // its turn comes with the next fit
+      known.erase(entry);
+      first_left = std::min(first_left, turn);
+      continue;
+    }
     column.stale = false;
+    if (column.form) {
+      column.failures = 0;
+      continue;
+    }
+    ++column.failures;
+    column.try_again = column.failures >= kMostFailures ? ~size_t{0} : 2 * added_;
   }
+  if (first_left < columns_.size()) next_column_ = (next_column_ + first_left) % columns_.size();
   fitted_ = points_.size();
   return true;
 }
 
-std::optional<SizeForm> SizePoints::fit_column(size_t column) const {
+std::optional<SizeForm> SizePoints::fit_column(size_t column, size_t& tries) const {
   std::vector<SizePoint> seen;
   for (const Point& point : points_) {
     if (point.sizes[column] != 0) seen.push_back({point.variables, point.sizes[column]});
   }
   // Where no form is exact for all, one for the latest: beyond some number an operator may do otherwise.
   for (size_t skip = 0; seen.size() - skip >= 2; skip += (seen.size() - skip + 1) / 2) {
-    if (auto form = SizeForm::fit(std::span(seen).subspan(skip))) return form;
+    if (auto form = SizeForm::fit(std::span(seen).subspan(skip), tries)) return form;
   }
   return std::nullopt;
 }
 
-namespace {
-
-/// The difference of two numbers (or one number: n == other) is the same at all points.
-bool goes_with(std::span<const std::vector<std::int64_t>* const> all, size_t n, size_t other) noexcept {
-  const auto difference = [&](const std::vector<std::int64_t>& numbers) {
-    return numbers[n] - (other == n ? 0 : numbers[other]);
+bool SizePoints::find_roles() {
+  if (roles_stand_) return false;
+  const std::vector<std::int64_t>& first = points_.front().numbers;
+  // The difference of two numbers (or one number: n == other) is the same at all points.
+  const auto goes_with = [&](size_t n, size_t other) {
+    const auto difference = [&](const std::vector<std::int64_t>& numbers) {
+      return numbers[n] - (other == n ? 0 : numbers[other]);
+    };
+    return std::all_of(points_.begin(), points_.end(),
+                       [&](const Point& point) { return difference(point.numbers) == difference(first); });
   };
-  return std::all_of(all.begin(), all.end(), [&](const std::vector<std::int64_t>* numbers) {
-    return difference(*numbers) == difference(*all.front());
-  });
-}
-
-}  // namespace
-
-std::vector<size_t> SizePoints::choose_variables() const {
-  std::vector<const std::vector<std::int64_t>*> all;
-  for (const Point& point : points_) {
-    if (point.numbers.size() == points_.front().numbers.size()) all.push_back(&point.numbers);
-  }
+  std::vector<Role> roles(first.size());
   std::vector<size_t> chosen;
-  for (size_t n = 0; n < points_.front().numbers.size(); ++n) {
-    if (goes_with(all, n, n)) continue;
-    if (std::none_of(chosen.begin(), chosen.end(), [&](size_t other) { return goes_with(all, n, other); }))
-      chosen.push_back(n);
+  for (size_t n = 0; n < first.size(); ++n) {
+    if (goes_with(n, n)) {
+      roles[n].difference = first[n];
+      continue;
+    }
+    const auto like =
+        std::find_if(chosen.begin(), chosen.end(), [&](size_t other) { return goes_with(n, other); });
+    roles[n].like = like == chosen.end() ? n : *like;
+    if (roles[n].like == n) chosen.push_back(n);
+    roles[n].difference = first[n] - first[roles[n].like];
   }
-  return chosen;
+  roles_stand_ = true;
+  const bool changed = roles != roles_;
+  roles_ = std::move(roles);
+  chosen_ = std::move(chosen);
+  return changed;
 }
 
 std::optional<SizePoints::Variables> SizePoints::variables_of(
     const std::vector<std::int64_t>& numbers) const {
-  const std::vector<std::int64_t>& first = points_.front().numbers;
-  if (numbers.size() != first.size()) return std::nullopt;
+  if (numbers.size() != roles_.size()) return std::nullopt;
+  for (size_t n = 0; n < numbers.size(); ++n) {
+    const Role& role = roles_[n];
+    const std::int64_t base = role.like == Role::kConstant ? 0 : numbers[role.like];
+    // it never varied before, or went together with another one
+    if (numbers[n] - base != role.difference) return std::nullopt;
+  }
   Variables variables;
   for (const size_t n : chosen_) variables.push_back(numbers[n]);
-  std::vector<const std::vector<std::int64_t>*> all;
-  for (const Point& point : points_) all.push_back(&point.numbers);
-  for (size_t n = 0; n < numbers.size(); ++n) {
-    if (std::find(chosen_.begin(), chosen_.end(), n) != chosen_.end()) continue;
-    if (numbers[n] == first[n] && goes_with(all, n, n)) continue;
-    const auto like = std::find_if(chosen_.begin(), chosen_.end(),
-                                   [&](size_t other) { return other != n && goes_with(all, n, other); });
-    // it never varied before, or went together with another one
-    if (like == chosen_.end() || numbers[n] - numbers[*like] != first[n] - first[*like]) return std::nullopt;
-  }
   return variables;
 }
 

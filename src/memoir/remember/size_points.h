@@ -51,25 +51,38 @@ class SizePoints {
   };
   struct Column {
     std::optional<SizeForm> form;
-    size_t try_again = 0;  // without a form: once there are so many points
+    unsigned failures = 0;  // searches that found none
+    size_t try_again = 0;   // without a form: once so many points were added
     bool stale = true;
   };
 
   const Point* find(const std::vector<std::int64_t>& numbers) const noexcept;
-  /// Which of the numbers are variables of their own, by the points seen.
-  std::vector<size_t> choose_variables() const;
+  /// Tells the numbers apart, by the points seen: constants, variables of their own, and those that go with
+  /// one of these. False when they are told apart as before.
+  bool find_roles();
   /// The numbers that the sizes are functions of; nullopt when it is none of which we know enough.
   std::optional<Variables> variables_of(const std::vector<std::int64_t>& numbers) const;
   bool fit();
-  std::optional<SizeForm> fit_column(size_t column) const;
+  std::optional<SizeForm> fit_column(size_t column, size_t& tries) const;
   /// The points, the nearest first.
   std::vector<const Point*> by_distance(const Variables& variables) const;
   Size size_at(size_t column, const Variables& variables, std::span<const Point* const> nearest) const;
 
   std::vector<Point> points_;  // the latest last
   std::vector<Column> columns_;
-  std::vector<size_t> chosen_;  // numbers that are variables, as of the last fit
+  struct Role {
+    static constexpr size_t kConstant = ~size_t{0};
+    size_t like = kConstant;      // the variable that it is, or goes with
+    std::int64_t difference = 0;  // to that one; of a constant its value
+
+    bool operator==(const Role&) const = default;
+  };
+  std::vector<Role> roles_;     // of each number
+  std::vector<size_t> chosen_;  // numbers that are variables
+  bool roles_stand_ = false;    // for the points as they are
   size_t fitted_ = 0;           // points that the forms were checked against
+  size_t added_ = 0;            // points, ever
+  size_t next_column_ = 0;      // whose turn it is to be searched for
 };
 
 }  // namespace memoir

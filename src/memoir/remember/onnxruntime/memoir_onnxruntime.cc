@@ -173,7 +173,8 @@ void memoir_onnxruntime_end(memoir_onnxruntime* memory, int finished) {
     pass.repeated = slab->heap().in_step() && slab->heap().at_end();
     pass.finished = finished != 0;
     memory->memory.slabs().give_back(slab, &pass.kept);
-    memory->memory.followed(run.decision, run.shape, pass, run.log);
+    if (memory->memory.followed(run.decision, pass))
+      memory->memory.learn(run.decision, run.shape, pass, run.log);
   }
   end_run(run);
 }
