@@ -221,8 +221,8 @@ bool run_upkeep_now() noexcept {
 
 namespace {
 
-/// Whether it is time for all that can go: that takes milliseconds, and a program may go on asking for more than
-/// there is. It is when spans ended since, and else for a small share of the time.
+/// Whether it is time for all that can go: that takes milliseconds, and a program may go on asking for more
+/// than there is. It is when spans ended since, and else for a small share of the time.
 class Thorough {
  public:
   bool due() const noexcept {

@@ -2,8 +2,8 @@
 //
 // A thread that gives memory back and restores huge pages, so that the program's own threads need not, and so
 // that an idle program does too. It starts when the heap outgrows `background_from`, blocks every signal,
-// sleeps for good when nothing changes, and starts again in a forked child. Where it is not wanted, or refused,
-// or does not come, the program's threads do a bounded share of its work in their slow paths.
+// sleeps for good when nothing changes, and starts again in a forked child. Where it is not wanted, or
+// refused, or does not come, the program's threads do a bounded share of its work in their slow paths.
 #pragma once
 
 #include <sys/uio.h>
@@ -100,8 +100,8 @@ void wake_to_answer() noexcept;
 
 /// One round on the calling thread, giving back all that can be. True when something was given back.
 bool run_upkeep_now() noexcept;
-/// Looks at the limit of memory, and near it gives back what lies idle: a bounded part, or very near all that can
-/// go. `more`: bytes that the program is about to use. The caller holds no lock.
+/// Looks at the limit of memory, and near it gives back what lies idle: a bounded part, or very near all that
+/// can go. `more`: bytes that the program is about to use. The caller holds no lock.
 void keep_within_limit(Size more) noexcept;
 
 /// The system refused memory: gives back what is kept, with its addresses, and with `thoroughly` all that can

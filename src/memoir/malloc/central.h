@@ -70,8 +70,8 @@ class Central {
   /// What outgrew its limit starts: the learner at once; returns whether the background thread is wanted now.
   bool grown() noexcept;
 
-  /// There is no background thread now, and memory to give back: the program's threads take the slow path more
-  /// often and do a share there.
+  /// There is no background thread now, and memory to give back: the program's threads take the slow path
+  /// more often and do a share there.
   std::atomic<bool> shared_upkeep{false};
 
   MemoryLimit limit;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The limit that would kill the program: of its control groups (memory.max and memory.high of its own and those
-// above it; version 1 too), of the machine, or set by hand. The malloc looks at it when it has grown by a share
-// of what is left, on the thread that asks; far from the limit that is a comparison for each span.
+// The limit that would kill the program: of its control groups (memory.max and memory.high of its own and
+// those above it; version 1 too), of the machine, or set by hand. The malloc looks at it when it has grown by
+// a share of what is left, on the thread that asks; far from the limit that is a comparison for each span.
 //
 //   from 85 %   a bounded part of what lies idle goes back at once, and nothing is kept ready
 //   from 95 %   all that can go
@@ -32,8 +32,8 @@ class MemoryLimit {
     bool near() const noexcept { return limit != kNone && left < limit / 100 * 15; }
     bool very_near() const noexcept { return limit != kNone && left < limit / 100 * 5; }
   };
-  /// Reads the limits and what is used of them; `resident`: of this malloc, where the system does not say. One
-  /// thread at a time. Keeps errno.
+  /// Reads the limits and what is used of them; `resident`: of this malloc, where the system does not say.
+  /// One thread at a time. Keeps errno.
   Room read(Size resident) noexcept;
   /// What was read, when the malloc had so much in memory: says when the next look is due.
   void looked(const Room& room, Size resident) noexcept;

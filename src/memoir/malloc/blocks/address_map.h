@@ -26,8 +26,8 @@ inline constexpr Size kArenaSlots = kArenaCapacity / size_classes::kSlot;
 inline constexpr Size kBackBytes = kArenaSlots + 0x6d * 4 * kKiB;
 inline constexpr Size kSpanBytes = kArenaSlots * sizeof(Span) + 0x12 * 4 * kKiB;
 
-/// What every free reads, on a cache line that is hardly ever written. Before the arena exists no address lies
-/// in it.
+/// What every free reads, on a cache line that is hardly ever written. Before the arena exists no address
+/// lies in it.
 struct alignas(64) ArenaBounds {
   std::atomic<std::uintptr_t> base{std::uintptr_t{1} << 63};
   std::atomic<Size> size{0};  // how far it has grown
