@@ -213,6 +213,12 @@ class Trace:
         The path of the library or program that the site's own, native frame lies in; or ''.
         """
 
+    @property
+    def native_addresses(self) -> list[tuple[int, int]]:
+        """
+        Of each return address the number of its module, 0 for code that lies in none, and its offset from the module's base.
+        """
+
     def site_parent(self, site: int) -> int | None:
         """The site it was reached from, 0 at the bottom; None if unknown."""
 

@@ -346,6 +346,17 @@ void bind_trace(nb::module_& module) {
       .def(
           "site_module", [](const Trace& trace, SiteId site) { return to_str(trace.site_module(site)); },
           "site"_a, "The path of the library or program that the site's own, native frame lies in; or ''.")
+      .def_prop_ro(
+          "native_addresses",
+          [](const Trace& trace) {
+            std::vector<std::tuple<std::uint32_t, std::uint64_t>> rows;
+            for (const NativeAddress& address : trace.native_addresses())
+              rows.emplace_back(address.module, address.offset);
+            return rows;
+          },
+          "Of each return address the number of its module, 0 for code that lies in none, and its offset "
+          "from "
+          "the module's base.")
       .def("site_parent", &Trace::site_parent, "site"_a,
            "The site it was reached from, 0 at the bottom; None if unknown.")
       .def(

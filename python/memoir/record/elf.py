@@ -9,9 +9,12 @@ with ElfFile(path) as file:
 
 from __future__ import annotations
 
+import functools
+import lzma
 import os
 import stat
 import struct
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +27,9 @@ from memoir._core import Error
 
 _MOST = 1 << 30  # bytes that are read of a file
 _MOST_NAME = 1 << 16  # bytes of a symbol's name
-_SYMTAB, _NOBITS, _DYNSYM = 2, 8, 11
+_MOST_UNPACKED = 1 << 28  # bytes of a section that is compressed, or of a file in a file
+_LOAD, _SYMTAB, _NOBITS, _DYNSYM = 1, 2, 8, 11
+_EXECUTABLE, _COMPRESSED = 4, 0x800
 _SYMBOL = np.dtype(
     [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
 )
@@ -36,6 +41,8 @@ class Section(NamedTuple):
     offset: int
     size: int
     link: int
+    flags: int
+    address: int
 
 
 class Symbol(NamedTuple):
@@ -49,9 +56,11 @@ class Symbol(NamedTuple):
 class ElfFile:
     """Open from `with` to its end. Raises memoir.Error for what is no such file, OSError where it cannot be read."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    def __init__(self, path: Path, file: int | None = None) -> None:
+        """`file`: opened already, of that name; it is closed at the end."""
+        self.path = path
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+        self._file = os.open(path, flags) if file is None else file
         try:
             status = os.fstat(self._file)
             if not stat.S_ISREG(status.st_mode):
@@ -82,6 +91,55 @@ class ElfFile:
         begin = 12 + (name + 3) // 4 * 4
         return note[begin : begin + size].hex()
 
+    @functools.cached_property
+    def base(self) -> int:
+        """The address of its first segment: what readers of debug information count from."""
+        offset, size, number = struct.unpack_from("<Q14xHH", os.pread(self._file, 64, 0), 32)
+        if size != 56:
+            return 0
+        table = self._bytes(offset, size * number)
+        rows = struct.iter_unpack("<IIQQQQQQ", table[: len(table) // 56 * 56])
+        return next((int(row[3]) for row in rows if row[0] == _LOAD), 0)
+
+    def debug_link(self) -> tuple[str, bytes]:
+        """The name of the file that its debug information was split off to, "" for none; and that file's checksum."""
+        link = self.content(".gnu_debuglink")
+        name = name_at(link, 0)
+        return ("" if "/" in name else name), link[-4:]
+
+    def checksum(self) -> bytes:
+        """Of the whole file, as links to debug files have it."""
+        check = at = 0
+        while part := os.pread(self._file, 1 << 20, at):
+            check, at = zlib.crc32(part, check), at + len(part)
+        return check.to_bytes(4, "little")
+
+    def alternate(self) -> tuple[str, str]:
+        """The path and build id of the file that several debug files share parts of (dwz); "" for none."""
+        name, _, identity = self.content(".gnu_debugaltlink").partition(b"\0")
+        return name.decode(errors="replace"), identity.hex()
+
+    def packed(self) -> ElfFile | None:
+        """The small file with more symbols that is packed into some (.gnu_debugdata)."""
+        content = self.content(".gnu_debugdata")
+        if not content:
+            return None
+        try:
+            unpacked = lzma.LZMADecompressor(memlimit=_MOST_UNPACKED).decompress(content, _MOST_UNPACKED)
+        except (lzma.LZMAError, EOFError):
+            return None
+        file = os.memfd_create("memoir-elf", os.MFD_CLOEXEC)
+        with os.fdopen(os.dup(file), "wb") as whole:
+            whole.write(unpacked)
+        return ElfFile(self.path, file)
+
+    def end_of_code(self, address: int) -> int:
+        """Where the section of code ends that an address lies in; 0: in none."""
+        for one in self.sections:
+            if one.flags & _EXECUTABLE and one.address <= address < one.address + one.size:
+                return one.address + one.size
+        return 0
+
     def content(self, name: str) -> bytes:
         """Of the first section of that name; b"" where there is none."""
         return next((self._read(section) for section in self.sections if section.name == name), b"")
@@ -110,20 +168,21 @@ class ElfFile:
                 name = name_at(names, row[0])
                 left -= len(name)
                 if left < 0:
-                    raise Error(f"{self._path}: its table of symbols is damaged")
+                    raise Error(f"{self.path}: its table of symbols is damaged")
                 yield Symbol(name, row[4], row[5], row[1], row[3])
 
     def _read_sections(self) -> list[Section]:
         head = os.pread(self._file, 64, 0)
         if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01":
-            raise Error(f"{self._path}: not an ELF file of 64 bits")
+            raise Error(f"{self.path}: not an ELF file of 64 bits")
         (offset,) = struct.unpack_from("<Q", head, 40)
         size, number, names_index = struct.unpack_from("<HHH", head, 58)
         table = self._bytes(offset, size * number)
         if size != 64 or len(table) < size * number or names_index >= number:
             return []
         rows = [
-            Section("", row[1], row[4], row[5], row[6]) for row in struct.iter_unpack("<IIQQQQIIQQ", table)
+            Section("", row[1], row[4], row[5], row[6], row[2], row[3])
+            for row in struct.iter_unpack("<IIQQQQIIQQ", table)
         ]
         names = self._read(rows[names_index])
         begins = [row[0] for row in struct.iter_unpack("<IIQQQQIIQQ", table)]
@@ -132,7 +191,15 @@ class ElfFile:
         ]
 
     def _read(self, section: Section) -> bytes:
-        return b"" if section.kind == _NOBITS else self._bytes(section.offset, section.size)
+        raw = b"" if section.kind == _NOBITS else self._bytes(section.offset, section.size)
+        if not section.flags & _COMPRESSED:
+            return raw
+        if len(raw) < 24 or struct.unpack_from("<I", raw)[0] != 1:  # ELFCOMPRESS_ZLIB
+            return b""
+        try:
+            return zlib.decompressobj().decompress(raw[24:], _MOST_UNPACKED)
+        except zlib.error:
+            return b""
 
     def _bytes(self, offset: int, size: int) -> bytes:
         """What lies there of the file. Sections do not overlap, so all of them are no longer than it."""
@@ -142,7 +209,7 @@ class ElfFile:
         if (kept := self._kept.get((offset, size))) is not None:
             return kept
         if size > self._left:
-            raise Error(f"{self._path}: its sections are longer than it, or than {_MOST >> 30} GiB")
+            raise Error(f"{self.path}: its sections are longer than it, or than {_MOST >> 30} GiB")
         self._left -= size
         parts = []
         while size > 0 and (part := os.pread(self._file, min(size, 1 << 24), offset)):

@@ -19,4 +19,11 @@ struct StackFrame {
   bool is_inlined = false;    // kNative: into the frame before it, which has the same offset
 };
 
+/// A return address: its distance from the base of a module, by the module's number in the trace; 0: the
+/// address itself, of code that lies in none.
+struct NativeAddress {
+  std::uint32_t module = 0;
+  std::uint64_t offset = 0;
+};
+
 }  // namespace memoir

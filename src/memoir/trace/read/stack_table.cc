@@ -133,6 +133,13 @@ std::string_view StackTable::module_path(std::uint32_t module) const noexcept {
   return found == modules_.end() ? std::string_view{} : string(found->second.path);
 }
 
+std::vector<NativeAddress> StackTable::native_addresses() const {
+  std::vector<NativeAddress> all;
+  for (const Frame& frame : frames_)
+    if (frame.kind == FrameKind::kNative) all.push_back({frame.name, frame.at});
+  return all;
+}
+
 std::string_view StackTable::module_of(std::uint32_t frame) const noexcept {
   if (frame >= frames_.size() || frames_[frame].kind != FrameKind::kNative) return {};
   return module_path(frames_[frame].name);

@@ -53,6 +53,8 @@ class StackTable {
   bool has_symbols() const noexcept { return !symbols_.empty(); }
   /// The path of a native frame's module; empty for others.
   std::string_view module_of(std::uint32_t frame) const noexcept;
+  /// Of each native frame: the number of its module (0: code that lies in none), and its offset there.
+  std::vector<NativeAddress> native_addresses() const;
   /// Appends the frame with what is inlined into it, outermost first.
   void append_frames(std::uint32_t frame, std::vector<StackFrame>& to) const;
 

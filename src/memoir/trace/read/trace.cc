@@ -230,6 +230,8 @@ std::string_view Trace::site_module(SiteId site) const noexcept {
   return found == nullptr ? std::string_view{} : impl_->data.stacks.module_of(found->frame);
 }
 
+std::vector<NativeAddress> Trace::native_addresses() const { return impl_->data.stacks.native_addresses(); }
+
 std::string_view Trace::meta(std::string_view key) const noexcept {
   const auto found = impl_->data.metas.find(key);
   return found == impl_->data.metas.end() ? std::string_view{} : found->second;

@@ -92,6 +92,8 @@ class Trace {
   SiteId innermost(SiteId site, FrameKind kind) const noexcept;
   /// The path of the library or program that a site's own, native frame lies in; empty: none, or unknown.
   std::string_view site_module(SiteId site) const noexcept;
+  /// The return addresses of all stacks; of a library that was loaded again, those of each module.
+  std::vector<NativeAddress> native_addresses() const;
   /// The value of a meta record (the last one of that key), or empty.
   std::string_view meta(std::string_view key) const noexcept;
   std::vector<std::string_view> meta_keys() const;
