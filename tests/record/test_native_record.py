@@ -151,7 +151,7 @@ def test_what_found_no_room_is_counted_once(compiled, record, tmp_path):
     trace = Trace.open(str(tmp_path / "x.trace"))
     lost = trace.dropped
     assert lost > 100_000 and trace.losses["no_room"] == lost, "the blocks tell of all, the header of none"
-    assert f"{lost:,} events were lost: is the disk full?" in done.stderr
+    assert f"{lost:,} events were lost: is the disk full, or the memory?" in done.stderr
     events = trace.events["kind"]
     found = int(np.isin(events, (EventKind.kAllocate, EventKind.kFree)).sum())
     # A free whose allocation was lost is counted as such; each event is somewhere, and the program has few of its own.

@@ -139,6 +139,11 @@ def command(
                 status = run_program(program, environment, watcher.began)
             if checks:
                 _say_checks(Path(checks))
+            refused, why = clock.refused()
+            if refused:
+                click.echo(
+                    f"memoir: {refused:,} processes could not write a trace: {os.strerror(why)}", err=True
+                )
     largest = path
     try:
         largest = _say_results(path, status)
@@ -164,9 +169,15 @@ def _resolve(program: str) -> Path:
 
 def _say_checks(checks: Path) -> None:
     rows = [line.split() for line in checks.read_text().splitlines()] if checks.exists() else []
-    stacks, different, cut = (sum(int(row[i]) for row in rows) for i in (1, 2, 3))
+    stacks, different, cut, made, fibres = (sum(int(row[i]) for row in rows) for i in range(1, 6))
+    by_nature = [
+        f"{count:,} end {where}"
+        for count, where in ((made, "in code made at run time"), (fibres, "where a fibre begins"))
+        if count
+    ]
     click.echo(
-        f"memoir: {stacks:,} stacks compared with a full unwind: {different:,} different, {cut:,} cut",
+        f"memoir: {stacks:,} stacks compared with a full unwind: {different:,} different, {cut:,} cut"
+        + "".join(f"; {text}" for text in by_nature),
         err=True,
     )
 
@@ -180,7 +191,7 @@ def _say_results(file: Path, status: int) -> Path:
     lost = "" if complete else "; the program ended before the trace was closed: it holds what came before"
     losses = trace.losses
     if no_room := trace.dropped - losses["interrupted"] - losses["other"]:
-        lost += f"; {no_room:,} events were lost: is the disk full?"
+        lost += f"; {no_room:,} events were lost: is the disk full, or the memory?"
     if losses["interrupted"]:
         lost += f"; {losses['interrupted']:,} events of signal handlers that interrupted the recorder were not recorded"
     torn = losses["torn_bytes"]
@@ -189,24 +200,31 @@ def _say_results(file: Path, status: int) -> Path:
             f"; {bytes_text(torn)} of it cannot be read and are left out: memoir's fault, please report it"
         )
     name, count = os.path.relpath(file), trace.event_count
+    if trace.meta("malloc"):
+        click.echo(
+            "memoir: this program brings a malloc of its own, whose calls cannot be recorded", err=True
+        )
     del trace  # it may be large
     index = os.path.relpath(native.index_of(file))
     try:
         children = dict.fromkeys(child for child, _ in native.listed(file))
     except OSError as error:
         raise Error(f"{index}: the traces of other processes are not known: {error.strerror}") from None
-    most, largest, command, killed = _MANY * count, file, "", 0
+    most, largest, command, killed, dropped = _MANY * count, file, "", 0, 0
     for child in children:
         if not native.is_recorded(child):
             continue
         one, ended = _finish(child, None)
         killed += not ended
+        dropped += one.dropped
         if one.event_count > most:
             most, largest, command = one.event_count, child, one.meta("command")
     next_ = f"; next: memoir show {name}" if largest == file else ""
     click.echo(f"memoir: {count:,} events in {name}{lost}{next_}", err=True)
     if children:
         said = f", killed or still running: {killed}" if killed else ""
+        if dropped:
+            said += f", {dropped:,} events of theirs were lost"
         traces = "trace" if len(children) == 1 else "traces"
         click.echo(
             f"memoir: {len(children):,} more {traces} of other processes{said}, listed in {index}", err=True

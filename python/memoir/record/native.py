@@ -114,7 +114,12 @@ class Clock:
         """Nanoseconds since tick 0, as recorded programs count them; from `with` on."""
         if not self._base:
             self._base = struct.unpack("<QQ", os.pread(self._file, 16, 0))[1]
-        return max(time.monotonic_ns() - self._base, 0)
+        return max(time.monotonic_ns() - self._base, 0) if self._base else 0  # 0: no program has begun
+
+    def refused(self) -> tuple[int, int]:
+        """How many processes could not create a trace, and an errno that says why."""
+        count, why = struct.unpack("<II", os.pread(self._file, 8, 32))
+        return int(count), int(why)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -10,6 +10,7 @@
 
 #include "memoir/base/metadata.h"
 #include "memoir/base/pause.h"
+#include "memoir/base/system_calls.h"
 #include "memoir/process/stacks/thread_stack.h"
 
 namespace memoir::record {
@@ -24,15 +25,15 @@ namespace {
 
 constexpr unsigned kFramesLog2 = 16;         // 1 MiB
 constexpr std::uint32_t kCheckEvery = 1024;  // events
-// one that leaks at each raw exit of a thread must end somewhere
-constexpr unsigned kMostThreadsRecords = 4096;
+// at the same time; one that leaks at each raw exit of a thread must end somewhere
+constexpr unsigned kMostThreadsRecords = 1u << 16;
 
 /// For what happens once per block, or more rarely. Yields: the holder may have been stopped.
 class SpinGuard {
  public:
   explicit SpinGuard(std::atomic<bool>& lock) noexcept : lock_(lock) {
     for (unsigned tries = 1; lock_.exchange(true, std::memory_order_acquire); ++tries)
-      if (tries % 64 == 0) ::sched_yield();
+      if (tries % 64 == 0 && may_call_system()) ::sched_yield();
       else pause_processor();
   }
   ~SpinGuard() { lock_.store(false, std::memory_order_release); }
@@ -79,6 +80,8 @@ std::string_view text_of(stacks::Cut why) noexcept {
       return "a signal handler inside the recorder";
     case stacks::Cut::kTableFull:
       return "no room";
+    case stacks::Cut::kMadeCode:
+      return "code made at run time, without frame pointers";
     case stacks::Cut::kTooManyPython:
       return "Python frames beyond the innermost ones";
   }
@@ -119,7 +122,7 @@ void ProgramRecorder::meta(ThreadRecord& thread, std::string_view key, std::stri
 }
 
 ThreadRecord* ProgramRecorder::attach() noexcept {
-  const stacks::ThreadStack own = stacks::find_thread_stack();
+  if (!may_call_system()) return nullptr;
   ThreadRecord* thread = nullptr;
   {
     const SpinGuard guard(list_locked_);
@@ -137,6 +140,7 @@ ThreadRecord* ProgramRecorder::attach() noexcept {
     thread->next = all_;
     all_ = thread;
   }
+  const stacks::ThreadStack own = stacks::find_thread_stack();
   thread->walker.start(tables_, own.begin, own.end);
   if (mixing_) thread->mixed.start();
   thread->thread = next_thread_.fetch_add(1, std::memory_order_relaxed);
@@ -161,7 +165,8 @@ void ProgramRecorder::begin_thread(ThreadRecord& thread) noexcept {
 /// threads get their names after they began.
 void ProgramRecorder::name_thread(ThreadRecord& thread) noexcept {
   char name[sizeof thread.name] = {};
-  if (::prctl(PR_GET_NAME, name) != 0 || strncmp(name, thread.name, sizeof name) == 0) return;
+  if (!may_call_system() || ::prctl(PR_GET_NAME, name) != 0 || strncmp(name, thread.name, sizeof name) == 0)
+    return;
   memcpy(thread.name, name, sizeof name);
   const std::uint32_t text = define_string(thread, {name, strnlen(name, sizeof name)});
   put(thread, [&](BlockEncoder& encoder) {
@@ -198,7 +203,7 @@ bool ProgramRecorder::next_block(ThreadRecord& thread, std::uint64_t tick) noexc
     return false;
   }
   if (thread.encoder.is_open()) thread.encoder.abandon();  // it stays as it is: readers go by its `used`
-  TraceFile::unmap(thread.block, kBlock);
+  if (may_call_system()) TraceFile::unmap(thread.block, kBlock);
   errno = kept;
   thread.block = block;
   thread.encoder.begin(
@@ -250,7 +255,7 @@ void ProgramRecorder::define_modules(ThreadRecord& thread) noexcept {
     const stacks::LoadedModule& module = modules[i];
     char own[256];
     std::string_view path(module.path, strnlen(module.path, sizeof module.path));
-    if (path.empty()) {
+    if (path.empty() && may_call_system()) {
       const ssize_t length = ::readlink("/proc/self/exe", own, sizeof own);
       path = {own, length > 0 ? static_cast<std::size_t>(length) : 0};
     }
@@ -444,7 +449,7 @@ void ProgramRecorder::program_ends(ThreadRecord& thread, bool by_exec, unsigned 
   name_thread(thread);
   tell_losses(thread, tick);
   put(thread, [&](BlockEncoder& encoder) { return encoder.program_ends(tick, by_exec, status); });
-  file_.trim();
+  if (may_call_system()) file_.trim();
 }
 
 void ProgramRecorder::modules_changed(ThreadRecord* thread) noexcept {
@@ -481,6 +486,8 @@ void ProgramRecorder::after_fork() noexcept {
   checked_.store(0, std::memory_order_relaxed);
   different_.store(0, std::memory_order_relaxed);
   cut_.store(0, std::memory_order_relaxed);
+  ends_in_made_code_.store(0, std::memory_order_relaxed);
+  ends_at_fibre_.store(0, std::memory_order_relaxed);
   free_ = nullptr;
   for (ThreadRecord* thread = all_; thread != nullptr; thread = thread->next) {
     thread->encoder.abandon();
@@ -511,6 +518,7 @@ void ProgramRecorder::compare(ThreadRecord& thread, const StackWalker::Entry& en
   }
   unsigned count = 0;
   const unsigned all = thread.walker.last_frames(got);
+  const Frame outermost = all == 0 ? 0 : got[all - 1];
   unsigned gap = all;
   for (unsigned i = 0; i < all; ++i) {
     if (kind_of(got[i]) == FrameKind::kCut) gap = count;
@@ -522,9 +530,20 @@ void ProgramRecorder::compare(ThreadRecord& thread, const StackWalker::Entry& en
     same = memcmp(got, wanted, gap * sizeof(Frame)) == 0;
     if (found < kMostWanted)
       same = same && memcmp(got + gap, wanted + found - (count - gap), (count - gap) * sizeof(Frame)) == 0;
-    cut_.fetch_add(1, std::memory_order_relaxed);
   } else if (same) {
     same = memcmp(got, wanted, count * sizeof(Frame)) == 0;
+  } else if (found != 0 && found < count && gap >= found) {
+    // It knows tables alone: where they end, so does it.
+    same = memcmp(got, wanted, found * sizeof(Frame)) == 0 &&
+           tables_.rule(got[found - 1] - 1).cfa == stacks::CfaKind::kUncovered;
+  }
+  if (kind_of(outermost) == FrameKind::kCut) {
+    const auto why = static_cast<stacks::Cut>(payload_of(outermost));
+    auto& ends = found > count                     ? cut_
+                 : why == stacks::Cut::kMadeCode   ? ends_in_made_code_
+                 : why == stacks::Cut::kOtherStack ? ends_at_fibre_
+                                                   : cut_;
+    ends.fetch_add(1, std::memory_order_relaxed);
   }
   checked_.fetch_add(1, std::memory_order_relaxed);
   if ((!same || cached_wrongly) && different_.fetch_add(1, std::memory_order_relaxed) == 0) {

@@ -49,6 +49,7 @@ using StackOracle = unsigned (*)(stacks::Frame first, stacks::Frame* frames, uns
 class ProgramRecorder {
  public:
   static constexpr Size kBlock = 64 * kKiB;
+  static constexpr Size kConfined = 2 * kMiB;   // the trace of a process that confined itself
   static constexpr std::uint64_t kRetry = 250;  // ticks
 
   /// Creates the trace of this process. False, with errno, when it cannot be created. Not thread-safe.
@@ -62,6 +63,10 @@ class ProgramRecorder {
   /// The calling thread's part from now on; nullptr without memory.
   ThreadRecord* attach() noexcept;
   void detach(ThreadRecord& thread) noexcept;
+  /// An event of a thread that could not be attached.
+  void count_lost() noexcept { file_.count_dropped(1); }
+  /// Before the process forbids itself system calls: sets room aside for what comes.
+  void confine() noexcept { file_.set_aside(kConfined); }
 
   /// After the real call. `moved`: the second half of a realloc.
   void allocated(ThreadRecord& thread, const void* address, Size size, unsigned alignment_log2, Family family,
@@ -140,12 +145,17 @@ class ProgramRecorder {
 
   void check_stacks(StackOracle oracle) noexcept { oracle_ = oracle; }
   struct Checked {
-    std::uint64_t stacks, different, cut;
+    std::uint64_t stacks, different;
+    std::uint64_t cut;           // that end where a stack does not end by nature
+    std::uint64_t in_made_code;  // that end in code made at run time
+    std::uint64_t at_fibre;      // that end where the stack of a fibre does
     const std::uint64_t* first;  // of the first difference: frames, frames wanted, address, address wanted
   };
   Checked checked() const noexcept {
-    return {checked_.load(std::memory_order_relaxed), different_.load(std::memory_order_relaxed),
-            cut_.load(std::memory_order_relaxed), first_different_};
+    return {
+        checked_.load(std::memory_order_relaxed),       different_.load(std::memory_order_relaxed),
+        cut_.load(std::memory_order_relaxed),           ends_in_made_code_.load(std::memory_order_relaxed),
+        ends_at_fibre_.load(std::memory_order_relaxed), first_different_};
   }
   std::uint64_t threads() const noexcept { return next_thread_.load(std::memory_order_relaxed); }
 
@@ -201,7 +211,7 @@ class ProgramRecorder {
   ThreadRecord* all_ = nullptr;
   ThreadRecord* free_ = nullptr;
   StackOracle oracle_ = nullptr;
-  std::atomic<std::uint64_t> checked_{0}, different_{0}, cut_{0};
+  std::atomic<std::uint64_t> checked_{0}, different_{0}, cut_{0}, ends_in_made_code_{0}, ends_at_fibre_{0};
   std::uint64_t first_different_[4] = {};
 };
 

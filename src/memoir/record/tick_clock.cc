@@ -21,21 +21,39 @@ void TickClock::start(const char* path) noexcept {
   base_ = read_clock(CLOCK_MONOTONIC_COARSE);
   start_ = read_clock(CLOCK_REALTIME);
   if (path == nullptr) return;
-  const int file = open_beside(path, O_RDONLY);
+  int file = open_beside(path, O_RDWR);
+  const bool writable = file >= 0;
+  if (!writable) file = open_beside(path, O_RDONLY);
   if (file < 0) return;
-  void* const mapped = ::mmap(nullptr, 4096, PROT_READ, MAP_SHARED, file, 0);
+  void* const mapped =
+      ::mmap(nullptr, 4096, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, file, 0);
   // A file that is shorter than what is read of it would kill the program.
   const bool whole = ::lseek(file, 0, SEEK_END) >= 4096;
   ::close(file);
   if (mapped == MAP_FAILED) return;
-  const auto* const shared = static_cast<const SharedClock*>(mapped);
+  auto* const shared = static_cast<SharedClock*>(mapped);
   if (!whole || shared->magic != SharedClock::kMagic) {
     ::munmap(mapped, 4096);
     return;
   }
-  base_ = shared->base;
-  start_ = shared->start;
+  std::uint64_t none = 0;
+  if (writable && shared->start.compare_exchange_strong(none, start_)) {
+    none = 0;
+    shared->base.compare_exchange_strong(none, read_clock(CLOCK_MONOTONIC));
+  }
+  if (const std::uint64_t base = shared->base.load()) {
+    base_ = base;
+    start_ = shared->start.load();
+  }
+  writable_ = writable ? shared : nullptr;
   shared_.store(shared, std::memory_order_relaxed);
+}
+
+bool TickClock::refuse(int why) const noexcept {
+  if (writable_ == nullptr) return false;
+  writable_->why.store(static_cast<std::uint32_t>(why), std::memory_order_relaxed);
+  writable_->refused.fetch_add(1, std::memory_order_relaxed);
+  return true;
 }
 
 }  // namespace memoir::record

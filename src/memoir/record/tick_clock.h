@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The time of events, in ticks of 1 ms, for the price of one load: `memoir record` counts them up in a page
-// that all recorded processes map. Without such a page, or when nobody counts any more, the kernel's coarse
-// clock is read instead (5 ns, and steps of up to 4 ms). Ticks never go back.
+// that all recorded processes map. Tick 0 is when the first of them begins. Without such a page, or when
+// nobody counts any more, the kernel's coarse clock is read instead (5 ns, and steps of up to 4 ms). Ticks
+// never go back.
 #pragma once
 
 #include <time.h>
@@ -17,9 +18,11 @@ namespace memoir::record {
 struct SharedClock {
   static constexpr std::uint64_t kMagic = 0x314b4349544d454d;  // "MEMTICK1"
   std::uint64_t magic;
-  std::uint64_t base;                // CLOCK_MONOTONIC at tick 0, nanoseconds
-  std::uint64_t start;               // nanoseconds since 1970 at tick 0
-  std::atomic<std::uint64_t> ticks;  // now
+  std::atomic<std::uint64_t> base;     // CLOCK_MONOTONIC at tick 0, nanoseconds; 0: no program has begun
+  std::atomic<std::uint64_t> start;    // nanoseconds since 1970 at tick 0
+  std::atomic<std::uint64_t> ticks;    // now
+  std::atomic<std::uint32_t> refused;  // processes that could not create a trace
+  std::atomic<std::uint32_t> why;      // an errno of those
 };
 
 class TickClock {
@@ -35,6 +38,9 @@ class TickClock {
       return shared->ticks.load(std::memory_order_relaxed);
     return own();
   }
+  /// This process has no trace, for that errno: `memoir record` says so, and the program's own output stays
+  /// the program's. False when nobody is there to say it.
+  bool refuse(int why) const noexcept;
   /// Now and then: whether somebody still counts.
   void check() noexcept {
     const SharedClock* const shared = shared_.load(std::memory_order_relaxed);
@@ -44,6 +50,7 @@ class TickClock {
   TickClock() noexcept = default;
   TickClock& operator=(const TickClock& other) noexcept {
     shared_.store(other.shared_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    writable_ = other.writable_;
     base_ = other.base_;
     start_ = other.start_;
     return *this;
@@ -52,6 +59,7 @@ class TickClock {
 
  private:
   static constexpr std::uint64_t kLate = 1000;  // ticks
+
   std::uint64_t own() const noexcept {
     timespec now;
     ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
@@ -61,6 +69,7 @@ class TickClock {
   }
 
   std::atomic<const SharedClock*> shared_{nullptr};
+  SharedClock* writable_ = nullptr;
   std::uint64_t base_ = 0, start_ = 0;
 };
 

@@ -14,6 +14,7 @@
 
 #include "memoir/base/files.h"
 #include "memoir/base/pause.h"
+#include "memoir/base/system_calls.h"
 #include "memoir/trace/format.h"
 
 namespace memoir::record {
@@ -39,15 +40,18 @@ int moved_up(int file) noexcept {
 
 }  // namespace
 
+/// Without a name at first, so that it appears with its header; where that cannot be (no /proc), with one.
 bool TraceFile::create(const char* path, std::uint64_t start, std::uint32_t tick) noexcept {
+  return create_as(path, start, tick, false) || (errno != EEXIST && create_as(path, start, tick, true));
+}
+
+bool TraceFile::create_as(const char* path, std::uint64_t start, std::uint32_t tick, bool named) noexcept {
   if (strlen(path) >= sizeof path_) {
     errno = ENAMETOOLONG;
     return false;
   }
   const Folder folder(path);
-  int file = folder.create_nameless();
-  const bool named = file < 0;
-  if (named) file = folder.create(folder.name());
+  int file = named ? folder.create(folder.name()) : folder.create_nameless();
   if (file < 0) return false;
   file = moved_up(file);
   const auto give_up = [&] {
@@ -93,6 +97,9 @@ void TraceFile::abandon() noexcept {
   header_ = nullptr;
   file_ = -1;
   claimed_ = allocated_ = 0;
+  aside_ = nullptr;
+  aside_size_ = 0;
+  aside_used_.store(0, std::memory_order_relaxed);
   locked_.store(false, std::memory_order_relaxed);
   is_stuck_.store(false, std::memory_order_relaxed);
 }
@@ -190,6 +197,10 @@ bool TraceFile::lock() noexcept {
 
 std::byte* TraceFile::claim(Size size) noexcept {
   if (header_ == nullptr) return nullptr;
+  if (!may_call_system()) {
+    const Size at = aside_used_.fetch_add(size, std::memory_order_relaxed);
+    return at + size <= aside_size_ ? aside_ + at : nullptr;
+  }
   const int kept = errno;
   if (!lock()) return nullptr;
   std::byte* block = nullptr;
@@ -209,6 +220,12 @@ std::byte* TraceFile::claim(Size size) noexcept {
 #endif
   errno = kept;
   return block;
+}
+
+void TraceFile::set_aside(Size size) noexcept {
+  if (aside_ != nullptr) return;
+  aside_ = claim(size);
+  aside_size_ = aside_ == nullptr ? 0 : size;
 }
 
 void TraceFile::trim() noexcept {

@@ -50,6 +50,9 @@ class TraceFile {
   /// `size` bytes (a multiple of kPage) of the file, mapped and zero; nullptr when there is no room. They are
   /// given back with unmap(), and stay in the file. Thread-safe.
   std::byte* claim(Size size) noexcept;
+  /// Maps `size` bytes (a multiple of kPage) at once, for claims of a process that may not call the system.
+  /// Not thread-safe.
+  void set_aside(Size size) noexcept;
   static void unmap(std::byte* block, Size size) noexcept;
 
   /// Cuts off what is allocated and not claimed: at an end that may be none.
@@ -65,6 +68,7 @@ class TraceFile {
   void abandon() noexcept;
 
  private:
+  bool create_as(const char* path, std::uint64_t start, std::uint32_t tick, bool named) noexcept;
   bool lock() noexcept;
   int descriptor() noexcept;
   bool grow(int file, Size least) noexcept;
@@ -75,6 +79,9 @@ class TraceFile {
   std::uint64_t device_ = 0, inode_ = 0;
   Size claimed_ = 0, allocated_ = 0;
   std::atomic<bool> locked_{false}, is_stuck_{false};
+  std::byte* aside_ = nullptr;
+  Size aside_size_ = 0;
+  std::atomic<Size> aside_used_{0};
   char path_[1024] = {};
 };
 

@@ -26,7 +26,7 @@ enum class FrameKind : std::uint8_t {
 
 /// Why a stack is not whole.
 enum class Cut : std::uint8_t {
-  kNoTable = 1,     // code without an unwind table: assembly, or code made at run time
+  kNoTable = 1,     // code of a module without an unwind table, nor frame pointers that hold
   kOddTable = 2,    // an unwind table that says more than memoir follows
   kBroken = 3,      // the table led outside of the stack
   kTooDeep = 4,     // more than 256 frames: those between the two ends
@@ -34,6 +34,7 @@ enum class Cut : std::uint8_t {
   kInHandler = 6,   // a signal's handler that interrupted the recorder
   kTableFull = 7,
   kTooManyPython = 8,  // Python frames outside of the innermost ones
+  kMadeCode = 9,       // code made at run time that keeps no frame pointers
 };
 
 inline constexpr Frame kFrameMask = (Frame{1} << 48) - 1;

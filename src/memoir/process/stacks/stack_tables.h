@@ -25,6 +25,14 @@ class StackTables {
       return rule;
     return find_rule(pc);
   }
+  /// What stands right before an address that may be a return address.
+  enum class Call : std::uint8_t { kNone, kIndirect, kDirect };
+  /// Of any word at all: it is read only where it is code. `target`: of a direct call.
+  Call call_before(Address returns, Address& target) noexcept;
+  /// Where the function begins whose table covers `pc`; 0: no table does.
+  Address function_at(Address pc) noexcept;
+  /// Whether `pc` lies in no module.
+  bool is_made(Address pc) noexcept { return modules_.find(pc) == nullptr; }
   NodeTable& nodes() noexcept { return nodes_; }
   ModuleTable& modules() noexcept { return modules_; }
 
@@ -39,11 +47,21 @@ class StackTables {
 
  private:
   UnwindRule find_rule(Address pc) noexcept;
+  bool can_run(Address at) noexcept;
+
+  static constexpr unsigned kMostMade = 16;
+  static constexpr Address kCall = Address{1} << 63;  // with a return address: the key of what is before it
 
   ModuleTable modules_;
   RuleCache rules_;
   NodeTable nodes_;
   std::atomic<std::uint32_t> epoch_{1};
+  // Where code made at run time was seen, for call_before(); the older ones give way.
+  struct Made {
+    std::atomic<Address> begin{0}, end{0};
+  };
+  Made made_[kMostMade];
+  std::atomic<unsigned> made_next_{0};
 };
 
 }  // namespace memoir::stacks

@@ -6,6 +6,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "memoir/base/system_calls.h"
+
 namespace memoir::stacks {
 
 namespace {
@@ -94,14 +96,17 @@ void StackWalker::step(const Info& from, Address slot, Address pc, Step& next) c
       break;
     }
     case CfaKind::kSignal:
-      next.result = Step::Result::kSignal;
+      next.result = Step::Result::kElsewhere;
       return;
     case CfaKind::kOutermost:
       next.result = Step::Result::kOutermost;
       return;
+    case CfaKind::kUncovered:
+      step_by_pointer(slot, pc, next);
+      return;
     case CfaKind::kUnknown:
       next.result = Step::Result::kCut;
-      next.why = Cut::kNoTable;
+      next.why = Cut::kOddTable;
       return;
   }
   next.slot = cfa - 8;
@@ -120,6 +125,56 @@ void StackWalker::step(const Info& from, Address slot, Address pc, Step& next) c
     }
     next.rbp = load(next.rbp_source);
   }
+}
+
+/// A step from code that no table covers. `next` holds what is known of the frame at `slot`, rbp among it.
+__attribute__((noinline, cold)) void StackWalker::step_by_pointer(Address slot, Address pc,
+                                                                  Step& next) const noexcept {
+  constexpr Address kMostLooked = 64 * 8;  // bytes
+  const Address frame = next.rbp;
+  next.reads_rbp = true;
+  if (frame == 0) {
+    next.result = Step::Result::kOutermost;
+    return;
+  }
+  next.result = Step::Result::kCut;
+  next.why = tables_->is_made(pc) ? Cut::kMadeCode : Cut::kNoTable;
+  if (frame % 8 != 0) return;
+  if (frame <= slot || frame > end_ - 16) {
+    // A language with stacks of its own: its code runs on one, and calls on the thread's.
+    if (frame < begin_ || frame >= end_) next.result = Step::Result::kElsewhere;
+    return;
+  }
+  Address target = 0, function = 0;
+  const StackTables::Call call = tables_->call_before(load(frame + 8), target);
+  if (call == StackTables::Call::kNone) {
+    if (load(frame) == 0) next.result = Step::Result::kOutermost;  // as where a thread or a fibre begins
+    return;
+  }
+  if (call == StackTables::Call::kDirect) function = tables_->function_at(target);
+  if (function == 0) {
+    next.result = Step::Result::kCaller;
+    next.slot = frame + 8;
+    next.rbp_source = frame;
+    next.rbp = load(frame);
+    next.restores = true;
+    return;
+  }
+  // The frame is that of this function, which called code that keeps none: the place of that call is on the
+  // stack before it.
+  Address found = 0;
+  for (Address at = slot + 8; at < frame && at - slot < kMostLooked; at += 8) {
+    const Address word = load(at);
+    if (tables_->function_at(word - 1) != function) continue;
+    if (tables_->call_before(word, target) != StackTables::Call::kIndirect) continue;
+    const UnwindRule rule = tables_->rule(word - 1);
+    if (rule.cfa != CfaKind::kFromRbp || rule.cfa_offset != 16) continue;
+    if (found != 0) return;  // which of the two?
+    found = at;
+  }
+  if (found == 0) return;
+  next.result = Step::Result::kCaller;
+  next.slot = found;
 }
 
 NodeId StackWalker::walk(const Entry& entry) noexcept {
@@ -187,7 +242,7 @@ NodeId StackWalker::walk(const Entry& entry) noexcept {
     switch (next.result) {
       case Step::Result::kCaller:
         break;
-      case Step::Result::kSignal:
+      case Step::Result::kElsewhere:
         return walk_carefully(entry);
       case Step::Result::kOutermost:
       case Step::Result::kCut:
@@ -285,7 +340,7 @@ NodeId StackWalker::walk_to_the_end(unsigned walked, Step next) noexcept {
     root(0);
     return above_the_gap();
   }
-  const bool cut = next.result == Step::Result::kCut || next.result == Step::Result::kSignal;
+  const bool cut = next.result == Step::Result::kCut || next.result == Step::Result::kElsewhere;
   root(cut ? cut_frame(next.why) : 0);
   // The ring's frames, outermost first.
   Node node = root_;
@@ -351,6 +406,7 @@ class StackWalker::CheckedMemory {
       value = load(at);
       return true;
     }
+    if (!may_call_system()) return false;
     if (at < copied_from_ || at - copied_from_ + 8 > copied_) {
       constexpr Address kPage = 4096;
       copied_from_ = at & ~(kPage - 1);
@@ -374,7 +430,8 @@ class StackWalker::CheckedMemory {
 /// As walk(), for a stack that is not the thread's own or that a signal interrupted. Nothing of it is kept:
 /// the memory may be gone at the next event.
 NodeId StackWalker::walk_carefully(const Entry& entry) noexcept {
-  constexpr unsigned kRoom = kMost - 2;
+  constexpr unsigned kRoom = kMost - 2, kMostSwitches = 8;
+  unsigned switches = 0;
   depth_ = dependency_count_ = 0;
   deep_ = false;
   CheckedMemory memory(*this);
@@ -393,7 +450,8 @@ NodeId StackWalker::walk_carefully(const Entry& entry) noexcept {
       break;
     }
     new_returns_[count++] = exact ? pc + 1 : pc;  // readers look one byte before what they find
-    const UnwindRule rule = tables_->rule(exact ? pc : pc - 1);
+    const Address here = exact ? pc : pc - 1;
+    const UnwindRule rule = tables_->rule(here);
     Address cfa = 0, next_rbp = rbp;
     exact = false;
     if (rule.cfa == CfaKind::kSignal) {
@@ -411,13 +469,35 @@ NodeId StackWalker::walk_carefully(const Entry& entry) noexcept {
       continue;
     }
     if (rule.cfa == CfaKind::kOutermost) break;
+    if (rule.cfa == CfaKind::kUncovered) {
+      // By its frame pointer, which may lead to another stack, as step_by_pointer() says; but a fibre begins
+      // in such code, too.
+      if (rbp == 0) break;
+      Address returns = 0, target = 0;
+      const bool goes_on = rbp % 8 == 0 && (rbp > sp || switches++ < kMostSwitches) &&
+                           memory.read(rbp, next_rbp) && memory.read(rbp + 8, returns);
+      if (goes_on && returns == 0) break;
+      const StackTables::Call call =
+          goes_on ? tables_->call_before(returns, target) : StackTables::Call::kNone;
+      if (goes_on && call == StackTables::Call::kNone && next_rbp == 0) break;
+      if (call == StackTables::Call::kNone ||
+          (call == StackTables::Call::kDirect && tables_->function_at(target) != 0)) {
+        cut(!own(sp) ? Cut::kOtherStack : tables_->is_made(here) ? Cut::kMadeCode : Cut::kNoTable);
+        break;
+      }
+      pc = returns;
+      sp = rbp + 16;
+      rbp = next_rbp;
+      if (own(sp)) memory.allow(sp);
+      continue;
+    }
     const auto offset = static_cast<Address>(std::int64_t{rule.cfa_offset});
     if (rule.cfa == CfaKind::kFromRsp) {
       cfa = sp + offset;
     } else if (rule.cfa == CfaKind::kFromRbp) {
       cfa = rbp + offset;
     } else if (rule.cfa == CfaKind::kUnknown || !memory.read(rbp + offset, cfa)) {
-      cut(rule.cfa == CfaKind::kUnknown ? Cut::kNoTable : unreadable);
+      cut(rule.cfa == CfaKind::kUnknown ? Cut::kOddTable : unreadable);
       break;
     }
     if (cfa <= sp) {

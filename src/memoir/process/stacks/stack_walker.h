@@ -13,6 +13,10 @@
 // which are the same. So a stack that recurs costs one comparison a frame, a new one a rule for each frame
 // that differs, and none is guessed.
 //
+// Code without unwind tables, as it is made at run time, is followed by its frame pointers where they hold:
+// the pointer lies further out on the stack, a call stands before the return address next to it, and it is no
+// call of a function that has a table and would be missing.
+//
 // Not thread-safe; never throws, allocates or locks. It reads the stack between the event's frame and the
 // stack's end alone. On another stack than the thread's (coroutines, signal stacks) it reads through the
 // kernel, which checks.
@@ -126,7 +130,7 @@ class StackWalker {
 
   /// One step outwards: where the caller's return address is, and its rbp.
   struct Step {
-    enum class Result { kCaller, kOutermost, kCut, kSignal } result;
+    enum class Result { kCaller, kOutermost, kCut, kElsewhere } result;
     Cut why;
     Address slot, rbp, rbp_source, cfa_at;
     bool reads_rbp, restores;
@@ -138,6 +142,7 @@ class StackWalker {
   NodeId walk(const Entry& entry) noexcept;
   NodeId walk_carefully(const Entry& entry) noexcept;
   void step(const Info& from, Address slot, Address pc, Step& next) const noexcept;
+  void step_by_pointer(Address slot, Address pc, Step& next) const noexcept;
   NodeId keep_whole(unsigned outer, unsigned fresh, bool met) noexcept;
   NodeId keep_ends(unsigned outer, unsigned fresh) noexcept;
   NodeId walk_to_the_end(unsigned walked, Step next) noexcept;

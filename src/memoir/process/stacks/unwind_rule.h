@@ -9,7 +9,12 @@
 //   indirect   CFA = what stands at rbp + offset (a function that realigned its stack)
 //   signal     the kernel's frame around a signal handler: everything stands in the context that it saved
 //   outermost  there is no caller
-//   unknown    the table says nothing, or more than fits here
+//   uncovered  no table says anything of that address: code made at run time, or assembly. Where it keeps
+//              frame pointers, as a compiler at run time does whose programs profilers can follow:
+//
+//                  rbp -> | caller's rbp | return address |        CFA = rbp + 16
+//
+//   unknown    the table says more than fits here
 #pragma once
 
 #include <cstdint>
@@ -18,7 +23,15 @@ namespace memoir::stacks {
 
 using Address = std::uintptr_t;
 
-enum class CfaKind : std::uint8_t { kUnknown, kFromRsp, kFromRbp, kIndirect, kSignal, kOutermost };
+enum class CfaKind : std::uint8_t {
+  kUnknown,
+  kUncovered,
+  kFromRsp,
+  kFromRbp,
+  kIndirect,
+  kSignal,
+  kOutermost
+};
 
 /// Where the caller's rbp is.
 enum class RbpKind : std::uint8_t { kSame, kAtCfa, kAtRbp };

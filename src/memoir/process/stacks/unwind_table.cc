@@ -457,8 +457,9 @@ Address find_entry(const UnwindModule& module, Address pc) noexcept {
 
 }  // namespace
 
-UnwindRule read_rule(const UnwindModule& module, Address pc) noexcept {
+UnwindRule read_rule(const UnwindModule& module, Address pc, Address* function) noexcept {
   UnwindRule rule;
+  rule.cfa = CfaKind::kUncovered;
   if (module.eh_frame_header < module.table_begin || module.eh_frame_header >= module.table_end) return rule;
   const Address entry = find_entry(module, pc);
   if (entry < module.table_begin || entry >= module.table_end) return rule;
@@ -474,6 +475,8 @@ UnwindRule read_rule(const UnwindModule& module, Address pc) noexcept {
   const Address begin = reader.pointer(common.pointer_encoding, 0);
   const Address length = reader.pointer(common.pointer_encoding & 0x0f, 0);
   if (reader.bad() || pc < begin || pc - begin >= length) return rule;
+  if (function != nullptr) *function = begin;
+  rule.cfa = CfaKind::kUnknown;
   if (common.signal) {
     rule.cfa = CfaKind::kSignal;
     return rule;

@@ -16,8 +16,8 @@ struct UnwindModule {
   Address table_begin = 0, table_end = 0;  // the segment that the header, and the tables with it, lie in
 };
 
-/// The rule at `pc`, an address of an instruction (for a caller: its return address less one). kUnknown when
-/// the table does not cover it.
-UnwindRule read_rule(const UnwindModule& module, Address pc) noexcept;
+/// The rule at `pc`, an address of an instruction (for a caller: its return address less one). kUncovered
+/// when the table has no entry for it. `function`: where the entry begins that covers it.
+UnwindRule read_rule(const UnwindModule& module, Address pc, Address* function = nullptr) noexcept;
 
 }  // namespace memoir::stacks

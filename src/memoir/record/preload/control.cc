@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "memoir/base/privileges.h"
+#include "memoir/base/system_calls.h"
 #include "memoir/process/control/control_page.h"
 #include "memoir/record/preload/oracle.h"
 #include "memoir/record/preload/process.h"
@@ -198,6 +199,11 @@ void start_child() noexcept {
 
 void settle() noexcept {
   if (thread_state.inside != 0) return;
+  if (mode() != Mode::kUnset && host_control::asked() == host_control::answered) return;
+  if (!may_call_system()) {  // a child of a process that confined itself is left alone
+    if (mode() == Mode::kUnset) switch_to(Mode::kDormant);
+    return;
+  }
   const Inside inside;
   if (!find_real()) return;
   if (environ == nullptr) return;  // the C library has not begun yet
@@ -222,7 +228,10 @@ ThreadRecord* attach_thread() noexcept {
   if (state.inside != 0) return nullptr;
   const Inside inside;
   ThreadRecord* const record = recorder.attach();
-  if (record == nullptr) return nullptr;
+  if (record == nullptr) {
+    recorder.count_lost();
+    return nullptr;
+  }
   state.record = record;
   if (!state.ended && have_key) pthread_setspecific(thread_key, record);
   return record;

@@ -13,6 +13,7 @@
 
 #include "memoir/base/files.h"
 #include "memoir/base/secrets.h"
+#include "memoir/base/system_calls.h"
 #include "memoir/process/control/control_page.h"
 #include "memoir/record/preload/real.h"
 #include "memoir/record/preload/sampled.h"
@@ -24,7 +25,7 @@ namespace {
 CodeRange range_of(const void* code) noexcept {
   stacks::ModuleTable modules;
   if (!modules.start()) return {};
-  const stacks::LoadedModule* const module = modules.find(reinterpret_cast<std::uintptr_t>(code));
+  const stacks::LoadedModule* const module = modules.find_holder(reinterpret_cast<std::uintptr_t>(code));
   return module == nullptr ? CodeRange{} : CodeRange{module->begin, module->end - module->begin};
 }
 
@@ -69,7 +70,7 @@ void Process::list_trace(const char* first, int stem, const char* own) const noe
   snprintf(text, sizeof text, "%.*s.index", stem, first);
   const int file = open_beside(text, O_WRONLY | O_CREAT | O_APPEND);
   if (file < 0) {
-    say("the list of other processes' traces cannot be written: ", text);
+    if (!clock.refuse(errno)) say("the list of other processes' traces cannot be written: ", text);
     return;
   }
   const char* const slash = strrchr(own, '/');
@@ -95,9 +96,13 @@ bool Process::begin_trace(const char* path, bool asked) noexcept {
       break;
     }
     if (!(number == 0 && forked) && (errno != EEXIST || number > 1000)) {
-      char text[120];
-      snprintf(text, sizeof text, "cannot write a trace (%s), not recording: ", strerrordesc_np(errno));
-      say(text, own);
+      const int why = errno;
+      // What a child says may be taken for the program's.
+      if (!clock.refuse(why) && !forked) {
+        char text[120];
+        snprintf(text, sizeof text, "cannot write a trace (%s), not recording: ", strerrordesc_np(why));
+        say(text, own);
+      }
       return false;
     }
     if (number == 0) snprintf(own, sizeof own, "%.*s.%d%s", stem, path, pid, named ? kSuffix : "");
@@ -114,12 +119,7 @@ bool Process::begin_trace(const char* path, bool asked) noexcept {
   recorder.meta(*thread, "parent", number(::getppid()));
   recorder.meta(*thread, "begun", asked ? "attach" : forked ? "fork" : "exec");
   recorder.meta(*thread, "command", read_command(text, sizeof text, keep_arguments));
-  if (own_malloc) {
-    recorder.meta(*thread, "malloc", "the program's own");
-    // Who reads what a child says may take it for the child's.
-    if (strcmp(own, path) == 0)
-      say("this program brings a malloc of its own, whose calls cannot be recorded: ", own);
-  }
+  if (own_malloc) recorder.meta(*thread, "malloc", "the program's own");
   recorder.detach(*thread);
   return true;
 }
@@ -133,7 +133,21 @@ void Process::find_own_modules() noexcept {
   if (in_loader != nullptr) loader = range_of(in_loader);
 }
 
-bool Process::is_own() const noexcept { return ::syscall(SYS_getpid) == pid; }
+void Process::found_names_of_code(int file) noexcept {
+  char link[40], path[kMostPath];
+  snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+  const int kept = errno;
+  const ssize_t length = ::readlink(link, path, sizeof path - 1);
+  errno = kept;
+  if (length <= 0) return;
+  path[length] = '\0';
+  const char* const slash = strrchr(path, '/');
+  const char* const name = slash == nullptr ? path : slash + 1;
+  if (strncmp(name, "jit-", 4) != 0 || strcmp(path + length - 5, ".dump") != 0) return;
+  if (ThreadRecord* const thread = own_record()) recorder.meta(*thread, "jitdump", path);
+}
+
+bool Process::is_own() const noexcept { return !may_call_system() || ::syscall(SYS_getpid) == pid; }
 
 void Process::goes_on() noexcept {
   if (is_own()) host_control::control_page.ended.store(0, std::memory_order_release);
@@ -144,18 +158,19 @@ void Process::ends(unsigned status, bool by_exec) noexcept {
   if (mode() == Mode::kSampled) tell_samples(!by_exec);
   host_control::control_page.ended.store(1, std::memory_order_release);
   // What was sampled is somebody's to read; a page without anything is nobody's.
-  if (control[0] == '\0' && !by_exec) host_control::remove_control();
+  if (control[0] == '\0' && !by_exec && may_call_system()) host_control::remove_control();
   if (mode() != Mode::kEverything) return;
   ThreadRecord* const thread = own_record();
   if (thread != nullptr) recorder.program_ends(*thread, by_exec, status);
   if (thread_state.ended) release_late();
-  if (checks[0] == '\0' || by_exec) return;
+  if (checks[0] == '\0' || by_exec || !may_call_system()) return;
   const int file = open_beside(checks, O_WRONLY | O_CREAT | O_APPEND);
   if (file < 0) return;
   char line[256];
   const ProgramRecorder::Checked all = recorder.checked();
-  const int length = snprintf(line, sizeof line, "%d %lu %lu %lu %lx %lx %lx %lx\n", pid, all.stacks,
-                              all.different, all.cut, all.first[0], all.first[1], all.first[2], all.first[3]);
+  const int length = snprintf(line, sizeof line, "%d %lu %lu %lu %lu %lu %lx %lx %lx %lx\n", pid, all.stacks,
+                              all.different, all.cut, all.in_made_code, all.at_fibre, all.first[0],
+                              all.first[1], all.first[2], all.first[3]);
   [[maybe_unused]] const auto written = ::write(file, line, static_cast<std::size_t>(length));
   ::close(file);
 }

@@ -39,6 +39,8 @@ struct Process {
   bool begin_trace(const char* path, bool asked = false) noexcept;
   void list_trace(const char* first, int stem, const char* own) const noexcept;
   void find_own_modules() noexcept;
+  /// A file that the program mapped as code: writes its path down where it is a jitdump.
+  void found_names_of_code(int file) noexcept;
   /// Whether this is the process that records, and not a child that still shares its memory (vfork).
   bool is_own() const noexcept;
   /// Writes down that the program ends, or becomes another one.

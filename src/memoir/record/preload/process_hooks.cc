@@ -54,6 +54,12 @@ void note_map(void* at, size_t size, const Entry& entry) noexcept {
   if (ThreadRecord* const thread = mapping_thread(entry)) recorder.mapped(*thread, at, size, entry);
 }
 
+/// Code made at run time has its names in a file that a profiler finds by this mapping: jit-PID.dump.
+void note_file(int file, int protection) noexcept {
+  if ((protection & PROT_EXEC) == 0 || mode() != Mode::kEverything || thread_state.inside != 0) return;
+  process.found_names_of_code(file);
+}
+
 void note_unmap(void* at, size_t size, const Entry& entry) noexcept {
   if (ThreadRecord* const thread = mapping_thread(entry)) recorder.unmapped(*thread, at, size, entry);
 }
@@ -63,6 +69,7 @@ void* map(void* at, size_t size, int protection, int flags, int file, off_t offs
   auto* const mapped =
       reinterpret_cast<void*>(::syscall(SYS_mmap, at, size, protection, flags, file, offset));
   note_map(mapped, size, entry);
+  if (mapped != MAP_FAILED && (flags & MAP_ANONYMOUS) == 0) note_file(file, protection);
   return mapped;
 }
 

@@ -78,6 +78,11 @@ __attribute__((noreturn)) void early_exit(int status) {
   for (;;) ::syscall(SYS_exit_group, status);
 }
 int early_brk(void*) { return -1; }
+template <class... Arguments>
+int early_call(Arguments...) {
+  errno = EAGAIN;
+  return -1;
+}
 void* early_sbrk(intptr_t) { return reinterpret_cast<void*>(-1); }
 
 template <class Function>
@@ -91,7 +96,9 @@ std::atomic<int> finding{0};  // 0 not yet, 1 under way, 2 done
 
 Real real = {early_malloc,         early_free, early_calloc,  early_realloc,     early_aligned, early_aligned,
              early_posix_memalign, early_page, early_page,    early_usable_size, early_dlopen,  early_dlclose,
-             early_exec,           early_exec, early_fexecve, early_exit,        early_brk,     early_sbrk};
+             early_exec,           early_exec, early_fexecve, early_exit,        early_brk,     early_sbrk,
+             early_call,           early_call, early_call,    early_call,        early_call,    early_call,
+             early_call,           early_call, early_call,    early_call,        early_call};
 
 void* leave_early(void* block, size_t size) noexcept {
   void* const moved = real.malloc(size);
@@ -125,6 +132,17 @@ bool find_real() noexcept {
   look_up(found.exit_now, "_exit");
   look_up(found.brk, "brk");
   look_up(found.sbrk, "sbrk");
+  look_up(found.chroot, "chroot");
+  look_up(found.unshare, "unshare");
+  look_up(found.setns, "setns");
+  look_up(found.setuid, "setuid");
+  look_up(found.setgid, "setgid");
+  look_up(found.seteuid, "seteuid");
+  look_up(found.setegid, "setegid");
+  look_up(found.setreuid, "setreuid");
+  look_up(found.setregid, "setregid");
+  look_up(found.setresuid, "setresuid");
+  look_up(found.setresgid, "setresgid");
   real = found;
   finding.store(2, std::memory_order_release);
   return true;

@@ -30,6 +30,17 @@ struct Real {
   void (*exit_now)(int) __attribute__((noreturn));
   int (*brk)(void*);
   void* (*sbrk)(intptr_t);
+  int (*chroot)(const char*);
+  int (*unshare)(int);
+  int (*setns)(int, int);
+  int (*setuid)(uid_t);
+  int (*setgid)(gid_t);
+  int (*seteuid)(uid_t);
+  int (*setegid)(gid_t);
+  int (*setreuid)(uid_t, uid_t);
+  int (*setregid)(gid_t, gid_t);
+  int (*setresuid)(uid_t, uid_t, uid_t);
+  int (*setresgid)(gid_t, gid_t, gid_t);
 };
 
 /// Filled in by find_real(); until then its functions are those of the fixed memory.

@@ -25,7 +25,7 @@ uint64_t read_clock(clockid_t clock) noexcept {
 }
 }  // namespace
 
-/// Makes the file at `path` (of 4096 bytes) a clock, and counts until *stop is not 0. 0, or an errno.
+/// Makes the file at `path` (of 4096 zeros) a clock, and counts until *stop is not 0. 0, or an errno.
 MEMOIR_EXPORT int memoir_record_count(const char* path, const volatile int* stop, volatile int* started) {
   const int file = memoir::open_beside(path, O_RDWR);
   if (file < 0) return errno;
@@ -33,17 +33,15 @@ MEMOIR_EXPORT int memoir_record_count(const char* path, const volatile int* stop
   ::close(file);
   if (mapped == MAP_FAILED) return errno;
   auto* const clock = static_cast<SharedClock*>(mapped);
-  clock->base = read_clock(CLOCK_MONOTONIC);
-  clock->start = read_clock(CLOCK_REALTIME);
-  clock->ticks.store(0, std::memory_order_relaxed);
   clock->magic = SharedClock::kMagic;
   ::prctl(PR_SET_TIMERSLACK, 1000UL);
   *started = 1;
   while (*stop == 0) {
     const timespec wait{0, TickClock::kTick};
     ::nanosleep(&wait, nullptr);
-    clock->ticks.store((read_clock(CLOCK_MONOTONIC) - clock->base) / TickClock::kTick,
-                       std::memory_order_relaxed);
+    const uint64_t base = clock->base.load(std::memory_order_relaxed);
+    if (base != 0)
+      clock->ticks.store((read_clock(CLOCK_MONOTONIC) - base) / TickClock::kTick, std::memory_order_relaxed);
   }
   ::munmap(mapped, 4096);
   return 0;
