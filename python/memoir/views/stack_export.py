@@ -61,7 +61,8 @@ class _Stacks:
         self._label_of = label_of
         self._by_site: dict[int, int] = {}
         self._children: dict[tuple[int, Any], int] = {}
-        self._parents, self._labels, self._depths, self._outer = [0], [None], [0], [0]
+        self._labels: list[Any] = [None]
+        self._parents, self._depths, self._outer = [0], [0], [0]
 
     def node_of(self, site: int) -> int:
         chain = []
