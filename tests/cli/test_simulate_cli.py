@@ -79,9 +79,9 @@ def test_the_policies_of_what_the_trace_is_of(results, tmp_path):
     assert rows[:3] == ["memoir", "guided", "planned"] and len(rows) == 6 and not mallocs & set(rows)
     (tmp_path / "x.trace").write_text("b\na 0 1000000 0 0\nf 0\n")
     assert [row["policy"] for row in results("x.trace")] == rows
-    native = Path(__file__).parents[1] / "data" / "native.v3.trace"
-    assert {row["policy"] for row in results(native, "--only", "malloc")} == mallocs
-    assert {row["policy"] for row in results(native, "--only", "both")} == mallocs | set(rows)
+    assert simulation.default_policies([str(SMALL)], "malloc") == list(simulation.OF_MALLOCS)
+    assert simulation.default_policies([str(SMALL)], "both") == [*rows, *simulation.OF_MALLOCS]
+    assert mallocs == set(simulation.OF_MALLOCS)
 
 
 @pytest.mark.parametrize("streams", [1, 2, 4])
