@@ -4,7 +4,8 @@
  *
  *   refuse=madvise          EPERM for the call; also refuse=madvise+mremap, absent=... (ENOSYS), kill=...
  *   lock                    mlockall, what is there and what will be
- *   as=512, data=512        MiB of address space, of data; stack=KiB; threads=N of this user, who is not root then
+ *   as=512, data=512        MiB of address space, of data; stack=KiB; threads=N of this user, who is then
+ *                           not root
  *   hide=/proc              an empty folder there
  */
 #ifndef MEMOIR_TESTS_SURROUNDINGS_H

@@ -137,6 +137,7 @@ def command(
     allocators are real. Several inputs, policies, settings and caps make a sweep over all combinations.
     """
     from memoir import simulation
+    from memoir.simulation.device_costs import read_costs
 
     if list_policies:
         _list_policies(as_json)
@@ -172,7 +173,7 @@ def command(
         device_costs=device_costs,
         timed=not what_if,  # that is about bytes, and wants its answer at once
     )
-    simulation.read_costs(device_costs)  # what is wrong with it shows at once
+    read_costs(device_costs)  # what is wrong with it shows at once
     tell = _Lines() if len(tasks) > 1 else None
     swept = simulation.run(tasks, engine=engine, workers=workers, address=address, tell=tell)
     if swept.failed and not swept.values and not swept.interrupted:

@@ -58,7 +58,7 @@ def _library() -> Any:
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
     free.argtypes, free.restype = [c_void_p], None
-    library.free_scopes = free
+    vars(library)["free_scopes"] = free
     return library
 
 

@@ -160,8 +160,14 @@ RULES: dict[str, tuple[Rule, ...]] = {
         ),
     ),
 }
+
+
+def _compiled(pattern: str) -> re.Pattern[str] | None:
+    return re.compile(pattern) if pattern else None
+
+
 _COMPILED = [
-    (rule.owner, *(re.compile(one) if one else None for one in (rule.function, rule.file, rule.module)))
+    (rule.owner, _compiled(rule.function), _compiled(rule.file), _compiled(rule.module))
     for rules in RULES.values()
     for rule in rules
 ]

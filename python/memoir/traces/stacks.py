@@ -67,7 +67,8 @@ class Stacks:
         return np.array(asked, np.uint32), np.array(through, np.uint32)
 
     def frame_at(self, row: int) -> Frame:
-        return self.frames[self.frame[row]]
+        frame: Frame = self.frames[self.frame[row]]
+        return frame
 
     def outward(self, row: int) -> Iterator[Frame]:
         """Its frames, innermost first."""

@@ -283,7 +283,8 @@ class Who:
             self.curves[:, :third].max(axis=1, initial=0),
             self.curves[:, -third:].max(axis=1, initial=0),
         )
-        return np.maximum(end - begin, 0)
+        rise: np.ndarray = np.maximum(end - begin, 0)
+        return rise
 
     def answers(self, top: int, *, inclusive: bool = True) -> dict[str, Any]:
         """All of it, as plain data."""

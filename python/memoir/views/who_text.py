@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 from memoir.base.quantities import bytes_text, duration_text, printable
@@ -157,7 +158,7 @@ def _of_growth(title: str, rows: list[dict[str, Any]], width: int) -> list[str]:
 def _with_names(
     title: str,
     heads: tuple[str, ...],
-    cells: list[tuple[str, ...]],
+    cells: Sequence[tuple[str, ...]],
     rows: list[dict[str, Any]],
     width: int,
 ) -> list[str]:

@@ -27,8 +27,8 @@ class Arena {
   virtual bool commit(Range range) noexcept = 0;
   /// Gives the memory of every granule wholly inside the range back; its contents are lost. Idempotent.
   virtual void decommit(Range range) noexcept = 0;
-  /// As decommit(), of memory that is wanted elsewhere: the arena may keep it for the commits to come, so that
-  /// nobody else gets it in between. settle() gives back what none of them took.
+  /// As decommit(), of memory that is wanted elsewhere: the arena may keep it for the commits to come, so
+  /// that nobody else gets it in between. settle() gives back what none of them took.
   virtual void take_away(Range range) noexcept { decommit(range); }
   virtual void settle() noexcept {}
   /// Bytes that could be committed beyond those that are, as far as is known now; 0: nobody knows.

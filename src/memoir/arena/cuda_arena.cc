@@ -64,8 +64,8 @@ bool CudaArena::commit(Range range) noexcept {
   return true;
 }
 
-/// Whether the cap and the device have so much, spares included. The device is asked only where it costs little
-/// compared with the mapping.
+/// Whether the cap and the device have so much, spares included. The device is asked only where it costs
+/// little compared with the mapping.
 bool CudaArena::is_there(Size size) noexcept {
   const Size used = device_->held() - device_->spare();
   if (used > device_->cap() || size > device_->cap() - used) {
@@ -194,7 +194,8 @@ void CudaArena::decommit(Range range, bool moves) noexcept {
   if (first < end) reclaim(first - granules_[first].back, end);
 }
 
-/// The device is asked only while the cap leaves room: a cap is the usual limit of a pool that has to be tight.
+/// The device is asked only while the cap leaves room: a cap is the usual limit of a pool that has to be
+/// tight.
 Size CudaArena::room() noexcept {
   const Size spare = device_->spare();
   const Size held = device_->held() - std::min(device_->held(), spare);

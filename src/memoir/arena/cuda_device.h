@@ -130,8 +130,8 @@ class CudaDevice {
   /// What was unmapped, to be mapped again.
   void keep_spare(SpareHandles::Spare spare) noexcept;
   void release(SpareHandles::Spare spare) noexcept;
-  /// While it lives a request is in need: what is decommitted becomes spares, and settling waits. At its end they
-  /// go back.
+  /// While it lives a request is in need: what is decommitted becomes spares, and settling waits. At its end
+  /// they go back.
   class Need {
    public:
     explicit Need(CudaDevice& device) noexcept : device_(device) { device_.in_need_ = true; }

@@ -37,8 +37,8 @@ std::vector<StreamId> streams_of(const Workload& workload) {
   return streams;
 }
 
-/// The most bytes that the guided pool takes for the workload with this plan; with an empty one it is the pool
-/// online.
+/// The most bytes that the guided pool takes for the workload with this plan; with an empty one it is the
+/// pool online.
 Size reserved_with(const RecordedPlan& plan, const Workload& workload, Size alignment) {
   SimMemory memory;
   StreamClock clock;

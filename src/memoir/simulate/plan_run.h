@@ -17,14 +17,15 @@ namespace memoir {
 RecordedPlan plan_workload(const Workload& workload, Size alignment);
 
 /// The same for a pool to follow, tried on the workload: with fewer waits between streams where that takes no
-/// more memory than the pool takes online, else with the least memory; empty where the pool does better online.
+/// more memory than the pool takes online, else with the least memory; empty where the pool does better
+/// online.
 RecordedPlan guiding_plan(const Workload& workload, Size alignment);
 
 /// Every object of that device that has bytes, those that outlive the trace too: they live to its end. Ticks
 /// count the allocations and frees of these. Each private pool has a memory of its own behind that of the
-/// default pool; one that does better online has no objects. Offsets are multiples of `alignment` (bytes, a power of two), and few bytes pass from one
-/// stream to another (policy/few_waits.h). Throws Error for an alignment that is none, and where Workload and
-/// planners do.
+/// default pool; one that does better online has no objects. Offsets are multiples of `alignment` (bytes, a
+/// power of two), and few bytes pass from one stream to another (policy/few_waits.h). Throws Error for an
+/// alignment that is none, and where Workload and planners do.
 ProgramPlan plan_run(std::span<const Event> events, std::uint16_t device, Size alignment);
 
 /// The same, with the trace's meta.

@@ -158,7 +158,8 @@ std::uint32_t RmmImporter::numbered(std::unordered_map<std::uint64_t, std::uint3
   return at->second;
 }
 
-/// No answer depends on threads and times: of those that cannot be read, the first, and that of the row before.
+/// No answer depends on threads and times: of those that cannot be read, the first, and that of the row
+/// before.
 std::uint32_t RmmImporter::thread_of(std::string_view text) {
   const std::optional<std::uint64_t> thread = plain_number(text);
   const bool is_known = thread && (threads_.size() < kMostNumbers || threads_.contains(*thread));

@@ -134,8 +134,8 @@ PickleValues::Slot PickleValues::block(std::span<const Value> items, Offset byte
   return Slot::of(SlotKind::kBlock, blocks_.size() - 1);
 }
 
-/// False: it has a line, but is not a frame. A line or a name that cannot be read is left out (Python 3.13 has
-/// code without lines, which torch writes as 2^64 - 1): no answer depends on it.
+/// False: it has a line, but is not a frame. A line or a name that cannot be read is left out (Python 3.13
+/// has code without lines, which torch writes as 2^64 - 1): no answer depends on it.
 bool PickleValues::frame(std::span<const Value> items, Slot& slot) {
   Frame frame;
   bool has_file = false;

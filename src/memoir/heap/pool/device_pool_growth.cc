@@ -18,7 +18,8 @@ constexpr double kBoughtByMove = 0.00005, kMostBought = 0.05;
 // of peak live bytes, and bytes: what growth maps beyond its need, for the growth to come
 constexpr double kAhead = 0.005;
 constexpr Size kMostAhead = 20 * kMiB;
-// of peak live bytes: room in which the pool is as tight as it can; else what it may grow by, of that room, and most
+// Of peak live bytes: room in which the pool is as tight as it can be; else what it may grow by, of that
+// room, and at most.
 constexpr double kNearlyFull = 0.1, kEaseOfRoom = 0.125, kMostEase = 0.1;
 constexpr double kShareOfPeak = 0.005;  // what a pool with Aside::kShare may hold beyond the peak live bytes
 
@@ -223,9 +224,9 @@ bool DevicePoolHeap::commit_all(Index& first, Range range, Size need, Size& ahea
   return move(need) && commit_holes(first, range);
 }
 
-/// How much more than the peak the pool may hold because the device is far from full, as a share of it: moving
-/// memory costs time, and memory that nobody else wants costs nothing. Little when there is little room, so that
-/// a device that is nearly full, or a cap, is filled as tightly as without.
+/// How much more than the peak the pool may hold because the device is far from full, as a share of it:
+/// moving memory costs time, and memory that nobody else wants costs nothing. Little when there is little
+/// room, so that a device that is nearly full, or a cap, is filled as tightly as without.
 double DevicePoolHeap::ease_of(Size held) noexcept {
   if (held == 0) return 0;
   const double room = static_cast<double>(arena_->room()) / static_cast<double>(held);

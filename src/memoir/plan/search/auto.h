@@ -10,12 +10,12 @@ namespace memoir {
 
 /// The default planner, an anytime portfolio: cuts the problem into independent parts (equal ones are solved
 /// once), takes each to the goal by the cheapest method that reaches it, and then works on the worst part
-/// until the deadline. Never worse than another planner of planners(), nor than the orders of first_fit: those
-/// run unless the bound is reached before, whatever the deadline (above 20,000 buffers best_fit does, the
-/// others while there is time). Never worse than plan_exact() with the same work limit. The same for a problem whose time is stretched or reversed, whose sizes and
-/// alignments are scaled, or whose buffers are permuted, unless a cheap planner has the last word. Starts no
-/// threads in the first 20 ms. Deterministic for a seed under a work limit. Thread-safe. Throws Error where
-/// validate() does.
+/// until the deadline. Never worse than another planner of planners(), nor than the orders of first_fit:
+/// those run unless the bound is reached before, whatever the deadline (above 20,000 buffers best_fit does,
+/// the others while there is time). Never worse than plan_exact() with the same work limit. The same for a
+/// problem whose time is stretched or reversed, whose sizes and alignments are scaled, or whose buffers are
+/// permuted, unless a cheap planner has the last word. Starts no threads in the first 20 ms. Deterministic
+/// for a seed under a work limit. Thread-safe. Throws Error where validate() does.
 SearchResult plan_auto(const Problem& problem, const SearchOptions& options = {});
 
 /// Only the complete search, on each part: the same answers, proofs and limits, without the heuristics for

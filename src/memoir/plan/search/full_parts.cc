@@ -70,8 +70,8 @@ bool PartSearch::on_grid() const {
 
 // The first time every tie that is found is made; then, when that leads nowhere, other ones. Some ties can be
 // packed at once, so after the first ones others get a short try too, before the first ones get a long one.
-// Where parse(), with its surest ties first, leaves clearly less, every other time is its: of several readings the
-// one that leaves the least.
+// Where parse(), with its surest ties first, leaves clearly less, every other time is its: of several
+// readings the one that leaves the least.
 void PartSearch::tie_up(SearchContext& context) {
   const std::uint64_t turn = ties_++;
   Bundles bundles, reading;

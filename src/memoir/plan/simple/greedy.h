@@ -12,8 +12,9 @@ namespace memoir {
 /// No reuse: the buffers laid end to end in the problem's order. What every other planner is compared with.
 Plan bump(const Problem& problem);
 
-/// As a plain allocator would that never joins what is free: in the order of births, into the place of the last
-/// dead one of the same class of sizes (eight in each octave), or on top. Far from the best, and done at once.
+/// As a plain allocator would that never joins what is free: in the order of births, into the place of the
+/// last dead one of the same class of sizes (eight in each octave), or on top. Far from the best, and done at
+/// once.
 Plan recycle(const Problem& problem);
 
 /// The largest buffer first, into the smallest gap that holds it.

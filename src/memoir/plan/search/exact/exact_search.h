@@ -16,9 +16,9 @@
 // another only when its witness is raised or placed (as SAT solvers watch literals). Backtracking restores
 // nothing of it.
 //
-// Where alignments differ, those at multiples of a large one are counted once more, in steps of it: each takes
-// up its size rounded up to the step, all but the topmost. That is a layer: sections of their own over the
-// same time, with these buffers alone, and a room that ends where the last of them may begin.
+// Where alignments differ, those at multiples of a large one are counted once more, in steps of it: each
+// takes up its size rounded up to the step, all but the topmost. That is a layer: sections of their own over
+// the same time, with these buffers alone, and a room that ends where the last of them may begin.
 //
 // Obstacles, which lie where they lie, are not placed. A buffer that would come to rest in one that lives
 // with it comes to rest above it; "aligned" means that too. Like rounding up it never goes down, keeps the
