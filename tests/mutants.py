@@ -43,7 +43,7 @@ MUTANTS = [
     Mutant(
         "slab: a plan of any size is leased",
         "remember/slab/slab.cc",
-        "    if (layout->arena_size() > arena_.committed()) return false;\n",
+        "    if (layout->arena_size() > room_.load(std::memory_order_relaxed)) return false;\n",
         "",
         "test_remember",
         "a slab refuses a plan*",

@@ -52,13 +52,6 @@ def test_a_journal_cut_off_anywhere_keeps_all_that_came_before(tmp_path):
     [
         ("r.json", "", "not a results.json"),
         ("r.json", "[1]", "not a results.json"),
-        ("r.json", '{"format": "memoir-torch-latency", "version": 9}', "version 9"),
-        ("r.json", '{"format": "memoir-torch-latency", "version": 1, "header": {}}', "damaged"),
-        (
-            "r.json",
-            '{"format": "memoir-torch-latency", "version": 1, "header": {}, "cells": [{"key": 1}]}',
-            "damaged",
-        ),
         ("runs.jsonl", '{"memoir_bench": 1}\n', "not a bench of bench/torch_latency.py"),
         ("runs.jsonl", "nonsense\n", "runs.jsonl:1: not a record"),
     ],

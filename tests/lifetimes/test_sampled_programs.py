@@ -243,7 +243,7 @@ def test_everything_of_a_running_program_is_recorded_for_a_while(program, memoir
         size = output.stat().st_size
         assert size > 4096
         _, shown, _ = memoir_cli("show", output)
-        assert "the recording ended, after" in shown and "incomplete" not in shown
+        assert "Not freed when the recording ended" in shown and "incomplete" not in shown
         status, _, error = memoir_cli("attach", running.pid, "--for", "200ms", "-o", tmp_path / "y.trace")
         assert status == 2 and "once already" in error
 

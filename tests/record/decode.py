@@ -144,4 +144,4 @@ def _define(result: Decoded, operation: int, fields: list) -> None:
     elif operation == 0x5F:
         result.ends.append((bool(fields[0]), fields[1]))
     else:
-        assert operation in (0x58, 0x5B), f"operation {operation:#x}"  # a thread ends, mappings
+        assert operation in (0x58, 0x5B, 0x5C), f"operation {operation:#x}"  # a thread ends, mappings, names
