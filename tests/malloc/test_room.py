@@ -58,6 +58,7 @@ def group_of(limit):
     pytest.skip("no control group can be made here")
 
 
+@pytest.mark.full  # it makes a control group of the machine
 def test_and_in_a_control_group_of_that_size(room, under):
     group, enter = group_of(150 << 20)
     try:
