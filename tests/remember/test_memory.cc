@@ -10,6 +10,7 @@
 
 #include "doctest/doctest.h"
 #include "memoir/remember/slab/address_space.h"
+#include "remember/elsewhere.h"
 
 namespace memoir {
 namespace {
@@ -97,10 +98,6 @@ class Program {
     else slab.free_held(pointer);
   }
 };
-
-void give_memory_back(void* pointer) {
-  AddressSpace::instance().owner_of(pointer)->free_from_elsewhere(pointer);
-}
 
 }  // namespace
 

@@ -11,6 +11,7 @@
 #include "doctest/doctest.h"
 #include "memoir/remember/slab/address_space.h"
 #include "memoir/remember/slab/slab_set.h"
+#include "remember/elsewhere.h"
 
 namespace memoir {
 
@@ -29,10 +30,6 @@ std::shared_ptr<const PlannedLayout> two_buffers() {
   return layout_of({{.site = 1, .size = 4096, .alignment = 64, .offset = 0},
                     {.site = 2, .size = 4096, .alignment = 64, .offset = 4096}},
                    8192);
-}
-
-void give_memory_back(const void* pointer) {
-  AddressSpace::instance().owner_of(pointer)->free_from_elsewhere(const_cast<void*>(pointer));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "doctest/doctest.h"
 #include "memoir/remember/slab/address_space.h"
 #include "memoir/remember/slab/slab_set.h"
+#include "remember/elsewhere.h"
 
 namespace memoir {
 
@@ -30,10 +31,6 @@ Layout row_of(size_t count, Size size) {
   auto layout = std::make_shared<const PlannedLayout>(plan);
   REQUIRE(layout->ok());
   return layout;
-}
-
-void free_elsewhere(void* pointer) {
-  AddressSpace::instance().owner_of(pointer)->free_from_elsewhere(pointer);
 }
 
 Size resident_pages() {
@@ -65,13 +62,13 @@ TEST_CASE("a small object that is kept holds one page of its slab, not the slab"
   slabs.retire_all();
   CHECK(slabs.held_bytes() == 3 * 4096);  // four to a page
   CHECK(resident_pages() + 7000 < before);
-  for (const size_t i : {0, 1, 2, 4, 5, 6}) free_elsewhere(kept[i]);
+  for (const size_t i : {0, 1, 2, 4, 5, 6}) give_memory_back(kept[i]);
   CHECK(slabs.held_bytes() == 3 * 4096);
-  free_elsewhere(kept[3]);
+  give_memory_back(kept[3]);
   CHECK(slabs.held_bytes() == 2 * 4096);
-  free_elsewhere(kept[8]);
+  give_memory_back(kept[8]);
   CHECK(slabs.held_bytes() == 4096);
-  free_elsewhere(kept[7]);
+  give_memory_back(kept[7]);
   CHECK(slabs.held_bytes() == 0);
   CHECK(AddressSpace::instance().owner_of(kept[0]) == nullptr);
 }
@@ -86,11 +83,11 @@ TEST_CASE("objects that lie across pages hold each page that they touch") {
   slabs.give_back(slab);
   slabs.retire_all();
   CHECK(slabs.held_bytes() == 20 * kKiB);
-  free_elsewhere(b);  // a ends in the first of its two pages
+  give_memory_back(b);  // a ends in the first of its two pages
   CHECK(slabs.held_bytes() == 16 * kKiB);
-  free_elsewhere(a);
+  give_memory_back(a);
   CHECK(slabs.held_bytes() == 8 * kKiB);
-  free_elsewhere(c);
+  give_memory_back(c);
   CHECK(slabs.held_bytes() == 0);
 }
 
@@ -142,14 +139,14 @@ TEST_CASE("whatever is kept, the bytes stay below their limit") {
     }
     while (!kept.empty() && random() % 3 != 0) {
       std::swap(kept[random() % kept.size()], kept.back());
-      free_elsewhere(kept.back());
+      give_memory_back(kept.back());
       kept.pop_back();
     }
     most = std::max(most, slabs.held_bytes());
   }
   CHECK(most <= kLimit);
   CHECK(passes > 50'000);
-  for (void* const pointer : kept) free_elsewhere(pointer);
+  for (void* const pointer : kept) give_memory_back(pointer);
   slabs.retire_all();
   CHECK(slabs.held_bytes() == 0);
 }
