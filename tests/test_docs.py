@@ -145,6 +145,7 @@ def test_command(folder, ran, page, command):
     words = shlex.split(command)[1:]
     for output in [words[i + 1] for i, word in enumerate(words) if word == "-o"]:
         (folder / output).unlink(missing_ok=True)
+        (folder / output).with_suffix(".index").unlink(missing_ok=True)  # of another page's recording
     shutil.rmtree(
         folder / "memoir-bench", ignore_errors=True
     )  # where `memoir bench` writes when nothing is said

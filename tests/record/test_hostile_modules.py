@@ -23,7 +23,7 @@ def elf(sections: int, symbols: int, overlap: bool = True, names: bytes = b"\0f\
     table = [struct.pack("<IIQQQQIIQQ", 1, 2, 0, 0, data, len(rows), 1, 0, 8, 24)] * sections
     if not overlap:
         table = [table[0], *[bytes(64)] * (sections - 1)]
-    table[1] = struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, data + len(rows), len(names), 0, 0, 1, 0)
+    table[1] = struct.pack("<IIQQQQIIQQ", 0, 3, 4, 0, data + len(rows), len(names), 0, 0, 1, 0)
     return head + b"".join(table) + rows + names
 
 
@@ -43,6 +43,7 @@ def test_one_module_that_cannot_be_read_leaves_the_others_their_names(tmp_path):
     (tmp_path / "folder.so").mkdir()
     (tmp_path / "text.so").write_text("text")
     (tmp_path / "good.so").write_bytes(elf(3, 20, overlap=False))
+    os.utime(tmp_path / "good.so", (0, 0))  # before it was recorded
     (tmp_path / "zero.so").symlink_to("/dev/zero")
     names = ["fifo.so", "folder.so", "text.so", "zero.so", "gone.so", "good.so"]
     rows = {

@@ -206,7 +206,7 @@ def append_to(path: Path) -> int:
 
 def write_setting(path: Path, value: str) -> None:
     """To a file of the kernel's, such as one in /proc/sys. Raises OSError."""
-    file = os.open(path, os.O_WRONLY | _THERE)
+    file = os.open(path, os.O_WRONLY | os.O_TRUNC | _THERE)
     try:
         os.write(file, value.encode())
     finally:

@@ -338,12 +338,13 @@ def _rank(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _to_paste(rows: list[dict[str, Any]], recorded: str) -> dict[str, str | None]:
-    """The best of PyTorch's settings that survives, and the best of memoir's pools: one that needs no plan, if any."""
+    """The best of PyTorch's settings that survives, and the best of memoir's pools: one that needs no plan, if any. What
+    survives only perhaps is named where nothing else does."""
+    verdict = "yes" if any(row["verdict"] == "yes" and row["paste"] for row in rows) else "perhaps"
+    survivors = [row for row in rows if row["verdict"] == verdict and row["paste"]]
 
     def first(wanted: Callable[[dict[str, Any]], bool]) -> str | None:
-        return next(
-            (row["paste"] for row in rows if row["verdict"] != "no" and row["paste"] and wanted(row)), None
-        )
+        return next((row["paste"] for row in survivors if wanted(row)), None)
 
     def is_pool(row: dict[str, Any]) -> bool:
         return row["policy"].split(",")[0] in POLICIES
