@@ -217,7 +217,7 @@ TEST_CASE("an idle set holds nothing after some seconds, and the next pass has w
   const auto large = layout_of({{.site = 3, .size = 32 << 20, .alignment = 64, .offset = 0}}, 32 << 20);
   slabs.give_back(slabs.acquire(large));
   CHECK(slabs.held_bytes() == 32 << 20);
-  for (int tenths = 0; tenths < 200 && slabs.held_bytes() > 0; ++tenths) {
+  for (int tenths = 0; tenths < 600 && slabs.held_bytes() > 0; ++tenths) {
     const timespec tenth{0, 100'000'000};
     ::nanosleep(&tenth, nullptr);
   }
