@@ -16,7 +16,7 @@ from memoir.bench.process import proof
 
 MOST = 200  # commands that somebody can be asked about
 MOST_TEXT = 4000  # characters of one of them
-_OPEN = {"replicate": "{replicate}", "port": "{port}"}  # numbers that each run has anew
+_OPEN = {"replicate": "{replicate}", "port": "{port}"}  # each run has its own
 
 
 def commands(grid: Grid, options: Options) -> list[str]:

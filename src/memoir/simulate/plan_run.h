@@ -25,7 +25,7 @@ RecordedPlan guiding_plan(const Workload& workload, Size alignment);
 /// count the allocations and frees of these. Each private pool has a memory of its own behind that of the
 /// default pool; one that does better online has no objects. Offsets are multiples of `alignment` (bytes, a
 /// power of two), and few bytes pass from one stream to another (policy/few_waits.h). Throws Error for an
-/// alignment that is none, and where Workload and planners do.
+/// alignment that is no power of two, and where Workload and planners do.
 ProgramPlan plan_run(std::span<const Event> events, std::uint16_t device, Size alignment);
 
 /// The same, with the trace's meta.

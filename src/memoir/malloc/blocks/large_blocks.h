@@ -28,7 +28,7 @@ class LargeBlocks {
   Block allocate(Size size, Size alignment, bool huge) noexcept;
   /// False for an address that is not a block of ours. At most `most_kept` bytes of freed blocks are kept.
   bool free(void* address, Size most_kept) noexcept;
-  /// Bytes of a live block, 0 for an address that is none.
+  /// Bytes of a live block, 0 for any other address.
   Size size_of(void* address) noexcept;
   /// The same contents at a block of the new size, moved by the system where it must be; nullptr: nothing
   /// changed.
