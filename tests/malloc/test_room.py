@@ -27,8 +27,9 @@ def test_so_do_140_000(size, room, under):
     holds(under([room, "large_blocks", 140_000, size]))
 
 
-def test_a_program_without_mappings_allocates_and_frees(room, under):
-    holds(under([room, "no_mappings"]))
+@pytest.mark.parametrize("milliseconds", [0, 1500], ids=["at once", "after a purge"])
+def test_a_program_without_mappings_allocates_and_frees(milliseconds, room, under):
+    holds(under([room, "no_mappings", milliseconds]))
 
 
 @pytest.mark.parametrize("limit", ["address_space", "data"])

@@ -21,7 +21,8 @@ constexpr Size kHugePage = 2 * kMiB;
 constexpr Size kLeastPart = 64 * kKiB;  // moving less is not worth a call of the system
 constexpr Size kHugeFrom = 4 * kMiB;    // smaller blocks have no whole huge page for sure
 constexpr unsigned kMoment = 2;         // purges
-constexpr size_t kLooks = 64;           // at the table, for a block that the system would not unmap
+constexpr size_t kLooks = 4096;         // at the table, for a block that the system would not unmap
+constexpr size_t kRetries = 64;         // blocks that the system would not unmap, in a purge
 
 void* map(Size size) noexcept {
   void* const address = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -148,15 +149,16 @@ LargeBlocks::Block LargeBlocks::allocate(Size size, Size alignment, bool huge) n
   {
     const LockGuard guard(lock_);
     entry = take_fitting(bytes, alignment, huge);
-    if (entry.address == 0 && refused_ != 0) entry = take_refused(bytes, alignment, kLooks);
+    if (entry.address == 0 && refused_ != 0)
+      entry = take_refused(bytes, bytes + bytes / 4, alignment, kLooks);
   }
   if (entry.address == 0 && cached() != 0) entry = compose(bytes, alignment, huge);
   if (entry.address == 0) entry = map_new(bytes, alignment, huge);
   // Under a limit of the address space, or of mappings, what is kept may be all that lacks.
   if (entry.address == 0 && purge_addresses() != 0) entry = map_new(bytes, alignment, huge);
-  if (entry.address == 0 && refused_ != 0) {
+  if (entry.address == 0) {
     const LockGuard guard(lock_);
-    entry = take_refused(bytes, alignment, table_.size());
+    if (refused_ != 0) entry = take_refused(bytes, ~Size{0}, alignment, table_.size());
   }
   if (entry.address == 0) return {};
   const bool zero = entry.zero;
@@ -200,18 +202,23 @@ LargeBlocks::Entry LargeBlocks::take_piece(Size bytes, Size alignment) noexcept 
   return entry;
 }
 
-/// One that the system would not unmap; looks at so many places of the table. The lock is held.
-LargeBlocks::Entry LargeBlocks::take_refused(Size bytes, Size alignment, size_t looks) noexcept {
+/// Of those that the system would not unmap, at as many places of the table: the smallest that has the size.
+/// A first fit would give the large ones to small requests, and the large requests would find none. The lock
+/// is held.
+LargeBlocks::Entry LargeBlocks::take_refused(Size bytes, Size most, Size alignment, size_t looks) noexcept {
+  Entry* best = nullptr;
   for (size_t i = 0; i < looks && i < table_.size(); ++i) {
     look_at_ = (look_at_ + 1) & (table_.size() - 1);
     Entry& one = table_[look_at_];
-    if (!one.refused || one.size < bytes || one.size / 2 > bytes || one.address % alignment != 0) continue;
-    Entry taken = one;
-    erase(&one);
-    taken.refused = false;
-    return taken;
+    if (!one.refused || one.size < bytes || one.size > most || one.address % alignment != 0) continue;
+    if (best == nullptr || one.size < best->size) best = &one;
+    if (best->size == bytes) break;
   }
-  return {};
+  if (best == nullptr) return {};
+  Entry taken = *best;
+  erase(best);
+  taken.refused = false;
+  return taken;
 }
 
 /// A block that is in no table goes back to the system, or where that refuses, waits in the table: false.
@@ -244,7 +251,7 @@ void LargeBlocks::drop_around(std::uintptr_t address, Size size, Size begin, Siz
 
 /// Tries some of them again, until the system refuses one.
 void LargeBlocks::retry_refused() noexcept {
-  for (size_t i = 0; i < kLooks; ++i) {
+  for (size_t i = 0; i < kRetries; ++i) {
     Entry one;
     {
       const LockGuard guard(lock_);

@@ -80,7 +80,7 @@ class LargeBlocks {
   bool many() const noexcept { return mapped_ >= kMostMapped; }
   Entry map_new(Size bytes, Size alignment, bool huge) noexcept;
   Entry take_piece(Size bytes, Size alignment) noexcept;
-  Entry take_refused(Size bytes, Size alignment, size_t looks) noexcept;
+  Entry take_refused(Size bytes, Size most, Size alignment, size_t looks) noexcept;
   bool drop(Entry freed) noexcept;
   void drop_around(std::uintptr_t address, Size size, Size begin, Size end) noexcept;
   void retry_refused() noexcept;
