@@ -217,18 +217,19 @@ _known: dict[tuple[str, int], str] = {}  # names that were found: symbol tables 
 
 def _names(places: set[tuple[str, int]]) -> dict[tuple[str, int], str]:
     """The functions at these places, "" where their files have no names."""
-    from memoir.record.symbols import Line, find_lines
+    from memoir.record.name_reader import Line, NameReader
 
     offsets: dict[str, set[int]] = {}
     for module, offset in places - _known.keys():
         offsets.setdefault(module, set()).add(offset)
-    for module, some in offsets.items():
-        lines: dict[int, list[Line]] = {}
-        if module.startswith("/"):
-            with contextlib.suppress(OSError, Error):  # a file that is gone, or is not ELF
-                lines, _ = find_lines(Path(module), "", some)
-        for offset in some:
-            _known[module, offset] = lines[offset][0][0] if lines.get(offset) else ""
+    with NameReader() as reader:
+        for module, some in offsets.items():
+            lines: dict[int, list[Line]] = {}
+            if module.startswith("/"):
+                with contextlib.suppress(Error):  # a file that is gone, or is not ELF
+                    lines, _ = reader.find_lines(Path(module), "", some)
+            for offset in some:
+                _known[module, offset] = lines[offset][0][0] if lines.get(offset) else ""
     return {place: _known[place] for place in places}
 
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memoir._core import Error
+from memoir.base import work_budget
 
 ENGINES = ("local", "ray")
 _NOT_RUN = "not run: the sweep was interrupted"
@@ -128,6 +129,7 @@ class _Worker:
     """A process that runs one task after another. Tells a task that fails from one that kills its process."""
 
     def __init__(self, context: Any, function: Callable[..., Any]):
+        work_budget.allow(1.0, 64 << 20)  # to begin
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs, function), daemon=True)
         self.process.start()
@@ -215,6 +217,7 @@ def _local(function: Callable[..., Any], tasks: list[tuple[Any, ...]], count: in
 def _on_ray(
     function: Callable[..., Any], tasks: list[tuple[Any, ...]], workers: int, address: str | None
 ) -> _Results:
+    work_budget.lift()  # what Ray takes is its own
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:

@@ -8,7 +8,8 @@ import time
 import pytest
 from memoir._core import Error
 from memoir.record.elf import ElfFile
-from memoir.record.symbols import find_lines, symbolize
+from memoir.record.name_reader import NameReader
+from memoir.record.symbols import demangle, find_lines, symbolize
 from native_trace import NativeTrace
 
 SYMBOL = struct.Struct("<IBBHQQ")
@@ -52,6 +53,32 @@ def test_one_module_that_cannot_be_read_leaves_the_others_their_names(tmp_path):
     }
     assert set(rows) == set(names)
     assert rows["good.so"].named == 1 and all(rows[name].why and not rows[name].named for name in names[:-1])
+
+
+def expanding(levels: int) -> bytes:
+    """A short name that is long to people: each of its types is the one before, twice."""
+    text = "_Z1fSt4pairIiiE"
+    for level in range(levels):
+        before = (
+            f"S{'0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ'[2 * level] if level < 18 else f'1{2 * level - 36:X}'}_"
+        )
+        text += f"St4pairI{before}{before}E"
+    return text.encode()
+
+
+def test_what_ends_a_reader_costs_its_module_no_names(tmp_path):
+    files = {"bomb.so": b"\0" + expanding(26) + b"\0", "good.so": b"\0f\0"}
+    for name, names in files.items():
+        (tmp_path / name).write_bytes(elf(3, 20, overlap=False, names=names))
+        os.utime(tmp_path / name, (0, 0))
+    with NameReader(seconds=0.5) as reader:
+        assert reader.demangle(["_Z1fv", "x"]) == ["f()", "x"]
+        found, why = reader.find_lines(tmp_path / "bomb.so", "", [0x1001])
+        assert found == {0x1001: [(expanding(26).decode(), "", 0)]}
+        assert "debug information cannot be read: the reader took more" in why
+        assert reader.find_lines(tmp_path / "good.so", "", [0x1001]) == ({0x1001: [("f", "", 0)]}, "")
+        assert reader.find_lines(tmp_path, "", [1]) == ({}, "it is no regular file")
+    assert len(demangle(expanding(15).decode())) < 1000  # megabytes to people
 
 
 @pytest.mark.parametrize("content", [elf(20_000, 20_000), elf(20_000, 100), elf(3, 20_000, names=b"\0" + b"f" * 2_000_000)],

@@ -220,7 +220,9 @@ def test_a_kept_file_of_another_build_is_named(built, record, tmp_path, monkeypa
 def test_symbol_tables_alone(built, record, tmp_path, monkeypatch):
     program = built()
     assert record(program).returncode == 0
-    monkeypatch.setitem(sys.modules, "symbolic", None)
+    (tmp_path / "first").mkdir()
+    (tmp_path / "first/symbolic.py").write_text("raise ImportError")
+    monkeypatch.syspath_prepend(tmp_path / "first")
     rows = {row.path: row for row in symbols.symbolize(tmp_path / "x.trace")}
     assert rows[str(program)].named >= 2 and "symbolic" in rows[str(program)].why
     assert any("make<4242>" in frame["function"] for frame in frames(tmp_path / "x.trace"))

@@ -5,6 +5,7 @@ test_page_browser.py."""
 import base64
 import hashlib
 import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +16,18 @@ from memoir._core import EventKind, Problem, Workload, placements
 from memoir.planning import plan
 from memoir.traces.files import open_trace
 from memoir.views.heap_map import MappedPlan, draw_heap_maps
-from memoir.views.page import AddressAxis, Flame, HeapMaps, Map, ObjectSet, Page, Segments, SiteTree, Table
+from memoir.views.page import (
+    AddressAxis,
+    Flame,
+    HeapMaps,
+    Map,
+    ObjectSet,
+    Page,
+    Segments,
+    SiteTree,
+    Table,
+    document,
+)
 from memoir.views.page.addresses import largest_hole
 from memoir.views.page.columns import EXACT, pack, unpack
 from memoir.views.page.objects import objects_of, recorded_addresses
@@ -125,6 +137,23 @@ def test_the_file_needs_nobody_and_its_policy_names_what_it_runs():
         assert f"{kind}-src 'sha256-{digest}'" in policy
     assert "default-src 'none'" in policy and "unsafe" not in policy and "connect-src 'none'" in policy
     assert page_of(DATA / "resnet18.trace") == html  # the same to the byte
+
+
+def test_a_page_leads_nowhere():
+    html = page_of(DATA / "resnet18.trace")
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', html)[1].split("; ")
+    assert {"base-uri 'none'", "form-action 'none'", "img-src 'none'", "default-src 'none'"} <= set(policy)
+    for path in [
+        *Path(document.__file__).parent.rglob("*.js"),
+        *Path(document.__file__).parent.rglob("*.py"),
+    ]:
+        for link in re.findall(r"""href["']?\s*[=:]\s*["']?([^"'\s>]*)""", path.read_text()):
+            assert link.startswith("#"), f"{path.name}: {link}"
+        # A policy cannot forbid what a script of ours would do: there is none that navigates, opens or submits.
+        assert not re.search(
+            r"location\s*(\.\w+)?\s*=[^=]|location\.(assign|replace|reload)|\bopen\(.*_blank|\.submit\(|http-equiv=.refresh|<form|<iframe",
+            path.read_text(),
+        ), path.name
 
 
 def test_a_table_is_text_and_has_its_heads():

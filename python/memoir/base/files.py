@@ -23,6 +23,7 @@ from typing import Any, BinaryIO
 from memoir._core import Error
 
 Record = dict[str, Any]  # one JSON object of a file of lines
+_unfinished: dict[str, Folder] = {}  # by their fresh names
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _THERE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY  # a pipe must not hold us
@@ -139,6 +140,7 @@ def finished_output(path: Path, force: bool, *, private: bool = False) -> Iterat
     try:
         with Folder(path.parent) as folder:
             name = fresh_name()
+            _unfinished[name] = folder
             try:
                 yield folder.place(name)
                 folder.finish(name, path.name, force=force, private=private)
@@ -146,10 +148,18 @@ def finished_output(path: Path, force: bool, *, private: bool = False) -> Iterat
                 raise Error(re.sub(rf"\S*/{re.escape(name)}", lambda _: str(path), str(error))) from None
             finally:
                 folder.remove(name)
+                del _unfinished[name]
     except FileExistsError:
         raise Error(f"{path} exists already; pass -f to overwrite it") from None
     except OSError as error:
         raise Error(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def remove_unfinished() -> None:
+    """Those of finished_output(), for a process that ends here and now."""
+    for name, folder in list(_unfinished.items()):
+        with contextlib.suppress(OSError):
+            folder.remove(name)
 
 
 def write_output(path: Path, content: bytes, force: bool, *, private: bool = False) -> None:

@@ -17,6 +17,7 @@ import click
 from memoir._core import Error
 from memoir.base.files import Record
 from memoir.base.quantities import printable
+from memoir.base.work_budget import allow, within_budget
 from memoir.bench import (
     Grid,
     Metric,
@@ -175,7 +176,12 @@ class _Command(SectionedCommand):
 @keeping(
     "--resume", type=click.Path(path_type=Path), metavar="FOLDER", help="Continue a bench that was stopped."
 )
-@keeping("--yes", is_flag=True, help="With --resume: run the folder's commands even if another user made it.")
+@keeping(
+    "--yes",
+    is_flag=True,
+    help="With --resume: run the folder's commands even if another user made it. With --from: go on where the files ask "
+    "for much more time or memory than files of their size do.",
+)
 @keeping(
     "--from",
     "sources",
@@ -236,15 +242,22 @@ def command(ctx: click.Context, /, **given: Any) -> None:
 
 
 def _read_old(given: Record, words: list[str], judge: Record) -> None:
-    from memoir.cli.parts import bench_report as report
-
     if words or given["allocator_list"] or given["suite_names"] or given["resume"] or given["server"]:
         raise Error("--from runs nothing: leave out allocators, command, --suite, --server and --resume")
+    with within_budget(given["sources"], lifted=given["yes"]):
+        _present_old(given, judge)
+
+
+def _present_old(given: Record, judge: Record) -> None:
+    from memoir.cli.parts import bench_report as report
+
     result, folder = reading.read(given["sources"]), given["output"]
     if folder is not None:
         if any(folder.resolve() in (path.resolve(), path.resolve().parent) for path in given["sources"]):
             raise Error(f"-o {folder} is where --from reads; choose another folder")
         output_folder(folder, given["force"])
+    if given["pictures"]:
+        allow(seconds=20, memory=256 << 20)
     report.present(result, judge, folder, given["pictures"], given["as_json"])
 
 

@@ -21,6 +21,7 @@ from memoir.bench.results import Result
 from memoir.bench.values import quantities
 from memoir.cli.parts.arguments import check_output
 from memoir.cli.parts.bench_arguments import percent
+from memoir.cli.parts.work_limit import limited
 from memoir.traces.files import is_trace, read_begin
 
 
@@ -49,6 +50,7 @@ from memoir.traces.files import is_trace, read_begin
 )
 @click.option("-f", "--force", is_flag=True, help="Overwrite the page.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON on standard output.")
+@limited
 def command(
     before: Path,
     after: Path,

@@ -15,6 +15,7 @@ from memoir._core import Error, EventKind, Trace, export_trace
 from memoir.base.files import finished_output, open_new, write_output
 from memoir.base.quantities import printable
 from memoir.cli.parts.arguments import check_output
+from memoir.cli.parts.work_limit import limited
 from memoir.traces.files import ONLY, has_more, open_chosen, read_begin
 from memoir.views.stack_export import FOLDED, folded, pprof
 from memoir.views.trace_objects import parts_of
@@ -68,6 +69,7 @@ LIFETIME_FORMATS = {
 )
 @click.option("--json", "as_json", is_flag=True, help="The counts as JSON on stdout.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the output.")
+@limited
 def command(
     trace: str,
     target_format: str,

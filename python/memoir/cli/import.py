@@ -20,6 +20,7 @@ from memoir._core import (
 )
 from memoir.base.files import finished_output, write_output
 from memoir.cli.parts.arguments import check_output
+from memoir.cli.parts.work_limit import limited
 from memoir.traces.files import read_begin
 
 
@@ -40,6 +41,7 @@ from memoir.traces.files import read_begin
 )
 @click.option("--json", "as_json", is_flag=True, help="The counts as JSON on stdout.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the output.")
+@limited
 def command(snapshot: str, output: str | None, passes: str, as_json: bool, force: bool) -> None:
     """Make a trace of SNAPSHOT, a file that torch.cuda.memory._dump_snapshot wrote, of a log of RAPIDS Memory Manager
     (logging_resource_adaptor), or of a text trace.

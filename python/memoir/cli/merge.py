@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from memoir.cli.parts.arguments import check_output
+from memoir.cli.parts.work_limit import limited
 from memoir.sweep import ENGINES
 
 
@@ -23,6 +24,7 @@ from memoir.sweep import ENGINES
 )
 @click.option("--workers", type=click.IntRange(min=1), help="Processes; else one per core.")
 @click.option("--address", help="Address of a Ray cluster.")
+@limited
 def command(
     files: tuple[str, ...],
     output: str,

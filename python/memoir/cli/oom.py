@@ -14,6 +14,7 @@ import click
 from memoir.base.files import write_output
 from memoir.base.quantities import printable_error
 from memoir.cli.parts.arguments import check_output, console
+from memoir.cli.parts.work_limit import limited
 
 
 @click.command(
@@ -61,6 +62,7 @@ from memoir.cli.parts.arguments import check_output, console
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="A page with curves and maps: .html.")
 @click.option("--json", "as_json", is_flag=True, help="The answer as JSON on stdout.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the page.")
+@limited
 def command(
     snapshot: str,
     device: int | None,

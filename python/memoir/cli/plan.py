@@ -18,6 +18,7 @@ from memoir.cli.parts.arguments import Size, check_output
 from memoir.cli.parts.constraints import Constraints, constraint_options
 from memoir.cli.parts.plan_options import FITS, NOT_FOUND, PlanOptions, ToleranceOption
 from memoir.cli.parts.sections import SectionedCommand, section
+from memoir.cli.parts.work_limit import limited
 from memoir.planning.planners import PLANNERS
 from memoir.planning.planners.planner import NO_TOLERANCE
 from memoir.sweep import ENGINES
@@ -116,6 +117,7 @@ guiding = section("Plans for device pools")
     is_flag=True,
     help="With a trace: plan a whole run on a device, also what outlives it, for the pool `guided` to follow.",
 )
+@limited
 def command(**given: Any) -> None:
     """Give every buffer of INPUT its offset in one arena.
 

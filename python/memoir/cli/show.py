@@ -8,6 +8,7 @@ import click
 from memoir._core import Error
 from memoir.base.quantities import read_duration
 from memoir.cli.parts.problems import PLAN_MAGIC
+from memoir.cli.parts.work_limit import limited
 from memoir.traces.files import ONLY, is_trace, read_begin
 
 
@@ -52,6 +53,7 @@ from memoir.traces.files import ONLY, is_trace, read_begin
 )
 @click.option("--json", is_flag=True, help="The figures as JSON on stdout.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the picture.")
+@limited
 def command(
     files: tuple[str, ...],
     output: str | None,

@@ -18,6 +18,7 @@ from memoir.base.files import write_output
 from memoir.base.quantities import bytes_text, printable_error
 from memoir.cli.parts.arguments import check_output, console
 from memoir.cli.parts.sections import SectionedCommand, section
+from memoir.cli.parts.work_limit import limited
 from memoir.sweep import ENGINES, Outcome
 from memoir.traces.files import ONLY
 
@@ -108,6 +109,7 @@ sweeping = section("Sweeps, over several inputs, policies, settings or caps")
 @sweeping("--workers", type=click.IntRange(min=1), help="Processes; the default: one per core.")
 @judging("--policies", "list_policies", is_flag=True, help="List the policies and their settings.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the picture.")
+@limited
 def command(
     inputs: tuple[str, ...],
     policies: tuple[str, ...],

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from memoir._core import Error
+from memoir.cli.parts.work_limit import limited
 from memoir.record import debuginfod, symbols
 from memoir.traces.files import read_begin
 
@@ -25,6 +26,7 @@ from memoir.traces.files import read_begin
     help="Ask the servers that DEBUGINFOD_URLS names for debug files that are not here.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
+@limited
 def command(traces: tuple[Path, ...], ask: bool, as_json: bool) -> None:
     """Find the names of functions, files and lines for the stacks of TRACES, and store them there.
 

@@ -11,7 +11,9 @@ import click
 
 from memoir import Error, Lifetimes
 from memoir.base.files import write_output
+from memoir.base.work_budget import allow
 from memoir.cli.parts.arguments import check_output
+from memoir.cli.parts.work_limit import limited
 
 
 @click.command(name="train")
@@ -41,6 +43,7 @@ from memoir.cli.parts.arguments import check_output
     help="Do not check whether two classes pay; the model then says that they do.",
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same model.")
+@limited
 def command(
     profiles: tuple[str, ...],
     output: str,
@@ -73,6 +76,8 @@ def command(
     read = [Lifetimes.open(name) for name in profiles]
     if not sum(len(profile) for profile in read):
         raise Error("the profiles have no contexts: nothing was sampled")
+    if kind != "stages":
+        allow(seconds=3600, memory=2 << 30)  # a network takes long for any profile
     done = train(
         read,
         settings=Settings(tau=tau),

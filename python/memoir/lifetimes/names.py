@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy
 
+from memoir._core import Error
 from memoir.lifetimes import Lifetimes
-from memoir.record.symbols import Line, find_lines
+from memoir.record.name_reader import Line, NameReader
 
 
 def name_frames(lifetimes: Lifetimes, servers: Sequence[str] = ()) -> Lifetimes:
@@ -18,15 +20,18 @@ def name_frames(lifetimes: Lifetimes, servers: Sequence[str] = ()) -> Lifetimes:
     it."""
     frames = lifetimes.frames
     names: dict[int, str] = {}
-    for module in range(len(lifetimes.modules)):
-        of_module = (frames["module"] == module) & (frames["name"][:, 1] == 0) & (frames["offset"] > 0)
-        wanted = {int(frames["offset"][number]): int(number) for number in numpy.flatnonzero(of_module)}
-        if not wanted:
-            continue
-        path, build_id = Path(lifetimes.module_path(module)), lifetimes.build_id(module)
-        found, _ = find_lines(path, build_id, wanted, servers)
-        for offset, lines in found.items():
-            names[wanted[offset]] = "\n".join(_plain(line) for line in lines)
+    with NameReader() as reader:
+        for module in range(len(lifetimes.modules)):
+            of_module = (frames["module"] == module) & (frames["name"][:, 1] == 0) & (frames["offset"] > 0)
+            wanted = {int(frames["offset"][number]): int(number) for number in numpy.flatnonzero(of_module)}
+            if not wanted:
+                continue
+            path, build_id = Path(lifetimes.module_path(module)), lifetimes.build_id(module)
+            found: dict[int, list[Line]] = {}
+            with contextlib.suppress(Error):
+                found, _ = reader.find_lines(path, build_id, wanted, servers)
+            for offset, lines in found.items():
+                names[wanted[offset]] = "\n".join(_plain(line) for line in lines)
     return Lifetimes(lifetimes.profile.with_names(names)) if names else lifetimes
 
 

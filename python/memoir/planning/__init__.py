@@ -116,6 +116,7 @@ def plan(
     """
     effort = Effort(deadline, capacity, threads, seed, work_limit, Tolerance.of(tolerance))
     effort.check()
+    effort.allow()
     if sizes is not None:
         return _skeleton(problem, planner, effort, sizes)
     if isinstance(problem, ConstrainedProblem):

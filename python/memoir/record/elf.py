@@ -82,6 +82,11 @@ class ElfFile:
         os.close(self._file)
 
     @property
+    def held(self) -> int:
+        """Bytes of the disk that it takes: less than its size where it has holes."""
+        return min(self._size, os.fstat(self._file).st_blocks * 512)
+
+    @property
     def build_id(self) -> str:
         """In hexadecimal; "" where it has none."""
         note = self.content(".note.gnu.build-id")

@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 from memoir._core import Error, Trace, add_symbols
 from memoir.record import debuginfod, jit_names, libdw
 from memoir.record.elf import ElfFile, name_at
+from memoir.record.name_reader import Line, NameReader
 
-Line = tuple[str, str, int]  # function, file, line; "" and 0: unknown
 _DEBUG_FOLDERS = (Path("/usr/lib/debug"),)
+_LONGEST_NAME = 1 << 16  # letters that a name is to people
 _MOST_STEPS = 4096  # symbols that are looked at for one address
 _RESERVED = re.compile(r"_(?![ZR])")
 _RUST_HASH = re.compile(r"::h[0-9a-f]{16}$")
@@ -65,20 +66,23 @@ def symbolize(trace: str | os.PathLike[str], servers: Sequence[str] = ()) -> lis
             made.add(offset)
     rows: list[tuple[int, int, list[Line]]] = []
     said = []
-    for (path, build_id), addresses in sorted(files.items()):
-        offsets = {offset for _, offset in addresses}
-        loaded = opened.start + min(modules[number]["loaded_ns"] for number, _ in addresses)
-        try:
-            found, why = find_lines(Path(path), build_id, offsets, servers, loaded)
-        except (OSError, Error) as error:  # one that cannot be read; the others have names all the same
-            found, why = {}, f"cannot be read: {getattr(error, 'strerror', None) or error}"
-        rows += [(number, offset, found[offset]) for number, offset in addresses if offset in found]
-        said.append(Named(path, len(offsets), len(found), why))
-    if made and (names := jit_names.find(opened, made)) is not None:
-        rows += [
-            (0, address, [(demangle(name), file, line)]) for address, (name, file, line) in names.items()
-        ]
-        said.append(Named("code made at run time", len(made), len(names), ""))
+    with NameReader() as reader:
+        for (path, build_id), addresses in sorted(files.items()):
+            offsets = {offset for _, offset in addresses}
+            loaded = opened.start + min(modules[number]["loaded_ns"] for number, _ in addresses)
+            try:
+                found, why = reader.find_lines(Path(path), build_id, offsets, servers, loaded)
+            except Error as error:  # one that cannot be read; the others have names all the same
+                found, why = {}, str(error)
+            rows += [(number, offset, found[offset]) for number, offset in addresses if offset in found]
+            said.append(Named(path, len(offsets), len(found), why))
+        if made and (names := jit_names.find(opened, made)) is not None:
+            readable = reader.demangle([name for name, _, _ in names.values()])
+            rows += [
+                (0, address, [(name, file, line)])
+                for name, (address, (_, file, line)) in zip(readable, names.items(), strict=True)
+            ]
+            said.append(Named("code made at run time", len(made), len(names), ""))
     if rows:
         add_symbols(trace, rows)
     return said
@@ -90,13 +94,18 @@ def find_lines(
     offsets: Iterable[int],
     servers: Sequence[str] = (),
     written_by: int | None = None,
+    *,
+    plain: bool = False,
+    opened: Callable[[int], None] = lambda size: None,
 ) -> tuple[dict[int, list[Line]], str]:
     """Return addresses of a module that have names, with their lines, inlined functions first; and what is missing.
 
     Offsets count from where the file's own addresses do. `written_by`: nanoseconds since 1970; a file that was written
-    later is another one, unless build ids say otherwise."""
+    later is another one, unless build ids say otherwise. plain: the names of the symbol tables, as they are. opened: is
+    called with the bytes of the files that are read, before they are. A stranger's files are for a process of its own:
+    symbols_process.py."""
     with contextlib.ExitStack() as files:
-        finder, why = _finder(files, path, build_id, servers, written_by)
+        finder, why = _finder(files, path, build_id, servers, written_by, plain, opened)
         if finder is None:
             return {}, why
         # A return address is one behind its call.
@@ -105,7 +114,13 @@ def find_lines(
 
 
 def _finder(
-    files: contextlib.ExitStack, path: Path, build_id: str, servers: Sequence[str], written_by: int | None
+    files: contextlib.ExitStack,
+    path: Path,
+    build_id: str,
+    servers: Sequence[str],
+    written_by: int | None,
+    plain: bool,
+    opened: Callable[[int], None],
 ) -> tuple[Callable[[int], list[Line]] | None, str]:
     """A function from an address of the file to its lines, or None; and what is missing. It holds as long as `files`."""
     own, file, why = _debug_file(files, path, build_id, written_by)
@@ -121,10 +136,14 @@ def _finder(
             why = _both(why, refused)
     if own is None or file is None:
         return None, why
+    opened(sum(one.held for one in dict.fromkeys([own, file])))
     packed = own.packed()
     table = SymbolTable(
-        list(dict.fromkeys([own, file, *([] if packed is None else [files.enter_context(packed)])]))
+        list(dict.fromkeys([own, file, *([] if packed is None else [files.enter_context(packed)])])),
+        plain=plain,
     )
+    if plain:
+        return table.lines, why
     try:
         symbolic: Any = importlib.import_module("symbolic")
     except ImportError:
@@ -221,7 +240,9 @@ def _debug_file(
 class SymbolTable:
     """Functions by the symbol tables that loaders and linkers use; sizes say where one ends."""
 
-    def __init__(self, files: Sequence[ElfFile]):
+    def __init__(self, files: Sequence[ElfFile], *, plain: bool = False):
+        """plain: names stay as they are."""
+        self._readable: Callable[[str], str] = str if plain else demangle
         self._is_go = any(file.has(".gopclntab") or file.has(".go.buildinfo") for file in files)
         self._names: list[bytes] = []
         starts, sizes, kinds, places, texts = [], [], [], [], []
@@ -278,10 +299,10 @@ class SymbolTable:
         (malloc, not __libc_malloc); else the plainest."""
         said = _CLONE.sub("", known)
         if known in names and not _RESERVED.match(known):
-            return demangle(self._plain(known))
+            return self._readable(self._plain(known))
         if said and not _RESERVED.match(said) and any(_CLONE.sub("", name) == said for name in names):
-            return demangle(said)
-        return demangle(
+            return self._readable(said)
+        return self._readable(
             min(map(self._plain, names), key=lambda name: (len(name) - len(name.lstrip("_")), len(name)))
         )
 
@@ -324,7 +345,10 @@ def demangle(name: str) -> str:
     if not text:
         return name
     try:
-        return _RUST_HASH.sub("", ctypes.string_at(text).decode(errors="replace"))
+        readable = ctypes.string_at(text)
+        if len(readable) > _LONGEST_NAME:  # each part of a short name may stand for all before it, twice
+            return name
+        return _RUST_HASH.sub("", readable.decode(errors="replace"))
     finally:
         _free()(text)
 

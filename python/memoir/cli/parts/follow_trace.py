@@ -11,6 +11,7 @@ import numpy as np
 
 from memoir._core import EventKind, Only, Trace
 from memoir.base.quantities import bytes_text, duration_text
+from memoir.base.work_budget import lift
 
 
 class LiveBytes:
@@ -41,6 +42,7 @@ class LiveBytes:
 
 def follow_trace(path: str, *, only: Only, json: bool, seconds: float = 1.0) -> None:
     """Until the recording ends, or Ctrl-C."""
+    lift()
     trace = Trace.follow(path, only)
     live = LiveBytes()
     try:

@@ -11,6 +11,7 @@ import click
 
 from memoir._core import Error, write_column
 from memoir.base.files import write_output
+from memoir.base.work_budget import allow
 from memoir.cli.parts.plan_options import FITS, INFEASIBLE, NOT_FOUND, PlanOptions
 from memoir.cli.parts.problems import CsvSource, open_problem
 
@@ -46,6 +47,7 @@ def plan_budget(options: PlanOptions) -> int:
         problem = problem.aligned_to(options.alignment)
     choices = options_of(problem, csv.idle, csv.recompute, options.bandwidth)
     deadline = 2.0 if options.deadline is None else options.deadline
+    allow(deadline)
     found = fit_options(problem, budget, choices, deadline)
     ids = csv.ids
     written = options.output is not None and found.fits

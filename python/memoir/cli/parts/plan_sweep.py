@@ -18,6 +18,7 @@ from memoir.cli.parts.plan_options import PlanOptions
 from memoir.cli.parts.problems import open_problem
 from memoir.planning import plan
 from memoir.planning.planners import PLANNERS
+from memoir.planning.planners.planner import Effort
 from memoir.sweep import sweep
 
 _NO_OPTIONS = Constraints(
@@ -89,6 +90,8 @@ def plan_sweep(options: PlanOptions) -> int:
         for path, name in itertools.product(options.inputs, names)
         for seed in (seeds if name in _SEARCHING else seeds[:1])
     ]
+    given = Effort(options.deadline, threads=options.threads or 1, work_limit=options.work_limit)
+    given.allow(len(tasks))
     swept = sweep(
         plan_task,
         tasks,

@@ -8,6 +8,7 @@ from typing import Any
 
 from memoir._core import Error, Workload
 from memoir.base.quantities import DURATION_UNITS, bytes_text, read_duration
+from memoir.base.work_budget import allow
 
 
 def search_seconds(text: str) -> float:
@@ -31,7 +32,9 @@ def search_settings(
 ) -> dict[str, Any]:
     """memoir.simulation.search.search(), with a bar on a terminal."""
     from memoir.simulation.search import search
+    from memoir.sweep import cores
 
+    allow(seconds * (workers or cores()))
     if not sys.stderr.isatty():
         return search(workload, seconds, goal=goal, cap=cap, recorded=recorded, workers=workers)
     from rich.console import Console

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from memoir._core import Error, Only, Trace
+from memoir.base.work_budget import lift
 from memoir.traces.files import is_trace, open_trace, read_begin
 
 _MAGIC = b"\x89memoirT"
@@ -149,6 +150,7 @@ def make_server(path: str, port: int, only: Only = Only.kBoth) -> tuple[Threadin
 def show_live(path: str, port: int, only: Only = Only.kBoth) -> None:
     """Serves until Ctrl-C."""
     server, address = make_server(path, port, only)
+    lift()
     try:
         click.echo(address)
         click.echo(f"open it in a browser; it follows {path} until Ctrl-C", err=True)

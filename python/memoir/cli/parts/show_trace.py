@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json as json_format
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ from memoir.views.trace_summary import summarize
 from memoir.views.trace_text import print_answer, print_summary
 
 PICTURES = (".html", ".png", ".svg", ".pdf")
+_PLAIN_WORDS = re.compile(r"[A-Za-z0-9_@%+=:,./-]+( [A-Za-z0-9_@%+=:,./-]+)*", re.ASCII)
 
 
 def show_trace(
@@ -78,7 +80,10 @@ def _next(path: str, chosen: str, trace: Trace, summary: dict[str, Any], page: s
     if page is None:
         return f"memoir show {name} -o {shlex.quote(str(Path(path).with_suffix('.html')))}"
     after = shlex.quote(str(Path(path).with_suffix(".after.trace")))
-    return f"memoir record -o {after} -- {trace.meta('command') or 'PROGRAM'}; memoir diff {name} {after}"
+    # A trace keeps no quotes, and may be a stranger's: only words that mean themselves are for a shell.
+    command = trace.meta("command")
+    program = command if _PLAIN_WORDS.fullmatch(command) else "PROGRAM"
+    return f"memoir record -o {after} -- {program}; memoir diff {name} {after}"
 
 
 def show_diff(

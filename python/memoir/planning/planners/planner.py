@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from memoir._core import Error, Plan, Problem
+from memoir.base import work_budget
 from memoir.base.quantities import BYTE_UNITS, read_amount
 
 DEADLINE = 1.0  # seconds, when none is given
+_LONGEST_DEADLINE = 10.0  # of any planner
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,14 @@ class Effort:
     def enough(self, floor: int) -> int:
         """The largest arena that is good enough where no plan is smaller than `floor`, bytes."""
         return self.tolerance.above(floor) if self.capacity is None else max(floor, self.capacity)
+
+    def allow(self, times: int = 1) -> None:
+        """So many searches are meant to take their time, whatever the size of the command's input."""
+        if self.work_limit:
+            work_budget.lift()
+        else:
+            longest = _LONGEST_DEADLINE if self.deadline is None else self.deadline
+            work_budget.allow(times * longest * (self.threads or os.cpu_count() or 1))
 
     def check(self) -> None:
         """Raises Error for what cannot be."""

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memoir import _core
+from memoir.base import work_budget
 
 # It finds modules where we do. `python -m` would look in the current folder first, which may hold a stranger's json.py;
 # `-c` does as well, so the path is replaced before anything is imported from it.
@@ -45,6 +46,7 @@ def solve(name: str, module: str, task: dict[str, Any], until: float) -> Found:
     """Runs the module until `until`, of the clock time.monotonic(). The name is that of the planner and its solver, for
     errors. What the solver told before a signal ended it counts. Raises Error when it fails by itself, and when a
     signal ends it before it tells anything."""
+    work_budget.allow(seconds=2.0, memory=1 << 30)  # what a solver takes to begin
     interrupted = False
     with (
         tempfile.TemporaryFile("w+") as given,

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a command may take for the files that it was given: so much for any, and so much more for each byte of them.
+
+A file of a stranger can be small and ask for much. A command that needs more than its budget ends, with a line that says
+so; `--yes` lifts it. What takes time because its user said so (a deadline, another process) adds to the budget with
+allow(). A thread looks on, so that it holds also while the core computes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from memoir.base.files import remove_unfinished
+from memoir.base.quantities import bytes_text, printable
+from memoir.base.threads import start_without_signals
+
+SECONDS, SECONDS_PER_BYTE = 8.0, 0.1 / 10_000  # of the processor
+MEMORY, MEMORY_PER_BYTE = 512 << 20, (4 << 20) / 10_000  # beyond what the process had when it began
+EVERY = 0.05  # seconds between two looks
+BAD_INPUT = 2
+_MOST_FILES = 10_000  # of a folder that are counted
+_PAGE, _TICKS = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
+
+_active: _Budget | None = None
+
+
+class _Budget:
+    def __init__(self, paths: list[Path]) -> None:
+        sizes = [_size(path) for path in paths]
+        self.size = sum(sizes)
+        self.name = printable(str(paths[sizes.index(max(sizes))])) if paths else "the input"
+        self.seconds = SECONDS + SECONDS_PER_BYTE * self.size
+        self.memory = MEMORY + MEMORY_PER_BYTE * self.size
+        self.ended = threading.Event()
+        self.paused = False
+        self._began = _used()
+
+    def watch(self) -> None:
+        while not self.ended.wait(EVERY):
+            seconds, memory = (now - then for now, then in zip(_used(), self._began, strict=True))
+            if self.paused:
+                continue
+            if seconds > self.seconds:
+                return self._stop(f"{self.seconds:.0f} s of the processor")
+            if memory > self.memory:
+                return self._stop(f"{bytes_text(int(self.memory))} of memory")
+
+    def _stop(self, what: str) -> None:
+        line = f"memoir: {self.name} asks for more than {what}, which is much for {bytes_text(self.size)}: pass --yes to go on"
+        remove_unfinished()
+        for child in _children():
+            with contextlib.suppress(OSError):
+                os.kill(child, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            os.write(2, f"{line}\n".encode(errors="replace"))
+        os._exit(BAD_INPUT)  # the thread that computes cannot be asked
+
+
+@contextlib.contextmanager
+def within_budget(paths: Iterable[str | os.PathLike[str]], *, lifted: bool = False) -> Iterator[None]:
+    """Ends the process, with a line, when what runs inside takes more than these files allow; unless it is lifted."""
+    global _active
+    if lifted or _active is not None:
+        yield
+        return
+    _active = budget = _Budget([Path(path) for path in paths])
+    start_without_signals(threading.Thread(target=budget.watch, name="memoir-budget", daemon=True))
+    try:
+        yield
+    finally:
+        budget.ended.set()
+        _active = None
+
+
+def allow(seconds: float, memory: int = 0) -> None:
+    """So much more for the command that runs, if it has a budget."""
+    if _active is not None:
+        _active.seconds += seconds
+        _active.memory += memory
+
+
+@contextlib.contextmanager
+def outside() -> Iterator[None]:
+    """What this process and its children take inside is not of the budget: it has limits of its own."""
+    budget = _active
+    if budget is None:
+        yield
+        return
+    budget.paused = True
+    before = _used()
+    try:
+        yield
+    finally:
+        seconds, memory = (now - then for now, then in zip(_used(), before, strict=True))
+        budget.seconds += seconds
+        budget.memory += max(memory, 0)
+        budget.paused = False
+
+
+def lift() -> None:
+    """No budget from here on, for what goes on until it is stopped."""
+    if _active is not None:
+        _active.ended.set()
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file; of a folder those of the files in it."""
+    try:
+        if not path.is_dir():
+            return path.stat().st_size if path.is_file() else 0
+        found = 0
+        for number, one in enumerate(path.iterdir()):
+            if number >= _MOST_FILES:
+                break
+            found += one.stat().st_size if one.is_file() else 0
+        return found
+    except (OSError, ValueError):
+        return 0
+
+
+def _used() -> tuple[float, float]:
+    """(seconds of the processor, bytes of memory of its own) of this process and those that it started."""
+    ended = os.times()
+    seconds, memory = time.process_time() + ended.children_user + ended.children_system, _own_memory("self")
+    for child in _children():
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+            seconds += (int(fields[11]) + int(fields[12])) / _TICKS
+            memory += _own_memory(str(child))
+    return seconds, memory
+
+
+def _own_memory(process: str) -> float:
+    """Without pages of files, which are the input itself and libraries."""
+    try:
+        fields = Path(f"/proc/{process}/statm").read_text().split()
+    except OSError:
+        return 0.0
+    return float((int(fields[1]) - int(fields[2])) * _PAGE)
+
+
+def _children() -> list[int]:
+    found: list[int] = []
+    with contextlib.suppress(OSError, ValueError):
+        for thread in os.listdir("/proc/self/task"):
+            with contextlib.suppress(FileNotFoundError):
+                found += map(int, Path(f"/proc/self/task/{thread}/children").read_text().split())
+    return found

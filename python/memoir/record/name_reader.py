@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading names in a process of its own, which may end: files of debug information are anybody's, and what reads them and
+names is other people's code. Time and memory are limited in proportion to the files. symbols_process.py is that process.
+
+with NameReader() as reader:
+    found, why = reader.find_lines(Path("/usr/bin/x"), build_id, offsets)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from memoir._core import Error
+from memoir.base import work_budget
+
+Line = tuple[str, str, int]  # function, file, line; "" and 0: unknown
+_START = (  # as `python -m` would, but without looking in the current folder, which may be a stranger's
+    "import sys; sys.path[:] = sys.argv[1:]; "
+    "import runpy; runpy.run_module('memoir.record.symbols_process', run_name='__main__')"
+)
+
+
+class NameReader:
+    """Use it with `with`. The process begins with the first question, and again after one that ended it. Not thread-safe."""
+
+    def __init__(self, seconds: float = 10.0) -> None:
+        """seconds: of the processor for any module, beside what its files' bytes add."""
+        self._seconds = seconds
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> NameReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self._process.kill()  # Ctrl-C may have left it in the middle of something
+            self._process.communicate()
+
+    def find_lines(
+        self,
+        path: Path,
+        build_id: str,
+        offsets: Iterable[int],
+        servers: Sequence[str] = (),
+        written_by: int | None = None,
+    ) -> tuple[dict[int, list[Line]], str]:
+        """symbols.find_lines(). Where debug information takes too much or ends its reader, the names of the symbol tables
+        as they are. Raises memoir.Error, which says why, where these cannot be read either."""
+        task: dict[str, Any] = {"path": str(path), "build_id": build_id, "offsets": sorted(offsets)}
+        task |= {"servers": list(servers), "written_by": written_by}
+        answer, ended = self._ask(task)
+        if ended:
+            answer, again = self._ask(task | {"plain": True})
+            if again:
+                raise Error(f"cannot be read: its reader {again}")
+            ended = f"its debug information cannot be read: the reader {ended}"
+        if "error" in answer:
+            raise Error(answer["error"])
+        found = {int(offset): [(a, b, c) for a, b, c in lines] for offset, lines in answer["found"]}
+        return found, "; ".join(filter(None, (answer["why"], ended)))
+
+    def demangle(self, names: Sequence[str]) -> list[str]:
+        """As they are where that takes too much."""
+        answer, ended = self._ask({"names": list(names)})
+        return list(names) if ended or "error" in answer else list(answer["names"])
+
+    def _ask(self, task: dict[str, Any]) -> tuple[dict[str, Any], str]:
+        """(the answer, what became of the process where there is none)"""
+        with work_budget.outside():
+            if self._process is None:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-c", _START, *(place for place in sys.path if place)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            process = self._process
+            assert process.stdin is not None and process.stdout is not None
+            line = ""
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(json.dumps(task | {"seconds": self._seconds}) + "\n")
+                process.stdin.flush()
+                line = process.stdout.readline()
+            if line.endswith("\n"):
+                answer: dict[str, Any] = json.loads(line)
+                return answer, answer.get("ended", "")
+            self._process = None
+            process.kill()
+            code = process.wait()
+            with contextlib.suppress(BrokenPipeError):
+                process.communicate()
+            return {}, _ending(code)
+
+
+def _ending(code: int) -> str:
+    if code in (-signal.SIGXCPU, -signal.SIGKILL):
+        return "took more time than files of this size do"
+    if code == -signal.SIGABRT:
+        return "took more memory than files of this size do"
+    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"

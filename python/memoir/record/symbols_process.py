@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process of name_reader.py: a question a line, as JSON, and an answer a line."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from memoir._core import Error
+from memoir.base import work_budget
+from memoir.record import symbols
+
+MEMORY = 1 << 30  # for any module; for each byte of its files as commands may
+
+
+def _limit(seconds: float, size: int) -> None:
+    """From here on so much time and memory as files of so many bytes may take."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    seconds += used.ru_utime + used.ru_stime + size * work_budget.SECONDS_PER_BYTE
+    held = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    memory = held + MEMORY + size * work_budget.MEMORY_PER_BYTE
+    for kind, amount in ((resource.RLIMIT_CPU, math.ceil(seconds)), (resource.RLIMIT_AS, memory)):
+        _, most = resource.getrlimit(kind)
+        wanted = int(amount) if most == resource.RLIM_INFINITY else min(int(amount), most)
+        resource.setrlimit(kind, (wanted, most))
+
+
+def _answer(task: dict[str, Any]) -> dict[str, Any]:
+    limit = functools.partial(_limit, task["seconds"])
+    limit(0)
+    try:
+        if "names" in task:
+            return {"names": [symbols.demangle(name) for name in task["names"]]}
+        found, why = symbols.find_lines(
+            Path(task["path"]),
+            task["build_id"],
+            task["offsets"],
+            task["servers"],
+            task["written_by"],
+            plain=task.get("plain", False),
+            opened=limit,
+        )
+        return {"found": list(found.items()), "why": why}
+    except MemoryError:
+        return {"ended": "took more memory than files of this size do"}
+    except OSError as error:
+        return {"error": f"cannot be read: {error.strerror or error}"}
+    except Error as error:
+        return {"error": f"cannot be read: {error}"}
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer: our input ends then
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with os.fdopen(os.dup(1), "w") as answers:
+        os.dup2(2, 1)  # what libraries print is no answer
+        for line in sys.stdin:
+            answers.write(json.dumps(_answer(json.loads(line))) + "\n")
+            answers.flush()
+
+
+if __name__ == "__main__":
+    main()
