@@ -66,6 +66,11 @@ def expanding(levels: int) -> bytes:
     return text.encode()
 
 
+def test_names_of_modules_are_printable(memoir_cli, tmp_path):
+    code, said, _ = memoir_cli("symbolize", trace_of(tmp_path / "x.trace", "/a\x1b[2J\u202e.so"))
+    assert code == 0 and "/a\\x1b[2J\\u202e.so; the file is gone" in said
+
+
 def test_what_ends_a_reader_costs_its_module_no_names(tmp_path):
     files = {"bomb.so": b"\0" + expanding(26) + b"\0", "good.so": b"\0f\0"}
     for name, names in files.items():

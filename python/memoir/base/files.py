@@ -155,6 +155,16 @@ def finished_output(path: Path, force: bool, *, private: bool = False) -> Iterat
         raise Error(f"{path}: cannot be written: {error.strerror}") from None
 
 
+def unfinished_bytes() -> int:
+    """Of the outputs that are not whole yet."""
+    found = 0
+    for name, folder in list(_unfinished.items()):
+        with contextlib.suppress(OSError):
+            status = folder.status(name)
+            found += status.st_blocks * 512 if status is not None else 0
+    return found
+
+
 def remove_unfinished() -> None:
     """Those of finished_output(), for a process that ends here and now."""
     for name, folder in list(_unfinished.items()):

@@ -16,12 +16,13 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from memoir.base.files import remove_unfinished
+from memoir.base.files import remove_unfinished, unfinished_bytes
 from memoir.base.quantities import bytes_text, printable
 from memoir.base.threads import start_without_signals
 
 SECONDS, SECONDS_PER_BYTE = 8.0, 0.1 / 10_000  # of the processor
 MEMORY, MEMORY_PER_BYTE = 512 << 20, (4 << 20) / 10_000  # beyond what the process had when it began
+OUTPUT, OUTPUT_PER_BYTE = 64 << 20, (4 << 20) / 10_000  # bytes of the files that it writes
 EVERY = 0.05  # seconds between two looks
 BAD_INPUT = 2
 _MOST_FILES = 10_000  # of a folder that are counted
@@ -36,6 +37,7 @@ class _Budget:
         self.size = sum(sizes)
         self.name = printable(str(paths[sizes.index(max(sizes))])) if paths else "the input"
         self.seconds = SECONDS + SECONDS_PER_BYTE * self.size
+        self.output = OUTPUT + OUTPUT_PER_BYTE * self.size
         self.memory = MEMORY + MEMORY_PER_BYTE * self.size
         self.ended = threading.Event()
         self.paused = False
@@ -50,6 +52,8 @@ class _Budget:
                 return self._stop(f"{self.seconds:.0f} s of the processor")
             if memory > self.memory:
                 return self._stop(f"{bytes_text(int(self.memory))} of memory")
+            if unfinished_bytes() > self.output:
+                return self._stop(f"{bytes_text(int(self.output))} of output")
 
     def _stop(self, what: str) -> None:
         line = f"memoir: {self.name} asks for more than {what}, which is much for {bytes_text(self.size)}: pass --yes to go on"

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from memoir._core import Error
+from memoir.base.quantities import printable
 from memoir.cli.parts.work_limit import limited
 from memoir.record import debuginfod, symbols
 from memoir.traces.files import read_begin
@@ -51,7 +52,8 @@ def command(traces: tuple[Path, ...], ask: bool, as_json: bool) -> None:
             continue
         for row in rows:
             missing = f"; {row.why}" if row.why else ""
-            click.echo(f"{row.named:>7,} of {row.addresses:>7,} addresses of {row.path}{missing}")
+            where = printable(f"{row.path}{missing}")
+            click.echo(f"{row.named:>7,} of {row.addresses:>7,} addresses of {where}")
         click.echo(f"memoir: next: memoir show {trace}", err=True)
 
 

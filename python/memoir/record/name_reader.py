@@ -82,6 +82,7 @@ class NameReader:
                     [sys.executable, "-c", _START, *(place for place in sys.path if place)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,  # a library that ends tells at length where
                     text=True,
                 )
             process = self._process

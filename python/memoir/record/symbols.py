@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memoir._core import Error, Trace, add_symbols
+from memoir.base.quantities import printable
 from memoir.record import debuginfod, jit_names, libdw
 from memoir.record.elf import ElfFile, name_at
 from memoir.record.name_reader import Line, NameReader
@@ -151,7 +152,8 @@ def _finder(
     try:
         cache = next(iter(symbolic.Archive.open(str(file.path)).iter_objects())).make_symcache()
     except (symbolic.SymbolicError, StopIteration, OSError) as error:
-        return table.lines, f"its debug information cannot be read: {error}"
+        said = str(error).partition("\n")[0][:200]
+        return table.lines, f"its debug information cannot be read: {printable(said)}"
     base = file.base
     split, missing = _split_reader(files, file)
 
