@@ -132,7 +132,12 @@ class _Worker:
         work_budget.allow(1.0, 64 << 20)  # to begin
         self.connection, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs, function), daemon=True)
-        self.process.start()
+        # Ctrl-C is the parent's to answer, from the child's first step on.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()  # so that the end of the process is the end of the pipe
         self.index: int | None = None
 

@@ -14,6 +14,7 @@ from memoir.simulation.out_of_memory import explain
 from memoir.traces.files import open_trace
 from memoir.train import read_model
 from memoir.train.summary import against, summarize
+from memoir.views import text_table
 from memoir.views.page import Table
 from memoir.views.page.objects import objects_of
 from memoir.views.page.of_diff import trace_diff_page
@@ -23,7 +24,6 @@ from memoir.views.page.placed import placed_map, room_of
 from memoir.views.page.sites import short_frame
 from memoir.views.trace_diff import diff_traces
 from pages import DATA
-from rich.table import Table as RichTable
 
 sys.path += [str(Path(__file__).parents[1] / name) for name in ("formats", "cli")]
 from snapshots import snapshot  # noqa: E402
@@ -155,10 +155,9 @@ def test_words_that_speak_for_long_are_shown():
 
 
 def test_a_table_of_the_terminal_becomes_one_of_the_page():
-    rich = RichTable("a", "b")
-    rich.add_row("x", "[red]no[/]")
-    table = Table.of("What?", rich)
-    assert table.columns == ["a", "b"] and table.rows == [("x", "no")]
+    of_terminal = text_table.Table("", ("a", "b"), (("x", "no"),), styles={(0, 1): "bad"})
+    table = Table.of("What?", of_terminal)
+    assert table.columns == ("a", "b") and table.rows == (("x", "no"),)
 
 
 def test_frames_are_shortened_to_what_is_read_first():

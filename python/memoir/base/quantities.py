@@ -12,7 +12,7 @@ BYTE_UNITS = {"": 1, "b": 1, "k": 2**10, "kib": 2**10, "m": 2**20, "mib": 2**20,
 
 def read_amount(text: str) -> tuple[Fraction, str] | None:
     """'1.5 GiB' -> (3/2, 'gib'): a number, and its unit in small letters or ''; None for what is neither."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", text.strip())
+    match = re.fullmatch(r"(\d{1,40}(?:\.\d{1,40})?)\s*([a-zA-Z]*)", text.strip())
     return (Fraction(match[1]), match[2].lower()) if match else None
 
 
@@ -20,11 +20,12 @@ DURATION_UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10*
 
 
 def read_duration(text: str) -> int | None:
-    """'12.5s' -> 12500000000: nanoseconds; seconds without a unit; None for what is not a duration."""
+    """'12.5s' -> 12500000000: nanoseconds; seconds without a unit; None for what is no duration, or one of centuries."""
     amount = read_amount(text)
     if amount is None or (amount[1] or "s") not in DURATION_UNITS:
         return None
-    return int(amount[0] * DURATION_UNITS[amount[1] or "s"])
+    nanoseconds = int(amount[0] * DURATION_UNITS[amount[1] or "s"])
+    return nanoseconds if nanoseconds < 2**63 else None
 
 
 def bytes_text(count: float) -> str:

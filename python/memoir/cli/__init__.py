@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import difflib
 import importlib
+import io
 import os
 import sys
 import traceback
@@ -49,6 +52,16 @@ class _Verbs(click.Group):
         command: click.Command = importlib.import_module(f"memoir.cli.{name}").command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in VERBS and not args[0].startswith("-"):
+            close = difflib.get_close_matches(args[0], VERBS, 1)
+            raise click.UsageError(
+                f"there is no verb '{args[0]}'" + "".join(f"; did you mean {name}?" for name in close)
+            )
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
@@ -62,6 +75,7 @@ def _group() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Runs the command line and ends the process; what a verb does not foresee has an exit code of its own."""
+    _repair_output()
     try:
         try:
             code = _run(arguments)
@@ -77,17 +91,33 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(code)
 
 
+def _repair_output() -> None:
+    """What a verb may take for granted: there are streams (as of a daemon, they may have been closed: what is written then
+    goes nowhere), and they take every letter."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            with contextlib.suppress(OSError):
+                os.close(number)
+            # The lowest number that is free: this one, so that no file of ours becomes somebody's standard output.
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(descriptor, "r" if number == 0 else "w"))
+        elif number == 1 and isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+            sys.stdout.reconfigure(errors="backslashreplace")
+
+
 def _run(arguments: list[str] | None) -> int:
     from memoir._core import Error
+    from memoir.base.quantities import printable_error
 
     try:
         code = _group.main(arguments, prog_name="memoir", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        message = " ".join(printable_error(error.format_message()).split())
+        context = getattr(error, "ctx", None)
+        help_of = context.command_path if context is not None else "memoir"
+        click.echo(f"memoir: {message.rstrip('.')}. {help_of} --help says more", err=True)
         return BAD_INPUT
     except Error as error:
-        from memoir.base.quantities import printable_error
-
         click.echo(f"memoir: {printable_error(error)}", err=True)
         return BAD_INPUT
     except (click.Abort, KeyboardInterrupt):

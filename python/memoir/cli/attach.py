@@ -11,7 +11,7 @@ import click
 
 from memoir._core import Error
 from memoir.base.quantities import read_amount
-from memoir.cli.parts.arguments import Size, check_output
+from memoir.cli.parts.arguments import Size, Whole, check_output
 from memoir.record import native
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Duration(ParamType):
 
 
 @click.command()
-@click.argument("process", metavar="PID", type=click.IntRange(min=1))
+@click.argument("process", metavar="PID", type=Whole(1))
 @click.option(
     "--lifetimes", is_flag=True, help="Sample how long objects live, instead of recording everything."
 )

@@ -38,6 +38,7 @@ from memoir.bench.recording import Recording, check_output, output_folder
 from memoir.bench.rows import compile_metric
 from memoir.bench.statistics import METHODS
 from memoir.cli.parts import bench_arguments as arguments
+from memoir.cli.parts.arguments import Whole
 from memoir.cli.parts.sections import SectionedCommand, section
 
 _SEPARATE = "memoir.bench.command"
@@ -114,12 +115,14 @@ class _Command(SectionedCommand):
     default="0s",
     help="Let the server idle for this long before it is stopped.  [0s]",
 )
-@repeating("-n", "--replicates", type=int, help="Measured runs of every cell.  [10]")
-@repeating("--warmup", type=int, default=1, show_default=True, help="Unmeasured runs of every cell before.")
-@repeating("--seed", type=int, help="Seed of every random choice.  [drawn, and recorded]")
+@repeating("-n", "--replicates", type=Whole(), help="Measured runs of every cell.  [10]")
+@repeating(
+    "--warmup", type=Whole(), default=1, show_default=True, help="Unmeasured runs of every cell before."
+)
+@repeating("--seed", type=Whole(), help="Seed of every random choice.  [drawn, and recorded]")
 @repeating(
     "--sessions",
-    type=int,
+    type=Whole(),
     default=1,
     show_default=True,
     help="Run the whole bench this many times; intervals are then over sessions.",
@@ -133,7 +136,13 @@ class _Command(SectionedCommand):
     help="Pin runs to cores such as 0,2-3; without a list: to as many cores as threads.",
 )
 @repeating("--timeout", metavar="TIME", help="A run that takes longer is stopped and counts as failed.")
-@repeating("--exit-code", type=int, default=0, show_default=True, help="Exit code of a successful run.")
+@repeating(
+    "--exit-code",
+    type=click.IntRange(0, 255),
+    default=0,
+    show_default=True,
+    help="Exit code of a successful run.",
+)
 @repeating("--prepare", metavar="COMMAND", help="Shell command before every run, not measured.")
 @judging(
     "--metric",

@@ -13,6 +13,7 @@ import click
 
 from memoir._core import Error
 from memoir.base.files import write_output
+from memoir.base.kinds import promise, wrong_kind
 from memoir.base.quantities import printable
 from memoir.bench import reading
 from memoir.bench.changes import Change, changes
@@ -143,7 +144,12 @@ def _are_traces(before: Path, after: Path) -> bool:
     are = [path.is_file() and is_trace(read_begin(str(path))) for path in (before, after)]
     if any(are) and not all(are):
         other = after if are[0] else before
+        if other.is_file():
+            raise wrong_kind(other, read_begin(str(other)), "not a trace, and the other is one")
         raise Error(f"{other} is not a trace: memoir diff compares two traces, or two benches")
+    for path in (before, after):
+        if not any(are) and path.is_file() and promise(path) not in ("", "JSON"):
+            raise wrong_kind(path, read_begin(str(path)), "neither a trace nor what memoir bench writes")
     return all(are)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from memoir.cli.parts.arguments import check_output
+from memoir.cli.parts.arguments import Whole, check_output
 from memoir.cli.parts.work_limit import limited
 from memoir.sweep import ENGINES
 
@@ -22,7 +22,7 @@ from memoir.sweep import ENGINES
 @click.option(
     "--engine", type=click.Choice(ENGINES), default="local", show_default=True, help="What merges many files."
 )
-@click.option("--workers", type=click.IntRange(min=1), help="Processes; else one per core.")
+@click.option("--workers", type=Whole(1), help="Processes; else one per core.")
 @click.option("--address", help="Address of a Ray cluster.")
 @limited
 def command(

@@ -13,8 +13,9 @@ import click
 
 from memoir.base.files import write_output
 from memoir.base.quantities import printable_error
-from memoir.cli.parts.arguments import check_output, console
+from memoir.cli.parts.arguments import Whole, check_output
 from memoir.cli.parts.work_limit import limited
+from memoir.views.screen import Screen
 
 
 @click.command(
@@ -27,7 +28,7 @@ from memoir.cli.parts.work_limit import limited
     type=click.IntRange(0, 65535),
     help="The device. The default: the one where a request failed last.",
 )
-@click.option("--event", type=click.IntRange(0), help="The request that failed. The default: the last one.")
+@click.option("--event", type=Whole(), help="The request that failed. The default: the last one.")
 @click.option(
     "--asked",
     metavar="BYTES|TEXT",
@@ -58,7 +59,7 @@ from memoir.cli.parts.work_limit import limited
     show_default=True,
     help="What --search minimises: bytes held, or device calls.",
 )
-@click.option("--workers", type=click.IntRange(min=1), help="Processes; the default: one per core.")
+@click.option("--workers", type=Whole(1), help="Processes; the default: one per core.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="A page with curves and maps: .html.")
 @click.option("--json", "as_json", is_flag=True, help="The answer as JSON on stdout.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the page.")
@@ -101,6 +102,8 @@ def command(
         samples=1000 if output is not None else 0,
         workers=workers,
     )
+    if answer["interrupted"]:  # what was not tried might have survived: there is no verdict
+        raise KeyboardInterrupt
     if seconds is not None:
         judged = judged_workload(answer)
         recorded = answer["recorded"] if answer["start"] == "recorded" else ""
@@ -131,14 +134,14 @@ def command(
 def _print(answer: dict[str, Any]) -> None:
     from memoir.views import oom_text as view
 
-    out = console(150)
+    out = Screen.of_output()
     click.echo(view.words(answer))
     click.echo()
-    out.print(view.ranked_table(answer))
+    out.table(view.ranked_table(answer))
     for table in (view.sites_table(answer), view.ages_table(answer), view.pins_table(answer)):
-        if table.row_count:
+        if table.rows:
             click.echo()
-            out.print(table)
+            out.table(table)
     click.echo()
     click.echo(view.paste_lines(answer))
     if "search" in answer:
@@ -147,7 +150,7 @@ def _print(answer: dict[str, Any]) -> None:
         click.echo()
         click.echo(found_lines(answer["search"]))
         click.echo()
-        out.print(matters_table(answer["search"]))
+        out.table(matters_table(answer["search"]))
 
 
 def _next(snapshot: str, answer: dict[str, Any], output: str | None) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from memoir._core import Error
-from memoir.cli.parts.arguments import Size, check_output
+from memoir.cli.parts.arguments import Size, Whole, check_output
 from memoir.cli.parts.constraints import Constraints, constraint_options
 from memoir.cli.parts.plan_options import FITS, NOT_FOUND, PlanOptions, ToleranceOption
 from memoir.cli.parts.sections import SectionedCommand, section
@@ -83,14 +83,14 @@ guiding = section("Plans for device pools")
 )
 @searching(
     "--threads",
-    type=click.IntRange(min=0),
+    type=Whole(bits=31),
     default=0,
     help="Threads of auto and exact; 0, the default: one per core.",
 )
-@searching("--seed", type=click.IntRange(min=0), default=0, help="Seed of the restarts of auto and exact.")
+@searching("--seed", type=Whole(), default=0, help="Seed of the restarts of auto and exact.")
 @searching(
     "--work-limit",
-    type=click.IntRange(min=0),
+    type=Whole(),
     default=0,
     help="Placements that auto and exact may try, instead of a deadline: the same plan on any machine.",
 )
@@ -106,7 +106,7 @@ guiding = section("Plans for device pools")
     "--engine", type=click.Choice(ENGINES), default="local", show_default=True, help="What runs the sweep."
 )
 @sweeping("--address", metavar="HOST:PORT", help="Address of a Ray cluster.")
-@sweeping("--workers", type=click.IntRange(min=1), help="Processes; the default: one per core.")
+@sweeping("--workers", type=Whole(1), help="Processes; the default: one per core.")
 @streaming(
     "--stream",
     is_flag=True,

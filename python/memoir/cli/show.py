@@ -6,6 +6,7 @@ from __future__ import annotations
 import click
 
 from memoir._core import Error
+from memoir.base.kinds import check_is_csv, promise, wrong_kind
 from memoir.base.quantities import read_duration
 from memoir.cli.parts.problems import PLAN_MAGIC
 from memoir.cli.parts.work_limit import limited
@@ -117,6 +118,8 @@ def command(
         )
         return
     if follow or at is not None or only is not None or everything or all_frames:
+        if promise(file) == "a trace":
+            raise wrong_kind(file, begin, "not a trace")
         raise Error(f"{file} is not a trace: --only, --at, --all, --all-frames and --follow work on traces")
     if begin.startswith(b"\x89memoirM"):
         if planner is not None:
@@ -135,8 +138,8 @@ def command(
         show_lifetimes(file, output=output, json=json, force=force)
         return
     is_plan = begin.startswith(PLAN_MAGIC)
-    if not is_plan and (b"\0" in begin[:8] or begin[:1] == b"\x89"):
-        raise Error(f"{file} is neither a trace, nor a plan, nor a lifetime profile, nor a model, nor CSV")
+    if not is_plan:
+        check_is_csv(file, begin, "neither a trace, nor a plan, nor a lifetime profile, nor a model, nor CSV")
     from memoir.cli.parts.show_plan import show_plan
 
     show_plan(
@@ -164,7 +167,7 @@ def _show_diff(files: tuple[str, ...], output: str | None, json: bool, only: str
         raise Error(f"--diff compares two traces; {len(files)} {'is' if len(files) == 1 else 'are'} named")
     for file in files:
         if not is_trace(read_begin(file)):
-            raise Error(f"{file} is not a trace: --diff compares two traces")
+            raise wrong_kind(file, read_begin(file), "not a trace, and --diff compares two")
     from memoir.cli.parts.show_trace import show_diff
 
     show_diff(*files, output=output, json=json, only=only, force=force)

@@ -16,11 +16,12 @@ import click
 from memoir._core import Error
 from memoir.base.files import write_output
 from memoir.base.quantities import bytes_text, printable_error
-from memoir.cli.parts.arguments import check_output, console
+from memoir.cli.parts.arguments import Whole, check_output
 from memoir.cli.parts.sections import SectionedCommand, section
 from memoir.cli.parts.work_limit import limited
 from memoir.sweep import ENGINES, Outcome
 from memoir.traces.files import ONLY
+from memoir.views.screen import Screen
 
 LEFT_OUT = (
     "Left out: the time of the device's own calls, memory that contexts, libraries and other processes hold on the "
@@ -106,7 +107,7 @@ sweeping = section("Sweeps, over several inputs, policies, settings or caps")
     "--engine", type=click.Choice(ENGINES), default="local", show_default=True, help="What runs a sweep."
 )
 @sweeping("--address", metavar="HOST:PORT", help="Address of a Ray cluster.")
-@sweeping("--workers", type=click.IntRange(min=1), help="Processes; the default: one per core.")
+@sweeping("--workers", type=Whole(1), help="Processes; the default: one per core.")
 @judging("--policies", "list_policies", is_flag=True, help="List the policies and their settings.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the picture.")
 @limited
@@ -182,6 +183,8 @@ def command(
         for outcome in swept.failed[1:]:
             click.echo(f"memoir: {_name(outcome)}: {printable_error(outcome.error)}", err=True)
         raise Error(f"{_name(swept.failed[0])}: {swept.failed[0].error}")
+    if swept.interrupted and not swept.values:
+        raise KeyboardInterrupt
     groups = _groups(swept.values)
     if output is not None and groups:
         _draw(output, groups, force, from_recorded)
@@ -201,11 +204,14 @@ def command(
             from memoir.views.search_text import found_lines, matters_table
 
             click.echo(f"\n{found_lines(found)}\n")
-            console(150).print(matters_table(found))
-    for outcome in swept.failed:
+            Screen.of_output().table(matters_table(found))
+    for outcome in swept.failed if not swept.interrupted else ():
         click.echo(f"memoir: {_name(outcome)}: {printable_error(outcome.error)}", err=True)
     if output is not None and groups:
         click.echo(f"wrote {output}", err=True)
+    if swept.interrupted:
+        click.echo(f"memoir: {len(swept.failed):,} of {len(tasks):,} were not run", err=True)
+        raise KeyboardInterrupt
     if not as_json:
         ran_out = [r["trace"] for _, results in groups for r in results if r["workload"]["failures"]]
         if ran_out:
@@ -271,7 +277,7 @@ def _print(
 ) -> None:
     from memoir.views import simulation_table as view
 
-    out = console(150)
+    out = Screen.of_output()
     for index, (title, results) in enumerate(groups):
         first = results[0]
         counts = first["workload"]
@@ -285,7 +291,7 @@ def _print(
         if counts["failures"]:
             click.echo(view.failure_line(first))
         click.echo()
-        out.print(view.simulation_table(results))
+        out.table(view.simulation_table(results))
         compared = [result for result in results if view.is_reproduction(result)]
         if compared:
             click.echo()
@@ -299,7 +305,7 @@ def _print(
         for result in results if phases else ():
             if result["phases"]:
                 click.echo()
-                out.print(view.phase_table(result))
+                out.table(view.phase_table(result))
         if what_if:
             _recommend(results)
     click.echo(f"\n{_left_out(from_recorded)}", err=True)
@@ -379,5 +385,5 @@ def _list_policies(as_json: bool) -> None:
         return
     from memoir.views.simulation_table import policy_table
 
-    console(150).print(policy_table(policies()))
+    Screen.of_output().table(policy_table(policies()))
     click.echo("\nnext: memoir simulate x.trace --policy NAME,key=value")

@@ -14,8 +14,10 @@ import click
 from memoir import malloc
 from memoir.base.files import write_output
 from memoir.base.quantities import bytes_text, printable
-from memoir.cli.parts.arguments import console
+from memoir.cli.parts.arguments import Whole
 from memoir.cli.parts.unix_socket import serve
+from memoir.views.screen import Screen
+from memoir.views.text_table import Table
 
 _SHOWN = {
     "live": "bytes of live objects, rounded up to their size classes",
@@ -36,7 +38,7 @@ _SHOWN = {
 
 
 @click.command(name="top")
-@click.argument("pid", type=click.IntRange(min=1))
+@click.argument("pid", type=Whole(1))
 @click.option("--every", type=click.FloatRange(min=0.1), default=1.0, show_default=True, help="Seconds.")
 @click.option("--once", is_flag=True, help="Print once, and exit.")
 @click.option("--json", "as_json", is_flag=True, help="The figures as JSON, one object per line.")
@@ -143,23 +145,21 @@ def _name(site: malloc.LiveSite) -> str:
 
 
 def _print(pid: int, figures: dict[str, int], sites: list[malloc.LiveSite], clear: bool) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    out = console(100)
+    out = Screen.of_output()
     if clear:
         click.clear()
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for name, what in _SHOWN.items():
-        if not _applies(name, figures):
-            continue
-        table.add_row(name.replace("_", " "), bytes_text(figures.get(name, 0)), f"[dim]{what}[/]")
-    out.print(f"process {pid}")
-    out.print(table)
+    rows = tuple(
+        (name.replace("_", " "), bytes_text(figures.get(name, 0)), what)
+        for name, what in _SHOWN.items()
+        if _applies(name, figures)
+    )
+    dim = {(number, 2): "dim" for number in range(len(rows))}
+    out.line(f"process {pid}")
+    out.table(Table("", ("", "", ""), rows, styles=dim, words=(0, 2)))
     figures = defaultdict(int, figures)  # another version may have other ones
     classes = "two classes" if figures["two_classes"] else "one class"
     wrong = figures["mispredicted"] / max(figures["samples"], 1)
-    out.print(
+    out.sentence(
         f"lifetimes: {classes}, {figures['long_contexts']:,} contexts are long-lived; of {figures['samples']:,} samples "
         f"{figures['long_samples']:,} were, and {100 * wrong:.1f} % were not as predicted "
         f"({figures['long_called_short']:,} long-lived, {figures['mispredicted'] - figures['long_called_short']:,} short-lived)"
@@ -169,12 +169,11 @@ def _print(pid: int, figures: dict[str, int], sites: list[malloc.LiveSite], clea
     )
     most = [f"{name.removeprefix('size_')}: {bytes_text(value)}" for value, name in sizes[:8] if value]
     if most:
-        out.print("live by size: " + ", ".join(most))
+        out.sentence("live by size: " + ", ".join(most))
     if sites:
-        table = Table(box=None, pad_edge=False, title="who holds memory, by samples", title_justify="left")
-        for heading in ("long-lived", "live", "samples"):
-            table.add_column(heading, justify="right", no_wrap=True)
-        table.add_column("asked for by")
-        for site in sites[:10]:
-            table.add_row(bytes_text(site.old), bytes_text(site.live), str(site.samples), Text(_name(site)))
-        out.print(table)
+        held_by = tuple(
+            (bytes_text(site.old), bytes_text(site.live), str(site.samples), _name(site))
+            for site in sites[:10]
+        )
+        heads = ("long-lived", "live", "samples", "asked for by")
+        out.table(Table("who holds memory, by samples", heads, held_by, words=(3,)))

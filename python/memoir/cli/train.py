@@ -12,7 +12,7 @@ import click
 from memoir import Error, Lifetimes
 from memoir.base.files import write_output
 from memoir.base.work_budget import allow
-from memoir.cli.parts.arguments import check_output
+from memoir.cli.parts.arguments import Whole, check_output
 from memoir.cli.parts.work_limit import limited
 
 
@@ -42,7 +42,9 @@ from memoir.cli.parts.work_limit import limited
     is_flag=True,
     help="Do not check whether two classes pay; the model then says that they do.",
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same model.")
+@click.option(
+    "--seed", type=Whole(), default=1, show_default=True, help="The same seed gives the same model."
+)
 @limited
 def command(
     profiles: tuple[str, ...],

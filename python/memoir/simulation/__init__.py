@@ -59,6 +59,8 @@ class Task:
 
 def cap_bytes(cap: str | int | None, workload: Workload) -> int | None:
     """The bytes of a cap as people write it; None for none."""
+    if isinstance(cap, int) and not 0 <= cap < 2**63:
+        raise Error(f"a cap of {cap:.3g} bytes: give 0 or more, and less than 2^63")
     if cap is None or isinstance(cap, int):
         return cap
     if cap == "recorded":
@@ -69,7 +71,7 @@ def cap_bytes(cap: str | int | None, workload: Workload) -> int | None:
     if unit == "x":
         if amount < 1:
             raise Error(f"a cap of {cap} is under the most bytes that are live at once: nothing can complete")
-        return math.ceil(workload.peak_live * amount)
+        return min(math.ceil(workload.peak_live * amount), 2**62)
     if unit not in BYTE_UNITS:
         raise Error(
             f"'{cap}' is not a cap: give bytes (20GiB), a multiple of the most bytes live (1.05x), or 'recorded'"

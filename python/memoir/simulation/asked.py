@@ -58,7 +58,10 @@ def read_asked(text: str) -> Asked:
     """Of bytes (2GiB), or of the text of an error. Raises Error for what is neither."""
     amount = read_amount(text)
     if amount is not None and amount[1] in BYTE_UNITS and amount[0] > 0:
-        return Asked(int(amount[0] * BYTE_UNITS[amount[1]]))
+        size = int(amount[0] * BYTE_UNITS[amount[1]])
+        if size >= 2**62:
+            raise Error(f"'{text.strip()[:80]}': no device has 2^62 bytes; what was asked for?")
+        return Asked(size)
     found = {name: _figure(text, patterns) for name, patterns in _FIGURES.items()}
     if found["asked"] is None:
         raise Error(

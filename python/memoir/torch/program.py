@@ -60,7 +60,7 @@ def _bytes(text: str) -> int:
     amount = read_amount(text)
     if amount is None or amount[1] not in BYTE_UNITS:
         raise Error(f"cap={text}: give bytes, or a number with KiB, MiB or GiB")
-    return int(amount[0] * BYTE_UNITS[amount[1]])
+    return min(int(amount[0] * BYTE_UNITS[amount[1]]), 2**62)
 
 
 def _words(text: str) -> list[str]:

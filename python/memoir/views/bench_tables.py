@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from memoir.base.files import Record
 from memoir.base.quantities import bytes_text, duration_text, printable
@@ -17,19 +16,9 @@ from memoir.bench.grid import Group
 from memoir.bench.results import Result
 from memoir.bench.values import unit_of
 from memoir.bench.verdicts import Analysis, Line
+from memoir.views.text_table import Table
 
 _TITLES = {"wall": "Time", "cpu": "CPU time", "peak_rss": "Peak memory", "minor_faults": "Minor faults"}
-
-
-@dataclass(frozen=True)
-class Table:
-    """A title, column heads and rows; `breaks` are the rows before which a new group begins."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    breaks: tuple[int, ...] = ()
-    note: str = ""
 
 
 def cells(a: Analysis) -> Table:

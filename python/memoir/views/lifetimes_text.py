@@ -5,19 +5,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from memoir.base.quantities import bytes_text, duration_text, printable
+from memoir.views.screen import Screen
+from memoir.views.text_table import Table
 
 _MOST_FRAMES = 3
+_MOST_RUNS = 10
 
 
-def print_lifetimes(console: Console, name: str, summary: dict[str, Any]) -> None:
-    def line(text: str, style: str = "") -> None:
-        console.print(Text(text, style=style), soft_wrap=True)
-
+def print_lifetimes(screen: Screen, name: str, summary: dict[str, Any]) -> None:
+    """What there is to say of a profile, and tables of it."""
+    line = screen.line
     estimated = summary["estimated"]
     line(printable(name), "bold")
     line(
@@ -33,54 +31,48 @@ def print_lifetimes(console: Console, name: str, summary: dict[str, Any]) -> Non
         f"{summary['freed_on_another_thread']:,} samples were freed on another than their own thread"
     )
     if summary["lost"]:
-        line(f"  {summary['lost']:,} samples found no room and are lost", "bold red")
+        line(f"  {summary['lost']:,} samples found no room and are lost", "alarm")
     if summary["missed_frees"]:
-        line(f"  {summary['missed_frees']:,} frees were missed", "bold red")
+        line(f"  {summary['missed_frees']:,} frees were missed", "alarm")
     if summary["cut_stacks"]:
         line(f"  {summary['cut_stacks']:,} stacks are cut: too deep, or code that could not be followed")
     if summary["frames"] and not summary["named_frames"]:
         line("  no names: the frames are module+offset")
     if not summary["contexts"]:
         return
-    console.print()
-    console.print(_classes(summary["classes"], max(estimated["bytes"], 1)))
-    console.print()
-    console.print(_programs(summary["programs"]))
-    console.print()
-    console.print(_largest(summary["largest"], max(estimated["bytes"], 1)))
+    total = max(estimated["bytes"], 1)
+    tables = (
+        _classes(summary["classes"], total),
+        _programs(summary["programs"]),
+        _largest(summary["largest"], total),
+    )
+    for table in tables:
+        screen.line()
+        screen.table(table)
 
 
 def _number(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def _table(title: str, first: str, *others: str) -> Table:
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    table.add_column(first, overflow="fold")
-    for other in others:
-        table.add_column(other, justify="right")
-    return table
-
-
 def _classes(rows: list[dict[str, Any]], total: float) -> Table:
-    table = _table("by lifetime (estimates)", "lived", "bytes", "share", "objects")
-    for row in rows:
-        table.add_row(
+    cells = tuple(
+        (
             row["class"],
             bytes_text(row["bytes"]),
             f"{100 * row['bytes'] / total:.1f} %",
             f"{row['objects']:,}",
         )
-    return table
+        for row in rows
+    )
+    return Table("by lifetime (estimates)", ("lived", "bytes", "share", "objects"), cells, words=(0,))
 
 
 def _programs(rows: list[dict[str, Any]]) -> Table:
-    table = _table(
-        "runs", "program", "process", "time", "allocated", "peak live", "every", "samples", "threads"
-    )
-    for row in rows[:10]:
-        table.add_row(
-            Text(printable(row["program"])),
+    heads = ("program", "process", "time", "allocated", "peak live", "every", "samples", "threads")
+    cells = tuple(
+        (
+            printable(row["program"]),
             str(row["process"]),
             duration_text(row["milliseconds"] * 1e6),
             bytes_text(row["allocated"]),
@@ -89,32 +81,29 @@ def _programs(rows: list[dict[str, Any]]) -> Table:
             f"{row['samples']:,}",
             f"{row['threads']:,}",
         )
-    return table
+        for row in rows[:_MOST_RUNS]
+    )
+    left = len(rows) - _MOST_RUNS
+    return Table("runs", heads, cells, note=f"and {left:,} more: see --json" if left > 0 else "", words=(0,))
 
 
 def _largest(rows: list[dict[str, Any]], total: float) -> Table:
-    table = _table(
-        "contexts that allocate most (estimates)",
-        "stack, innermost first",
-        "bytes",
-        "share",
-        "freed",
-        "median",
-        "95 %",
-    )
+    heads = ("stack, innermost first", "bytes", "share", "freed", "median", "95 %")
+    cells = []
     for row in rows:
         frames = row["stack"][:_MOST_FRAMES]
         rest = len(row["stack"]) - len(frames)
         text = "\n".join([*frames, *([f"... {rest} more"] if rest else [])]) or "[unknown]"
-        table.add_row(
-            Text("\n".join(printable(part) for part in text.split("\n"))),
+        line = (
+            "\n".join(printable(part) for part in text.split("\n")),
             bytes_text(row["bytes"]),
             f"{100 * row['bytes'] / total:.1f} %",
             f"{100 * row['share_freed']:.0f} %",
             _lifetime(row["milliseconds"]["median"]),
             _lifetime(row["milliseconds"]["p95"]),
         )
-    return table
+        cells.append(line)
+    return Table("contexts that allocate most (estimates)", heads, tuple(cells), words=(0,))
 
 
 def _lifetime(milliseconds: float | None) -> str:

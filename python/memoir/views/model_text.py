@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from memoir.base.quantities import bytes_text, printable
+from memoir.views.screen import Screen
+from memoir.views.text_table import Table
 
 CLASSES = ("< 10 ms", "< 100 ms", "< 1 s", "< 10 s", "< 100 s", "< 1,000 s", "longer", "never freed")
 _FRAMES = 3
 
 
-def print_model(console: Console, name: str, summary: dict[str, Any]) -> None:
-    def line(text: str, style: str = "") -> None:
-        console.print(Text(text, style=style), soft_wrap=True)
-
+def print_model(screen: Screen, name: str, summary: dict[str, Any]) -> None:
+    """What a model learned, and what it says of its sites."""
+    line = screen.line
     facts = summary["facts"]
     line(printable(name), "bold")
     line(f"  {bytes_text(summary['bytes'])}; answers by {', '.join(summary['stages'])}; else it abstains")
@@ -41,49 +38,41 @@ def print_model(console: Console, name: str, summary: dict[str, Any]) -> None:
     for case, text in (("unseen", "stacks held out"), ("renamed", "functions taken away and renamed")):
         if case in facts.get("held_out", {}):
             line(f"  {text}: {_held_out(facts['held_out'][case])}")
-    console.print()
-    console.print(_sites(summary["sites"]))
+    line()
+    screen.table(_sites(summary["sites"]))
     if facts.get("words_for_long"):
-        console.print()
-        words = _table("words that speak for long", "word", "log odds", "long", "short")
-        for row in facts["words_for_long"][:12]:
-            words.add_row(
-                printable(row["word"]), f"{row['log_odds']:.1f}", str(row["long"]), str(row["short"])
-            )
-        console.print(words)
+        line()
+        rows = tuple(
+            (printable(row["word"]), f"{row['log_odds']:.1f}", str(row["long"]), str(row["short"]))
+            for row in facts["words_for_long"][:12]
+        )
+        heads = ("word", "log odds", "long", "short")
+        screen.table(Table("words that speak for long", heads, rows, words=(0,)))
 
 
-def print_comparison(console: Console, name: str, found: dict[str, Any]) -> None:
-    console.print()
-    console.print(Text(f"against {printable(name)}: {_held_out(found)}", style="bold"), soft_wrap=True)
+def print_comparison(screen: Screen, name: str, found: dict[str, Any]) -> None:
+    """How a model did on a profile."""
+    screen.line()
+    screen.line(f"against {printable(name)}: {_held_out(found)}", "bold")
     answered = ", ".join(f"{count:,} by {stage}" for stage, count in found["stages"].items() if count)
-    console.print(Text(f"  answered: {answered or 'nothing'}"), soft_wrap=True)
-    console.print()
+    screen.line(f"  answered: {answered or 'nothing'}")
+    screen.line()
     shown = [number for number in range(8) if any(found["confusion"][number])]
     shown = sorted(
         {*shown, *(number for number in range(8) if any(row[number] for row in found["confusion"]))}
     )
-    table = _table(
-        "contexts by true class and by what is said", "truth", *(CLASSES[i] for i in shown), "abstained"
+    confusion = tuple(
+        (CLASSES[number], *(f"{row[i]:,}" for i in shown), f"{row[8]:,}")
+        for number in shown
+        for row in [found["confusion"][number]]
     )
-    for number in shown:
-        row = found["confusion"][number]
-        table.add_row(CLASSES[number], *(f"{row[i]:,}" for i in shown), f"{row[8]:,}")
-    console.print(table)
-    console.print()
-    largest = _table(
-        "contexts that allocate most",
-        "stack, innermost first",
-        "bytes",
-        "said",
-        "sure",
-        "truth",
-        "long",
-        "truly",
-    )
+    heads = ("truth", *(CLASSES[i] for i in shown), "abstained")
+    screen.table(Table("contexts by true class and by what is said", heads, confusion, words=(0,)))
+    screen.line()
+    rows = []
     for row in found["largest"]:
         known = row["class"] is not None
-        largest.add_row(
+        cells = (
             _stack(row["stack"]),
             bytes_text(row["bytes"]),
             CLASSES[row["class"]] if known else "-",
@@ -92,7 +81,9 @@ def print_comparison(console: Console, name: str, found: dict[str, Any]) -> None
             ("yes" if row["called_long"] else "no") if known else "-",
             {True: "yes", False: "no", None: "?"}[row["true_long"]],
         )
-    console.print(largest)
+        rows.append(cells)
+    heads = ("stack, innermost first", "bytes", "said", "sure", "truth", "long", "truly")
+    screen.table(Table("contexts that allocate most", heads, tuple(rows), words=(0,)))
 
 
 def thresholds(summary: dict[str, Any]) -> str:
@@ -119,32 +110,26 @@ def _percent(value: float | None) -> str:
 
 
 def _sites(rows: list[dict[str, Any]]) -> Table:
-    table = _table("sites by class", "stack, innermost first", "class", "sure", "long", "samples")
-    for row in rows:
-        table.add_row(
+    heads = ("stack, innermost first", "class", "sure", "long", "samples")
+    cells = tuple(
+        (
             _stack(row["stack"], row["size"]),
             CLASSES[row["class"]],
             f"{100 * row['confidence']:.0f} %",
             f"{100 * row['long']:.0f} %" + (" *" if row["called_long"] else ""),
             f"{row['samples']:,}",
         )
-    return table
+        for row in rows
+    )
+    return Table("sites by class", heads, cells, words=(0,))
 
 
-def _stack(names: list[str], size: int | None = None) -> Text:
+def _stack(names: list[str], size: int | None = None) -> str:
     """size: of the objects that it is about, where the model tells them apart by it."""
     shown = [printable(name) for name in names[:_FRAMES]]
     shown += ["..."] * (len(names) > _FRAMES)
-    return Text("\n".join(shown + [about_size(size)] * (size is not None)) or "[unknown]")
+    return "\n".join(shown + [about_size(size)] * (size is not None)) or "[unknown]"
 
 
 def about_size(size: int | None) -> str:
     return "" if size is None else f"({bytes_text(size)} or a little more)"
-
-
-def _table(title: str, first: str, *others: str) -> Table:
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    table.add_column(first, overflow="fold")
-    for other in others:
-        table.add_column(other, justify="right")
-    return table

@@ -5,12 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from memoir.base.quantities import bytes_text, duration_text, printable
+from memoir.views.screen import Screen
 from memoir.views.terminal_plot import area, squeezed
+from memoir.views.text_table import Table
 
 _MOST_ROWS = 8
 _MOST_FRAMES = 6
@@ -30,18 +28,16 @@ _LOSSES = {
 }
 
 
-def print_native(console: Console, native: dict[str, Any], *, ascii_only: bool = False) -> None:
+def print_native(screen: Screen, native: dict[str, Any], *, ascii_only: bool = False) -> None:
     """All tables of a program; who_text.py has the answer that comes before them."""
-    _print_end(console, native)
-    _print_rates(console, native["rates"], ascii_only)
+    _print_end(screen, native)
+    _print_rates(screen, native["rates"], ascii_only)
     moment = native["moment"]
     when = "never" if moment["time_ns"] is None else duration_text(moment["time_ns"])
     what = "at the peak" if moment["is_peak"] else "at the chosen moment"
-    _line(
-        console, f"\n{what}, after {when}: {bytes_text(moment['bytes'])} live in {moment['count']:,} objects"
-    )
+    screen.line(f"\n{what}, after {when}: {bytes_text(moment['bytes'])} live in {moment['count']:,} objects")
     held = native["held_by"]
-    _print_stacks(console, "held then, by stack", held["stacks"], moment["bytes"])
+    _print_stacks(screen, "held then, by stack", held["stacks"], moment["bytes"])
     for title, rows in (
         ("by the function that called an allocator", held["functions"]),
         ("by library", held["libraries"]),
@@ -49,170 +45,158 @@ def print_native(console: Console, native: dict[str, Any], *, ascii_only: bool =
         ("by line of Python", held["lines"]),
         ("by module of the model", held["modules"]),
     ):
-        _print_names(console, f"held then, {title}", rows, moment["bytes"])
+        _print_names(screen, f"held then, {title}", rows, moment["bytes"])
     for title, rows in native["who"]["inclusive"].items():
         what = "live then" if title == "held" else "never freed"
         named = [{**row, "name": f"{row['function']}  {row['place']}"} for row in rows]
         total = moment["bytes"] if title == "held" else native["kept"]["bytes"]
-        _print_names(console, f"{what}, by function of the program with all that it called", named, total)
-    _print_kept(console, native["kept"])
+        _print_names(screen, f"{what}, by function of the program with all that it called", named, total)
+    _print_kept(screen, native["kept"])
     temporary = native["temporary"]
-    _line(
-        console,
+    screen.line(
         f"\ntemporary (freed before their threads allocated again): {temporary['count']:,} objects of "
         f"{bytes_text(temporary['bytes'])}",
     )
-    _print_stacks(console, "temporary, by stack", temporary["stacks"], temporary["bytes"])
-    _print_threads(console, native["threads"])
+    _print_stacks(screen, "temporary, by stack", temporary["stacks"], temporary["bytes"])
+    _print_threads(screen, native["threads"])
     if native["resident"] is not None:
-        _print_resident(console, native["resident"])
+        _print_resident(screen, native["resident"])
 
 
-def _line(console: Console, text: str, style: str = "") -> None:
-    console.print(Text(text, style=style), soft_wrap=True)
-
-
-def print_losses(console: Console, native: dict[str, Any]) -> None:
+def print_losses(screen: Screen, native: dict[str, Any]) -> None:
     for name, count in native["losses"].items():
-        _line(console, f"  {count:,} {_LOSSES[name]}", "bold red")
+        screen.line(f"  {count:,} {_LOSSES[name]}", "alarm")
 
 
-def _print_end(console: Console, native: dict[str, Any]) -> None:
+def _print_end(screen: Screen, native: dict[str, Any]) -> None:
     end = native["end"]
     if end is not None:
         how = "became another program" if end["by_exec"] else f"ended with status {end['status']}"
         who = "recording ended" if native["attached"] and not end["by_exec"] else f"program {how}"
-        _line(console, f"  the {who}, after {duration_text(end['time_ns'])}")
+        screen.line(f"  the {who}, after {duration_text(end['time_ns'])}")
     families = ", ".join(
         f"{row['count']:,} by {row['family']} ({bytes_text(row['bytes'])})" for row in native["families"]
     )
-    _line(console, f"  allocations: {families}")
+    screen.line(f"  allocations: {families}")
 
 
-def _print_rates(console: Console, rates: dict[str, Any], ascii_only: bool) -> None:
+def _print_rates(screen: Screen, rates: dict[str, Any], ascii_only: bool) -> None:
     counts = rates["allocations"]
     if not any(counts):
         return
     seconds = rates["step_ns"] / 1e9
     most = max(counts) / seconds
-    values = squeezed(counts, max(console.width - 14, 20))
-    console.print(Text(f"\nallocations a second against time (at most {most:,.0f})", style="italic"))
+    values = squeezed(counts, max(screen.columns(120) - 14, 6))
+    screen.line(f"\nallocations a second against time (at most {most:,.0f})", "title")
     for line in area(values, height=3, ascii_only=ascii_only):
-        console.print(Text(f"{'':>10} |{line}"), no_wrap=True, overflow="crop")
+        screen.line(f"{'':>10} |{line}")
 
 
-def _print_stacks(console: Console, title: str, rows: list[dict[str, Any]], total: int) -> None:
+def _print_stacks(screen: Screen, title: str, rows: list[dict[str, Any]], total: int) -> None:
     if not rows:
         return
-    table = _table(title, "bytes", "share", "objects")
-    table.add_column("stack, innermost first", header_style="dim", overflow="fold")
-    for row in rows[:_MOST_ROWS]:
-        table.add_row(
+    cells = tuple(
+        (
             bytes_text(row["bytes"]),
             _share(row["bytes"], total),
             f"{row['count']:,}",
             _stack_text(row["stack"]),
         )
-    console.print()
-    console.print(table)
+        for row in rows[:_MOST_ROWS]
+    )
+    _print_table(screen, title, ("bytes", "share", "objects", "stack, innermost first"), cells)
 
 
-def _stack_text(stack: list[str]) -> Text:
+def _stack_text(stack: list[str]) -> str:
     frames = [printable(frame) for frame in reversed(stack)]
     if len(frames) > _MOST_FRAMES:
         frames = [*frames[:_MOST_FRAMES], f"... {len(frames) - _MOST_FRAMES} more"]
-    return Text(" < ".join(frames))
+    return " < ".join(frames)
 
 
-def _print_names(console: Console, title: str, rows: list[dict[str, Any]], total: int) -> None:
+def _print_names(screen: Screen, title: str, rows: list[dict[str, Any]], total: int) -> None:
     if not rows:
         return
-    table = _table(title, "bytes", "share", "objects")
-    table.add_column("", overflow="fold")
-    for row in rows[:_MOST_ROWS]:
-        table.add_row(
-            bytes_text(row["bytes"]),
-            _share(row["bytes"], total),
-            f"{row['count']:,}",
-            Text(printable(row["name"])),
-        )
-    console.print()
-    console.print(table)
+    cells = tuple(
+        (bytes_text(row["bytes"]), _share(row["bytes"], total), f"{row['count']:,}", printable(row["name"]))
+        for row in rows[:_MOST_ROWS]
+    )
+    _print_table(screen, title, ("bytes", "share", "objects", ""), cells)
 
 
 def _share(part: int, total: int) -> str:
     return f"{100 * part / total:.1f} %" if total else ""
 
 
-def _print_kept(console: Console, kept: dict[str, Any]) -> None:
+def _print_kept(screen: Screen, kept: dict[str, Any]) -> None:
     when = "when the program ended" if kept["program_ended"] else "when the recording ended"
-    _line(
-        console,
+    screen.line(
         f"\nnever freed: {kept['count']:,} objects of {bytes_text(kept['bytes'])} {when} (whether something "
         "still pointed to them is not known)",
     )
     for row in kept["excluded"]:
-        _line(console, f"  not counted: {row['count']:,} of {bytes_text(row['bytes'])} by {row['why']}")
-    _print_stacks(console, "never freed, by stack", kept["stacks"], kept["bytes"])
+        screen.line(f"  not counted: {row['count']:,} of {bytes_text(row['bytes'])} by {row['why']}")
+    _print_stacks(screen, "never freed, by stack", kept["stacks"], kept["bytes"])
 
 
-def _print_threads(console: Console, rows: list[dict[str, Any]]) -> None:
+def _print_threads(screen: Screen, rows: list[dict[str, Any]]) -> None:
     if len(rows) < 2:
         return
-    table = _table(
-        "threads", "allocated", "objects", "held then", "never freed", "temporary", "freed elsewhere"
+    heads = (
+        "allocated",
+        "objects",
+        "held then",
+        "never freed",
+        "temporary",
+        "freed elsewhere",
+        "thread",
     )
-    table.add_column("thread", header_style="dim")
-    for row in sorted(rows, key=lambda row: -row["bytes"])[:_MOST_ROWS]:
-        table.add_row(
+    cells = tuple(
+        (
             bytes_text(row["bytes"]),
             f"{row['allocations']:,}",
             bytes_text(row["held_bytes"]),
             bytes_text(row["kept_bytes"]),
             f"{row['temporary']:,}",
             f"{row['freed_elsewhere']:,}",
-            Text(f"{row['thread']} {printable(row['name'])}".strip()),
+            f"{row['thread']} {printable(row['name'])}".strip(),
         )
-    if len(rows) > _MOST_ROWS:
-        table.caption = f"and {len(rows) - _MOST_ROWS:,} more: see --json"
-    console.print()
-    console.print(table)
-
-
-def _print_resident(console: Console, resident: dict[str, Any]) -> None:
-    table = _table(
-        f"why {bytes_text(resident['resident_bytes'])} were resident after "
-        f"{duration_text(resident['time_ns'])}, and {bytes_text(resident['live_bytes'])} live",
-        "bytes",
-        "share",
+        for row in sorted(rows, key=lambda row: -row["bytes"])[:_MOST_ROWS]
     )
-    table.add_column("", overflow="fold")
-    for part in resident["parts"]:
-        table.add_row(
-            bytes_text(part["bytes"]), _share(part["bytes"], resident["resident_bytes"]), Text(part["what"])
-        )
-    console.print()
-    console.print(table)
+    left = len(rows) - _MOST_ROWS
+    _print_table(screen, "threads", heads, cells, f"and {left:,} more: see --json" if left > 0 else "")
+
+
+def _print_resident(screen: Screen, resident: dict[str, Any]) -> None:
+    title = (
+        f"why {bytes_text(resident['resident_bytes'])} were resident after "
+        f"{duration_text(resident['time_ns'])}, and {bytes_text(resident['live_bytes'])} live"
+    )
+    cells = tuple(
+        (bytes_text(part["bytes"]), _share(part["bytes"], resident["resident_bytes"]), part["what"])
+        for part in resident["parts"]
+    )
+    _print_table(screen, title, ("bytes", "share", ""), cells)
     if resident["mapped_by_program_bytes"]:
-        _line(
-            console,
+        screen.line(
             f"  the program itself had mapped {bytes_text(resident['mapped_by_program_bytes'])}; what of it "
             "was resident counts as the allocator's",
         )
     rows = [
         {**row, "bytes": row["free_bytes"], "count": row["held"]["count"]} for row in resident["pinned_by"]
     ]
-    _print_stacks(console, "free space on pages, by the stacks whose objects pin it", rows, 0)
+    _print_stacks(screen, "free space on pages, by the stacks whose objects pin it", rows, 0)
     _print_names(
-        console,
+        screen,
         "resident libraries and files",
         [{**row, "count": 1} for row in resident["files"]],
         resident["resident_bytes"],
     )
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="italic", box=None, pad_edge=False)
-    for name in columns:
-        table.add_column(name, justify="right", header_style="dim", no_wrap=True)
-    return table
+def _print_table(
+    screen: Screen, title: str, heads: tuple[str, ...], rows: tuple[tuple[str, ...], ...], note: str = ""
+) -> None:
+    """Of numbers, with a column of words at the end."""
+    screen.line()
+    screen.table(Table(title, heads, rows, note=note, words=(len(heads) - 1,)))

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.table import Table
-
 from memoir.base.quantities import bytes_text, duration_text, printable
+from memoir.views.text_table import Table
 
 Answer = dict[str, Any]
 
@@ -105,21 +104,11 @@ def _doubts(answer: Answer) -> list[str]:
 
 def ranked_table(answer: Answer) -> Table:
     """Every setting and policy, the one with the most room first."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
     searched = any(row["smallest_cap"] for row in answer["rows"])
     started = answer["start_segments"] > 0
-    table.add_column("settings or policy", overflow="fold")
-    table.add_column("survives", no_wrap=True)
-    for title, wanted in (
-        ("room", searched),
-        ("smallest cap", searched),
-        ("held", True),
-        ("device calls", True),
-    ):
-        if wanted:
-            table.add_column(title, justify="right", no_wrap=True)
-    if started:
-        table.add_column("start", no_wrap=True)
+    heads = ("settings or policy", "survives", *("room", "smallest cap") * searched, "held", "device calls")
+    heads += ("start",) * started
+    rows: list[tuple[str, ...]] = []
     for row in answer["rows"]:
         cells = [printable(row["policy"])]
         cells[0] += " (recorded)" * (answer["recorded_is_known"] and row["policy"] == answer["recorded"])
@@ -128,13 +117,15 @@ def ranked_table(answer: Answer) -> Table:
             known = row["smallest_cap"] is not None
             cells += [_signed(row["room"]), bytes_text(row["smallest_cap"])] if known else ["-", "none found"]
         cells += [bytes_text(row["peak_reserved"]), f"{row['device_calls']:,}"]
-        table.add_row(*cells, *[row["start"]] * started)
-    return table
+        rows.append((*cells, *[row["start"]] * started))
+    failed = {(number, 1): "bad" for number, row in enumerate(answer["rows"]) if row["verdict"] == "no"}
+    words = (0, 1, *[len(heads) - 1] * started)
+    return Table("", heads, tuple(rows), styles=failed, words=words)
 
 
 def _failed_at(answer: Answer, row: dict[str, Any]) -> str:
     event = row["out_of_memory"]["event"]
-    return "[red]no[/]" if event == answer["failure"]["event"] else f"[red]no, event {event:,}[/]"
+    return "no" if event == answer["failure"]["event"] else f"no, event {event:,}"
 
 
 def _signed(count: int) -> str:
@@ -143,18 +134,18 @@ def _signed(count: int) -> str:
 
 def sites_table(answer: Answer, most: int = 10) -> Table:
     """Who held the memory, most bytes first."""
-    table = _table("who held it", "bytes", "share", "objects", "oldest")
+    rows: list[tuple[str, ...]] = []
     held = answer["held"]
     for row in held["sites"][:most]:
         share = 100 * row["bytes"] / held["bytes"] if held["bytes"] else 0
         cells = (bytes_text(row["bytes"]), f"{share:.1f} %", f"{row['objects']:,}", _oldest(row))
-        table.add_row(printable(row["place"]), *cells)
-    return table
+        rows.append((printable(row["place"]), *cells))
+    return _table("who held it", "bytes", "share", "objects", "oldest", rows=rows)
 
 
 def ages_table(answer: Answer) -> Table:
     """The same by age."""
-    table = _table("live since", "bytes", "objects")
+    rows: list[tuple[str, ...]] = []
     for row in answer["held"]["ages"]:
         if row["from_ns"] is None:
             age = "before the recording"
@@ -162,17 +153,17 @@ def ages_table(answer: Answer) -> Table:
             age = f"{duration_text(row['from_ns'])} or more"
         else:
             age = f"{duration_text(row['from_ns'])} to {duration_text(row['to_ns'])}"
-        table.add_row(age, bytes_text(row["bytes"]), f"{row['objects']:,}")
-    return table
+        rows.append((age, bytes_text(row["bytes"]), f"{row['objects']:,}"))
+    return _table("live since", "bytes", "objects", rows=rows)
 
 
 def pins_table(answer: Answer, most: int = 5) -> Table:
     """Who kept free memory from going back, most first."""
-    table = _table("what kept free memory from going back", "kept", "with", "objects", "oldest")
+    rows: list[tuple[str, ...]] = []
     for row in answer["held"]["pins"][:most]:
         cells = (bytes_text(row["kept_bytes"]), bytes_text(row["bytes"]), f"{row['objects']:,}", _oldest(row))
-        table.add_row(printable(row["place"]), *cells)
-    return table
+        rows.append((printable(row["place"]), *cells))
+    return _table("what kept free memory from going back", "kept", "with", "objects", "oldest", rows=rows)
 
 
 def paste_lines(answer: Answer) -> str:
@@ -189,11 +180,8 @@ def paste_lines(answer: Answer) -> str:
     return f"{certain} this request, start the program with\n" + "\nor\n".join(f"  {line}" for line in lines)
 
 
-def _table(*titles: str) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for number, title in enumerate(titles):
-        table.add_column(title, justify="right" if number else "left", no_wrap=number > 0, overflow="fold")
-    return table
+def _table(*heads: str, rows: list[tuple[str, ...]]) -> Table:
+    return Table("", heads, tuple(rows), words=(0,))
 
 
 def _oldest(row: dict[str, Any]) -> str:

@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rich.table import Table
-
 from memoir.base.quantities import bytes_text, duration_text
 from memoir.planning import PlanResult
+from memoir.views.text_table import Table
 
 
 def above_floor(arena_size: int, floor: int) -> str:
@@ -28,17 +27,9 @@ def plan_table(
     results: Sequence[PlanResult], refusals: Sequence[tuple[str, str]], floor: int, timed: bool = True
 ) -> Table:
     """Smallest arena first; then the planners that made no plan, and why. `timed`: with the seconds."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("planner", no_wrap=True)
-    table.add_column("arena bytes", justify="right", no_wrap=True)
-    table.add_column("", justify="right", no_wrap=True)
-    table.add_column("above floor", justify="right", no_wrap=True)
-    if timed:
-        table.add_column("time", justify="right", no_wrap=True)
-    table.add_column("")
-    table.add_row(
-        "[dim]floor[/]", f"[dim]{floor:,}[/]", f"[dim]{bytes_text(floor)}[/]", *[""] * (3 if timed else 2)
-    )
+    heads = ("planner", "arena bytes", "", "above floor", *["time"] * timed, "")
+    blank = [""] * timed
+    rows: list[tuple[str, ...]] = [("floor", f"{floor:,}", bytes_text(floor), "", *blank, "")]
     for result in sorted(results, key=lambda result: result.arena_size):
         notes = []
         if result.optimal:
@@ -47,7 +38,7 @@ def plan_table(
             notes.append(f"proved that {result.lower_bound:,} is the smallest possible")
         if result.fits is False:
             notes.append("does not fit")
-        table.add_row(
+        row = (
             result.planner if result.maker == result.planner else f"{result.planner} ({result.maker})",
             f"{result.arena_size:,}",
             bytes_text(result.arena_size),
@@ -55,19 +46,16 @@ def plan_table(
             *([duration_text(result.seconds * 1e9)] if timed else []),
             ", ".join(notes),
         )
-    for name, reason in refusals:
-        table.add_row(name, "-", "", "", *([""] if timed else []), f"[dim]{reason}[/]")
-    return table
+        rows.append(row)
+    rows += [(name, "-", "", "", *blank, reason) for name, reason in refusals]
+    dim = [*((0, column) for column in range(3)), *((number, len(heads) - 1) for number in range(len(rows)))]
+    return Table("", heads, tuple(rows), styles=dict.fromkeys(dim, "dim"), words=(0, len(heads) - 1))
 
 
 def sweep_table(rows: Sequence[dict[str, Any]]) -> Table:
     """Of many problems and planners; several seeds become one row: the best arena, the worst, the mean time."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for title in ("input", "planner"):
-        table.add_column(title, overflow="fold")
-    for title in ("seeds", "best arena", "above floor", "worst", "time"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("")
+    heads = ("input", "planner", "seeds", "best arena", "above floor", "worst", "time", "")
+    made: list[tuple[str, ...]] = []
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault((row["input"], row["planner"]), []).append(row)
@@ -77,7 +65,7 @@ def sweep_table(rows: Sequence[dict[str, Any]]) -> Table:
         best = min(group, key=lambda row: row["arena_size"])
         worst = max(row["arena_size"] for row in group)
         notes = ["optimal"] * (best["arena_size"] == floor) + ["does not fit"] * (best["fits"] is False)
-        table.add_row(
+        cells = (
             path if path != last else "",
             planner,
             f"{len(group):,}",
@@ -87,5 +75,6 @@ def sweep_table(rows: Sequence[dict[str, Any]]) -> Table:
             duration_text(1e9 * sum(row["seconds"] for row in group) / len(group)),
             ", ".join(notes),
         )
+        made.append(cells)
         last = path
-    return table
+    return Table("", heads, tuple(made), words=(0, 1, len(heads) - 1))

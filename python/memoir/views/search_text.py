@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.table import Table
-
 from memoir.base.quantities import bytes_text
+from memoir.views.text_table import Table
 
 
 def found_lines(found: dict[str, Any]) -> str:
@@ -25,17 +24,14 @@ def found_lines(found: dict[str, Any]) -> str:
 
 def matters_table(found: dict[str, Any]) -> Table:
     """What each value of a setting would do to the best settings; the settings that matter first."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for title in ("setting", "matters here", "with each value, the others as in the best"):
-        table.add_column(
-            title, no_wrap=title != "with each value, the others as in the best", overflow="fold"
-        )
+    heads = ("setting", "matters here", "with each value, the others as in the best")
+    made = []
     rows = sorted(found["matters"].items(), key=lambda row: (row[1]["matters"] is not True, row[0]))
     for name, row in rows:
         answer = {True: "yes", False: "no", None: "not known"}[row["matters"]]
         values = (f"{value}: {_number(found['goal'], number)}" for value, number in row["values"].items())
-        table.add_row(name, answer, "" if row["matters"] is False else ", ".join(values))
-    return table
+        made.append((name, answer, "" if row["matters"] is False else ", ".join(values)))
+    return Table("", heads, tuple(made), words=(0, 1, 2))
 
 
 def _cost(tried: dict[str, Any]) -> str:

@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rich.table import Table
-
 from memoir.base.quantities import bytes_text, duration_text, printable
+from memoir.views.text_table import Table
 
 Result = dict[str, Any]  # of memoir.simulation.simulate_task()
 
@@ -19,12 +18,12 @@ def simulation_table(results: Sequence[Result]) -> Table:
     several_caps = len({result["cap"] for result in results}) > 1
     searched = any("smallest_cap" in result for result in results)
     timed = any(result["ns_per_operation"] for result in results)
-    table = Table(box=None, header_style="bold", pad_edge=False)
     started = any(result["start"] for result in results)
     stepped = any(result["driver_ms_per_pass"] is not None for result in results)
     has_pools = any(result["workload"]["private_pools"] for result in results)
-    table.add_column("policy", overflow="fold")
-    for title, wanted in (
+    oom_shown = capped or any(result["out_of_memory"] for result in results)
+    wanted_heads = (
+        ("policy", True),
         ("start", started),
         ("cap", several_caps),
         ("reserved", True),
@@ -38,15 +37,13 @@ def simulation_table(results: Sequence[Result]) -> Table:
         ("ns/op", timed),
         ("p50", timed),
         ("p99.9", timed),
-        ("out of memory", capped or any(result["out_of_memory"] for result in results)),
-    ):
-        if wanted:
-            table.add_column(
-                title, justify="left" if title in ("start", "out of memory") else "right", no_wrap=True
-            )
+        ("out of memory", oom_shown),
+    )
+    heads = tuple(head for head, wanted in wanted_heads if wanted)
     floor = results[0]["floor"]
     cells = ["floor: most bytes live", *[""] * (started + several_caps), bytes_text(floor), "1.0000"]
-    table.add_row(*cells, style="dim")
+    rows = [(*cells, *[""] * (len(heads) - len(cells)))]
+    styles = {(0, column): "dim" for column in range(len(cells))}
     for result in sorted(results, key=_order):
         cells = [printable(result["policy"])]
         if started:
@@ -72,13 +69,14 @@ def simulation_table(results: Sequence[Result]) -> Table:
         oom = result["out_of_memory"]
         if oom:
             cells.append(
-                f"[red]at event {oom['event']:,}[/]"
-                + (f", {result['failed']:,} in all" * (result["failed"] > 1))
+                f"at event {oom['event']:,}" + (f", {result['failed']:,} in all" * (result["failed"] > 1))
             )
-        elif capped:
-            cells.append("no")
-        table.add_row(*cells)
-    return table
+            styles[len(rows), len(cells) - 1] = "bad"
+        elif oom_shown:
+            cells.append("no" if capped else "")
+        rows.append(tuple(cells))
+    words = (0, *(at for at, head in enumerate(heads) if head in ("start", "out of memory")))
+    return Table("", heads, tuple(rows), styles=styles, words=words)
 
 
 def _milliseconds(value: float | None) -> str:
@@ -172,18 +170,13 @@ def fidelity_lines(result: Result) -> str:
 
 def phase_table(result: Result) -> Table:
     """Where the time of one pool went in its first pass over the trace; phases that were never entered are left out."""
-    table = Table(
-        title=printable(result["policy"]), title_justify="left", box=None, header_style="bold", pad_edge=False
-    )
-    table.add_column("phase", no_wrap=True)
-    for title in ("calls", "total", "share", "mean", "worst"):
-        table.add_column(title, justify="right", no_wrap=True)
+    rows = []
     total = sum(phase["total_ns"] for phase in result["phases"]) or 1
     for phase in result["phases"]:
         calls = phase["calls"]
         if not calls:
             continue
-        table.add_row(
+        row = (
             phase["phase"],
             f"{calls:,}",
             duration_text(phase["total_ns"]),
@@ -191,16 +184,20 @@ def phase_table(result: Result) -> Table:
             duration_text(phase["total_ns"] / calls),
             duration_text(phase["worst_ns"]),
         )
-    return table
+        rows.append(row)
+    heads = ("phase", "calls", "total", "share", "mean", "worst")
+    return Table(printable(result["policy"]), heads, tuple(rows), words=(0,))
 
 
 def policy_table(policies: Sequence[tuple[str, str, list[tuple[str, str, str, str]]]]) -> Table:
     """Every policy with its settings: (name, what, [(setting, kind, default, help)])."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for title in ("policy, setting", "takes", "default", "what it is"):
-        table.add_column(title, no_wrap=title != "what it is")
+    rows: list[tuple[str, ...]] = []
+    styles: dict[tuple[int, int], str] = {}
     for name, what, settings in policies:
-        table.add_row(f"[bold]{name}[/]", "", "", what)
+        styles[len(rows), 0] = "bold"
+        rows.append((name, "", "", what))
         for setting, kind, initial, text in settings:
-            table.add_row(f"  {setting}", kind, initial, f"[dim]{text}[/]")
-    return table
+            styles[len(rows), 3] = "dim"
+            rows.append((f"  {setting}", kind, initial, text))
+    heads = ("policy, setting", "takes", "default", "what it is")
+    return Table("", heads, tuple(rows), styles=styles, words=(0, 1, 2, 3))

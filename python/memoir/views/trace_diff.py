@@ -7,15 +7,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from memoir._core import Trace, Usage
 from memoir.base.quantities import bytes_text, printable
 from memoir.views import text_table
-from memoir.views.bench_tables import Table as TextTable
 from memoir.views.native_summary import is_native, who_of
+from memoir.views.screen import Screen
+from memoir.views.text_table import Table
 from memoir.views.who_text import folded, name_of
 
 _QUANTITIES = {
@@ -110,15 +108,15 @@ def _pair(old: tuple[int, int] | None, new: tuple[int, int] | None) -> dict[str,
     }
 
 
-def print_diff(console: Console, names: tuple[str, str], diff: dict[str, Any]) -> None:
-    console.print(Text(f"from {printable(names[0])} to {printable(names[1])}", style="bold"), soft_wrap=True)
+def print_diff(screen: Screen, names: tuple[str, str], diff: dict[str, Any]) -> None:
+    """What grew, in two sentences, then tables."""
+    width = screen.columns(80)
+    screen.line(f"from {printable(names[0])} to {printable(names[1])}", "bold")
     for sentence in what_grew(diff):
-        for line in folded(sentence, console.width):
-            console.print(Text(line), soft_wrap=True)
-    console.print()
-    table = Table(box=None, pad_edge=False)
-    for name in ("", "before", "after", "change"):
-        table.add_column(name, justify="left" if not name else "right", header_style="dim")
+        for line in folded(sentence, width):
+            screen.line(line)
+    screen.line()
+    rows = []
     what = {
         "held": "live at the peak",
         "allocated": "allocated",
@@ -127,20 +125,21 @@ def print_diff(console: Console, names: tuple[str, str], diff: dict[str, Any]) -
     }
     for name, title in what.items():
         row = diff["totals"][name]
-        table.add_row(
+        cells = (
             title,
             f"{bytes_text(row['before_bytes'])} in {row['before_count']:,}",
             f"{bytes_text(row['after_bytes'])} in {row['after_count']:,}",
             _change(row["change_bytes"]),
         )
-    console.print(table)
+        rows.append(cells)
+    screen.table(Table("", ("", "before", "after", "change"), tuple(rows)))
     if diff["native"]:
         for name, title in _BY_WHOM.items():
-            for line in _table_by_whom(title, diff["who"][name], console.width):
-                console.print(Text(line), soft_wrap=True)
+            for line in _table_by_whom(title, diff["who"][name], width):
+                screen.line(line)
         return
     for name, title in what.items():
-        _print_changes(console, name, title, diff["stacks"])
+        _print_changes(screen, name, title, diff["stacks"])
 
 
 def what_grew(diff: dict[str, Any]) -> list[str]:
@@ -177,32 +176,29 @@ def _table_by_whom(title: str, rows: list[dict[str, Any]], width: int) -> list[s
     )
     note = f"and {left:,} more: see --json" if left > 0 else ""
     heads = ("change", "before", "after", "function", "line")
-    return ["", *text_table.lines(TextTable(f"{title}, by who asked", heads, cells, note=note), width)]
+    return ["", *text_table.lines(Table(f"{title}, by who asked", heads, cells, note=note), width)]
 
 
-def _print_changes(console: Console, quantity: str, title: str, stacks: list[dict[str, Any]]) -> None:
+def _print_changes(screen: Screen, quantity: str, title: str, stacks: list[dict[str, Any]]) -> None:
     rows = sorted(stacks, key=lambda row: -abs(row[quantity]["change_bytes"]))
     rows = [row for row in rows if row[quantity]["change_bytes"]]
     if not rows:
         return
-    table = Table(
-        title=f"{title}, by stack", title_justify="left", title_style="italic", box=None, pad_edge=False
-    )
-    for name in ("change", "before", "after"):
-        table.add_column(name, justify="right", header_style="dim", no_wrap=True)
-    table.add_column("stack", header_style="dim", overflow="fold")
-    for row in rows[:_MOST_ROWS]:
-        pair = row[quantity]
-        table.add_row(
-            _change(pair["change_bytes"]),
-            bytes_text(pair["before_bytes"]),
-            bytes_text(pair["after_bytes"]),
-            Text(printable(row["stack"])),
+    cells = tuple(
+        (
+            _change(row[quantity]["change_bytes"]),
+            bytes_text(row[quantity]["before_bytes"]),
+            bytes_text(row[quantity]["after_bytes"]),
+            printable(row["stack"]),
         )
-    if len(rows) > _MOST_ROWS:
-        table.caption = f"and {len(rows) - _MOST_ROWS:,} more: see --json"
-    console.print()
-    console.print(table)
+        for row in rows[:_MOST_ROWS]
+    )
+    left = len(rows) - _MOST_ROWS
+    note = f"and {left:,} more: see --json" if left > 0 else ""
+    screen.line()
+    screen.table(
+        Table(f"{title}, by stack", ("change", "before", "after", "stack"), cells, note=note, words=(3,))
+    )
 
 
 def _change(size: int) -> str:

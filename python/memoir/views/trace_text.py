@@ -5,54 +5,51 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from memoir.base.quantities import bytes_text, duration_text, printable
 from memoir.views.native_text import print_losses, print_native
+from memoir.views.screen import Screen
 from memoir.views.terminal_plot import area, squeezed
+from memoir.views.text_table import Table
 from memoir.views.who_text import folded, sentences, tables
 
 _MOST_PASSES = 8
 _MOST_OPERATORS = 8
 
 
-def print_answer(console: Console, name: str, summary: dict[str, Any]) -> None:
+def print_answer(screen: Screen, name: str, summary: dict[str, Any]) -> None:
     """Of a program that was recorded: what the recording lost, three sentences, and tables by who asked."""
     native = summary["native"]
     head = printable(name)
     if command := summary["meta"].get("command"):
         head += f": {printable(command)}"
     threads = _number(summary["threads"], "thread")
-    for line in folded(f"{head}, {duration_text(summary['duration_ns'])}, {threads}", console.width):
-        console.print(Text(line, style="bold"), soft_wrap=True)
-    _print_damage(console, summary)
-    print_losses(console, native)
-    _print_sentences(console, summary)
-    for line in tables(native, console.width):
-        console.print(Text(line), soft_wrap=True)
+    width = screen.columns(80)
+    for line in folded(f"{head}, {duration_text(summary['duration_ns'])}, {threads}", width):
+        screen.line(line, "bold")
+    _print_damage(screen, summary)
+    print_losses(screen, native)
+    _print_sentences(screen, summary)
+    for line in tables(native, width):
+        screen.line(line)
 
 
-def _print_sentences(console: Console, summary: dict[str, Any]) -> None:
+def _print_sentences(screen: Screen, summary: dict[str, Any]) -> None:
     for sentence in sentences(summary):
-        for number, line in enumerate(folded(sentence, console.width)):
-            text = Text(line)
-            if number == 0:
-                text.stylize("bold", 0, line.find(":") + 1)
-            console.print(text, soft_wrap=True)
+        for number, line in enumerate(folded(sentence, screen.columns(80))):
+            head = line.find(":") + 1 if number == 0 else 0
+            screen.line(screen.paint(line[:head], "bold") + line[head:])
 
 
-def print_summary(console: Console, name: str, summary: dict[str, Any], *, ascii_only: bool = False) -> None:
+def print_summary(screen: Screen, name: str, summary: dict[str, Any], *, ascii_only: bool = False) -> None:
     """All that there is to say. Of a program that was recorded its answer comes first."""
     if "native" in summary and summary["allocations"]["count"]:
-        _print_sentences(console, summary)
-        console.print()
-    _print_head(console, name, summary)
+        _print_sentences(screen, summary)
+        screen.line()
+    _print_head(screen, name, summary)
     if summary["allocations"]["count"] == 0:
-        console.print("It holds no allocations.")
+        screen.line("It holds no allocations.")
         return
-    _print_curve(console, summary, ascii_only)
+    _print_curve(screen, summary, ascii_only)
     total = summary["allocations"]["bytes"]
     native = summary.get("native")
     operators = []
@@ -72,18 +69,16 @@ def print_summary(console: Console, name: str, summary: dict[str, Any], *, ascii
     ]
     for table in tables:
         if table is not None:
-            console.print()
-            console.print(table)
+            screen.line()
+            screen.table(table)
     if native:
-        print_native(console, native, ascii_only=ascii_only)
+        print_native(screen, native, ascii_only=ascii_only)
 
 
-def _print_head(console: Console, name: str, summary: dict[str, Any]) -> None:
-    def line(text: str, style: str = "") -> None:
-        console.print(Text(text, style=style), soft_wrap=True)
-
+def _print_head(screen: Screen, name: str, summary: dict[str, Any]) -> None:
+    line = screen.line
     line(printable(name), "bold")
-    _print_damage(console, summary)
+    _print_damage(screen, summary)
     for key, value in summary["meta"].items():
         if not key.startswith("graph_"):
             line(f"  {printable(key)}: {printable(value)}")
@@ -102,9 +97,9 @@ def _print_head(console: Console, name: str, summary: dict[str, Any]) -> None:
     )
 
 
-def _print_damage(console: Console, summary: dict[str, Any]) -> None:
+def _print_damage(screen: Screen, summary: dict[str, Any]) -> None:
     def line(text: str) -> None:
-        console.print(Text(text, style="bold red"), soft_wrap=True)
+        screen.line(text, "alarm")
 
     if not summary["complete"]:
         lost = (
@@ -125,19 +120,17 @@ def _count(row: dict[str, Any], noun: str) -> str:
     return f"{_number(row['count'], noun)} of {bytes_text(row['bytes'])}"
 
 
-def _print_curve(console: Console, summary: dict[str, Any], ascii_only: bool) -> None:
+def _print_curve(screen: Screen, summary: dict[str, Any], ascii_only: bool) -> None:
     curve = summary["load_curve"]
-    values = squeezed(curve["bytes"], max(console.width - 14, 20))
-    console.print(Text("\nlive bytes against time", style="italic"))
+    values = squeezed(curve["bytes"], max(screen.columns(120) - 14, 6))
+    screen.line("\nlive bytes against time", "title")
     lines = area(values, ascii_only=ascii_only)
     for row, line in enumerate(lines):
         label = bytes_text(summary["peak"]["bytes"]) if row == 0 else "0 B" if row == len(lines) - 1 else ""
-        console.print(Text(f"{label:>10} |{line}"), no_wrap=True, overflow="crop")
+        screen.line(f"{label:>10} |{line}")
     begin = duration_text(curve["begin_ns"])
     end = duration_text(curve["begin_ns"] + curve["step_ns"] * len(curve["bytes"]))
-    console.print(
-        Text(f"{'':11} {begin}{end:>{max(len(values) - len(begin), 0)}}"), no_wrap=True, overflow="crop"
-    )
+    screen.line(f"{'':11} {begin} {end:>{max(len(values) - len(begin) - 1, 0)}}")
 
 
 def _devices(devices: list[dict[str, Any]]) -> Table:
@@ -152,12 +145,12 @@ def _devices(devices: list[dict[str, Any]]) -> Table:
         "out of memory",
     )
     private = any(row["private_pools"] for row in devices)
-    table = _table("devices", "device", *columns, *["private pools"] * private)
+    cells = []
     for row in devices:
         calls, reserved, failed = row["segments"], row["peak_reserved_bytes"], row["out_of_memory"]
         pools = row["private_pools"]
         held = sum(pool["peak_reserved_bytes"] for pool in pools)
-        table.add_row(
+        line = (
             str(row["device"]),
             f"{row['allocations']['count']:,}",
             bytes_text(row["peak_live_bytes"]),
@@ -168,12 +161,12 @@ def _devices(devices: list[dict[str, Any]]) -> Table:
             f"{len(failed):,}" + (f", first of {bytes_text(failed[0]['asked_bytes'])}" if failed else ""),
             *[f"{len(pools):,} of {bytes_text(held)}" if pools else ""] * private,
         )
-    return table
+        cells.append(line)
+    return Table("devices", ("device", *columns, *["private pools"] * private), tuple(cells), words=())
 
 
 def _passes(passes: list[dict[str, Any]]) -> Table:
-    table = _table(
-        "passes",
+    heads = (
         "pass",
         "thread",
         "time",
@@ -183,10 +176,11 @@ def _passes(passes: list[dict[str, Any]]) -> Table:
         "escaping",
         "by other threads",
     )
+    cells = []
     for row in passes[:_MOST_PASSES]:
         escaping = row["escaping"]
         other = row["other_threads"]
-        table.add_row(
+        line = (
             f"{row['pass']:,}",
             str(row["thread"]),
             duration_text(row["duration_ns"]) if row["ended"] else "did not end",
@@ -196,20 +190,20 @@ def _passes(passes: list[dict[str, Any]]) -> Table:
             f"{escaping['count']:,} ({bytes_text(escaping['bytes'])})" if escaping else "?",
             f"{other['allocations']:,} made, {other['frees']:,} freed",
         )
-    if len(passes) > _MOST_PASSES:
-        table.caption = f"and {len(passes) - _MOST_PASSES:,} more: see --json"
-    return table
+        cells.append(line)
+    left = len(passes) - _MOST_PASSES
+    note = f"and {left:,} more: see --json" if left > 0 else ""
+    return Table("passes", heads, tuple(cells), note=note, words=())
 
 
 def _graph(graph: dict[str, Any]) -> Table:
-    table = _table(
-        "what the graph shows, in one pass", "", "graph (torch.export)", "recorded", "graph / recorded"
-    )
+    cells = []
     for name, show in (("allocations", "{:,}".format), ("bytes", bytes_text)):
         row = graph[name]
         ratio = "" if row["ratio"] is None else f"{100 * row['ratio']:.1f} %"
-        table.add_row(name, show(row["graph"]), show(row["recorded"]), ratio)
-    return table
+        cells.append((name, show(row["graph"]), show(row["recorded"]), ratio))
+    heads = ("", "graph (torch.export)", "recorded", "graph / recorded")
+    return Table("what the graph shows, in one pass", heads, tuple(cells), words=(0,))
 
 
 def _lifetimes(classes: list[dict[str, Any]]) -> Table:
@@ -223,17 +217,16 @@ def _lifetimes(classes: list[dict[str, Any]]) -> Table:
     cells = {
         (row["size_from"], row["lifetime_from_ns"], row["lifetime_to_ns"]): row["count"] for row in classes
     }
-    table = _table(
-        "objects by size and lifetime", "size", *(_lifetime_label(*column) for column in columns), "bytes"
-    )
+    heads = ("size", *(_lifetime_label(*column) for column in columns), "bytes")
+    rows = []
     for size_from, size_to in sizes:
         total = sum(row["bytes"] for row in classes if row["size_from"] == size_from)
         label = (
             f"{_decimal(size_from, 'B')} and more" if size_to is None else f"under {_decimal(size_to, 'B')}"
         )
         counts = [cells.get((size_from, *column), 0) for column in columns]
-        table.add_row(label, *(f"{count:,}" if count else "" for count in counts), bytes_text(total))
-    return table
+        rows.append((label, *(f"{count:,}" if count else "" for count in counts), bytes_text(total)))
+    return Table("objects by size and lifetime", heads, tuple(rows), words=(0,))
 
 
 def _lifetime_label(from_ns: int | None, to_ns: int | None) -> str:
@@ -253,27 +246,8 @@ def _decimal(power_of_ten: int, unit: str) -> str:
 
 
 def _operators(title: str, key: str, rows: list[dict[str, Any]], total: int) -> Table:
-    table = Table(
-        title=f"bytes {title}", title_justify="left", title_style="italic", box=None, pad_edge=False
-    )
-    for name in ("bytes", "share", "allocations"):
-        table.add_column(name, justify="right", header_style="dim", no_wrap=True)
-    table.add_column(key, header_style="dim", overflow="fold")
+    cells = []
     for row in rows[:_MOST_OPERATORS]:
         share = f"{100 * row['bytes'] / total:.1f} %" if total else ""
-        table.add_row(bytes_text(row["bytes"]), share, f"{row['count']:,}", Text(printable(row[key])))
-    return table
-
-
-def _table(title: str, *columns: str) -> Table:
-    table = Table(
-        title=title,
-        title_justify="left",
-        title_style="italic",
-        box=None,
-        pad_edge=False,
-        caption_justify="left",
-    )
-    for index, name in enumerate(columns):
-        table.add_column(name, justify="left" if index == 0 else "right", header_style="dim", no_wrap=True)
-    return table
+        cells.append((bytes_text(row["bytes"]), share, f"{row['count']:,}", printable(row[key])))
+    return Table(f"bytes {title}", ("bytes", "share", "allocations", key), tuple(cells), words=(3,))

@@ -11,7 +11,7 @@ from typing import Any
 from memoir.base.quantities import bytes_text, duration_text, printable
 from memoir.traces.code_names import shortened_name
 from memoir.views import text_table
-from memoir.views.bench_tables import Table
+from memoir.views.text_table import Table
 from memoir.views.who import culprit
 
 _ROWS = 5  # of each table

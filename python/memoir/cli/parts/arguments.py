@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +12,6 @@ from memoir._core import Error
 from memoir.base.quantities import BYTE_UNITS, read_amount
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     ParamType = click.ParamType[Any]
 else:
     ParamType = click.ParamType  # older ones are not generic
@@ -41,6 +38,20 @@ class Size(ParamType):
         return int(size)
 
 
+class Whole(click.IntRange):
+    """A whole number that the core can take: at least `least`, and of `bits` bits at most."""
+
+    def __init__(self, least: int = 0, bits: int = 63):
+        super().__init__(min=least)
+        self._bits = bits
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> int:
+        number: int = super().convert(value, parameter, context)
+        if number >= 2**self._bits:
+            self.fail(f"it is 2^{self._bits} or more", parameter, context)
+        return number
+
+
 def check_output(path: Path, suffixes: tuple[str, ...], force: bool) -> None:
     """Before any work: that the suffix tells what to write, and that nothing is overwritten unasked."""
     if path.suffix.lower() not in suffixes:
@@ -49,10 +60,3 @@ def check_output(path: Path, suffixes: tuple[str, ...], force: bool) -> None:
         raise Error(f"{path} exists already; pass -f to overwrite it")
     if not path.absolute().parent.is_dir():
         raise Error(f"{path}: there is no folder {path.parent}; make it first")
-
-
-def console(columns: int) -> Console:
-    """For tables on stdout: as wide as the terminal, or so many columns where there is none."""
-    from rich.console import Console  # on first use: it takes as long to import as all else
-
-    return Console(width=None if sys.stdout.isatty() else columns, highlight=False)

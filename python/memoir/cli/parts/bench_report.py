@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
-import textwrap
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -22,9 +21,11 @@ from memoir.bench.journal import strict
 from memoir.bench.process import proof
 from memoir.bench.results import Result, write_whole
 from memoir.bench.values import QUANTITIES
-from memoir.views import bench_tables, text_table
+from memoir.views import bench_tables
+from memoir.views.screen import Screen
+from memoir.views.text_table import Table
 
-_COLOURS = {"faster": "green", "less": "green", "fewer": "green", "slower": "red", "more": "red"}
+_STYLES = {"faster": "good", "less": "good", "fewer": "good", "slower": "bad", "more": "bad"}
 
 
 def say(line: str) -> None:
@@ -143,8 +144,9 @@ def present(result: Result, judge: Record, folder: Path | None, pictures: bool, 
         content["memoir"]["analysis"] = {name: to_dict(a) for name, a in analyses.items()}
         click.echo(json.dumps(strict(content), indent=1, allow_nan=False))
     else:
+        screen = Screen.of_output()
         for line in answers:
-            click.echo("\n".join(textwrap.wrap(printable(line), _width() or 10_000)))
+            screen.sentence(printable(line))
         for table in tables:
             show(table)
     for remark in remarks:
@@ -156,7 +158,7 @@ def present(result: Result, judge: Record, folder: Path | None, pictures: bool, 
         say(f"next: memoir diff {name} ANOTHER" + (f", or open {name}/report.html" if page.exists() else ""))
 
 
-def all_tables(result: Result, analyses: dict[str, verdicts.Analysis]) -> list[bench_tables.Table]:
+def all_tables(result: Result, analyses: dict[str, verdicts.Analysis]) -> list[Table]:
     """Every table that there is data for, the summary last, where a terminal shows it."""
     shown = {name: a for name, a in analyses.items() if name in QUANTITIES}
     shown |= {name: a for name, a in analyses.items() if name not in shown}
@@ -222,7 +224,7 @@ def to_dict(a: verdicts.Analysis) -> Record:
 def _pictures(
     result: Result,
     analyses: dict[str, verdicts.Analysis],
-    tables: list[bench_tables.Table],
+    tables: list[Table],
     answers: list[str],
     remarks: list[str],
     folder: Path,
@@ -243,26 +245,17 @@ def _pictures(
     return ["report.html", f"{len(figures)} pictures"]
 
 
-def show(table: bench_tables.Table) -> None:
+def show(table: Table) -> None:
     """Prints a table to standard output: within a terminal's width with nothing cut; elsewhere one row per line."""
-    terminal = sys.stdout.isatty()
-    click.echo("")
-    for line in text_table.lines(table, _width(), _paint if terminal else lambda text, what: text):
-        click.echo(line)
-
-
-def _width() -> int | None:
-    """Columns of the terminal, 80 at least; None where the output is none."""
-    return max(80, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
-
-
-def _paint(text: str, what: str) -> str:
-    if what in ("title", "group"):
-        return click.style(text, bold=what == "title", dim=what == "group")
-    if what in ("head", "note"):
-        return click.style(text, dim=True)
-    colour = _COLOURS.get(what.split(",")[0])
-    return click.style(text, fg=colour) if colour else text
+    verdicts_of = {
+        (number, column): style
+        for number, row in enumerate(table.rows)
+        for column, cell in enumerate(row)
+        if (style := _STYLES.get(cell.split(",")[0]))
+    }
+    screen = Screen.of_output()
+    screen.line()
+    screen.table(replace(table, styles=verdicts_of))
 
 
 def _number(value: float) -> float | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from memoir._core import Error
-from memoir.cli.parts.arguments import ParamType, Size
+from memoir.cli.parts.arguments import ParamType, Size, Whole
 from memoir.cli.parts.sections import section
 
 if TYPE_CHECKING:
@@ -98,9 +98,7 @@ _OPTIONS = (
         type=click.Path(dir_okay=False),
         help="CSV with id and offset, an earlier plan to change as little as possible.",
     ),
-    constraining(
-        "--moves", type=click.IntRange(min=0), help="With --replan: how many buffers may lie elsewhere."
-    ),
+    constraining("--moves", type=Whole(), help="With --replan: how many buffers may lie elsewhere."),
     constraining("--locality", is_flag=True, help="Among equal plans, prefer bytes freed a short time ago."),
 )
 

@@ -16,13 +16,13 @@ import click
 from memoir._core import ConstrainedProblem, Error, Problem, aligned_load, busiest_tick, load
 from memoir.base.files import write_output
 from memoir.cli.parts import constraints
-from memoir.cli.parts.arguments import console
 from memoir.cli.parts.plan_options import FITS, INFEASIBLE, NOT_FOUND, PlanOptions
 from memoir.cli.parts.problems import CsvSource, ImportedSource, TraceSource, open_problem
 from memoir.planning import PlanResult, plan
 from memoir.planning.constraints import Arena
 from memoir.planning.planners import PLANNERS
 from memoir.planning.planners.planner import NO_TOLERANCE, Tolerance
+from memoir.views.screen import Screen
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ def _print(options: PlanOptions, planned: _Planned) -> None:
         click.echo(f"it says: {', '.join(constrained.says)}")
         click.echo(f"load: {max(result.load for result in planned.results):,} bytes")
     click.echo()
-    console(120).print(plan_table(planned.results, planned.refusals, table_floor))
+    Screen.of_output().table(plan_table(planned.results, planned.refusals, table_floor))
     if not planned.all_planners and planned.best.bound_reason:
         click.echo(f"\nno plan is smaller than {floor:,} bytes: {planned.best.bound_reason}")
     if constrained is not None:

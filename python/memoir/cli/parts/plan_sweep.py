@@ -12,7 +12,6 @@ import click
 
 from memoir._core import Error
 from memoir.base.quantities import printable_error
-from memoir.cli.parts.arguments import console
 from memoir.cli.parts.constraints import Constraints
 from memoir.cli.parts.plan_options import PlanOptions
 from memoir.cli.parts.problems import open_problem
@@ -20,10 +19,12 @@ from memoir.planning import plan
 from memoir.planning.planners import PLANNERS
 from memoir.planning.planners.planner import Effort
 from memoir.sweep import sweep
+from memoir.views.screen import Screen
 
 _NO_OPTIONS = Constraints(
     arenas=(), forbid=(), banks=None, conflicts=None, replan=None, moves=None, locality=False
 )
+_MOST_SEEDS = 100_000
 _SEARCHING = ("auto", "exact")  # the planners that a seed changes anything for
 
 
@@ -31,10 +32,13 @@ def seeds_of(text: str) -> list[int]:
     """`3`, `1-8`, `1,2,5-7`."""
     seeds: list[int] = []
     for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
+        match = re.fullmatch(r"\s*(\d{1,40})(?:-(\d{1,40}))?\s*", part)
         if not match or (match[2] and int(match[2]) < int(match[1])):
             raise Error(f"--seeds {text}: give numbers and ranges, such as 1-8 or 1,2,5-7")
-        seeds += range(int(match[1]), int(match[2] or match[1]) + 1)
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last >= 2**63 or last - first >= _MOST_SEEDS - len(seeds):
+            raise Error(f"--seeds {text}: give at most {_MOST_SEEDS:,} numbers, each below 2^63")
+        seeds += range(first, last + 1)
     return list(dict.fromkeys(seeds))
 
 
@@ -111,8 +115,10 @@ def plan_sweep(options: PlanOptions) -> int:
     elif swept.values:
         from memoir.views.plan_table import sweep_table
 
-        console(120).print(sweep_table(swept.values))
-    for row in failed:
+        Screen.of_output().table(sweep_table(swept.values))
+    for row in failed if not swept.interrupted else ():
         error = printable_error(row["error"])
         click.echo(f"memoir: {row['input']} {row['planner']} seed {row['seed']}: {error}", err=True)
+    if swept.interrupted:
+        raise KeyboardInterrupt
     return 0 if swept.values else 2

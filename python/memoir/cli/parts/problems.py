@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from memoir import _core
 from memoir._core import Error
+from memoir.base.kinds import check_is_csv
 from memoir.importers import Importer, import_file, importer_of
 from memoir.traces.files import is_trace, only_device, open_for_plans, read_begin
 
@@ -127,8 +128,7 @@ def open_problem(
         return ImportedSource(path, importer, dims or {})
     if begin.startswith(PLAN_MAGIC):
         raise Error(f"{path} is a plan already: plan the trace or the CSV that it was made from")
-    if b"\0" in begin[:8] or begin[:1] == b"\x89":
-        raise Error(f"{path} is neither a trace nor CSV")
+    check_is_csv(path, begin, "neither a trace nor CSV")
     if device is not None:
         raise Error(f"{path} is CSV, which has no devices: leave --device out")
     if only is not None:

@@ -11,10 +11,11 @@ from typing import Any
 import click
 
 from memoir.base.files import write_output
-from memoir.cli.parts.arguments import check_output, console
+from memoir.cli.parts.arguments import check_output
 from memoir.lifetimes import Lifetimes
 from memoir.lifetimes.summary import summarize
 from memoir.views.lifetimes_text import print_lifetimes
+from memoir.views.screen import Screen
 
 
 def show_lifetimes(path: str, *, output: str | None, json: bool, force: bool) -> None:
@@ -28,7 +29,7 @@ def show_lifetimes(path: str, *, output: str | None, json: bool, force: bool) ->
     if json:
         click.echo(json_format.dumps({"lifetimes": path, **summary}, indent=2))
         return
-    print_lifetimes(console(120), path, summary)
+    print_lifetimes(Screen.of_output(), path, summary)
     if summary["contexts"]:
         click.echo(f"\nnext: memoir export {shlex.quote(path)} --to pprof")
 

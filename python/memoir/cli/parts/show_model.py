@@ -10,11 +10,12 @@ from pathlib import Path
 import click
 
 from memoir.base.files import write_output
-from memoir.cli.parts.arguments import check_output, console
+from memoir.cli.parts.arguments import check_output
 from memoir.lifetimes import Lifetimes
 from memoir.train import read_model
 from memoir.train.summary import against, summarize
 from memoir.views.model_text import print_comparison, print_model
+from memoir.views.screen import Screen
 
 _MOST_SITES = 40  # of a class, on a page
 
@@ -38,9 +39,9 @@ def show_model(
             content["against"] = {"lifetimes": profile, **found}
         click.echo(json_format.dumps(content, indent=2))
         return
-    print_model(console(120), path, summary)
+    print_model(Screen.of_output(), path, summary)
     if found is not None:
-        print_comparison(console(120), str(profile), found)
+        print_comparison(Screen.of_output(), str(profile), found)
     else:
         click.echo(f"\nnext: memoir show {shlex.quote(path)} --against x.lifetimes")
 

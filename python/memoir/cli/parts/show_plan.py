@@ -14,8 +14,9 @@ import numpy as np
 from memoir import _core
 from memoir._core import Error, Problem
 from memoir.base.files import write_output
-from memoir.cli.parts.arguments import check_output, console
+from memoir.cli.parts.arguments import check_output
 from memoir.planning import PlanResult, plan
+from memoir.views.screen import Screen
 
 PICTURES = (".html", ".png", ".svg", ".pdf")
 _NOT_PLANNED = np.uint64(2**64 - 1)
@@ -253,4 +254,4 @@ def _print(
         click.echo(f"  {name:<12} {text}")
     if results or refusals:
         click.echo()
-        console(120).print(plan_table(results, refusals, floor))
+        Screen.of_output().table(plan_table(results, refusals, floor))

@@ -14,10 +14,11 @@ import click
 
 from memoir._core import Trace
 from memoir.base.files import write_output
-from memoir.cli.parts.arguments import check_output, console
+from memoir.cli.parts.arguments import check_output
 from memoir.cli.parts.naming import open_named
 from memoir.traces.files import has_more, open_trace
 from memoir.views.native_summary import is_native, summarize_native
+from memoir.views.screen import Screen
 from memoir.views.trace_summary import summarize
 from memoir.views.trace_text import print_answer, print_summary
 
@@ -50,9 +51,9 @@ def show_trace(
         click.echo(json_format.dumps({"trace": str(path), **summary}, indent=2))
         return
     if "native" in summary and chosen != "tensors" and not everything and summary["allocations"]["count"]:
-        print_answer(console(80), str(path), summary)
+        print_answer(Screen.of_output(), str(path), summary)
     else:
-        print_summary(console(120), str(path), summary, ascii_only=not _shows_blocks())
+        print_summary(Screen.of_output(), str(path), summary, ascii_only=not _shows_blocks())
     if only is None and has_more(trace, chosen):
         click.echo("\nThese are its tensors. The rest of what it allocated: --only malloc, or --only both")
     if summary["allocations"]["count"] or summary["devices"]:
@@ -116,7 +117,7 @@ def show_diff(
     if json:
         click.echo(json_format.dumps({"before": before, "after": after, **diff}, indent=2))
         return
-    print_diff(console(80), (before, after), diff)
+    print_diff(Screen.of_output(), (before, after), diff)
 
 
 def picture_of(path: str, trace: Trace, summary: dict[str, Any], kind: str) -> bytes:

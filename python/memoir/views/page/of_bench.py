@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from memoir.bench.process import machine
 from memoir.bench.results import Result
-from memoir.views import bench_tables
+from memoir.views import text_table
 from memoir.views.page.document import Page
 from memoir.views.page.panels import Picture, Table, Text
 
@@ -27,7 +27,7 @@ _QUESTIONS = {
 
 def bench_page(
     result: Result,
-    tables: Sequence[bench_tables.Table],
+    tables: Sequence[text_table.Table],
     figures: Mapping[str, bytes],
     remarks: Sequence[str],
     answers: Sequence[str] = (),
@@ -51,7 +51,7 @@ def bench_page(
     return page.add(Text("What ran?", lines=commands) if commands else None)
 
 
-def diff_page(before: str, after: str, tables: Sequence[bench_tables.Table], notes: Sequence[str]) -> Page:
+def diff_page(before: str, after: str, tables: Sequence[text_table.Table], notes: Sequence[str]) -> Page:
     """What changed between two benches."""
     page = Page("What changed?", subtitle=f"{before} → {after}", notes=notes)
     return page.add(*(_table(table) for table in tables))
@@ -70,7 +70,7 @@ def _question(title: str) -> str:
     return asked.get(title, title if title.endswith("?") else f"{title}: what differs?")
 
 
-def _table(table: bench_tables.Table) -> Table:
+def _table(table: text_table.Table) -> Table:
     words = [len(table.columns) - 1] if table.title == "Proof" else []  # the libraries that served
     question = _question(table.title)
     return Table(question, table.columns, table.rows, table.note, left=2, breaks=table.breaks, words=words)

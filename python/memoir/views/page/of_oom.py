@@ -9,7 +9,7 @@ from typing import Any
 
 from memoir._core import Error, Trace, Workload
 from memoir.base.quantities import bytes_text
-from memoir.views import oom_text
+from memoir.views import oom_text, text_table
 from memoir.views.page.addresses import largest_hole
 from memoir.views.page.document import Page
 from memoir.views.page.objects import ObjectSet, objects_of, recorded_addresses
@@ -133,5 +133,5 @@ def _some(answer: Answer) -> list[dict[str, Any]]:
     return [result for result in answer["results"] if result["policy"] in wanted]
 
 
-def _table(question: str, table: Any) -> Table | None:
-    return Table.of(question, table) if table.row_count else None
+def _table(question: str, table: text_table.Table) -> Table | None:
+    return Table.of(question, table) if table.rows else None

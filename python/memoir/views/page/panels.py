@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from rich.table import Table as RichTable
-from rich.text import Text as RichText
 
+from memoir.views import text_table
 from memoir.views.page.addresses import AddressAxis, Segments
 from memoir.views.page.objects import ObjectSet
 from memoir.views.page.stack_set import StackSet
@@ -58,11 +57,9 @@ class Table:
     words: Sequence[int] = ()
 
     @staticmethod
-    def of(question: str, table: RichTable, note: str = "", left: int = 1) -> Table:
+    def of(question: str, table: text_table.Table, note: str = "", left: int = 1) -> Table:
         """A table of the terminal, with the same rows."""
-        columns = [[RichText.from_markup(str(cell)).plain for cell in one.cells] for one in table.columns]
-        heads = [str(one.header) for one in table.columns]
-        return Table(question, heads, list(zip(*columns, strict=True)), note, left)
+        return Table(question, table.columns, table.rows, note, left)
 
 
 @dataclass(frozen=True)

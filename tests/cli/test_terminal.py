@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever terminal there is: no name and no figure is cut."""
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from collections import Counter
+from pathlib import Path
+
+import click
+import pytest
+from memoir.cli import VERBS, _group
+from memoir.views import text_table
+from memoir.views.screen import Screen
+from memoir.views.text_table import Table, columns_of, folded
+
+DATA = Path(__file__).parents[1] / "data"
+WIDTHS = (40, 60, 80, 120)
+GPU = DATA / "gpu" / "silmont_mem.d0.trace"
+TIGHT = "id,lower,upper,size\na,0,9,4\nb,3,7,3\nc,4,6,2\n"
+
+# What prints tables, each with a file that is quick to look at.
+VERBS_WITH_TABLES = {
+    "simulate": (
+        "simulate",
+        GPU,
+        "--policy",
+        "pytorch",
+        "--policy",
+        "pytorch:roundup_power2_divisions:4",
+        "--phases",
+    ),
+    "what-if": ("simulate", GPU, "--what-if", "--cap", "1.2x", "--workers", 1),
+    "policies": ("simulate", "--policies"),
+    "oom": ("oom", GPU, "--asked", "1GiB", "--cap", "3.5GiB", "--no-caps", "--workers", 1),
+    "plan": ("plan", "p.csv", "--planner", "all", "--deadline", 0),
+    "sweep": ("plan", "p.csv", DATA / "resnet18.trace", "--planner", "first_fit", "--workers", 1),
+    "trace": ("show", DATA / "resnet18.trace"),
+    "devices": ("show", DATA / "pools.trace"),
+    "program": ("show", DATA / "native.v1.trace", "--all"),
+    "lifetimes": ("show", DATA / "small.v1.lifetimes"),
+    "model": ("show", DATA / "small.v1.model", "--against", DATA / "small.v1.lifetimes"),
+    "plan shown": ("show", "o.csv", "--planner", "first_fit"),
+    "diff": ("diff", DATA / "small.v1.trace", DATA / "resnet18.trace"),
+}
+
+
+def words_of(text):
+    return Counter(text.split())
+
+
+def check_whole(table):
+    """Each word of each cell is whole at every width, and no line is longer than its terminal but for one long word."""
+    wide = "\n".join(text_table.lines(table, None))
+    for width in WIDTHS:
+        lines = text_table.lines(table, width)
+        lost = words_of(wide) - words_of("\n".join(lines))
+        assert not lost, (width, table.title, table.columns, lost)
+        for line in lines:
+            longest = max((columns_of(word) for word in line.split()), default=0)
+            figures = max(
+                (columns_of(cell) for row in table.rows for cell in row if cell[:1].isdigit()), default=0
+            )
+            assert columns_of(line) <= max(width, 4 + longest, 4 + figures), (width, line)
+
+
+@pytest.mark.parametrize("arguments", VERBS_WITH_TABLES.values(), ids=VERBS_WITH_TABLES)
+def test_no_table_of_a_verb_is_cut(memoir, tmp_path, monkeypatch, arguments):
+    (tmp_path / "p.csv").write_text(TIGHT)
+    (tmp_path / "o.csv").write_text("id,lower,upper,size,offset\na,0,9,4,0\nb,3,7,3,4\nc,4,6,2,7\n")
+    tables, show = [], Screen.table
+    monkeypatch.setattr(Screen, "table", lambda self, table: (tables.append(table), show(self, table))[1])
+    code, out, err = memoir(*arguments)
+    assert code in (0, 1) and tables, err
+    assert "…" not in out and "\x1b" not in out
+    for table in tables:
+        check_whole(table)
+        for cell in (cell for row in table.rows for cell in row):
+            assert not words_of(cell) - words_of(out)
+
+
+def test_a_bench_is_whole(monkeypatch):
+    from memoir.cli.parts import bench_report
+
+    row = (
+        "program --with a long name and many words",
+        "mimalloc",
+        "10",
+        "1.25 s",
+        "0.913 [0.90, 0.93]",
+        "faster",
+        "",
+    )
+    table = Table(
+        "Time", ("program", "allocator", "n", "mean", "/ system [95 %]", "is", "far"), (row, row), (0,)
+    )
+    check_whole(table)
+    shown = []
+    monkeypatch.setattr(Screen, "table", lambda self, table: shown.append(table))
+    bench_report.show(table)
+    assert shown[0].styles == {(0, 5): "good", (1, 5): "good"}
+
+
+def on_terminal(arguments, columns, **variables):
+    """What a command writes to a terminal of so many columns, and its exit code."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR", "FORCE_COLOR")}
+    command = [sys.executable, "-m", "memoir", *map(str, arguments)]
+    with subprocess.Popen(
+        command, stdout=theirs, stderr=subprocess.DEVNULL, env=environment | {"TERM": "xterm"} | variables
+    ) as process:
+        os.close(theirs)
+        parts = []
+        while True:
+            try:
+                part = os.read(ours, 65536)
+            except OSError:
+                break
+            if not part:
+                break
+            parts.append(part)
+    os.close(ours)
+    return b"".join(parts).decode().replace("\r\n", "\n"), process.returncode
+
+
+SIMULATE = ("simulate", GPU, "--policy", "pytorch", "--policy", "expandable", "--workers", 1)
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_a_real_terminal(columns):
+    text, code = on_terminal(SIMULATE, columns)
+    assert code == 0
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    assert plain != text and "…" not in plain
+    assert re.search(r"^pytorch +3\.52 GiB", plain, re.M) and re.search(
+        r"^expandable +3\.54 GiB", plain, re.M
+    )
+    table = plain.split("\n\n")[1:-1]
+    assert all(len(line) <= columns for block in table for line in block.split("\n"))
+
+
+@pytest.mark.parametrize("variables", [{"TERM": "dumb"}, {"NO_COLOR": "1"}])
+def test_no_colours_where_none_are_wanted(variables):
+    text, code = on_terminal(("show", DATA / "small.v1.plan"), 60, **variables)
+    assert code == 0 and "\x1b" not in text
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{"LANG": "C", "LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}, {"TERM": "dumb", "FORCE_COLOR": "1"}],
+)
+def test_a_pipe_with_any_letters(variables):
+    command = [sys.executable, "-m", "memoir", "show", DATA / "small.v1.trace"]
+    ended = subprocess.run(command, capture_output=True, env=os.environ | variables, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert b"\x1b" not in ended.stdout and b"aten::relu" in ended.stdout
+
+
+def test_letters_of_two_columns():
+    assert columns_of("漢字") == 4 and columns_of("e\u0301") == 1
+    assert folded("漢字 漢字", 6) == ["漢字", "漢字"]
+    assert folded("about 3.03 GiB", 10) == ["about", "3.03 GiB"]
+
+
+def test_no_whole_number_reaches_the_core_that_does_not_fit():
+    """Every option that takes a whole number has an upper end."""
+
+    def options(command, path):
+        if isinstance(command, click.Group):
+            for name in VERBS:
+                found = command.get_command(click.Context(command), name)
+                assert found is not None
+                yield from options(found, f"{path} {name}")
+            return
+        for parameter in command.params:
+            if isinstance(parameter.type, click.types.IntParamType | click.IntRange):
+                yield path, parameter
+
+    found = list(options(_group, "memoir"))
+    assert len(found) > 15
+    for path, parameter in found:
+        for number in ("99999999999999999999", "9" * 5000):
+            with pytest.raises(click.BadParameter):
+                parameter.type.convert(number, parameter, None)
+                print(path, parameter.name)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("plan", "p.csv", "--seed", "99999999999999999999"),
+        ("plan", "p.csv", "--seeds", "1-99999999999999999999"),
+        ("plan", "p.csv", "--seeds", "99999999999999999999"),
+        ("plan", "p.csv", "--capacity", "9" * 5000),
+        ("simulate", GPU, "--cap", "1e20x"),
+        ("simulate", GPU, "--search", "99999999999999999999s"),
+        ("oom", GPU, "--asked", "99999999999999999999"),
+        ("show", GPU, "--at", "99999999999999999999s"),
+        ("plna", "p.csv"),
+        ("plan",),
+        ("plan", "p.csv", "--no-such-option"),
+    ],
+)
+def test_bad_arguments_are_told_in_a_line(memoir, tmp_path, arguments):
+    (tmp_path / "p.csv").write_text(TIGHT)
+    code, out, err = memoir(*arguments)
+    assert (code, out) == (2, "") and err.count("\n") == 1 and err.startswith("memoir: "), err
+    assert "nanobind" not in err and "incompatible" not in err
+    assert len(err) < 5000
+
+
+def test_a_verb_that_is_nearly_right(memoir):
+    assert "did you mean plan?" in memoir("plna")[2]
+    assert "did you mean" not in memoir("zzzzzz")[2]
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+def test_closed_streams(tmp_path, closed):
+    """As of a daemon: the work is done, and no file becomes somebody's standard output."""
+    (tmp_path / "p.csv").write_text(TIGHT)
+    command = f"{sys.executable} -m memoir plan p.csv -o o.csv {closed}"
+    ended = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0 and "Traceback" not in ended.stderr
+    assert (tmp_path / "o.csv").read_text().splitlines()[0] == "id,lower,upper,size,offset"
+    assert len((tmp_path / "o.csv").read_text().splitlines()) == 4
+
+
+def test_the_reader_goes(tmp_path):
+    """`| head`: 141 from every table, since 1 is an answer of some verbs."""
+    command = f"(sleep 0.2; {sys.executable} -m memoir show {DATA / 'resnet18.trace'}; echo $? >code) | true; sleep 0.1"
+    subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, check=False)
+    assert (tmp_path / "code").read_text() == "141\n"
+
+
+def test_an_interrupt_is_130(memoir, monkeypatch):
+    from memoir import simulation
+
+    def interrupted(task):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(simulation, "simulate_task", interrupted)
+    code, out, err = memoir(*SIMULATE)
+    assert (code, out) == (130, "") and err.endswith("memoir: interrupted\n")
+
+
+@pytest.mark.parametrize(
+    "suffix", [".trace", ".plan", ".model", ".lifetimes", ".tflite", ".pte", ".pickle", ".onnx"]
+)
+@pytest.mark.parametrize(
+    ("content", "begins"),
+    [
+        (b"", "empty"),
+        (b"\0\1\2\3\4\5\6\7\x08\x09", "00 01 02 03"),
+        (b"id,lower,upper,size\na,0,1,2\n", "id,lower"),
+        (b"\x1f\x8b\x08\0\0\0\0\0", "gzip"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["show", "plan"])
+def test_what_a_name_promises(memoir, tmp_path, suffix, content, begins, verb):
+    (tmp_path / f"x{suffix}").write_bytes(content)
+    code, out, err = memoir(verb, f"x{suffix}")
+    assert (code, out) == (2, "") and err.count("\n") == 1
+    assert "column" not in err
+    if suffix != ".onnx" or verb == "show":  # the importer has a word of its own
+        assert "its name promises a" in err and begins in err, err
