@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names of strangers in whatever memoir prints or writes for people: nothing that a terminal or a shell would obey."""
+
+import pytest
+from native_trace import NativeTrace
+
+BAD = ["\x1b]0;owned\x07\x1b[2J", "\u202egnp.exe\u2066x", "a\nb\rc", "\x9b31mC1\x85x", "\u2028\u200b\ufeff", "nul\x00x",
+       "</script><script>", "a;b;c 1", "`$(touch x)`", "\U000e0041tag"]  # fmt: skip
+COMMANDS = (
+    ("show", "x.trace"), ("show", "x.trace", "--all"), ("show", "x.trace", "-o", "x.html"), ("simulate", "x.trace"),
+    ("diff", "x.trace", "x.trace"), ("plan", "x.trace"), ("export", "x.trace", "--to", "folded"), ("symbolize", "x.trace"),
+    ("oom", "x.trace"),
+)  # fmt: skip
+
+
+@pytest.fixture
+def trace(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = NativeTrace()
+    made.meta("command", "p; touch x " + " ".join(BAD))
+    for i, bad in enumerate(BAD):
+        stack = made.stack(
+            made.native(f"/lib/{bad}.so", 256 + i, [(bad, bad, 3)]),
+            made.python(bad, bad, 4),
+            made.named(1, bad),
+        )
+        made.begin_thread(i + 1, 10 * i + 1, 100 + i, bad)
+        for k in range(4):
+            made.allocate(i + 1, 10 * i + k + 2, 0x100000 + 65536 * i + 4096 * k, 512 << k, stack)
+        made.free(i + 1, 10 * i + 8, 0x100000 + 65536 * i)
+    (tmp_path / "x.trace").write_bytes(made.bytes())
+    return tmp_path
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_nothing_that_is_obeyed_is_printed(words, trace, memoir_cli):
+    code, said, errors = memoir_cli(*words)
+    assert code in (0, 1, 2), errors
+    texts = [
+        said,
+        errors,
+        *(path.read_text() for path in trace.iterdir() if path.suffix in (".folded", ".html")),
+    ]
+    for text in texts:
+        found = {letter for letter in text if not letter.isprintable() and letter not in "\n\t"}
+        assert not found, found
+    # What is offered to be typed names no command of the trace: it has no quotes.
+    assert "; touch x" not in said.partition("next:")[2]
