@@ -29,7 +29,7 @@ def test_a_run_of_one_device(memoir, folder):
     assert out == (
         "two.trace: 3 buffers of the whole run on device 3 on 2 streams\n"
         "device 3: 9,216 bytes for 3 buffers, 2.40 % above the load of 9,000\n"
-        "\nnext: memoir show x.plan -o x.png\n"
+        "\nnext: memoir show x.plan -o x.html\n"
     )
     plan = _core.open_plan(str(folder / "x.plan"))
     assert plan.sizes.tolist() == [2000, 3000, 4000]

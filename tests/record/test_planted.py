@@ -92,7 +92,7 @@ def test_the_first_lines_name_who_asked(planted, name):
         assert f"by {who} (" in sentence and PLANTED.joinpath(name).name in sentence, sentence
     assert max(map(len, lines[:-1])) <= 80 and len(lines) < 20 + 40
     assert not any("0x" in line for line in lines)
-    assert lines[-1] == f"next: memoir show {planted(name)} -o {planted(name).with_suffix('.html')}"
+    assert lines[-1] == f"next: memoir show {planted(name)} -o {planted(name).with_suffix('.html').name}"
 
 
 def test_all_frames_and_all_tables(planted):

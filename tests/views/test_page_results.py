@@ -8,21 +8,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from memoir._core import Trace, Workload, placements, policies
+from memoir._core import Problem, Trace, Workload, placements, policies
 from memoir.simulation import workload_of
 from memoir.simulation.out_of_memory import explain
 from memoir.traces.files import open_trace
 from memoir.train import read_model
 from memoir.train.summary import against, summarize
 from memoir.views import text_table
-from memoir.views.page import Table
+from memoir.views.heap_map import MappedPlan
+from memoir.views.model_text import gain_text
+from memoir.views.page import HeapMaps, Table
 from memoir.views.page.objects import objects_of
 from memoir.views.page.of_diff import trace_diff_page
 from memoir.views.page.of_model import model_page
 from memoir.views.page.of_oom import oom_page
+from memoir.views.page.of_plan import plan_page
 from memoir.views.page.placed import placed_map, room_of
 from memoir.views.page.sites import short_frame
-from memoir.views.trace_diff import diff_traces
+from memoir.views.trace_diff import diff_traces, unmatched
 from pages import DATA
 
 sys.path += [str(Path(__file__).parents[1] / name) for name in ("formats", "cli")]
@@ -164,3 +167,40 @@ def test_frames_are_shortened_to_what_is_read_first():
     assert short_frame("/a/b/c.py:12 f") == "c.py:12 f"
     assert short_frame("D:\\x\\y.py:3 g") == "y.py:3 g"
     assert short_frame("aten::mm") == "aten::mm"
+
+
+def test_what_is_saved_is_never_a_negative_zero():
+    assert [gain_text(gain) for gain in (-0.0, -0.0001, 0.0, 0.0123, -0.02)] == ["nothing"] * 3 + [
+        "1.2 %",
+        "-2.0 %",
+    ]
+
+
+def test_a_plan_is_not_drawn_twice():
+    columns = ([0, 1], [2, 3], [4, 4], [1, 1])
+    problem = Problem(*(np.array(column, np.uint64) for column in columns))
+    same = [MappedPlan(name, np.array([0, 4], np.uint64), 8) for name in ("file", "first_fit")]
+    (panel,) = [one for one in plan_page("p", problem, same, 8)._panels if isinstance(one, HeapMaps)]
+    assert len(panel.maps) == 1
+    other = MappedPlan("bump", np.array([4, 0], np.uint64), 8)
+    (panel,) = [
+        one for one in plan_page("p", problem, [*same, other], 8)._panels if isinstance(one, HeapMaps)
+    ]
+    assert [one.name for one in panel.maps] == ["file: 8 B", "bump: 8 B"]
+
+
+def test_traces_that_share_no_stack_say_so():
+    def rows(*names):
+        pair = {"before_count": 0, "after_count": 0}
+        return [
+            {
+                "stack": name,
+                **{what: pair | {f"{side}_count": 1} for what in ("held", "allocated", "kept", "temporary")},
+            }
+            for name, side in names
+        ]
+
+    assert "memoir symbolize" in unmatched({"stacks": rows(("a", "before"), ("b", "after"))})
+    both = rows(("a", "before"))
+    both[0]["held"] = {"before_count": 1, "after_count": 1}
+    assert not unmatched({"stacks": both}) and not unmatched({"stacks": rows(("a", "before"))})

@@ -83,7 +83,7 @@ sweeping = section("Sweeps, over several inputs, policies, settings or caps")
     type=click.Path(dir_okay=False),
     default="",
     metavar="FILE.json",
-    help="Microseconds of each call to the driver, as bench/gpu.py measures them.  [default: published ones of an A100]",
+    help="Microseconds of each call to the driver, a JSON object by their names.  [default: published ones of an A100]",
 )
 @click.option(
     "--device", type=click.IntRange(0, 65535), help="Only this device. The default: each device by itself."

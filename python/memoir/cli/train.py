@@ -14,6 +14,7 @@ from memoir.base.files import write_output
 from memoir.base.work_budget import allow
 from memoir.cli.parts.arguments import Whole, check_output
 from memoir.cli.parts.work_limit import limited
+from memoir.views.model_text import gain_text
 
 
 @click.command(name="train")
@@ -96,9 +97,7 @@ def command(
     facts = done.facts
     gain = facts["gain"]
     pays = (
-        "two classes were not replayed"
-        if gain is None
-        else f"two classes save {100 * gain:.1f} % of the heap"
+        "two classes were not replayed" if gain is None else f"two classes save {gain_text(gain)} of the heap"
     )
     if done.one_class:
         pays += ", which is not enough: the model says one class"

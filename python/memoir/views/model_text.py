@@ -32,7 +32,7 @@ def print_model(screen: Screen, name: str, summary: dict[str, Any]) -> None:
     if summary["one_class"]:
         line("  one class: replaying the profiles said that two do not pay", "bold")
     elif facts.get("gain") is not None:
-        line(f"  two classes saved {100 * facts['gain']:.1f} % of the heap when the profiles were replayed")
+        line(f"  two classes saved {gain_text(facts['gain'])} of the heap when the profiles were replayed")
     if summary["private"]:
         line("  private: names are hashed with a key of this model")
     for case, text in (("unseen", "stacks held out"), ("renamed", "functions taken away and renamed")):
@@ -84,6 +84,11 @@ def print_comparison(screen: Screen, name: str, found: dict[str, Any]) -> None:
         rows.append(cells)
     heads = ("stack, innermost first", "bytes", "said", "sure", "truth", "long", "truly")
     screen.table(Table("contexts that allocate most", heads, tuple(rows), words=(0,)))
+
+
+def gain_text(gain: float) -> str:
+    """What two classes save of the heap; nothing is no share, and never a negative zero."""
+    return f"{100 * gain:.1f} %" if round(abs(gain), 3) else "nothing"
 
 
 def thresholds(summary: dict[str, Any]) -> str:

@@ -156,7 +156,24 @@ def what_grew(diff: dict[str, Any]) -> list[str]:
             place = f" ({printable(first['place'])})" if first["place"] else ""
             text += f", {_change(first['change_bytes'])} of it asked for by {name_of(first)}{place}"
         found.append(f"{text}.")
+    if note := unmatched(diff):
+        found.append(note)
     return found
+
+
+def unmatched(diff: dict[str, Any]) -> str:
+    """A warning where no stack of one trace is in the other; "" where some are. Names are compared: code that is named in
+    one trace alone, or was built from other files, looks like other code."""
+    sides = [
+        {row["stack"] for row in diff["stacks"] if any(row[name][f"{side}_count"] for name in _QUANTITIES)}
+        for side in ("before", "after")
+    ]
+    if not all(sides) or sides[0] & sides[1]:
+        return ""
+    return (
+        "No stack of one is in the other, so each of them looks new or gone. If they are of one program, one may lack names: "
+        "memoir symbolize finds them."
+    )
 
 
 def _table_by_whom(title: str, rows: list[dict[str, Any]], width: int) -> list[str]:

@@ -71,8 +71,8 @@ def plan_guided(
     if output is not None:
         click.echo(f"wrote {output}", err=True)
         if not as_json:
-            picture = Path(output).with_suffix(".png")
-            click.echo(f"\nnext: memoir show {shlex.quote(output)} -o {shlex.quote(str(picture))}")
+            page = Path(output).with_suffix(".html")
+            click.echo(f"\nnext: memoir show {shlex.quote(output)} -o {shlex.quote(str(page))}")
     elif not as_json:
-        target = Path(input).with_suffix(".plan")
-        click.echo(f"\nnext: memoir plan --guided {shlex.quote(input)} -o {shlex.quote(str(target))}")
+        target = Path(input).with_suffix(".plan").name
+        click.echo(f"\nnext: memoir plan --guided {shlex.quote(input)} -o {shlex.quote(target)}")

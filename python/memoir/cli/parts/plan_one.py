@@ -196,11 +196,11 @@ def _print(options: PlanOptions, planned: _Planned) -> None:
 def _print_next(path: str, output: str | None, written: bool, constrained: ConstrainedProblem | None) -> None:
     """The next command to type."""
     if output is None:
-        target = Path(path).with_suffix(".plan" if constrained is None else ".planned.csv")
-        click.echo(f"\nnext: memoir plan {shlex.quote(path)} -o {shlex.quote(str(target))}")
+        target = Path(path).with_suffix(".plan" if constrained is None else ".planned.csv").name
+        click.echo(f"\nnext: memoir plan {shlex.quote(path)} -o {shlex.quote(target)}")
     elif written and (constrained is None or constrained.timed):
-        picture = Path(output).with_suffix(".png")
-        click.echo(f"\nnext: memoir show {shlex.quote(output)} -o {shlex.quote(str(picture))}")
+        page = Path(output).with_suffix(".html")
+        click.echo(f"\nnext: memoir show {shlex.quote(output)} -o {shlex.quote(str(page))}")
 
 
 def _verdict(problem: Problem, best: PlanResult, floor: int, capacity: int) -> str:

@@ -129,7 +129,7 @@ def show_plan(
         return
     _print(path, shown, results, refusals, floor)
     if output is None:
-        target = shlex.quote(str(Path(path).with_suffix(".html")))
+        target = shlex.quote(Path(path).with_suffix(".html").name)
         click.echo(f"\nnext: memoir show {shlex.quote(path)} -o {target}")
     elif planner is None and len(shown.memories) < 2:
         target = shlex.quote(str(Path(output).with_stem(Path(output).stem + "-planners")))

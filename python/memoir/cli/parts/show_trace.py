@@ -77,10 +77,10 @@ def _next(path: str, chosen: str, trace: Trace, summary: dict[str, Any], page: s
     if any(row["out_of_memory"] for row in summary["devices"]):
         return f"memoir oom {name}"
     if "native" not in summary or chosen == "tensors":
-        return f"memoir plan {name} -o {shlex.quote(str(Path(path).with_suffix('.plan')))}"
+        return f"memoir plan {name} -o {shlex.quote(Path(path).with_suffix('.plan').name)}"
     if page is None:
-        return f"memoir show {name} -o {shlex.quote(str(Path(path).with_suffix('.html')))}"
-    after = shlex.quote(str(Path(path).with_suffix(".after.trace")))
+        return f"memoir show {name} -o {shlex.quote(Path(path).with_suffix('.html').name)}"
+    after = shlex.quote(Path(path).with_suffix(".after.trace").name)
     # A trace keeps no quotes, and may be a stranger's: only words that mean themselves are for a shell.
     command = trace.meta("command")
     program = command if _PLAIN_WORDS.fullmatch(command) else "PROGRAM"

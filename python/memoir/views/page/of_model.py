@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from memoir.base.quantities import bytes_text, printable
-from memoir.views.model_text import CLASSES, about_size, thresholds
+from memoir.views.model_text import CLASSES, about_size, gain_text, thresholds
 from memoir.views.page.document import Page
 from memoir.views.page.objects import ObjectSet
 from memoir.views.page.panels import Fact, Flame, Table, Text
@@ -68,8 +68,13 @@ def _facts(summary: dict[str, Any], against: tuple[str, Found] | None) -> list[F
             sure = f"{_percent(unseen['long']['precision'])} of those called so are"
             shown.append(Fact("Long-lived ones found", _percent(unseen["long"]["recall"]), sure))
         if facts.get("gain") is not None:
-            gain = f"{100 * facts['gain']:.1f} %"
-            shown.append(Fact("Two classes save", gain, "of the heap, where the profiles are replayed"))
+            shown.append(
+                Fact(
+                    "Two classes save",
+                    gain_text(facts["gain"]),
+                    "of the heap, where the profiles are replayed",
+                )
+            )
     shown.append(Fact("Size", bytes_text(summary["bytes"]), f"{summary['names']:,} names"))
     return shown
 

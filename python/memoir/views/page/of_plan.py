@@ -76,7 +76,8 @@ def plan_page(
     page = Page(title, subtitle=unplanned, facts=facts)
     if len(problem):
         shown = list(plans[:1])
-        shown += sorted(plans[1:], key=lambda plan: plan.arena_size)[:1]
+        others = [plan for plan in plans[1:] if not np.array_equal(plan.offsets, own.offsets)]
+        shown += sorted(others, key=lambda plan: plan.arena_size)[:1]
         maps = [
             Map(
                 f"{plan.name}: {bytes_text(plan.arena_size)}" if len(shown) > 1 else "",
