@@ -54,6 +54,7 @@ def test_smoke(call, tmp_path):
     assert f"{output} holds a bench already: use --resume" in err
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(bench, call, tmp_path):
     output = tmp_path / "r"

@@ -510,6 +510,7 @@ def test_hostile_digits(tmp_path, content, old, new):
         assert str(path) in str(error)
 
 
+@pytest.mark.full
 def test_any_word_of_an_executorch_program_may_be_wrong(tmp_path):
     data = (DATA / "small.pte").read_bytes()
     for word in range(0, len(data) - 4, 4):

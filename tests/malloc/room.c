@@ -92,7 +92,7 @@ static void large_blocks(size_t count, size_t size) {
   free(blocks);
 }
 
-/// The program itself has used up its mappings: blocks are allocated and freed all the same, also after a while.
+/// The program itself has used up its mappings: blocks are allocated and freed all the same, and after a while.
 static void no_mappings(size_t milliseconds) {
   enum { kBlocks = 200 };
   static char* blocks[kBlocks];

@@ -103,6 +103,7 @@ def test_mip_keeps_its_deadline_and_gives_its_best(started):
     assert not result.optimal
 
 
+@pytest.mark.full
 def test_cpsat_proves_more_than_the_load_and_says_so():
     pytest.importorskip("ortools")
     result = memoir.plan(ABOVE_ITS_LOAD, "cpsat", deadline=600)
@@ -123,6 +124,7 @@ def test_cpsat_keeps_its_deadline_and_stops_at_the_capacity(started):
     assert roomy.fits and started[1].returncode == 0  # it ended by itself, before the deadline
 
 
+@pytest.mark.full
 def test_cpsat_refuses_what_it_could_not_finish():
     pytest.importorskip("ortools")
     huge = 2**56 + 1

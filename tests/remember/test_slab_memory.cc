@@ -204,6 +204,46 @@ TEST_CASE("a child finds no lock held, and gets slabs of its own") {
   CHECK(failed == 0);
 }
 
+TEST_CASE("threads that fork at the same time, while others wake the upkeep, do not wait for ever") {
+  const Layout layout = row_of(16, 4096);
+  const pid_t program = ::fork();  // which an alarm ends if it hangs
+  if (program == 0) {
+    ::alarm(60);
+    SlabSet slabs({.max_slabs = 4});
+    std::atomic<bool> stop{false};
+    std::atomic<int> failed{0};
+    std::vector<std::thread> takers, forkers;
+    for (int i = 0; i < 2; ++i) {
+      takers.emplace_back([&] {
+        while (!stop) {
+          Slab* const slab = slabs.acquire(layout);
+          if (slab != nullptr) slabs.give_back(slab);
+        }
+      });
+      forkers.emplace_back([&] {
+        for (int round = 0; round < 60; ++round) {
+          const pid_t child = ::fork();
+          if (child == 0) {
+            ::alarm(20);
+            Slab* const slab = slabs.acquire(layout);
+            if (slab != nullptr) slabs.give_back(slab);
+            ::_exit(slab == nullptr);
+          }
+          int status = 0;
+          failed += child < 0 || ::waitpid(child, &status, 0) != child || status != 0;
+        }
+      });
+    }
+    for (auto& thread : forkers) thread.join();
+    stop = true;
+    for (auto& thread : takers) thread.join();
+    ::_exit(failed != 0);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(program, &status, 0) == program);
+  CHECK(status == 0);
+}
+
 TEST_CASE("under a limit on address space only a small share is taken, and nothing before the first need") {
   const pid_t child = ::fork();
   if (child == 0) {

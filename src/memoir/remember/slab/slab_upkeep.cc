@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include "memoir/remember/slab/slab_set.h"
 
@@ -30,6 +31,7 @@ class Upkeep {
     if (wished_.exchange(true, std::memory_order_acq_rel)) return;
     const Hold hold(mutex_);
     if (running_) ::pthread_cond_signal(&changed_);
+    else if (forks_.load(std::memory_order_relaxed) != 0) wanted_ = true;
     else running_ = start();
     slab_upkeep_runs.store(running_, std::memory_order_relaxed);
     if (!running_) wished_.store(false, std::memory_order_relaxed);
@@ -49,16 +51,21 @@ class Upkeep {
   };
 
   Upkeep() noexcept {
+    make_condition();
+    // After those of ForkMutex, which a slab's set has made before: handlers run in the reverse order, so the
+    // thread that is waited for here finds every mutex free.
+    ::pthread_atfork([] { instance().stop(); }, [] { instance().go_on(); }, [] { instance().begin_anew(); });
+  }
+
+  void make_condition() noexcept {
     pthread_condattr_t attributes;
     ::pthread_condattr_init(&attributes);
     ::pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     ::pthread_cond_init(&changed_, &attributes);
     ::pthread_condattr_destroy(&attributes);
-    // After those of ForkMutex, which a slab's set has made before: handlers run in the reverse order, so the
-    // thread that is waited for here finds every mutex free.
-    ::pthread_atfork([] { instance().stop(); }, [] { instance().go_on(); }, [] { instance().go_on(); });
   }
 
+  /// The caller has the mutex, and no fork() is under way: stop() alone joins a thread then.
   bool start() noexcept {
     sigset_t all, before;
     sigfillset(&all);
@@ -111,24 +118,47 @@ class Upkeep {
     }
   }
 
+  /// Before a fork(), of which there may be several at a time: no thread starts until the last is over.
   void stop() noexcept {
-    ::pthread_mutex_lock(&mutex_);
-    stopping_ = true;
-    ::pthread_cond_signal(&changed_);
-    ::pthread_mutex_unlock(&mutex_);
-    if (joinable_) ::pthread_join(thread_, nullptr);
-    joinable_ = false;
+    pthread_t ended{};
+    bool join = false;
+    {
+      const Hold hold(mutex_);
+      forks_.fetch_add(1, std::memory_order_relaxed);
+      stopping_.store(true, std::memory_order_relaxed);
+      wanted_ = wanted_ || running_;
+      ::pthread_cond_signal(&changed_);
+      join = std::exchange(joinable_, false);
+      ended = thread_;
+    }
+    if (join) ::pthread_join(ended, nullptr);
   }
-  /// Started again by the next that slabs hold, or by who waited for a fork().
+  /// In the parent. What slabs hold is looked after again, also if nobody takes one any more.
   void go_on() noexcept {
-    stopping_ = false;
+    const Hold hold(mutex_);
+    if (forks_.fetch_sub(1, std::memory_order_relaxed) != 1) return;
+    stopping_.store(false, std::memory_order_relaxed);
     wished_.store(false, std::memory_order_relaxed);
+    if (std::exchange(wanted_, false)) running_ = start();
+    slab_upkeep_runs.store(running_, std::memory_order_relaxed);
+  }
+  /// In the child, which has this thread alone: the next that slabs hold starts one.
+  void begin_anew() noexcept {
+    mutex_ = PTHREAD_MUTEX_INITIALIZER;
+    make_condition();
+    forks_.store(0, std::memory_order_relaxed);
+    stopping_.store(false, std::memory_order_relaxed);
+    wished_.store(false, std::memory_order_relaxed);
+    wanted_ = running_ = joinable_ = false;
+    slab_upkeep_runs.store(false, std::memory_order_relaxed);
   }
 
   pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
   pthread_cond_t changed_ = PTHREAD_COND_INITIALIZER;
   std::atomic<bool> wished_ = false;
   std::atomic<bool> stopping_ = false;
+  std::atomic<int> forks_ = 0;  // under way
+  bool wanted_ = false;         // by what waits for them to be over
   bool running_ = false;
   bool joinable_ = false;  // thread_ is one, and was not joined
   pthread_t thread_ = {};
