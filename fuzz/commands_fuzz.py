@@ -145,7 +145,7 @@ def run(arguments: list[str], size: int) -> str:
     seconds, memory = used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 - OWN
     if code < 0:
         return f"ended by {signal.Signals(-code).name} after {seconds:.1f} s of the processor"
-    if code not in (0, 1, 2) or "Traceback" in text:
+    if code not in (0, 1, 2) or "Traceback (most recent" in text:
         return f"ended with {code}\n{text[-1500:]}"
     if any(ord(letter) < 32 and letter not in "\n\t" or letter in "\x7f\u202e\x9b" for letter in text):
         return f"printed control characters: {text[:300]!r}"
