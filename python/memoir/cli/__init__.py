@@ -115,7 +115,10 @@ def _run(arguments: list[str] | None) -> int:
         message = " ".join(printable_error(error.format_message()).split())
         context = getattr(error, "ctx", None)
         help_of = context.command_path if context is not None else "memoir"
-        click.echo(f"memoir: {message.rstrip('.')}. {help_of} --help says more", err=True)
+        click.echo(
+            f"memoir: {message.rstrip('.')}{'' if message.endswith('?') else '.'} {help_of} --help says more",
+            err=True,
+        )
         return BAD_INPUT
     except Error as error:
         click.echo(f"memoir: {printable_error(error)}", err=True)
