@@ -148,9 +148,13 @@ LargeBlocks::Block LargeBlocks::allocate(Size size, Size alignment, bool huge) n
   Entry entry;
   {
     const LockGuard guard(lock_);
-    entry = take_fitting(bytes, alignment, huge);
-    if (entry.address == 0 && refused_ != 0)
-      entry = take_refused(bytes, bytes + bytes / 4, alignment, kLooks);
+    if (refused_ != 0) {  // what fits best of both, else the last of the largest requests find none
+      const Cached* const kept = fitting(bytes, alignment);
+      const Size most = bytes + bytes / 4;
+      entry =
+          take_refused(bytes, kept == nullptr ? most : std::min(most, kept->entry.size), alignment, kLooks);
+    }
+    if (entry.address == 0) entry = take_fitting(bytes, alignment, huge);
   }
   if (entry.address == 0 && cached() != 0) entry = compose(bytes, alignment, huge);
   if (entry.address == 0) entry = map_new(bytes, alignment, huge);
@@ -266,8 +270,9 @@ void LargeBlocks::retry_refused() noexcept {
   }
 }
 
-/// One that is kept and has the size, or the begin of a larger one. The lock is held.
-LargeBlocks::Entry LargeBlocks::take_fitting(Size bytes, Size alignment, bool huge) noexcept {
+/// The smallest that is kept and has the size; one that is much larger only where it can be cut. The lock is
+/// held.
+LargeBlocks::Cached* LargeBlocks::fitting(Size bytes, Size alignment) noexcept {
   const Size most = bytes + bytes / 4;
   Cached* best = nullptr;
   for (size_t i = 0; i < cache_count_; ++i) {
@@ -276,6 +281,13 @@ LargeBlocks::Entry LargeBlocks::take_fitting(Size bytes, Size alignment, bool hu
     if (one.size > most && (kChecked || one.range != 0 || one.count() > 1)) continue;
     if (best == nullptr || one.size < best->entry.size) best = &cache_[i];
   }
+  return best;
+}
+
+/// One that is kept and has the size, or the begin of a larger one. The lock is held.
+LargeBlocks::Entry LargeBlocks::take_fitting(Size bytes, Size alignment, bool huge) noexcept {
+  const Size most = bytes + bytes / 4;
+  Cached* const best = fitting(bytes, alignment);
   if (best == nullptr) return {};
   Entry taken = best->entry;
   if (taken.size > most) {  // its end stays, from a huge page on where that wastes little

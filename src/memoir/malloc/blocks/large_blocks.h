@@ -86,6 +86,7 @@ class LargeBlocks {
   void retry_refused() noexcept;
   Entry take_oldest() noexcept;
   void uncache(Cached* one) noexcept;
+  Cached* fitting(Size bytes, Size alignment) noexcept;
   Entry take_fitting(Size bytes, Size alignment, bool huge) noexcept;
   Entry take_part(Size bytes, bool huge) noexcept;
   Entry compose(Size bytes, Size alignment, bool huge) noexcept;
