@@ -153,7 +153,7 @@ def stacks(rounds: int) -> None:
     if compiler is None:
         print("skipped: no g++")
         return
-    sources = [*sorted((CORE / "host" / "stacks").glob("*.cc")), CORE / "base" / "metadata.cc"]
+    sources = [*sorted((CORE / "process" / "stacks").glob("*.cc")), *sorted((CORE / "base").glob("*.cc"))]
     with tempfile.TemporaryDirectory(prefix="memoir-bench-") as work:
         program = Path(work) / "record_stacks"
         command = [compiler, "-std=c++20", "-O2", f"-I{CORE.parent}", str(HERE / "record_stacks.cc")]
