@@ -48,7 +48,7 @@ void AddressSpace::reserve_all() noexcept {
     release_address_space(base, size);
     return;  // tried again with the next need
   }
-  base_ = base;
+  base_.store(base, std::memory_order_relaxed);
   windows_ = windows;
   size_.store(size, std::memory_order_release);
 }
@@ -71,15 +71,14 @@ std::byte* AddressSpace::reserve(Size size, AddressOwner* owner) noexcept {
     for (size_t i = first; i <= window; ++i) owners_[i].store(owner, std::memory_order_relaxed);
     sizes_[first] = size;
     next_ = window + 1 < windows ? window + 1 : 0;
-    return base_ + first * kWindow;
+    return base_.load(std::memory_order_relaxed) + first * kWindow;
   }
   return nullptr;
 }
 
 void AddressSpace::release(std::byte* base) noexcept {
   const std::lock_guard lock(mutex_);
-  const size_t first = static_cast<Size>(base - base_) / kWindow,
-               count = (sizes_[first] + kWindow - 1) / kWindow;
+  const size_t first = offset_of(base) / kWindow, count = (sizes_[first] + kWindow - 1) / kWindow;
   for (size_t i = first; i < first + count; ++i) owners_[i].store(nullptr, std::memory_order_relaxed);
 }
 

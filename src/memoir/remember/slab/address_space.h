@@ -48,24 +48,26 @@ class AddressSpace {
   void release(std::byte* base) noexcept;
   /// The size of the reservation that begins at `base`.
   Size size_at(const std::byte* base) const noexcept {
-    return sizes_[static_cast<Size>(base - base_) / kWindow];
+    return sizes_[static_cast<Size>(base - base_.load(std::memory_order_relaxed)) / kWindow];
   }
 
   bool contains(const void* pointer) const noexcept {
     const Size size = size_.load(std::memory_order_acquire);  // 0 until base_ stands
-    return static_cast<Size>(static_cast<const std::byte*>(pointer) - base_) < size;
+    return offset_of(pointer) < size;
   }
   /// The owner of a live pointer that contains() is true for.
   AddressOwner* owner_of(const void* pointer) const noexcept {
-    const Size offset = static_cast<Size>(static_cast<const std::byte*>(pointer) - base_);
-    return owners_[offset / kWindow].load(std::memory_order_relaxed);
+    return owners_[offset_of(pointer) / kWindow].load(std::memory_order_relaxed);
   }
 
  private:
   AddressSpace() = default;
   void reserve_all() noexcept;  // the caller has the lock
+  Size offset_of(const void* pointer) const noexcept {
+    return static_cast<Size>(static_cast<const std::byte*>(pointer) - base_.load(std::memory_order_relaxed));
+  }
 
-  std::byte* base_ = nullptr;
+  std::atomic<std::byte*> base_ = nullptr;  // others ask contains() while it is set
   std::atomic<Size> size_ = 0;
   size_t windows_ = 0;
   std::atomic<AddressOwner*>* owners_ = nullptr;  // one per window
