@@ -85,6 +85,6 @@ def is_binary(begin: bytes) -> bool:
 
 
 def check_is_csv(path: str | Path, begin: bytes, verdict: str) -> None:
-    """For a file that is none of the kinds that are known by how they begin. Error where it is not meant as CSV, or none."""
+    """For a file that begins like no kind that is known. Raises memoir.Error unless it may be CSV: by its name, and text."""
     if promise(path) or is_binary(begin) or (not begin and Path(path).suffix.lower() != ".csv"):
         raise wrong_kind(path, begin, verdict)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 _GAP = 2
-_NARROWEST = 16  # what a column of words may shrink to
+_NARROWEST = 12  # what a column of words may shrink to
 _INDENT = 2  # of figures under the name that they are of
 _BELOW = "    "  # before words that stand under their figures
 _JOINED = "\x1f"

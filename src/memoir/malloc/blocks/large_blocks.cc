@@ -206,14 +206,16 @@ LargeBlocks::Entry LargeBlocks::take_piece(Size bytes, Size alignment) noexcept 
   return entry;
 }
 
-/// Of those that the system would not unmap, at as many places of the table: the smallest that has the size.
+/// Of those that the system would not unmap, in the next `looks` places of the table: the smallest that has the size.
 /// A first fit would give the large ones to small requests, and the large requests would find none. The lock
 /// is held.
 LargeBlocks::Entry LargeBlocks::take_refused(Size bytes, Size most, Size alignment, size_t looks) noexcept {
   Entry* best = nullptr;
-  for (size_t i = 0; i < looks && i < table_.size(); ++i) {
+  size_t left = refused_;
+  for (size_t i = 0; i < looks && i < table_.size() && left != 0; ++i) {
     look_at_ = (look_at_ + 1) & (table_.size() - 1);
     Entry& one = table_[look_at_];
+    left -= one.refused;
     if (!one.refused || one.size < bytes || one.size > most || one.address % alignment != 0) continue;
     if (best == nullptr || one.size < best->size) best = &one;
     if (best->size == bytes) break;
