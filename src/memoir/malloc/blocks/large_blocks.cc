@@ -206,9 +206,9 @@ LargeBlocks::Entry LargeBlocks::take_piece(Size bytes, Size alignment) noexcept 
   return entry;
 }
 
-/// Of those that the system would not unmap, in the next `looks` places of the table: the smallest that has the size.
-/// A first fit would give the large ones to small requests, and the large requests would find none. The lock
-/// is held.
+/// Of those that the system would not unmap, in the next `looks` places of the table: the smallest that has
+/// the size. A first fit would give the large ones to small requests, and the large requests would find none.
+/// The lock is held.
 LargeBlocks::Entry LargeBlocks::take_refused(Size bytes, Size most, Size alignment, size_t looks) noexcept {
   Entry* best = nullptr;
   size_t left = refused_;
