@@ -12,8 +12,8 @@
 
 namespace memoir {
 
-/// Physical memory of a simulated device that is mapped nowhere, as SpareHandles of a real one: handles of one
-/// size are one entry, since a simulation may have billions.
+/// Physical memory of a simulated device that is mapped nowhere, as SpareHandles of a real one. Handles of
+/// one size are one entry, since a simulation may have billions.
 class SimSpares {
  public:
   struct Handles {

@@ -61,8 +61,8 @@ bool MappedMemory::map_missing(Range covered, Size missing) {
   return all;
 }
 
-/// As CudaArena: the largest spare that fits, or new memory, up to the next multiple of a piece; pieces of one
-/// size at once. None when there is no memory.
+/// As CudaArena: the largest spare that fits, or new memory, up to the next multiple of a piece; pieces of
+/// one size at once. None when there is no memory.
 MappedMemory::Pieces MappedMemory::map_pieces(Offset at, Size room, bool& made) {
   const Size most = std::min(piece_ - at % piece_, room);
   const Size count = most == piece_ ? room / piece_ : 1;

@@ -10,8 +10,8 @@
 //
 // What is taken away (Arena::take_away) becomes spares of the device, which the next commits map first.
 //
-// Pieces that lie in a row and have as many bytes committed are kept as one run, so that a range of any length
-// costs what a granule costs.
+// Pieces that lie in a row and have as many bytes committed are kept as one run, so that a range of any
+// length costs what a granule costs.
 //
 // Uses the heap's memory: for simulations.
 #pragma once

@@ -53,7 +53,7 @@ class RangeSet {
     ranges_.emplace_hint(at, begin, end);
     bytes_ += end - begin;
   }
-  /// Calls `body(part)` for each part of the range that was in the set, by address. It must not change the set.
+  /// Calls `body(part)` for each part of the range that was in the set, by address. It must not change it.
   template <class Body>
   void erase(Range range, Body body) {
     for (auto at = first_behind(range.begin); at != ranges_.end() && at->first < range.end();) {
