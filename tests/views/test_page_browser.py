@@ -314,7 +314,7 @@ def test_keys_pan_zoom_and_pin(open_page):
     page.key("n")
     page.key("Enter")
     assert page.run("document.querySelector('.pinned h3').textContent") == "Object 0"
-    page.wait_for("document.getElementById('readout').textContent.startsWith('object 0')")
+    page.wait_for("document.getElementById('readout').textContent.startsWith('Object 0')")
     page.key("]")
     assert page.run(f"{MAP}.view.moment") == page.run(f"{MAP}.set.peakTick + 1")
     clean(page)

@@ -20,7 +20,8 @@ _MOST_FRAMES = 6
 
 
 def summarize(model: LifetimeModel, size: int, most: int = 20) -> dict[str, Any]:
-    """size: bytes of the file. The sites are the `most` stacks with the most samples, of each class."""
+    """size: bytes of the file. The classes are of all stacks; the sites are the `most` stacks with the most samples, of
+    each class."""
     fields = SETTINGS.unpack(bytes(model.records("settings")))
     facts = bytes(model.records("facts"))
     network = bytes(model.records("network"))
@@ -40,12 +41,12 @@ def summarize(model: LifetimeModel, size: int, most: int = 20) -> dict[str, Any]
         "words": model.count("tokens"),
         "network": _NETWORKS.get(struct.unpack_from("<I", network)[0]) if network else None,
         "facts": json.loads(facts) if facts else {},
-        "sites": sites(model, fields, most),
+        **_sites(model, fields, most),
     }
 
 
-def sites(model: LifetimeModel, fields: tuple[Any, ...], most: int) -> list[dict[str, Any]]:
-    """Stacks of the trie: what the model says of each, before calibration."""
+def _sites(model: LifetimeModel, fields: tuple[Any, ...], most: int) -> dict[str, list[dict[str, Any]]]:
+    """Stacks of the trie: what the model says of each, before calibration; and of all of them by class."""
     nodes = model.records("nodes").view("<u4").reshape(-1, 3)
     answers = model.records("answers").reshape(-1, 12)
     wall = answers[:, :CLASSES].astype(float)
@@ -61,14 +62,25 @@ def sites(model: LifetimeModel, fields: tuple[Any, ...], most: int) -> list[dict
     order = numpy.argsort(-samples[of[ends]].astype(int), kind="stable")
     left = [most] * CLASSES
     rows = []
+    classes = [
+        {"class": kind, "sites": 0, "samples": 0, "confidence": 0.0, "called_long": 0}
+        for kind in range(CLASSES)
+    ]
     labels = _labels(model)
     sizes = _size_texts(model)
     for place in order.tolist():
-        kind = int(best[place])
+        kind, answer = int(best[place]), int(of[ends[place]])
+        count = int(samples[answer])
+        sure = float(wall[answer, kind] / wall[answer].sum())
+        called_long = bool(long[answer] >= _least_long(fields, count))
+        row = classes[kind]
+        row["sites"] += 1
+        row["samples"] += count
+        row["confidence"] += sure * count
+        row["called_long"] += called_long
         if not left[kind]:
             continue
         left[kind] -= 1
-        answer = int(of[ends[place]])
         stack = _path(nodes, parents, labels, int(ends[place]))
         size = sizes.get(stack[-1]) if stack else None
         rows.append(
@@ -76,13 +88,18 @@ def sites(model: LifetimeModel, fields: tuple[Any, ...], most: int) -> list[dict
                 "stack": (stack if size is None else stack[:-1])[:_MOST_FRAMES],
                 "size": size,
                 "class": kind,
-                "confidence": round(float(wall[answer, kind] / wall[answer].sum()), 3),
+                "confidence": round(sure, 3),
                 "long": round(float(long[answer]), 3),
-                "called_long": bool(long[answer] >= _least_long(fields, int(samples[answer]))),
-                "samples": int(samples[answer]),
+                "called_long": called_long,
+                "samples": count,
             }
         )
-    return sorted(rows, key=lambda row: (row["class"], -row["samples"]))
+    for row in classes:
+        row["confidence"] = round(row["confidence"] / max(row["samples"], 1), 3)
+    return {
+        "classes": [row for row in classes if row["sites"]],
+        "sites": sorted(rows, key=lambda row: (row["class"], -row["samples"])),
+    }
 
 
 def _least_long(fields: tuple[Any, ...], samples: int) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 
 from memoir._core import EventKind, FrameKind, Lives, Trace
 from memoir.traces.places import Places
+from memoir.views.native_summary import is_native
 from memoir.views.trace_objects import Objects, event_at, parts_of, where_kind
 
 LIFETIME_DECADES = [10**n for n in range(3, 11)]  # nanoseconds: 1 us to 10 s
@@ -36,7 +37,7 @@ def summarize(trace: Trace, *, points: int = 200, top: int = 20, operators: bool
         "threads": len(threads),
         **_counts(objects),
         "peak": load["peak"],
-        "devices": _devices(events, objects),
+        "devices": _devices(trace, objects),
         "passes": _passes(events, objects),
         "lifetimes": _lifetimes(events, objects),
         **(_operators(trace, objects, top) if operators else dict.fromkeys(_OPERATORS, [])),
@@ -72,12 +73,19 @@ _SEGMENTS = {  # kind -> its name, and what it does to the bytes that are reserv
 }
 
 
-def _devices(events: np.ndarray, objects: Objects) -> list[dict[str, Any]]:
-    """One row per device, if the trace names any: streams, peaks, what its allocator asked of it."""
+def _devices(trace: Trace, objects: Objects) -> list[dict[str, Any]]:
+    """One row per device, if the trace names any: streams, peaks, what its allocator asked of it. What a program maps by
+    itself is no device's."""
+    events = trace.events
+    native = is_native(trace)
+    of_a_device = [
+        int(kind)
+        for kind in EventKind
+        if kind >= EventKind.kSegmentAllocate
+        and not (native and kind in (EventKind.kSegmentMap, EventKind.kSegmentUnmap))
+    ]
     if not any(
-        np.any(part["kind"] >= EventKind.kSegmentAllocate)
-        or np.any(part["device"] > 0)
-        or np.any(part["stream"] > 0)
+        np.any(np.isin(part["kind"], of_a_device)) or np.any(part["device"] > 0) or np.any(part["stream"] > 0)
         for part in parts_of(events)
     ):
         return []

@@ -17,7 +17,7 @@ from memoir.train.summary import against, summarize
 from memoir.views.model_text import print_comparison, print_model
 from memoir.views.screen import Screen
 
-_MOST_SITES = 40  # of a class, on a page
+_MOST_SITES = 40  # of a class, on a page and in --json
 
 
 def show_model(
@@ -28,8 +28,8 @@ def show_model(
     if output is not None:
         check_output(Path(output), (".html",), force)
     model = read_model(path)
-    summary = summarize(model, Path(path).stat().st_size, most=20 if json else 4)
-    found = None if profile is None else against(model, Lifetimes.open(profile))
+    summary = summarize(model, Path(path).stat().st_size, most=_MOST_SITES if json else 4)
+    found = None if profile is None else against(model, Lifetimes.open(profile), _MOST_SITES)
     if output is not None:
         write_model_page(path, Path(output), profile, force)
         click.echo(f"wrote {output}", err=True)

@@ -176,6 +176,7 @@ class _Writer:
             one.objects is not None for panel in shared if isinstance(panel, HeapMaps) for one in panel.maps
         )
         self._maps_of: dict[int, list[Map]] = {}
+        self._moments: dict[int, list[int]] = {}  # that a set's maps show first
         self._held: dict[int, dict[str, PackedColumn]] = {}
         taken = 0
         for panel in shared:
@@ -183,6 +184,8 @@ class _Writer:
                 for one in panel.maps:
                     objects = one.objects or panel.objects
                     self._maps_of.setdefault(id(objects), []).append(one)
+                    if panel.moment is not None:
+                        self._moments.setdefault(id(objects), []).append(panel.moment)
                     self._held[id(one)] = self._segments(one, objects)
                     taken += sum(column.size for column in self._held[id(one)].values())
         self._budget = max(int(budget * 0.94) - taken, budget // 8) // max(count, 1)
@@ -304,12 +307,21 @@ class _Writer:
             at = np.full(len(objects), axis.height + 1, np.int64)  # beyond the axis: drawn nowhere
             at[placed] = axis.place(np.asarray(one.addresses, np.uint64)[placed])
             drawn.append(at)
-        packed = PackedSet(objects, drawn, self._budget)
+        packed = PackedSet(objects, drawn, self._budget, self._moments.get(id(objects), ()))
         self.notes += [f"To keep the page small: {note}." for note in packed.notes]
         kept = packed.objects
         self.sets.append(
             {
                 "count": len(kept),
+                "objects": objects.total,
+                "countUnit": objects.count_unit,
+                "merged": packed.is_merged,
+                "knowsSites": packed.knows_sites,
+                "cut": packed.is_cut,
+                "exact": {
+                    kind: {name: self._column(column) for name, column in columns.items()}
+                    for kind, columns in packed.exact.items()
+                },
                 "ticks": int(kept.ticks),
                 "unit": kept.unit,
                 "columns": {name: self._column(column) for name, column in packed.columns.items()},

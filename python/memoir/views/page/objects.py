@@ -36,6 +36,7 @@ class ObjectSet:
     #: further columns by name: site, thread, stream, free_thread (+ 1), pass (+ 1), lifetime, predicted, number; count and
     #: bytes, where one element stands for several objects
     columns: dict[str, np.ndarray] = field(default_factory=dict)
+    count_unit: int = 1  # columns["count"] is in units of one part of so many of an object
     time: np.ndarray | None = None  # nanoseconds at tick 0, 1, ...: never going back
     open_ended: bool = True  # what dies at `ticks` was never freed, as far as is known
     lifetimes: tuple[str, ...] = ()  # the names of the classes in columns["lifetime"]
@@ -44,6 +45,12 @@ class ObjectSet:
 
     def __len__(self) -> int:
         return len(self.born)
+
+    @property
+    def total(self) -> int:
+        """Objects that these elements stand for."""
+        count = self.columns.get("count")
+        return len(self) if count is None else round(int(count.sum()) / self.count_unit)
 
     def live(self) -> tuple[np.ndarray, np.ndarray]:
         """(ticks at which something changes, bytes live from each on)."""
@@ -118,6 +125,9 @@ def objects_of(trace: Trace, device: int | None = None) -> ObjectSet:
     if has_segments and len(time):
         lifetime[time[born] == 0] = _BEFORE
     columns["lifetime"] = lifetime
+    names: tuple[str, ...] = LIFETIMES
+    if not passes:
+        names = (*LIFETIMES[:_ACROSS], "freed later", *LIFETIMES[_ACROSS + 1 :])
     return ObjectSet(
         born=born,
         died=died,
@@ -127,7 +137,7 @@ def objects_of(trace: Trace, device: int | None = None) -> ObjectSet:
         sites=tree,
         columns=columns,
         time=np.append(time, time[-1:] if len(time) else 0),
-        lifetimes=LIFETIMES,
+        lifetimes=names,
         passes=passes,
     )
 

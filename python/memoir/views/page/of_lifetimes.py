@@ -59,7 +59,7 @@ def objects_of_profile(profile: Lifetimes) -> ObjectSet:
     sites = np.array([site_of[context] for context in cells["context"].tolist()], np.int64)
     sites[sites < 0] = tree.add("(unknown)") if (sites < 0).any() else 0
     censored = cells["fate"] == CENSORED
-    columns = {"site": sites, "count": np.maximum(np.round(count), 1).astype(np.int64), "bytes": total}
+    columns = {"site": sites, "count": cells["estimate"]["objects"].astype(np.int64), "bytes": total}
     return ObjectSet(
         born=np.zeros(len(cells), np.int64),
         died=np.where(censored, buckets, cells["bucket"].astype(np.int64) + 1),
@@ -68,6 +68,7 @@ def objects_of_profile(profile: Lifetimes) -> ObjectSet:
         unit="bucket",
         sites=tree,
         columns=columns,
+        count_unit=ONE_OBJECT,
         time=np.concatenate([[0], begins, begins[-1:]]) * _NS,
     )
 

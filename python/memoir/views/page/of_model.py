@@ -27,7 +27,7 @@ def model_page(name: str, summary: dict[str, Any], against: tuple[str, Found] | 
     page = Page(name, subtitle=_subtitle(summary), facts=_facts(summary, against), notes=_notes(summary))
     if against is not None:
         page.add(*_comparison(*against))
-    page.add(_classes(summary["sites"]), _sites(summary["sites"]))
+    page.add(_classes(summary["classes"]), _sites(summary["sites"]))
     page.add(_seen(summary["sites"]))
     words = facts.get("words_for_long", [])
     if words:
@@ -88,19 +88,15 @@ def _notes(summary: dict[str, Any]) -> list[str]:
     return notes
 
 
-def _classes(sites: Sequence[dict[str, Any]]) -> Table | None:
-    """By predicted class: how many of the shown sites, with how many samples."""
+def _classes(classes: Sequence[dict[str, Any]]) -> Table | None:
+    """By predicted class: how many sites, with how many samples."""
     rows, shades = [], []
-    total = sum(row["samples"] for row in sites) or 1
-    for number, name in enumerate(CLASSES):
-        mine = [row for row in sites if row["class"] == number]
-        if not mine:
-            continue
-        samples = sum(row["samples"] for row in mine)
-        sure = sum(row["confidence"] * row["samples"] for row in mine) / max(samples, 1)
-        long = sum(row["called_long"] for row in mine)
-        rows.append((name, f"{len(mine):,}", f"{samples:,}", f"{100 * sure:.0f} %", f"{long:,}"))
-        shades.append((0, 0, samples / total, sure, long / len(mine)))
+    total = sum(row["samples"] for row in classes) or 1
+    for row in classes:
+        counts = (f"{row['sites']:,}", f"{row['samples']:,}")
+        sure = row["confidence"]
+        rows.append((CLASSES[row["class"]], *counts, f"{100 * sure:.0f} %", f"{row['called_long']:,}"))
+        shades.append((0, 0, row["samples"] / total, sure, row["called_long"] / row["sites"]))
     heads = ("predicted lifetime", "sites", "samples", "sure, on average", "called long-lived")
     return Table("How long does it say that objects live?", heads, rows, shades=shades) if rows else None
 
@@ -139,7 +135,7 @@ def _seen(sites: Sequence[dict[str, Any]]) -> Flame | None:
         columns={"site": np.array(site, np.int64), "count": count},
         open_ended=False,
     )
-    note = "Stacks by samples, below the lifetime that is predicted of each."
+    note = "The sites of the table above by their samples, each stack below the lifetime that is predicted of it."
     return Flame("What did it see?", objects, note, measures=("count",), counted="sample")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from memoir import _core
 from memoir._core import Error, EventKind, Trace, Usage
 from memoir.base.quantities import bytes_text, duration_text, printable
-from memoir.views.native_summary import who_of
+from memoir.views.native_summary import is_native, who_of
 from memoir.views.page.addresses import Segments, largest_hole
 from memoir.views.page.document import Page
 from memoir.views.page.objects import ObjectSet, objects_of, recorded_addresses
@@ -46,7 +46,7 @@ def trace_page(
         name,
         subtitle=_subtitle(trace, summary),
         facts=_facts(trace, summary) if native is None else (),
-        answers=_answers(native) if native is not None else (),
+        answers=_answers(native, summary["frees"]["count"]) if native is not None else (),
         notes=_notes(summary, growing),
     )
     if not summary["allocations"]["count"]:
@@ -76,8 +76,8 @@ def trace_page(
     return page
 
 
-def _answers(native: dict[str, Any]) -> list[Answer]:
-    """Never freed, the peak, churn: how much, and by whom."""
+def _answers(native: dict[str, Any], freed: int) -> list[Answer]:
+    """Never freed, the peak, churn: how much, and by whom. `freed`: objects."""
     who, kept, moment = native["who"], native["kept"], native["moment"]
     found = []
     amounts = {
@@ -86,14 +86,14 @@ def _answers(native: dict[str, Any]) -> list[Answer]:
             bytes_text(kept["bytes"]),
         ),
         "held": ("Peak" if moment["is_peak"] else "At that moment", bytes_text(moment["bytes"])),
-        "churn": ("Churn", f"{sum(row['count'] for row in who['churn']):,} objects freed again"),
+        "churn": ("Churn", f"{_number(freed, 'object')} freed again"),
     }
     for measure, (name, value) in amounts.items():
         row = culprit(who[measure])
         if row is None:
             found.append(Answer(name, value if measure == "churn" else "nothing"))
             continue
-        note = f"{100 * row['share']:.1f} %, {row['count']:,} objects"
+        note = f"{100 * row['share']:.1f} %, {_number(row['count'], 'object')}"
         if row["callers"]:
             note += f"; called by {' < '.join(row['callers'])}"
         if measure == "kept" and (later := freed_at_end(native)):
@@ -125,7 +125,8 @@ def _who(who: Who, native: dict[str, Any]) -> StackFlame:
 def device_map(trace: Trace, objects: ObjectSet, device: int, where: str = "") -> HeapMaps:
     """The heap map of one device: by the recorded addresses, or as memoir's plain heap would lay the objects out."""
     known, addresses = recorded_addresses(trace, objects)
-    segments = Segments.of(trace.events, device)
+    native = is_native(trace)  # what a program maps is not all that its allocator holds
+    segments = Segments() if native else Segments.of(trace.events, device)
     if known.any():
         full = np.zeros(len(objects), np.uint64)
         full[known] = addresses
@@ -134,7 +135,7 @@ def device_map(trace: Trace, objects: ObjectSet, device: int, where: str = "") -
             full,
             placed=known,
             segments=segments,
-            curves=[*_held(trace, device), *_resident(trace)],
+            curves=_resident(trace) if native else _held(trace, device),
             marks=_marks(trace, device),
         )
         return HeapMaps(
@@ -162,12 +163,12 @@ def device_map(trace: Trace, objects: ObjectSet, device: int, where: str = "") -
 
 def _subtitle(trace: Trace, summary: dict[str, Any]) -> str:
     count = summary["allocations"]["count"]
-    parts = [f"{count:,} allocations in {duration_text(summary['duration_ns'])}"]
+    parts = [f"{_number(count, 'allocation')} in {duration_text(summary['duration_ns'])}"]
     if trace.meta("model"):
         parts.insert(0, trace.meta("model"))
     if summary["passes"]:
-        parts.append(f"{len(summary['passes']):,} passes")
-    parts.append(f"{summary['threads']:,} thread{'s' * (summary['threads'] != 1)}")
+        parts.append(_number(len(summary["passes"]), "pass", "es"))
+    parts.append(_number(summary["threads"], "thread"))
     return " · ".join(parts)
 
 
@@ -175,17 +176,17 @@ def _facts(trace: Trace, summary: dict[str, Any]) -> list[Fact]:
     peak = summary["peak"]
     facts = []
     if peak["event"] is not None:
-        when = f"{peak['objects']:,} object{'s' * (peak['objects'] != 1)}, at event {peak['event']:,}"
+        when = f"{_number(peak['objects'], 'object')}, at event {peak['event']:,}"
         facts.append(Fact("Most bytes live", bytes_text(peak["bytes"]), when))
     for row in summary["devices"][:_MOST_DEVICES]:
         facts += _held_facts(trace, row, len(summary["devices"]) > 1)
     kept = summary["never_freed"]
-    facts.append(
-        Fact(
-            "Never freed", bytes_text(kept["bytes"]), f"{kept['count']:,} object{'s' * (kept['count'] != 1)}"
-        )
-    )
+    facts.append(Fact("Never freed", bytes_text(kept["bytes"]), _number(kept["count"], "object")))
     return facts
+
+
+def _number(count: int, noun: str, ending: str = "s") -> str:
+    return f"{count:,} {noun}{ending * (count != 1)}"
 
 
 def _held_facts(trace: Trace, row: dict[str, Any], several: bool) -> list[Fact]:

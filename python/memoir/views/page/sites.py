@@ -13,6 +13,8 @@ from memoir._core import Trace
 from memoir.base.quantities import printable
 from memoir.traces.stacks import NONE, Stacks
 
+LEFT_OUT = "(outer frames left out)"
+_NOBODY = 255  # an owner that no frame of a stack has: such a frame is told last
 LONGEST_NAME = 240  # characters of one frame: longer names are cut in the middle
 
 
@@ -59,8 +61,8 @@ class SiteTree:
         return names[::-1]
 
     def cut(self, used: np.ndarray, deepest: int, longest: int) -> tuple[SiteTree, np.ndarray]:
-        """A smaller tree of the sites that are `used`: of each stack the `deepest` innermost frames, names of at most
-        `longest` characters; and the new number of each of them."""
+        """A smaller tree of the sites that are `used`: of each stack the `deepest` innermost frames, below a frame that says
+        so where there were more, names of at most `longest` characters; and the new number of each of them."""
         tree = SiteTree()
         renamed = [shortened(name, longest) for name in self.frames]
         new = np.zeros(len(self), np.int64)
@@ -70,7 +72,7 @@ class SiteTree:
             while at >= 0 and len(frames) < deepest:
                 frames.append(self.frame[at])
                 at = self.parent[at]
-            below = -1
+            below = -1 if at < 0 else tree.add(LEFT_OUT, owner=_NOBODY)
             for frame in reversed(frames):
                 below = tree.add(renamed[frame], below, self.owners[frame])
             new[site] = below

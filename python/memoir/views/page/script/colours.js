@@ -35,40 +35,47 @@ function colouring(set, mode) {
 
 function makeColouring(set, mode) {
   if (mode === "size") return bySize(set);
-  if (mode === "lifetime") return byClass(set, set.columns.lifetime, set.lifetimes, 4);
-  if (mode === "predicted") return byClass(set, set.columns.predicted, set.predictions, -1);
+  if (mode === "lifetime") return byClass(set, set.columns.lifetime, set.lifetimes, 4, set.exact["group lifetime"]);
+  if (mode === "predicted") return byClass(set, set.columns.predicted, set.predictions, -1, set.exact["group predicted"]);
   if (set.together && set.together.length > 1) return rankedByName(set, mode);
-  const { keys, nameOf } = keysOf(set, mode);
-  return ranked(set, keys, nameOf);
+  return ranked(set, mode, keysOf(set, mode));
 }
 
-/** A small number for each object, and the name of each number. */
+/** A number for each object, and the name of each number; in modes of sites also the number of each site. */
 function keysOf(set, mode) {
-  if (mode === "site") return { keys: set.site, nameOf: (key) => set.siteText(key) };
+  if (mode === "site") return { keys: set.site, nameOf: (key) => set.siteText(key), keyOfSite: (site) => site };
   if (mode === "operator" || mode === "root") {
     const frames = Uint32Array.from(set.siteFrame, (frame, site) => (mode === "root" ? set.rootOf(site) : frame));
     const keys = new Uint32Array(set.count);
     for (let i = 0; i < set.count; i++) keys[i] = frames[set.site[i]];
-    return { keys, nameOf: (key) => set.frames[key] };
+    return { keys, nameOf: (key) => set.frames[key], keyOfSite: (site) => frames[site] };
   }
   const keys = set.columns[mode];
   if (mode === "pass") return { keys, nameOf: (key) => (key ? set.passes[key - 1][0] : "outside passes") };
   return { keys, nameOf: (key) => `${mode} ${key}` };
 }
 
+/** By key, calls add(key, bytes at the peak, bytes in all): object by object, or what exact.py summed before. */
+function addUp(set, mode, keys, keyOfSite, add) {
+  const { sums } = set.exact;
+  const group = set.exact[`group ${mode}`];
+  if (group) group.key.forEach((key, k) => add(key, group.peak[k], group.bytes[k]));
+  else if (sums && keyOfSite) sums.allocated.forEach((all, site) => all && add(keyOfSite(site), sums.peak[site], all));
+  else {
+    const { born, died, bytes, peakTick } = set;
+    for (let i = 0; i < set.count; i++) add(keys[i], born[i] <= peakTick && died[i] > peakTick ? bytes[i] : 0, bytes[i]);
+  }
+}
+
 /** Colours go to the keys with the most bytes at the peak, then with the most in all. */
-function ranked(set, given, nameOf) {
-  let most = 0;
-  for (let i = 0; i < set.count; i++) if (given[i] > most) most = given[i];
-  const { keys, back } = most < 1 << 22 ? { keys: given, back: null } : numbered(given);
-  const count = back ? back.length : most + 1;
+function ranked(set, mode, { keys: given, nameOf, keyOfSite }) {
+  const { keys, count, keyOf, numberOf } = numbered(set, mode, given, keyOfSite);
   const peak = new Float64Array(count);
   const all = new Float64Array(count);
-  const { born, died, bytes, peakTick } = set;
-  for (let i = 0; i < set.count; i++) {
-    all[keys[i]] += bytes[i];
-    if (born[i] <= peakTick && died[i] > peakTick) peak[keys[i]] += bytes[i];
-  }
+  addUp(set, mode, given, keyOfSite, (key, then, bytes) => {
+    all[numberOf(key)] += bytes;
+    peak[numberOf(key)] += then;
+  });
   const order = [];
   for (let key = 0; key < count; key++) if (all[key] > 0) order.push(key);
   order.sort((a, b) => peak[b] - peak[a] || all[b] - all[a] || a - b);
@@ -77,7 +84,7 @@ function ranked(set, given, nameOf) {
   order.slice(0, shown).forEach((key, index) => (groupOf[key] = index));
   const legend = order.slice(0, shown).map((key, index) => ({
     key,
-    name: nameOf(back ? back[key] : key),
+    name: nameOf(keyOf(key)),
     colour: PALETTE[index],
     note: `${bytesText(peak[key])} at the peak`,
   }));
@@ -95,23 +102,20 @@ function ranked(set, given, nameOf) {
 function rankedByName(set, mode) {
   const sums = new Map();
   const named = set.together.map((one, index) => {
-    const { keys, nameOf } = keysOf(one, mode);
+    const { keys, nameOf, keyOfSite } = keysOf(one, mode);
     const names = new Map();
-    const { born, died, bytes, peakTick } = one;
-    for (let i = 0; i < one.count; i++) {
-      let sum = names.get(keys[i]);
+    addUp(one, mode, keys, keyOfSite, (key, then, bytes) => {
+      let sum = names.get(key);
       if (!sum) {
-        const name = nameOf(keys[i]);
+        const name = nameOf(key);
         sum = sums.get(name) || { name, peaks: new Float64Array(set.together.length), peak: 0, all: 0, group: PALETTE.length };
         sums.set(name, sum);
-        names.set(keys[i], sum);
+        names.set(key, sum);
       }
-      sum.all += bytes[i];
-      if (born[i] <= peakTick && died[i] > peakTick) {
-        sum.peak += bytes[i];
-        sum.peaks[index] += bytes[i];
-      }
-    }
+      sum.all += bytes;
+      sum.peak += then;
+      sum.peaks[index] += then;
+    });
     return { keys, names };
   });
   const order = [...sums.values()].sort((a, b) => b.peak - a.peak || b.all - a.all || (a.name < b.name ? -1 : 1));
@@ -129,15 +133,21 @@ function rankedByName(set, mode) {
   return { groups: Uint8Array.from(keys, (key) => names.get(key).group), legend };
 }
 
-/** Small numbers for large ones, such as handles of streams. */
-function numbered(given) {
+/** Small numbers for keys, since some are handles of streams: {keys: of each object, count, keyOf, numberOf}. */
+function numbered(set, mode, given, keyOfSite) {
+  let most = 0;
+  addUp(set, mode, given, keyOfSite, (key) => key > most && (most = key));
+  const same = (key) => key;
+  if (most < 1 << 22) return { keys: given, count: most + 1, keyOf: same, numberOf: same };
   const found = new Map();
-  const keys = new Uint32Array(given.length);
-  for (let i = 0; i < given.length; i++) {
-    if (!found.has(given[i])) found.set(given[i], found.size);
-    keys[i] = found.get(given[i]);
-  }
-  return { keys, back: [...found.keys()] };
+  const numberOf = (key) => {
+    if (!found.has(key)) found.set(key, found.size);
+    return found.get(key);
+  };
+  const keys = Uint32Array.from(given, numberOf);
+  addUp(set, mode, given, keyOfSite, numberOf); // those of merged objects, too
+  const back = [...found.keys()];
+  return { keys, count: back.length, keyOf: (number) => back[number], numberOf };
 }
 
 function bySize(set) {
@@ -172,15 +182,16 @@ function bySize(set) {
 }
 
 /** Classes that have names: `neutral` is drawn in the colour of what nothing is known of. */
-function byClass(set, values, names, neutral) {
+function byClass(set, values, names, neutral, group) {
   const sums = names.map(() => ({ count: 0, bytes: 0 }));
-  for (let i = 0; i < set.count; i++) {
-    const sum = sums[values[i]];
-    if (sum) {
-      sum.count += set.countOf(i);
-      sum.bytes += set.bytes[i];
-    }
-  }
+  const add = (key, count, bytes) => {
+    const sum = sums[key];
+    if (!sum) return;
+    sum.count += count;
+    sum.bytes += bytes;
+  };
+  if (group) group.key.forEach((key, k) => add(key, group.count[k], group.bytes[k]));
+  else for (let i = 0; i < set.count; i++) add(values[i], set.countOf(i), set.bytes[i]);
   const order = [4, 0, 2, 5, 3]; // of PALETTE: short-lived ones light
   const legend = names.map((name, index) => ({
     name,

@@ -77,4 +77,10 @@ class Columns {
     if (!this.read.has(key)) this.read.set(key, readColumn(key, this.headers[key]));
     return this.read.get(key);
   }
+  /** Of {name: key}, {name: values}. */
+  async getAll(keys) {
+    const names = Object.keys(keys);
+    const values = await Promise.all(names.map((name) => this.get(keys[name])));
+    return Object.fromEntries(names.map((name, index) => [name, values[index]]));
+  }
 }

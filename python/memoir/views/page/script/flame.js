@@ -69,7 +69,8 @@ class FlamePanel {
 
   namedMeasures() {
     const named = ([key, name]) => [key, key === "count" ? `${this.data.counted}s` : name];
-    return this.data.measures.map((one) => named(MEASURES.find(([key]) => key === one)));
+    const known = this.data.measures.filter((one) => one !== "moment" || !this.set.merged);
+    return known.map((one) => named(MEASURES.find(([key]) => key === one)));
   }
 
   chooser() {
@@ -93,6 +94,7 @@ class FlamePanel {
   /** The measure of each site's own objects. */
   weights() {
     const { set, measure, tick } = this;
+    if (measure !== "moment" && set.exact.sums) return Float64Array.from(set.exact.sums[measure]);
     const own = new Float64Array(set.siteFrame.length);
     const counts = {
       peak: (i) => (set.born[i] <= set.peakTick && set.died[i] > set.peakTick ? set.bytes[i] : 0),
@@ -182,9 +184,11 @@ class FlamePanel {
   showTable() {
     const name = this.measures.find(([key]) => key === this.measure)[1];
     const rows = this.functions.slice(0, 100).map((sum) => ({
-      cells: [this.set.frames[sum.frame], this.text(sum.self), percentText(sum.self, this.root.value), this.text(sum.total)],
+      cells: [this.set.frames[sum.frame], this.text(sum.self), percentText(sum.self, this.root.value),
+        ...(this.set.cut ? [] : [this.text(sum.total)])],
     }));
-    const table = tableOf(`Frames by ${name}`, ["frame", "own", "share", "with all it reached"], rows);
+    const heads = ["frame", "own", "share", ...(this.set.cut ? [] : ["with all it reached"])]; // which needs whole stacks
+    const table = tableOf(`Frames by ${name}`, heads, rows);
     const open = this.table.querySelector("details")?.open || false;
     const details = element("details", {}, element("summary", { text: `Table: frames by ${name}` }), table);
     details.open = open;

@@ -11,9 +11,7 @@ class HeapMap {
     const set = sets[data.set];
     Object.assign(map, { data, set, panel, spans: data.spans, height: data.height });
     map.low = set.columns[data.address] || new Float64Array(set.count);
-    const names = ["at", "size", "born", "died"];
-    const held = await Promise.all(names.map((name) => columns.get(data.segments[name])));
-    map.segments = Object.fromEntries(names.map((name, index) => [name, held[index]]));
+    map.segments = await columns.getAll(data.segments);
     map.curves = await Promise.all(
       data.curves.map(async (curve) => ({
         name: curve.name,
@@ -37,12 +35,13 @@ class HeapMap {
     this.pixels = matchMedia("(max-width: 700px)").matches ? 300 : 400;
     this.raster = new Raster(set, this.low, this.height, this.segments);
     this.view = new View(this.raster.span, data.scale);
+    if (set.moments) this.view.snap = (time) => this.at(set.snap(this.tickOf(time)));
     this.canvas = element("canvas", {
       class: "map",
       tabindex: "0",
       role: "img",
       "aria-label":
-        `${data.name}: ${plural(set.count, "object")} over address and time. Arrow keys pan, plus and minus zoom, ` +
+        `${data.name}: ${plural(set.objects, "object")} over address and time. Arrow keys pan, plus and minus zoom, ` +
         "n and p go through objects, Enter pins one, brackets move the moment, Home shows all.",
     });
     this.canvas.style.height = `${this.pixels}px`;
@@ -104,13 +103,17 @@ class HeapMap {
   momentOfPeak() {
     return this.at(this.set.peakTick);
   }
+  /** The tick that is looked at: the peak's, until another is chosen. */
+  momentTick() {
+    const { set, view } = this;
+    return view.moment === null ? set.peakTick : set.snap(this.tickOf(view.moment));
+  }
 
   setTimes() {
     const { set, data } = this;
     const live = set.liveAt;
     const ticks = new Float64Array(live.length);
-    const { inTime } = this.raster;
-    for (let tick = 0; tick < ticks.length; tick++) ticks[tick] = inTime ? set.time[tick] : tick;
+    for (let k = 0; k < ticks.length; k++) ticks[k] = this.at(set.liveTick ? set.liveTick[k] : k);
     const curves = [{ name: "live", role: "live", times: ticks, values: live }];
     for (const curve of this.curves) {
       curves.push({ name: curve.name, role: curve.role, times: Float64Array.from(curve.tick, (t) => this.at(t)), values: curve.values });
@@ -217,9 +220,10 @@ class HeapMap {
   say() {
     const { drawn, small } = this.found;
     const { raster } = this;
-    let text = `${plural(drawn, "object")} drawn`;
+    const what = this.set.merged ? "rectangle" : "object"; // of one object or of many
+    let text = `${plural(drawn, what)} drawn`;
     if (small) text += `, ${countText(small)} of them (${((100 * small) / Math.max(drawn, 1)).toFixed(0)} %) less than a pixel wide or high`;
-    if (raster.left) text += `; ${plural(raster.left, "object")} without an address or bytes left out`;
+    if (raster.left) text += `; ${plural(raster.left, what)} without an address or bytes left out`;
     this.status.textContent = `${text}.`;
   }
 
@@ -245,7 +249,7 @@ class HeapMap {
     if ((this.at(this.set.died[id]) - this.at(this.set.born[id])) * sx < 1) {
       const tick = this.tickOf(this.view.t0 + x * (this.view.t1 - this.view.t0));
       const others = this.othersAt(id, x, y);
-      if (others > 1) lines.push(`and ${countText(others - 1)} more in this pixel, near ${this.set.momentText(tick)}`);
+      if (others > 1) lines.push(`and ${countText(others - 1)} more${this.set.merged ? " rectangles" : ""} in this pixel, near ${this.set.momentText(tick)}`);
     }
     return lines;
   }
@@ -287,7 +291,7 @@ class HeapMap {
         while (at >= 0 && at < set.count && (this.at(set.died[at]) < this.view.t0 || this.at(set.born[at]) > this.view.t1));
         if (at < 0 || at >= set.count) return;
         this.current = at;
-        announce(`object ${set.number(at)}: ${set.text(at)}`);
+        announce(`${set.title(at)}: ${set.text(at)}`);
         this.highlight(at);
       };
     }
@@ -295,8 +299,7 @@ class HeapMap {
     if (key === "Escape") return () => this.panel.pin(this, NO_OBJECT);
     if (key === "[" || key === "]") {
       return () => {
-        const tick = this.tickOf(this.view.moment === null ? this.momentOfPeak() : this.view.moment);
-        const next = Math.min(Math.max(tick + (key === "]" ? 1 : -1), 0), set.ticks - 1);
+        const next = set.stepped(this.momentTick(), key === "]" ? 1 : -1);
         this.view.setMoment(raster.inTime ? set.timeOf(next) : next);
       };
     }
@@ -428,7 +431,7 @@ class MapPanel {
     const place = element("div", { class: `maps maps-${maps.length}` }, ...maps.map((map) => map.element));
     section.querySelector(".stage").replaceChildren(controls, place, this.legend, this.below);
     this.showLegend();
-    if (this.data.moment != null) maps.forEach((map) => (map.view.moment = map.at(Math.min(this.data.moment, map.set.ticks))));
+    if (this.data.moment != null) maps.forEach((map) => (map.view.moment = map.at(map.set.snap(Math.min(this.data.moment, map.set.ticks)))));
     for (const map of maps) {
       map.draw(false);
       for (const canvas of [map.curvesView.canvas, map.side.canvas, map.axis]) canvas.now();
@@ -461,14 +464,7 @@ class MapPanel {
     const set = this.maps[0].set;
     const selected = this.selection(set);
     if (!selected) return;
-    let count = 0;
-    let bytes = 0;
-    for (let i = 0; i < set.count; i++) {
-      if (selected[set.site[i]]) {
-        count += set.countOf(i);
-        bytes += set.bytes[i];
-      }
-    }
+    const { count, bytes } = set.sumOf((site) => selected[site]);
     announce(`${plural(count, "object")} of ${bytesText(bytes)} found`);
     this.maps[0].status.textContent = `${plural(count, "object")} of ${bytesText(bytes)} found.`;
   }
@@ -517,7 +513,7 @@ class MapPanel {
       for (const set of new Set(this.maps.map((one) => one.set))) {
         const mine = this.maps.filter((one) => one.set === set);
         const of = mine.includes(map) ? map : mine[0];
-        const tick = of.tickOf(of.view.moment === null ? of.momentOfPeak() : of.view.moment);
+        const tick = of.momentTick();
         const { groups, legend } = colouring(set, this.mode);
         const colourOf = (i) => legend[groups[i]].colour;
         tables.push(livingTable(mine, tick, this.maps.length > 1, (i) => this.pin(of, i), colourOf));

@@ -45,6 +45,10 @@ class LifetimesPanel {
   largestSites() {
     const { set } = this;
     if (!set.site) return [];
+    if (set.exact.lives) {
+      const there = [...new Set(set.exact.lives.site)].filter((site) => site > 0).map((site) => site - 1);
+      return there.sort((a, b) => set.exact.sums.allocated[b] - set.exact.sums.allocated[a] || a - b);
+    }
     const sums = new Float64Array(set.siteFrame.length);
     for (let i = 0; i < set.count; i++) sums[set.site[i]] += set.bytes[i];
     return [...sums.keys()].filter((site) => sums[site]).sort((a, b) => sums[b] - sums[a]).slice(0, 40);
@@ -63,20 +67,25 @@ class LifetimesPanel {
     let [x0, x1, y0, y1] = [Infinity, -Infinity, Infinity, -Infinity];
     let next = Infinity; // the shortest lifetime but those of the first column
     this.hasNever = false;
-    for (let i = 0; i < set.count; i++) {
-      if (site >= 0 && set.site[i] !== site) continue;
-      const never = set.neverFreed(i);
-      const x = never ? -1 : half(this.lifetime(i));
-      const y = Math.floor(Math.log2(Math.max(set.size[i], 1)) / Math.log2(SIZE_STEP));
+    const add = (x, y, count, bytes) => {
       const key = (x + 1) * 64 + y;
       let cell = cells.get(key);
       if (!cell) cells.set(key, (cell = { x, y, count: 0, bytes: 0 }));
-      cell.count += set.countOf(i);
-      cell.bytes += set.bytes[i];
-      if (never) this.hasNever = true;
+      cell.count += count;
+      cell.bytes += bytes;
+      if (x < 0) this.hasNever = true;
       else [x0, x1] = [Math.min(x0, x), Math.max(x1, x)];
       if (x > 0) next = Math.min(next, x);
       [y0, y1] = [Math.min(y0, y), Math.max(y1, y)];
+    };
+    const { lives } = set.exact;
+    for (let k = 0; lives && k < lives.site.length; k++) {
+      if (lives.site[k] === site + 1) add(lives.life[k] - 1, lives.size[k], lives.count[k], lives.bytes[k]);
+    }
+    for (let i = 0; !lives && i < set.count; i++) {
+      if (site >= 0 && set.site[i] !== site) continue;
+      const x = set.neverFreed(i) ? -1 : half(this.lifetime(i));
+      add(x, Math.floor(Math.log2(Math.max(set.size[i], 1)) / Math.log2(SIZE_STEP)), set.countOf(i), set.bytes[i]);
     }
     if (x0 > x1) [x0, x1] = [0, 0];
     if (y0 > y1) [y0, y1] = [0, 0];

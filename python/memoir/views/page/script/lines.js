@@ -59,6 +59,7 @@ class LinesPanel {
     const x = x0 + ((px - 66) / Math.max(width - 74, 1)) * (x1 - x0);
     this.at = x;
     const parts = [];
+    let when = null; // a point says the most of a stretch, up to the next
     this.data.series.forEach((one, index) => {
       if (this.hidden.has(index)) return;
       let k = -1;
@@ -69,9 +70,13 @@ class LinesPanel {
           low = middle + 1;
         } else high = middle - 1;
       }
-      if (k >= 0) parts.push(`${one.name}: ${bytesText(one.y[k])}`);
+      if (k < 0 || x > one.x[one.x.length - 1]) return;
+      const last = one.x[Math.min(k + 1, one.x.length - 1)] - 1;
+      const { unit } = this.data;
+      when ||= last > one.x[k] ? `most in ${unit}s ${countText(one.x[k])} to ${countText(last)}` : `${unit} ${countText(one.x[k])}`;
+      parts.push(`${one.name}: ${bytesText(one.y[k])}`);
     });
-    this.tip.textContent = parts.length ? `${this.data.unit} ${three(x)} · ${parts.join(" · ")}` : " ";
+    this.tip.textContent = parts.length ? `${when} · ${parts.join(" · ")}` : " ";
     announce(this.tip.textContent);
     this.canvas.ask();
   }

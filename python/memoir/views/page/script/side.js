@@ -59,7 +59,7 @@ class Side {
     const { view, map } = this;
     const y = (at) => height - ((at - view.a0) / (view.a1 - view.a0)) * height;
     context.clearRect(0, 0, width, height);
-    const tick = map.tickOf(view.moment === null ? map.momentOfPeak() : view.moment);
+    const tick = map.momentTick();
     const { holes, held, live } = Side.holes(map, tick);
     const column = (rows, left, wide, colour) => {
       context.fillStyle = colour;
@@ -91,7 +91,7 @@ class Side {
       context.fillText(address.length > 7 ? `…${address.slice(-7)}` : `0x${address}`, 44, line - 3);
       free = line;
     }
-    if (holes.length && width > 60) {
+    if (holes.length && width > 60 && !map.set.merged) {
       const [at, size] = holes.reduce((most, hole) => (hole[1] > most[1] ? hole : most));
       const line = Math.min(Math.max(y(at + size / 2), 12), height - 4);
       if (y(at + size) > height || y(at) < 0) return; // out of sight

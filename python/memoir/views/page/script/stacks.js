@@ -8,9 +8,7 @@ const OWN_CODE = 0;
 class StackSet {
   static async read(data, columns) {
     const set = new StackSet();
-    const names = Object.keys(data.columns);
-    const values = await Promise.all(names.map((name) => columns.get(data.columns[name])));
-    set.own = Object.fromEntries(names.map((name, index) => [name, values[index]]));
+    set.own = await columns.getAll(data.columns);
     Object.assign(set, { siteFrame: set.own.siteFrame, siteParent: set.own.siteParent, functions: data.functions });
     Object.assign(set, { places: data.places, owners: data.owners, peakTick: 0 });
     return set;

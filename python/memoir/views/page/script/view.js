@@ -7,6 +7,7 @@ class View {
   constructor(span, height) {
     Object.assign(this, { span, height, t0: 0, t1: span, a0: 0, a1: height });
     this.moment = null; // the tick that is brushed
+    this.snap = (moment) => moment; // to one of which all is known
     this.listeners = [];
   }
   onChange(listener) {
@@ -56,7 +57,7 @@ class View {
     this.changed("gesture");
   }
   setMoment(moment) {
-    this.moment = moment;
+    this.moment = this.snap(moment);
     this.changed("moment");
   }
 }
@@ -71,7 +72,7 @@ function linkViews(one, other) {
     to.setTimes(from.t0 * scale, from.t1 * scale);
     const up = to.height / from.height;
     to.setAddresses(from.a0 * up, from.a1 * up);
-    to.moment = from.moment === null ? null : from.moment * scale;
+    to.moment = from.moment === null ? null : to.snap(from.moment * scale);
     to.changed(what);
     busy = false;
   };
