@@ -120,6 +120,7 @@ foreach(component IN LISTS memoir_components)
   install(EXPORT memoir_${component} NAMESPACE memoir:: DESTINATION ${memoir_package} FILE memoir-${component}.cmake COMPONENT ${component})
   install(FILES ${PROJECT_BINARY_DIR}/memoir-config.cmake ${PROJECT_BINARY_DIR}/memoir-config-version.cmake
           DESTINATION ${memoir_package} COMPONENT ${component})
+  install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/licenses/memoir COMPONENT ${component})
   string(REPLACE _ - name memoir-${component})
   install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT ${component})
 endforeach()

@@ -321,11 +321,11 @@ void prepare_fork() noexcept {
   for_each_heap([](ThreadHeap& heap) {
     if (&heap != this_heap) heap.quiet = heap.wait_outside();
   });
-  common_heap.lock().lock();
-  sample_heap.lock().lock();
+  common_heap().lock().lock();
+  sample_heap().lock().lock();
   central().lock.lock();
   central().large.lock().lock();
-  central().sampler.lock().lock();
+  central().sampler().lock().lock();
   central().live_samples.lock().lock();
   foresight().lock().lock();
   forking_thread.store(current_thread(), std::memory_order_relaxed);
@@ -335,11 +335,11 @@ void after_fork(bool child) noexcept {
   forking_thread.store(0, std::memory_order_relaxed);
   foresight().lock().unlock();
   central().live_samples.lock().unlock();
-  central().sampler.lock().unlock();
+  central().sampler().lock().unlock();
   central().large.lock().unlock();
   central().lock.unlock();
-  sample_heap.lock().unlock();
-  common_heap.lock().unlock();
+  sample_heap().lock().unlock();
+  common_heap().lock().unlock();
   for_each_heap([&](ThreadHeap& heap) {
     if (&heap != this_heap) heap.resume();
     heap.lock().unlock();

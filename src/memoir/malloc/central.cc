@@ -14,6 +14,7 @@
 #include "memoir/malloc/background.h"
 #include "memoir/malloc/blocks/free_list.h"
 #include "memoir/malloc/next_malloc.h"
+#include "memoir/malloc/thread_heap.h"
 #include "memoir/process/control/sandbox.h"
 
 namespace memoir::malloc_ {
@@ -62,6 +63,9 @@ bool Central::set_up() noexcept {
                     static_cast<unsigned long long>(page_size() / kKiB));
     else if (!choose_addresses())
       std::snprintf(why, sizeof why, "there are no addresses for memoir's malloc");
+    learner_storage.begin();
+    common_storage.begin(kCommonHeap, kNoToken);
+    sample_storage.begin(kSampleHeap, kNoToken);
     const bool able = why[0] == '\0';
     state_.store(able ? kReady : kBroken, std::memory_order_release);
     if (!able && hand_on(why)) state_.store(kHandedOn, std::memory_order_release);
@@ -151,8 +155,8 @@ void Central::end_span(Span* span) noexcept {
 
 bool Central::grown() noexcept {
   const Size now = held();
-  if (options.split && now >= options.split_from && !sampler.active()) {
-    if (sampler.start({options.tau, options.sample})) live_samples.start();
+  if (options.split && now >= options.split_from && !sampler().active()) {
+    if (sampler().start({options.tau, options.sample})) live_samples.start();
   }
   return now >= options.background_from || large.keeps_much();
 }

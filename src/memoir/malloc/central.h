@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <new>
 
 #include "memoir/base/lock.h"
 #include "memoir/heap/lifetime/lifetime_heap.h"
@@ -28,6 +29,22 @@ union Forever {
   ~Forever() {}
   T value;
 };
+
+/// The same for what is large, or points elsewhere, and is not needed before Central::ready(), which begins it: until
+/// then it is zeros, which take no room in the library's file.
+template <class T>
+union Late {
+  constexpr Late() noexcept : zeros() {}
+  ~Late() {}
+  template <class... Arguments>
+  void begin(Arguments... arguments) noexcept {
+    ::new (static_cast<void*>(&value)) T(arguments...);
+  }
+  T value;
+  unsigned char zeros[sizeof(T)];
+};
+
+inline constinit Late<LiveLearner> learner_storage;
 
 class Central {
  public:
@@ -81,7 +98,7 @@ class Central {
   LifetimeHeap heap;  // under `lock`
   HugePages huge_pages;
   LargeBlocks large;
-  LiveLearner sampler;
+  static LiveLearner& sampler() noexcept { return learner_storage.value; }
   LiveSamples live_samples;
   alignas(64) MallocOptions options;  // constant once ready
 

@@ -143,7 +143,7 @@ void Foresight::tell(ContextKey key, const LifetimeModel::Prediction& prediction
   seen_[key / 64].fetch_or(std::uint64_t{1} << key % 64, std::memory_order_relaxed);
   const bool is_long = model_.calls_long(prediction);
   const auto predicted = is_long ? LifetimeClass::kLong : LifetimeClass::kShort;
-  if (central().sampler.expect(key, predicted, prediction.long_lived, model_.settings().prior_worth))
+  if (central().sampler().expect(key, predicted, prediction.long_lived, model_.settings().prior_worth))
     counts_.long_lived = counts_.long_lived + is_long;
 }
 

@@ -43,7 +43,7 @@ class Foresight {
   /// The background, in each round: once the learner is active, reads the model's file and tells the learner
   /// what it knows by address. What is wrong with the file is said in one line, and then there is none.
   void begin(const char* path) noexcept {
-    if (!begun_ && path[0] != '\0' && central().sampler.active()) begin_slowly(path);
+    if (!begun_ && path[0] != '\0' && central().sampler().active()) begin_slowly(path);
   }
   /// A sample of that context was taken. Any thread, without locks. True when there is work for the
   /// background.

@@ -56,12 +56,12 @@ void publish_figures(const Upkeep::Figures& upkeep, const LiveBySize& by_size) n
   }
   LifetimeLearner::Counts learned;
   size_t contexts = 0;
-  if (all.sampler.active()) {
-    learned = all.sampler.counts();
-    contexts = all.sampler.long_contexts();
+  if (all.sampler().active()) {
+    learned = all.sampler().counts();
+    contexts = all.sampler().long_contexts();
   }
-  if (all.sampler.active() && upkeep.rounds % kRoundsOfSites == 0)
-    all.live_samples.publish(memoir_malloc_sites, all.allocated(), all.sampler.horizon());
+  if (all.sampler().active() && upkeep.rounds % kRoundsOfSites == 0)
+    all.live_samples.publish(memoir_malloc_sites, all.allocated(), all.sampler().horizon());
   LiveFigures& out = memoir_malloc_figures;
   const std::uint64_t before = out.changes.load(std::memory_order_relaxed);
   out.changes.store(before + 1, std::memory_order_relaxed);
@@ -88,7 +88,7 @@ void publish_figures(const Upkeep::Figures& upkeep, const LiveBySize& by_size) n
   writer.add("limit", limited ? limit.limit : 0);
   writer.add("limit_left", limited ? limit.left : 0);
   writer.add("limit_returned", limit.given_back);
-  writer.add("two_classes", all.sampler.split());
+  writer.add("two_classes", all.sampler().split());
   writer.add("long_contexts", contexts);
   writer.add("samples", learned.samples);
   writer.add("long_samples", learned.long_samples);

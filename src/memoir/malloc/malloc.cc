@@ -107,12 +107,12 @@ ThreadHeap* attach_to_free() noexcept {
 
 void sampled(const void* block, Size size, ContextKey key, const void* caller) noexcept {
   const Size clock = central().allocated();
-  central().sampler.born(block, key, clock, central().held());
-  central().live_samples.born(block, caller, central().sampler.weight(size), clock);
+  central().sampler().born(block, key, clock, central().held());
+  central().live_samples.born(block, caller, central().sampler().weight(size), clock);
 }
 
 void sample_freed(const void* block) noexcept {
-  central().sampler.freed(block, central().allocated(), central().held());
+  central().sampler().freed(block, central().allocated(), central().held());
   central().live_samples.freed(block);
 }
 
@@ -120,8 +120,8 @@ void sample_freed(const void* block) noexcept {
 void* allocate_sample(size_t size_class, ContextKey key, const void* caller) noexcept {
   void* block = nullptr;
   {
-    const LockGuard guard(sample_heap.lock());
-    block = sample_heap.allocate(0, size_class, nullptr);
+    const LockGuard guard(sample_heap().lock());
+    block = sample_heap().allocate(0, size_class, nullptr);
   }
   if (block != nullptr) sampled(block, kTables.size[size_class], key, caller);
   return block;
@@ -129,8 +129,8 @@ void* allocate_sample(size_t size_class, ContextKey key, const void* caller) noe
 
 void free_sample(Span* span, void* block) noexcept {
   sample_freed(block);
-  const LockGuard guard(sample_heap.lock());
-  sample_heap.free(span, block);
+  const LockGuard guard(sample_heap().lock());
+  sample_heap().free(span, block);
 }
 
 void* allocate_single(Size size, size_t row, ContextKey key, const void* caller, bool* zero) noexcept {
@@ -194,8 +194,8 @@ void* allocate_slowly(ThreadHeap* heap, Size size, ContextKey key, const void* r
     if (heap == nullptr) {
       if (!central().ready()) return unready(size, 16);
       const auto common = [&]() -> void* {
-        const LockGuard guard(common_heap.lock());
-        return common_heap.allocate(0, size_class, nullptr);
+        const LockGuard guard(common_heap().lock());
+        return common_heap().allocate(0, size_class, nullptr);
       };
       void* const block = common();
       return block != nullptr ? block : when_refused(size, common);
@@ -205,7 +205,7 @@ void* allocate_slowly(ThreadHeap* heap, Size size, ContextKey key, const void* r
   void* block = nullptr;
   {
     const Inside inside(heap);
-    block = heap->allocate(central().sampler.row_of(key), size_class, &sample_due);
+    block = heap->allocate(central().sampler().row_of(key), size_class, &sample_due);
     grew = heap->take_growth();
   }
   if (sample_due) {
@@ -219,7 +219,7 @@ void* allocate_slowly(ThreadHeap* heap, Size size, ContextKey key, const void* r
   if (block == nullptr) [[unlikely]] {
     block = when_refused(size, [&] {
       const Inside inside(heap);
-      return heap->allocate(central().sampler.row_of(key), size_class, nullptr);
+      return heap->allocate(central().sampler().row_of(key), size_class, nullptr);
     });
   }
   return block;
@@ -233,7 +233,7 @@ void* allocate_large(Size size, Size alignment, ContextKey key, const void* retu
     keep_within_limit(size);
   void* block = nullptr;
   if (size <= kLargestSpan && alignment <= kLargestSpanAlignment)
-    block = allocate_single(size, central().sampler.row_of(key), key, return_address, zero);
+    block = allocate_single(size, central().sampler().row_of(key), key, return_address, zero);
   const auto as_large = [&] {
     const LargeBlocks::Block large = central().large.allocate(size, alignment, central().may_be_huge());
     *zero = large.zero;
@@ -247,7 +247,7 @@ void* allocate_large(Size size, Size alignment, ContextKey key, const void* retu
       void* const again = as_large();
       return again != nullptr || !span
                  ? again
-                 : allocate_single(size, central().sampler.row_of(key), key, return_address, zero);
+                 : allocate_single(size, central().sampler().row_of(key), key, return_address, zero);
     });
   }
   if (central().grown()) wake_background();
@@ -309,8 +309,8 @@ void free_slowly(ThreadHeap* heap, void* block) noexcept {
       return free_sample(span, block);
     case kCommonHeap: {
       if constexpr (kChecked) free_list::check_used("free", span, block, into_span(offset, base()));
-      const LockGuard guard(common_heap.lock());
-      return common_heap.free(span, block);
+      const LockGuard guard(common_heap().lock());
+      return common_heap().free(span, block);
     }
     default:
       if constexpr (kChecked) free_list::check_used("free", span, block, into_span(offset, base()));

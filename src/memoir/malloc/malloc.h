@@ -54,8 +54,8 @@ MEMOIR_ALWAYS_INLINE void* allocate_or(Size size, const void* return_address, Sl
     const auto units = static_cast<std::int64_t>((size + kUnit - 1) / kUnit);
     const SpanPlace* place = heap->direct[0] + place_of(size);
     // The processor guesses right whether there are two rows: while there is one, nothing waits for the hash.
-    if (central().sampler.has_rows())
-      place += central().sampler.row_of(key_here(heap, return_address)) * kPlaces;
+    if (central().sampler().has_rows())
+      place += central().sampler().row_of(key_here(heap, return_address)) * kPlaces;
     heap->busy.store(1, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     if (heap->token.load(std::memory_order_acquire) != kNoToken) [[likely]] {

@@ -47,7 +47,7 @@ size_t write_statistics(char* out, size_t room) noexcept {
     touched = all.huge_pages.touched();
   }
   const Upkeep::Figures upkeep = upkeep_figures();
-  const LifetimeLearner::Counts learned = all.sampler.counts();
+  const LifetimeLearner::Counts learned = all.sampler().counts();
   const auto mib = [](Size bytes) { return static_cast<double>(bytes) / static_cast<double>(kMiB); };
   const auto seconds = [](Tick time) { return static_cast<double>(time) / 1e9; };
   const auto number = [](Size value) { return static_cast<unsigned long long>(value); };
@@ -69,11 +69,11 @@ size_t write_statistics(char* out, size_t room) noexcept {
       mib(all.large.cached()), mib(heap.resident), mib(heap.huge), mib(heap.gone_in_spans),
       mib(all.allocated()), mib(upkeep.given_back), static_cast<unsigned long long>(upkeep.collapsed),
       heap.borrowed, touched, static_cast<unsigned long long>(upkeep.rounds), seconds(upkeep.cpu),
-      seconds(all.huge_pages.extra()), all.sampler.split() ? "two classes" : "one class",
+      seconds(all.huge_pages.extra()), all.sampler().split() ? "two classes" : "one class",
       static_cast<unsigned long long>(learned.samples),
       100 * static_cast<double>(learned.long_samples) / samples, learned.precision, learned.recall,
-      all.sampler.long_contexts(), 100 * static_cast<double>(learned.right) / samples,
-      100 * all.sampler.right_by_context(), number(learned.right - learned.long_right),
+      all.sampler().long_contexts(), 100 * static_cast<double>(learned.right) / samples,
+      100 * all.sampler().right_by_context(), number(learned.right - learned.long_right),
       number(short_samples - (learned.right - learned.long_right)), number(learned.long_right),
       number(learned.long_samples - learned.long_right));
   size_t written = length < 0 ? 0 : std::min(static_cast<size_t>(length), room - 1);

@@ -75,7 +75,7 @@ bool ThreadHeap::count(Size bytes) noexcept {
   constexpr Size kShared = 512;
   Size bytes_more = kCountedTogether - uncounted_;
   if (central().shared_upkeep.load(std::memory_order_relaxed)) bytes_more = std::min(bytes_more, kShared);
-  if (central().sampler.active()) bytes_more = std::min(bytes_more, until_sample_);
+  if (central().sampler().active()) bytes_more = std::min(bytes_more, until_sample_);
   credit = granted_ = static_cast<std::int64_t>(bytes_more / kUnit);
   return due;
 }
@@ -87,7 +87,7 @@ void ThreadHeap::count_allocated() noexcept {
 }
 
 bool ThreadHeap::count_down(Size bytes) noexcept {
-  if (!central().sampler.active()) return false;
+  if (!central().sampler().active()) return false;
   if (random_ == 0) {
     random_ = (std::uint64_t{id_} + 1) * 0x9e3779b97f4a7c15ull;
     until_sample_ = 0;
@@ -98,7 +98,7 @@ bool ThreadHeap::count_down(Size bytes) noexcept {
   random_ ^= random_ << 13;
   random_ ^= random_ >> 7;
   random_ ^= random_ << 17;
-  until_sample_ = central().sampler.interval(random_ * 2685821657736338717ull);
+  until_sample_ = central().sampler().interval(random_ * 2685821657736338717ull);
   return true;
 }
 
@@ -456,13 +456,13 @@ ThreadHeap* HeapRegistry::take() noexcept {
     taken_.fetch_add(1, std::memory_order_relaxed);
     return heap;
   }
-  const HeapId id = end_.load(std::memory_order_relaxed);
+  const HeapId id = kFirstThreadHeap + made_.load(std::memory_order_relaxed);
   if (id >= kMostHeaps) return nullptr;
   void* const room = map_metadata(sizeof(ThreadHeap));
   if (room == nullptr) return nullptr;
   auto* const heap = new (room) ThreadHeap(id, kNoToken);
   heaps_[id].store(heap, std::memory_order_release);
-  end_.store(id + 1, std::memory_order_release);
+  made_.store(id + 1 - kFirstThreadHeap, std::memory_order_release);
   taken_.fetch_add(1, std::memory_order_relaxed);
   return heap;
 }

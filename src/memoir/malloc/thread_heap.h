@@ -209,13 +209,13 @@ class HeapRegistry {
   /// So many threads have heaps that one which allocates little need not have its own.
   bool crowded() const noexcept { return taken_.load(std::memory_order_relaxed) >= kCrowd; }
   /// Ids below it may have a heap.
-  HeapId end() const noexcept { return end_.load(std::memory_order_acquire); }
+  HeapId end() const noexcept { return kFirstThreadHeap + made_.load(std::memory_order_acquire); }
   Lock& lock() noexcept { return lock_; }
 
  private:
   Lock lock_;
   std::atomic<ThreadHeap*> heaps_[kMostHeaps] = {};
-  std::atomic<HeapId> end_{kFirstThreadHeap};
+  std::atomic<HeapId> made_{0};
   ThreadHeap* idle_ = nullptr;
   static constexpr std::uint32_t kCrowd = 64;
   std::atomic<std::uint32_t> taken_{0};
@@ -225,7 +225,8 @@ inline constinit Forever<HeapRegistry> registry_storage;
 inline HeapRegistry& registry() noexcept { return registry_storage.value; }
 
 inline constinit ThreadHeap no_heap{kNobody, kNoToken};  // of threads without one
-inline constinit ThreadHeap common_heap{kCommonHeap, kNoToken};
-inline constinit ThreadHeap sample_heap{kSampleHeap, kNoToken};
+inline constinit Late<ThreadHeap> common_storage, sample_storage;
+inline ThreadHeap& common_heap() noexcept { return common_storage.value; }
+inline ThreadHeap& sample_heap() noexcept { return sample_storage.value; }
 
 }  // namespace memoir::malloc_

@@ -79,7 +79,7 @@ void Upkeep::run(bool everything) noexcept {
   last_allocated_ = allocated;
   // A span is seen at one look and worked on at the next: after the last allocation there are three more.
   if (looks_ < 3) busy_ = true;
-  if (all.sampler.active()) all.sampler.advance(allocated, all.held());
+  if (all.sampler().active()) all.sampler().advance(allocated, all.held());
 
   LifetimeHeap::Figures now;
   size_t regions = 0;
@@ -234,8 +234,8 @@ void Upkeep::strip_candidates(bool everything) noexcept {
   for (size_t begin = 0; begin < list.size() && !gives_up(everything);) {
     size_t end = begin;
     while (end < list.size() && end - begin < kBatch && list[end].owner == list[begin].owner) ++end;
-    ThreadHeap* const heap = list[begin].owner == kCommonHeap   ? &common_heap
-                             : list[begin].owner == kSampleHeap ? &sample_heap
+    ThreadHeap* const heap = list[begin].owner == kCommonHeap   ? &common_heap()
+                             : list[begin].owner == kSampleHeap ? &sample_heap()
                                                                 : registry().find(list[begin].owner);
     const auto each = [&](auto visit) {
       const LockGuard guard(heap->lock());

@@ -26,6 +26,8 @@ using trace_format::kClockMonotonic, trace_format::kEndianness, trace_format::kV
 // readers look no further than 4 MiB for the next block
 constexpr Size kFirstStep = 256 * kKiB, kStep = 2 * kMiB;
 
+char zeros[64 * kKiB];  // not const, which would have them lie in the library's file
+
 /// A descriptor out of the way of those that programs count on, closed by exec.
 int moved_up(int file) noexcept {
   constexpr int kLeast = 700;
@@ -146,7 +148,6 @@ bool TraceFile::grow(int file, Size least) noexcept {
   while (failed == EINTR);
   if (failed == EOPNOTSUPP || failed == ENOSYS) {
     // Such a file system allocates what is written.
-    static const char zeros[kPage] = {};
     failed = 0;
     for (Size at = allocated_; at < wanted && failed == 0; at += kPage)
       if (::pwrite(file, zeros, kPage, static_cast<off_t>(at)) != static_cast<ssize_t>(kPage))
@@ -165,7 +166,6 @@ bool TraceFile::grow(int file, Size least) noexcept {
 /// Writes zeros where zeros stand: on a disk the kernel then prepares all pages at once, at a third of what
 /// it costs to prepare each when it is first touched (ext4: 20 us instead of 65 for a block of 64 KiB).
 void TraceFile::prepare(int file, Size begin, Size size) noexcept {
-  static const char zeros[64 * kKiB] = {};
   for (Size at = 0; at < size; at += sizeof zeros)
     ::syscall(SYS_pwrite64, file, zeros, size - at < sizeof zeros ? size - at : sizeof zeros,
               static_cast<off_t>(begin + at));

@@ -114,7 +114,7 @@ void print_value(char* out, size_t room, bool value) noexcept {
   std::snprintf(out, room, value ? "true" : "false");
 }
 void print_value(char* out, size_t room, const PathText& value) noexcept {
-  std::snprintf(out, room, "%s", value.text[0] == '\0' ? "none" : value.text);
+  std::snprintf(out, room, "%.*s", static_cast<int>(room) - 1, value.text[0] == '\0' ? "none" : value.text);
 }
 void print_value(char* out, size_t room, double value) noexcept { std::snprintf(out, room, "%g", value); }
 void print_value(char* out, size_t room, Size value) noexcept {
