@@ -30,8 +30,8 @@ union Forever {
   T value;
 };
 
-/// The same for what is large, or points elsewhere, and is not needed before Central::ready(), which begins it: until
-/// then it is zeros, which take no room in the library's file.
+/// The same for what is large, or points elsewhere, and is not needed before Central::ready(), which begins
+/// it: until then it is zeros, which take no room in the library's file.
 template <class T>
 union Late {
   constexpr Late() noexcept : zeros() {}
