@@ -195,7 +195,7 @@ class Trace:
 
     def site_frames(self, site: int) -> list[dict[str, Any]]:
         """
-        The site's chain, outermost first, with what is known of each frame: kind, function, file, line, module, offset, is_inlined.
+        The site's chain, outermost first, with what is known of each frame: kind, function, file, line, module, offset, is_inlined. Of more than 512 frames, or 32 KiB of text, one stands for those between.
         """
 
     def own_frames(self, site: int) -> list[dict[str, Any]]:
@@ -223,7 +223,9 @@ class Trace:
         """The site it was reached from, 0 at the bottom; None if unknown."""
 
     def site_chain(self, site: int) -> str:
-        """'outer > inner', or ''."""
+        """
+        'outer > inner', or ''. Of more than 512 frames, or 32 KiB, those between are left out.
+        """
 
     def meta(self, key: str) -> str:
         """The value of a meta record, or ''."""

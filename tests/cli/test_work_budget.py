@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
+from memoir._core import EventKind, Trace
+from memoir.views import stack_export
 from native_trace import NativeTrace
 
 from memoir.base import work_budget
@@ -64,6 +66,55 @@ def test_with_yes_it_goes_on_and_memory_counts_too(trace):
         memoir("show", "x.trace", "--yes", seconds=-NOTHING, memory=-NOTHING, cwd=trace.parent).returncode
         == 0
     )
+
+
+def deep(kind: str, sites: int) -> bytes:
+    """A chain of frames, one more at each of so many sites; 4,000 are the most of a stack."""
+    made = NativeTrace()
+    made.meta("command", "p")
+    if kind == "inlined":  # as many functions in each frame
+        frame = made.native("/x.so", 5, [("h", "h", 1)] * sites)
+    else:
+        frame = made.python("f" * (4000 if kind == "long" else 1), "f.py", 1)
+    for i in range(sites):
+        made._define(0x56, i + 1, i if i % 4000 else 0, 1, frame)
+        made.allocate(1, i + 1, 0x100000 + 16 * i, 16, i + 1)
+    return made.bytes()
+
+
+@pytest.mark.parametrize("kind", ["short", "long", "inlined"])
+def test_stacks_are_walked_as_the_tree_that_they_are(kind, tmp_path):
+    sites = 2000
+    (tmp_path / "x.trace").write_bytes(deep(kind, sites))
+    text = (33 << 10) + 200 if kind == "long" else 512 * 20  # bytes of a stack at most
+    for name, words in {
+        **{f"{to}.x": ("export", "--to", to) for to in ("snapshot", "chrome", "perfetto", "pprof", "folded")},
+        "show.html": ("show",), "show.json": ("show", "--json"), "diff.html": ("diff", "x.trace"),
+        "diff.json": ("diff", "x.trace", "--json"), "simulate.html": ("simulate",), "oom.json": ("oom",),
+    }.items():  # fmt: skip
+        suffixes = {"snapshot": ".pickle", "chrome": ".json", "perfetto": ".pftrace", "pprof": ".pb"}
+        to = tmp_path / Path(name).with_suffix(
+            suffixes.get(words[-1], Path(name).suffix.replace("x", "folded"))
+        )
+        output = () if name.endswith(".json") else ("-o", to)
+        ended = memoir(words[0], "x.trace", *words[1:], *output, seconds=6.0, cwd=tmp_path)
+        assert "asks for more than" not in ended.stderr, (name, ended.stderr)
+        assert ended.returncode == 0 or name == "oom.json", (name, ended.stderr)
+        written = len(ended.stdout) + (to.stat().st_size if output else 0)
+        assert written < sites * text + (1 << 20), name
+
+
+def test_deep_stacks_end_with_what_is_left_out(tmp_path):
+    (tmp_path / "x.trace").write_bytes(deep("short", 1000))
+    trace = Trace.open(tmp_path / "x.trace")
+    site = int(trace.events[trace.events["kind"] == int(EventKind.kAllocate)]["site"][-1])
+    names = [frame["function"] for frame in trace.site_frames(site)]
+    assert names == ["f"] * 384 + ["[488 frames]"] + ["f"] * 128
+    assert trace.site_chain(site).split(" > ")[384] == "[488 frames]"
+    lines = b"".join(stack_export.folded(trace, "peak")).decode().splitlines()
+    stacks = {line.rpartition(" ")[0] for line in lines}
+    assert ";".join(names) in stacks and ";".join(["f"] * 512) in stacks
+    assert len(stacks) == 1000 and sum("frames]" in stack for stack in stacks) == 488
 
 
 def test_the_budget_grows_with_files_folders_and_what_is_allowed(tmp_path):

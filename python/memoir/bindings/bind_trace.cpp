@@ -17,6 +17,7 @@
 #include "bind.h"
 #include "memoir/base/error.h"
 #include "memoir/base/site.h"
+#include "memoir/trace/read/stack_cut.h"
 #include "memoir/trace/read/trace.h"
 #include "memoir/trace/write/add_process_facts.h"
 #include "memoir/trace/write/add_symbols.h"
@@ -206,6 +207,19 @@ nb::list rows_of(const std::vector<StackFrame>& frames) {
   return rows;
 }
 
+/// Of thousands of frames one stands for those that nobody looks at.
+std::vector<StackFrame> without_middle(std::vector<StackFrame> frames, std::string& text) {
+  const StackCut cut(frames.size(), [&](std::size_t i) {
+    return frames[i].function.size() + frames[i].file.size() + frames[i].module.size();
+  });
+  if (cut.left_out == 0) return frames;
+  text = cut.text();
+  const auto first = frames.begin() + static_cast<std::ptrdiff_t>(cut.outer);
+  *first = {.kind = FrameKind::kOperator, .function = text};
+  frames.erase(first + 1, first + static_cast<std::ptrdiff_t>(cut.left_out));
+  return frames;
+}
+
 nb::object copied(const std::vector<std::uint32_t>& numbers) {
   auto* const copy = new std::vector<std::uint32_t>(numbers);
   const nb::capsule owner(copy,
@@ -334,10 +348,15 @@ void bind_trace(nb::module_& module) {
            "the "
            "frames as site_frames() has them). 2^32 - 1: none.")
       .def(
-          "site_frames", [](const Trace& trace, SiteId site) { return rows_of(trace.site_frames(site)); },
+          "site_frames",
+          [](const Trace& trace, SiteId site) {
+            std::string text;
+            return rows_of(without_middle(trace.site_frames(site), text));
+          },
           "site"_a,
           "The site's chain, outermost first, with what is known of each frame: kind, function, file, line, "
-          "module, offset, is_inlined.")
+          "module, offset, is_inlined. Of more than 512 frames, or 32 KiB of text, one stands for those "
+          "between.")
       .def(
           "own_frames", [](const Trace& trace, SiteId site) { return rows_of(trace.own_frames(site)); },
           "site"_a, "Of these the site's own, those that its parent has not: stacks are a tree.")
@@ -361,7 +380,7 @@ void bind_trace(nb::module_& module) {
            "The site it was reached from, 0 at the bottom; None if unknown.")
       .def(
           "site_chain", [](const Trace& trace, SiteId site) { return to_str(trace.site_chain(site)); },
-          "site"_a, "'outer > inner', or ''.")
+          "site"_a, "'outer > inner', or ''. Of more than 512 frames, or 32 KiB, those between are left out.")
       .def(
           "meta", [](const Trace& trace, std::string_view key) { return to_str(trace.meta(key)); }, "key"_a,
           "The value of a meta record, or ''.")

@@ -4,11 +4,12 @@ proto/profile.proto), and folded stacks for flame graphs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from memoir._core import FrameKind, Trace, Usage
 from memoir.base.quantities import printable
+from memoir.views.stack_tree import StackTree
 
 # pprof's names for a heap's values, and two of our own -> the columns of Usage.sites
 VALUES = {
@@ -39,69 +40,16 @@ def folded(trace: Trace, value: str) -> Iterator[bytes]:
     """A line for each stack, outermost frame first, and what FOLDED says of it; piece by piece."""
     sites = Usage(trace).sites
     column = FOLDED[value]
-    stacks = _Stacks(trace, lambda frame: name_of(frame).replace(";", ","))
+    tree = StackTree()
+    node_of = tree.of(trace, lambda site: [name_of(one).replace(";", ",") for one in trace.own_frames(site)])
     counts: dict[int, int] = {}
     for site, count in zip(sites["site"].tolist(), sites[column].tolist(), strict=True):
         if count:
-            node = stacks.node_of(site)
+            node = node_of(site)
             counts[node] = counts.get(node, 0) + count
     for node, count in counts.items():
-        line = ";".join(stacks.labels(node, "[{:,} frames]")) or "[unknown]"
+        line = ";".join(tree.labels(node)) or "[unknown]"
         yield f"{line} {count}\n".encode("utf-8", "replace")
-
-
-class _Stacks:
-    """The stacks of a trace as the tree that they are: a node is a label above its parent node. Sites whose frames have
-    equal labels are one node. 0 is the empty stack."""
-
-    OUTER, INNER = 384, 128  # of a stack that has more, those between are left out: nobody looks at them
-
-    def __init__(self, trace: Trace, label_of: Callable[[dict[str, Any]], Any]) -> None:
-        self._trace = trace
-        self._label_of = label_of
-        self._by_site: dict[int, int] = {}
-        self._children: dict[tuple[int, Any], int] = {}
-        self._labels: list[Any] = [None]
-        self._parents, self._depths, self._outer = [0], [0], [0]
-
-    def node_of(self, site: int) -> int:
-        chain = []
-        at: int | None = site
-        while at and at not in self._by_site:
-            chain.append(at)
-            at = self._trace.site_parent(at)
-        node = self._by_site[at] if at else 0
-        for each in reversed(chain):
-            for frame in self._trace.own_frames(each):
-                node = self._child(node, self._label_of(frame))
-            self._by_site[each] = node
-        return node
-
-    def labels(self, node: int, between: str) -> list[Any]:
-        """Outermost first. between: what stands for those that are left out, with their number."""
-        depth, inner = self._depths[node], []
-        most = self.INNER if depth > self.OUTER + self.INNER else depth
-        at = node
-        for _ in range(most):
-            inner.append(self._labels[at])
-            at = self._parents[at]
-        if most < depth:
-            inner.append(between.format(depth - self.OUTER - self.INNER))
-            at = self._outer[node]
-            while at:
-                inner.append(self._labels[at])
-                at = self._parents[at]
-        return inner[::-1]
-
-    def _child(self, node: int, label: Any) -> int:
-        found = self._children.setdefault((node, label), len(self._parents))
-        if found == len(self._parents):
-            depth = self._depths[node] + 1
-            self._parents.append(node)
-            self._labels.append(label)
-            self._depths.append(depth)
-            self._outer.append(found if depth <= self.OUTER else self._outer[node])
-        return found
 
 
 def pprof(trace: Trace) -> bytes:
@@ -147,7 +95,8 @@ class _Pprof:
         self.strings: dict[str, int] = {"": 0}
         self.functions: dict[tuple[str, str], int] = {}
         self.locations: dict[tuple[Any, ...], int] = {}
-        self.stacks = _Stacks(trace, self._location)
+        self.tree = StackTree()
+        self.node_of = self.tree.of(trace, lambda site: map(self._location, trace.own_frames(site)))
         paths = [module["path"] for module in trace.modules]
         program = trace.meta("command").split(" ")[0].rpartition("/")[2]
         paths.sort(
@@ -190,7 +139,7 @@ class _Pprof:
 
     def _stack(self, site: int) -> list[int]:
         """The numbers of its locations, innermost first."""
-        labels = self.stacks.labels(self.stacks.node_of(site), "[{:,} frames]")
+        labels = self.tree.labels(self.node_of(site))
         return [self._left_out(one) if isinstance(one, str) else one for one in reversed(labels)]
 
     def _left_out(self, name: str) -> int:

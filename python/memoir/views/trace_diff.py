@@ -13,6 +13,7 @@ from memoir.base.quantities import bytes_text, printable
 from memoir.views import text_table
 from memoir.views.native_summary import is_native, who_of
 from memoir.views.screen import Screen
+from memoir.views.stack_tree import StackTree
 from memoir.views.text_table import Table
 from memoir.views.who_text import folded, name_of
 
@@ -32,13 +33,17 @@ def diff_traces(before: Trace, after: Trace) -> dict[str, Any]:
     """Totals of both, who asked in both and the stacks of both; `held` at the peak of each; the largest changes of what was
     held first."""
     sides = [Usage(trace, None, 1) for trace in (before, after)]
-    stacks: dict[str, list[dict[str, tuple[int, int]]]] = {}
+    tree = StackTree()
+    stacks: dict[int, list[dict[str, tuple[int, int]]]] = {}
     for side, (trace, usage) in enumerate(zip((before, after), sides, strict=True)):
-        for chain, figures in _by_chain(trace, usage.sites).items():
-            stacks.setdefault(chain, [{}, {}])[side] = figures
+        for node, figures in _by_stack(tree, trace, usage.sites).items():
+            stacks.setdefault(node, [{}, {}])[side] = figures
     rows: list[dict[str, Any]] = [
-        {"stack": chain, **{name: _pair(old.get(name), new.get(name)) for name in _QUANTITIES}}
-        for chain, (old, new) in stacks.items()
+        {
+            "stack": " > ".join(tree.labels(node)) or "(unknown)",
+            **{name: _pair(old.get(name), new.get(name)) for name in _QUANTITIES},
+        }
+        for node, (old, new) in stacks.items()
     ]
     rows.sort(key=lambda row: [-abs(row[name]["change_bytes"]) for name in _QUANTITIES])
     totals = {
@@ -86,15 +91,16 @@ def _by_whom(traces: tuple[Trace, Trace], sides: list[Usage]) -> dict[str, list[
     return found
 
 
-def _by_chain(trace: Trace, sites: np.ndarray) -> dict[str, dict[str, tuple[int, int]]]:
-    chains: dict[str, dict[str, tuple[int, int]]] = {}
+def _by_stack(tree: StackTree, trace: Trace, sites: np.ndarray) -> dict[int, dict[str, tuple[int, int]]]:
+    node_of = tree.of(trace, lambda site: filter(None, [trace.site_name(site)]))
+    stacks: dict[int, dict[str, tuple[int, int]]] = {}
     for values in sites.tolist():
         row = dict(zip(sites.dtype.names or (), values, strict=True))
-        figures = chains.setdefault(trace.site_chain(row["site"]) or "(unknown)", {})
+        figures = stacks.setdefault(node_of(row["site"]), {})
         for name, (count, size) in _QUANTITIES.items():
             known = figures.get(name, (0, 0))
             figures[name] = (known[0] + row[count], known[1] + row[size])
-    return chains
+    return stacks
 
 
 def _pair(old: tuple[int, int] | None, new: tuple[int, int] | None) -> dict[str, int]:

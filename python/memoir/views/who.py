@@ -234,18 +234,36 @@ class Who:
         first: dict[int, int] = {}  # function -> a frame of it
         counts: dict[int, int] = {}
         parent, frame_of = self.stacks.parent.tolist(), self.stacks.frame.tolist()
-        for index in np.flatnonzero(count).tolist():
-            seen = set()
-            row = int(self.stacks.row[index])
-            while row != NONE:
-                frame = frame_of[row]
-                function = number_of[frame]
-                if function not in seen and (self.stacks.all_frames or frames[frame].owner == Owner.OWN):
-                    seen.add(function)
+        below = [[0, 0] for _ in parent]  # of each row: what it and all that it called hold
+        for row, one, bytes_ in zip(self.stacks.row.tolist(), count.tolist(), size.tolist(), strict=True):
+            if row != NONE and one:
+                below[row][0] += one
+                below[row][1] += bytes_
+        for row in range(len(parent) - 1, -1, -1):  # a caller's number is smaller
+            if parent[row] != NONE:
+                below[parent[row]][0] += below[row][0]
+                below[parent[row]][1] += below[row][1]
+        # A function that called itself is counted where it was called first.
+        callees: dict[int, list[int]] = {}
+        for row, caller in enumerate(parent):
+            callees.setdefault(caller, []).append(row)
+        seen: set[int] = set()
+        left = callees.get(NONE, [])[::-1]
+        while left:
+            row = left.pop()
+            if row < 0:  # all that it called is done
+                seen.remove(number_of[frame_of[~row]])
+                continue
+            frame = frame_of[row]
+            function = number_of[frame]
+            if below[row][0] and function not in seen:
+                seen.add(function)
+                left.append(~row)
+                if self.stacks.all_frames or frames[frame].owner == Owner.OWN:
                     first.setdefault(function, frame)
-                    by_frame[function] = by_frame.get(function, 0) + int(size[index])
-                    counts[function] = counts.get(function, 0) + int(count[index])
-                row = parent[row]
+                    counts[function] = counts.get(function, 0) + below[row][0]
+                    by_frame[function] = by_frame.get(function, 0) + below[row][1]
+            left += callees.get(row, ())[::-1]
         total = int(size.sum())
         order = sorted(by_frame, key=lambda function: (-by_frame[function], function))[:top]
         return [

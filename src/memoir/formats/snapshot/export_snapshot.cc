@@ -15,6 +15,7 @@
 #include "memoir/formats/snapshot/frame_sites.h"
 #include "memoir/formats/snapshot/mapped_ranges.h"
 #include "memoir/formats/snapshot/trace_layout.h"
+#include "memoir/trace/read/stack_cut.h"
 
 namespace memoir {
 
@@ -93,6 +94,7 @@ class SnapshotExporter {
                    std::uint32_t pool);
   void write_annotations();
   void write_frames(SiteId site);
+  void write_frame(const std::string& text);
 
   void key(std::string_view name) { writer_.string(name); }
   void field(std::string_view name, std::uint64_t value) {
@@ -327,7 +329,7 @@ void SnapshotExporter::write_annotations() {
   }
 }
 
-/// Innermost first; each stack once.
+/// Innermost first; each stack once. Of thousands of frames those between are left out.
 void SnapshotExporter::write_frames(SiteId site) {
   if (site == kNoSite) {
     writer_.begin_list();
@@ -339,30 +341,38 @@ void SnapshotExporter::write_frames(SiteId site) {
     return;
   }
   stacks_[site] = writer_.begin_kept_list();
-  for (SiteId at = site; at != kNoSite;) {
-    const auto parent = trace_.site_parent(at);
-    std::string text;
-    if (parent) {
-      text = valid_utf8(trace_.site_name(at));
+  std::vector<SiteId> sites;
+  for (SiteId at = site; at != kNoSite; at = trace_.site_parent(at).value_or(kNoSite)) sites.push_back(at);
+  const StackCut cut(sites.size(), [](std::size_t) { return Size{0}; });
+  for (std::size_t i = 0; i < sites.size(); ++i) {
+    if (cut.left_out != 0 && i == sites.size() - cut.outer - cut.left_out) {
+      write_frame(cut.text());
+      i += cut.left_out;
+      if (i == sites.size()) break;
+    }
+    if (trace_.site_parent(sites[i])) {
+      write_frame(valid_utf8(trace_.site_name(sites[i])));
     } else {
       char name[32];
-      std::snprintf(name, sizeof name, "site %016llx", static_cast<unsigned long long>(at));
-      text = name;
+      std::snprintf(name, sizeof name, "site %016llx", static_cast<unsigned long long>(sites[i]));
+      write_frame(name);
     }
-    writer_.item();
-    if (const auto known = frames_.find(text); known != frames_.end()) {
-      writer_.get(known->second);
-    } else {
-      const FrameText frame = split_frame(text);
-      frames_[text] = writer_.begin_kept_dict();
-      field("name", frame.name);
-      field("filename", frame.filename);
-      field("line", frame.line);
-      writer_.end_dict();
-    }
-    at = parent.value_or(kNoSite);
   }
   writer_.end_list();
+}
+
+void SnapshotExporter::write_frame(const std::string& text) {
+  writer_.item();
+  if (const auto known = frames_.find(text); known != frames_.end()) {
+    writer_.get(known->second);
+    return;
+  }
+  const FrameText frame = split_frame(text);
+  frames_[text] = writer_.begin_kept_dict();
+  field("name", frame.name);
+  field("filename", frame.filename);
+  field("line", frame.line);
+  writer_.end_dict();
 }
 
 }  // namespace

@@ -219,10 +219,11 @@ class PerfettoSink final : public TimelineSink {
     event.message(track_event::kAnnotation, one);
   }
   /// The number of a text, which is told with the packet that names it first.
-  static std::uint64_t intern(std::unordered_map<SiteId, std::uint64_t>& known, SiteId site,
-                              std::uint32_t field, ProtoWriter& names, const std::string& text) {
+  template <class Known, class Key>
+  static std::uint64_t intern(Known& known, const Key& key, std::uint32_t field, ProtoWriter& names,
+                              const std::string& text) {
     const std::uint64_t number = known.size() + 1;
-    known.emplace(site, number);
+    known.emplace(key, number);
     ProtoWriter entry;
     entry.varint(interned::kId, number);
     entry.bytes(interned::kText, text);
@@ -230,9 +231,9 @@ class PerfettoSink final : public TimelineSink {
     return number;
   }
   std::uint64_t name_of(SiteId site, ProtoWriter& names) {
-    if (const auto known = names_.find(site); known != names_.end()) return known->second;
     const std::string_view name = trace_.site_name(site);
-    return intern(names_, site, interned::kEventName, names, name.empty() ? "allocation" : valid_utf8(name));
+    if (const auto known = names_.find(name); known != names_.end()) return known->second;
+    return intern(names_, name, interned::kEventName, names, name.empty() ? "allocation" : valid_utf8(name));
   }
   std::uint64_t chain_of(SiteId site, ProtoWriter& names) {
     if (const auto known = chains_.find(site); known != chains_.end()) return known->second;
@@ -243,7 +244,8 @@ class PerfettoSink final : public TimelineSink {
   Output& output_;
   std::unordered_set<std::uint64_t> described_;
   std::unordered_map<std::uint64_t, std::uint32_t> passes_;
-  std::unordered_map<SiteId, std::uint64_t> names_, chains_;
+  std::map<std::string_view, std::uint64_t> names_;  // that a stranger chose
+  std::unordered_map<SiteId, std::uint64_t> chains_;
 };
 
 }  // namespace

@@ -12,10 +12,6 @@ namespace memoir {
 
 namespace {
 
-/// Of one frame, the innermost. A file may say of one frame that thousands are inlined, and have it in every
-/// stack.
-constexpr std::uint32_t kMostInlined = 32;
-
 /// Numbers for the frames of both tables.
 class FrameNumbers {
  public:
@@ -32,9 +28,7 @@ class FrameNumbers {
     if (fresh) {
       found->second.first = static_cast<std::uint32_t>(frames_.size());
       stacks_.append_frames(site.frame, frames_);
-      const auto all = static_cast<std::uint32_t>(frames_.size()) - found->second.first;
-      found->second.count = std::min(all, kMostInlined);
-      found->second.first += all - found->second.count;
+      found->second.count = static_cast<std::uint32_t>(frames_.size()) - found->second.first;
     }
     return found->second;
   }

@@ -258,8 +258,9 @@ void StackTable::append_frames(std::uint32_t number, std::vector<StackFrame>& to
     to.push_back(seen);
     return;
   }
-  for (auto line = lines->rbegin(); line != lines->rend(); ++line) {  // the innermost is the first
-    seen.is_inlined = line != lines->rbegin();
+  const auto outermost = lines->rbegin() + (lines->size() - std::min(lines->size(), kMostInlined));
+  for (auto line = outermost; line != lines->rend(); ++line) {  // the innermost is the first
+    seen.is_inlined = line != outermost;
     seen.function = string(line->function);
     seen.file = string(line->file);
     seen.line = line->line;

@@ -55,6 +55,9 @@ class StackTable {
   std::string_view module_of(std::uint32_t frame) const noexcept;
   /// Of each native frame: the number of its module (0: code that lies in none), and its offset there.
   std::vector<NativeAddress> native_addresses() const;
+  /// Functions of one native frame, the innermost: a file may say that thousands are inlined into one, and
+  /// have it in every stack.
+  static constexpr std::size_t kMostInlined = 32;
   /// Appends the frame with what is inlined into it, outermost first.
   void append_frames(std::uint32_t frame, std::vector<StackFrame>& to) const;
 

@@ -9,6 +9,7 @@
 #include "memoir/trace/file/byte_source.h"
 #include "memoir/trace/format.h"
 #include "memoir/trace/read/read_blocks.h"
+#include "memoir/trace/read/stack_cut.h"
 #include "memoir/trace/read/trace_data.h"
 
 namespace memoir {
@@ -188,10 +189,19 @@ std::string Trace::site_chain(SiteId site) const {
   for (auto* at = impl_->data.sites.find(site); at != nullptr; at = impl_->data.sites.find(at->parent)) {
     frames.push_back(at->name);
   }
+  std::reverse(frames.begin(), frames.end());
+  const StackCut cut(frames.size(), [&](std::size_t i) { return frames[i].size() + 3; });
   std::string chain;
-  for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame) {
+  const auto add = [&](std::string_view frame) {
     if (!chain.empty()) chain += " > ";
-    chain += *frame;
+    chain += frame;
+  };
+  for (std::size_t i = 0; i < frames.size(); ++i) {
+    if (cut.left_out != 0 && i == cut.outer) {
+      add(cut.text());
+      i += cut.left_out;
+    }
+    add(frames[i]);
   }
   return chain;
 }

@@ -79,6 +79,7 @@ class Trace {
   /// The site that this one was reached from, kNoSite at the bottom; nullopt when the trace does not define
   /// `site`.
   std::optional<SiteId> site_parent(SiteId site) const noexcept;
+  /// Of thousands of frames those between are left out (stack_cut.h).
   std::string site_chain(SiteId site) const;
   /// The same chain, outermost first, with what is known of each frame; inlined functions are frames too.
   std::vector<StackFrame> site_frames(SiteId site) const;
