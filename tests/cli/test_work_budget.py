@@ -11,12 +11,14 @@ from memoir._core import EventKind, Trace
 from memoir.views import stack_export
 from native_trace import NativeTrace
 
+from memoir import _core
 from memoir.base import work_budget
 
 NOTHING = 1 << 40  # less than that is allowed, whatever the bytes of the file add
 # The command line with a small budget, so that the test is quick.
 COMMAND = """
 import sys
+from memoir import _core
 from memoir.base import work_budget
 work_budget.EVERY, work_budget.SECONDS, work_budget.MEMORY = 0.001, {seconds}, {memory}
 work_budget.OUTPUT = {output}
@@ -66,6 +68,27 @@ def test_with_yes_it_goes_on_and_memory_counts_too(trace):
         memoir("show", "x.trace", "--yes", seconds=-NOTHING, memory=-NOTHING, cwd=trace.parent).returncode
         == 0
     )
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_what_policies_take_is_by_events_and_not_by_bytes(mixed, tmp_path):
+    made, live = NativeTrace(), []
+    for i in range(1000):
+        size = 100 + 16 * i if mixed and i % 2 else (1 << 44) - 4099 * i
+        live.append(4096 + (i << 48))
+        made.allocate(1 + i % 3, 2 * i + 1, live[-1], size)
+        if len(live) > 5:
+            made.free(1, 2 * i + 2, live.pop(i % 5))
+    path = tmp_path / "x.trace"
+    path.write_bytes(made.bytes())
+    policies = [name for name, _, _ in _core.policies()]
+    policies += ["memoir,piece=64MiB", "span,granule=4KiB", "rmm_arena,size=1TiB", "static_tensors,pool=1TiB"]
+    for more in ((), ("--cap", "1.05x", "--continue"), ("--find-cap",), ("-o", str(tmp_path / "x.html"))):
+        words = [word for policy in policies for word in ("--policy", policy)]
+        ended = memoir("simulate", path, *words, *more)  # within its budget
+        refused = [line for line in ended.stderr.splitlines() if "--policy" in line]
+        assert ended.returncode == 1 and len(refused) == 1
+        assert "llama" in refused[0] and "keeps a record for each page" in refused[0]
 
 
 def deep(kind: str, sites: int) -> bytes:

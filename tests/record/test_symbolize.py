@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """memoir symbolize: names of functions, files and lines, where debug information is and where it is not."""
 
+import contextlib
 import functools
 import http.server
 import json
@@ -8,9 +9,11 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from memoir._core import Trace
+from memoir.record.name_reader import NameReader
 
 from memoir.record import debuginfod, symbols
 
@@ -182,6 +185,46 @@ class Noise(Cut):
 
     def do_GET(self):
         self.wfile.write(b"220 mail.example ESMTP\r\n")
+
+
+class Slow(Cut):
+    """A byte now and then, without an end."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.drip(b"x")
+
+    def drip(self, part):
+        with contextlib.suppress(OSError):
+            while True:
+                self.wfile.write(part)
+                time.sleep(0.05)
+
+
+class SlowHeaders(Slow):
+    def do_GET(self):
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nX: ")
+        self.drip(b"x")
+
+
+@pytest.mark.parametrize("handler", [Slow, SlowHeaders])
+def test_no_server_is_waited_for_without_an_end(handler, tmp_path, monkeypatch):
+    monkeypatch.setenv("DEBUGINFOD_CACHE_PATH", str(tmp_path / "cache"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as serving:
+        serving.daemon_threads = True
+        thread = threading.Thread(target=serving.serve_forever)
+        thread.start()
+        try:
+            with NameReader(seconds=0.5, patience=0.05) as reader:
+                found, why = reader.find_lines(
+                    tmp_path / "gone.so", "abcd", [1], [f"http://127.0.0.1:{serving.server_port}"]
+                )
+        finally:
+            serving.shutdown()
+            thread.join()
+    assert found == {} and ("not whole after" in why or "the reader took more time" in why)
+    assert handler is SlowHeaders or [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 @pytest.mark.parametrize("handler", [Cut, Chunks, Noise])

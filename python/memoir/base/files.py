@@ -15,7 +15,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -24,6 +24,7 @@ from memoir._core import Error
 
 Record = dict[str, Any]  # one JSON object of a file of lines
 _unfinished: dict[str, Folder] = {}  # by their fresh names
+before_finish: list[Callable[[], None]] = []  # called when an output is whole, before it gets its name
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _THERE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY  # a pipe must not hold us
@@ -143,6 +144,8 @@ def finished_output(path: Path, force: bool, *, private: bool = False) -> Iterat
             _unfinished[name] = folder
             try:
                 yield folder.place(name)
+                for look in list(before_finish):
+                    look()
                 folder.finish(name, path.name, force=force, private=private)
             except Error as error:  # of a library that knows the file by its fresh name
                 raise Error(re.sub(rf"\S*/{re.escape(name)}", lambda _: str(path), str(error))) from None

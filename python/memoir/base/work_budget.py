@@ -3,7 +3,8 @@
 
 A file of a stranger can be small and ask for much. A command that needs more than its budget ends, with a line that says
 so; `--yes` lifts it. What takes time because its user said so (a deadline, another process) adds to the budget with
-allow(). A thread looks on, so that it holds also while the core computes.
+allow(). A thread looks on, so that it holds also while the core computes; and each output is looked at before it gets its
+name, so that none is published by a command that was quicker than that thread.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
-from memoir.base.files import remove_unfinished, unfinished_bytes
+from memoir.base.files import before_finish, remove_unfinished, unfinished_bytes
 from memoir.base.quantities import bytes_text, printable
 from memoir.base.threads import start_without_signals
 
@@ -41,22 +43,28 @@ class _Budget:
         self.memory = MEMORY + MEMORY_PER_BYTE * self.size
         self.ended = threading.Event()
         self.paused = False
+        self._stopping = threading.Lock()  # never given back: the process ends
         self._began = _used()
 
     def watch(self) -> None:
         while not self.ended.wait(EVERY):
-            seconds, memory = (now - then for now, then in zip(_used(), self._began, strict=True))
-            if self.paused:
-                continue
-            if seconds > self.seconds:
-                return self._stop(f"{self.seconds:.0f} s of the processor")
-            if memory > self.memory:
-                return self._stop(f"{bytes_text(int(self.memory))} of memory")
-            if unfinished_bytes() > self.output:
-                return self._stop(f"{bytes_text(int(self.output))} of output")
+            self.look()
 
-    def _stop(self, what: str) -> None:
+    def look(self) -> None:
+        """Ends the process where it is beyond its budget. Any thread may call it."""
+        seconds, memory = (now - then for now, then in zip(_used(), self._began, strict=True))
+        if self.paused or self.ended.is_set():
+            return
+        if seconds > self.seconds:
+            self._stop(f"{self.seconds:.0f} s of the processor")
+        if memory > self.memory:
+            self._stop(f"{bytes_text(int(self.memory))} of memory")
+        if unfinished_bytes() > self.output:
+            self._stop(f"{bytes_text(int(self.output))} of output")
+
+    def _stop(self, what: str) -> NoReturn:
         line = f"memoir: {self.name} asks for more than {what}, which is much for {bytes_text(self.size)}: pass --yes to go on"
+        self._stopping.acquire()
         remove_unfinished()
         for child in _children():
             with contextlib.suppress(OSError):
@@ -75,10 +83,12 @@ def within_budget(paths: Iterable[str | os.PathLike[str]], *, lifted: bool = Fal
         return
     _active = budget = _Budget([Path(path) for path in paths])
     start_without_signals(threading.Thread(target=budget.watch, name="memoir-budget", daemon=True))
+    before_finish.append(budget.look)
     try:
         yield
     finally:
         budget.ended.set()
+        before_finish.remove(budget.look)
         _active = None
 
 

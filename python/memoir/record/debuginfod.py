@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from pathlib import Path
 from memoir.base.files import Folder, fresh_name, make_folder
 
 _TIMEOUT = 90  # seconds without a byte
+LONGEST = 1800.0  # seconds for a file
 _MOST = 4 << 30  # bytes of a file
 
 
@@ -27,8 +29,9 @@ def servers() -> list[str]:
     ]
 
 
-def fetch(build_id: str, urls: Sequence[str]) -> tuple[Path | None, str]:
-    """The debug file of a build, from the cache or the first server that has it; else why there is none."""
+def fetch(build_id: str, urls: Sequence[str], longest: float = LONGEST) -> tuple[Path | None, str]:
+    """The debug file of a build, from the cache or the first server that has it; else why there is none. longest: seconds
+    that each server may take."""
     if not urls or not build_id or any(digit not in "0123456789abcdef" for digit in build_id):
         return None, ""
     kept = _cache() / build_id / "debuginfo"
@@ -37,7 +40,7 @@ def fetch(build_id: str, urls: Sequence[str]) -> tuple[Path | None, str]:
     why = ""
     for url in urls:
         try:
-            _download(f"{url.rstrip('/')}/buildid/{build_id}/debuginfo", kept)
+            _download(f"{url.rstrip('/')}/buildid/{build_id}/debuginfo", kept, longest)
             return kept, ""
         except urllib.error.HTTPError as error:
             why = why or ("no debuginfod server has it" if error.code == 404 else f"{url}: {error}")
@@ -52,16 +55,19 @@ def _cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "debuginfod_client"
 
 
-def _download(url: str, to: Path) -> None:
+def _download(url: str, to: Path, longest: float) -> None:
     """Whole, or not there."""
-    with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer:
+    until = time.monotonic() + longest
+    with urllib.request.urlopen(url, timeout=min(_TIMEOUT, longest)) as answer:
         make_folder(to.parent)
         with Folder(to.parent) as folder:
             name = fresh_name()
             try:
                 with os.fdopen(folder.create(name), "wb") as file:
-                    while part := answer.read(1 << 20):
+                    while part := answer.read1(1 << 20):
                         file.write(part)
+                        if time.monotonic() > until:
+                            raise TimeoutError(f"not whole after {longest:.0f} s")
                         if file.tell() > _MOST:
                             raise ValueError(f"more than {_MOST >> 30} GiB")
                     size = answer.headers["Content-Length"]

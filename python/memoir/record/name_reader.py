@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading names in a process of its own, which may end: files of debug information are anybody's, and what reads them and
-names is other people's code. Time and memory are limited in proportion to the files. symbols_process.py is that process.
+names is other people's code. Time, of the processor and of the clock, and memory are limited in proportion to the files.
+symbols_process.py is that process.
 
 with NameReader() as reader:
     found, why = reader.find_lines(Path("/usr/bin/x"), build_id, offsets)
@@ -31,9 +32,10 @@ _START = (  # as `python -m` would, but without looking in the current folder, w
 class NameReader:
     """Use it with `with`. The process begins with the first question, and again after one that ended it. Not thread-safe."""
 
-    def __init__(self, seconds: float = 10.0) -> None:
-        """seconds: of the processor for any module, beside what its files' bytes add."""
-        self._seconds = seconds
+    def __init__(self, seconds: float = 10.0, patience: float = 60.0) -> None:
+        """seconds: of the processor for any module, beside what its files' bytes add. patience: seconds that it may wait
+        beyond four times that; each server may take thirty times as long."""
+        self._limits = {"seconds": seconds, "patience": patience}
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> NameReader:
@@ -60,7 +62,7 @@ class NameReader:
         task |= {"servers": list(servers), "written_by": written_by}
         answer, ended = self._ask(task)
         if ended:
-            answer, again = self._ask(task | {"plain": True})
+            answer, again = self._ask(task | {"plain": True, "servers": []})
             if again:
                 raise Error(f"cannot be read: its reader {again}")
             ended = f"its debug information cannot be read: the reader {ended}"
@@ -89,9 +91,9 @@ class NameReader:
             assert process.stdin is not None and process.stdout is not None
             line = ""
             with contextlib.suppress(BrokenPipeError):
-                process.stdin.write(json.dumps(task | {"seconds": self._seconds}) + "\n")
+                process.stdin.write(json.dumps(task | self._limits) + "\n")
                 process.stdin.flush()
-                line = process.stdout.readline()
+                line = process.stdout.readline()  # it ends itself where that takes too long
             if line.endswith("\n"):
                 answer: dict[str, Any] = json.loads(line)
                 return answer, answer.get("ended", "")
@@ -104,7 +106,7 @@ class NameReader:
 
 
 def _ending(code: int) -> str:
-    if code in (-signal.SIGXCPU, -signal.SIGKILL):
+    if code in (-signal.SIGXCPU, -signal.SIGALRM, -signal.SIGKILL):
         return "took more time than files of this size do"
     if code == -signal.SIGABRT:
         return "took more memory than files of this size do"

@@ -96,17 +96,18 @@ def find_lines(
     servers: Sequence[str] = (),
     written_by: int | None = None,
     *,
+    longest: float = debuginfod.LONGEST,
     plain: bool = False,
     opened: Callable[[int], None] = lambda size: None,
 ) -> tuple[dict[int, list[Line]], str]:
     """Return addresses of a module that have names, with their lines, inlined functions first; and what is missing.
 
     Offsets count from where the file's own addresses do. `written_by`: nanoseconds since 1970; a file that was written
-    later is another one, unless build ids say otherwise. plain: the names of the symbol tables, as they are. opened: is
-    called with the bytes of the files that are read, before they are. A stranger's files are for a process of its own:
-    symbols_process.py."""
+    later is another one, unless build ids say otherwise. longest: seconds that each server may take. plain: the names of
+    the symbol tables, as they are. opened: is called with the bytes of the files that are read, before they are. A
+    stranger's files are for a process of its own: symbols_process.py."""
     with contextlib.ExitStack() as files:
-        finder, why = _finder(files, path, build_id, servers, written_by, plain, opened)
+        finder, why = _finder(files, path, build_id, servers, written_by, longest, plain, opened)
         if finder is None:
             return {}, why
         # A return address is one behind its call.
@@ -120,13 +121,14 @@ def _finder(
     build_id: str,
     servers: Sequence[str],
     written_by: int | None,
+    longest: float,
     plain: bool,
     opened: Callable[[int], None],
 ) -> tuple[Callable[[int], list[Line]] | None, str]:
     """A function from an address of the file to its lines, or None; and what is missing. It holds as long as `files`."""
     own, file, why = _debug_file(files, path, build_id, written_by)
     if servers and (file is None or (file is own and not file.has(".debug_info"))):
-        fetched, refused = debuginfod.fetch(build_id, servers)
+        fetched, refused = debuginfod.fetch(build_id, servers, longest)
         debug = None if fetched is None else _opened(files, fetched)
         if debug is not None and debug.build_id == build_id:
             own = own if file is not None else debug

@@ -20,10 +20,12 @@ from memoir.record import symbols
 MEMORY = 1 << 30  # for any module; for each byte of its files as commands may
 
 
-def _limit(seconds: float, size: int) -> None:
-    """From here on so much time and memory as files of so many bytes may take."""
+def _limit(seconds: float, patience: float, size: int) -> None:
+    """From here on so much time and memory as files of so many bytes may take. patience: seconds of waiting beside."""
     used = resource.getrusage(resource.RUSAGE_SELF)
-    seconds += used.ru_utime + used.ru_stime + size * work_budget.SECONDS_PER_BYTE
+    seconds += size * work_budget.SECONDS_PER_BYTE
+    signal.setitimer(signal.ITIMER_REAL, patience + 4 * seconds)
+    seconds += used.ru_utime + used.ru_stime
     held = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     memory = held + MEMORY + size * work_budget.MEMORY_PER_BYTE
     for kind, amount in ((resource.RLIMIT_CPU, math.ceil(seconds)), (resource.RLIMIT_AS, memory)):
@@ -33,8 +35,9 @@ def _limit(seconds: float, size: int) -> None:
 
 
 def _answer(task: dict[str, Any]) -> dict[str, Any]:
-    limit = functools.partial(_limit, task["seconds"])
-    limit(0)
+    servers, longest = task.get("servers", []), 30 * task["patience"]
+    limit = functools.partial(_limit, task["seconds"], task["patience"])
+    _limit(task["seconds"], task["patience"] + longest * len(servers), 0)
     try:
         if "names" in task:
             return {"names": [symbols.demangle(name) for name in task["names"]]}
@@ -42,8 +45,9 @@ def _answer(task: dict[str, Any]) -> dict[str, Any]:
             Path(task["path"]),
             task["build_id"],
             task["offsets"],
-            task["servers"],
+            servers,
             task["written_by"],
+            longest=longest,
             plain=task.get("plain", False),
             opened=limit,
         )
@@ -58,12 +62,16 @@ def _answer(task: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer: our input ends then
+    for limit in (signal.SIGALRM, signal.SIGXCPU):  # whatever we were started with
+        signal.signal(limit, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGALRM, signal.SIGXCPU))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with os.fdopen(os.dup(1), "w") as answers:
         os.dup2(2, 1)  # what libraries print is no answer
         for line in sys.stdin:
             answers.write(json.dumps(_answer(json.loads(line))) + "\n")
             answers.flush()
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 if __name__ == "__main__":

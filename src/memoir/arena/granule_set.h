@@ -18,6 +18,19 @@
 
 namespace memoir {
 
+/// The range rounded outwards to granules (what a commit covers); empty when it leaves the arena.
+inline Range granules_around(Range range, Size capacity, Size granule) noexcept {
+  if (range.size == 0 || range.begin > capacity || range.size > capacity - range.begin) return {};
+  const Offset begin = align_down(range.begin, granule);
+  return {begin, align_up(range.end(), granule) - begin};
+}
+/// The granules wholly inside the range (what a decommit covers); empty when there are none.
+inline Range granules_inside(Range range, Size capacity, Size granule) noexcept {
+  if (range.begin > capacity || range.size > capacity - range.begin) return {};
+  const Offset begin = align_up(range.begin, granule), end = align_down(range.end(), granule);
+  return begin < end ? Range{begin, end - begin} : Range{};
+}
+
 class GranuleSet {
  public:
   /// For `capacity` bytes (a multiple of `granule`, a power of two). False when there is no metadata memory.
@@ -30,18 +43,8 @@ class GranuleSet {
            chunks_.assign((granules + kGranules - 1) / kGranules, kNone);
   }
 
-  /// The range rounded outwards to granules (what a commit covers); empty when it leaves the arena.
-  Range cover(Range range) const noexcept {
-    if (range.size == 0 || range.begin > capacity_ || range.size > capacity_ - range.begin) return {};
-    const Offset begin = align_down(range.begin, granule_);
-    return {begin, align_up(range.end(), granule_) - begin};
-  }
-  /// The granules wholly inside the range (what a decommit covers); empty when there are none.
-  Range inside(Range range) const noexcept {
-    if (range.begin > capacity_ || range.size > capacity_ - range.begin) return {};
-    const Offset begin = align_up(range.begin, granule_), end = align_down(range.end(), granule_);
-    return begin < end ? Range{begin, end - begin} : Range{};
-  }
+  Range cover(Range range) const noexcept { return granules_around(range, capacity_, granule_); }
+  Range inside(Range range) const noexcept { return granules_inside(range, capacity_, granule_); }
 
   bool contains(Range covered) const noexcept { return committed_in(covered) == covered.size; }
   /// Bytes of the range that are committed.

@@ -4,35 +4,71 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
 
 #include "memoir/arena/arena.h"
 #include "memoir/arena/granule_set.h"
-#include "memoir/arena/spare_handles.h"
 
 namespace memoir {
+
+/// Physical memory of a simulated device that is mapped nowhere, as SpareHandles of a real one. Handles of
+/// one size are one entry, since a simulation may have billions.
+class SimSpares {
+ public:
+  struct Handles {
+    Size size = 0;  // bytes of each; 0: there are none
+    Size count = 0;
+  };
+
+  Size bytes() const noexcept { return bytes_; }
+  bool empty() const noexcept { return counts_.empty(); }
+  Size largest() const noexcept { return empty() ? 0 : counts_.rbegin()->first; }
+  void put(Handles handles) {
+    counts_[handles.size] += handles.count;
+    bytes_ += handles.size * handles.count;
+  }
+  /// At most `count` of the largest that have at most `size` bytes.
+  Handles take(Size size, Size count) {
+    auto found = counts_.upper_bound(size);
+    if (found == counts_.begin()) return {};
+    --found;
+    const Handles taken{found->first, std::min(found->second, count)};
+    if ((found->second -= taken.count) == 0) counts_.erase(found);
+    bytes_ -= taken.size * taken.count;
+    return taken;
+  }
+
+ private:
+  std::map<Size, Size> counts_;  // by size
+  Size bytes_ = 0;
+};
 
 /// Bytes of one simulated machine or device, which several arenas and segments may share.
 struct SimMemory {
   Size limit = ~Size{0};
-  Size taken = 0;         // spares included
-  SpareHandles spares{};  // of a device, as CudaDevice has them; their handles mean nothing
-  bool in_need = false;   // see CudaDevice::set_in_need
+  Size taken = 0;  // spares included
+  SimSpares spares{};
+  bool in_need = false;  // see CudaDevice::set_in_need
   std::uint64_t releases = 0;
 
   Size left() const noexcept { return limit - std::min(taken, limit); }
-  /// Whether so much can be taken, for which spares go back as far as they are in the way.
-  bool allows(Size size) noexcept {
-    while (size > left() && size <= limit && !spares.empty()) release_largest();
+  /// Whether so much can be taken, for which spares go back as far as they are in the way: the largest first.
+  bool allows(Size size) {
+    while (size > left() && size <= limit && !spares.empty()) {
+      const Size largest = spares.largest();
+      release(spares.take(largest, (size - left() + largest - 1) / largest));
+    }
     return size <= left();
   }
-  void release_spares() noexcept {
-    while (!spares.empty()) release_largest();
+  void release_spares() {
+    while (!spares.empty()) release(spares.take(spares.largest(), ~Size{0}));
   }
 
  private:
-  void release_largest() noexcept {
-    taken -= spares.take_largest().size;
-    ++releases;
+  void release(SimSpares::Handles handles) noexcept {
+    taken -= handles.size * handles.count;
+    releases += handles.count;
   }
 };
 

@@ -78,7 +78,7 @@ Arena& SimulatedParts::arena(Size capacity) {
       std::max(capacity == 0 ? room() : capacity, granule),
       MappedMemoryOptions{.granule = granule, .piece = mapped.piece, .keeps = keeps(), .watch = watch},
       owner_.memory_, &owner_.clock_);
-  if (!mapped_->ok()) throw Error("no memory for the simulated arena's bookkeeping; try a larger granule");
+  if (!mapped_->ok()) throw Error("the simulated device's addresses would not fit into 64 bits");
   if (start_ == nullptr) return *mapped_;
   restored_arena_ = std::make_unique<RestoredArena>(*mapped_);
   return *restored_arena_;

@@ -43,12 +43,18 @@ Offset BlockSpans::allocate(std::uint32_t owner, size_t size_class) noexcept {
 bool BlockSpans::add_span(std::uint32_t owner, size_t size_class, Offset begin) noexcept {
   const size_t local = owner * size_classes::kCount + size_class;
   const size_t slots = kTables.slots[size_class], first = begin / kSlot;
-  if (!locals_.reserve(local + 1) || !by_slot_.reserve(first + slots)) return false;
+  if (!locals_.reserve(local + 1)) return false;
+  for (size_t part = first / kPart; part <= (first + slots - 1) / kPart; ++part) {
+    if (parts_.find(part) != 0) continue;
+    const size_t size = by_slot_.size() + kPart;
+    if (!parts_.reserve_one() || !by_slot_.reserve(std::bit_ceil(size))) return false;
+    while (by_slot_.size() < size) by_slot_.push_back(0);
+    parts_.insert(part, static_cast<Index>(by_slot_.size() / kPart));
+  }
   if (spans_.empty() && !spans_.push_back({})) return false;
   if (unused_.empty() && (!unused_.reserve(spans_.size() + 1) || !spans_.reserve(spans_.size() + 1)))
     return false;
   while (locals_.size() <= local) locals_.push_back({});
-  while (by_slot_.size() < first + slots) by_slot_.push_back(0);
   auto index = static_cast<Index>(spans_.size());
   if (unused_.empty()) {
     spans_.push_back({});
@@ -62,9 +68,15 @@ bool BlockSpans::add_span(std::uint32_t owner, size_t size_class, Offset begin) 
   span.local = static_cast<std::uint32_t>(local);
   span.blocks = kTables.blocks[size_class];
   span.size_class = static_cast<std::uint8_t>(size_class);
-  for (size_t i = 0; i < slots; ++i) by_slot_[first + i] = index;
+  set_slots(first, slots, index);
   set_available(index);
   return true;
+}
+
+/// Their parts are there.
+void BlockSpans::set_slots(size_t first, size_t count, Index index) noexcept {
+  for (size_t slot = first; slot < first + count; ++slot)
+    by_slot_[(parts_.find(slot / kPart) - 1) * kPart + slot % kPart] = index;
 }
 
 bool BlockSpans::refill(Span& span) noexcept {
@@ -102,7 +114,7 @@ bool BlockSpans::refill(Span& span) noexcept {
 }
 
 Range BlockSpans::free(Offset offset) noexcept {
-  const Index index = by_slot_[offset / kSlot];
+  const Index index = index_at(offset / kSlot);
   Span& span = spans_[index];
   const size_t block = (offset - span.begin) / kTables.size[span.size_class];
   span.link[block] = span.local_free;
@@ -142,14 +154,14 @@ Range BlockSpans::end(Index index) noexcept {
   Span& span = spans_[index];
   if (span.state == State::kAvailable) unlink(index);
   const size_t slots = kTables.slots[span.size_class];
-  for (size_t i = 0; i < slots; ++i) by_slot_[span.begin / kSlot + i] = 0;
+  set_slots(span.begin / kSlot, slots, 0);
   span.state = State::kUnused;
   unused_.push_back(index);
   return {span.begin, slots * kSlot};
 }
 
 Range BlockSpans::end_if_empty(size_t slot) noexcept {
-  const Index index = by_slot_[slot];
+  const Index index = index_at(slot);
   if (index == 0 || spans_[index].used != 0 || spans_[index].state == State::kCurrent) return {};
   return end(index);
 }
@@ -170,7 +182,7 @@ void BlockSpans::set_current_aside() noexcept {
 }
 
 BlockSpans::View BlockSpans::view(size_t slot) const noexcept {
-  const Index index = slot < by_slot_.size() ? by_slot_[slot] : 0;
+  const Index index = index_at(slot);
   if (index == 0 || spans_[index].begin != slot * kSlot) return {};
   const Span& span = spans_[index];
   return {{span.begin, kTables.slots[span.size_class] * kSlot},
@@ -183,13 +195,13 @@ BlockSpans::View BlockSpans::view(size_t slot) const noexcept {
 }
 
 void BlockSpans::look(size_t slot, bool stripped) noexcept {
-  Span& span = spans_[by_slot_[slot]];
+  Span& span = spans_[index_at(slot)];
   span.seen = span.used;
   span.stripped = stripped;
 }
 
 std::uint64_t BlockSpans::strip(size_t slot, std::uint64_t absent) noexcept {
-  Span& span = spans_[by_slot_[slot]];
+  Span& span = spans_[index_at(slot)];
   if (span.state == State::kCurrent) return 0;
   const Size size = kTables.size[span.size_class];
   std::uint64_t is_free[kMostBlocks / 64] = {};

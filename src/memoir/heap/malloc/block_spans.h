@@ -14,6 +14,7 @@
 
 #include "memoir/base/metadata.h"
 #include "memoir/base/units.h"
+#include "memoir/heap/index/offset_table.h"
 #include "memoir/heap/lifetime/size_classes.h"
 
 namespace memoir {
@@ -66,11 +67,20 @@ class BlockSpans {
   /// No span is current any more.
   void set_current_aside() noexcept;
 
-  size_t slots() const noexcept { return by_slot_.size(); }
+  /// As end_if_empty() for every span; calls `body(range)` with those that end.
+  template <class Body>
+  void end_empty(Body body) noexcept {
+    for (Index index = 1; index < spans_.size(); ++index) {
+      const Span& span = spans_[index];
+      if (span.state == State::kUnused || span.state == State::kCurrent || span.used != 0) continue;
+      body(end(index));
+    }
+  }
 
  private:
   using Index = std::uint32_t;                     // of a span; 0 is none
   static constexpr size_t kMostBlocks = 512;       // of a span
+  static constexpr size_t kPart = 256;             // slots, of which all have an entry or none
   static constexpr std::uint16_t kNever = 0xffff;  // no count of used blocks
 
   enum class State : std::uint8_t { kUnused, kCurrent, kFull, kAvailable };
@@ -96,15 +106,22 @@ class BlockSpans {
   void unlink(Index index) noexcept;
   Range end(Index index) noexcept;
   const Span* at(Offset offset) const noexcept {
-    const size_t slot = offset / size_classes::kSlot;
-    return slot < by_slot_.size() && by_slot_[slot] != 0 ? &spans_[by_slot_[slot]] : nullptr;
+    const Index index = index_at(offset / size_classes::kSlot);
+    return index != 0 ? &spans_[index] : nullptr;
   }
+  /// The span that a slot is of.
+  Index index_at(size_t slot) const noexcept {
+    const OffsetTable::Index part = parts_.find(slot / kPart);
+    return part != 0 ? by_slot_[(part - 1) * kPart + slot % kPart] : 0;
+  }
+  void set_slots(size_t first, size_t count, Index index) noexcept;
 
   Pages* pages_;
   MetadataArray<Span> spans_;  // [0] stands for none
   MetadataArray<Index> unused_;
-  MetadataArray<Index> by_slot_;
-  MetadataArray<Local> locals_;  // of every owner, one for each size class
+  OffsetTable parts_;             // of slots that had a span: spans may lie far apart
+  MetadataArray<Index> by_slot_;  // of these parts, in the order in which they came
+  MetadataArray<Local> locals_;   // of every owner, one for each size class
   bool starved_ = false;
 };
 

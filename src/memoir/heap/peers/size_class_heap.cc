@@ -67,7 +67,7 @@ bool SizeClassHeap::free(Offset offset) noexcept {
 
 void SizeClassHeap::trim() noexcept {
   blocks_.set_current_aside();
-  for (size_t slot = 0; slot < blocks_.slots(); ++slot) end_span(blocks_.end_if_empty(slot));
+  blocks_.end_empty([this](Range span) { end_span(span); });
 }
 
 /// A page has memory from its first span on. Only a span's first and last page may be of others too, so that

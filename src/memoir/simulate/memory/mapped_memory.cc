@@ -10,21 +10,18 @@ namespace memoir {
 MappedMemory::MappedMemory(Size capacity, const MappedMemoryOptions& options, SimMemory& memory,
                            StreamClock* clock)
     : memory_(&memory),
+      granule_(options.granule),
       piece_(std::max(options.piece, options.granule)),
       keeps_(options.keeps),
       watch_(options.watch),
       clock_(clock) {
-  if (!is_power_of_two(options.granule) || capacity > ~Size{0} - options.granule) return;
-  capacity = align_up(capacity, options.granule);
-  if (!mapped_.reset(capacity, options.granule) ||
-      (has_pieces() && !wanted_.reset(capacity, options.granule)))
-    mapped_ = {};
+  if (is_power_of_two(granule_) && capacity <= ~Size{0} - granule_) capacity_ = align_up(capacity, granule_);
 }
 
 bool MappedMemory::commit(Range range) noexcept {
-  const Range covered = mapped_.cover(range);
+  const Range covered = granules_around(range, capacity_, granule_);
   if (covered.size == 0) return false;
-  const Size missing = covered.size - mapped_.committed_in(covered);
+  const Size missing = covered.size - mapped_.bytes_in(covered);
   if (missing != 0) {
     if (!map_missing(covered, missing)) {
       ++calls_.refusals;
@@ -40,117 +37,136 @@ bool MappedMemory::commit(Range range) noexcept {
 
 bool MappedMemory::map_missing(Range covered, Size missing) {
   if (missing > memory_->left() + memory_->spares.bytes()) return false;
-  if (!has_pieces() && memory_->spares.empty()) {  // all at once: a malloc's pages are many
-    memory_->taken += missing;
-    calls_.creates += missing / granule();
-    calls_.maps += missing / granule();
-    calls_.accesses += runs_in(covered, missing);
-    return true;
-  }
   struct Fresh {
-    Range piece;
+    Offset begin;
+    Pieces pieces;
     bool made;
   };
   std::vector<Fresh> fresh;
-  for (Offset at = covered.begin; at < covered.end();) {
-    Offset stop = at;
-    while (stop < covered.end() && !mapped_.contains({stop, granule()})) stop += granule();
-    const bool runs = stop != at;
-    while (at < stop) {
+  const bool all = mapped_.for_each_gap(covered, [&](Range gap) {
+    for (Offset at = gap.begin; at < gap.end();) {
       bool made = false;
-      const Size length = map_piece(at, std::min(piece_ - at % piece_, stop - at), made);
-      if (length == 0) {
-        for (const Fresh& one : fresh) {
-          give_back(one.piece.size, !one.made);
-          pieces_.erase(one.piece.begin);
-        }
-        return false;
-      }
-      fresh.push_back({{at, length}, made});
-      at += length;
+      const Pieces pieces = map_pieces(at, gap.end() - at, made);
+      if (pieces.count == 0) return false;
+      fresh.push_back({at, pieces, made});
+      at += pieces.size * pieces.count;
     }
-    calls_.accesses += runs;
-    at = std::max(at, stop + (runs ? 0 : granule()));
+    ++calls_.accesses;
+    return true;
+  });
+  for (const Fresh& one : fresh) {
+    if (!all) give_back(one.pieces.size, one.pieces.count, !one.made);
+    else if (has_pieces()) runs_.emplace(one.begin, one.pieces);
   }
-  return true;
+  return all;
 }
 
-/// Stretches of the range that are not mapped.
-std::uint64_t MappedMemory::runs_in(Range covered, Size missing) const noexcept {
-  if (missing == covered.size) return 1;
-  std::uint64_t runs = 0;
-  bool before = true;  // mapped
-  for (Offset at = covered.begin; at < covered.end(); at += granule()) {
-    const bool mapped = mapped_.contains({at, granule()});
-    runs += before && !mapped;
-    before = mapped;
+/// As CudaArena: the largest spare that fits, or new memory, up to the next multiple of a piece; pieces of
+/// one size at once. None when there is no memory.
+MappedMemory::Pieces MappedMemory::map_pieces(Offset at, Size room, bool& made) {
+  const Size most = std::min(piece_ - at % piece_, room);
+  const Size count = most == piece_ ? room / piece_ : 1;
+  SimSpares::Handles handles = memory_->spares.take(most, count);
+  // What is smaller than a piece moves where the next one begins.
+  if (handles.count > 1 && handles.size != most) {
+    memory_->spares.put({handles.size, handles.count - 1});
+    handles.count = 1;
   }
-  return runs;
-}
-
-/// As CudaArena: the largest spare that fits, or new memory; gives back its bytes, 0 when there is none.
-Size MappedMemory::map_piece(Offset at, Size most, bool& made) {
-  SpareHandles::Spare memory = memory_->spares.take(most);
-  made = memory.size == 0;
+  made = handles.count == 0;
   if (made) {
-    if (!memory_->allows(most)) return 0;
-    memory_->taken += most;
-    ++calls_.creates;
-    memory.size = most;
+    if (!memory_->allows(most * count)) return {};
+    memory_->taken += most * count;
+    calls_.creates += count;
+    handles = {most, count};
   }
-  ++calls_.maps;
-  if (has_pieces()) pieces_[at] = {memory.size, 0};
-  return memory.size;
+  calls_.maps += handles.count;
+  return {handles.size, handles.count, 0};
 }
 
-/// Unmaps so much; `keeps`: to be mapped elsewhere.
-void MappedMemory::give_back(Size size, bool keeps) {
-  ++calls_.unmaps;
-  if ((keeps || memory_->in_need) && memory_->spares.put({0, size})) return;
-  memory_->taken -= size;
-  ++memory_->releases;
+/// Unmaps so many; `keeps`: to be mapped elsewhere.
+void MappedMemory::give_back(Size size, Size count, bool keeps) {
+  calls_.unmaps += count;
+  if (keeps || memory_->in_need) return memory_->spares.put({size, count});
+  memory_->taken -= size * count;
+  memory_->releases += count;
 }
 
+// --- pieces longer than a granule ---
+
+/// All of it is mapped.
 void MappedMemory::want(Range covered) {
-  for (Offset at = covered.begin; at < covered.end(); at += granule()) {
-    if (!wanted_.contains({at, granule()})) piece_at(at)->second.wanted += granule();
+  std::vector<Range> fresh;
+  wanted_.for_each_gap(covered, [&](Range gap) {
+    fresh.push_back(gap);
+    return true;
+  });
+  for (const Range& gap : fresh) {
+    for_each_run(gap, [&](Runs::iterator run, Size bytes) {
+      run->second.wanted += bytes;
+      return std::next(run);
+    });
   }
   wanted_.insert(covered);
 }
 
-/// The piece that this mapped offset lies in.
-std::map<Offset, MappedMemory::Piece>::iterator MappedMemory::piece_at(Offset offset) {
-  return std::prev(pieces_.upper_bound(offset));
+/// The run that this mapped offset lies in.
+MappedMemory::Runs::iterator MappedMemory::run_at(Offset offset) {
+  return std::prev(runs_.upper_bound(offset));
+}
+
+/// Makes the piece that this mapped offset lies in the first of its run; gives that back.
+MappedMemory::Runs::iterator MappedMemory::cut_before(Offset offset) {
+  const auto run = run_at(offset);
+  Pieces& pieces = run->second;
+  const Size before = (offset - run->first) / pieces.size;
+  if (before == 0) return run;
+  Pieces rest = pieces;
+  pieces.count = before, rest.count -= before;
+  return runs_.emplace_hint(std::next(run), run->first + before * pieces.size, rest);
+}
+
+/// Calls `body(run, bytes)` for the runs of a mapped range, cut so that it covers so many bytes of each piece
+/// of a run. It gives back the run behind.
+template <class Body>
+void MappedMemory::for_each_run(Range range, Body body) {
+  for (auto run = cut_before(range.begin); run != runs_.end() && run->first < range.end();) {
+    const Size size = run->second.size;
+    const Offset begin = std::max(range.begin, run->first);
+    const Size inside = range.end() - begin;
+    if (begin != run->first || inside < size) {  // one piece, in part
+      if (run->second.count > 1) cut_before(run->first + size);
+      run = body(run, std::min(run->first + size, range.end()) - begin);
+    } else {
+      if (inside / size < run->second.count) cut_before(run->first + inside / size * size);
+      run = body(run, size);
+    }
+  }
 }
 
 void MappedMemory::decommit(Range range, bool moves) noexcept {
-  const Range inside = mapped_.inside(range);
+  const Range inside = granules_inside(range, capacity_, granule_);
   if (keeps_ || inside.size == 0) return;
   const std::uint64_t unmapped = calls_.unmaps;
-  if (has_pieces()) {
-    decommit_pieces(inside, moves);
-  } else if (const Size bytes = mapped_.committed_in(inside); bytes != 0) {
-    for (Size done = 0; done < bytes; done += granule()) give_back(granule(), moves);
-    mapped_.erase(inside);
-    watch_.release(inside);
+  const auto end = [&](Range pieces, Size size) {
+    give_back(size, pieces.size / size, moves);
+    watch_.release(pieces);
+  };
+  if (!has_pieces()) {
+    mapped_.erase(inside, [&](Range part) { end(part, granule_); });
+  } else {
+    wanted_.erase(inside, [&](Range part) {
+      for_each_run(part, [&](Runs::iterator run, Size bytes) {
+        const Range pieces{run->first, run->second.size * run->second.count};
+        if ((run->second.wanted -= bytes) != 0) return std::next(run);
+        end(pieces, run->second.size);
+        mapped_.erase(pieces);
+        return runs_.erase(run);
+      });
+    });
   }
   if (calls_.unmaps == unmapped) return;
   ++calls_.decommits;
   if (clock_ != nullptr) clock_->quiet();
-}
-
-void MappedMemory::decommit_pieces(Range inside, bool moves) {
-  for (Offset at = inside.begin; at < inside.end(); at += granule()) {
-    if (!wanted_.contains({at, granule()})) continue;
-    wanted_.erase({at, granule()});
-    const auto found = piece_at(at);
-    if ((found->second.wanted -= granule()) != 0) continue;
-    const Range piece{found->first, found->second.size};
-    pieces_.erase(found);
-    give_back(piece.size, moves);
-    mapped_.erase(piece);
-    watch_.release(piece);
-  }
 }
 
 }  // namespace memoir

@@ -10,14 +10,17 @@
 //
 // What is taken away (Arena::take_away) becomes spares of the device, which the next commits map first.
 //
+// Pieces that lie in a row and have as many bytes committed are kept as one run, so that a range of any
+// length costs what a granule costs.
+//
 // Uses the heap's memory: for simulations.
 #pragma once
 
 #include <map>
 
-#include "memoir/arena/granule_set.h"
 #include "memoir/arena/sim_arena.h"
 #include "memoir/simulate/memory/held_log.h"
+#include "memoir/simulate/memory/range_set.h"
 #include "memoir/simulate/memory/stream_clock.h"
 
 namespace memoir {
@@ -47,11 +50,11 @@ class MappedMemory final : public Arena {
   /// caller.
   MappedMemory(Size capacity, const MappedMemoryOptions& options, SimMemory& memory, StreamClock* clock);
 
-  bool ok() const noexcept { return mapped_.capacity() != 0 && is_power_of_two(piece_); }
+  bool ok() const noexcept { return capacity_ != 0 && is_power_of_two(piece_); }
   const MappedCalls& calls() const noexcept { return calls_; }
 
-  Size capacity() const noexcept override { return mapped_.capacity(); }
-  Size granule() const noexcept override { return mapped_.granule(); }
+  Size capacity() const noexcept override { return capacity_; }
+  Size granule() const noexcept override { return granule_; }
   bool commit(Range range) noexcept override;
   void decommit(Range range) noexcept override { decommit(range, false); }
   void take_away(Range range) noexcept override { decommit(range, true); }
@@ -62,31 +65,36 @@ class MappedMemory final : public Arena {
   Size room() noexcept override {
     return memory_->limit == ~Size{0} ? 0 : memory_->left() + memory_->spares.bytes();
   }
-  Size committed() const noexcept override { return mapped_.committed(); }
+  Size committed() const noexcept override { return mapped_.bytes(); }
 
  private:
-  struct Piece {
-    Size size = 0;
-    Size wanted = 0;  // bytes of it that are committed
+  struct Pieces {
+    Size size = 0;  // bytes of each
+    Size count = 0;
+    Size wanted = 0;  // bytes of each that are committed
   };
-  bool has_pieces() const noexcept { return piece_ > granule(); }
+  using Runs = std::map<Offset, Pieces>;
+  bool has_pieces() const noexcept { return piece_ > granule_; }
   bool map_missing(Range covered, Size missing);
-  Size map_piece(Offset at, Size most, bool& made);
-  void give_back(Size size, bool keeps);
-  std::uint64_t runs_in(Range covered, Size missing) const noexcept;
+  Pieces map_pieces(Offset at, Size room, bool& made);
+  void give_back(Size size, Size count, bool keeps);
   void want(Range covered);
+  Runs::iterator run_at(Offset offset);
+  Runs::iterator cut_before(Offset offset);
+  template <class Body>
+  void for_each_run(Range range, Body body);
   void decommit(Range range, bool moves) noexcept;
-  void decommit_pieces(Range inside, bool moves);
-  std::map<Offset, Piece>::iterator piece_at(Offset offset);
 
   SimMemory* memory_;
-  GranuleSet mapped_;
+  Size granule_;
   Size piece_;
+  Size capacity_ = 0;
   bool keeps_;
   HeldWatch watch_;
   StreamClock* clock_;
-  GranuleSet wanted_;               // with pieces longer than a granule
-  std::map<Offset, Piece> pieces_;  // those
+  RangeSet mapped_;
+  RangeSet wanted_;  // with pieces longer than a granule
+  Runs runs_;        // of those
   MappedCalls calls_;
 };
 
