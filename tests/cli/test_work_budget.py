@@ -18,7 +18,6 @@ NOTHING = 1 << 40  # less than that is allowed, whatever the bytes of the file a
 # The command line with a small budget, so that the test is quick.
 COMMAND = """
 import sys
-from memoir import _core
 from memoir.base import work_budget
 work_budget.EVERY, work_budget.SECONDS, work_budget.MEMORY = 0.001, {seconds}, {memory}
 work_budget.OUTPUT = {output}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What is left out of a stack that is to be read: of thousands of frames those between the outermost and the
-// innermost. Stacks are a tree, and a file has each of its frames once; as texts next to each other they would
-// be thousands of times as long as the file.
+// innermost. Stacks are a tree, and a file has each of its frames once; as texts next to each other they
+// would be thousands of times as long as the file.
 //
 //   main > run > [3,488 frames] > call > f
 #pragma once
