@@ -38,8 +38,10 @@ HARD_MEMORY = 6 << 30  # ... bytes of addresses, at which a command is ended
 TRACE = (
     ("show", "{}"), ("show", "{}", "--json"), ("show", "{}", "-o", "x.html"), ("simulate", "{}"), ("plan", "{}"),
     ("export", "{}", "--to", "folded", "-o", "x.folded"), ("export", "{}", "--to", "pprof", "-o", "x.pb"),
-    ("export", "{}", "--to", "timeline", "-o", "x.json"), ("oom", "{}"), ("diff", "{}", "{}"), ("symbolize", "{}"),
-    ("simulate", "{}", "--what-if"), ("simulate", "{}", "--from-recorded"),
+    ("export", "{}", "--to", "chrome", "-o", "x.json"), ("export", "{}", "--to", "perfetto", "-o", "x.pftrace"),
+    ("export", "{}", "--to", "snapshot", "-o", "x.pickle"), ("oom", "{}"), ("diff", "{}", "{}"), ("symbolize", "{}"),
+    ("diff", "{}", "{}", "--json"), ("diff", "{}", "{}", "-o", "x.html"), ("simulate", "{}", "-o", "x.html"),
+    ("simulate", "{}", "--what-if"), ("simulate", "{}", "--from-recorded"), ("simulate", "{}", "--policy", "all"),
 )  # fmt: skip
 # By the fuzzer that has the seeds: what the file is called, and the commands that read it.
 KINDS = {
@@ -61,13 +63,15 @@ def generated(draw: random.Random) -> bytes:
     """A trace whose blocks are whole, and which asks for much with few bytes."""
     trace = NativeTrace()
     trace.meta("command", "p" if draw.random() < 0.7 else "\x1b[2J\u202e<script>")
-    count = draw.choice((3, 30, 300, 1000))
-    frame = trace.python(draw.choice(("f", "\x1b]0;x\x07", "a;b")), "f.py", 1)
-    kind = draw.choice(("chain", "sizes", "ids", "threads", "ticks", "mapped", "frees", "frames"))
+    count = draw.choice((3, 30, 300, 1000, 4000))
+    frame = trace.python(draw.choice(("f", "\x1b]0;x\x07", "a;b", "f" * 4000)), "f.py", 1)
+    kind = draw.choice(("chain", "inlined", "sizes", "ids", "threads", "ticks", "mapped", "frees", "frames"))
+    if kind == "inlined":  # as many functions in one frame, and that in each stack
+        kind, frame = "chain", trace.native("/x.so", 5, [("h", "h.c", 1)] * count)
     for i in range(count):
         match kind:
-            case "chain":  # one frame more at each allocation
-                trace._define(0x56, i + 1, i, 1, frame)
+            case "chain":  # one frame more at each allocation; 4,096 are the most
+                trace._define(0x56, i + 1, i % 4000, 1, frame)
                 trace.allocate(1, 1, 0x100000 + 16 * i, 16, i + 1)
             case "sizes":
                 trace.allocate(1, i + 1, 4096 + (i << 47), 1 << draw.randrange(4, 47))
