@@ -269,3 +269,126 @@ def test_what_a_name_promises(memoir, tmp_path, suffix, content, begins, verb):
     assert "column" not in err
     if suffix != ".onnx" or verb == "show":  # the importer has a word of its own
         assert "its name promises a" in err and begins in err, err
+
+
+# Verbs that print lines, not results in tables; each leaves the file that the next one reads.
+OTHER_VERBS = {
+    "doctor": ("doctor",),
+    "import": ("import", DATA / "snapshot.pickle", "-o", "s.trace", "-f"),
+    "export": ("export", DATA / "resnet18.trace", "--to", "folded", "-o", "r.folded", "-f"),
+    "export profile": ("export", DATA / "small.v1.lifetimes", "--to", "pprof", "-o", "l.pb.gz", "-f"),
+    "merge": ("merge", DATA / "small.v1.lifetimes", "-o", "m.lifetimes", "-f"),
+    "train": ("train", DATA / "small.v1.lifetimes", "--no-replay", "-o", "t.model", "-f"),
+    "symbolize": ("symbolize", "n.trace"),
+    "record": ("record", "--only", "malloc", "-o", "p.trace", "-f", "--", "/bin/true"),
+    "shown": ("show", "p.trace"),
+    "completion": ("completion", "bash"),
+    "help": ("--help",),
+    "help of a verb": ("simulate", "--help"),
+}
+SURROUNDINGS = {
+    "60": (60, {}),
+    "80": (80, {}),
+    "120": (120, {}),
+    "dumb": (80, {"TERM": "dumb"}),
+    "no colour": (60, {"NO_COLOR": "1"}),
+    "C": (60, {"LANG": "C", "LC_ALL": "C"}),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_VERBS)
+def test_no_word_of_another_verb_is_cut(tmp_path, monkeypatch, name):
+    """What a pipe gets stands on every terminal, too: word by word, but for what differs from run to run."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "n.trace").write_bytes((DATA / "native.v1.trace").read_bytes())
+    if name == "shown":
+        on_terminal(OTHER_VERBS["record"], 80)
+    arguments = [str(one) for one in OTHER_VERBS[name]]
+    command = [sys.executable, "-m", "memoir", *arguments]
+    piped = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert piped.returncode == 0, piped.stderr
+    assert "\x1b" not in piped.stdout and "…" not in piped.stdout
+    words = {word for word in piped.stdout.split() if not re.search(r"\d\.\d|[█▁-▇]", word)}
+    for columns, variables in SURROUNDINGS.values():
+        text, code = on_terminal(arguments, columns, **variables)
+        assert code == 0 and "…" not in text and "Traceback" not in text
+        assert ("\x1b" in text) <= (not variables or "LANG" in variables), variables
+        plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
+        joined = "".join(plain.split())
+        lost = {word for word in words if word not in joined and not word.isdigit()}
+        assert (
+            not lost
+            or name in ("record", "shown", "doctor")
+            and all("/" in word or "," in word for word in lost)
+        ), (
+            columns,
+            variables,
+            lost,
+        )
+
+
+def test_top_is_whole(monkeypatch):
+    """Of a process with every figure that there can be, and sites with long names."""
+    from memoir.cli import top
+
+    from memoir.malloc import LiveSite
+
+    figures = dict.fromkeys([*top._SHOWN, "limit", "samples", "size_1152"], 123_456_789)
+    site = LiveSite(**{
+        name: {"module": "/lib/a_library_with_a_long_name.so", "function": "f" * 70, "offset": 16}.get(name, 1 << 20)
+        for name in LiveSite.__dataclass_fields__
+    })  # fmt: skip
+    tables = []
+    monkeypatch.setattr(Screen, "table", lambda self, table: tables.append(table))
+    top._print(1, figures, [site], clear=False)
+    assert len(tables) == 2
+    for table in tables:
+        check_whole(table)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "is_a"),
+    [
+        (DATA / "resnet18.trace", "a trace"),
+        (DATA / "small.v1.plan", "a plan"),
+        (DATA / "small.v1.model", "a model of lifetimes"),
+        (DATA / "small.v1.lifetimes", "a lifetime profile"),
+        (DATA / "importers" / "small.tflite", "a TFLite model"),
+    ],
+    ids=lambda one: getattr(one, "name", ""),
+)
+@pytest.mark.parametrize(
+    ("verb", "takes"),
+    [
+        (("train", "{}", "-o", "x.model"), ("a lifetime profile",)),
+        (("merge", "{}", "-o", "x.lifetimes"), ("a lifetime profile",)),
+        (("merge", DATA / "small.v1.lifetimes", "{}", "-o", "x.lifetimes"), ("a lifetime profile",)),
+        (("show", DATA / "small.v1.model", "--against", "{}"), ("a lifetime profile",)),
+        (("run", "--model", "{}", "--", "true"), ("a model of lifetimes",)),
+        (("simulate", "{}", "--policy", "span"), ("a trace",)),
+        (("oom", "{}"), ("a trace",)),
+        (("symbolize", "{}"), ("a trace", "a lifetime profile")),
+        (("export", "{}", "--to", "pprof"), ("a trace", "a lifetime profile")),
+        (("import", "{}", "-o", "x.trace"), ()),
+        (("diff", "{}", "{}"), ("a trace",)),
+    ],
+    ids=lambda one: one[0] if isinstance(one, tuple) and one else "",
+)
+def test_a_file_of_another_kind_is_said_to_be_that(memoir, tmp_path, wrong, is_a, verb, takes):
+    """Also under a name that promises what is wanted."""
+    if is_a in takes:
+        return
+    code, out, err = memoir(*(str(one).format(wrong) for one in verb))
+    assert (code, out) == (2, "") and err.count("\n") == 1, err
+    if verb[0] != "import" or is_a != "a TFLite model":
+        assert f"it is {is_a}" in err, err
+        assert "promises" not in err
+    if takes:
+        suffix = {"a lifetime profile": ".lifetimes", "a model of lifetimes": ".model", "a trace": ".trace"}[
+            takes[0]
+        ]
+        (tmp_path / f"named{suffix}").write_bytes(wrong.read_bytes())
+        code, out, err = memoir(*(str(one).format(f"named{suffix}") for one in verb))
+        assert (code, out) == (2, "") and f"its name promises {takes[0]}, but it begins like {is_a}" in err, (
+            err
+        )

@@ -73,10 +73,20 @@ def first_bytes(begin: bytes) -> str:
 
 
 def wrong_kind(path: str | Path, begin: bytes, verdict: str) -> Error:
-    """An error for a file that is not what is wanted ('not a trace'): what its name promised, and what it begins like."""
-    promised = promise(path)
-    said = f"its name promises {promised}, but " if promised else ""
-    return Error(f"{printable(str(path))} is {verdict}: {said}{first_bytes(begin)}")
+    """An error for a file that is not what is wanted ('not a trace'): what it is; or what its name promised, and what it
+    begins like."""
+    promised, found = promise(path), first_bytes(begin)
+    if promised and found.removeprefix("it begins like ").startswith(promised):
+        said = f"it is {promised}"
+    else:
+        said = f"its name promises {promised}, but {found}" if promised else found
+    return Error(f"{printable(str(path))} is {verdict}: {said}")
+
+
+def check_begins_like(path: str | Path, begin: bytes, kind: str) -> None:
+    """Raises memoir.Error unless the file begins like `kind`, of what _BEGINNINGS has: 'a lifetime profile'."""
+    if not any(begin[at:].startswith(magic) for at, magic, what in _BEGINNINGS if what == kind):
+        raise wrong_kind(path, begin, f"not {kind}")
 
 
 def is_binary(begin: bytes) -> bool:

@@ -112,7 +112,7 @@ def _run(arguments: list[str] | None) -> int:
     try:
         code = _group.main(arguments, prog_name="memoir", standalone_mode=False)
     except click.ClickException as error:
-        message = " ".join(printable_error(error.format_message()).split())
+        message = printable_error(" ".join(error.format_message().split()))
         context = getattr(error, "ctx", None)
         help_of = context.command_path if context is not None else "memoir"
         click.echo(

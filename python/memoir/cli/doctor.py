@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -13,6 +14,8 @@ from memoir._core import Error
 from memoir.base.quantities import printable
 from memoir.bench.process import allocators, fetching, machine, tuning
 from memoir.views import bench_tables
+from memoir.views.screen import Screen
+from memoir.views.text_table import Table
 
 
 @click.command()
@@ -65,33 +68,41 @@ def command(names: str | None, fix: bool, undo: bool, as_json: bool) -> None:
             )
         )
         return
-    click.echo("Allocators")
-    for one in found:
-        what = f"{one['version']:<27}{one['library']}" if one["library"] else f"not found; {one['package']}"
-        click.echo(f"  {one['name']:<10}{what}")
-    click.echo("\nMachine")
+    rows = [
+        (str(one["name"]), str(one["version"]), str(one["library"]))
+        if one["library"]
+        else (str(one["name"]), "", f"not found; {one['package']}")
+        for one in found
+    ]
+    _table("Allocators", rows)
+    facts = []
     for name, value in about.items():
         shown = "not shown" if value is None else str(value)
         if isinstance(value, bool):
             shown = "yes" if value else "no"
         if name.endswith("_bytes"):
             name, shown = name.removesuffix("_bytes"), bench_tables.quantity(value, "B")
-        click.echo(f"  {name.replace('_', ' '):<22}{shown}")
-    click.echo("\nCounters")
-    for name, state in counters.items():
-        shown = {"all": "yes", "user": "yes, without the kernel's part"}.get(state, f"no ({state})")
-        click.echo(f"  {name.replace('_', ' '):<22}{shown}")
-    if remarks:
-        click.echo("\nBefore you measure")
-        for remark in remarks:
-            click.echo(f"  {remark}")
-    changes = tuning.wanted()
-    if changes:
-        click.echo("\nmemoir doctor --fix would change")
-        for change in changes:
-            click.echo(f"  {change.path}: {change.before} -> {change.after} ({change.why})")
+        facts.append((name.replace("_", " "), printable(shown)))
+    _table("Machine", facts)
+    states = {"all": "yes", "user": "yes, without the kernel's part"}
+    _table(
+        "Counters",
+        [(name.replace("_", " "), states.get(state, f"no ({state})")) for name, state in counters.items()],
+    )
+    _table("Before you measure", [(remark,) for remark in remarks])
+    changes = [(change.path, f"{change.before} -> {change.after}", change.why) for change in tuning.wanted()]
+    _table("memoir doctor --fix would change", [tuple(map(str, change)) for change in changes])
     names = ",".join(str(one["name"]) for one in found if one["library"])
     click.echo(f"\nnext: memoir bench {names} --suite", err=True)
+
+
+def _table(title: str, rows: Sequence[tuple[str, ...]]) -> None:
+    """Rows of words, after an empty line where something came before; nothing for no rows."""
+    if rows:
+        out = Screen.of_output()
+        if title != "Allocators":
+            out.line()
+        out.table(Table(title, ("",) * len(rows[0]), tuple(rows), words=tuple(range(len(rows[0])))))
 
 
 def _get(names: list[str]) -> None:

@@ -13,10 +13,11 @@ import click
 
 from memoir._core import Error, EventKind, Trace, export_trace
 from memoir.base.files import finished_output, open_new, write_output
+from memoir.base.kinds import wrong_kind
 from memoir.base.quantities import printable
 from memoir.cli.parts.arguments import check_output
 from memoir.cli.parts.work_limit import limited
-from memoir.traces.files import ONLY, has_more, open_chosen, read_begin
+from memoir.traces.files import ONLY, has_more, is_trace, open_chosen, read_begin
 from memoir.views.stack_export import FOLDED, folded, pprof
 from memoir.views.trace_objects import parts_of
 
@@ -84,7 +85,10 @@ def command(
     Addresses are the recorded ones. Where a trace has none, memoir's plain heap places its objects. TRACE may be a
     lifetime profile, which has formats of its own.
     """
-    is_profile = read_begin(trace).startswith(b"\x89memoirL")
+    begin = read_begin(trace)
+    is_profile = begin.startswith(b"\x89memoirL")
+    if not is_profile and not is_trace(begin):
+        raise wrong_kind(trace, begin, "neither a trace nor a lifetime profile")
     formats = LIFETIME_FORMATS if is_profile else FORMATS
     if target_format not in formats:
         kind = "a lifetime profile" if is_profile else "a trace"

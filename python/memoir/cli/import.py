@@ -10,7 +10,6 @@ from pathlib import Path
 import click
 
 from memoir._core import (
-    Error,
     ImportReport,
     import_rmm_log,
     import_snapshot,
@@ -19,6 +18,7 @@ from memoir._core import (
     is_text_trace,
 )
 from memoir.base.files import finished_output, write_output
+from memoir.base.kinds import wrong_kind
 from memoir.cli.parts.arguments import check_output
 from memoir.cli.parts.work_limit import limited
 from memoir.traces.files import read_begin
@@ -58,7 +58,9 @@ def command(snapshot: str, output: str | None, passes: str, as_json: bool, force
         _import_rmm_log(snapshot, target, as_json, force)
         return
     if begin and not begin.startswith((b"\x80", b"PK", b"(")):
-        raise Error(f"{snapshot}: neither a memory snapshot of PyTorch, nor a log of RMM, nor a text trace")
+        raise wrong_kind(
+            snapshot, begin, "neither a memory snapshot of PyTorch, nor a log of RMM, nor a text trace"
+        )
     with finished_output(target, force, private=True) as unfinished:
         report = import_snapshot(snapshot, str(unfinished), passes)
     if as_json:

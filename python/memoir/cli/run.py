@@ -13,6 +13,7 @@ import click
 import memoir
 from memoir import Error, malloc
 from memoir._core import LifetimeModel
+from memoir.base.kinds import check_begins_like
 
 
 def _choices(texts: tuple[str, ...]) -> dict[str, str]:
@@ -50,6 +51,7 @@ def _checked(model: Path) -> str:
         content = model.read_bytes()
     except OSError as error:
         raise Error(f"{model}: cannot be read: {error.strerror}") from None
+    check_begins_like(model, content, "a model of lifetimes")
     LifetimeModel.from_bytes(content, str(model))
     return path
 

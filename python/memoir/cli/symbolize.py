@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from memoir._core import Error
+from memoir.base.kinds import check_begins_like
 from memoir.base.quantities import printable
 from memoir.cli.parts.work_limit import limited
 from memoir.record import debuginfod, symbols
@@ -43,9 +44,11 @@ def command(traces: tuple[Path, ...], ask: bool, as_json: bool) -> None:
     if ask and not servers:
         raise Error("--debuginfod: DEBUGINFOD_URLS names no server; set it to http:// or https:// addresses")
     for trace in traces:
-        if read_begin(trace).startswith(b"\x89memoirL"):
+        begin = read_begin(trace)
+        if begin.startswith(b"\x89memoirL"):
             _name_profile(trace, servers, as_json)
             continue
+        check_begins_like(trace, begin, "a trace")
         rows = symbols.symbolize(trace, servers)
         if as_json:
             click.echo(json.dumps({"trace": str(trace), "modules": [asdict(row) for row in rows]}))

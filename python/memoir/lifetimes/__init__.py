@@ -17,6 +17,7 @@ import numpy
 
 from memoir._core import Error, LifetimeProfile, lifetime_buckets
 from memoir.base.files import write_output
+from memoir.base.kinds import check_begins_like
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -125,6 +126,7 @@ class Lifetimes:
             content = Path(path).read_bytes()
         except OSError as error:
             raise Error(f"{path}: cannot be read: {error.strerror}") from None
+        check_begins_like(path, content, "a lifetime profile")
         return cls.from_bytes(content, str(path))
 
     @classmethod

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from memoir import _core
 from memoir._core import Error, Only, Trace
+from memoir.base.kinds import wrong_kind
 
 _MAGIC = b"\x89memoirT"
 _PICKLE = b"\x80"
@@ -34,6 +35,8 @@ def open_trace(path: str | Path, only: Only = Only.kBoth) -> Trace:
     """A trace from whatever holds one; `only` its tensors, or its mallocs."""
     path = str(path)
     begin = read_begin(path)
+    if not is_trace(begin):
+        raise wrong_kind(path, begin, "not a trace")
     if _core.is_text_trace(begin):
         return Trace.from_bytes(_core.import_text_trace(Path(path).read_bytes(), path)[0], path, only)
     if _core.is_rmm_log(begin):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from memoir._core import Error, LifetimeModel
+from memoir.base.kinds import check_begins_like
 from memoir.lifetimes import Lifetimes
 from memoir.train import replay
 from memoir.train.assembly import NETWORK, Parts, Settings, fit_words, model_bytes
@@ -237,4 +238,5 @@ def read_model(path: str | Path) -> LifetimeModel:
         content = Path(path).read_bytes()
     except OSError as error:
         raise Error(f"{path}: cannot be read: {error.strerror}") from None
+    check_begins_like(path, content, "a model of lifetimes")
     return LifetimeModel.from_bytes(content, str(path))
