@@ -209,7 +209,10 @@ def test_bad_files_get_one_error_and_no_picture(tmp_path):
     whole = (golden.DATA / golden.SMALL).read_bytes()
     for content, why in (
         (b"", "the file is empty"),
-        (b"id,lower,upper,size\n1,2,3,4\n", "not a memoir trace: it is a text file"),
+        (
+            b"id,lower,upper,size\n1,2,3,4\n",
+            "not a trace: its name promises a trace, but it begins with the text",
+        ),
         (whole[:40], "ends after 40 bytes"),
         (whole[:8] + b"\x09" + whole[9:], "trace format version 9, but this memoir reads version 1"),
         (whole[:80] + b"\xff" + whole[81:], r"block 0 \(byte 64\): the checksum does not match"),

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "doctest/doctest.h"
@@ -63,6 +64,15 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 TEST_CASE("headers of others") {
   CHECK(contains(refusal({}), "the file is empty"));
   CHECK(contains(refusal(Bytes(200, std::byte{'a'})), "not a memoir trace: it is a text file"));
+  for (const auto& [letter, kind] : {std::pair{'P', "it is a plan"},
+                                     {'L', "it is a lifetime profile"},
+                                     {'M', "it is a model of lifetimes"},
+                                     {'?', "of another kind"}}) {
+    Bytes other(200, std::byte{0});
+    std::memcpy(other.data(), "\x89memoir", 7);
+    other[7] = static_cast<std::byte>(letter);
+    CHECK(contains(refusal(other), kind));
+  }
   CHECK(
       contains(refusal(Bytes(3, std::byte{0x7f})), "not a memoir trace: it begins with the bytes 7f 7f 7f"));
   CHECK(contains(refusal(with_header([](Header& header) { header.version = 2; })),

@@ -35,7 +35,7 @@ def open_trace(path: str | Path, only: Only = Only.kBoth) -> Trace:
     """A trace from whatever holds one; `only` its tensors, or its mallocs."""
     path = str(path)
     begin = read_begin(path)
-    if not is_trace(begin):
+    if begin and not is_trace(begin):
         raise wrong_kind(path, begin, "not a trace")
     if _core.is_text_trace(begin):
         return Trace.from_bytes(_core.import_text_trace(Path(path).read_bytes(), path)[0], path, only)

@@ -25,8 +25,20 @@ struct Begin {
   std::uint32_t endianness;
 };
 
-/// Why a file is none of ours, from its first bytes.
+/// Why a file is no trace, from its first bytes.
 std::string describe_magic(std::span<const std::byte> first) {
+  if (first.size() == sizeof kMagic && std::memcmp(first.data(), kMagic, sizeof kMagic - 1) == 0) {
+    switch (static_cast<char>(first.back())) {  // the files of memoir differ in this letter
+      case 'P':
+        return "it is a plan";
+      case 'L':
+        return "it is a lifetime profile";
+      case 'M':
+        return "it is a model of lifetimes";
+      default:
+        return "it is a file of memoir of another kind";
+    }
+  }
   const auto printable = [](std::byte byte) {
     const auto c = std::to_integer<unsigned char>(byte);
     return (c >= 0x20 && c < 0x7f) || c == '\t' || c == '\n' || c == '\r';
