@@ -105,10 +105,11 @@ ThreadHeap* attach_to_free() noexcept {
 #endif
 }
 
-void sampled(const void* block, Size size, ContextKey key, const void* caller) noexcept {
+/// `counted`: bytes of it that counted towards the sample.
+void sampled(const void* block, Size size, Size counted, ContextKey key, const void* caller) noexcept {
   const Size clock = central().allocated();
   central().sampler().born(block, key, clock, central().held());
-  central().live_samples.born(block, caller, central().sampler().weight(size), clock);
+  central().live_samples.born(block, caller, central().sampler().weight(counted) * size / counted, clock);
 }
 
 void sample_freed(const void* block) noexcept {
@@ -123,7 +124,8 @@ void* allocate_sample(size_t size_class, ContextKey key, const void* caller) noe
     const LockGuard guard(sample_heap().lock());
     block = sample_heap().allocate(0, size_class, nullptr);
   }
-  if (block != nullptr) sampled(block, kTables.size[size_class], key, caller);
+  const Size size = kTables.size[size_class];
+  if (block != nullptr) sampled(block, size, size, key, caller);
   return block;
 }
 
@@ -134,9 +136,22 @@ void free_sample(Span* span, void* block) noexcept {
 }
 
 void* allocate_single(Size size, size_t row, ContextKey key, const void* caller, bool* zero) noexcept {
-  const size_t slots = align_up(size, kSlot) / kSlot;
   const auto lifetime = static_cast<LifetimeClass>(row);
-  Span* const span = central().new_span(slots, lifetime, *zero, true);
+  size_t slots = align_up(size, kSlot) / kSlot;
+  ThreadHeap* const heap = this_heap;
+  Span* span = nullptr;
+  if (heap != &no_heap) {
+    const Inside inside(heap);
+    span = heap->take_single(row, slots);
+    if (span != nullptr && heap->spend_single(span->slots * kSlot)) {  // the rest is as it was
+      span->stripped.store(false, std::memory_order_relaxed);
+      span->state.store(SpanState::kSingle, std::memory_order_relaxed);
+      span->owner.store(kCentral, std::memory_order_release);
+      return start_of(span);
+    }
+  }
+  if (span != nullptr) slots = span->slots;
+  else span = central().new_span(slots, lifetime, *zero, true);
   if (span == nullptr) return nullptr;
   span->blocks = 1;
   span->notify.store(0, std::memory_order_relaxed);
@@ -148,7 +163,6 @@ void* allocate_single(Size size, size_t row, ContextKey key, const void* caller,
   span->state.store(SpanState::kSingle, std::memory_order_relaxed);
   span->owner.store(kCentral, std::memory_order_release);
   void* const block = start_of(span);
-  ThreadHeap* const heap = this_heap;
   if (heap == &no_heap) {
     central().add_allocated(slots * kSlot);
     return block;
@@ -156,11 +170,11 @@ void* allocate_single(Size size, size_t row, ContextKey key, const void* caller,
   bool due = false;
   {
     const Inside inside(heap);
-    due = heap->count(slots * kSlot);
+    due = heap->count_single(slots * kSlot);
   }
   if (due) {
     span->stripped.store(true, std::memory_order_relaxed);  // of a single block: it is a sample
-    sampled(block, slots * kSlot, key, caller);
+    sampled(block, slots * kSlot, ThreadHeap::kMostCounted, key, caller);
     if (foresight().sampled(key, size, heap->stack_base)) wake_to_answer();
   }
   return block;
@@ -303,6 +317,10 @@ void free_slowly(ThreadHeap* heap, void* block) noexcept {
     case kCentral:
       if (block != start_of(span)) misused("free", block, "inside a block, not at its start");
       if (span->stripped.load(std::memory_order_relaxed)) sample_freed(block);
+      if (heap != &no_heap) {
+        const Inside inside(heap);
+        if (heap->keep_single(span)) return;
+      }
       return central().end_span(span);
     case kSampleHeap:
       if constexpr (kChecked) free_list::check_used("free", span, block, into_span(offset, base()));

@@ -77,6 +77,7 @@ bool ThreadHeap::count(Size bytes) noexcept {
   if (central().shared_upkeep.load(std::memory_order_relaxed)) bytes_more = std::min(bytes_more, kShared);
   if (central().sampler().active()) bytes_more = std::min(bytes_more, until_sample_);
   credit = granted_ = static_cast<std::int64_t>(bytes_more / kUnit);
+  most_single_slots_ = static_cast<std::uint32_t>(most_kept() / kSlot);
   return due;
 }
 
@@ -217,14 +218,18 @@ Span* ThreadHeap::take_kept(size_t row, size_t size_class) noexcept {
   return span;
 }
 
-bool ThreadHeap::keep(Span* span) noexcept {
-  // All threads together: half of what is held, or a few MiB, which a small heap does not give back anyway.
+/// Bytes of empty spans for each thread. All together: half of what is held, or a few MiB, which a small heap
+/// does not give back anyway.
+Size ThreadHeap::most_kept() noexcept {
   constexpr Size kLeast = 64 * kKiB, kMost = 4 * kMiB, kFew = 8 * kMiB;
+  const Size threads = std::max<Size>(registry().end() - kFirstThreadHeap, 1);
+  return std::clamp(std::max(central().held() / 2, kFew) / threads, kLeast, kMost);
+}
+
+bool ThreadHeap::keep(Span* span) noexcept {
   if (id_ < kFirstThreadHeap || span->slots > kMostSlots || span->gone != 0) return false;
-  const Size threads = registry().end() - kFirstThreadHeap;
-  const Size most = std::clamp(std::max(central().held() / 2, kFew) / threads, kLeast, kMost);
   const std::uint32_t slots = kept_slots_.load(std::memory_order_relaxed) + span->slots;
-  if (slots * kSlot > most) return false;
+  if ((slots - single_slots_) * kSlot > most_kept()) return false;
   kept_slots_.store(slots, std::memory_order_relaxed);
   span->state.store(SpanState::kEmpty, std::memory_order_relaxed);
   std::uint32_t& first = kept_[span->row][span->slots];
@@ -244,11 +249,54 @@ void ThreadHeap::unkeep(Span* span) noexcept {
   kept_slots_.store(kept_slots_.load(std::memory_order_relaxed) - span->slots, std::memory_order_relaxed);
 }
 
+bool ThreadHeap::keep_single(Span* span) noexcept {
+  const std::uint32_t length = span->slots;
+  if (length > kMostSingleSlots || single_slots_ + length > most_single_slots_ || central().limit.near())
+    return false;
+  single_slots_ += length;
+  kept_slots_.store(kept_slots_.load(std::memory_order_relaxed) + length, std::memory_order_relaxed);
+  // As one that ended: nobody sees it until it is taken.
+  span->state.store(SpanState::kNone, std::memory_order_relaxed);
+  span->owner.store(kNobody, std::memory_order_relaxed);
+  std::uint32_t& first = singles_[span->row][length];
+  span->next = first;
+  first = static_cast<std::uint32_t>(slot_of(span) + 1);
+  single_lengths_[span->row] |= std::uint64_t{1} << (length - 1);
+  return true;
+}
+
+Span* ThreadHeap::take_single(size_t row, size_t slots) noexcept {
+  if (slots > kMostSingleSlots) return nullptr;
+  const std::uint64_t longer = single_lengths_[row] >> (slots - 1);
+  if (longer == 0) return nullptr;
+  const auto more = static_cast<size_t>(std::countr_zero(longer));
+  if (more > slots / 4) return nullptr;
+  count_slow_call();
+  if (queue_waits()) drain_queue();
+  return pop_single(row, slots + more);
+}
+
+Span* ThreadHeap::pop_single(size_t row, size_t length) noexcept {
+  std::uint32_t& first = singles_[row][length];
+  Span* const span = span_at(first - 1);
+  first = span->next;
+  if (first == 0) single_lengths_[row] &= ~(std::uint64_t{1} << (length - 1));
+  span->next = 0;
+  single_slots_ -= static_cast<std::uint32_t>(length);
+  kept_slots_.store(kept_slots_.load(std::memory_order_relaxed) - static_cast<std::uint32_t>(length),
+                    std::memory_order_relaxed);
+  return span;
+}
+
 void ThreadHeap::end_kept() noexcept {
   for (auto& row : kept_) {
     for (std::uint32_t& first : row) {
       while (first != 0) end_if_empty(span_at(first - 1), false);
     }
+  }
+  for (size_t row = 0; row < kRows; ++row) {
+    while (single_lengths_[row] != 0)
+      central().end_span(pop_single(row, static_cast<size_t>(std::countr_zero(single_lengths_[row])) + 1));
   }
 }
 

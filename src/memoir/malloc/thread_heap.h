@@ -81,6 +81,10 @@ class alignas(64) ThreadHeap {
   bool end_if_empty(Span* span, bool keep_it) noexcept;
   /// Ends the empty spans that it keeps.
   void end_kept() noexcept;
+  /// A freed span of one block, kept for the thread's next request of that length. False: there is no room.
+  bool keep_single(Span* span) noexcept;
+  /// One of these of that row with so many slots, or up to a quarter more; or nullptr.
+  Span* take_single(size_t row, size_t slots) noexcept;
   /// Hands over what it holds for other heaps.
   void flush_held() noexcept;
   /// Gives every empty span back, and what it holds for others. Without a thread, or with it paused.
@@ -97,6 +101,23 @@ class alignas(64) ThreadHeap {
   /// Counts what the fast path has handed out since this was called last, and `bytes` more. True: the
   /// thread's next sample is due.
   bool count(Size bytes) noexcept;
+  /// The same for a block with a span of its own. Of such a block no more than this counts towards the next
+  /// sample: else nearly each would be one, and a sample costs more than the block.
+  static constexpr Size kMostCounted = 16 * kKiB;
+  bool count_single(Size bytes) noexcept {
+    const Size counted = bytes < kMostCounted ? bytes : kMostCounted;
+    uncounted_ += bytes - counted;
+    return count(counted);
+  }
+  /// count_single() where that needs nobody else; false, and nothing is counted, where it does.
+  bool spend_single(Size bytes) noexcept {
+    const Size counted = bytes < kMostCounted ? bytes : kMostCounted;
+    const auto units = static_cast<std::int64_t>(counted / kUnit);
+    if (credit < units || uncounted_ >= kMostUncounted) return false;
+    credit -= units;
+    uncounted_ += bytes - counted;
+    return true;
+  }
 
   /// Keeps the thread out of its lists until resume(); needs the lock. False (and nothing changed) when the
   /// thread stays inside for long. divert() and wait_outside() are its halves, for many heaps with one
@@ -148,6 +169,8 @@ class alignas(64) ThreadHeap {
   void set_available(Span* span) noexcept;
   void unlink(Span* span) noexcept;
   Span* take_kept(size_t row, size_t size_class) noexcept;
+  static Size most_kept() noexcept;
+  Span* pop_single(size_t row, size_t length) noexcept;
   bool keep(Span* span) noexcept;
   void unkeep(Span* span) noexcept;
   static void start(Span* span, size_t row, size_t size_class) noexcept;
@@ -165,11 +188,15 @@ class alignas(64) ThreadHeap {
   std::uint32_t available_[kRows][kClasses] = {};  // slot + 1 of the first span of the list
   // Empty spans by their length: so a thread that frees much and asks for it again does not go to the others'
   // lock, and its memory stays in its processor's cache.
-  static constexpr size_t kMostSlots = 8;
+  static constexpr size_t kMostSlots = 8, kMostSingleSlots = 64;
   std::uint32_t kept_[kRows][kMostSlots + 1] = {};  // slot + 1 of the first span of the list
   std::atomic<std::uint32_t> kept_slots_{0};
+  // Spans of one block by their length in the same way, apart from those of classes.
+  std::uint64_t single_lengths_[kRows] = {};  // a bit for each length - 1 of which there is one
+  std::uint32_t singles_[kRows][kMostSingleSlots + 1] = {};  // slot + 1 of the first span of the list
+  std::uint32_t single_slots_ = 0, most_single_slots_ = 0;   // `most`: as of the last count()
   // Allocated bytes that the others do not know of yet: a line that all threads write to is slow.
-  static constexpr Size kCountedTogether = 256 * kKiB;
+  static constexpr Size kCountedTogether = 256 * kKiB, kMostUncounted = kMiB;
   Size uncounted_ = 0;
   std::int64_t granted_ = 0;  // what `credit` was when it was set
   std::uint8_t counts_ = 0;
