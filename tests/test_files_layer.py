@@ -194,6 +194,32 @@ def test_an_output_is_its_user_s_alone_until_it_is_whole(tmp_path):
         os.umask(old)
 
 
+def test_nobody_else_can_put_another_file_in_the_place_of_an_output(tmp_path, monkeypatch):
+    """Who owns the folder may rename what is in it, a private file of its user's too, and would see that published."""
+    tmp_path.chmod(0o777)
+    old = os.umask(0o022)
+    try:
+        with files.finished_output(tmp_path / "out", False) as fresh:
+            files.write_new(fresh, b"new")
+            (own,) = tmp_path.iterdir()
+            assert own.is_dir() and stat.S_IMODE(own.stat().st_mode) == 0o700
+            assert [path.name for path in own.iterdir()] == [fresh.name]
+        monkeypatch.setattr(files.Folder, "is_private", False)  # as if another folder had its place
+        files.write_output(tmp_path / "swapped", b"new", False)
+        assert stat.S_IMODE((tmp_path / "swapped").stat().st_mode) == 0o600
+        assert {path.name for path in tmp_path.iterdir()} == {"out", "swapped"}
+    finally:
+        os.umask(old)
+
+
+def test_what_ends_here_and_now_leaves_nothing(tmp_path):
+    with pytest.raises(Error), files.finished_output(tmp_path / "out", False) as fresh:
+        files.write_new(fresh, b"half")
+        files.remove_unfinished()
+        assert list(tmp_path.iterdir()) == []
+        files.write_new(fresh, b"again")  # another thread, which does not know yet
+
+
 def test_no_half_file_stays(tmp_path):
     with pytest.raises(KeyError), files.finished_output(tmp_path / "out", False) as fresh:
         files.write_new(fresh, b"half")

@@ -90,6 +90,24 @@ def test_what_policies_take_is_by_events_and_not_by_bytes(mixed, tmp_path):
         assert "llama" in refused[0] and "keeps a record for each page" in refused[0]
 
 
+def test_what_keeps_the_thread_waiting_ends_too():
+    """A regular expression never lets go of the interpreter."""
+    text = "import re; from memoir.base import work_budget; work_budget.SECONDS = 0.2\n"
+    text += "with work_budget.within_budget([]): re.match('(a+)+$', 'a' * 60 + '!')"
+    ended = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 2 and "asks for more than 0 s of the processor" in ended.stderr
+
+
+def test_holes_are_no_bytes(tmp_path):
+    with (tmp_path / "sparse").open("wb") as file:
+        file.write(b"id,lower,upper,size\n")
+        file.truncate(100 << 30)
+    with work_budget.within_budget([tmp_path / "sparse"]):
+        assert work_budget._active.size <= 1 << 20
+    with work_budget.within_budget([tmp_path]):
+        assert work_budget._active.size <= 1 << 20
+
+
 def deep(kind: str, sites: int) -> bytes:
     """A chain of frames, one more at each of so many sites; 4,000 are the most of a stack."""
     made = NativeTrace()
@@ -149,6 +167,16 @@ def test_the_budget_grows_with_files_folders_and_what_is_allowed(tmp_path):
             until = time.process_time() + 0.1
             while time.process_time() < until:
                 pass
-        assert budget.seconds >= work_budget.SECONDS + 15.1
+        assert budget.seconds == pytest.approx(work_budget.SECONDS + 15) and budget.charged <= -0.1
+        work_budget.charge(0.05)
+        assert budget.charged <= -0.05
     assert work_budget._active is None
     work_budget.allow(5)  # without a budget it changes nothing
+
+
+def test_a_machine_without_memory_gets_a_line(memoir_cli, trace, monkeypatch):
+    def refuse(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr("memoir.cli.parts.show_trace.open_named", refuse)
+    assert memoir_cli("show", trace) == (2, "", "memoir: not enough memory\n")

@@ -3,6 +3,8 @@
 
 import os
 import struct
+import subprocess
+import sys
 import time
 
 import pytest
@@ -69,6 +71,32 @@ def expanding(levels: int) -> bytes:
 def test_names_of_modules_are_printable(memoir_cli, tmp_path):
     code, said, _ = memoir_cli("symbolize", trace_of(tmp_path / "x.trace", "/a\x1b[2J\u202e.so"))
     assert code == 0 and "/a\\x1b[2J\\u202e.so; the file is gone" in said
+
+
+def test_one_file_of_many_paths_is_read_once(tmp_path, monkeypatch):
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/x.so").write_bytes(elf(3, 20, overlap=False))
+    os.utime(tmp_path / "lib/x.so", (0, 0))
+    (tmp_path / "link.so").symlink_to("lib/x.so")
+    asked, find = [], NameReader.find_lines
+    monkeypatch.setattr(NameReader, "find_lines", lambda *words: asked.append(words) or find(*words))
+    paths = [f"{tmp_path}/lib/{'./' * i}x.so" for i in range(12)] + [f"{tmp_path}/link.so"]
+    rows = symbolize(trace_of(tmp_path / "x.trace", *paths))
+    assert [row.named for row in rows] == [1] * 13 and {row.path for row in rows} == set(paths)
+    assert len(asked) == 1
+
+
+def test_what_names_take_counts_where_a_file_does_not_pay_for_it(tmp_path):
+    (tmp_path / "bomb.so").write_bytes(elf(3, 20, overlap=False, names=b"\0" + expanding(26) + b"\0"))
+    text = "import sys, pathlib; from memoir.base import work_budget; from memoir.record.name_reader import NameReader\n"
+    text += (
+        "work_budget.SECONDS = 1.0\nwith work_budget.within_budget([]), NameReader(seconds=1) as reader:\n"
+    )
+    text += "  for _ in range(20): reader.find_lines(pathlib.Path(sys.argv[1]), '', [0x1001])"
+    ended = subprocess.run(
+        [sys.executable, "-c", text, str(tmp_path / "bomb.so")], capture_output=True, text=True
+    )
+    assert ended.returncode == 2 and "asks for more than 1 s of the processor" in ended.stderr
 
 
 def test_what_ends_a_reader_costs_its_module_no_names(tmp_path):

@@ -3,16 +3,23 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import native_trace as native
 import numpy as np
 import pytest
 from memoir._core import FrameKind, Trace
+from memoir.traces import code_names
 from memoir.traces.code_names import function_name, script_place, shortened_name
 from memoir.traces.own_code import Owner, frame_of
 from memoir.traces.stacks import NONE, Stacks
 
+TRACES = Path(code_names.__file__).parent
 STRING = "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >"
 NAMES = {
     "SessionCache::add(int)": "SessionCache::add",
@@ -55,6 +62,32 @@ NAMES = {
     "(": "(",
     "operator": "operator",
 }
+
+
+def repeated() -> list[str]:
+    """Names in which one thing comes again and again, before an end that does not fit."""
+    sources = "".join(path.read_text() for path in TRACES.glob("*.py"))
+    parts = set(
+        re.findall(r"\w+|[^\w\s]{1,3}", "".join(re.findall(r"re.compile\((.*?)^\)?$", sources, re.S | re.M)))
+    )
+    parts |= (
+        {f".{part}" for part in parts}
+        | {f"::{{{part}}}" for part in parts}
+        | {"[clone x]", " const", "&&", "1", " "}
+    )
+    return [f"f{before}{part * 200}{end}" for part in sorted(parts) for before in ("", "<int> ", ".cold", "::{closure#")
+            for end in ("!", "x")]  # fmt: skip
+
+
+def test_no_name_takes_long():
+    text = "import sys, json, resource; resource.setrlimit(resource.RLIMIT_CPU, (100, 100))\n"
+    text += "from memoir.traces.code_names import *\n"
+    text += (
+        "for name in json.load(sys.stdin): function_name(name), script_place(name), shortened_name(name, 60)"
+    )
+    names = repeated()
+    assert len(names) > 500
+    subprocess.run([sys.executable, "-c", text], input=json.dumps(names), text=True, check=True)
 
 
 @pytest.mark.parametrize("name", NAMES)

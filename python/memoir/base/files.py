@@ -2,8 +2,9 @@
 """Every file that memoir writes, and every file that it opens because of its name beside another one.
 
 Whoever may write to a folder may have put links, pipes and devices there, under any name that can be guessed. So a folder
-is opened once, and names are looked up in it; new files have random names and are for their user alone until they are
-whole; then they get their name and their rights at once. What is opened must be a regular file, never through a link.
+is opened once, and names are looked up in it; new files are for their user alone until they are whole, in a folder of
+ours that nobody else may look into, since whoever owns a folder may give a name in it to another file; then they get
+their name and their rights at once. What is opened must be a regular file, never through a link.
 tests/test_files_layer.py holds that nothing else in the package opens a file for writing.
 """
 
@@ -23,7 +24,7 @@ from typing import Any, BinaryIO
 from memoir._core import Error
 
 Record = dict[str, Any]  # one JSON object of a file of lines
-_unfinished: dict[str, Folder] = {}  # by their fresh names
+_unfinished: dict[str, Folder] = {}  # by their fresh names, the folders that they are in
 before_finish: list[Callable[[], None]] = []  # called when an output is whole, before it gets its name
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -40,6 +41,9 @@ class Folder:
     def __init__(self, path: Path, *, follow: bool = True) -> None:
         """follow: False where `path` itself must not be a link. Raises OSError."""
         self._path = path
+        self._above: tuple[Folder, str] | None = (
+            None  # of an own_folder(): the one that it is in, and its name there
+        )
         self._file = os.open(
             path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
         )
@@ -79,7 +83,7 @@ class Folder:
         return file
 
     def names(self) -> list[str]:
-        listing = os.open(f"/proc/self/fd/{self._file}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        listing = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self._file)
         try:
             return os.listdir(listing)
         finally:
@@ -97,28 +101,60 @@ class Folder:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self._file)
 
+    def vanish(self) -> None:
+        """An own_folder() goes with what is in it, also what another thread makes there meanwhile."""
+        assert self._above is not None
+        folder, own = self._above
+        for _ in range(10):
+            with contextlib.suppress(OSError):
+                for name in self.names():
+                    self.remove(name)
+            folder.remove_folder(own)
+            if folder.status(own) is None:
+                return
+
+    def remove_folder(self, name: str) -> None:
+        """That is empty; if it is there."""
+        with contextlib.suppress(OSError):
+            os.rmdir(name, dir_fd=self._file)
+
     def rename(self, name: str, to: str) -> None:
         os.replace(name, to, src_dir_fd=self._file, dst_dir_fd=self._file)
 
-    def finish(self, name: str, to: str, *, force: bool, private: bool = False) -> None:
-        """Gives a new file its name; with `force` in place of what has it. Unless it is private, it gets the rights that
-        the umask leaves. FileExistsError without `force`, where the name was taken meanwhile."""
-        if not private:
+    @contextlib.contextmanager
+    def own_folder(self) -> Iterator[Folder]:
+        """A new folder in this one, for its user alone; with what is in it it goes at the end."""
+        name = fresh_name()
+        os.mkdir(name, 0o700, dir_fd=self._file)
+        try:
+            with Folder(self.place(name), follow=False) as own:
+                own._path, own._above = self._path, (self, name)
+                try:
+                    yield own
+                finally:
+                    own.vanish()
+        finally:
+            self.remove_folder(name)
+
+    def finish(self, name: str, to: str, into: Folder, *, force: bool, private: bool = False) -> None:
+        """Gives a new file of an own_folder() its name in the folder `into`; with `force` in place of what has it. Unless
+        it is private, it gets the rights that the umask leaves. FileExistsError without `force`, where the name was taken
+        meanwhile."""
+        if not private and self.is_private:  # else it may be any file
             file = self.open(name)
             try:
                 os.fchmod(file, 0o666 & ~_umask())
             finally:
                 os.close(file)
-        if force:
-            return self.rename(name, to)
-        try:
-            os.link(name, to, src_dir_fd=self._file, dst_dir_fd=self._file, follow_symlinks=False)
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-            os.close(self.create(to))  # a file system without links: the name is ours before the file has it
-            return self.rename(name, to)
-        self.remove(name)
+        if not force:
+            try:
+                os.link(name, to, src_dir_fd=self._file, dst_dir_fd=into._file, follow_symlinks=False)
+                return self.remove(name)
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+            os.close(into.create(to))  # a file system without links: the name is ours before the file has it
+        os.replace(name, to, src_dir_fd=self._file, dst_dir_fd=into._file)
 
     def _open(self, name: str, flags: int, mode: int) -> int:
         try:
@@ -139,18 +175,17 @@ def finished_output(path: Path, force: bool, *, private: bool = False) -> Iterat
     Whoever gets the name creates the file, and fails where there is one. private: it stays its user's alone.
     """
     try:
-        with Folder(path.parent) as folder:
+        with Folder(path.parent) as folder, folder.own_folder() as own:
             name = fresh_name()
-            _unfinished[name] = folder
+            _unfinished[name] = own
             try:
-                yield folder.place(name)
+                yield own.place(name)
                 for look in list(before_finish):
                     look()
-                folder.finish(name, path.name, force=force, private=private)
+                own.finish(name, path.name, folder, force=force, private=private)
             except Error as error:  # of a library that knows the file by its fresh name
                 raise Error(re.sub(rf"\S*/{re.escape(name)}", lambda _: str(path), str(error))) from None
             finally:
-                folder.remove(name)
                 del _unfinished[name]
     except FileExistsError:
         raise Error(f"{path} exists already; pass -f to overwrite it") from None
@@ -170,9 +205,9 @@ def unfinished_bytes() -> int:
 
 def remove_unfinished() -> None:
     """Those of finished_output(), for a process that ends here and now."""
-    for name, folder in list(_unfinished.items()):
+    for folder in list(_unfinished.values()):
         with contextlib.suppress(OSError):
-            folder.remove(name)
+            folder.vanish()
 
 
 def write_output(path: Path, content: bytes, force: bool, *, private: bool = False) -> None:

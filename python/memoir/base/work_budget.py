@@ -3,8 +3,9 @@
 
 A file of a stranger can be small and ask for much. A command that needs more than its budget ends, with a line that says
 so; `--yes` lifts it. What takes time because its user said so (a deadline, another process) adds to the budget with
-allow(). A thread looks on, so that it holds also while the core computes; and each output is looked at before it gets its
-name, so that none is published by a command that was quicker than that thread.
+allow(). A thread looks on, so that it holds also while the core computes; so does a timer of the processor, for what keeps
+that thread waiting, such as a regular expression; and each output is looked at before it gets its name, so that none is
+published by a command that was quicker than that thread.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ SECONDS, SECONDS_PER_BYTE = 8.0, 0.1 / 10_000  # of the processor
 MEMORY, MEMORY_PER_BYTE = 512 << 20, (4 << 20) / 10_000  # beyond what the process had when it began
 OUTPUT, OUTPUT_PER_BYTE = 64 << 20, (4 << 20) / 10_000  # bytes of the files that it writes
 EVERY = 0.05  # seconds between two looks
+TIMER_LATE = 1.0  # seconds of the processor beyond the budget, until which the thread has had its turn
 BAD_INPUT = 2
 _MOST_FILES = 10_000  # of a folder that are counted
+_PACKED = 1 << 20  # bytes of a file that may take nothing on its disk
 _PAGE, _TICKS = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
 
 _active: _Budget | None = None
@@ -43,19 +46,30 @@ class _Budget:
         self.memory = MEMORY + MEMORY_PER_BYTE * self.size
         self.ended = threading.Event()
         self.paused = False
-        self._stopping = threading.Lock()  # never given back: the process ends
+        self._stopping = threading.RLock()  # never given back: the process ends
+        self.charged = 0.0  # seconds that count beside those of the process; below 0: that do not
         self._began = _used()
 
     def watch(self) -> None:
         while not self.ended.wait(EVERY):
             self.look()
 
+    def set_timer(self) -> None:
+        """A signal when the time is over. Of the main thread."""
+        left = self.seconds - self.charged - (_used()[0] - self._began[0])
+        signal.setitimer(signal.ITIMER_PROF, max(left, 0.0) + TIMER_LATE)
+
+    def on_timer(self, *_: object) -> None:
+        self.look()
+        if not self.ended.is_set():
+            self.set_timer()
+
     def look(self) -> None:
         """Ends the process where it is beyond its budget. Any thread may call it."""
         seconds, memory = (now - then for now, then in zip(_used(), self._began, strict=True))
         if self.paused or self.ended.is_set():
             return
-        if seconds > self.seconds:
+        if seconds + self.charged > self.seconds:
             self._stop(f"{self.seconds:.0f} s of the processor")
         if memory > self.memory:
             self._stop(f"{bytes_text(int(self.memory))} of memory")
@@ -84,12 +98,32 @@ def within_budget(paths: Iterable[str | os.PathLike[str]], *, lifted: bool = Fal
     _active = budget = _Budget([Path(path) for path in paths])
     start_without_signals(threading.Thread(target=budget.watch, name="memoir-budget", daemon=True))
     before_finish.append(budget.look)
+    with _timer(budget):
+        try:
+            yield
+        finally:
+            budget.ended.set()
+            before_finish.remove(budget.look)
+            _active = None
+
+
+@contextlib.contextmanager
+def _timer(budget: _Budget) -> Iterator[None]:
+    """Nothing where signals are not ours: in other threads, and where a profiler has that one."""
+    if (
+        threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGPROF) is not signal.SIG_DFL
+    ):
+        yield
+        return
+    signal.signal(signal.SIGPROF, budget.on_timer)
+    signal.siginterrupt(signal.SIGPROF, False)
+    budget.set_timer()
     try:
         yield
     finally:
-        budget.ended.set()
-        before_finish.remove(budget.look)
-        _active = None
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)
 
 
 def allow(seconds: float, memory: int = 0) -> None:
@@ -97,6 +131,13 @@ def allow(seconds: float, memory: int = 0) -> None:
     if _active is not None:
         _active.seconds += seconds
         _active.memory += memory
+
+
+def charge(seconds: float) -> None:
+    """So much of what was taken outside() counts after all. Ends the process as look() does."""
+    if _active is not None:
+        _active.charged += seconds
+        _active.look()
 
 
 @contextlib.contextmanager
@@ -112,7 +153,7 @@ def outside() -> Iterator[None]:
         yield
     finally:
         seconds, memory = (now - then for now, then in zip(_used(), before, strict=True))
-        budget.seconds += seconds
+        budget.charged -= seconds
         budget.memory += max(memory, 0)
         budget.paused = False
 
@@ -124,18 +165,26 @@ def lift() -> None:
 
 
 def _size(path: Path) -> int:
-    """Bytes of a file; of a folder those of the files in it."""
+    """Bytes that a file takes; of a folder those of the files in it."""
     try:
         if not path.is_dir():
-            return path.stat().st_size if path.is_file() else 0
+            return _taken(path)
         found = 0
         for number, one in enumerate(path.iterdir()):
             if number >= _MOST_FILES:
                 break
-            found += one.stat().st_size if one.is_file() else 0
+            found += _taken(one)
         return found
     except (OSError, ValueError):
         return 0
+
+
+def _taken(path: Path) -> int:
+    """Without holes: who makes one writes nothing. File systems may pack what is small, or all a little."""
+    if not path.is_file():
+        return 0
+    status = path.stat()
+    return min(status.st_size, max(4 * status.st_blocks * 512, _PACKED))
 
 
 def _used() -> tuple[float, float]:

@@ -132,6 +132,9 @@ def _run(arguments: list[str] | None) -> int:
         where = f"{error.filename}: " if error.filename is not None else ""
         click.echo(f"memoir: {where}{error.strerror or error}", err=True)
         return UNFORESEEN
+    except MemoryError:
+        click.echo("memoir: not enough memory", err=True)
+        return BAD_INPUT
     except Exception as error:
         traceback.print_exc()
         click.echo(

@@ -13,7 +13,7 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
-from memoir.base.files import Folder, fresh_name, make_folder
+from memoir.base.files import Folder, make_folder
 
 _TIMEOUT = 90  # seconds without a byte
 LONGEST = 1800.0  # seconds for a file
@@ -60,19 +60,15 @@ def _download(url: str, to: Path, longest: float) -> None:
     until = time.monotonic() + longest
     with urllib.request.urlopen(url, timeout=min(_TIMEOUT, longest)) as answer:
         make_folder(to.parent)
-        with Folder(to.parent) as folder:
-            name = fresh_name()
-            try:
-                with os.fdopen(folder.create(name), "wb") as file:
-                    while part := answer.read1(1 << 20):
-                        file.write(part)
-                        if time.monotonic() > until:
-                            raise TimeoutError(f"not whole after {longest:.0f} s")
-                        if file.tell() > _MOST:
-                            raise ValueError(f"more than {_MOST >> 30} GiB")
-                    size = answer.headers["Content-Length"]
-                    if size is not None and file.tell() != int(size):  # read() does not say so
-                        raise ValueError(f"the connection ended after {file.tell():,} of {int(size):,} bytes")
-                folder.finish(name, to.name, force=True)
-            finally:
-                folder.remove(name)
+        with Folder(to.parent) as folder, folder.own_folder() as own:
+            with os.fdopen(own.create(to.name), "wb") as file:
+                while part := answer.read1(1 << 20):
+                    file.write(part)
+                    if time.monotonic() > until:
+                        raise TimeoutError(f"not whole after {longest:.0f} s")
+                    if file.tell() > _MOST:
+                        raise ValueError(f"more than {_MOST >> 30} GiB")
+                size = answer.headers["Content-Length"]
+                if size is not None and file.tell() != int(size):  # read() does not say so
+                    raise ValueError(f"the connection ended after {file.tell():,} of {int(size):,} bytes")
+            own.finish(to.name, to.name, folder, force=True)

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +25,8 @@ from memoir._core import Error
 from memoir.base import work_budget
 
 Line = tuple[str, str, int]  # function, file, line; "" and 0: unknown
+# Of the processor, for a file that is read, beside the budget of the command; and for each byte of it.
+FREE, SECONDS_PER_BYTE = 0.5, 1 / 10_000_000
 _START = (  # as `python -m` would, but without looking in the current folder, which may be a stranger's
     "import sys; sys.path[:] = sys.argv[1:]; "
     "import runpy; runpy.run_module('memoir.record.symbols_process', run_name='__main__')"
@@ -37,6 +41,7 @@ class NameReader:
         beyond four times that; each server may take thirty times as long."""
         self._limits = {"seconds": seconds, "patience": patience}
         self._process: subprocess.Popen[str] | None = None
+        self._known: set[tuple[int, int]] = set()  # files that were asked about
 
     def __enter__(self) -> NameReader:
         return self
@@ -78,31 +83,51 @@ class NameReader:
 
     def _ask(self, task: dict[str, Any]) -> tuple[dict[str, Any], str]:
         """(the answer, what became of the process where there is none)"""
+        taken = time.process_time() + sum(os.times()[2:4])
         with work_budget.outside():
-            if self._process is None:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-c", _START, *(place for place in sys.path if place)],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,  # a library that ends tells at length where
-                    text=True,
-                )
-            process = self._process
-            assert process.stdin is not None and process.stdout is not None
-            line = ""
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.write(json.dumps(task | self._limits) + "\n")
-                process.stdin.flush()
-                line = process.stdout.readline()  # it ends itself where that takes too long
-            if line.endswith("\n"):
-                answer: dict[str, Any] = json.loads(line)
-                return answer, answer.get("ended", "")
-            self._process = None
-            process.kill()
-            code = process.wait()
-            with contextlib.suppress(BrokenPipeError):
-                process.communicate()
-            return {}, _ending(code)
+            answer, ended = self._answer(task)
+        # A file may take what its bytes are worth, once; more is what a stranger's trace makes of it.
+        seconds = answer.get("seconds", time.process_time() + sum(os.times()[2:4]) - taken)
+        if self._is_new(task.get("path")):
+            seconds -= FREE + answer.get("size", 0) * SECONDS_PER_BYTE
+        work_budget.charge(max(seconds, 0.0))
+        return answer, ended
+
+    def _is_new(self, path: str | None) -> bool:
+        try:
+            status = os.stat(path) if path is not None else None
+        except (OSError, ValueError):
+            return False
+        if status is None or (status.st_dev, status.st_ino) in self._known:
+            return False
+        self._known.add((status.st_dev, status.st_ino))
+        return True
+
+    def _answer(self, task: dict[str, Any]) -> tuple[dict[str, Any], str]:
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _START, *(place for place in sys.path if place)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,  # a library that ends tells at length where
+                text=True,
+            )
+        process = self._process
+        assert process.stdin is not None and process.stdout is not None
+        line = ""
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(json.dumps(task | self._limits) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()  # it ends itself where that takes too long
+        if line.endswith("\n"):
+            answer: dict[str, Any] = json.loads(line)
+            return answer, answer.get("ended", "")
+        self._process = None
+        process.kill()
+        code = process.wait()
+        with contextlib.suppress(BrokenPipeError):
+            process.communicate()
+        return {}, _ending(code)
 
 
 def _ending(code: int) -> str:

@@ -65,18 +65,26 @@ def symbolize(trace: str | os.PathLike[str], servers: Sequence[str] = ()) -> lis
             files.setdefault(key, []).append((number, offset))
         elif number == 0:
             made.add(offset)
+    # One file may have many paths, and is read once.
+    same: dict[tuple[object, str], list[str]] = {}
+    for path, build_id in sorted(files):
+        same.setdefault((_identity(path), build_id), []).append(path)
     rows: list[tuple[int, int, list[Line]]] = []
     said = []
     with NameReader() as reader:
-        for (path, build_id), addresses in sorted(files.items()):
-            offsets = {offset for _, offset in addresses}
+        for (_, build_id), paths in same.items():
+            addresses = [one for path in paths for one in files[path, build_id]]
             loaded = opened.start + min(modules[number]["loaded_ns"] for number, _ in addresses)
+            offsets = {offset for _, offset in addresses}
             try:
-                found, why = reader.find_lines(Path(path), build_id, offsets, servers, loaded)
+                found, why = reader.find_lines(Path(paths[0]), build_id, offsets, servers, loaded)
             except Error as error:  # one that cannot be read; the others have names all the same
                 found, why = {}, str(error)
             rows += [(number, offset, found[offset]) for number, offset in addresses if offset in found]
-            said.append(Named(path, len(offsets), len(found), why))
+            for path in paths:
+                offsets = {offset for _, offset in files[path, build_id]}
+                said.append(Named(path, len(offsets), len(offsets & found.keys()), why))
+        said.sort(key=lambda row: row.path)
         if made and (names := jit_names.find(opened, made)) is not None:
             readable = reader.demangle([name for name, _, _ in names.values()])
             rows += [
@@ -87,6 +95,15 @@ def symbolize(trace: str | os.PathLike[str], servers: Sequence[str] = ()) -> lis
     if rows:
         add_symbols(trace, rows)
     return said
+
+
+def _identity(path: str) -> object:
+    """The same for all paths of one file."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return path
+    return status.st_dev, status.st_ino
 
 
 def find_lines(

@@ -3,31 +3,32 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import os
 import resource
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 from memoir._core import Error
-from memoir.base import work_budget
 from memoir.record import symbols
+from memoir.record.name_reader import SECONDS_PER_BYTE
 
-MEMORY = 1 << 30  # for any module; for each byte of its files as commands may
+# Bytes for any module, and for each byte of its files.
+MEMORY, MEMORY_PER_BYTE = 1 << 30, 8
 
 
 def _limit(seconds: float, patience: float, size: int) -> None:
     """From here on so much time and memory as files of so many bytes may take. patience: seconds of waiting beside."""
     used = resource.getrusage(resource.RUSAGE_SELF)
-    seconds += size * work_budget.SECONDS_PER_BYTE
+    seconds += size * SECONDS_PER_BYTE
     signal.setitimer(signal.ITIMER_REAL, patience + 4 * seconds)
     seconds += used.ru_utime + used.ru_stime
     held = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    memory = held + MEMORY + size * work_budget.MEMORY_PER_BYTE
+    memory = held + MEMORY + size * MEMORY_PER_BYTE
     for kind, amount in ((resource.RLIMIT_CPU, math.ceil(seconds)), (resource.RLIMIT_AS, memory)):
         _, most = resource.getrlimit(kind)
         wanted = int(amount) if most == resource.RLIM_INFINITY else min(int(amount), most)
@@ -36,7 +37,12 @@ def _limit(seconds: float, patience: float, size: int) -> None:
 
 def _answer(task: dict[str, Any]) -> dict[str, Any]:
     servers, longest = task.get("servers", []), 30 * task["patience"]
-    limit = functools.partial(_limit, task["seconds"], task["patience"])
+    sizes = [0]
+
+    def limit(size: int) -> None:
+        sizes.append(size)
+        _limit(task["seconds"], task["patience"], size)
+
     _limit(task["seconds"], task["patience"] + longest * len(servers), 0)
     try:
         if "names" in task:
@@ -51,7 +57,7 @@ def _answer(task: dict[str, Any]) -> dict[str, Any]:
             plain=task.get("plain", False),
             opened=limit,
         )
-        return {"found": list(found.items()), "why": why}
+        return {"found": list(found.items()), "why": why, "size": sizes[-1]}
     except MemoryError:
         return {"ended": "took more memory than files of this size do"}
     except OSError as error:
@@ -69,7 +75,9 @@ def main() -> None:
     with os.fdopen(os.dup(1), "w") as answers:
         os.dup2(2, 1)  # what libraries print is no answer
         for line in sys.stdin:
-            answers.write(json.dumps(_answer(json.loads(line))) + "\n")
+            begin = time.process_time()
+            answer = _answer(json.loads(line))
+            answers.write(json.dumps(answer | {"seconds": time.process_time() - begin}) + "\n")
             answers.flush()
             signal.setitimer(signal.ITIMER_REAL, 0)
 

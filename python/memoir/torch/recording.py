@@ -49,7 +49,7 @@ def record(
         name = f"{path.name}.{secrets.token_hex(4)}.unfinished"  # readable if this process is killed
         try:
             result = _record_into(folder.place(name), path, function, args, kwargs, passes, graph)
-            folder.finish(name, path.name, force=force, private=True)
+            folder.finish(name, path.name, folder, force=force, private=True)
         finally:
             folder.remove(name)
     return result

@@ -14,12 +14,14 @@ import re
 from functools import lru_cache
 
 _OPEN, _CLOSE = "<([{", ">)]}"
+_DEEPEST = 64  # brackets in brackets that are looked at; what is in more of them stays as it is
 _LONGEST = 4096  # characters that are looked at: a stranger's file may have longer ones
 
-# What a compiler adds to the name of a part or a copy of a function.
+# What a compiler adds to the name of a part or a copy of a function. Names are anybody's: here and below a text can be
+# repeated in one way only, or a short name takes years.
 _COPY = re.compile(
-    r"(\s*\[clone [^\]]*\]|\s*\(\.[\w.]+\)|\[abi:\w+\]|@plt|@@?[A-Z]\w*[\d.]+|"
-    r"(\.(?:cold|isra|constprop|part|lto_priv|localalias|llvm|abi\d|warm|hot|stkstart)(?:\.?\d+)*)+)+(?=$|\s|\()"
+    r"(?:\s*\[clone [^\]]*\]|\s*\(\.[\w.]+\)|\[abi:\w+\]|@plt|@@?[A-Z][\w.]*[\d.]|"
+    r"\.(?:cold|isra|constprop|part|lto_priv|localalias|llvm|abi\d|warm|hot|stkstart)(?:\.?\d)*)+(?=$|\s|\()"
 )
 _INLINE_NAMESPACES = re.compile(r"\b(std::)(?:__cxx11::|__1::|__2::|__ndk1::|_V2::|__debug::|chrono::_V2::)")
 _ANONYMOUS = re.compile(
@@ -144,7 +146,7 @@ def _written(text: str, at: int, depth: int) -> tuple[str, int]:
             at = operator.end()
             continue
         character = text[at]
-        if character == "<" and depth < 64 and out and (out[-1].isalnum() or out[-1] in "_:"):
+        if character == "<" and depth < _DEEPEST and out and (out[-1].isalnum() or out[-1] in "_:"):
             arguments, at = _arguments(text, at + 1, depth + 1)
             begin = _begin_of_name(out)
             template = out[begin:]
@@ -155,7 +157,7 @@ def _written(text: str, at: int, depth: int) -> tuple[str, int]:
             continue
         if character in ">)]}" and depth > 0 or character == "," and depth > 0:
             return out, at
-        if character in "([{":
+        if character in "([{" and depth < _DEEPEST:
             inner, at = _group(text, at, depth)
             out += inner
             continue
@@ -245,7 +247,7 @@ def _qualified(text: str) -> str:
     return "".join(out[begin:]).strip()
 
 
-_TAIL = re.compile(r"(?:\s*(?:const|volatile|&&?|noexcept|\[clone [^\]]*\]))*\s*$")
+_TAIL = re.compile(r"(?:\s*(?:const|volatile|&|noexcept|\[clone [^\]]*\]))*\s*$")
 
 
 def _is_tail(text: str) -> bool:
