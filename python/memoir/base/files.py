@@ -16,6 +16,7 @@ import os
 import re
 import secrets
 import stat
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +26,8 @@ from memoir._core import Error
 
 Record = dict[str, Any]  # one JSON object of a file of lines
 _unfinished: dict[str, Folder] = {}  # by their fresh names, the folders that they are in
+_own_folders: dict[str, Folder] = {}  # own_folder(): by their names, the folders that they are in
+making = threading.RLock()  # held while one is made
 before_finish: list[Callable[[], None]] = []  # called when an output is whole, before it gets its name
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -41,9 +44,6 @@ class Folder:
     def __init__(self, path: Path, *, follow: bool = True) -> None:
         """follow: False where `path` itself must not be a link. Raises OSError."""
         self._path = path
-        self._above: tuple[Folder, str] | None = (
-            None  # of an own_folder(): the one that it is in, and its name there
-        )
         self._file = os.open(
             path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
         )
@@ -101,22 +101,16 @@ class Folder:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self._file)
 
-    def vanish(self) -> None:
+    def _vanish(self, own: str) -> None:
         """An own_folder() goes with what is in it, also what another thread makes there meanwhile."""
-        assert self._above is not None
-        folder, own = self._above
         for _ in range(10):
+            with contextlib.suppress(OSError), Folder(self.place(own), follow=False) as folder:
+                for name in folder.names():
+                    folder.remove(name)
             with contextlib.suppress(OSError):
-                for name in self.names():
-                    self.remove(name)
-            folder.remove_folder(own)
-            if folder.status(own) is None:
+                os.rmdir(own, dir_fd=self._file)
+            if self.status(own) is None:
                 return
-
-    def remove_folder(self, name: str) -> None:
-        """That is empty; if it is there."""
-        with contextlib.suppress(OSError):
-            os.rmdir(name, dir_fd=self._file)
 
     def rename(self, name: str, to: str) -> None:
         os.replace(name, to, src_dir_fd=self._file, dst_dir_fd=self._file)
@@ -125,16 +119,16 @@ class Folder:
     def own_folder(self) -> Iterator[Folder]:
         """A new folder in this one, for its user alone; with what is in it it goes at the end."""
         name = fresh_name()
-        os.mkdir(name, 0o700, dir_fd=self._file)
+        with making:
+            os.mkdir(name, 0o700, dir_fd=self._file)
+            _own_folders[name] = self
         try:
             with Folder(self.place(name), follow=False) as own:
-                own._path, own._above = self._path, (self, name)
-                try:
-                    yield own
-                finally:
-                    own.vanish()
+                own._path = self._path
+                yield own
         finally:
-            self.remove_folder(name)
+            self._vanish(name)
+            del _own_folders[name]
 
     def finish(self, name: str, to: str, into: Folder, *, force: bool, private: bool = False) -> None:
         """Gives a new file of an own_folder() its name in the folder `into`; with `force` in place of what has it. Unless
@@ -204,10 +198,10 @@ def unfinished_bytes() -> int:
 
 
 def remove_unfinished() -> None:
-    """Those of finished_output(), for a process that ends here and now."""
-    for folder in list(_unfinished.values()):
+    """Those of finished_output(), for a process that ends here and now; it keeps `making` until then."""
+    for name, folder in list(_own_folders.items()):
         with contextlib.suppress(OSError):
-            folder.vanish()
+            folder._vanish(name)
 
 
 def write_output(path: Path, content: bytes, force: bool, *, private: bool = False) -> None:

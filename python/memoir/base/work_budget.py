@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
-from memoir.base.files import before_finish, remove_unfinished, unfinished_bytes
+from memoir.base.files import before_finish, making, remove_unfinished, unfinished_bytes
 from memoir.base.quantities import bytes_text, printable
 from memoir.base.threads import start_without_signals
 
@@ -79,6 +79,7 @@ class _Budget:
     def _stop(self, what: str) -> NoReturn:
         line = f"memoir: {self.name} asks for more than {what}, which is much for {bytes_text(self.size)}: pass --yes to go on"
         self._stopping.acquire()
+        making.acquire()
         remove_unfinished()
         for child in _children():
             with contextlib.suppress(OSError):
