@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -143,7 +144,26 @@ def test_a_stranger_s_folder_is_shown_and_asked_about(cli, tmp_path, monkeypatch
     code, _, err = cli("bench", "--resume", "x", "-n", 4)
     assert code == 2 and "sh -c 'touch stolen'" in err and "add --yes" in err
     assert not (tmp_path / "stolen").exists()
-    assert trust.is_ours(journal.read(tmp_path / "x" / journal.NAME)[0]) is False
+    assert trust.is_ours(journal.read(tmp_path / "x" / journal.NAME)[0], tmp_path / "x") is False
+
+
+def test_a_bench_that_somebody_sends_back_is_asked_about(cli, tmp_path, monkeypatch):  # noqa: F811
+    """Its signature is this user's, and what stands beside it is not."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    for name in ("mine", "theirs"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "prog").write_text(f"#!/bin/sh\ncat /dev/null; touch {tmp_path}/ran-{name}\n")
+        (tmp_path / name / "prog").chmod(0o755)
+    monkeypatch.chdir(tmp_path / "mine")
+    cli("bench", "system", "-n", 2, "--warmup", 0, "-o", "x", "--no-pictures", "--", "./prog")
+    assert cli("bench", "--resume", "x", "-n", 3, "--no-pictures")[0] == 0
+    shutil.copytree("x", tmp_path / "theirs/x")
+    monkeypatch.chdir(tmp_path / "theirs")
+    for folder in ("x", tmp_path / "mine/x"):  # from here its commands begin here
+        code, _, err = cli("bench", "--resume", folder, "-n", 4)
+        assert code == 2 and "./prog" in err and "add --yes" in err
+    assert (tmp_path / "ran-mine").exists() and not (tmp_path / "ran-theirs").exists()
 
 
 def test_a_proof_that_fails_gives_back_what_f_set_aside(cli, tmp_path):  # noqa: F811

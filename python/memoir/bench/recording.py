@@ -11,7 +11,7 @@ from pathlib import Path
 
 from memoir._core import Error
 from memoir.base.files import Folder, Record, make_folder
-from memoir.bench import journal
+from memoir.bench import journal, trust
 from memoir.bench.grid import Cell, Group, cell_of
 from memoir.bench.journal import MEMBER, NAME, Journal
 from memoir.bench.lock import Lock
@@ -110,6 +110,8 @@ class Recording:
 
     def change_header(self, header: Record) -> None:
         """From here on this header counts: readers take the last one of a journal."""
+        if self.folder is not None:
+            header = header | {"signature": trust.sign(header, self.folder)}
         self.result.header = header
         if self._journal:
             self._journal.append(header)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether this user made a bench: a journal names commands, and --resume runs them.
 
-Each header carries a signature over what it would run, made with a secret that is this user's and never leaves the
-machine. A folder from elsewhere, or one whose commands were changed, has none that fits; then its commands are shown,
-and whoever resumes it says whether they are to be run.
+Each header carries a signature over what it would run and where: its folder, and the folder that commands begin in. It is
+made with a secret that is this user's and never leaves the machine. A folder from elsewhere, or one whose commands were
+changed, has none that fits; nor has one that somebody got from this user and sends back, with other programs beside it.
+Then its commands are shown, and whoever resumes it says whether they are to be run.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ from memoir._core import Error
 from memoir.base.files import Record, make_folder, read_beside, write_output
 
 
-def sign(header: Record) -> str | None:
-    """The signature of what a header would run; None where this user has no place for a secret."""
+def sign(header: Record, folder: Path) -> str | None:
+    """The signature of what a header in that folder would run from here; None where this user has no place for a secret."""
     key = _secret()
-    return None if key is None else hmac.new(key, _runs(header), hashlib.sha256).hexdigest()[:32]
+    return None if key is None else hmac.new(key, _runs(header, folder), hashlib.sha256).hexdigest()[:32]
 
 
-def is_ours(header: Record) -> bool:
-    """True when this user signed exactly these commands."""
-    expected, found = sign(header), header.get("signature")
+def is_ours(header: Record, folder: Path) -> bool:
+    """True when this user signed exactly these commands, for these folders."""
+    expected, found = sign(header, folder), header.get("signature")
     return expected is not None and isinstance(found, str) and hmac.compare_digest(expected, found)
 
 
-def _runs(header: Record) -> bytes:
-    grid, options = header.get("grid", {}), header.get("options", {})
-    return json.dumps([grid, options.get("prepare")], sort_keys=True, separators=(",", ":")).encode()
+def _runs(header: Record, folder: Path) -> bytes:
+    where = [os.path.realpath(folder), os.path.realpath(".")]
+    return json.dumps([header.get("grid"), header.get("options"), where], sort_keys=True).encode()
 
 
 def _secret() -> bytes | None:

@@ -318,7 +318,7 @@ def _set_up(given: Record, words: list[str]) -> tuple[Experiment, Path]:
 
 def _ask(folder: Path, header: Record, experiment: Experiment, yes: bool) -> None:
     """Shows all that a folder which this user did not make would run, and asks. Raises memoir.Error unless told to go on."""
-    if yes or trust.is_ours(header):
+    if yes or trust.is_ours(header, folder):
         return
     foreign = "was not made by this user, or its commands were changed"
     try:
