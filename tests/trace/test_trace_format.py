@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import os
+import stat
+
 import golden_trace as golden
 import native_trace as native
 import numpy as np
@@ -129,3 +132,15 @@ def test_ids_that_a_stranger_chose_cost_no_more_than_others():
             writer.allocate(int(number), int(number), 8)
             writer.define_site(int(number), 0, "f")
         assert len(Trace.from_bytes(writer.bytes()).events) == 80_000  # in a moment, or the test is ended
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_finished_trace_takes_no_rights_of_a_stranger_s_file(tmp_path):
+    for owner, mode, expected in ((0, 0o640, 0o640), (65534, 0o666, 0o600)):
+        path = tmp_path / f"{owner}.trace"
+        writer = TraceWriter(str(path))
+        writer.close()
+        os.chmod(path, mode)
+        os.chown(path, owner, -1)
+        finish_trace(str(path), 0)
+        assert stat.S_IMODE(path.stat().st_mode) == expected

@@ -60,6 +60,12 @@ void ByteSource::look_again() {
   size_ = static_cast<Size>(status.st_size);
 }
 
+unsigned ByteSource::rights() const {
+  struct stat status;
+  if (::fstat(file_, &status) != 0) throw Error(name_ + ": cannot read: " + std::strerror(errno));
+  return status.st_uid == ::geteuid() ? status.st_mode & 0777u : 0600u;
+}
+
 bool ByteSource::is_replaced() const noexcept {
   if (file_ < 0) return false;
   struct stat opened, named;

@@ -28,6 +28,8 @@ class ByteSource {
   const std::string& name() const noexcept { return name_; }
   /// Bytes there are; of a file, when it was opened or last looked at.
   Size size() const noexcept { return size_; }
+  /// Rights of the file that was opened; of one that is not this user's what a new one has, 0600.
+  unsigned rights() const;
   /// Looks again at a file's size: it grows, and is cut to its end.
   void look_again();
   /// Whether another file has its name now: the one that was opened gains nothing more.

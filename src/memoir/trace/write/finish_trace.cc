@@ -33,7 +33,7 @@ constexpr std::uint32_t kLaneOfTheEnd = 0xfffffffe;
 /// A file that gets its name when it is whole.
 class NewFile {
  public:
-  NewFile(const std::string& path, mode_t mode) : path_(path), folder_(path_.c_str()), mode_(mode & 0777) {
+  NewFile(const std::string& path, mode_t mode) : path_(path), folder_(path_.c_str()), mode_(mode) {
     fresh_name(part_);
     file_ = folder_.create(part_);
     if (file_ < 0) fail();
@@ -164,10 +164,8 @@ void Finisher::put_end(NewFile& to) {
 
 FinishedTrace Finisher::run() {
   read_header();
-  struct stat status;
-  if (::stat(path_.c_str(), &status) != 0) throw Error(path_ + ": cannot read: " + std::strerror(errno));
   index_.look();
-  NewFile file(path_, status.st_mode);
+  NewFile file(path_, source_.rights());
   Header header = index_.header();
   file.write(std::as_bytes(std::span(&header, 1)));
   for (BlockIndex::Block& block : index_.blocks()) rewrite(block, file);
