@@ -2,6 +2,7 @@
 """Whatever terminal there is: no name and no figure is cut."""
 
 import fcntl
+import io
 import os
 import pty
 import re
@@ -9,12 +10,14 @@ import struct
 import subprocess
 import sys
 import termios
+import time
 from collections import Counter
 from pathlib import Path
 
 import click
 import pytest
 from memoir.cli import VERBS, _group
+from memoir.cli.parts import patience
 from memoir.views import text_table
 from memoir.views.screen import Screen
 from memoir.views.text_table import Table, columns_of, folded
@@ -392,3 +395,42 @@ def test_a_file_of_another_kind_is_said_to_be_that(memoir, tmp_path, wrong, is_a
         assert (code, out) == (2, "") and f"its name promises {takes[0]}, but it begins like {is_a}" in err, (
             err
         )
+
+
+class _Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_long_work_says_what_it_does_and_takes_it_back(monkeypatch, tmp_path):
+    monkeypatch.setattr(patience, "PATIENCE", 0.01)
+    monkeypatch.setattr(sys, "stderr", _Terminal())
+    (tmp_path / "x\n.trace").write_bytes(b"x" * 2048)
+    with patience.reading(tmp_path / "x\n.trace"):
+        for _ in range(1000):
+            if sys.stderr.getvalue():
+                break
+            time.sleep(0.01)
+    said = sys.stderr.getvalue()
+    assert (
+        said.startswith("\r\033[Kmemoir: reading x") and "(2.00 KiB), " in said and said.endswith("\r\033[K")
+    )
+    assert "\n" not in said
+    monkeypatch.setattr(sys, "stderr", io.StringIO())  # no terminal: nothing
+    with patience.doing("work"):
+        time.sleep(0.1)
+    assert sys.stderr.getvalue() == ""
+
+
+@pytest.mark.parametrize("seconds", [0, 1000])
+def test_a_line_for_each_result_once_they_take_their_time(memoir, tmp_path, monkeypatch, seconds):
+    monkeypatch.setattr(patience, "PATIENCE", seconds)
+    (tmp_path / "p.csv").write_text(TIGHT)
+    code, out, err = memoir("plan", "p.csv", "--planner", "all", "--deadline", 0)
+    assert code == 0
+    lines = [line for line in err.splitlines() if re.match(r"[a-z_]+: ", line)]
+    names = {line.split(":")[0] for line in lines}
+    rows = {line.split()[0] for line in out.splitlines() if re.match(r"[a-z_]+ +(\d|-)", line)} - {"floor"}
+    assert len(rows) > 10 and names == (rows if seconds == 0 else set()), err
+    err = memoir(*SIMULATE)[2]
+    assert len([line for line in err.splitlines() if " of the floor (" in line]) == (2 if seconds == 0 else 0)

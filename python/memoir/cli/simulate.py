@@ -7,7 +7,6 @@ import itertools
 import json
 import shlex
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from memoir._core import Error
 from memoir.base.files import write_output
 from memoir.base.quantities import bytes_text, printable_error
 from memoir.cli.parts.arguments import Whole, check_output
+from memoir.cli.parts.patience import Lines
 from memoir.cli.parts.sections import SectionedCommand, section
 from memoir.cli.parts.work_limit import limited
 from memoir.sweep import ENGINES, Outcome
@@ -177,7 +177,13 @@ def command(
         timed=not what_if,  # that is about bytes, and wants its answer at once
     )
     read_costs(device_costs)  # what is wrong with it shows at once
-    tell = _Lines() if len(tasks) > 1 else None
+    lines = Lines()
+
+    def tell(outcome: Outcome) -> None:
+        if len(tasks) > 1:
+            what = printable_error(outcome.error) if outcome.error else _in_short(outcome.value)
+            lines(f"{_name(outcome)}: {what}")
+
     swept = simulation.run(tasks, engine=engine, workers=workers, address=address, tell=tell)
     if swept.failed and not swept.values and not swept.interrupted:
         for outcome in swept.failed[1:]:
@@ -221,25 +227,6 @@ def command(
         else:
             click.echo(f"\nnext: {_next(inputs, caps, find_cap, output)}")
     sys.exit(1 if swept.failed else 0)
-
-
-class _Lines:
-    """A line for each policy as it ends, once they take their time."""
-
-    PATIENCE = 2.0  # seconds
-
-    def __init__(self) -> None:
-        self._began = time.monotonic()
-        self._kept: list[Outcome] = []
-
-    def __call__(self, outcome: Outcome) -> None:
-        self._kept.append(outcome)
-        if time.monotonic() - self._began < self.PATIENCE:
-            return
-        for one in self._kept:
-            what = printable_error(one.error) if one.error else _in_short(one.value)
-            click.echo(f"{_name(one)}: {what}", err=True)
-        self._kept = []
 
 
 def _in_short(result: dict[str, Any]) -> str:

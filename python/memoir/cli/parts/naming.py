@@ -3,21 +3,20 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
 from memoir._core import Error, Trace
+from memoir.cli.parts.patience import doing, reading
 from memoir.record import symbols
 from memoir.traces.files import open_chosen
-
-_WAITING = "memoir: finding the names of functions ..."
 
 
 def open_named(path: str | Path, only: str | None = None) -> tuple[Trace, str]:
     """As open_chosen(), with names: where the trace has none they are found, and stored in it for the next time."""
-    trace, chosen = open_chosen(path, only)
+    with reading(path):
+        trace, chosen = open_chosen(path, only)
     if needs_names(trace) and store_names(path):
         trace, chosen = open_chosen(path, only)
     return trace, chosen
@@ -29,18 +28,10 @@ def needs_names(trace: Trace) -> bool:
 
 def store_names(path: str | Path) -> bool:
     """Whether any were found. A trace that cannot be written to, or is still recorded, stays as it is, in words."""
-    waits = sys.stderr.isatty()
-    if waits:
-        click.echo(_WAITING, err=True, nl=False)
     try:
-        named = sum(row.named for row in symbols.symbolize(path))
+        with doing("finding the names of functions"):
+            named = sum(row.named for row in symbols.symbolize(path))
     except Error as error:
-        click.echo(f"{_erased(waits)}memoir: addresses stay without names: {error}", err=True)
+        click.echo(f"memoir: addresses stay without names: {error}", err=True)
         return False
-    if waits:
-        click.echo(_erased(waits), err=True, nl=False)
     return named > 0
-
-
-def _erased(waits: bool) -> str:
-    return "\r" + " " * len(_WAITING) + "\r" if waits else ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,9 @@ import click
 
 from memoir._core import ConstrainedProblem, Error, Problem, aligned_load, busiest_tick, load
 from memoir.base.files import write_output
+from memoir.base.quantities import duration_text, printable_error
 from memoir.cli.parts import constraints
+from memoir.cli.parts.patience import Lines, doing, reading
 from memoir.cli.parts.plan_options import FITS, INFEASIBLE, NOT_FOUND, PlanOptions
 from memoir.cli.parts.problems import CsvSource, ImportedSource, TraceSource, open_problem
 from memoir.planning import PlanResult, plan
@@ -56,7 +57,8 @@ class _Planned:
 def plan_one(options: PlanOptions) -> int:
     """Plans the one input, writes the output, prints what it is worth, and gives the exit code."""
     (path,) = options.inputs
-    source = open_problem(path, options.device, options.dims, options.only)
+    with reading(path):
+        source = open_problem(path, options.device, options.dims, options.only)
     problem = source.problem
     if options.alignment is not None:
         problem = problem.aligned_to(options.alignment)
@@ -115,17 +117,19 @@ def plan_with_all(
 ) -> tuple[list[PlanResult], list[tuple[str, str]]]:
     """The result of every planner, and why the others made none."""
     results, refusals = [], []
-    for name in PLANNERS:
-        if sys.stderr.isatty():
-            click.echo(f"\r\033[K{name} ...", err=True, nl=False)
+    say = Lines()
+    for number, name in enumerate(PLANNERS):
         try:
-            results.append(
-                plan(problem, name, deadline=deadline, capacity=capacity, arenas=arenas, tolerance=tolerance)
-            )
+            with doing(f"planning with {name} ({number + 1} of {len(PLANNERS)})"):
+                made = plan(
+                    problem, name, deadline=deadline, capacity=capacity, arenas=arenas, tolerance=tolerance
+                )
         except Error as error:
             refusals.append((name, str(error)))
-    if sys.stderr.isatty():
-        click.echo("\r\033[K", err=True, nl=False)
+            say(f"{name}: {printable_error(error)}")
+        else:
+            results.append(made)
+            say(f"{name}: {made.arena_size:,} bytes, {duration_text(made.seconds * 1e9)}")
     return results, refusals
 
 
@@ -136,7 +140,18 @@ def _plan(options: PlanOptions, problem: Problem, constrained: ConstrainedProble
             constrained or problem, options.deadline, options.capacity, arenas, options.tolerance
         )
         return _Planned(problem, constrained, results, refusals, all_planners=True)
-    result = plan(
+    with doing(f"planning with {options.planner}"):
+        result = _plan_with_one(options, problem, constrained, arenas)
+    return _Planned(problem, constrained, [result], [], all_planners=False)
+
+
+def _plan_with_one(
+    options: PlanOptions,
+    problem: Problem,
+    constrained: ConstrainedProblem | None,
+    arenas: Sequence[Arena],
+) -> PlanResult:
+    return plan(
         constrained or problem,
         options.planner,
         deadline=options.deadline,
@@ -147,7 +162,6 @@ def _plan(options: PlanOptions, problem: Problem, constrained: ConstrainedProble
         tolerance=options.tolerance,
         arenas=arenas,
     )
-    return _Planned(problem, constrained, [result], [], all_planners=False)
 
 
 def _rank(result: PlanResult) -> tuple[bool, bool, int, int, int]:

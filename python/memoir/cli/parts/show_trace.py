@@ -16,6 +16,7 @@ from memoir._core import Trace
 from memoir.base.files import write_output
 from memoir.cli.parts.arguments import check_output
 from memoir.cli.parts.naming import open_named
+from memoir.cli.parts.patience import doing
 from memoir.traces.files import has_more, open_trace
 from memoir.views.native_summary import is_native, summarize_native
 from memoir.views.screen import Screen
@@ -43,9 +44,12 @@ def show_trace(
     if output is not None:
         check_output(Path(output), PICTURES, force)
     trace, chosen = open_named(path, only)
-    summary = summary_of(trace, chosen, at=at, all_frames=all_frames)
+    with doing("adding up who holds what"):
+        summary = summary_of(trace, chosen, at=at, all_frames=all_frames)
     if output is not None:
-        write_output(Path(output), picture_of(path, trace, summary, Path(output).suffix[1:].lower()), force)
+        with doing("drawing"):
+            picture = picture_of(path, trace, summary, Path(output).suffix[1:].lower())
+        write_output(Path(output), picture, force)
         click.echo(f"wrote {output}", err=True)
     if json:
         click.echo(json_format.dumps({"trace": str(path), **summary}, indent=2))
