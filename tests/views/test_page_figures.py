@@ -358,3 +358,34 @@ def test_a_profile_is_summed_without_rounding(open_page):
     }
     cells = page.run("memoirPage.panels[1].cells.reduce((sum, one) => sum + one.count, 0)")
     assert round(cells) == estimated["objects"]
+
+
+@pytest.mark.parametrize("width", [400, 1300])
+@pytest.mark.parametrize("kind", ["trace", "bench", "model", "lifetimes"])
+def test_what_scrolls_can_be_reached_and_heads_say_something(
+    open_page, memoir_cli, tmp_path, monkeypatch, kind, width
+):
+    monkeypatch.chdir(tmp_path)
+    command = {
+        "trace": ("show", DATA / "resnet18.trace", "-o", "x.html"),
+        "bench": ("bench", "--from", DATA / "hyperfine-1.15.json", "-o", "."),
+        "model": ("show", DATA / "small.v1.model", "--against", DATA / "small.v1.lifetimes", "-o", "x.html"),
+        "lifetimes": ("show", DATA / "small.v1.lifetimes", "-o", "x.html"),
+    }[kind]
+    assert memoir_cli(*command)[0] == 0
+    path = tmp_path / ("report.html" if kind == "bench" else "x.html")
+    page = open_page(path.read_text(), width=width)
+    page.run("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    assert (
+        page.run("[...document.querySelectorAll('th')].filter((one) => !one.textContent.trim()).length") == 0
+    )
+    lost = page.run(
+        "[...document.querySelectorAll('main *, header *')].filter((one) => { const s = getComputedStyle(one); "
+        "const wide = one.scrollWidth > one.clientWidth + 1 && /auto|scroll/.test(s.overflowX); "
+        "const high = one.scrollHeight > one.clientHeight + 1 && /auto|scroll/.test(s.overflowY); "
+        "return (wide || high) && !(one.tabIndex >= 0 && one.getAttribute('aria-label')); })"
+        ".map((one) => one.outerHTML.slice(0, 80))"
+    )
+    assert lost == []
+    ids = page.run("[...document.querySelectorAll('[id]')].map((one) => one.id)")
+    assert len(ids) == len(set(ids))

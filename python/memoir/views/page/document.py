@@ -198,10 +198,12 @@ class _Writer:
         if isinstance(panel, Table):
             body = _table(panel)
         elif isinstance(panel, Picture):
-            body = f"<figure>{plain_svg(panel.svg, number)}</figure>"
+            body = f"<figure {_reachable(panel.question)}>{plain_svg(panel.svg, number)}</figure>"
         elif isinstance(panel, Text):
             body = "".join(f"<p>{_text(one)}</p>" for one in panel.paragraphs)
-            body += f"<pre>{_text(chr(10).join(panel.lines))}</pre>" if panel.lines else ""
+            if panel.lines:
+                lines = _text("\n".join(panel.lines))
+                body += f"<pre {_reachable(panel.question)}>{lines}</pre>"
         else:
             body = '<div class="stage"></div>'
             self.panels.append({"section": f"panel-{number}", "question": panel.question} | self._data(panel))
@@ -406,7 +408,7 @@ def _facts(facts: Sequence[Fact]) -> str:
 def _table(table: Table) -> str:
     words = {*range(table.left), *table.words}
     head = "".join(
-        f'<th scope="col"{" class=l" * (index in words)}>{_text(column)}</th>'
+        f'<th scope="col"{" class=l" * (index in words)}>{_text(column)}</th>' if column else "<td></td>"
         for index, column in enumerate(table.columns)
     )
     rows = []
@@ -419,9 +421,14 @@ def _table(table: Table) -> str:
     more = len(table.rows) - _MOST_ROWS
     note = f'<p class="note">and {more:,} more rows</p>' if more > 0 else ""
     return (
-        f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead>'
+        f'<div class="scroll" {_reachable(table.question)}><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>{note}"
     )
+
+
+def _reachable(question: str) -> str:
+    """Attributes of what may be wider than the page: who has no mouse can go there, hears what it is, and scrolls."""
+    return f'tabindex="0" role="group" aria-label="{_text(question)}"'
 
 
 _VERDICTS = {"faster": "good", "less": "good", "fewer": "good", "slower": "bad", "more": "bad"}
@@ -432,7 +439,7 @@ def _cell(text: str, is_left: bool, is_first: bool, shade: float) -> str:
     if shade > 0:
         classes.append(f"s{min(max(round(9 * shade), 1), 9)}")
     named = f' class="{" ".join(classes)}"' if classes else ""
-    kind = 'th scope="row"' if is_first else "td"
+    kind = 'th scope="row"' if is_first and text else "td"
     return f"<{kind}{named}>{_text(shortened(text, _LONGEST_CELL))}</{kind[:2]}>"
 
 

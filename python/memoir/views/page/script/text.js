@@ -72,7 +72,7 @@ function tableOf(caption, heads, rows, left = 1) {
     body.append(line);
   }
   table.append(element("thead", {}, head), body);
-  return element("div", { class: "scroll" }, table);
+  return element("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": caption }, table);
 }
 
 function swatch(colour) {
