@@ -44,7 +44,7 @@ SMALLER = [
     ),
     (
         r"^memoir bench system,jemalloc --threads 1,4,16 .*",
-        "memoir bench system --threads 1,2 --load 1,2 -n 2 --no-pictures -- ./server --side {=ceil(sqrt(work*100))}",
+        "memoir bench system --threads 1,2 --load 1,2 -n 2 --no-pictures -- ./server --side '{=ceil(sqrt(work*100))}'",
     ),
     (
         r"^memoir bench system,jemalloc (--server .*)-n 100000 (.*)",
@@ -150,8 +150,9 @@ def test_command(folder, ran, page, command):
         folder / "memoir-bench", ignore_errors=True
     )  # where `memoir bench` writes when nothing is said
     environment = dict(os.environ, PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    assert shutil.which("memoir", path=environment["PATH"])  # by a shell, as a reader types it
     done = subprocess.run(
-        [sys.executable, "-m", "memoir", *words], cwd=folder, capture_output=True, text=True, env=environment
+        ["bash", "-c", command], cwd=folder, capture_output=True, text=True, env=environment
     )
     # 1 from `memoir plan --capacity` is an answer, "proven that none fits".
     assert done.returncode in ((0, 1) if "--capacity" in words else (0,)), done.stderr
@@ -164,6 +165,20 @@ def test_make_target(page, command):
     ).stdout
     targets = set(re.findall(r"make (\w+)", help_text))
     assert set(command.split()[1:]) <= targets
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_shell_takes_what_is_shown(page):
+    """Each block of shell as a whole; of a session what follows its prompts."""
+    for language, text in blocks(page):
+        if language in ("sh", "bash", "shell"):
+            script = text
+        elif language in ("console", "text", ""):
+            script = "\n".join(re.findall(r"^\$ (.*)", text, re.M))
+        else:
+            continue
+        done = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True)
+        assert done.returncode == 0 and not done.stderr, f"{page.name}: {done.stderr}\n{script}"
 
 
 @functools.cache
@@ -249,3 +264,58 @@ def test_python(folder, page, text, monkeypatch):
     if "step" in space:
         for _ in range(3):
             space["step"](torch.randn(2, 4), torch.randn(2, 4))
+
+
+# Words of the glossary that a newcomer cannot guess, without those that are plain English as well.
+TERMS = (
+    "arena",
+    "censored",
+    "expandable segment",
+    "external fragmentation",
+    "granule",
+    "huge page",
+    "internal fragmentation",
+    "lifetime class",
+    "policy",
+    "private pool",
+    "replicate",
+    "size class",
+    "skeleton",
+    "slab",
+    "span",
+    "turnover",
+)
+
+
+def first_uses(text: str) -> dict[str, tuple[int, bool]]:
+    """Of each term that a page's prose uses: where first, and whether that is in a link. Headings, code and the words of
+    programs' output are no prose."""
+    blank = lambda match: re.sub(r"[^\n]", "\0", match[0])  # noqa: E731
+    prose = re.sub(r"^```.*?^```|^    .*?$|^#.*?$", blank, text, flags=re.M | re.S)
+    prose = re.sub(r"`[^`]*`|!\[[^\]]*\]\([^)]*\)|(?<=\])\([^)]*\)", blank, prose)
+    links = [match.span() for match in re.finditer(r"\[[^\[\]]*\](?=\0)", prose)]
+    found = {}
+    for term in TERMS:
+        word = term[:-1] + "(?:y|ies)" if term.endswith("y") else term + "(?:s|es)?"
+        if match := re.search(rf"(?<![\w-]){word.replace(' ', chr(92) + 's+')}(?![\w-])", prose, re.I):
+            found[term] = match.start(), any(low <= match.start() < high for low, high in links)
+    return found
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs/guides").glob("*.md"))], ids=lambda page: page.name
+)
+def test_a_term_is_linked_where_it_is_first_used(page):
+    """To the glossary, or to what explains it."""
+    text = page.read_text()
+    missing = [
+        f"{page.name}:{text.count(chr(10), 0, at) + 1}: {term}"
+        for term, (at, linked) in first_uses(text).items()
+        if not linked
+    ]
+    assert not missing, "\n".join(missing)
+
+
+def test_terms_are_in_the_glossary():
+    rows = set(re.findall(r"^\| ([^|]+?) \|", (ROOT / "docs/reference/glossary.md").read_text(), re.M))
+    assert set(TERMS) <= rows
