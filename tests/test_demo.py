@@ -66,3 +66,50 @@ def test_a_command_that_prints_something_else_has_no_figure(demo):
     doors = demo.answers(LATENCY.replace("glibc", "another"), MEMORY, "", "")
     assert [figure for _, figure, _ in doors] == ["see below", "28 of 141 MiB", "see below", "see below"]
     assert demo.answers(LATENCY.replace(" [0.702, 0.761]", ""), "", "", "")[0][1] == "0.731"
+
+
+def test_a_wide_interval_says_that_the_machine_is_busy(demo):
+    doors = demo.answers(LATENCY, MEMORY, "", "")
+    assert "busy" not in doors[0][2]
+    doors = demo.answers(LATENCY.replace("[0.702, 0.761]", "[0.211, 3.782]"), MEMORY, "", "")
+    assert "busy" in doors[0][2] and doors[0][1] == "0.731 [0.211, 3.782]"
+    assert not demo.is_wide("0.731")
+
+
+def test_a_command_shows_its_answer_and_returns_everything(demo, capsys):
+    text = demo.call(
+        "memoir plan tests/data/planning/minimalloc/K.1048576.csv --capacity 1048576", r"^auto |^fits"
+    )
+    shown = capsys.readouterr().out.splitlines()
+    assert len(shown) == 3 and shown[0].startswith("$ memoir plan") and "1,048,576" in shown[1]
+    assert "no plan is smaller than" in text
+
+
+def test_the_terminal_gets_thirty_lines(demo, capsys, monkeypatch, tmp_path):
+    """With what the commands printed on one machine."""
+    printed = {
+        "show out/resnet50.trace": "  379 allocations of 979 MiB in 13.4 s\n  peak: 56.0 MiB live\n"
+        + "other\n" * 50,
+        "plan out": "auto  58,720,256\nbump  1,026,773,700\n" + "other  1\n" * 20,
+        "torch_latency": LATENCY
+        + "| outputs equal those of plain PyTorch bit for bit | on 1 of 1 cells | met |\n",
+        "malloc.py": MEMORY,
+        "oom": '  asked  64 MiB\n  held  800 MiB\nA placement could have served it\n  memoir.torch.use_pool("memoir")\n',
+        "K.1048576": "auto  1,048,576  1.00 MiB  +0  7.50 ms  optimal\nfits the capacity\n",
+    }
+
+    class Printed:
+        def __init__(self, program, **_):
+            line = " ".join(map(str, program))
+            self.stdout = next((text for part, text in printed.items() if part in line), "").splitlines(True)
+
+        def wait(self):
+            return 0
+
+    monkeypatch.setattr(demo, "OUT", tmp_path)
+    monkeypatch.setattr(demo, "record", lambda: None)
+    monkeypatch.setattr(demo.subprocess, "Popen", Printed)
+    demo.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert 20 <= len(lines) <= 36, len(lines)
+    assert "other" not in "".join(lines) and (tmp_path / "demo.html").read_text().count("other") == 70
