@@ -124,3 +124,17 @@ def copy_of_trace(trace):
     other = trace.with_suffix(".model")
     other.write_bytes(trace.read_bytes())
     return other
+
+
+@pytest.mark.parametrize("name", ["resnet18.trace", "small.v1.plan", "small.v1.lifetimes", "small.v1.model"])
+def test_another_file_of_memoir_is_told_apart(name):
+    content = (DATA / name).read_bytes()
+    for read, suffix in (
+        (_core.LifetimeModel.from_bytes, ".model"),
+        (_core.LifetimeProfile.from_bytes, ".lifetimes"),
+    ):
+        if not name.endswith(suffix):
+            with pytest.raises(Error, match="but another file of memoir's"):
+                read(content, name)
+            with pytest.raises(Error, match=r"not a (model|lifetime profile)$"):
+                read(b"\x88" + content[1:], name)

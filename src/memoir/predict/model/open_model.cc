@@ -52,6 +52,9 @@ const char* LifetimeModel::check_table(std::string_view bytes) noexcept {
   Header header;
   if (bytes.size() < sizeof header) return "it is not a model: too short";
   std::memcpy(&header, bytes.data(), sizeof header);
+  // The files of memoir differ in the last letter of their first eight.
+  if (header.magic << 8 == kMagic << 8 && header.magic != kMagic)
+    return "it is not a model, but another file of memoir's";
   if (header.magic != kMagic) return "it is not a model";
   if (header.version != kVersion || header.byte_order != kByteOrder || header.header_size != sizeof header)
     return "it is a model of another version; this memoir reads version 1";

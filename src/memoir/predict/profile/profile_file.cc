@@ -249,6 +249,9 @@ LifetimeProfile read_lifetimes(std::string_view bytes, const std::string& name) 
   Header header;
   if (bytes.size() < sizeof header) fail("too short for a lifetime profile");
   std::memcpy(&header, bytes.data(), sizeof header);
+  // The files of memoir differ in the last letter of their first eight.
+  if (header.magic << 8 == kMagic << 8 && header.magic != kMagic)
+    fail("not a lifetime profile, but another file of memoir's");
   if (header.magic != kMagic) fail("not a lifetime profile");
   if (header.version != kVersion)
     fail("version " + std::to_string(header.version) + " of the format; this memoir reads version 1");
