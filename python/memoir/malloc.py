@@ -140,15 +140,17 @@ class _Mapping:
 
 def _mappings(pid: int) -> list[_Mapping]:
     try:
-        lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+        content = Path(f"/proc/{pid}/maps").read_bytes()
     except PermissionError:
         raise Error(f"process {pid} belongs to another user") from None
     except OSError:
         raise Error(f"there is no process {pid}") from None
     found = []
-    for fields in (line.split(maxsplit=5) for line in lines):
-        begin, end = (int(part, 16) for part in fields[0].split("-"))
-        found.append(_Mapping(begin, end, int(fields[2], 16), fields[5] if len(fields) == 6 else ""))
+    # Names are bytes of any kind; the kernel writes a line's end in one as \\012.
+    for fields in (line.split(None, 5) for line in content.split(b"\n") if line):
+        begin, end = (int(part, 16) for part in fields[0].split(b"-"))
+        name = os.fsdecode(fields[5].replace(b"\\012", b"\n")) if len(fields) == 6 else ""
+        found.append(_Mapping(begin, end, int(fields[2], 16), name))
     return found
 
 
@@ -173,7 +175,7 @@ def _memory(pid: int) -> Iterator[io.FileIO]:
             yield memory
     except OSError as error:
         raise Error(f"the memory of process {pid} cannot be read: {error.strerror}") from None
-    except struct.error:
+    except (struct.error, OverflowError, ValueError):  # addresses of its own making
         raise Error(f"the memory of process {pid} cannot be read: it ends too early") from None
 
 

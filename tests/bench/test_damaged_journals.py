@@ -20,7 +20,7 @@ HEADER = {
         "allocators": [{"name": name, "library": None, "environment": {}} for name in ALLOCATORS],
         "threads": [1, 2], "loads": [1], "parameters": [["x", ["a"]]], "threads_given": True, "extra_placeholders": [],
     },
-    "options": {"replicates": 3},
+    "options": {"replicates": 3, "sessions": 2, "prepare": None, "pause": 0.5, "memory": True, "counters": ["cycles"]},
     "interleaved": True,
     "versions": dict.fromkeys(ALLOCATORS, "1"),
     "machine": {"processor": "x", "cores": 2},
@@ -60,12 +60,14 @@ def damaged(records, seed):
             at = at[key]
         if draw.random() < 0.4:
             del at[last]
+        elif isinstance(at, dict) and draw.random() < 0.2:
+            at["zzz"] = copy.deepcopy(draw.choice(BAD))
         else:
             at[last] = copy.deepcopy(draw.choice(BAD))
     return records
 
 
-@pytest.mark.parametrize("seeds", [range(0, 25), range(25, 50)])
+@pytest.mark.parametrize("seeds", [range(0, 40), range(40, 80)])
 def test_readers_say_one_line(seeds, tmp_path, memoir_cli, monkeypatch):
     monkeypatch.chdir(tmp_path)
     whole = tmp_path / "whole.jsonl"

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names of strangers in whatever memoir prints or writes for people: nothing that a terminal or a shell would obey."""
 
+import os
+import subprocess
+
 import pytest
 from native_trace import NativeTrace
 
@@ -46,3 +49,20 @@ def test_nothing_that_is_obeyed_is_printed(words, trace, memoir_cli):
         assert not found, found
     # What is offered to be typed names no command of the trace: it has no quotes.
     assert "; touch x" not in said.partition("next:")[2]
+
+
+@pytest.mark.parametrize("name", ["e\x1b[31m\u202e\nz.trace", "x\udcff.trace", "-o.trace", "a'b\\c d.trace"])
+def test_a_file_s_own_name_is_escaped_and_can_be_typed(name, trace, memoir_cli):
+    os.rename("x.trace", name)
+    for words in (("show",), ("simulate",), ("plan",), ("symbolize",), ("export", "--to", "folded")):
+        code, said, errors = memoir_cli(words[0], f"./{name}", *words[1:])
+        assert code in (0, 1, 2), errors
+        found = {letter for letter in said + errors if not letter.isprintable() and letter not in "\n\t"}
+        assert not found, (words, found)
+        for line in (said + errors).splitlines():
+            command = line.partition("next: memoir ")[2]
+            if command and f"memoir {command}" != line:
+                typed = subprocess.run(
+                    ["bash", "-c", f"printf '%s\\0' {command}"], capture_output=True, check=True
+                )
+                assert os.fsencode(name) in typed.stdout.replace(b"./", b"") or b"." in typed.stdout

@@ -171,6 +171,23 @@ def test_a_library_that_is_none(kind, memoir, tmp_path):
     assert code == 2 and err.count("\n") == 1 and "libmemoir_malloc.so" in err and not out, err
 
 
+@pytest.mark.parametrize("name", [b"caf\xe9", "a\u2028b".encode(), b"a\x0bb", b"x\ny", b"\x85"])
+def test_it_maps_a_file_with_any_name(name, memoir, tmp_path):
+    """Of another malloc, as before: no name of a mapped file is taken for a mapping, or ends the command."""
+    path = os.fsencode(tmp_path) + b"/" + name
+    with open(path, "wb") as file:
+        file.write(bytes(5000))
+    with subprocess.Popen(
+        [sys.executable.encode(), b"-c", MAPS.encode(), path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        process.stdout.readline()
+        mapped = {mapping.path for mapping in malloc._mappings(process.pid)}
+        code, out, err = memoir("top", str(process.pid), "--once")
+        process.stdin.close()
+    assert os.fsdecode(path) in mapped
+    assert code == 2 and "has another malloc" in err and not out, err
+
+
 @pytest.mark.parametrize(
     "names",
     ['live held{pid="1",instance="victim"} x', "live held resident\x1b[2J", "live live held", "up\u202e held live",

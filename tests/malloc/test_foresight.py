@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program under the malloc with a model: it answers for contexts, and a model that is none costs a sentence."""
 
+import os
 import re
 import shutil
 import struct
 import subprocess
+import sys
 
 import numpy
 import pytest
@@ -184,3 +186,21 @@ def test_a_stripped_program_s_threads_are_known_by_the_height_of_their_stacks(tm
 def test_a_model_is_checked_before_a_program_runs(tmp_path):
     with pytest.raises(Error, match="not a model"):
         _core.LifetimeModel.from_bytes(b"x" * 100, "x.model")
+
+
+def test_a_model_that_is_a_pipe_is_said_and_waited_for_by_nobody(library, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    program = "import time; kept = [bytes(1000) for _ in range(60000)]; time.sleep(0.5)"
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        env={
+            **os.environ,
+            "LD_PRELOAD": str(library),
+            "PYTHONMALLOC": "malloc",
+            "MEMOIR_MALLOC": f"background_from=1,split_from=1,model={tmp_path / 'pipe'}",
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ended.returncode == 0 and "cannot be read" in ended.stderr, ended.stderr

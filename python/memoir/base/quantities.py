@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 from fractions import Fraction
 
 LONGEST_ERROR = 4000  # characters on a terminal
@@ -53,6 +55,18 @@ def _three_digits(value: float) -> str:
 def printable(text: str) -> str:
     """Text of a stranger's file for a terminal: control characters become escapes."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def quoted(name: object) -> str:
+    """A word for a shell, as it can be typed and shown: control characters become escapes."""
+    text = str(name)
+    if text.isprintable():
+        return shlex.quote(text)
+    escapes = (
+        f"\\{byte:03o}" if byte < 32 or byte > 126 or byte in b"'\\" else chr(byte)
+        for byte in os.fsencode(text)
+    )
+    return f"$'{''.join(escapes)}'"
 
 
 def printable_error(error: object) -> str:

@@ -7,7 +7,7 @@ import itertools
 import random
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TypeVar
 
 from memoir._core import Error
@@ -55,6 +55,11 @@ class Metric:
     name: str
     pattern: str
     higher_is_better: bool = True
+
+    @classmethod
+    def from_dict(cls, entry: Record) -> Metric:
+        """Without what another version may have added."""
+        return cls(**{field.name: entry[field.name] for field in fields(cls) if field.name in entry})
 
 
 @dataclass(frozen=True)
@@ -233,7 +238,7 @@ class Grid:
                     program["name"],
                     tuple(program["command"]),
                     tuple(program["client"]),
-                    tuple(Metric(**metric) for metric in program["metrics"]),
+                    tuple(map(Metric.from_dict, program["metrics"])),
                     bool(program.get("server", False)),
                     tuple(program.get("ready", ())),
                     tuple(program.get("stop", ())),

@@ -190,6 +190,14 @@ _PROOF = {
     "aside": [str],
 }
 # What readers of a header rely on: a name with ! must be there; "*" stands for every name.
+_NUMBER = (int, float)
+_OPTIONS: dict[str, Any] = (
+    dict.fromkeys(("replicates", "warmup", "sessions", "exit_code"), int)
+    | dict.fromkeys(("pause", "budget"), _NUMBER)
+    | dict.fromkeys(("timeout", "until"), (*_NUMBER, type(None)))
+    | dict.fromkeys(("pin", "prepare"), (str, type(None)))
+    | {"seed": (int, type(None)), "memory": bool, "counters": [str]}
+)
 _HEADER: dict[str, Any] = {
     "grid": {
         "programs": [_PROGRAM],
@@ -198,7 +206,7 @@ _HEADER: dict[str, Any] = {
         "loads": [int],
         "parameters": [list],
     },
-    "options": dict,
+    "options": _OPTIONS,
     "versions": {"*": (str, type(None))},
     "machine": dict,
     "proofs": [_PROOF],

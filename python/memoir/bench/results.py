@@ -68,7 +68,7 @@ class Result:
     def metrics(self) -> list[Metric]:
         """Every number that programs were asked to print."""
         programs = self.header.get("grid", {}).get("programs", [])
-        found = [Metric(**metric) for program in programs for metric in program["metrics"]]
+        found = [Metric.from_dict(metric) for program in programs for metric in program.get("metrics", ())]
         return list({metric.name: metric for metric in found}.values())
 
     @property

@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from memoir._core import Error
-from memoir.base.quantities import read_amount
+from memoir.base.quantities import quoted, read_amount
 from memoir.cli.parts.arguments import Size, Whole, check_output
 from memoir.record import native
 
@@ -82,11 +81,14 @@ def command(
             running.record(seconds, path)
             if not native.is_recorded(path):
                 raise Error(f"process {process}: it wrote no {path}; does it see the same folders?")
-            click.echo(f"memoir: everything for {seconds:g} s in {path}; next: memoir show {path}", err=True)
+            click.echo(
+                f"memoir: everything for {seconds:g} s in {quoted(path)}; next: memoir show {quoted(path)}",
+                err=True,
+            )
             return
         profile = name_frames(running.sample(seconds, DEFAULT_EVERY if every is None else every))
     profile.write(path, force=force)
-    quoted = shlex.quote(str(path))
     click.echo(
-        f"memoir: {profile.totals['samples']:,} samples in {path}; next: memoir show {quoted}", err=True
+        f"memoir: {profile.totals['samples']:,} samples in {quoted(path)}; next: memoir show {quoted(path)}",
+        err=True,
     )

@@ -320,7 +320,7 @@ def _ask(folder: Path, header: Record, experiment: Experiment, yes: bool) -> Non
     """Shows all that a folder which this user did not make would run, and asks. Raises memoir.Error unless told to go on."""
     if yes or trust.is_ours(header, folder):
         return
-    foreign = "was not made by this user, or its commands were changed"
+    foreign = "was not made by this user in this folder, or its commands were changed"
     try:
         lines = shown_commands.commands(experiment.grid, experiment.options)
     except Error as error:

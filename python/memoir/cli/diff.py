@@ -14,7 +14,7 @@ import click
 from memoir._core import Error
 from memoir.base.files import write_output
 from memoir.base.kinds import promise, wrong_kind
-from memoir.base.quantities import printable
+from memoir.base.quantities import printable, quoted
 from memoir.bench import reading
 from memoir.bench.changes import Change, changes
 from memoir.bench.journal import strict
@@ -120,9 +120,9 @@ def command(
         tables = [bench_tables.difference(name, some, level, relative) for name, some in found.items()]
         page = diff_page(str(before), str(after), tables, notes)
         write_output(output, page.render().encode(), force)
-        report.say(f"wrote {output}")
+        report.say(f"wrote {quoted(output)}")
     report.say(
-        f"next: memoir bench --from {after} shows all of it"
+        f"next: memoir bench --from {quoted(after)} shows all of it"
         if after.is_dir()
         else "next: memoir bench --suite"
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import click
 from memoir._core import Error, EventKind, Trace, export_trace
 from memoir.base.files import finished_output, open_new, write_output
 from memoir.base.kinds import wrong_kind
-from memoir.base.quantities import printable
+from memoir.base.quantities import printable, quoted
 from memoir.cli.parts.arguments import check_output
 from memoir.cli.parts.work_limit import limited
 from memoir.traces.files import ONLY, has_more, is_trace, open_chosen, read_begin
@@ -164,7 +163,7 @@ def _say(
     else:
         counted, count = next(iter(counts.items()))
         click.echo(f"{count:,} {counted}")
-    click.echo(f"wrote {target}", err=True)
+    click.echo(f"wrote {quoted(target)}", err=True)
     if not as_json:
-        quoted = shlex.quote(str(target))
-        click.echo(f"\nnext: {look.format(quoted, quoted)}")
+        name = quoted(target)
+        click.echo(f"\nnext: {look.format(name, name)}")

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 
 import click
@@ -19,6 +18,7 @@ from memoir._core import (
 )
 from memoir.base.files import finished_output, write_output
 from memoir.base.kinds import wrong_kind
+from memoir.base.quantities import quoted
 from memoir.cli.parts.arguments import check_output
 from memoir.cli.parts.work_limit import limited
 from memoir.traces.files import read_begin
@@ -75,12 +75,12 @@ def command(snapshot: str, output: str | None, passes: str, as_json: bool, force
         )
     for note in notes(report):
         click.echo(f"note: {note}", err=True)
-    click.echo(f"wrote {target}", err=True)
+    click.echo(f"wrote {quoted(target)}", err=True)
     if not as_json:
         if report.out_of_memory:
-            click.echo(f"\nnext: memoir oom {shlex.quote(str(target))}")
+            click.echo(f"\nnext: memoir oom {quoted(target)}")
         else:
-            click.echo(f"\nnext: memoir simulate {shlex.quote(str(target))} --what-if")
+            click.echo(f"\nnext: memoir simulate {quoted(target)} --what-if")
 
 
 def _import_text(path: str, target: Path, as_json: bool, force: bool) -> None:
@@ -94,10 +94,10 @@ def _import_text(path: str, target: Path, as_json: bool, force: bool) -> None:
             f"{_number(counts['live_before'], 'object')} that were live before; "
             f"{_number(counts['segments'], 'segment event')}, {counts['out_of_memory']:,} out of memory"
         )
-    click.echo(f"wrote {target}", err=True)
+    click.echo(f"wrote {quoted(target)}", err=True)
     if not as_json:
         verb = "oom" if counts["out_of_memory"] else "simulate"
-        click.echo(f"\nnext: memoir {verb} {shlex.quote(str(target))}")
+        click.echo(f"\nnext: memoir {verb} {quoted(target)}")
 
 
 def _import_rmm_log(path: str, target: Path, as_json: bool, force: bool) -> None:
@@ -120,12 +120,12 @@ def _import_rmm_log(path: str, target: Path, as_json: bool, force: bool) -> None
     if counts["unreadable"]:
         odd = _number(counts["unreadable"], "thread or time")
         click.echo(f"note: {odd} that cannot be read: the first one's, and that of the row before", err=True)
-    click.echo(f"wrote {target}", err=True)
+    click.echo(f"wrote {quoted(target)}", err=True)
     if not as_json:
         if counts["out_of_memory"]:
-            click.echo(f"\nnext: memoir oom {shlex.quote(str(target))} --cap BYTES")
+            click.echo(f"\nnext: memoir oom {quoted(target)} --cap BYTES")
         else:
-            click.echo(f"\nnext: memoir simulate {shlex.quote(str(target))} --policy rmm --policy memoir")
+            click.echo(f"\nnext: memoir simulate {quoted(target)} --policy rmm --policy memoir")
 
 
 def notes(report: ImportReport) -> list[str]:
@@ -157,7 +157,7 @@ def notes(report: ImportReport) -> list[str]:
     for action, count in sorted(report.other_actions.items()):
         say(count, "entry", f"of the unknown action {action!r}: left out")
     for name, count in sorted(report.other_annotations.items(), key=lambda row: -row[1])[:5]:
-        say(count, "annotation", f"of {name!r} left out (--passes {shlex.quote(name)} makes passes of them)")
+        say(count, "annotation", f"of {name!r} left out (--passes {quoted(name)} makes passes of them)")
     return said
 
 

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 
 import click
 
+from memoir.base.quantities import quoted
 from memoir.cli.parts.arguments import Whole, check_output
 from memoir.cli.parts.work_limit import limited
 from memoir.sweep import ENGINES
@@ -52,6 +52,6 @@ def command(
         click.echo(json.dumps({"output": output, "contexts": len(merged), **totals}, indent=2))
     else:
         click.echo(f"{totals['runs']:,} runs, {totals['samples']:,} samples in {len(merged):,} contexts")
-    click.echo(f"wrote {output}", err=True)
+    click.echo(f"wrote {quoted(output)}", err=True)
     if not as_json:
-        click.echo(f"\nnext: memoir show {shlex.quote(output)}")
+        click.echo(f"\nnext: memoir show {quoted(output)}")

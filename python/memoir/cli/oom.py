@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import click
 
 from memoir.base.files import write_output
-from memoir.base.quantities import printable_error
+from memoir.base.quantities import printable_error, quoted
 from memoir.cli.parts.arguments import Whole, check_output
 from memoir.cli.parts.work_limit import limited
 from memoir.views.screen import Screen
@@ -125,7 +124,7 @@ def command(
     for one in answer["failed"]:
         click.echo(f"memoir: {one['policy']}: {printable_error(one['error'])}", err=True)
     if output is not None:
-        click.echo(f"wrote {output}", err=True)
+        click.echo(f"wrote {quoted(output)}", err=True)
     best = answer.get("search", {}).get("best")
     advised = answer["survivors"] and answer["recorded_fails_again"] is not False
     sys.exit(0 if advised or (best and best["completed"]) else 1)
@@ -154,8 +153,8 @@ def _print(answer: dict[str, Any]) -> None:
 
 
 def _next(snapshot: str, answer: dict[str, Any], output: str | None) -> str:
-    path = shlex.quote(snapshot)
+    path = quoted(snapshot)
     if output is None:
-        page = shlex.quote(str(Path(snapshot).with_suffix(".html").name))
+        page = quoted(Path(snapshot).with_suffix(".html").name)
         return f"memoir oom {path} -o {page}"
     return f"memoir simulate {path} --device {answer['device']} --cap recorded"

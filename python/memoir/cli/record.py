@@ -13,7 +13,7 @@ import click
 
 import memoir
 from memoir import Error
-from memoir.base.quantities import bytes_text, printable
+from memoir.base.quantities import bytes_text, printable, quoted
 from memoir.cli.parts.arguments import Size, check_output
 from memoir.cli.parts.program import run_program
 from memoir.record import native
@@ -219,20 +219,21 @@ def _say_results(file: Path, status: int) -> Path:
         dropped += one.dropped
         if one.event_count > most:
             most, largest, command = one.event_count, child, one.meta("command")
-    next_ = f"; next: memoir show {name}" if largest == file else ""
-    click.echo(f"memoir: {count:,} events in {name}{lost}{next_}", err=True)
+    next_ = f"; next: memoir show {quoted(name)}" if largest == file else ""
+    click.echo(f"memoir: {count:,} events in {quoted(name)}{lost}{next_}", err=True)
     if children:
         said = f", killed or still running: {killed}" if killed else ""
         if dropped:
             said += f", {dropped:,} events of theirs were lost"
         traces = "trace" if len(children) == 1 else "traces"
         click.echo(
-            f"memoir: {len(children):,} more {traces} of other processes{said}, listed in {index}", err=True
+            f"memoir: {len(children):,} more {traces} of other processes{said}, listed in {quoted(index)}",
+            err=True,
         )
     if largest != file:
         where = os.path.relpath(largest)
         click.echo(
-            f"memoir: most is of {printable(command)}: {most:,} events in {where}; next: memoir show {where}",
+            f"memoir: most is of {printable(command)}: {most:,} events in {quoted(where)}; next: memoir show {quoted(where)}",
             err=True,
         )
     return largest
@@ -259,7 +260,7 @@ def _write_page(file: Path, page: Path, force: bool) -> None:
 
     trace, chosen = open_named(str(file))
     write_output(page, picture_of(str(file), trace, summary_of(trace, chosen), "html"), force)
-    click.echo(f"wrote {page}", err=True)
+    click.echo(f"wrote {quoted(page)}", err=True)
 
 
 def _finish(file: Path, status: int | None) -> tuple[Trace, bool]:
@@ -275,6 +276,6 @@ def _finish(file: Path, status: int | None) -> tuple[Trace, bool]:
     try:
         finish_trace(str(file), status)
     except Error as error:
-        click.echo(f"memoir: {os.path.relpath(file)} stays as the program left it: {error}", err=True)
+        click.echo(f"memoir: {quoted(os.path.relpath(file))} stays as the program left it: {error}", err=True)
         return trace, trace.complete
     return trace, status is not None

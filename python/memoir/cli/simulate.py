@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import click
 
 from memoir._core import Error
 from memoir.base.files import write_output
-from memoir.base.quantities import bytes_text, printable_error
+from memoir.base.quantities import bytes_text, printable, printable_error, quoted
 from memoir.cli.parts.arguments import Whole, check_output
 from memoir.cli.parts.patience import Lines
 from memoir.cli.parts.sections import SectionedCommand, section
@@ -214,16 +213,16 @@ def command(
     for outcome in swept.failed if not swept.interrupted else ():
         click.echo(f"memoir: {_name(outcome)}: {printable_error(outcome.error)}", err=True)
     if output is not None and groups:
-        click.echo(f"wrote {output}", err=True)
+        click.echo(f"wrote {quoted(output)}", err=True)
     if swept.interrupted:
         click.echo(f"memoir: {len(swept.failed):,} of {len(tasks):,} were not run", err=True)
         raise KeyboardInterrupt
     if not as_json:
         ran_out = [r["trace"] for _, results in groups for r in results if r["workload"]["failures"]]
         if ran_out:
-            click.echo(f"\nnext: memoir oom {shlex.quote(ran_out[0])}")
+            click.echo(f"\nnext: memoir oom {quoted(ran_out[0])}")
         elif from_recorded and not what_if:
-            click.echo(f"\nnext: memoir simulate {shlex.quote(inputs[0])} --from-recorded --what-if")
+            click.echo(f"\nnext: memoir simulate {quoted(inputs[0])} --from-recorded --what-if")
         else:
             click.echo(f"\nnext: {_next(inputs, caps, find_cap, output)}")
     sys.exit(1 if swept.failed else 0)
@@ -270,7 +269,7 @@ def _print(
         counts = first["workload"]
         private = counts["private_pools"]
         click.echo(
-            "\n" * (index > 0) + f"{title}: {counts['operations']:,} operations, "
+            "\n" * (index > 0) + f"{printable(title)}: {counts['operations']:,} operations, "
             f"{counts['streams']} stream{'s' * (counts['streams'] != 1)}, "
             + f"{private:,} private pool{'s' * (private != 1)}, " * (private > 0)
             + f"{first['floor']:,} bytes live at event {counts['peak_event']:,}"
@@ -345,17 +344,17 @@ def _without_timeline(result: dict[str, Any]) -> dict[str, Any]:
 def _name(outcome: Outcome) -> str:
     task = outcome.arguments[0]
     cap = f" --cap {task.cap}" if task.cap else ""
-    return f"{task.path} --device {task.device} --policy {shlex.quote(task.policy)}{cap}"
+    return f"{task.path} --device {task.device} --policy {quoted(task.policy)}{cap}"
 
 
 def _next(inputs: tuple[str, ...], caps: tuple[str, ...], find_cap: bool, output: str | None) -> str:
-    first = shlex.quote(inputs[0])
+    first = quoted(inputs[0])
     if not caps and not find_cap:
         return f"memoir simulate {first} --cap 1.05x"
     if not find_cap:
         return f"memoir simulate {first} --find-cap"
     if output is None:
-        return f"memoir simulate {first} -o {shlex.quote(str(Path(inputs[0]).with_suffix('.html').name))}"
+        return f"memoir simulate {first} -o {quoted(Path(inputs[0]).with_suffix('.html').name)}"
     return f"memoir simulate {first} --what-if"
 
 

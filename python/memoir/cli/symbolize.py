@@ -11,7 +11,7 @@ import click
 
 from memoir._core import Error
 from memoir.base.kinds import check_begins_like
-from memoir.base.quantities import printable
+from memoir.base.quantities import printable, quoted
 from memoir.cli.parts.work_limit import limited
 from memoir.record import debuginfod, symbols
 from memoir.traces.files import read_begin
@@ -57,7 +57,7 @@ def command(traces: tuple[Path, ...], ask: bool, as_json: bool) -> None:
             missing = f"; {row.why}" if row.why else ""
             where = printable(f"{row.path}{missing}")
             click.echo(f"{row.named:>7,} of {row.addresses:>7,} addresses of {where}")
-        click.echo(f"memoir: next: memoir show {trace}", err=True)
+        click.echo(f"memoir: next: memoir show {quoted(trace)}", err=True)
 
 
 def _name_profile(path: Path, servers: list[str], as_json: bool) -> None:
@@ -72,4 +72,4 @@ def _name_profile(path: Path, servers: list[str], as_json: bool) -> None:
         click.echo(json.dumps({"lifetimes": str(path), "addresses": total, "named": count}))
         return
     click.echo(f"{count:>7,} of {total:>7,} addresses")
-    click.echo(f"memoir: next: memoir show {path}", err=True)
+    click.echo(f"memoir: next: memoir show {quoted(path)}", err=True)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import click
 
 from memoir import Error, Lifetimes
 from memoir.base.files import write_output
+from memoir.base.quantities import quoted
 from memoir.base.work_budget import allow
 from memoir.cli.parts.arguments import Whole, check_output
 from memoir.cli.parts.work_limit import limited
@@ -103,6 +103,6 @@ def command(
         pays += ", which is not enough: the model says one class"
     click.echo(
         f"memoir: {len(done.content):,} bytes from {facts['contexts']:,} contexts in {time.monotonic() - begin:.1f} s; "
-        f"{pays}\nnext: memoir show {shlex.quote(str(path))}" + f"\nwrote {page}" * (page is not None),
+        f"{pays}\nnext: memoir show {quoted(path)}" + f"\nwrote {quoted(page)}" * (page is not None),
         err=True,
     )

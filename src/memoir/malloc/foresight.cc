@@ -95,7 +95,7 @@ Foresight::Figures Foresight::figures() const noexcept {
 }
 
 bool Foresight::read_file(const char* path) noexcept {
-  const int file = ::open(path, O_RDONLY | O_CLOEXEC);
+  const int file = ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   struct stat status {};
   if (file < 0 || ::fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) {
     if (file >= 0) ::close(file);

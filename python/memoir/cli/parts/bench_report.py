@@ -14,7 +14,7 @@ from rich.console import Console
 
 from memoir._core import Error
 from memoir.base.files import Record
-from memoir.base.quantities import printable
+from memoir.base.quantities import printable, quoted
 from memoir.bench import analysis, answer, disturbance, verdicts
 from memoir.bench.experiment import Experiment
 from memoir.bench.journal import strict
@@ -152,7 +152,7 @@ def present(result: Result, judge: Record, folder: Path | None, pictures: bool, 
     for remark in remarks:
         say(f"note: {remark}")
     if folder is not None:
-        name = printable(str(folder))
+        name = quoted(folder)
         say(f"wrote {name}: {', '.join(written)}")
         page = folder / "report.html"
         say(f"next: memoir diff {name} ANOTHER" + (f", or open {name}/report.html" if page.exists() else ""))

@@ -11,6 +11,7 @@ import click
 
 from memoir._core import Error, write_column
 from memoir.base.files import write_output
+from memoir.base.quantities import quoted
 from memoir.base.work_budget import allow
 from memoir.cli.parts.plan_options import FITS, INFEASIBLE, NOT_FOUND, PlanOptions
 from memoir.cli.parts.problems import CsvSource, open_problem
@@ -68,7 +69,7 @@ def plan_budget(options: PlanOptions) -> int:
 
 
 def _print(found: BudgetResult, buffers: int, path: str, ids: list[str]) -> None:
-    click.echo(f"{path}: {buffers:,} buffers, a budget of {found.budget:,} bytes")
+    click.echo(f"{quoted(path)}: {buffers:,} buffers, a budget of {found.budget:,} bytes")
     if found.proven_infeasible:
         click.echo(
             f"\nnothing fits: with every option chosen {found.result.load:,} bytes are still live at once",

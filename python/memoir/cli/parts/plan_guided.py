@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import click
 from memoir import _core
 from memoir._core import Error
 from memoir.base.files import write_output
+from memoir.base.quantities import quoted
 from memoir.cli.parts.arguments import check_output
 from memoir.traces.files import only_device, open_for_plans
 
@@ -61,7 +61,7 @@ def plan_guided(
         click.echo(json.dumps({**summary, "streams": streams, "memories": memories}, indent=2))
     else:
         on = "" if streams < 2 else f" on {streams} streams"
-        click.echo(f"{input}: {len(plan):,} buffers of the whole run on device {device}{on}")
+        click.echo(f"{quoted(input)}: {len(plan):,} buffers of the whole run on device {device}{on}")
         for memory in memories:
             over = 100 * (memory["arena_size"] / memory["load"] - 1) if memory["load"] else 0.0
             click.echo(
@@ -69,10 +69,10 @@ def plan_guided(
                 f"{over:.2f} % above the load of {memory['load']:,}"
             )
     if output is not None:
-        click.echo(f"wrote {output}", err=True)
+        click.echo(f"wrote {quoted(output)}", err=True)
         if not as_json:
             page = Path(output).with_suffix(".html")
-            click.echo(f"\nnext: memoir show {shlex.quote(output)} -o {shlex.quote(str(page))}")
+            click.echo(f"\nnext: memoir show {quoted(output)} -o {quoted(page)}")
     elif not as_json:
         target = Path(input).with_suffix(".plan").name
-        click.echo(f"\nnext: memoir plan --guided {shlex.quote(input)} -o {shlex.quote(target)}")
+        click.echo(f"\nnext: memoir plan --guided {quoted(input)} -o {quoted(target)}")

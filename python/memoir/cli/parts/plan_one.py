@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ import click
 
 from memoir._core import ConstrainedProblem, Error, Problem, aligned_load, busiest_tick, load
 from memoir.base.files import write_output
-from memoir.base.quantities import duration_text, printable_error
+from memoir.base.quantities import duration_text, printable_error, quoted
 from memoir.cli.parts import constraints
 from memoir.cli.parts.patience import Lines, doing, reading
 from memoir.cli.parts.plan_options import FITS, INFEASIBLE, NOT_FOUND, PlanOptions
@@ -211,10 +210,10 @@ def _print_next(path: str, output: str | None, written: bool, constrained: Const
     """The next command to type."""
     if output is None:
         target = Path(path).with_suffix(".plan" if constrained is None else ".planned.csv").name
-        click.echo(f"\nnext: memoir plan {shlex.quote(path)} -o {shlex.quote(target)}")
+        click.echo(f"\nnext: memoir plan {quoted(path)} -o {quoted(target)}")
     elif written and (constrained is None or constrained.timed):
         page = Path(output).with_suffix(".html")
-        click.echo(f"\nnext: memoir show {shlex.quote(output)} -o {shlex.quote(str(page))}")
+        click.echo(f"\nnext: memoir show {quoted(output)} -o {quoted(page)}")
 
 
 def _verdict(problem: Problem, best: PlanResult, floor: int, capacity: int) -> str:

@@ -11,6 +11,7 @@ import click
 
 from memoir._core import stream_csv
 from memoir.base.files import finished_output
+from memoir.base.quantities import quoted
 
 
 def plan_stream(path: str, output: Path, capacity: int | None, as_json: bool, force: bool) -> bool:
@@ -28,11 +29,11 @@ def plan_stream(path: str, output: Path, capacity: int | None, as_json: bool, fo
         click.echo(json.dumps(summary, indent=2))
     else:
         over = 100 * (arena_size / load - 1) if load else 0.0
-        click.echo(f"{path}: {buffers:,} buffers, at most {most_live:,} live at a time")
+        click.echo(f"{quoted(path)}: {buffers:,} buffers, at most {most_live:,} live at a time")
         click.echo(f"arena {arena_size:,} bytes, {over:.2f} % above the load of {load:,}, in {seconds:.1f} s")
         if fits is not None:
             click.echo(
                 f"the capacity of {capacity:,} bytes is {'enough' if fits else 'not enough for this plan'}"
             )
-    click.echo(f"wrote {output}", err=True)
+    click.echo(f"wrote {quoted(output)}", err=True)
     return fits is not False

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 import click
 
 from memoir._core import Error
+from memoir.base.quantities import quoted
 from memoir.cli.parts.arguments import check_output
 from memoir.cli.parts.program import run_program
 from memoir.lifetimes.names import name_frames
@@ -40,8 +40,8 @@ def record_lifetimes(
         f"; {collector.running:,} processes still run, and are sampled until now" if collector.running else ""
     )
     click.echo(
-        f"memoir: {totals['samples']:,} samples of {totals['runs']:,} processes in {path}{running}; "
-        f"next: memoir show {shlex.quote(str(path))}",
+        f"memoir: {totals['samples']:,} samples of {totals['runs']:,} processes in {quoted(path)}{running}; "
+        f"next: memoir show {quoted(path)}",
         err=True,
     )
     if page is not None:

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import json as json_format
-import shlex
 from pathlib import Path
 from typing import Any
 
 import click
 
 from memoir.base.files import write_output
+from memoir.base.quantities import quoted
 from memoir.cli.parts.arguments import check_output
 from memoir.lifetimes import Lifetimes
 from memoir.lifetimes.summary import summarize
@@ -31,7 +31,7 @@ def show_lifetimes(path: str, *, output: str | None, json: bool, force: bool) ->
         return
     print_lifetimes(Screen.of_output(), path, summary)
     if summary["contexts"]:
-        click.echo(f"\nnext: memoir export {shlex.quote(path)} --to pprof")
+        click.echo(f"\nnext: memoir export {quoted(path)} --to pprof")
 
 
 def write_lifetimes_page(path: Path, output: Path, force: bool) -> None:
@@ -43,4 +43,4 @@ def _write(path: str, profile: Lifetimes, summary: dict[str, Any], output: Path,
     from memoir.views.page.of_lifetimes import lifetimes_page
 
     write_output(output, lifetimes_page(Path(path).name, profile, summary).render().encode(), force)
-    click.echo(f"wrote {output}", err=True)
+    click.echo(f"wrote {quoted(output)}", err=True)

@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from memoir._core import Error, Only, Trace
+from memoir.base.quantities import quoted
 from memoir.base.work_budget import lift
 from memoir.traces.files import is_trace, open_trace, read_begin
 
@@ -153,7 +154,7 @@ def show_live(path: str, port: int, only: Only = Only.kBoth) -> None:
     lift()
     try:
         click.echo(address)
-        click.echo(f"open it in a browser; it follows {path} until Ctrl-C", err=True)
+        click.echo(f"open it in a browser; it follows {quoted(path)} until Ctrl-C", err=True)
         server.serve_forever(poll_interval=0.2)
     except KeyboardInterrupt:
         click.echo("", err=True)

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import json as json_format
-import shlex
 from pathlib import Path
 
 import click
 
 from memoir.base.files import write_output
+from memoir.base.quantities import quoted
 from memoir.cli.parts.arguments import check_output
 from memoir.lifetimes import Lifetimes
 from memoir.train import read_model
@@ -32,7 +32,7 @@ def show_model(
     found = None if profile is None else against(model, Lifetimes.open(profile), _MOST_SITES)
     if output is not None:
         write_model_page(path, Path(output), profile, force)
-        click.echo(f"wrote {output}", err=True)
+        click.echo(f"wrote {quoted(output)}", err=True)
     if json:
         content = {"model": path, **summary}
         if found is not None:
@@ -43,7 +43,7 @@ def show_model(
     if found is not None:
         print_comparison(Screen.of_output(), str(profile), found)
     else:
-        click.echo(f"\nnext: memoir show {shlex.quote(path)} --against x.lifetimes")
+        click.echo(f"\nnext: memoir show {quoted(path)} --against x.lifetimes")
 
 
 def write_model_page(path: str, output: Path, profile: str | None, force: bool) -> None:

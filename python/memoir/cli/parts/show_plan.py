@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json as json_format
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import numpy as np
 from memoir import _core
 from memoir._core import Error, Problem
 from memoir.base.files import write_output
+from memoir.base.quantities import quoted
 from memoir.cli.parts.arguments import check_output
 from memoir.planning import PlanResult, plan
 from memoir.views.screen import Screen
@@ -129,11 +129,11 @@ def show_plan(
         return
     _print(path, shown, results, refusals, floor)
     if output is None:
-        target = shlex.quote(Path(path).with_suffix(".html").name)
-        click.echo(f"\nnext: memoir show {shlex.quote(path)} -o {target}")
+        target = quoted(Path(path).with_suffix(".html").name)
+        click.echo(f"\nnext: memoir show {quoted(path)} -o {target}")
     elif planner is None and len(shown.memories) < 2:
-        target = shlex.quote(str(Path(output).with_stem(Path(output).stem + "-planners")))
-        click.echo(f"\nnext: memoir show {shlex.quote(path)} --planner all -o {target}")
+        target = quoted(Path(output).with_stem(Path(output).stem + "-planners"))
+        click.echo(f"\nnext: memoir show {quoted(path)} --planner all -o {target}")
 
 
 def _others(
@@ -178,11 +178,11 @@ def _draw(
             unplanned=left_out if shown.unplanned else "",
         )
         write_output(output, page.render().encode(), force)
-        click.echo(f"wrote {output}", err=True)
+        click.echo(f"wrote {quoted(output)}", err=True)
         return
     picture = draw_heap_maps(shown.problem, maps, floor, output.suffix.lower()[1:], title=title)
     write_output(output, picture, force)
-    click.echo(f"wrote {output}", err=True)
+    click.echo(f"wrote {quoted(output)}", err=True)
 
 
 def _summary(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json as json_format
 import re
-import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import click
 
 from memoir._core import Trace
 from memoir.base.files import write_output
+from memoir.base.quantities import quoted
 from memoir.cli.parts.arguments import check_output
 from memoir.cli.parts.naming import open_named
 from memoir.cli.parts.patience import doing
@@ -50,7 +50,7 @@ def show_trace(
         with doing("drawing"):
             picture = picture_of(path, trace, summary, Path(output).suffix[1:].lower())
         write_output(Path(output), picture, force)
-        click.echo(f"wrote {output}", err=True)
+        click.echo(f"wrote {quoted(output)}", err=True)
     if json:
         click.echo(json_format.dumps({"trace": str(path), **summary}, indent=2))
         return
@@ -77,14 +77,14 @@ def summary_of(
 
 def _next(path: str, chosen: str, trace: Trace, summary: dict[str, Any], page: str | None) -> str:
     """The command that a reader of this answer wants now."""
-    name = shlex.quote(path)
+    name = quoted(path)
     if any(row["out_of_memory"] for row in summary["devices"]):
         return f"memoir oom {name}"
     if "native" not in summary or chosen == "tensors":
-        return f"memoir plan {name} -o {shlex.quote(Path(path).with_suffix('.plan').name)}"
+        return f"memoir plan {name} -o {quoted(Path(path).with_suffix('.plan').name)}"
     if page is None:
-        return f"memoir show {name} -o {shlex.quote(Path(path).with_suffix('.html').name)}"
-    after = shlex.quote(Path(path).with_suffix(".after.trace").name)
+        return f"memoir show {name} -o {quoted(Path(path).with_suffix('.html').name)}"
+    after = quoted(Path(path).with_suffix(".after.trace").name)
     # A trace keeps no quotes, and may be a stranger's: only words that mean themselves are for a shell.
     command = trace.meta("command")
     program = command if _PLAIN_WORDS.fullmatch(command) else "PROGRAM"
@@ -117,7 +117,7 @@ def show_diff(
 
         page = trace_diff_page((Path(before).name, Path(after).name), traces, diff)
         write_output(Path(output), page.render().encode(), force)
-        click.echo(f"wrote {output}", err=True)
+        click.echo(f"wrote {quoted(output)}", err=True)
     if json:
         click.echo(json_format.dumps({"before": before, "after": after, **diff}, indent=2))
         return

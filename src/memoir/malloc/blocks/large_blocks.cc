@@ -526,7 +526,8 @@ bool LargeBlocks::insert(const Entry& fresh) noexcept {
       table_ = std::move(old);
       if (count_ + 1 >= table_.size()) return false;
     } else {
-      count_ = mapped_ = refused_ = 0;
+      count_ = refused_ = 0;
+      mapped_.store(0, std::memory_order_relaxed);
       for (const Entry& entry : old) {
         if (entry.address != 0) insert(entry);
       }
@@ -536,14 +537,14 @@ bool LargeBlocks::insert(const Entry& fresh) noexcept {
   while (table_[i].address != 0) i = (i + 1) & (table_.size() - 1);
   table_[i] = fresh;
   ++count_;
-  mapped_ += fresh.range == 0;
+  if (fresh.range == 0) mapped_.fetch_add(1, std::memory_order_relaxed);
   refused_ += fresh.refused;
   return true;
 }
 
 void LargeBlocks::erase(Entry* entry) noexcept {
   --count_;
-  mapped_ -= entry->range == 0;
+  if (entry->range == 0) mapped_.fetch_sub(1, std::memory_order_relaxed);
   refused_ -= entry->refused;
   const size_t mask = table_.size() - 1;
   size_t hole = static_cast<size_t>(entry - table_.data());

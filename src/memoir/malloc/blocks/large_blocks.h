@@ -11,6 +11,8 @@
 // unmap, because the process has too many mappings, gives its pages back and waits to be used again.
 #pragma once
 
+#include <atomic>
+
 #include "memoir/base/lock.h"
 #include "memoir/base/metadata.h"
 #include "memoir/base/units.h"
@@ -77,7 +79,7 @@ class LargeBlocks {
   static constexpr size_t kMostMapped = 4096;
 
   static Size budget(Size live) noexcept;
-  bool many() const noexcept { return mapped_ >= kMostMapped; }
+  bool many() const noexcept { return mapped_.load(std::memory_order_relaxed) >= kMostMapped; }
   Entry map_new(Size bytes, Size alignment, bool huge) noexcept;
   Entry take_piece(Size bytes, Size alignment) noexcept;
   Entry take_refused(Size bytes, Size most, Size alignment, size_t looks) noexcept;
@@ -97,9 +99,10 @@ class LargeBlocks {
   size_t place_of(std::uintptr_t address) const noexcept;
 
   Lock lock_;
-  MetadataArray<Entry> table_;                   // open addressing; a power of two of them
-  size_t count_ = 0, mapped_ = 0, refused_ = 0;  // in the table; mappings of their own; refused
-  size_t look_at_ = 0;                           // in the table, for the next that was refused
+  MetadataArray<Entry> table_;      // open addressing; a power of two of them
+  size_t count_ = 0, refused_ = 0;  // in the table; refused
+  std::atomic<size_t> mapped_{0};   // mappings of their own; read without the lock
+  size_t look_at_ = 0;              // in the table, for the next that was refused
   BlockRanges ranges_;
   Cached cache_[kMostCached];  // the oldest first
   size_t cache_count_ = 0;

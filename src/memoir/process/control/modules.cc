@@ -14,7 +14,7 @@ namespace {
 
 class File {
  public:
-  explicit File(const char* path) noexcept : file_(quiet::open(path, O_RDONLY | O_CLOEXEC)) {}
+  explicit File(const char* path) noexcept : file_(quiet::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
   ~File() {
     if (file_ >= 0) quiet::close(file_);
   }
