@@ -184,7 +184,7 @@ def _print(options: PlanOptions, planned: _Planned) -> None:
     from memoir.views.plan_table import plan_table
 
     problem, constrained, floor = planned.problem, planned.constrained, planned.floor
-    click.echo(f"{options.inputs[0]}: {len(problem):,} buffers, {problem.total_size:,} bytes in all")
+    click.echo(f"{quoted(options.inputs[0])}: {len(problem):,} buffers, {problem.total_size:,} bytes in all")
     table_floor = floor
     if constrained is None:
         aligned = aligned_load(problem)

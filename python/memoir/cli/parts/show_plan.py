@@ -249,7 +249,7 @@ def _print(
         left_out = f"{shown.unplanned:,} allocations, {shown.unplanned_bytes:,} bytes: escaping or empty"
         lines.append(("not planned", left_out))
     lines += [(printable(key), printable(value)) for key, value in shown.meta if len(value) <= 200]
-    click.echo(path)
+    click.echo(printable(path))
     for name, text in lines:
         click.echo(f"  {name:<12} {text}")
     if results or refusals:
