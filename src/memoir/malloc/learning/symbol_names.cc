@@ -94,7 +94,8 @@ class ElfFile {
 
 void SymbolNames::open(Table& table) noexcept {
   const stacks::LoadedModule& module = *table.module;
-  const int file = ::open(module.path[0] == '\0' ? "/proc/self/exe" : module.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const int file =
+      ::open(module.path[0] == '\0' ? "/proc/self/exe" : module.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) return;
   struct stat status {};
   if (::fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0 &&
