@@ -212,6 +212,32 @@ def test_nobody_else_can_put_another_file_in_the_place_of_an_output(tmp_path, mo
         os.umask(old)
 
 
+@pytest.mark.parametrize("full", [False, True])
+def test_another_folder_in_the_place_of_ours_stays(full, tmp_path):
+    """Who owns the folder may rename the one that we made, and put one of its user's in its place."""
+    keep = tmp_path / "keep"
+    keep.mkdir(0o700)
+    if full:
+        (keep / "thesis.tex").write_text("precious")
+    with files.finished_output(tmp_path / "out", False) as fresh:
+        files.write_new(fresh, b"new")
+        (own,) = tmp_path.glob(".memoir-*")
+        own.rename(tmp_path / "moved")
+        keep.rename(own)
+    assert own.is_dir() and (not full or (own / "thesis.tex").read_text() == "precious")
+    assert (tmp_path / "out").read_bytes() == b"new" and list((tmp_path / "moved").iterdir()) == []
+
+
+def test_a_folder_that_is_not_ours_gets_no_file(tmp_path, monkeypatch):
+    (tmp_path / "keep").mkdir(0o700)
+    (tmp_path / "keep/thesis.tex").write_text("precious")
+    monkeypatch.setattr(os, "mkdir", lambda name, *_, **__: (tmp_path / "keep").rename(tmp_path / name))
+    with pytest.raises(Error, match="in the place of ours"):
+        files.write_output(tmp_path / "out", b"new", False)
+    (own,) = tmp_path.iterdir()
+    assert [path.name for path in own.iterdir()] == ["thesis.tex"]
+
+
 def test_what_ends_here_and_now_leaves_nothing(tmp_path):
     with pytest.raises(Error), files.finished_output(tmp_path / "out", False) as fresh:
         files.write_new(fresh, b"half")

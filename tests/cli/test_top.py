@@ -132,6 +132,26 @@ def test_what_has_no_figures_is_said(memoir):
     assert code == 2 and "another malloc" in err
 
 
+def test_names_of_mapped_files_are_anybody_s(tmp_path):
+    names = [b"a\xff", "b\u2028".encode(), b"c\x85", b"d\x0b7f0000000000-7f0000001000 r--p", b"e\nf", b"g h"]
+    script = "import mmap, os, sys; held = []\nfor name in os.listdir(os.fsencode(sys.argv[1])):\n"
+    script += "  file = os.open(os.path.join(os.fsencode(sys.argv[1]), name), os.O_RDONLY)\n"
+    script += (
+        "  held.append(mmap.mmap(file, 4096, prot=mmap.PROT_READ))\nprint('up', flush=True); sys.stdin.read()"
+    )
+    for name in names:
+        (tmp_path / os.fsdecode(name)).write_bytes(bytes(4096))
+    with subprocess.Popen(
+        [sys.executable, "-c", script, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as target:
+        target.stdout.readline()
+        found = {mapping.path for mapping in malloc._mappings(target.pid)}
+        target.stdin.close()
+    assert {str(tmp_path / os.fsdecode(name)) for name in names} <= found
+    with pytest.raises(Error, match="it ends too early"), malloc._memory(os.getpid()) as memory:
+        memory.seek(2**64 - 1)
+
+
 def test_a_library_that_says_nothing(tmp_path):
     broken = tmp_path / "libmemoir_malloc.so"
     for content in (b"", b"\x7fELF\x02\x01", b"\x7fELF\x02\x01" + bytes(100) + b"\xff" * 64):

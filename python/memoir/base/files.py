@@ -26,7 +26,8 @@ from memoir._core import Error
 
 Record = dict[str, Any]  # one JSON object of a file of lines
 _unfinished: dict[str, Folder] = {}  # by their fresh names, the folders that they are in
-_own_folders: dict[str, Folder] = {}  # own_folder(): by their names, the folders that they are in
+# own_folder(): by their names, the folder above, their own, and the name of the file.
+_own_folders: dict[str, tuple[Folder, Folder, str]] = {}
 making = threading.RLock()  # held while one is made
 before_finish: list[Callable[[], None]] = []  # called when an output is whole, before it gets its name
 
@@ -101,34 +102,31 @@ class Folder:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self._file)
 
-    def _vanish(self, own: str) -> None:
-        """An own_folder() goes with what is in it, also what another thread makes there meanwhile."""
-        for _ in range(10):
-            with contextlib.suppress(OSError), Folder(self.place(own), follow=False) as folder:
-                for name in folder.names():
-                    folder.remove(name)
-            with contextlib.suppress(OSError):
-                os.rmdir(own, dir_fd=self._file)
-            if self.status(own) is None:
-                return
-
     def rename(self, name: str, to: str) -> None:
         os.replace(name, to, src_dir_fd=self._file, dst_dir_fd=self._file)
 
     @contextlib.contextmanager
-    def own_folder(self) -> Iterator[Folder]:
-        """A new folder in this one, for its user alone; with what is in it it goes at the end."""
+    def own_folder(self, file: str) -> Iterator[Folder]:
+        """A new folder in this one, for its user alone and for a file of that name. At the end both go."""
         name = fresh_name()
-        with making:
-            os.mkdir(name, 0o700, dir_fd=self._file)
-            _own_folders[name] = self
-        try:
-            with Folder(self.place(name), follow=False) as own:
-                own._path = self._path
+        with contextlib.ExitStack() as end:
+            with making:
+                os.mkdir(name, 0o700, dir_fd=self._file)
+                try:
+                    own = end.enter_context(Folder(self.place(name), follow=False))
+                    own._path = self._path
+                    if own.names():
+                        raise OSError(errno.ENOTEMPTY, "somebody put another folder in the place of ours")
+                except OSError:
+                    with contextlib.suppress(OSError):
+                        os.rmdir(name, dir_fd=self._file)
+                    raise
+                _own_folders[name] = self, own, file
+            try:
                 yield own
-        finally:
-            self._vanish(name)
-            del _own_folders[name]
+            finally:
+                _vanish(name)
+                del _own_folders[name]
 
     def finish(self, name: str, to: str, into: Folder, *, force: bool, private: bool = False) -> None:
         """Gives a new file of an own_folder() its name in the folder `into`; with `force` in place of what has it. Unless
@@ -169,8 +167,8 @@ def finished_output(path: Path, force: bool, *, private: bool = False) -> Iterat
     Whoever gets the name creates the file, and fails where there is one. private: it stays its user's alone.
     """
     try:
-        with Folder(path.parent) as folder, folder.own_folder() as own:
-            name = fresh_name()
+        name = fresh_name()
+        with Folder(path.parent) as folder, folder.own_folder(name) as own:
             _unfinished[name] = own
             try:
                 yield own.place(name)
@@ -199,9 +197,22 @@ def unfinished_bytes() -> int:
 
 def remove_unfinished() -> None:
     """Those of finished_output(), for a process that ends here and now; it keeps `making` until then."""
-    for name, folder in list(_own_folders.items()):
+    for name in list(_own_folders):
         with contextlib.suppress(OSError):
-            folder._vanish(name)
+            _vanish(name)
+
+
+def _vanish(name: str) -> None:
+    """An own_folder() goes with its file. What has its name by now may be somebody's folder: nothing else is removed, and
+    rmdir() takes what is empty."""
+    above, own, file = _own_folders[name]
+    for _ in range(10):  # another thread may make the file again
+        own.remove(file)
+        status, ours = above.status(name), os.fstat(own._file)
+        if status is None or (status.st_dev, status.st_ino) != (ours.st_dev, ours.st_ino):
+            return
+        with contextlib.suppress(OSError):
+            os.rmdir(name, dir_fd=above._file)
 
 
 def write_output(path: Path, content: bytes, force: bool, *, private: bool = False) -> None:

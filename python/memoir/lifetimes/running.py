@@ -148,7 +148,11 @@ class RunningProcess:
         return True
 
     def _read(self, now: int) -> Lifetimes:
-        profile = LifetimeProfile.from_image(f"/proc/self/fd/{self._file}", IMAGE_BEGIN, self.program, now)
+        page = f"/proc/self/fd/{self._file}"
+        try:
+            profile = LifetimeProfile.from_image(page, IMAGE_BEGIN, self.program, now)
+        except Error as error:
+            raise Error(str(error).replace(page, f"process {self.process}: its control page")) from None
         return Lifetimes(profile)
 
     def _give_back(self) -> None:

@@ -60,7 +60,7 @@ def _download(url: str, to: Path, longest: float) -> None:
     until = time.monotonic() + longest
     with urllib.request.urlopen(url, timeout=min(_TIMEOUT, longest)) as answer:
         make_folder(to.parent)
-        with Folder(to.parent) as folder, folder.own_folder() as own:
+        with Folder(to.parent) as folder, folder.own_folder(to.name) as own:
             with os.fdopen(own.create(to.name), "wb") as file:
                 while part := answer.read1(1 << 20):
                     file.write(part)
