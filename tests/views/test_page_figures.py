@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from memoir._core import TraceWriter, child_site
 from memoir.base.quantities import bytes_text
+from memoir.cli.parts.show_trace import summary_of
 from memoir.lifetimes import Lifetimes
 from memoir.lifetimes.summary import summarize as profile_summary
 from memoir.simulation import Task, simulate_task
@@ -279,6 +280,9 @@ def test_what_is_given_up_changes_no_figure(open_page, trace_of_many, budget):
         )
         assert live == [truth.live[tick] for tick in ticks] and count == [truth.count[tick] for tick in ticks]
         assert time == trace.events["time"][ticks].tolist() and len(ticks) >= 100
+        for place in range(0, len(ticks), len(ticks) // 7):  # as `memoir show --at` has it
+            moment = summary_of(trace, "both", at=time[place])["native"]["moment"]
+            assert (moment["count"], moment["bytes"]) == (count[place], live[place])
         assert "drawn as" in page.run("document.querySelector('header').innerText")
     check_flame(page, truth, 1)
     check_lifetimes(page, truth, 2)
