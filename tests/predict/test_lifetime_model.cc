@@ -74,6 +74,24 @@ TEST_CASE("model: the golden file of the format is read for ever") {
   CHECK(ask(model, {"insert", "table_add", "load", "main"}).wall[6] > 0.9f);
 }
 
+TEST_CASE("model: another file of memoir's is said to be that") {
+  std::string content = golden_model(0).bytes();
+  const auto refusal = [&] {
+    const AlignedBytes bytes(content);
+    LifetimeModel model;
+    const char* const why = model.open(bytes.view());
+    return std::string(why == nullptr ? "" : why);
+  };
+  for (const char letter : {'T', 'P', 'L'}) {
+    content[7] = letter;
+    CHECK(refusal() == "it is not a model, but another file of memoir's");
+  }
+  content[7] = 'M';
+  CHECK(refusal().empty());
+  content[1] = 'n';
+  CHECK(refusal() == "it is not a model");
+}
+
 TEST_CASE("write the golden file of the model format" * doctest::skip()) {
   std::ofstream(MEMOIR_TEST_DATA "/small.v1.model", std::ios::binary) << golden_model(0).bytes();
   for (unsigned seed = 0; seed < 5; ++seed)
