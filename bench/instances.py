@@ -148,6 +148,21 @@ def pinwheels(count: int, seed: int = 1, height: int = 2**14) -> Arrays:
     return rows[:, 0], rows[:, 1], rows[:, 2] * np.uint64(64)
 
 
+def clustered(count: int, seed: int = 1) -> Arrays:
+    """Sizes around a few powers of two and lives of a few lengths, as the tensors of one network have."""
+    draw = np.random.default_rng(seed)
+    lower = draw.integers(0, count, count)
+    length = draw.choice([1, 2, 3, 8, 60], count, p=[0.16, 0.36, 0.17, 0.17, 0.14])
+    size = draw.choice([2048, 4096, 16384, 65536, 204800], count) + 16 * draw.integers(0, 128, count)
+    return lower.astype(np.uint64), (lower + length).astype(np.uint64), size.astype(np.uint64)
+
+
+def weights_of(arrays: Arrays, seed: int) -> np.ndarray:
+    """What each buffer loses where a byte costs more, for several arenas: its bytes, times how often they are touched."""
+    draw = np.random.default_rng(40_000 + seed)
+    return (arrays[2] * draw.exponential(0.4, len(arrays[2]))).astype(np.uint64) + np.uint64(1)
+
+
 def retold(arrays: Arrays, seed: int) -> Arrays:
     """The same problem with its time stretched at random, perhaps reversed, and its buffers in another order."""
     draw = np.random.default_rng(seed)

@@ -34,7 +34,7 @@ TEST_CASE("a bound names its tick and its argument") {
   const Problem aligned{{{0, 4}, 2, 4}, {{2, 7}, 3, 4}};
   CHECK(lower_bound(aligned).bytes == 6);  // 3, rounded up to 4, below 2
   CHECK(lower_bound(aligned).reason.find("rounded up to 4") != std::string::npos);
-  CHECK(lower_bound({}).bytes == 0);
+  CHECK(lower_bound(Problem{}).bytes == 0);
   // Two of three at multiples of 64: 64 below 2, whatever the third one is.
   const Problem mixed{{{0, 4}, 2, 64}, {{1, 5}, 3, 4}, {{2, 7}, 9, 64}};
   CHECK(lower_bound(mixed).bytes == 66);

@@ -17,11 +17,13 @@ def result_lines(result: PlanResult, locality: bool) -> list[str]:
             lines.append(
                 f"{arena['name']}: {arena['buffers']:,} buffers in {size:,} bytes ({bytes_text(size)})"
             )
-        proven = (
-            "the lowest"
-            if result.cost == result.lower_bound_cost
-            else f"at least {result.lower_bound_cost:,}"
-        )
+        least = result.lower_bound_cost
+        if result.cost == least:
+            proven = "the lowest"
+        elif least:
+            proven = f"at most {100 * (result.cost / least - 1):.2f} % above the lowest, which is at least {least:,}"
+        else:
+            proven = "the lowest is not known"
         reason = f": {result.cost_reason}" if result.cost_reason else ""
         lines.append(f"cost: {result.cost:,} ({proven}{reason})")
     if result.moves is not None:

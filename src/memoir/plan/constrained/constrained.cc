@@ -12,6 +12,7 @@
 
 #include "memoir/base/check.h"
 #include "memoir/base/error.h"
+#include "memoir/plan/constrained/arena_planner.h"
 #include "memoir/plan/constrained/assignment_search.h"
 #include "memoir/plan/constrained/constrained_fit.h"
 #include "memoir/plan/constrained/empty_buffers.h"
@@ -26,7 +27,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kManyBodies = 5000;
 constexpr std::size_t kAllFits = ~std::size_t{0};
-constexpr double kShareOfGaps = 0.8;         // of the time that is left
+constexpr std::size_t kMostComplete = 300;  // bodies: of more the complete search has never come to an end
+constexpr double kShareOfGaps = 0.8;        // of the time that is left
+constexpr double kShareOfSearch = 0.1;
+constexpr double kShareOfArenas = 0.9;
 constexpr std::size_t kMostSearched = 2000;  // bodies: beyond, even the pairs are too many to keep
 
 // To fit in, for one arena and for several: keys as fit_bodies() takes them.
@@ -141,7 +145,6 @@ class Run {
     bodies_ = make_bodies(problem_);
     sections_ = find_sections(bodies_.pieces);
     bound_ = lower_bound(bodies_);
-    lower_cost_ = bound_.objective.cost;
     if (options.work_limit == 0 && options.deadline_s < 1e9) {
       deadline_ = start_ + std::chrono::duration_cast<Clock::duration>(
                                std::chrono::duration<double>(std::max(0.0, options.deadline_s)));
@@ -283,10 +286,25 @@ class Run {
     if (is_searchable(bodies_))
       around(bodies_, is_plain(bodies_, true) ? "gaps" : "obstacles", until(kShareOfGaps));
     if (good_enough() || stopped() || infeasible_) return;
-    if (bodies_.bodies.size() <= 300) search(until(0.5));
-    if (proven_) return;
+    const bool several = ArenaPlanner::worthwhile(bodies_);
+    if (bodies_.bodies.size() <= kMostComplete) search(until(several ? kShareOfSearch : 0.5));
+    if (proven_ || stopped()) return;
+    if (several) arenas(until(kShareOfArenas));
+    if (good_enough() || stopped()) return;
     restarts();
-    if (!good_enough() && !stopped() && bodies_.bodies.size() <= 300) search(deadline_);
+    if (!good_enough() && !stopped() && bodies_.bodies.size() <= kMostComplete) search(deadline_);
+  }
+
+  /// Who goes to which arena.
+  void arenas(Clock::time_point deadline) {
+    ArenaPlanner planner(bodies_, sections_, options_);
+    planner.run(deadline, work_, [&](const ConstrainedPlan& plan) {
+      consider(plan, "arenas");
+      return good_enough();
+    });
+    if (planner.bound() <= bound_.objective.cost) return;
+    bound_.objective.cost = planner.bound();
+    bound_.cost_reason = "what the bytes of each arena are worth at each time";
   }
 
   /// As if every body needed all its bytes from its first tick to its last.
@@ -394,7 +412,7 @@ class Run {
     for (std::uint64_t round = 0; round < rounds && !good_enough() && !stopped(); ++round) {
       restart();
       // Small problems deserve more of the search than of dice.
-      if (bodies_.bodies.size() <= 300 && round > 400) return;
+      if (bodies_.bodies.size() <= kMostComplete && round > 400) return;
     }
   }
 
@@ -413,7 +431,7 @@ class Run {
     result.objective = objective_;
     result.lower_bound = bound_.objective;
     result.bound_reason = bound_.reason;
-    if (bound_.objective.cost == lower_cost_) result.cost_reason = bound_.cost_reason;
+    if (!proven_) result.cost_reason = bound_.cost_reason;
     result.load = bound_.load;
     result.fits = found_ && fits_;
     result.proven_infeasible = bound_.infeasible || infeasible_;
@@ -433,7 +451,6 @@ class Run {
   Bodies bodies_;
   Sections sections_;
   ConstrainedBound bound_;
-  std::uint64_t lower_cost_ = 0;  // before any search
 
   bool found_ = false, fits_ = false, proven_ = false, infeasible_ = false;
   ConstrainedPlan plan_;
@@ -459,7 +476,7 @@ ConstrainedResult plan_constrained(const ConstrainedProblem& problem, Constraine
   const auto plan_sized = [&](const ConstrainedProblem& sized) { return Run(sized, planner, options).run(); };
   if (!has_empty(problem.buffers)) return plan_sized(problem);
   validate(problem);
-  const WithoutEmpty reduced = without_empty(problem);
+  const Subproblem reduced = without_empty(problem);
   return with_empty(problem, reduced, plan_sized(reduced.problem));
 }
 

@@ -6,15 +6,6 @@
 namespace memoir {
 namespace {
 
-template <class Value>
-std::vector<Value> picked(const std::vector<Value>& all, const std::vector<std::uint32_t>& kept) {
-  std::vector<Value> out;
-  if (all.empty()) return out;
-  out.reserve(kept.size());
-  for (const std::uint32_t i : kept) out.push_back(all[i]);
-  return out;
-}
-
 std::uint32_t cheapest_arena(const ConstrainedProblem& problem, std::size_t buffer) {
   const std::vector<ArenaChoice> arenas = arenas_of(problem.constraints);
   const std::uint64_t allowed = allowed_of(problem.constraints, buffer);
@@ -27,48 +18,13 @@ std::uint32_t cheapest_arena(const ConstrainedProblem& problem, std::size_t buff
 
 }  // namespace
 
-WithoutEmpty without_empty(const ConstrainedProblem& problem) {
-  const auto n = static_cast<std::uint32_t>(problem.buffers.size());
-  const Constraints& said = problem.constraints;
-  WithoutEmpty out;
-  std::vector<std::uint32_t> now(n, kNoBuffer);
-  for (std::uint32_t i = 0; i < n; ++i) {
-    if (problem.buffers[i].size == 0) continue;
-    now[i] = static_cast<std::uint32_t>(out.kept.size());
-    out.kept.push_back(i);
-  }
-  ConstrainedProblem& reduced = out.problem;
-  reduced.buffers = picked(problem.buffers, out.kept);
-  reduced.source = problem.source;
-  reduced.lines = picked(problem.lines, out.kept);
-  Constraints& left = reduced.constraints;
-  left = said;
-  left.gaps = picked(said.gaps, out.kept);
-  left.fixed = picked(said.fixed, out.kept);
-  left.hints = picked(said.hints, out.kept);
-  left.low_sizes = picked(said.low_sizes, out.kept);
-  left.alias = picked(said.alias, out.kept);
-  left.after = picked(said.after, out.kept);
-  left.allowed = picked(said.allowed, out.kept);
-  left.weights = picked(said.weights, out.kept);
-  left.old = picked(said.old, out.kept);
-  for (std::uint32_t& other : left.alias) {
-    if (other != kNoBuffer) other = now[other];
-  }
-  for (std::uint32_t& below : left.after) {
-    while (below != kNoBuffer && now[below] == kNoBuffer) below = said.after[below];
-    if (below != kNoBuffer) below = now[below];
-  }
-  for (auto* pairs : {&left.in_place, &left.apart, &left.conflicts}) {
-    std::erase_if(*pairs, [&](const auto& pair) {
-      return now[pair.first] == kNoBuffer || now[pair.second] == kNoBuffer;
-    });
-    for (auto& [i, j] : *pairs) i = now[i], j = now[j];
-  }
-  return out;
+Subproblem without_empty(const ConstrainedProblem& problem) {
+  std::vector<bool> kept;
+  for (const Buffer& buffer : problem.buffers) kept.push_back(buffer.size != 0);
+  return subproblem_of(problem, kept);
 }
 
-ConstrainedResult with_empty(const ConstrainedProblem& problem, const WithoutEmpty& reduced,
+ConstrainedResult with_empty(const ConstrainedProblem& problem, const Subproblem& reduced,
                              ConstrainedResult result) {
   const Constraints& said = problem.constraints;
   ConstrainedPlan whole;

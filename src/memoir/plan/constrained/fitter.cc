@@ -35,8 +35,8 @@ void Fitter::erase(std::uint32_t body) {
 void Fitter::gather(std::uint32_t body, std::uint32_t arena) {
   intervals_.clear();
   const Body& mine = bodies_.bodies[body];
-  const auto add = [&](Signed from, Signed to, std::uint32_t partner) {
-    if (to > 0) intervals_.push_back({from, to, partner});
+  const auto add = [&](Signed from, Signed to, std::uint32_t other, bool may) {
+    if (to > 0) intervals_.push_back({from, to, other, may ? other : kNoBuffer});
   };
   const bool shares = !mine.partners.empty();
   for (std::uint32_t p = mine.first_piece; p < mine.last_piece; ++p) {
@@ -44,15 +44,14 @@ void Fitter::gather(std::uint32_t body, std::uint32_t arena) {
     const auto end = begin + static_cast<Signed>(bodies_.pieces[p].size);
     index(arena).each_neighbour(p, [&](std::uint32_t q, Offset low, Offset high) {
       const bool may = shares && bodies_.may_share(bodies_.piece_buffer[p], bodies_.piece_buffer[q]);
-      add(static_cast<Signed>(low) - end, static_cast<Signed>(high) - begin,
-          may ? bodies_.piece_body[q] : kNoBuffer);
+      add(static_cast<Signed>(low) - end, static_cast<Signed>(high) - begin, bodies_.piece_body[q], may);
     });
   }
   for (const Body::Edge& edge : mine.edges) {
     if (!placed(edge.body) || arena_[edge.body] != arena) continue;
     const auto [from, to] = bodies_.kept_apart(edge);
     const auto at = static_cast<Signed>(offset_[edge.body]);
-    add(at + from, at + to, kNoBuffer);
+    add(at + from, at + to, edge.body, false);
   }
   std::sort(intervals_.begin(), intervals_.end());
 }

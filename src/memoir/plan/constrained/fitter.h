@@ -42,6 +42,16 @@ class Fitter {
   template <class Visit>
   void each_place(std::uint32_t body, std::uint32_t arena, Size limit, Visit&& visit);
 
+  /// Calls visit(from, to, other) for what keeps a body from its offsets: with `other` where it is, none in
+  /// the open interval is possible, but for the other's own where the two may share in place. By `from`; one
+  /// body may have several intervals.
+  template <class Visit>
+  void each_obstacle(std::uint32_t body, std::uint32_t arena, Visit&& visit);
+
+  bool banks_taken(std::uint32_t body, std::uint32_t arena, Offset at) const {
+    return bank_taken(body, arena, at);
+  }
+
   /// Calls visit(other) for placed bodies of that arena that conflict with this one, some more than once.
   template <class Visit>
   void each_conflict(std::uint32_t body, std::uint32_t arena, Visit&& visit);
@@ -49,7 +59,8 @@ class Fitter {
  private:
   using Signed = std::int64_t;
   struct Interval {
-    Signed from, to;        // open
+    Signed from, to;  // open
+    std::uint32_t other;
     std::uint32_t partner;  // may be shared with in place, at its own offset; kNoBuffer: not at all
     bool operator<(const Interval& other) const { return from < other.from; }
   };
@@ -84,6 +95,12 @@ void Fitter::each_place(std::uint32_t body, std::uint32_t arena, Size limit, Vis
     if (interval.from >= 0) offer(next_place(mine, choice, down(static_cast<Offset>(interval.from))));
     if (interval.partner != kNoBuffer) offer(next_place(mine, choice, offset_[interval.partner]));
   }
+}
+
+template <class Visit>
+void Fitter::each_obstacle(std::uint32_t body, std::uint32_t arena, Visit&& visit) {
+  gather(body, arena);
+  for (const Interval& interval : intervals_) visit(interval.from, interval.to, interval.other);
 }
 
 template <class Visit>

@@ -15,9 +15,6 @@
 namespace memoir {
 namespace {
 
-enum Column : std::size_t { kId, kLower, kUpper, kSize, kAlignment, kColumns };
-constexpr std::array<std::string_view, kColumns> kNames{"id", "lower", "upper", "size", "alignment"};
-
 class CsvStream {
  public:
   CsvStream(const std::string& name, std::istream& in, Output& out)
@@ -38,6 +35,9 @@ class CsvStream {
   }
 
  private:
+  enum Column : std::size_t { kId, kLower, kUpper, kSize, kAlignment, kColumns };
+  static constexpr std::array<std::string_view, kColumns> kNames{"id", "lower", "upper", "size", "alignment"};
+
   [[noreturn]] void refuse(const std::string& what) const {
     throw Error(readable(name_ + ":" + std::to_string(line_) + ": " + what));
   }
