@@ -57,7 +57,12 @@ static int counting, counted;
 void* malloc(size_t size) { counted += counting; return __libc_malloc(size); }
 enum { N = 3000 };
 static uint64_t lower[N], upper[N], size[N], offsets[N], arena;
+static int told(void* context, uint64_t arena_size, double seconds) {
+  return ++*(int*)context >= 3 || arena_size == 0 || seconds < 0;
+}
+
 int main(void) {
+  int calls = 0;
   uint64_t state = 1;
   for (int i = 0; i < N; ++i) {
     state = state * 6364136223846793005u + 1442695040888963407u;
@@ -85,7 +90,15 @@ int main(void) {
   bad |= close.arena_size > 2 * close.lower_bound;
   options.tolerance_share = -1;
   bad |= memoir_plan(N, lower, upper, size, NULL, &options, offsets, NULL) != MEMOIR_PLAN_BAD_INPUT;
+  options.tolerance_share = 0;
+  options.deadline_s = 1e9; /* until it is told to stop */
+  options.progress = told;
+  options.context = &calls;
+  bad |= memoir_plan(N, lower, upper, size, NULL, &options, offsets, &close);
+  bad |= memoir_plan_check(N, lower, upper, size, NULL, offsets, close.arena_size);
+  bad |= !close.optimal && calls != 3;
   options.struct_size = offsetof(memoir_plan_options, tolerance_bytes); /* a caller of before */
+  options.deadline_s = 0.05;
   bad |= memoir_plan(N, lower, upper, size, NULL, &options, offsets, NULL);
   int threads = 0;
   DIR* tasks = opendir("/proc/self/task");
@@ -269,7 +282,8 @@ def test_the_planner_for_rust(prefix, tmp_path):
         "CARGO_TARGET_DIR": str(tmp_path / "target"),
     }
     where["LD_LIBRARY_PATH"] = where["MEMOIR_LIB"]
-    assert "3 passed" in run(cargo, "test", "--offline", "--lib", cwd=crate, env=where)
+    assert "7 passed" in run(cargo, "test", "--offline", "--lib", cwd=crate, env=where)
+    run(cargo, "package", "--offline", "--allow-dirty", cwd=crate, env=where)  # as it is published
     assert "no plan is below 500" in run(
         cargo, "run", "--offline", "--example", "layers", cwd=crate, env=where
     )

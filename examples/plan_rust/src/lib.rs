@@ -10,10 +10,11 @@
 //! ```
 
 use std::ffi::CStr;
-use std::os::raw::{c_char, c_int};
+use std::os::raw::{c_char, c_int, c_void};
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 
 mod raw {
-    use super::{c_char, c_int};
+    use super::{c_char, c_int, c_void};
 
     #[repr(C)]
     #[derive(Clone, Copy)]
@@ -26,7 +27,9 @@ mod raw {
         pub threads: u32,
         pub tolerance_bytes: u64,
         pub tolerance_share: f64,
-        pub reserved: [u64; 4],
+        pub progress: Option<unsafe extern "C" fn(*mut c_void, u64, f64) -> c_int>,
+        pub context: *mut c_void,
+        pub reserved: [u64; 2],
     }
 
     #[repr(C)]
@@ -100,8 +103,12 @@ pub struct Options {
     /// 1: the caller's alone; 0: one per core.
     pub threads: u32,
     pub seed: u64,
+    /// Placements tried, instead of the deadline: the same plan on any machine; 0: none.
+    pub work_limit: u64,
     /// Without a capacity: a plan so many bytes above the proven bound is good enough.
     pub tolerance_bytes: u64,
+    /// The same as a share of the bound, 0.01 is 1 %. The larger of the two counts.
+    pub tolerance_share: f64,
 }
 
 impl Default for Options {
@@ -112,7 +119,9 @@ impl Default for Options {
             capacity: None,
             threads: raw.threads,
             seed: raw.seed,
+            work_limit: raw.work_limit,
             tolerance_bytes: raw.tolerance_bytes,
+            tolerance_share: raw.tolerance_share,
         }
     }
 }
@@ -168,8 +177,57 @@ impl Columns {
     }
 }
 
+/// What there is so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Of the best plan, in bytes; `None` before there is one.
+    pub arena_size: Option<u64>,
+    /// Wall clock.
+    pub seconds: f64,
+}
+
+type Panic = Box<dyn std::any::Any + Send>;
+
+struct Told<'a> {
+    tell: &'a mut dyn FnMut(Progress) -> bool,
+    panic: Option<Panic>,
+}
+
+/// No panic goes through the library: it is kept until that has returned.
+unsafe extern "C" fn told(context: *mut c_void, arena_size: u64, seconds: f64) -> c_int {
+    let told = &mut *context.cast::<Told>();
+    let arena_size = (arena_size != u64::MAX).then_some(arena_size);
+    let tell = &mut told.tell;
+    match catch_unwind(AssertUnwindSafe(|| tell(Progress { arena_size, seconds }))) {
+        Ok(go_on) => c_int::from(!go_on),
+        Err(panic) => {
+            told.panic = Some(panic);
+            1
+        }
+    }
+}
+
 /// Gives every buffer its offset.
 pub fn plan(buffers: &[Buffer], options: &Options) -> Result<Plan, Error> {
+    plan_raw(buffers, options, None)
+}
+
+/// Calls `tell` on this thread with each better plan, and about ten times a second; where it returns false, the
+/// best plan so far is the answer. The search runs on a thread of its own.
+pub fn plan_telling(
+    buffers: &[Buffer],
+    options: &Options,
+    tell: &mut dyn FnMut(Progress) -> bool,
+) -> Result<Plan, Error> {
+    let mut told = Told { tell, panic: None };
+    let found = plan_raw(buffers, options, Some(&mut told));
+    match told.panic {
+        Some(panic) => resume_unwind(panic),
+        None => found,
+    }
+}
+
+fn plan_raw(buffers: &[Buffer], options: &Options, told_too: Option<&mut Told>) -> Result<Plan, Error> {
     let columns = Columns::of(buffers);
     let mut offsets = vec![0; buffers.len()];
     let mut outcome = raw::Outcome::default();
@@ -178,7 +236,13 @@ pub fn plan(buffers: &[Buffer], options: &Options) -> Result<Plan, Error> {
     given.capacity = options.capacity.unwrap_or(u64::MAX);
     given.threads = options.threads;
     given.seed = options.seed;
+    given.work_limit = options.work_limit;
     given.tolerance_bytes = options.tolerance_bytes;
+    given.tolerance_share = options.tolerance_share;
+    if let Some(one) = told_too {
+        given.progress = Some(told);
+        given.context = std::ptr::from_mut(one).cast();
+    }
     // All arrays have as many elements as there are buffers, and outlive the call.
     check(unsafe {
         raw::memoir_plan(
@@ -264,6 +328,74 @@ mod tests {
     fn a_plan_is_optimal() {
         let found = plan(&three(), &Options::default()).unwrap();
         assert_eq!((found.arena_size, found.lower_bound, found.optimal), (6, 6, true));
+    }
+
+    /// Enough of them that a proof takes long.
+    fn many(count: u64) -> Vec<Buffer> {
+        let mut state = 7u64;
+        let mut draw = |most| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % most
+        };
+        (0..count)
+            .map(|_| {
+                let lower = draw(count);
+                Buffer::new(lower, lower + 1 + draw(40), 1 + draw(1000))
+            })
+            .collect()
+    }
+
+    fn holds(buffers: &[Buffer], plan: &Plan) -> bool {
+        let end = |i: usize| plan.offsets[i] + buffers[i].size;
+        (0..buffers.len()).all(|i| {
+            end(i) <= plan.arena_size
+                && (0..i).all(|j| {
+                    buffers[i].lower >= buffers[j].upper
+                        || buffers[j].lower >= buffers[i].upper
+                        || plan.offsets[i] >= end(j)
+                        || plan.offsets[j] >= end(i)
+                })
+        })
+    }
+
+    #[test]
+    fn a_work_limit_repeats_itself() {
+        let options = Options { work_limit: 20_000, ..Options::default() };
+        let (one, other) = (plan(&many(200), &options).unwrap(), plan(&many(200), &options).unwrap());
+        assert_eq!(one.offsets, other.offsets);
+        assert!(holds(&many(200), &one));
+    }
+
+    #[test]
+    fn a_tolerance_is_good_enough() {
+        let options = Options { tolerance_share: 1.0, ..Options::default() };
+        let found = plan(&many(200), &options).unwrap();
+        assert!(found.arena_size <= 2 * found.lower_bound);
+    }
+
+    #[test]
+    fn progress_is_told_and_can_stop() {
+        let buffers = many(3000);
+        let endless = Options { deadline_s: f64::INFINITY, ..Options::default() };
+        let mut last = None;
+        let mut calls = 0;
+        let found = plan_telling(&buffers, &endless, &mut |now| {
+            calls += 1;
+            assert!(now.arena_size.unwrap_or(u64::MAX) <= last.unwrap_or(u64::MAX));
+            last = now.arena_size;
+            last.is_none()
+        });
+        let found = found.unwrap();
+        assert!(holds(&buffers, &found));
+        assert!(found.optimal || calls > 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "of the caller's")]
+    fn a_panic_of_the_callers_comes_back() {
+        let endless = Options { deadline_s: f64::INFINITY, ..Options::default() };
+        let found = plan_telling(&many(3000), &endless, &mut |_| panic!("of the caller's"));
+        assert!(found.is_err(), "of the caller's, where it was never called");
     }
 
     #[test]

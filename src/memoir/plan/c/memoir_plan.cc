@@ -2,13 +2,17 @@
 #include "memoir_plan.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <limits>
+#include <mutex>
 #include <new>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -84,6 +88,48 @@ memoir::Problem problem_of(const BufferArrays& buffers) {
   return problem;
 }
 
+/// The search on a thread of its own, and the caller's function on this one.
+memoir::SearchResult plan_with_progress(const memoir::Problem& problem, memoir::SearchOptions options,
+                                        const memoir_plan_options& given) {
+  constexpr std::chrono::milliseconds kOften{100};
+  const auto start = std::chrono::steady_clock::now();
+  std::mutex mutex;
+  std::condition_variable news;
+  std::atomic<bool> stop{false};
+  bool ended = false;
+  std::uint64_t best = MEMOIR_PLAN_NO_LIMIT;
+  options.stop = &stop;
+  options.improved = [&](memoir::Size arena, double) {
+    const std::lock_guard lock(mutex);
+    best = std::min<std::uint64_t>(best, arena);
+    news.notify_one();
+  };
+  memoir::SearchResult result;
+  std::exception_ptr error;
+  std::thread search([&] {
+    try {
+      result = memoir::plan_auto(problem, options);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    const std::lock_guard lock(mutex);
+    ended = true;
+    news.notify_one();
+  });
+  for (std::uint64_t told = best;;) {
+    std::unique_lock lock(mutex);
+    news.wait_for(lock, kOften, [&] { return ended || best != told; });
+    if (ended) break;
+    told = best;
+    lock.unlock();
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    if (!stop && given.progress(given.context, told, seconds.count()) != 0) stop = true;
+  }
+  search.join();
+  if (error) std::rethrow_exception(error);
+  return result;
+}
+
 int plan(const BufferArrays& buffers, const memoir_plan_options& given, uint64_t* offsets,
          memoir_plan_result* result) {
   if (!(given.deadline_s >= 0)) return refuse("deadline_s must be 0 seconds or more");
@@ -97,7 +143,8 @@ int plan(const BufferArrays& buffers, const memoir_plan_options& given, uint64_t
   options.tolerance = {given.tolerance_bytes, given.tolerance_share};
   options.seed = given.seed;
   if (given.capacity != MEMOIR_PLAN_NO_LIMIT) options.capacity = given.capacity;
-  const memoir::SearchResult found = memoir::plan_auto(sized, options);
+  const memoir::SearchResult found = given.progress == nullptr ? memoir::plan_auto(sized, options)
+                                                               : plan_with_progress(sized, options, given);
   const memoir::Plan plan = memoir::with_empty(problem, found.plan);
   if (const auto violation = memoir::quick_check(problem, plan))
     return refuse(violation->what.c_str(), MEMOIR_PLAN_FAILED);
@@ -118,7 +165,7 @@ int plan(const BufferArrays& buffers, const memoir_plan_options& given, uint64_t
 extern "C" {
 
 memoir_plan_options memoir_plan_defaults(void) {
-  return {sizeof(memoir_plan_options), 1.0, 0, 0, MEMOIR_PLAN_NO_LIMIT, 1, 0, 0, {}};
+  return {sizeof(memoir_plan_options), 1.0, 0, 0, MEMOIR_PLAN_NO_LIMIT, 1, 0, 0, nullptr, nullptr, {}};
 }
 
 const char* memoir_plan_version(void) { return MEMOIR_VERSION; }

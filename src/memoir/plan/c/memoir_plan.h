@@ -10,7 +10,7 @@
  *   result.arena_size                       6
  *
  * All arrays belong to the caller, and no function keeps a pointer to one. No exception leaves a function.
- * No thread is started unless memoir_plan_options asks for it. memoir_planner and memoir_skeleton allocate
+ * No thread is started unless memoir_plan_options asks for it, with `threads` or `progress`. memoir_planner and memoir_skeleton allocate
  * when they are created, and never again. Any thread may call these functions. Only one thread at a time
  * may use a memoir_planner; any number may use a memoir_skeleton.
  */
@@ -39,6 +39,12 @@ enum {
 
 #define MEMOIR_PLAN_NO_LIMIT UINT64_MAX
 
+/* Called by memoir_plan() while it plans, on the thread that called that: with each better plan, and about ten
+ * times a second. `arena_size` is that of the best plan so far, MEMOIR_PLAN_NO_LIMIT before there is one;
+ * `seconds` are of wall clock, since memoir_plan() began. Not 0: stop, and return the best plan so far. It must
+ * not throw or jump out. */
+typedef int (*memoir_plan_progress)(void* context, uint64_t arena_size, double seconds);
+
 /* Start from memoir_plan_defaults(). Later versions add fields in place of the reserved ones, so the size
  * stays the same. `struct_size` may be smaller: the fields that are missing have their defaults. */
 typedef struct memoir_plan_options {
@@ -50,9 +56,11 @@ typedef struct memoir_plan_options {
   uint32_t threads;    /* 1: the caller's alone; 0: one per core */
   /* Without a capacity: stop at the first plan that is no more than this above the proven bound. The larger
    * of the two counts. */
-  uint64_t tolerance_bytes; /* 0 */
-  double tolerance_share;   /* of the bound, 0.01 is 1 %; 0 */
-  uint64_t reserved[4];     /* 0 */
+  uint64_t tolerance_bytes;      /* 0 */
+  double tolerance_share;        /* of the bound, 0.01 is 1 %; 0 */
+  memoir_plan_progress progress; /* NULL: none. With one, the search runs on a thread of its own */
+  void* context;                 /* what it is called with */
+  uint64_t reserved[2];          /* 0 */
 } memoir_plan_options;
 
 /* Sizes in bytes. */
