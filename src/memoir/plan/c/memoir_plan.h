@@ -10,9 +10,9 @@
  *   result.arena_size                       6
  *
  * All arrays belong to the caller, and no function keeps a pointer to one. No exception leaves a function.
- * No thread is started unless memoir_plan_options asks for it, with `threads` or `progress`. memoir_planner and memoir_skeleton allocate
- * when they are created, and never again. Any thread may call these functions. Only one thread at a time
- * may use a memoir_planner; any number may use a memoir_skeleton.
+ * No thread is started unless memoir_plan_options asks for it, with `threads` or `progress`. memoir_planner
+ * and memoir_skeleton allocate when they are created, and never again. Any thread may call these functions.
+ * Only one thread at a time may use a memoir_planner; any number may use a memoir_skeleton.
  */
 #ifndef MEMOIR_PLAN_H
 #define MEMOIR_PLAN_H
@@ -39,10 +39,10 @@ enum {
 
 #define MEMOIR_PLAN_NO_LIMIT UINT64_MAX
 
-/* Called by memoir_plan() while it plans, on the thread that called that: with each better plan, and about ten
- * times a second. `arena_size` is that of the best plan so far, MEMOIR_PLAN_NO_LIMIT before there is one;
- * `seconds` are of wall clock, since memoir_plan() began. Not 0: stop, and return the best plan so far. It must
- * not throw or jump out. */
+/* Called by memoir_plan() while it plans, on the thread that called that: with each better plan, and about
+ * ten times a second. `arena_size` is that of the best plan so far, MEMOIR_PLAN_NO_LIMIT before there is one;
+ * `seconds` are of wall clock, since memoir_plan() began. Not 0: stop, and return the best plan so far. It
+ * must not throw or jump out. */
 typedef int (*memoir_plan_progress)(void* context, uint64_t arena_size, double seconds);
 
 /* Start from memoir_plan_defaults(). Later versions add fields in place of the reserved ones, so the size

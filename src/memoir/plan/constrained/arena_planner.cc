@@ -15,8 +15,9 @@ namespace {
 constexpr double kOfPrices = 0.03, kOfChoice = 0.08, kOfFees = 0.08;
 constexpr double kOfPacking = 0.08, kOfMending = 0.04, kOfAnnealing = 0.25;  // each time
 constexpr double kOfOpenArenas = 0.02, kOfSettling = 0.06;
-// Of the room there is less for the next choice, by half of what was too much, within the first two; and at least the
-// third. A choice that was packed is followed by one with more, up to within the last of what was too much.
+// Of the room there is less for the next choice, by half of what was too much, within the first two; and at
+// least the third. A choice that was packed is followed by one with more, up to within the last of what was
+// too much.
 constexpr double kLess = 0.02, kMuchLess = 0.06, kLeastRoom = 0.7, kNearRoom = 0.01;
 // For each buffer: `auto` runs every cheap planner, whatever its deadline.
 constexpr std::chrono::microseconds kOfCheapOnes{50};
@@ -164,6 +165,9 @@ void ArenaPlanner::run(Clock::time_point deadline, std::uint64_t& work,
   bool choosing = true, best_is_packed = false;
   for (std::uint64_t round = 0; !stopped() && !enough && least > bound_; ++round) {
     if (!choosing) {
+      program_.raise_fees(static_cast<double>(least), limits(kOfFees), work);
+      prove();
+      if (least <= bound_) break;
       if (const auto plan = annealed(*best, kOfAnnealing, work)) offer(*plan);
       ++work;  // so that it ends
       continue;
@@ -185,11 +189,14 @@ void ArenaPlanner::run(Clock::time_point deadline, std::uint64_t& work,
     }
     const std::vector<Offset> nowhere(bodies_.bodies.size(), 0);
     ConstrainedPlan plan = to_plan(bodies_, nowhere, choice.arenas());
+    const auto closed = std::count_if(bodies_.arenas.begin(), bodies_.arenas.end(),
+                                      [](const ArenaChoice& arena) { return arena.capacity != kNoLimit; });
+    const double of_packing = kOfPacking / static_cast<double>(closed);
     double excess = 0;
     ++work;  // so that it ends
     bool packed = true;
     for (std::uint32_t k = 0; k < bodies_.arenas.size(); ++k) {
-      packed &= pack(k, ConstrainedPlanner::kAuto, choice.open(k) ? kOfOpenArenas : kOfPacking, plan, work);
+      packed &= pack(k, ConstrainedPlanner::kAuto, choice.open(k) ? kOfOpenArenas : of_packing, plan, work);
       const auto capacity = static_cast<double>(bodies_.arenas[k].capacity);
       excess = std::max(excess, static_cast<double>(plan.arena_sizes[k]) / capacity - 1);
     }

@@ -142,8 +142,8 @@ void ArenaProgram::raise_prices(double known, const SearchLimits& limits, std::u
   }
 }
 
-/// Of whole items that fit in the room; or a little more, where that takes too long. Sets their bytes to 0 when
-/// they are chosen.
+/// Of whole items that fit in the room; or a little more, where that takes too long. Sets their bytes to 0
+/// when they are chosen.
 double ArenaProgram::most_profit(std::vector<Item>& items, double room) {
   std::sort(items.begin(), items.end(),
             [](const Item& a, const Item& b) { return a.profit * b.bytes > b.profit * a.bytes; });

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which arena each body goes to, as a program over sections without any offsets: of those that go to an arena,
-// no section holds more bytes than it has. What no plan can undercut, from prices:
+// Which arena each body goes to, as a program over sections without any offsets: of those that go to an
+// arena, no section holds more bytes than it has. What no plan can undercut, from prices:
 //
 //   a byte of arena k in section s costs price[k][s]; each body takes the arena that is cheapest for it with
 //   that; the arena pays its capacity at its prices back. Whatever the prices are, no plan costs less.
 //
-// Prices are raised where more come than have room, and lowered where room is left (Held and Karp, Operations
-// Research 18, 1970). Then each section asks each body for a price of its own, and pays back the most that bodies
-// that fit together pay it: whole bodies, and so no less than before.
+// Prices are raised where more come than have room, and lowered where room is left (Held and Karp,
+// Operations Research 18, 1970). Then each section asks each body for a fee of its own, and pays back the
+// most that bodies that fit together pay it: whole bodies, and so no less than before.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ class ArenaProgram {
   /// Both must outlive it.
   ArenaProgram(const Bodies& bodies, const Sections& sections);
 
-  /// Both raise bound() until the deadline, or for limits.nodes steps of some thousand operations, which `work`
-  /// is increased by, or until steps gain nothing. `known` is what a plan costs, or a little more.
+  /// Both raise bound() until the deadline, or for limits.nodes steps of some thousand operations, which
+  /// `work` is increased by, or until steps gain nothing. `known` is what a plan costs, or a little more.
   void raise_prices(double known, const SearchLimits& limits, std::uint64_t& work);
   void raise_fees(double known, const SearchLimits& limits, std::uint64_t& work);
 
