@@ -2,10 +2,14 @@
 """Names of strangers in whatever memoir prints or writes for people: nothing that a terminal or a shell would obey."""
 
 import os
+import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 from native_trace import NativeTrace
+
+DATA = Path(__file__).parents[1] / "data"
 
 BAD = ["\x1b]0;owned\x07\x1b[2J", "\u202egnp.exe\u2066x", "a\nb\rc", "\x9b31mC1\x85x", "\u2028\u200b\ufeff", "nul\x00x",
        "</script><script>", "a;b;c 1", "`$(touch x)`", "\U000e0041tag"]  # fmt: skip
@@ -66,3 +70,30 @@ def test_a_file_s_own_name_is_escaped_and_can_be_typed(name, trace, memoir_cli):
                     ["bash", "-c", f"printf '%s\\0' {command}"], capture_output=True, check=True
                 )
                 assert os.fsencode(name) in typed.stdout.replace(b"./", b"") or b"." in typed.stdout
+
+
+@pytest.mark.parametrize("name", ["x\udcff$\\frac$", "$a$ \x1b[2J\u202e"])
+def test_a_picture_or_another_format_of_such_a_file(name, trace, memoir_cli):
+    os.rename("x.trace", f"{name}.trace")
+    shutil.copy(DATA / "small.v1.lifetimes", f"{name}.lifetimes")
+    shutil.copy(DATA / "small.v1.model", f"{name}.model")
+    shutil.copy(DATA / "small.v1.plan", f"{name}.plan")
+    shutil.copy(DATA / "snapshot.pickle", f"{name}.pickle")
+    for words in (
+        ("show", f"./{name}.trace", "-o", f"{name}.svg"),
+        ("show", f"./{name}.trace", "-o", f"{name}.png"),
+        ("simulate", f"./{name}.trace", "--policy", "system", "-o", f"{name}2.png"),
+        ("export", f"./{name}.trace", "--to", "chrome", "-o", f"{name}.json"),
+        ("show", f"./{name}.lifetimes", "-o", f"{name}.html"),
+        ("merge", f"./{name}.lifetimes", f"./{name}.lifetimes", "-o", f"{name}2.lifetimes"),
+        ("show", f"./{name}.model"),
+        ("show", f"./{name}.plan"),
+        ("import", f"./{name}.pickle", "-o", f"{name}2.trace"),
+    ):
+        code, said, errors = memoir_cli(*words)
+        assert code == 0, (words, errors)
+        assert all(letter.isprintable() or letter in "\n\t" for letter in said + errors), (
+            words,
+            said,
+            errors,
+        )

@@ -17,6 +17,7 @@
 #include "memoir/plan/constrained/reuse.h"
 #include "memoir/plan/files/csv.h"
 #include "memoir/plan/files/csv_tables.h"
+#include "text.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -191,13 +192,13 @@ void bind_constrained_problem(nb::module_& module) {
       .def("forbid", &forbid, "arena"_a.none(), "begin"_a, "end"_a)
       .def(
           "read_conflicts",
-          [](ConstrainedProblem& self, const std::string& path, const CsvProblem& csv) {
+          [](ConstrainedProblem& self, const FileName& path, const CsvProblem& csv) {
             self.constraints.conflicts = memoir::read_conflicts(path, csv.ids);
           },
           "path"_a, "csv"_a)
       .def(
           "read_old_plan",
-          [](ConstrainedProblem& self, const std::string& path, const CsvProblem& csv) {
+          [](ConstrainedProblem& self, const FileName& path, const CsvProblem& csv) {
             self.constraints.old = memoir::read_old_plan(path, csv.ids, self.constraints.arenas);
           },
           "path"_a, "csv"_a)

@@ -33,15 +33,15 @@ nb::typed<nb::dict, nb::str, std::uint64_t> counts_by_name(
   return all;
 }
 
-ImportReport import_file(const std::string& snapshot, const std::string& trace, const std::string& passes) {
+ImportReport import_file(const FileName& snapshot, const FileName& trace, const std::string& passes) {
   const nb::gil_scoped_release release;
   const Snapshot read = Snapshot::open(snapshot);
-  TraceWriter writer(trace.c_str());
-  if (!writer.ok()) throw Error(trace + ": cannot be written: " + std::strerror(writer.error()));
+  TraceWriter writer(trace.bytes.c_str());
+  if (!writer.ok()) throw Error(trace.bytes + ": cannot be written: " + std::strerror(writer.error()));
   return import_snapshot(read, writer, {.passes = passes});
 }
 
-nb::bytes import_bytes(nb::bytes snapshot, const std::string& name, const std::string& passes) {
+nb::bytes import_bytes(nb::bytes snapshot, const FileName& name, const std::string& passes) {
   const Snapshot read =
       Snapshot::from_bytes({static_cast<const std::byte*>(snapshot.data()), snapshot.size()}, name);
   TraceWriter writer;
@@ -51,7 +51,7 @@ nb::bytes import_bytes(nb::bytes snapshot, const std::string& name, const std::s
   return nb::bytes(bytes.data(), bytes.size());
 }
 
-nb::tuple import_rmm(nb::bytes log, const std::string& name) {
+nb::tuple import_rmm(nb::bytes log, const FileName& name) {
   TraceWriter writer;
   const RmmReport report = import_rmm_log({log.c_str(), log.size()}, name, writer);
   writer.close();
@@ -70,7 +70,7 @@ nb::tuple import_rmm(nb::bytes log, const std::string& name) {
   return nb::make_tuple(nb::bytes(bytes.data(), bytes.size()), counts);
 }
 
-nb::tuple import_text(nb::bytes text, const std::string& name, std::uint16_t device) {
+nb::tuple import_text(nb::bytes text, const FileName& name, std::uint16_t device) {
   TraceWriter writer;
   const TextTraceReport report = import_text_trace({text.c_str(), text.size()}, name, writer, device);
   writer.close();
@@ -91,7 +91,7 @@ ExportReport export_as(const Trace& trace, const std::string& format, Output& ou
   throw Error("no format '" + format + "': there are snapshot, chrome and perfetto");
 }
 
-ExportReport export_file(const Trace& trace, const std::string& format, const std::string& path) {
+ExportReport export_file(const Trace& trace, const std::string& format, const FileName& path) {
   const nb::gil_scoped_release release;
   Output output(path);
   return export_as(trace, format, output);

@@ -128,12 +128,11 @@ LifetimeProfile merge(nb::list profiles, nb::list names) {
   if (nb::len(profiles) != nb::len(names)) throw Error("as many names as profiles");
   ProfileMerger merger;
   for (size_t i = 0; i < nb::len(profiles); ++i)
-    merger.add(nb::cast<const LifetimeProfile&>(profiles[i]), nb::cast<std::string>(names[i]));
+    merger.add(nb::cast<const LifetimeProfile&>(profiles[i]), nb::cast<FileName>(names[i]));
   return merger.finish();
 }
 
-LifetimeProfile read_image(const std::string& path, Size offset, const std::string& program,
-                           std::uint64_t now) {
+LifetimeProfile read_image(const FileName& path, Size offset, const std::string& program, std::uint64_t now) {
   const nb::gil_scoped_release release;
   const CopiedFile file(path, offset + sample_image::kSize);
   const std::string_view bytes = file.bytes();
@@ -148,7 +147,7 @@ void bind_lifetimes(nb::module_& module) {
       "What a .lifetimes file holds, as arrays of records. memoir.Lifetimes gives them names and types.")
       .def_static(
           "from_bytes",
-          [](nb::bytes bytes, const std::string& name) {
+          [](nb::bytes bytes, const FileName& name) {
             const std::string_view view(bytes.c_str(), bytes.size());
             const nb::gil_scoped_release release;
             return read_lifetimes(view, name);

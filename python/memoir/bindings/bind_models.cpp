@@ -341,7 +341,7 @@ void bind_models(nb::module_& module) {
       "How long objects of a context will live, learned from profiles: what a .model file holds.")
       .def_static(
           "from_bytes",
-          [](nb::bytes bytes, const std::string& name) {
+          [](nb::bytes bytes, const FileName& name) {
             return new HeldModel(std::string_view(bytes.c_str(), bytes.size()), name);
           },
           nb::rv_policy::take_ownership, "bytes"_a, "name"_a = "<memory>",

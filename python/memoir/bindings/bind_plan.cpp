@@ -23,6 +23,7 @@
 #include "memoir/plan/simple/planners.h"
 #include "memoir/simulate/plan_run.h"
 #include "memoir/trace/read/trace.h"
+#include "text.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -263,16 +264,18 @@ void bind_csv(nb::module_& module) {
             return nb::bytes(text.data(), text.size());
           },
           "plan"_a, "arenas"_a, "names"_a, "The same, and with several arenas their names.");
-  module.def("read_csv", &read_csv, "path"_a, nb::call_guard<nb::gil_scoped_release>());
+  module.def(
+      "read_csv", [](const FileName& path) { return read_csv(path); }, "path"_a,
+      nb::call_guard<nb::gil_scoped_release>());
   module.def(
       "parse_csv",
-      [](nb::bytes text, const std::string& name) {
+      [](nb::bytes text, const FileName& name) {
         return parse_csv({text.c_str(), text.size()}, name);
       },
       "text"_a, "name"_a, "The same of text; `name` is for errors.");
   module.def(
       "write_column",
-      [](nb::bytes text, const std::string& name, const nb::list& values) {
+      [](nb::bytes text, const FileName& name, const nb::list& values) {
         std::vector<std::string> cells;
         for (const nb::handle value : values) cells.push_back(nb::cast<std::string>(value));
         const std::string out = write_column({text.c_str(), text.size()}, name, cells);
@@ -428,10 +431,12 @@ void bind_plan_files(nb::module_& module) {
             return nb::bytes(bytes.data(), bytes.size());
           },
           "The bytes of a .plan file.");
-  module.def("open_plan", &open_plan, "path"_a, nb::call_guard<nb::gil_scoped_release>());
+  module.def(
+      "open_plan", [](const FileName& path) { return open_plan(path); }, "path"_a,
+      nb::call_guard<nb::gil_scoped_release>());
   module.def(
       "read_plan",
-      [](nb::bytes bytes, const std::string& name) {
+      [](nb::bytes bytes, const FileName& name) {
         return read_plan({bytes.c_str(), bytes.size()}, name);
       },
       "bytes"_a, "name"_a = "<memory>", "The plan in the bytes of a .plan file; `name` is for errors.");

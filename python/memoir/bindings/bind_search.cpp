@@ -8,6 +8,7 @@
 #include "bind.h"
 #include "memoir/plan/search/auto.h"
 #include "memoir/plan/simple/stream.h"
+#include "text.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -78,7 +79,7 @@ void bind_search(nb::module_& module) {
       "proven bound is good enough. Releases the GIL; Ctrl-C ends it with the best so far.");
   module.def(
       "stream_csv",
-      [](const std::string& input, const std::string& output) {
+      [](const FileName& input, const FileName& output) {
         const Streamed streamed = [&] {
           const nb::gil_scoped_release release;
           return stream_csv(input, output);

@@ -304,7 +304,7 @@ void bind_trace(nb::module_& module) {
            "Reads what a followed file has gained; how many events are new. `events` is another array then.")
       .def_static(
           "from_bytes",
-          [](nb::bytes bytes, const std::string& name, Only only) {
+          [](nb::bytes bytes, const FileName& name, Only only) {
             return Trace::from_bytes({static_cast<const std::byte*>(bytes.data()), bytes.size()}, name, only);
           },
           "bytes"_a, "name"_a = "<memory>", "only"_a = Only::kBoth,

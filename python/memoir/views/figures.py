@@ -7,7 +7,7 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from memoir._core import Error
-from memoir.base.quantities import bytes_text
+from memoir.base.quantities import bytes_text, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,7 +37,16 @@ def new_figure(width: float, height: float) -> Figure:
 def to_bytes(figure: Figure, kind: str) -> bytes:
     """A `png`, `svg` or `pdf`; the same figure gives the same bytes."""
     import matplotlib
+    from matplotlib.text import Text
+    from matplotlib.ticker import FixedFormatter
 
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        if isinstance(ticks := axis.get_major_formatter(), FixedFormatter):
+            ticks.seq = [printable(name).replace("$", r"\$") for name in ticks.seq]
+    for text in figure.findobj(Text):  # names of strangers: as they are, and not as formulas
+        shown = "\n".join(map(printable, text.get_text().split("\n")))
+        text.set_text(shown)
+        text.set_parse_math("$\\mathdefault" in shown)
     out = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "memoir"}):
         figure.savefig(out, format=kind, metadata=_NO_DATE.get(kind, {}))

@@ -150,13 +150,16 @@ void* allocate_single(Size size, size_t row, ContextKey key, const void* caller,
       return start_of(span);
     }
   }
-  if (span != nullptr) slots = span->slots;
-  else span = central().new_span(slots, lifetime, *zero, true);
-  if (span == nullptr) return nullptr;
+  if (span != nullptr) {
+    slots = span->slots;  // which the background may be reading: it stays
+  } else {
+    span = central().new_span(slots, lifetime, *zero, true);
+    if (span == nullptr) return nullptr;
+    span->slots = static_cast<std::uint8_t>(slots);
+  }
   span->blocks = 1;
   span->notify.store(0, std::memory_order_relaxed);
   span->set_used(1);
-  span->slots = static_cast<std::uint8_t>(slots);
   span->row = static_cast<std::uint8_t>(lifetime);
   span->gone = 0;
   span->stripped.store(false, std::memory_order_relaxed);

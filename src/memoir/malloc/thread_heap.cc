@@ -410,7 +410,8 @@ void ThreadHeap::drain_queue() noexcept {
 void ThreadHeap::hold_remote(Span* span, void* block) noexcept {
   const Size size = kTables.size[span->size_class];
   if (size >= kHeldBytes) return push_remote(span, block, block, 1);
-  Held& held = held_[slot_of(span) * 0x9e3779b1u >> 16 & (kHeldSpans - 1)];
+  const size_t spans = registry().crowded() ? kFewHeldSpans : kHeldSpans;
+  Held& held = held_[slot_of(span) * 0x9e3779b1u >> 16 & (spans - 1)];
   if (held.span != span) {
     flush(held);
     count_slow_call();

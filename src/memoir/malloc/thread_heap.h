@@ -152,7 +152,7 @@ class alignas(64) ThreadHeap {
     void* last = nullptr;
     std::uint64_t count = 0;
   };
-  static constexpr size_t kHeldSpans = 64;
+  static constexpr size_t kHeldSpans = 64, kFewHeldSpans = 8;  // few: where there are very many threads
   static constexpr std::uint64_t kHeldBlocks = 32, kHeldBytes = 8 * kKiB;
   static constexpr std::uint16_t kNeverNotify = 0xffff;  // more than a span has blocks
   static constexpr std::uint32_t kNil = ~std::uint32_t{0};
