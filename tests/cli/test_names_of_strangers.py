@@ -82,7 +82,7 @@ def test_a_picture_or_another_format_of_such_a_file(name, trace, memoir_cli):
     for words in (
         ("show", f"./{name}.trace", "-o", f"{name}.svg"),
         ("show", f"./{name}.trace", "-o", f"{name}.png"),
-        ("simulate", f"./{name}.trace", "--policy", "system", "-o", f"{name}2.png"),
+        ("simulate", f"./{name}.trace", "--policy", "pytorch", "-o", f"{name}2.png"),
         ("export", f"./{name}.trace", "--to", "chrome", "-o", f"{name}.json"),
         ("show", f"./{name}.lifetimes", "-o", f"{name}.html"),
         ("merge", f"./{name}.lifetimes", f"./{name}.lifetimes", "-o", f"{name}2.lifetimes"),

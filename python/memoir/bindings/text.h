@@ -14,8 +14,8 @@ inline nanobind::str to_str(std::string_view text) {
       PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
 }
 
-/// A path, or the name of a file for errors, as Python has it (str, bytes or os.PathLike): the bytes that the file system
-/// has, which need not be UTF-8.
+/// A path, or the name of a file for errors, as Python has it (str, bytes or os.PathLike): the bytes that the
+/// file system has, which need not be UTF-8.
 struct FileName {
   std::string bytes;
   operator const std::string&() const noexcept { return bytes; }
