@@ -85,7 +85,7 @@ def test_a_picture_or_another_format_of_such_a_file(name, trace, memoir_cli):
         ("simulate", f"./{name}.trace", "--policy", "pytorch", "-o", f"{name}2.png"),
         ("export", f"./{name}.trace", "--to", "chrome", "-o", f"{name}.json"),
         ("show", f"./{name}.lifetimes", "-o", f"{name}.html"),
-        ("merge", f"./{name}.lifetimes", f"./{name}.lifetimes", "-o", f"{name}2.lifetimes"),
+        ("merge", f"./{name}.lifetimes", "-o", f"{name}2.lifetimes"),
         ("show", f"./{name}.model"),
         ("show", f"./{name}.plan"),
         ("import", f"./{name}.pickle", "-o", f"{name}2.trace"),
