@@ -274,6 +274,21 @@ def test_what_is_given_up_changes_no_figure(open_page, trace_of_many, budget):
     after = page.run(f"{MAP}.momentTick()")
     assert after > 0
     check_moment(page, truth, after)
+    # By time, where many events have one: the keys go from moment to moment, and the peak is the peak.
+    page.run(f"{MAP}.setInTime(true)")
+    page.run("[...document.querySelectorAll('button')].find((one) => one.textContent === 'Peak').click()")
+    check_moment(page, truth, truth.peak_tick)
+    page.run(f"{MAP}.view.setMoment(0.6 * {MAP}.view.span)")
+    here = page.run(f"{MAP}.momentTick()")
+    check_moment(page, truth, here)
+    steps = [here]
+    for key in "]]][":
+        page.run(f"{MAP}.key('{key}')()")
+        steps.append(page.run(f"{MAP}.momentTick()"))
+    assert steps[0] < steps[1] < steps[2] < steps[3] and steps[4] == steps[2]
+    check_moment(page, truth, steps[4])
+    page.run(f"{MAP}.setInTime(false)")
+    assert page.run(f"{MAP}.momentTick()") == steps[4]
     if merged:  # all of them, without looking
         ticks, live, count, time = page.run(
             f"['tick', 'bytes', 'count', 'time'].map((name) => [...{MAP}.set.moments[name]])"

@@ -100,13 +100,16 @@ class HeapMap {
     }
     return low;
   }
-  momentOfPeak() {
-    return this.at(this.set.peakTick);
-  }
   /** The tick that is looked at: the peak's, until another is chosen. */
   momentTick() {
-    const { set, view } = this;
-    return view.moment === null ? set.peakTick : set.snap(this.tickOf(view.moment));
+    const { set, view, chosen } = this;
+    if (view.moment === null) return set.peakTick;
+    return chosen && chosen.moment === view.moment ? chosen.tick : set.snap(this.tickOf(view.moment));
+  }
+  /** Looks at one tick; others may have its time. */
+  choose(tick) {
+    this.chosen = { tick, moment: this.at(tick) };
+    this.view.setMoment(this.at(tick));
   }
 
   setTimes() {
@@ -127,9 +130,10 @@ class HeapMap {
   }
 
   setInTime(inTime) {
-    const moment = this.view.moment === null ? null : this.tickOf(this.view.moment);
+    const tick = this.view.moment === null ? null : this.momentTick();
     this.raster.setInTime(inTime && !!this.set.time);
-    this.view.moment = moment === null ? null : this.at(moment);
+    this.view.moment = tick === null ? null : this.at(tick);
+    this.chosen = tick === null ? null : { tick, moment: this.at(tick) };
     this.setTimes();
     Object.assign(this.view, { span: this.raster.span, t0: 0, t1: this.raster.span });
     this.view.changed("all");
@@ -180,8 +184,7 @@ class HeapMap {
     }
     Object.assign(this, { width, rows: height });
     this.found = this.raster.draw(this.ids, width, height, this.view, quick);
-    this.colour(!quick);
-    this.drawOverlay();
+    this.paint(!quick);
     this.axis.ask();
     this.cost = performance.now() - began;
     this.panel.costs.push({ ms: this.cost, quick });
@@ -210,8 +213,11 @@ class HeapMap {
   }
 
   recolour() {
-    if (!this.ids) return;
-    this.colour(true);
+    if (this.ids) this.paint(true);
+  }
+
+  paint(edges) {
+    this.colour(edges);
     this.drawOverlay();
     // A printer's white paper hides what is under a transparent canvas: there the two are one.
     if (isPrinting()) this.canvas.getContext("2d").drawImage(this.overlay, 0, 0, this.width, this.rows);
@@ -282,7 +288,7 @@ class HeapMap {
   }
 
   key(key) {
-    const { set, raster } = this;
+    const { set } = this;
     if (key === "n" || key === "p") {
       return () => {
         const step = key === "n" ? 1 : -1;
@@ -298,10 +304,7 @@ class HeapMap {
     if (key === "Enter") return () => this.panel.pin(this, this.current === undefined ? NO_OBJECT : this.current);
     if (key === "Escape") return () => this.panel.pin(this, NO_OBJECT);
     if (key === "[" || key === "]") {
-      return () => {
-        const next = set.stepped(this.momentTick(), key === "]" ? 1 : -1);
-        this.view.setMoment(raster.inTime ? set.timeOf(next) : next);
-      };
+      return () => this.choose(set.stepped(this.momentTick(), key === "]" ? 1 : -1));
     }
     return null;
   }
@@ -421,7 +424,7 @@ class MapPanel {
       search.addEventListener("input", () => this.search(search.value));
       controls.append(search);
     }
-    const peak = () => maps[0].view.setMoment(maps[0].momentOfPeak());
+    const peak = () => maps[0].choose(maps[0].set.peakTick);
     controls.append(
       element("button", { type: "button", text: "Whole picture", onclick: () => maps.forEach((map) => map.view.reset()) }),
       element("button", { type: "button", text: "Peak", onclick: peak }),
