@@ -128,3 +128,10 @@ def test_every_mutant_still_finds_the_text_that_it_changes():
         text = (ROOT / "src" / "memoir" / mutant.file).read_text()
         assert text.count(mutant.old) == 1, f"{mutant.name}: {mutant.file}"
         assert (ROOT / "tests" / mutant.test.removeprefix("test_")).is_dir(), mutant.name
+
+
+def test_a_gate_that_compiles_waits_for_a_machine_that_is_quick_enough():
+    slow = gates.Outcome(gates.Gate("test", "", 480, says("")), "passed", seconds=1200.0)
+    assert gates.pace([]) == 1 and gates.pace([slow]) == 2.5
+    compiled = {gate.name for gate in gates.GATES if gate.compiles and not gate.full}
+    assert compiled == {"address", "fuzz", "thread"}
