@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 from memoir.bench import journal
+from memoir.bench.recording import PICTURES
 from memoir.cli import main
+from memoir.views import bench_figures
 
 SH = ["sh", "-c", 'cat /dev/null; echo "ops: 5"']  # the shell asks malloc for its words
 LOADED = ["sh", "-c", ": {load}; cat /dev/null"]
@@ -55,6 +57,24 @@ def test_a_bench_leaves_tables_files_and_the_next_command(cli, tmp_path):
     assert code == 0 and "tuned" in out
     code, out, _ = cli("bench", "--from", "memoir-bench/results.json", "--json")
     assert code == 0 and json.loads(out)["memoir"]["analysis"]["wall"]["cells"][1]["allocator"] == "tuned"
+
+
+@pytest.mark.parametrize("name", ["results.csv", "report.html", "tables.md", "times.png", "run-order.svg"])
+def test_nothing_that_is_there_is_overwritten_unasked(name, cli, tmp_path):
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / name).write_text("mine")
+    assert cli("bench", "system", "-n", 2, "--warmup", 0, "-o", "x", "--no-pictures", "--", *SH)[0] == 0
+    for words in (("system", "-n", 2, "--warmup", 0, "-o", "d", "--", *SH), ("--from", "x", "-o", "d")):
+        code, _, err = cli("bench", *words)
+        assert code == 2 and f"d/{name} exists already" in err and err.count("\n") == 1
+        assert [path.name for path in (tmp_path / "d").iterdir()] == [name]
+        assert (tmp_path / "d" / name).read_text() == "mine"
+
+
+def test_every_picture_is_known_before(tmp_path):
+    source = Path(bench_figures.__file__).read_text()
+    names = set(re.findall(r'figures\["([\w-]+)"\]', source)) | {"times", "ratios"}
+    assert names == set(PICTURES)
 
 
 def test_the_json_is_the_export(cli):

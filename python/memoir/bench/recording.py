@@ -18,6 +18,15 @@ from memoir.bench.lock import Lock
 from memoir.bench.results import Result
 
 KEPT = (NAME, "results.json", "results.csv")  # what makes a folder one of a bench
+# What else a report writes into it.
+PICTURES = ("times", "ratios", "scaling", "run-order", "serial-normalised-by-allocator", "serial-normalised-by-load",
+            "memory-against-time", "live-and-resident", "memory-over-time")  # fmt: skip
+WRITTEN = (
+    *KEPT,
+    "tables.md",
+    "report.html",
+    *(f"{name}.{kind}" for name in PICTURES for kind in ("svg", "png")),
+)
 
 
 class Recording:
@@ -176,6 +185,11 @@ def check_output(path: Path, force: bool) -> None:
         raise Error(f"{path} is a file; a bench writes a folder")
     if not force and any(os.path.lexists(path / name) for name in (NAME, "results.json")):
         raise Error(f"{path} holds a bench already: use --resume {path} to go on, -o for another, or -f")
+    for name in WRITTEN if not force else ():
+        if os.path.lexists(path / name):
+            raise Error(
+                f"{path / name} exists already, and a bench writes one: choose another folder with -o, or -f"
+            )
     there = path.absolute()
     while not there.exists():
         there = there.parent
