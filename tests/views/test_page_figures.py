@@ -19,10 +19,12 @@ from memoir.traces.files import open_trace
 from memoir.train import read_model
 from memoir.train.summary import summarize as model_summary
 from memoir.views.page.objects import objects_of
+from memoir.views.page.of_diff import trace_diff_page
 from memoir.views.page.of_lifetimes import lifetimes_page
 from memoir.views.page.of_model import model_page
 from memoir.views.page.of_simulation import simulation_page
 from memoir.views.page.of_trace import trace_page
+from memoir.views.trace_diff import diff_traces
 from memoir.views.trace_summary import summarize
 from pages import DATA
 from test_page_browser import MAP, clean
@@ -408,3 +410,30 @@ def test_what_scrolls_can_be_reached_and_heads_say_something(
     assert lost == []
     ids = page.run("[...document.querySelectorAll('[id]')].map((one) => one.id)")
     assert len(ids) == len(set(ids))
+
+
+def test_merged_maps_of_two_traces_say_what_each_has(open_page, tmp_path):
+    traces = [open_trace(many_objects(tmp_path / f"{seed}.trace", 9000, seed)) for seed in (1, 2)]
+    made = trace_diff_page(("a", "b"), traces, diff_traces(*traces))
+    made._budget = 90_000
+    page = open_page(made.render(), height=1400)
+    panel = "memoirPage.panels.find((panel) => panel.maps)"
+    assert page.run(f"{panel}.maps.every((map) => map.set.merged)")
+    page.run(f"{panel}.maps[0].view.setMoment(6000)")
+    ticks = page.run(f"{panel}.maps.map((map) => map.momentTick())")
+    truths = [Truth(trace) for trace in traces]
+    for truth, tick in zip(truths, ticks, strict=True):
+        wanted = f"{truth.count[tick]:,} objects, {bytes_text(truth.live[tick])}"
+        page.wait_for(
+            "[...document.querySelectorAll('.living')].some((one) => "
+            f"one.textContent.includes('event {tick:,}') && one.textContent.includes({json.dumps(wanted)}))"
+        )
+    page.run(f"{panel}.setMode('operator')")
+    legend = page.run(f"{MAP}.set.colourings.get('operator').legend.map((one) => [one.name, one.note])")
+    for name, note in legend[:-1]:
+        sums = [
+            sum(size for chain, size in truth.measure("peak").items() if chain[-1] == name)
+            for truth in truths
+        ]
+        assert note == f"{' → '.join(map(bytes_text, sums))} at the peak"
+    clean(page)
