@@ -145,6 +145,18 @@ def test_a_torn_file_leaves_the_last_page(server):
     assert code == 200 and "3 allocations" in page
 
 
+def test_a_pipe_in_its_place_holds_nobody(server):
+    path, address = server
+    assert get(address)[0] == 200
+    content = path.read_bytes()
+    path.unlink()
+    os.mkfifo(path)
+    get(address)  # whatever it says, it says it
+    path.unlink()
+    path.write_bytes(content)
+    assert get(address)[0] == 200
+
+
 def test_what_is_no_trace_is_told_at_once(tmp_path):
     (tmp_path / "x.txt").write_text("hello")
     with pytest.raises(Error, match="not a trace"):

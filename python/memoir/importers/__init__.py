@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from memoir._core import Error
+from memoir.base.files import read_regular
 from memoir.importers.problem import Imported
 
 MOST_BYTES = 1 << 31  # of a file: what it names is held in memory
@@ -92,8 +93,7 @@ def importer_of(path: str, begin: bytes) -> Importer | None:
 def import_file(importer: Importer, path: str, dims: dict[str, int] | None = None) -> Imported:
     """Raises Error, naming the file, for what cannot be read or is not what it says."""
     try:
-        with open(path, "rb") as file:
-            data = file.read(MOST_BYTES + 1)
+        data = read_regular(path, MOST_BYTES + 1)
     except OSError as error:
         raise Error(f"{path}: cannot be read: {error.strerror}") from None
     if len(data) > MOST_BYTES:

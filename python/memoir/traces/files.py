@@ -8,6 +8,7 @@ from pathlib import Path
 
 from memoir import _core
 from memoir._core import Error, Only, Trace
+from memoir.base.files import read_regular
 from memoir.base.kinds import wrong_kind
 
 _MAGIC = b"\x89memoirT"
@@ -20,8 +21,7 @@ ONLY = {"tensors": Only.kTensors, "malloc": Only.kMallocs, "both": Only.kBoth}
 def read_begin(path: str | Path) -> bytes:
     """As much of a file as tells what it is; Error when it cannot be read."""
     try:
-        with open(path, "rb") as file:
-            return file.read(4096)
+        return read_regular(path, 4096)
     except OSError as error:
         raise Error(f"{path}: cannot be read: {error.strerror}") from None
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from memoir import _core
 from memoir._core import Error
+from memoir.base.files import read_regular
 from memoir.base.kinds import check_is_csv
 from memoir.importers import Importer, import_file, importer_of
 from memoir.traces.files import is_trace, only_device, open_for_plans, read_begin
@@ -139,7 +140,6 @@ def open_problem(
 def _longer_begin(path: str) -> bytes:
     """Enough of a file to know a log by; empty when it cannot be read, which is told by who reads it."""
     try:
-        with open(path, "rb") as file:
-            return file.read(1 << 16)
+        return read_regular(path, 1 << 16)
     except OSError:
         return b""
