@@ -43,6 +43,9 @@ std::uint64_t remote_limit(const Span* span) noexcept { return std::max(1, span-
 void* ThreadHeap::allocate(size_t row, size_t size_class, bool* sample_due) noexcept {
   count_slow_call();
   Span* span = current(row, size_class);
+  // Mostly the current span has nothing left and the next one of the list has.
+  if (const std::uint32_t next = available_[row][size_class]; next != 0)
+    __builtin_prefetch(span_at(next - 1), 1);
   while (span == &no_span || (span->free.load(std::memory_order_relaxed) == nullptr && !refill(span))) {
     if (span != &no_span) set_full(span);
     if (queue_waits()) drain_queue();
@@ -50,7 +53,8 @@ void* ThreadHeap::allocate(size_t row, size_t size_class, bool* sample_due) noex
     set_current(row, size_class, span == nullptr ? &no_span : span);
     if (span == nullptr) return nullptr;
   }
-  if (sample_due != nullptr && (*sample_due = count(kTables.size[size_class]))) return nullptr;
+  const Size size = kTables.size[size_class];
+  if (sample_due != nullptr && !spend(size) && (*sample_due = count(size))) return nullptr;
   void* const block = span->free.load(std::memory_order_relaxed);
   span->free.store(free_list::take(block), std::memory_order_relaxed);
   span->set_used(span->used() + 1u);
@@ -62,8 +66,7 @@ void ThreadHeap::count_slow_call() noexcept {
 }
 
 void ThreadHeap::set_current(size_t row, size_t size_class, Span* span) noexcept {
-  const Size size = kTables.size[size_class], below = size_class == 0 ? 0 : kTables.size[size_class - 1] + 1;
-  for (size_t place = place_of(below); place <= place_of(size); ++place)
+  for (size_t place = kPlacesOf.first[size_class]; place <= kPlacesOf.last[size_class]; ++place)
     direct[row][place].store(span, std::memory_order_release);
 }
 
@@ -322,9 +325,13 @@ void ThreadHeap::set_available(Span* span) noexcept {
 }
 
 void ThreadHeap::unlink(Span* span) noexcept {
-  if (span->previous != 0) span_at(span->previous - 1)->next = span->next;
-  else available_[span->row][span->size_class] = span->next;
-  if (span->next != 0) span_at(span->next - 1)->previous = span->previous;
+  std::uint32_t& first = available_[span->row][span->size_class];
+  if (first == static_cast<std::uint32_t>(slot_of(span) + 1)) {  // the next one's record is not touched
+    first = span->next;
+  } else {
+    span_at(span->previous - 1)->next = span->next;
+    if (span->next != 0) span_at(span->next - 1)->previous = span->previous;
+  }
   span->next = span->previous = 0;
 }
 
@@ -344,7 +351,9 @@ bool ThreadHeap::end_if_empty(Span* span, bool keep_it) noexcept {
     if (state != SpanState::kAvailable || span->used() != 0 || span->releasing) return false;
     if ((span->remote.load(std::memory_order_acquire) & kQueued) != 0)
       return false;  // ends when it leaves the queue
-    if (keep_it && span->next == 0 && span->previous == 0) return false;
+    if (keep_it && span->next == 0 &&
+        available_[span->row][span->size_class] == static_cast<std::uint32_t>(slot_of(span) + 1))
+      return false;  // the last of its list
     unlink(span);
     if (keep_it && keep(span)) return false;
   }

@@ -36,11 +36,26 @@ inline constexpr Size kUnit = 16;
 inline constexpr size_t kSmallPlaces = kSmall / kUnit + 1;
 inline constexpr size_t kSmallClasses = size_classes::compute(kSmall) + 1;
 inline constexpr size_t kPlaces = kSmallPlaces + kClasses - kSmallClasses;
-[[gnu::always_inline]] inline size_t place_of(Size size) noexcept {
+[[gnu::always_inline]] constexpr size_t place_of(Size size) noexcept {
   if (size <= kSmall) [[likely]]
     return (size + kUnit - 1) / kUnit;
   return size_classes::compute(size) + kSmallPlaces - kSmallClasses;
 }
+
+/// The places of each class.
+struct PlacesOf {
+  std::uint8_t first[kClasses], last[kClasses];
+};
+inline constexpr PlacesOf kPlacesOf = [] {
+  static_assert(kPlaces <= 256);
+  PlacesOf places{};
+  for (size_t i = 0; i < kClasses; ++i) {
+    const Size below = i == 0 ? 0 : size_classes::compute_size(i - 1) + 1;
+    places.first[i] = static_cast<std::uint8_t>(place_of(below));
+    places.last[i] = static_cast<std::uint8_t>(place_of(size_classes::compute_size(i)));
+  }
+  return places;
+}();
 
 /// A span without blocks: allocating from it leads to the slow path.
 inline constinit Span no_span{};
@@ -101,7 +116,14 @@ class alignas(64) ThreadHeap {
   /// Counts what the fast path has handed out since this was called last, and `bytes` more. True: the
   /// thread's next sample is due.
   bool count(Size bytes) noexcept;
-  /// The same for a block with a span of its own. Of such a block no more than this counts towards the next
+  /// Counts what the credit covers; false, and nothing is counted, where it is used up.
+  bool spend(Size bytes) noexcept {
+    const auto units = static_cast<std::int64_t>(bytes / kUnit);
+    if (credit < units) return false;
+    credit -= units;
+    return true;
+  }
+  /// count() for a block with a span of its own. Of such a block no more than this counts towards the next
   /// sample: else nearly each would be one, and a sample costs more than the block.
   static constexpr Size kMostCounted = 16 * kKiB;
   bool count_single(Size bytes) noexcept {
@@ -112,9 +134,7 @@ class alignas(64) ThreadHeap {
   /// count_single() where that needs nobody else; false, and nothing is counted, where it does.
   bool spend_single(Size bytes) noexcept {
     const Size counted = bytes < kMostCounted ? bytes : kMostCounted;
-    const auto units = static_cast<std::int64_t>(counted / kUnit);
-    if (credit < units || uncounted_ >= kMostUncounted) return false;
-    credit -= units;
+    if (uncounted_ >= kMostUncounted || !spend(counted)) return false;
     uncounted_ += bytes - counted;
     return true;
   }
@@ -162,7 +182,7 @@ class alignas(64) ThreadHeap {
   bool bring_page_back(Span* span) noexcept;
   Span* next_span(size_t row, size_t size_class) noexcept;
   Span* current(size_t row, size_t size_class) const noexcept {
-    return direct[row][place_of(size_classes::kTables.size[size_class])].load(std::memory_order_relaxed);
+    return direct[row][kPlacesOf.last[size_class]].load(std::memory_order_relaxed);
   }
   void set_current(size_t row, size_t size_class, Span* span) noexcept;
   void set_full(Span* span) noexcept;
