@@ -37,6 +37,16 @@ def test_actions_are_named_by_commit():
         assert re.fullmatch(r"(- )?uses: [\w/-]+@[0-9a-f]{40} # v[0-9.]+", line), line
 
 
+def test_where_files_are_signed_nothing_runs_whose_hash_is_unknown():
+    for path in WORKFLOWS:
+        whole, _, jobs = path.read_text().partition("\njobs:\n")
+        assert "id-token" not in whole, path
+        for job in re.split(r"^  (?=[\w-]+:$)", jobs, flags=re.M):
+            if "id-token: write" in job:
+                for command in re.findall(r"^.*\b(?:pip|uv|npm|cargo|apt-get)\b.*$", job, re.M):
+                    assert "--require-hashes" in command, (path, command)
+
+
 def test_a_release_is_built_of_what_has_known_hashes():
     wheels = (ROOT / ".github/workflows/wheels.yml").read_text()
     assert "--require-hashes -r .ci/release.txt" in wheels and "make wheel" not in wheels
