@@ -44,13 +44,21 @@ TEST_CASE("what looks like a secret is masked, wherever its name stands") {
   CHECK(masked("p|--login=hf_0123456789abcdefghij") == "p|--login=hf_***");
   CHECK(masked("/usr/bin/mysql|-pHunter22|-h|x") == "/usr/bin/mysql|-p***|-h|x");
   CHECK(masked("p|--PASSWORD=x") == "p|--PASSWORD=*");
+  CHECK(masked("curl|-d|{\"password\":\"hunter22\"}") == "curl|-d|{\"password\":\"***\"}");
+  CHECK(masked("curl|-d|{\"a\":1, \"token\" : \"two words\"}") == "curl|-d|{\"a\":1, \"token\" : \"***\"}");
+  CHECK(masked("redis|--requirepass|hunter22") == "redis|--requirepass|***");
+  CHECK(masked("p|--bearer|hunter22|--jwt|hunter22") == "p|--bearer|***|--jwt|***");
+  CHECK(masked("p|--password:hunter22|/password:hunter22") == "p|--password:***|/password:***");
+  CHECK(masked("env|NOMAD_TOKEN=hunter22|--node-password=hunter22") ==
+        "env|NOMAD_TOKEN=***|--node-password=***");
 }
 
 TEST_CASE("what is only near a secret stays") {
   for (const char* const line :
        {"server|--port|8000", "p|--tokenizer|gpt2|--max-tokens=100", "p|--token-file=x|--no-password|x",
-        "p|--password|--verbose", "p|-p8080", "python|train.py|--passes=3|--key=name", "p|http://host:80/a@b",
-        "make|-j8|CFLAGS=-O2", "p|monkey=1|sk-short", "p|a:b|-u|me", "", "p", "p|", "|", "p|--password"})
+        "p|--password|--verbose", "p|-p8080", "p|-v|/etc/secret:/mnt", "p|\"token\" x",
+        "python|train.py|--passes=3|--key=name", "p|http://host:80/a@b", "make|-j8|CFLAGS=-O2",
+        "p|monkey=1|sk-short", "p|a:b|-u|me", "", "p", "p|", "|", "p|--password"})
     CHECK(masked(line) == line);
 }
 

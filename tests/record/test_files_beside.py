@@ -139,3 +139,9 @@ def test_an_output_of_another_user_s_folder_is_not_followed(tmp_path):
     )
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True)
     assert victim.read_text() == "mine" and out.read_bytes() == b"page" and not out.is_symlink()
+
+
+def test_the_program_s_status_is_ours_whatever_becomes_of_the_page(record, tmp_path):
+    (tmp_path / "pages").mkdir()
+    done = record("sh", "-c", "rm -r pages; exit 7", options=("--page", "pages/p.html"), cwd=tmp_path)
+    assert done.returncode == 7 and "pages/p.html: cannot be written" in done.stderr

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +15,7 @@ import click
 
 import memoir
 from memoir import Error
-from memoir.base.quantities import bytes_text, printable, quoted
+from memoir.base.quantities import bytes_text, printable, printable_error, quoted
 from memoir.cli.parts.arguments import Size, check_output
 from memoir.cli.parts.program import run_program
 from memoir.record import native
@@ -145,17 +147,26 @@ def command(
                     f"memoir: {refused:,} processes could not write a trace: {os.strerror(why)}", err=True
                 )
     largest = path
-    try:
+    with _told():
         largest = _say_results(path, status)
         if watcher is not None:
             watcher.add_facts()
-    except Error as error:  # the program has ended: its status is ours, whatever becomes of the trace
-        click.echo(f"memoir: {error}", err=True)
     for file in dict.fromkeys((path, largest)):
-        _name(file)
+        with _told():
+            _name(file)
     if page is not None:
-        _write_page(largest, Path(page), force)
+        with _told():
+            _write_page(largest, Path(page), force)
     sys.exit(status)
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """The program has ended: its status is ours, whatever becomes of the trace."""
+    try:
+        yield
+    except (Error, OSError) as error:
+        click.echo(f"memoir: {printable_error(error)}", err=True)
 
 
 def _resolve(program: str) -> Path:

@@ -16,8 +16,8 @@ constexpr std::string_view kEnds[] = {
     "authkey",     "signingkey",    "encryptionkey", "masterkey",        "credential",
     "credentials", "authorization", "cookie",        "connectionstring",
 };
-constexpr std::string_view kNames[] = {"pass",     "pwd",       "auth",    "dbpass",
-                                       "userpass", "storepass", "keypass", "pgpass"};
+constexpr std::string_view kNames[] = {"pass",      "pwd",     "auth",   "dbpass", "requirepass", "userpass",
+                                       "storepass", "keypass", "pgpass", "bearer", "jwt"};
 // Of tokens, which are long.
 constexpr std::string_view kTokens[] = {
     "ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "sk-",  "xoxb-", "xoxp-",
@@ -31,6 +31,7 @@ constexpr std::string_view kMask = "***";
 constexpr char small(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 bool is_secret_name(std::string_view name) noexcept {
+  if (name.starts_with("--no-") || name.starts_with("--no_")) return false;
   char plain[64];
   std::size_t length = 0;
   for (const char c : name) {
@@ -42,7 +43,6 @@ bool is_secret_name(std::string_view name) noexcept {
     plain[length++] = small(c);
   }
   const std::string_view squeezed(plain, length);
-  if (squeezed.starts_with("no")) return false;  // --no-password
   return std::any_of(std::begin(kEnds), std::end(kEnds), [&](auto end) { return squeezed.ends_with(end); }) ||
          std::find(std::begin(kNames), std::end(kNames), squeezed) != std::end(kNames);
 }
@@ -142,6 +142,22 @@ class Masker {
         equals != word.npos && is_secret_name(part(word, 0, equals))) {
       keep_to(read_ + equals + 1);
       return mask_value(begins_argument);
+    }
+    if (end < size_ && is_quote(text_[end]) && is_secret_name(word)) {  // JSON: "password": "..."
+      std::size_t value = end_of(end + 1, [](char c) { return c != ' '; });
+      if (value < size_ && text_[value] == ':') {
+        value = end_of(value + 1, [](char c) { return c != ' '; });
+        keep_to(value);
+        if (value < size_ && text_[value] != '\0') mask_value(false);
+        return;
+      }
+    }
+    if (const std::size_t colon = word.find(':'); colon != word.npos && colon + 1 < word.size()) {
+      const std::string_view name = part(word, word[0] == '/', colon - (word[0] == '/' && colon > 0));
+      if (name.find('/') == name.npos && is_secret_name(name)) {  // --password:..., /password:...
+        keep_to(read_ + colon + 1);
+        return mask_value(begins_argument);
+      }
     }
     if (word.ends_with(':') && is_secret_name(part(word, 0, word.size() - 1))) {  // a header of HTTP
       keep_to(end);
