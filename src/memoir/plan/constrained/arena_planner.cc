@@ -176,7 +176,7 @@ void ArenaPlanner::run(Clock::time_point deadline, std::uint64_t& work,
                        room);
     choice.start();
     const bool chosen = choice.run(1, limits(kOfChoice), work);
-    const double cost = cost_of_choice(choice.arenas());
+    const double cost = chosen ? cost_of_choice(choice.arenas()) : HUGE_VAL;
     if (room == 1 && chosen) {
       if (round == 0) program_.raise_prices(cost, limits(kOfPrices), work);
       program_.raise_fees(cost, limits(kOfFees), work);

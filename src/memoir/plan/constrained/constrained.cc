@@ -157,7 +157,7 @@ class Run {
     } else if (!bound_.infeasible || planner_ != ConstrainedPlanner::kExact) {
       // Of many, each fit takes a good part of a second; restart() makes the others. With gaps alone they
       // gave no more than those in shaken orders.
-      const bool few = planner_ == ConstrainedPlanner::kAuto && has_many();
+      const bool few = planner_ == ConstrainedPlanner::kAuto && (has_many() || chooses_among_many());
       made_ = few && !is_plain(bodies_, true) ? 1 : kAllFits;
       fits_in_turn(bodies_, planner_ == ConstrainedPlanner::kFirstFit ? "" : "first_fit", few ? 1 : kAllFits);
       if (planner_ == ConstrainedPlanner::kAuto) automatic();
@@ -249,6 +249,11 @@ class Run {
   }
 
   bool has_many() const { return bodies_.bodies.size() > kManyBodies && is_searchable(bodies_); }
+
+  /// Of arenas: then a choice by loads is better than any first fit, and sooner there.
+  bool chooses_among_many() const {
+    return bodies_.bodies.size() > kMostComplete && ArenaPlanner::worthwhile(bodies_);
+  }
 
   static std::vector<FitOptions> fits_for(const Bodies& bodies) {
     std::vector<FitOptions> fits;
