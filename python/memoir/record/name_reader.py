@@ -36,11 +36,12 @@ _START = (  # as `python -m` would, but without looking in the current folder, w
 class NameReader:
     """Use it with `with`. The process begins with the first question, and again after one that ended it. Not thread-safe."""
 
-    def __init__(self, seconds: float = 10.0, patience: float = 60.0) -> None:
+    def __init__(self, seconds: float = 10.0, patience: float = 10.0) -> None:
         """seconds: of the processor for any module, beside what its files' bytes add. patience: seconds that it may wait
-        beyond four times that; each server may take thirty times as long."""
+        beyond four times that; each server may take 180 times as long."""
         self._limits = {"seconds": seconds, "patience": patience}
         self._process: subprocess.Popen[str] | None = None
+        self._late = False
         self._known: set[tuple[int, int]] = set()  # files that were asked about
 
     def __enter__(self) -> NameReader:
@@ -65,12 +66,16 @@ class NameReader:
         as they are. Raises memoir.Error, which says why, where these cannot be read either."""
         task: dict[str, Any] = {"path": str(path), "build_id": build_id, "offsets": sorted(offsets)}
         task |= {"servers": list(servers), "written_by": written_by}
+        if self._late:
+            task |= {"plain": True, "servers": []}
         answer, ended = self._ask(task)
         if ended:
             answer, again = self._ask(task | {"plain": True, "servers": []})
             if again:
                 raise Error(f"cannot be read: its reader {again}")
             ended = f"its debug information cannot be read: the reader {ended}"
+        elif self._late:
+            ended = "its debug information is not read: that of another module took too long"
         if "error" in answer:
             raise Error(answer["error"])
         found = {int(offset): [(a, b, c) for a, b, c in lines] for offset, lines in answer["found"]}
@@ -125,6 +130,7 @@ class NameReader:
         self._process = None
         process.kill()
         code = process.wait()
+        self._late |= code == -signal.SIGALRM  # it waited for somebody: the others are not to wait as well
         with contextlib.suppress(BrokenPipeError):
             process.communicate()
         return {}, _ending(code)

@@ -36,7 +36,7 @@ def _limit(seconds: float, patience: float, size: int) -> None:
 
 
 def _answer(task: dict[str, Any]) -> dict[str, Any]:
-    servers, longest = task.get("servers", []), 30 * task["patience"]
+    servers, longest = task.get("servers", []), 180 * task["patience"]
     sizes = [0]
 
     def limit(size: int) -> None:
