@@ -195,7 +195,7 @@ class Trace:
 
     def site_frames(self, site: int) -> list[dict[str, Any]]:
         """
-        The site's chain, outermost first, with what is known of each frame: kind, function, file, line, module, offset, is_inlined. Of more than 512 frames, or 32 KiB of text, one stands for those between.
+        The site's chain, outermost first, with what is known of each frame: kind, function, file, line, module, offset, is_inlined. cut: of more than 512 frames, or 32 KiB of text, one stands for those between, for who reads many stacks.
         """
 
     def own_frames(self, site: int) -> list[dict[str, Any]]:

@@ -13,7 +13,9 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def named_in_tables(text: str, header: str) -> set[str]:
     """The policies in the first column of the table whose header begins so."""
-    table = text[text.index(f"| {header} |") :].split("\n\n", 1)[0]
+    head = re.search(rf"^\| (\[{header}\]\([^)]*\)|{header}) \|", text, re.MULTILINE)  # a term may be linked
+    assert head is not None
+    table = text[head.start() :].split("\n\n", 1)[0]
     first = [line.split("|")[1] for line in table.splitlines()[2:]]
     return {name for cell in first for name in re.findall(r"`(\w+)`", cell)}
 

@@ -349,14 +349,14 @@ void bind_trace(nb::module_& module) {
            "frames as site_frames() has them). 2^32 - 1: none.")
       .def(
           "site_frames",
-          [](const Trace& trace, SiteId site) {
+          [](const Trace& trace, SiteId site, bool cut) {
             std::string text;
-            return rows_of(without_middle(trace.site_frames(site), text));
+            return rows_of(cut ? without_middle(trace.site_frames(site), text) : trace.site_frames(site));
           },
-          "site"_a,
+          "site"_a, "cut"_a = false,
           "The site's chain, outermost first, with what is known of each frame: kind, function, file, line, "
-          "module, offset, is_inlined. Of more than 512 frames, or 32 KiB of text, one stands for those "
-          "between.")
+          "module, offset, is_inlined. cut: of more than 512 frames, or 32 KiB of text, one stands for those "
+          "between, for who reads many stacks.")
       .def(
           "own_frames", [](const Trace& trace, SiteId site) { return rows_of(trace.own_frames(site)); },
           "site"_a, "Of these the site's own, those that its parent has not: stacks are a tree.")

@@ -117,7 +117,7 @@ def _moment(trace: Trace, usage: Usage, at: int | None) -> dict[str, Any]:
 def frame_texts(trace: Trace, site: int) -> list[str]:
     """The frames of a site as people read them, outermost first."""
     texts = []
-    for row in trace.site_frames(site):
+    for row in trace.site_frames(site, cut=True):
         frame = frame_of(row)
         place = f"{frame.file.rpartition('/')[2]}:{frame.line}" if frame.file else ""
         texts.append(f"{frame.function} ({place})" if place else frame.function)
