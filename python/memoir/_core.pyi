@@ -193,7 +193,7 @@ class Trace:
         The chains of an array of sites as one forest with a row for each function: (of each site the row of its innermost function, of each row the row that called it, a smaller number, of each row its frame, the frames as site_frames() has them). 2^32 - 1: none.
         """
 
-    def site_frames(self, site: int) -> list[dict[str, Any]]:
+    def site_frames(self, site: int, cut: bool = False) -> list[dict[str, Any]]:
         """
         The site's chain, outermost first, with what is known of each frame: kind, function, file, line, module, offset, is_inlined. cut: of more than 512 frames, or 32 KiB of text, one stands for those between, for who reads many stacks.
         """
