@@ -6,6 +6,7 @@ import ast
 import errno
 import os
 import re
+import signal
 import stat
 import subprocess
 import sys
@@ -291,3 +292,23 @@ def test_names_are_not_guessed(tmp_path):
         subprocess.run([sys.executable, "-c", again], capture_output=True, text=True).stdout.strip()
         not in names
     )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_command_that_is_ended_leaves_no_half_file(number, tmp_path):
+    program = """
+import sys
+from pathlib import Path
+from memoir.base.files import finished_output
+with finished_output(Path("whole"), force=False) as unfinished:
+    unfinished.write_bytes(bytes(1000))
+    print("up", flush=True)
+    sys.stdin.read()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout.readline() == b"up\n" and list(tmp_path.iterdir())
+        process.send_signal(number)
+        assert process.wait(60) == -number
+    assert not list(tmp_path.iterdir())

@@ -113,6 +113,13 @@ def test_for_people_as_json_and_for_prometheus(server, memoir, tmp_path):
     code, out, _ = memoir("top", str(server.pid), "--once", "--json")
     said = json.loads(out)
     assert said["pid"] == server.pid and all(site["live"] >= site["old"] for site in said["sites"])
+    (tmp_path / "thesis").write_text("mine")
+    code, _, err = memoir("top", str(server.pid), "--once", "-o", str(tmp_path / "thesis"))
+    assert code == 2 and "exists already" in err and (tmp_path / "thesis").read_text() == "mine"
+    for _ in range(2):  # the second writes over the first
+        assert (
+            memoir("top", str(server.pid), "--once", "--prometheus", "-o", str(tmp_path / "x.prom"))[0] == 0
+        )
     code, out, _ = memoir("top", str(server.pid), "--once", "--prometheus", "-o", str(tmp_path / "x.prom"))
     assert code == 0 and out == ""
     lines = (tmp_path / "x.prom").read_text().splitlines()

@@ -15,6 +15,7 @@ import errno
 import os
 import re
 import secrets
+import signal
 import stat
 import threading
 from collections.abc import Callable, Iterator
@@ -168,7 +169,7 @@ def finished_output(path: Path, force: bool, *, private: bool = False) -> Iterat
     """
     try:
         name = fresh_name()
-        with Folder(path.parent) as folder, folder.own_folder(name) as own:
+        with Folder(path.parent) as folder, _tidy_when_ended(), folder.own_folder(name) as own:
             _unfinished[name] = own
             try:
                 yield own.place(name)
@@ -200,6 +201,33 @@ def remove_unfinished() -> None:
     for name in list(_own_folders):
         with contextlib.suppress(OSError):
             _vanish(name)
+
+
+@contextlib.contextmanager
+def _tidy_when_ended() -> Iterator[None]:
+    """Inside, SIGTERM and SIGHUP end the process as ever, and what is unfinished goes first; unless somebody handles them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    process = os.getpid()
+
+    def end(number: int, _: object) -> None:
+        if os.getpid() == process:  # of a child, the output is its parent's
+            making.acquire()
+            remove_unfinished()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    ours = [
+        number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL
+    ]
+    for number in ours:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _vanish(name: str) -> None:

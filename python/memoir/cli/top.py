@@ -12,7 +12,8 @@ from pathlib import Path
 import click
 
 from memoir import malloc
-from memoir.base.files import write_output
+from memoir._core import Error
+from memoir.base.files import read_regular, write_output
 from memoir.base.quantities import bytes_text, printable
 from memoir.cli.parts.arguments import Whole
 from memoir.cli.parts.unix_socket import serve
@@ -85,6 +86,8 @@ def command(
     if socket is not None:
         malloc.figures(pid)  # what cannot be read is said now
         return serve(socket, state, "text/plain; version=0.0.4" if prometheus else "application/json", once)
+    if output is not None:
+        _check_ours(output)
     while True:
         text = state() if prometheus or as_json or output is not None else ""
         if output is not None:
@@ -97,6 +100,20 @@ def command(
         if once:
             return
         time.sleep(every)
+
+
+def _check_ours(output: Path) -> None:
+    """Of what is there, only the figures of an earlier run are written over."""
+    try:
+        begins = read_regular(output, 32)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise Error(f"-o {output}: {error.strerror}") from None
+    if begins and not begins.startswith((b"# TYPE memoir_malloc_", b'{"pid": ')):
+        raise Error(
+            f"-o {output}: it exists already, and holds no figures of memoir top; choose another name"
+        )
 
 
 def _prometheus(pid: int, figures: dict[str, int], sites: list[malloc.LiveSite]) -> str:
