@@ -59,7 +59,7 @@ class Metric:
     @classmethod
     def from_dict(cls, entry: Record) -> Metric:
         """Without what another version may have added."""
-        return cls(**{field.name: entry[field.name] for field in fields(cls) if field.name in entry})
+        return cls(**{one.name: entry[one.name] for one in fields(cls) if one.name in entry})
 
 
 @dataclass(frozen=True)

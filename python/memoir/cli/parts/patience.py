@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 
 from memoir.base.quantities import bytes_text, printable
+from memoir.base.threads import start_without_signals
 
 PATIENCE = 2.0  # seconds
 
@@ -54,7 +55,7 @@ def doing(what: str) -> Iterator[None]:
             sys.stderr.flush()
 
     thread = threading.Thread(target=say, daemon=True)
-    thread.start()
+    start_without_signals(thread)
     try:
         yield
     finally:
