@@ -54,7 +54,8 @@ def table(page: Path = BENCH / "README.md") -> list[Row]:
 
 
 def _importable(name: str) -> str | None:
-    return None if importlib.util.find_spec(name) else f"{name} is not installed"
+    found = importlib.util.find_spec(name)
+    return None if found and found.origin else f"{name} is not installed"
 
 
 def _memoir_torch() -> str | None:

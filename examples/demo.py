@@ -193,7 +193,7 @@ def main() -> None:
     call("memoir show out/resnet50.plan -f -o out/resnet50.png")
     link("resnet50.png", "the plan: address against time, live bytes above")
     latency = call(
-        f"python bench/torch_latency.py --nets resnet50 --batch {BATCH} --side {SIDE} --threads 2 "
+        f"python bench/torch/torch_latency.py --nets resnet50 --batch {BATCH} --side {SIDE} --threads 2 "
         "--variants glibc,jemalloc,memoir --replicates 8 --passes 1 --budget 30",
         r"^\| (glibc|jemalloc) +\| \d|bit for bit",
     )
@@ -203,7 +203,7 @@ def main() -> None:
         "A server: filled, nine tenths freed at random, twice; under the system's malloc and under memoir's",
     )
     memory = call(
-        "python bench/malloc.py --memory --allocators system,memoir --objects 150000 --cycles 2 --wait 3",
+        "python bench/malloc/malloc.py --memory --allocators system,memoir --objects 150000 --cycles 2 --wait 3",
         r"^(allocator|(system|memoir) +1) ",
     )
 

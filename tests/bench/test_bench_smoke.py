@@ -84,7 +84,7 @@ def test_words_choose_commands():
     assert none.returncode == 2 and "no command of the table" in none.stderr
 
 
-@pytest.mark.parametrize("script", ["instances.py", "overhead.py", "snapshot_import.py"])
+@pytest.mark.parametrize("script", ["plan/instances.py", "compare/overhead.py", "record/snapshot_import.py"])
 def test_a_benchmark_runs_in_small(script):
     done = subprocess.run([sys.executable, BENCH / script, "--smoke"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

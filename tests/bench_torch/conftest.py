@@ -9,7 +9,7 @@ pytest.importorskip("torch", reason="the benchmark times PyTorch")
 if importlib.util.find_spec("torchvision") is None:  # importing it takes seconds, and few tests need it
     pytest.skip("the benchmark's networks are torchvision's", allow_module_level=True)
 
-BENCH = Path(__file__).resolve().parents[2] / "bench"
+BENCH = Path(__file__).resolve().parents[2] / "bench" / "torch"
 sys.path.insert(0, str(BENCH))
 
 

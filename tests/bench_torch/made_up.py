@@ -37,7 +37,7 @@ KEYS = [
 def header(**changes) -> dict:
     """Of a made-up run on a made-up machine; `changes` replace what it says of itself."""
     given = {"design": DESIGN, "variants": VARIANTS, "machine": MACHINE} | changes
-    commands, skipped = ["bench/torch_latency.py"], {"mimalloc": "not found"}
+    commands, skipped = ["bench/torch/torch_latency.py"], {"mimalloc": "not found"}
     made = records.header(KEYS, given["design"], given["variants"], skipped, {"torch": "2"}, commands)
     return made | {"date": "2026-01-01", "machine": given["machine"]}
 

@@ -52,7 +52,7 @@ def test_a_journal_cut_off_anywhere_keeps_all_that_came_before(tmp_path):
     [
         ("r.json", "", "not a results.json"),
         ("r.json", "[1]", "not a results.json"),
-        ("runs.jsonl", '{"memoir_bench": 1}\n', "not a bench of bench/torch_latency.py"),
+        ("runs.jsonl", '{"memoir_bench": 1}\n', "not a bench of bench/torch/torch_latency.py"),
         ("runs.jsonl", "nonsense\n", "runs.jsonl:1: not a record"),
     ],
 )

@@ -482,7 +482,7 @@ def test_many_events_are_not_kept(memoir, results, monkeypatch, tmp_path):
 
 
 def test_the_benchmark_runs_in_small():
-    bench = Path(__file__).parents[2] / "bench" / "simulate.py"
+    bench = Path(__file__).parents[2] / "bench" / "pool" / "simulate.py"
     done = subprocess.run([sys.executable, bench, "--smoke"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert all(f"| {name} |" in done.stdout for name, _, _ in _core.policies())

@@ -29,8 +29,8 @@ double seconds_of(const auto& run) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Starts anywhere, mostly short lives, sizes over four orders of magnitude: what bench/instances.py calls
-// random.
+// Starts anywhere, mostly short lives, sizes over four orders of magnitude: what
+// bench/plan/instances.py calls random.
 Problem scattered(size_t count, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   Problem problem;

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_smoke(tmp_path):
     table, picture = tmp_path / "table.md", tmp_path / "anytime.svg"
-    command = [sys.executable, ROOT / "bench" / "planners.py", "--smoke", "-o", table]
+    command = [sys.executable, ROOT / "bench" / "plan" / "planners.py", "--smoke", "-o", table]
     command += ["--picture", picture, "--picture-seconds", "0.05"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-BENCH = Path(__file__).parents[2] / "bench" / "record_kills.py"
+BENCH = Path(__file__).parents[2] / "bench" / "record" / "record_kills.py"
 
 
 @pytest.mark.full

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The built-in workloads: programs of one known pattern each (bench/programs), and real servers."""
+"""The built-in workloads: programs of one known pattern each (bench/compare/programs), and real servers."""
 
 from __future__ import annotations
 
