@@ -73,9 +73,17 @@ def test_the_page_needs_no_network():
 
 
 def test_names_with_dollars_are_no_mathematics():
-    result = simulated({"base": 1.0, "$x^$": 1.2, "a$_$b": 1.1}, n=3)
+    names = ("$x^$", "a$_$b", "$\\mathdefault{\\bad}$", "$e\x1b[31m\u202e")
+    result = simulated({"base": 1.0, **dict.fromkeys(names, 1.1)}, n=3)
+    shown = {*names[:3], "$e\\x1b[31m\\u202e"}
     for name, figure in drawn(result)[1].items():
         assert bench_drawing.to_bytes(figure, "png").startswith(b"\x89PNG"), name
+        texts = {
+            "".join(one.itertext()) for one in xml.fromstring(bench_drawing.to_bytes(figure, "svg")).iter()
+        }
+        # As they are, in SVG's own words for signs; formulas and backslashes before "$" would not be.
+        assert all(any(one in text for text in texts) for one in shown), name
+        assert not any("\\$" in text for text in texts), name
 
 
 def test_intervals_that_know_nothing_say_so():

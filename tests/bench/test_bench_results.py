@@ -263,7 +263,7 @@ def test_a_full_disk_is_told_and_a_bench_that_has_not_begun_leaves_nothing(tmp_p
         raise OSError(errno.ENOSPC, full, str(self.path))
 
     monkeypatch.setattr(journal.Journal, "append", append)
-    with pytest.raises(OSError, match=full):
+    with pytest.raises(memoir.Error, match=f"out/{journal.NAME}: cannot be written: No space left on device"):
         Recording.begin({"memoir_bench": journal.VERSION}, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

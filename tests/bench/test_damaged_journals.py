@@ -116,3 +116,10 @@ def test_names_in_the_report_are_names(name, tmp_path, memoir_cli, monkeypatch):
     assert not any(not letter.isprintable() and letter != "\n" for letter in text)
     outside = re.sub(r"(`+).*?\1", "", text)
     assert "<script" not in outside.replace("\\<", "") and "](" not in outside.replace("\\]", "")
+
+
+def test_a_header_of_nothing_has_a_sentence(tmp_path, memoir_cli, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.jsonl").write_bytes(journal.line_of({"memoir_bench": journal.VERSION}))
+    code, _, err = memoir_cli("bench", "--from", "x.jsonl")
+    assert code == 2 and "nothing to compare: there is neither an allocator nor a run" in err

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from memoir.bench import journal
+from memoir.bench.lock import NAME as lock_file
 from memoir.bench.recording import PICTURES
 from memoir.cli import main
 from memoir.views import bench_figures
@@ -59,7 +60,9 @@ def test_a_bench_leaves_tables_files_and_the_next_command(cli, tmp_path):
     assert code == 0 and json.loads(out)["memoir"]["analysis"]["wall"]["cells"][1]["allocator"] == "tuned"
 
 
-@pytest.mark.parametrize("name", ["results.csv", "report.html", "tables.md", "times.png", "run-order.svg"])
+@pytest.mark.parametrize(
+    "name", ["results.csv", "report.html", "tables.md", "times.png", "run-order.svg", ".results.csv.before"]
+)
 def test_nothing_that_is_there_is_overwritten_unasked(name, cli, tmp_path):
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / name).write_text("mine")
@@ -69,6 +72,28 @@ def test_nothing_that_is_there_is_overwritten_unasked(name, cli, tmp_path):
         assert code == 2 and f"d/{name} exists already" in err and err.count("\n") == 1
         assert [path.name for path in (tmp_path / "d").iterdir()] == [name]
         assert (tmp_path / "d" / name).read_text() == "mine"
+
+
+def test_what_only_sounds_like_a_bench_s_own_stays(cli, tmp_path):
+    (tmp_path / "d").mkdir()
+    for name in (".lock", lock_file):
+        (tmp_path / "d" / name).write_text("mine")
+    words = ("bench", "system", "-n", 2, "--warmup", 0, "-o", "d", "--no-pictures", "--", *SH)
+    for force in ((), ("-f",)):
+        code, _, err = cli(*words[:-4], *force, *words[-4:])
+        assert code == 2 and f"d/{lock_file} is not of memoir bench" in err
+    (tmp_path / "d" / lock_file).unlink()
+    assert cli(*words)[0] == 0
+    (tmp_path / "d/.results.csv.before").write_text("mine")
+    assert cli("bench", "--resume", "d", "-n", 3, "--no-pictures")[0] == 0
+    assert [(tmp_path / "d" / name).read_text() for name in (".lock", ".results.csv.before")] == ["mine"] * 2
+
+
+def test_what_f_set_aside_goes_when_old_results_are_read(cli, tmp_path):
+    for folder in ("x", "d"):
+        cli("bench", "system", "-n", 2, "--warmup", 0, "-o", folder, "--no-pictures", "--", *SH)
+    assert cli("bench", "--from", "x", "-o", "d", "-f", "--no-pictures")[0] == 0
+    assert {path.name for path in (tmp_path / "d").iterdir()} == {"results.json", "results.csv", "tables.md"}
 
 
 def test_every_picture_is_known_before(tmp_path):

@@ -18,6 +18,7 @@ import time
 
 import pytest
 from memoir.bench import Options, journal, trust
+from memoir.bench.lock import NAME as lock_file
 from memoir.bench.lock import Lock
 from test_bench_cli import LOADED, SH, cli  # noqa: F401
 
@@ -123,7 +124,18 @@ def test_two_processes_in_one_folder(cli, tmp_path):  # noqa: F811
     code, _, err = cli("bench", "--resume", "x")
     assert code == 2 and "is in use by" in err
     lock.release()
-    assert not (tmp_path / "x" / ".lock").exists()
+    assert not (tmp_path / "x" / lock_file).exists()
+
+
+def test_no_room_for_files_is_told_and_leaves_nothing(tmp_path):
+    """As a full disk does, a limit on the size of files lets them be made, and nothing be written."""
+    words = [sys.executable, "-m", "memoir", "bench", "system", "-n", "2", "-o", "x", "--", *SH]
+    limited = ["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", *words]
+    done = subprocess.run(limited, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.endswith(
+        f"x/{journal.NAME}: cannot be written: File too large\n"
+    )
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_stranger_s_folder_is_shown_and_asked_about(cli, tmp_path, monkeypatch):  # noqa: F811

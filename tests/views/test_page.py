@@ -268,7 +268,7 @@ def test_plans_with_ticks_far_apart_and_dollars_in_their_names():
     sizes = np.array([100, 200, 300], np.uint64)
     problem = Problem(lower, upper, sizes, np.ones(3, np.uint64))
     made = plan(problem)
-    shown = [MappedPlan("$a^$ $", made.offsets, made.arena_size)]
+    shown = [MappedPlan("$\\mathdefault{\\bad}$", made.offsets, made.arena_size)]
     html = plan_page("a $b_$ model", problem, shown, 300, names=("<x>", "y", "z")).render()
     assert "optimal" in html and "<x>" not in html
     pytest.importorskip("matplotlib")

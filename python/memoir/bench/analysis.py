@@ -40,6 +40,8 @@ def analyse_all(
     """
     known = result.allocators
     baseline = known[0] if baseline is None and known else baseline
+    if baseline is None:
+        raise Error("nothing to compare: there is neither an allocator nor a run")
     if baseline not in known:
         raise Error(f"baseline {baseline!r} is not among {', '.join(known)}")
     if method == "paired_t" and not result.interleaved:

@@ -56,8 +56,8 @@ class Journal:
     """Appends records to one file. Not thread-safe."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
         """Raises memoir.Error where the file cannot be made, or is a link or a pipe."""
+        self.path = path
         try:
             self._file = append_to(path)
         except OSError as error:
@@ -80,8 +80,10 @@ class Journal:
         os.fsync(self._file)
 
     def close(self) -> None:
-        os.fsync(self._file)
-        os.close(self._file)
+        try:
+            os.fsync(self._file)
+        finally:
+            os.close(self._file)
 
 
 def line_of(record: Record) -> bytes:

@@ -23,6 +23,7 @@ PICTURES = ("times", "ratios", "scaling", "run-order", "serial-normalised-by-all
             "memory-against-time", "live-and-resident", "memory-over-time")  # fmt: skip
 WRITTEN = (
     *KEPT,
+    *(f".{name}.before" for name in KEPT),  # what -f sets aside
     "tables.md",
     "report.html",
     *(f"{name}.{kind}" for name in PICTURES for kind in ("svg", "png")),
@@ -41,6 +42,7 @@ class Recording:
         self.folder = folder
         self._lock = lock
         self._new = self._made = self._settled = False  # begun here; in a folder that was not there; has rows
+        self._aside: list[str] = []  # what -f set aside
         self._done: Counter[Cell] = Counter()
         self._sessions: dict[Group, int] = {}  # by Cell.group: the number of the next one
         self._count(*result.rows, *result.members)
@@ -52,26 +54,30 @@ class Recording:
     ) -> Recording:
         """A new bench in a folder that holds none, or in memory only. `notes` is kept, not copied."""
         result = Result(header, [], [] if notes is None else notes)
-        if folder is None:
-            recording = cls(result)
-        else:
-            made = not folder.exists()
-            check_output(folder, force)
-            _make(folder)
-            lock = Lock(folder)
-            try:
-                output_folder(folder, force)  # once more, now that nobody else can begin
-            except BaseException:
-                lock.release()
-                raise
-            recording = cls(result, folder, lock)
-            recording._made = made
+        recording = cls(result) if folder is None else cls._begin_in(folder, result, force)
         recording._new = True
         try:
             recording.change_header(header)
-        except OSError:  # a full disk: nothing has begun
+        except OSError as error:  # a full disk: nothing has begun
             recording.discard()
-            raise
+            raise Error(f"{error.filename}: cannot be written: {os.strerror(error.errno or 0)}") from None
+        return recording
+
+    @classmethod
+    def _begin_in(cls, folder: Path, result: Result, force: bool) -> Recording:
+        made = not folder.exists()
+        check_output(folder, force)
+        _make(folder)
+        with contextlib.ExitStack() as undo:
+            if made:
+                undo.callback(_remove_folder, folder)
+            lock = Lock(folder)
+            undo.callback(lock.release)
+            aside = output_folder(folder, force)  # which checks again, now that nobody else can begin
+            undo.callback(_give_back, folder, aside)
+            recording = cls(result, folder, lock)
+            undo.pop_all()
+        recording._made, recording._aside = made, aside
         return recording
 
     @classmethod
@@ -91,25 +97,21 @@ class Recording:
 
     def discard(self) -> None:
         """Gives up a bench that has just begun and measured nothing; what -f set aside is there again."""
-        self.close()
+        with contextlib.suppress(OSError):
+            self.close()
         if self.folder is None or not self._new or self.result.rows:
             return
         with Folder(self.folder) as folder:
             folder.remove(NAME)
-            for name in KEPT:
-                if folder.status(f".{name}.before") is not None:
-                    folder.rename(f".{name}.before", name)
+        _give_back(self.folder, self._aside)
         if self._made:
-            with contextlib.suppress(OSError):
-                self.folder.rmdir()
+            _remove_folder(self.folder)
 
     def settle(self) -> None:
         """From here on the new bench counts: what -f set aside is given up. The first row does this too."""
         self._settled = True
         if self.folder is not None:
-            with Folder(self.folder) as folder:
-                for name in KEPT:
-                    folder.remove(f".{name}.before")
+            give_up(self.folder, self._aside)
 
     def __enter__(self) -> Recording:
         return self
@@ -159,12 +161,14 @@ class Recording:
             self._journal.sync()
 
     def close(self) -> None:
-        if self._journal:
-            self._journal.close()
-            self._journal = None
-        if self._lock:
-            self._lock.release()
-            self._lock = None
+        try:
+            if self._journal:
+                self._journal.close()
+                self._journal = None
+        finally:
+            if self._lock:
+                self._lock.release()
+                self._lock = None
 
     def save(self) -> None:
         """Writes results.json and results.csv into the folder, if there is one."""
@@ -200,18 +204,38 @@ def check_output(path: Path, force: bool) -> None:
         raise Error(f"{path}: cannot be written: {error.strerror}") from None
 
 
-def output_folder(path: Path, force: bool) -> Path:
-    """Makes the folder of a new bench; with `force` an old bench in it is set aside (see Recording.settle)."""
+def output_folder(path: Path, force: bool) -> list[str]:
+    """Makes the folder of a new bench; with `force` an old bench in it is set aside, until give_up(). The names of what is."""
     check_output(path, force)
     _make(path)
+    aside: list[str] = []
     try:
         with Folder(path) as folder:
             for name in KEPT:
                 if folder.status(name) is not None:
                     folder.rename(name, f".{name}.before")
+                    aside.append(name)
     except OSError as error:
         raise Error(f"{path}: {error.strerror}") from None
-    return path
+    return aside
+
+
+def give_up(path: Path, aside: list[str]) -> None:
+    """Removes what output_folder() set aside."""
+    with Folder(path) as folder:
+        for name in aside:
+            folder.remove(f".{name}.before")
+
+
+def _give_back(path: Path, aside: list[str]) -> None:
+    with Folder(path) as folder:
+        for name in aside:
+            folder.rename(f".{name}.before", name)
+
+
+def _remove_folder(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.rmdir()
 
 
 def _make(path: Path) -> None:

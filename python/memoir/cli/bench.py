@@ -34,7 +34,7 @@ from memoir.bench.experiment import Experiment, from_header
 from memoir.bench.grid import PERCENTILES, placeholders
 from memoir.bench.loop import run_all
 from memoir.bench.process import allocators
-from memoir.bench.recording import Recording, check_output, output_folder
+from memoir.bench.recording import Recording, check_output, give_up, output_folder
 from memoir.bench.rows import compile_metric
 from memoir.bench.statistics import METHODS
 from memoir.cli.parts import bench_arguments as arguments
@@ -261,13 +261,16 @@ def _present_old(given: Record, judge: Record) -> None:
     from memoir.cli.parts import bench_report as report
 
     result, folder = reading.read(given["sources"]), given["output"]
+    aside: list[str] = []
     if folder is not None:
         if any(folder.resolve() in (path.resolve(), path.resolve().parent) for path in given["sources"]):
             raise Error(f"-o {folder} is where --from reads; choose another folder")
-        output_folder(folder, given["force"])
+        aside = output_folder(folder, given["force"])
     if given["pictures"]:
         allow(seconds=20, memory=256 << 20)
     report.present(result, judge, folder, given["pictures"], given["as_json"])
+    if folder is not None:
+        give_up(folder, aside)
 
 
 def _prove(experiment: Experiment, recording: Recording, say: Callable[[str], None]) -> None:

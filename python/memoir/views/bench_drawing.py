@@ -10,13 +10,9 @@ from typing import Any
 import numpy as np
 
 from memoir.bench import statistics
-from memoir.views.figures import import_matplotlib
+from memoir.views.figures import import_matplotlib, show_names
 
-_TO_FILES = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "memoir",
-    "text.parse_math": False,
-}  # names may have dollars
+_TO_FILES = {"svg.fonttype": "none", "svg.hashsalt": "memoir"}
 # Okabe & Ito's colours: told apart by colour-blind readers too
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 
@@ -27,6 +23,7 @@ def to_bytes(figure: Any, kind: str) -> bytes:
     out = io.BytesIO()
     with matplotlib.rc_context(_TO_FILES), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of glyphs and layouts: nothing that a reader can act on
+        show_names(figure)
         figure.savefig(out, format=kind, dpi=160, metadata={"Date": None} if kind == "svg" else {})
     return out.getvalue()
 

@@ -16,16 +16,10 @@ from memoir.bench.verdicts import Analysis
 from memoir.views.bench_drawing import COLOURS, colour, grid, plain_ticks, points, threads_text
 from memoir.views.bench_tables import interval, label
 from memoir.views.bench_timelines import live_and_resident, memory_over_time, run_order
-from memoir.views.figures import import_matplotlib
 
 
 def all_figures(result: Result, wall: Analysis, memory: Analysis | None) -> dict[str, object]:
     """Every figure that the result has data for, by file name without its ending; matplotlib Figures."""
-    with import_matplotlib().rc_context({"text.parse_math": False}):  # names may have dollars
-        return _all_figures(result, wall, memory)
-
-
-def _all_figures(result: Result, wall: Analysis, memory: Analysis | None) -> dict[str, object]:
     figures = {"times": times(result), "ratios": ratios(wall)}
     if len({row["threads"] for row in result.rows}) > 1:
         figures["serial-normalised-by-allocator"] = serial_by_allocator(result)

@@ -37,20 +37,29 @@ def new_figure(width: float, height: float) -> Figure:
 def to_bytes(figure: Figure, kind: str) -> bytes:
     """A `png`, `svg` or `pdf`; the same figure gives the same bytes."""
     import matplotlib
-    from matplotlib.text import Text
-    from matplotlib.ticker import FixedFormatter
 
-    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
-        if isinstance(ticks := axis.get_major_formatter(), FixedFormatter):
-            ticks.seq = [printable(name).replace("$", r"\$") for name in ticks.seq]
-    for text in figure.findobj(Text):  # names of strangers: as they are, and not as formulas
-        shown = "\n".join(map(printable, text.get_text().split("\n")))
-        text.set_text(shown)
-        text.set_parse_math("$\\mathdefault" in shown)
+    show_names(figure)
     out = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "memoir"}):
         figure.savefig(out, format=kind, metadata=_NO_DATE.get(kind, {}))
     return out.getvalue()
+
+
+def show_names(figure: Figure) -> None:
+    """Names of strangers: printable, letter by letter, and not as formulas."""
+    from matplotlib.text import Text
+    from matplotlib.ticker import FuncFormatter, LogFormatter, ScalarFormatter
+
+    formulas: set[Text] = set()  # powers of ten
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        of_ticks, labels = axis.get_major_formatter(), axis.get_ticklabels()  # which makes them
+        if isinstance(of_ticks, LogFormatter):
+            formulas.update(labels)
+        elif not isinstance(of_ticks, ScalarFormatter):
+            axis.set_major_formatter(FuncFormatter(lambda at, place, of=of_ticks: printable(of(at, place))))
+    for text in figure.findobj(Text):
+        text.set_text("\n".join(map(printable, text.get_text().split("\n"))))
+        text.set_parse_math(text in formulas)
 
 
 def bytes_axis(axis: Axis, top: int, marks: int = 4) -> None:
@@ -67,11 +76,6 @@ def counts_axis(axis: Axis, marks: int | None = None) -> None:
 
     axis.set_major_locator(MaxNLocator(marks, integer=True))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-
-
-def plain(text: str) -> str:
-    """Text of somebody else's as matplotlib draws it letter by letter: two `$` are mathematics to it."""
-    return text.replace("$", r"\$")
 
 
 def without_box(axes: Axes) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from memoir._core import Problem
 from memoir.base.quantities import bytes_text
-from memoir.views.figures import bytes_axis, counts_axis, new_figure, plain, to_bytes, without_box
+from memoir.views.figures import bytes_axis, counts_axis, new_figure, to_bytes, without_box
 from memoir.views.plan_table import above_floor
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def draw_heap_maps(
 
     with matplotlib.rc_context({"font.size": 9, "axes.titlesize": 9}):
         figure.suptitle(
-            f"{plain(title)}\n{len(problem):,} buffers, load {bytes_text(floor)}", fontsize=10, color=_INK
+            f"{title}\n{len(problem):,} buffers, load {bytes_text(floor)}", fontsize=10, color=_INK
         )
         grid = figure.add_gridspec(rows + 1, columns, height_ratios=[0.28, *[1.0] * rows])
         for column in range(columns):
@@ -74,9 +74,7 @@ def draw_heap_maps(
             axes = figure.add_subplot(grid[1 + index // columns, index % columns])
             own = plan.arena_size > shared_top
             _draw_map(axes, problem, plan, floor, colours, plan.arena_size if own else shared_top)
-            label = (
-                f"{plain(plan.name)}: {bytes_text(plan.arena_size)}, {above_floor(plan.arena_size, floor)}"
-            )
+            label = f"{plan.name}: {bytes_text(plan.arena_size)}, {above_floor(plan.arena_size, floor)}"
             axes.set_title(label + (" (own scale)" if own else ""), loc="left", color=_INK)
             if index + columns >= len(plans):
                 axes.set_xlabel("tick")

@@ -7,7 +7,7 @@ from typing import Any
 
 from memoir._core import Lives, Trace
 from memoir.base.quantities import bytes_text
-from memoir.views.figures import bytes_axis, new_figure, plain, to_bytes, without_box
+from memoir.views.figures import bytes_axis, new_figure, to_bytes, without_box
 from memoir.views.trace_summary import load_of
 
 _POINTS = 2000  # stretches of time: more than a picture has columns
@@ -49,7 +49,7 @@ def draw_load(trace: Trace, summary: dict[str, Any], kind: str, *, title: str = 
     axes.set_ylim(0, max(peak["bytes"], 1) * 1.1)
     axes.margins(x=0)
     without_box(axes)
-    figure.suptitle(plain(title), fontsize=10)
+    figure.suptitle(title, fontsize=10)
     return to_bytes(figure, kind)
 
 

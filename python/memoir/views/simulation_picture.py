@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from memoir.base.quantities import bytes_text
-from memoir.views.figures import bytes_axis, counts_axis, new_figure, plain, to_bytes, without_box
+from memoir.views.figures import bytes_axis, counts_axis, new_figure, to_bytes, without_box
 
 _COLORS = (
     "#b03a2e",
@@ -42,7 +42,7 @@ def draw_simulation(results: Sequence[dict[str, Any]], title: str, kind: str) ->
             color=color,
             linewidth=1,
             linestyle=style,
-            label=plain(f"{result['policy']}{ratio}"),
+            label=f"{result['policy']}{ratio}",
         )
         if result["out_of_memory"] and line["event"]:
             axes.plot(
@@ -71,7 +71,7 @@ def draw_simulation(results: Sequence[dict[str, Any]], title: str, kind: str) ->
     figure.legend(
         loc="outside right upper", fontsize=7, frameon=False, title="reserved, / floor", title_fontsize=7
     )
-    figure.suptitle(f"Memory that each policy holds of {plain(title)} (lower is better)", fontsize=10)
+    figure.suptitle(f"Memory that each policy holds of {title} (lower is better)", fontsize=10)
     return to_bytes(figure, kind)
 
 
