@@ -348,6 +348,14 @@ def set_prepare(header):
     header["grid"]["parameters"] = [["p", ["OWNED"]]]
 
 
+def set_port(prepare):
+    def change(header):
+        header["options"]["prepare"] = prepare
+        header["grid"]["parameters"] = [["port", ["touch OWNED"]]]
+
+    return change
+
+
 def set_many(header):
     header["grid"]["programs"] = [
         {"name": f"p{i}", "command": ["sh", "-c", f": {i}"], "client": [], "metrics": []} for i in range(150)
@@ -369,7 +377,11 @@ SHOWN = {
     ),
     "many": (set_many, ["touch OWNED", "these 151 commands"]),
     "escapes": (set_program(command=["true", "\x1b[2J\u202ehidden"]), ["true '\\x1b[2J\\u202ehidden'"]),
-    "arithmetic": (set_program(command=["true", "{=replicate*2}", "{replicate}"]), ["true 0 0"]),
+    "arithmetic": (
+        set_program(command=["true", "{=replicate*2}", "run{replicate}.sh", "{=0*replicate*threads}"]),
+        ["true '{=replicate*2}' 'run{replicate}.sh' '{=0*replicate*1}'"],
+    ),
+    "port that is a parameter": (set_port("{port}"), ["sh -c 'touch OWNED'"]),
 }
 
 
@@ -410,4 +422,47 @@ def test_what_is_too_much_to_be_looked_at_is_refused(change, cli, tmp_path, monk
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     code, _, err = cli("bench", "--resume", "x")
     assert code == 2 and "Nothing was run" in err and len(err) < 2000
+    assert not (tmp_path / "OWNED").exists()
+
+
+def set_entry(*place, to):
+    def change(header):
+        *path, last = place
+        at = header
+        for step in path:
+            at = at[step]
+        at[last] = to
+
+    return change
+
+
+NOTHING = {
+    "no programs": (set_entry("grid", "programs", to=[]), "there are no programs to measure"),
+    "no allocators": (set_entry("grid", "allocators", to=[]), "there are no allocators to measure"),
+    "no command": (set_program(command=[]), "has no command"),
+    "letters": (set_program(command=["sh", "run{{replicate}}.sh"]), "nobody can tell who fills them in"),
+    "unfilled": (set_entry("options", "prepare", to="touch {x}"), "nothing fills {x}"),
+    "unfilled port": (set_port("{=port}"), "which is not a number"),
+    "digits": (set_program(command=["true", "{=round(1e5,-999999999)+round(8,9e9)}"]), "add --yes"),
+    "large numbers": (
+        set_program(command=["true", "{=" + "*".join(["9" * 4000] * 500) + "}"]),
+        "too large to",
+    ),
+    "cores": (set_entry("options", "pin", to="0-99999999999"), "is not among"),
+    "names": (
+        set_entry("grid", "parameters", to=[[f"p{i}", ["1"]] for i in range(20_000)]),
+        "more than anybody looks at",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", NOTHING)
+def test_a_header_that_cannot_run_or_asks_for_much_ends_in_a_line(kind, cli, tmp_path, monkeypatch):  # noqa: F811
+    change, said = NOTHING[kind]
+    forged(tmp_path, change)
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    begin = time.process_time()
+    code, _, err = cli("bench", "--resume", "x")
+    assert code == 2 and said in err and "Traceback" not in err, err[-2000:]
+    assert time.process_time() - begin < 10  # without an end where a number has a billion digits
     assert not (tmp_path / "OWNED").exists()

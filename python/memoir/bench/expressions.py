@@ -26,7 +26,7 @@ _FUNCTIONS: dict[str, Callable[..., float]] = {
     "exp2": lambda x: 2.0**x,
     "ceil": math.ceil,
     "floor": math.floor,
-    "round": round,
+    "round": lambda x, digits=0.0: round(x, int(digits)),
     "int": int,
     "abs": abs,
     "min": min,
@@ -47,7 +47,8 @@ def evaluate(text: str, values: Mapping[str, str]) -> str:
     except Error:
         raise
     except (SyntaxError, ValueError, TypeError, ArithmeticError, RecursionError, MemoryError) as error:
-        raise Error(f"{{={text}}}: {error or type(error).__name__}") from None
+        shown = text if len(text) <= 80 else f"{text[:80]}..."
+        raise Error(f"{{={shown}}}: {str(error)[:200] or type(error).__name__}") from None
     return str(int(result)) if result == int(result) else f"{result:.6g}"
 
 
@@ -63,7 +64,7 @@ def names(text: str) -> set[str]:
 def _value(node: ast.AST, values: Mapping[str, str]) -> float:
     match node:
         case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
-            return number
+            return float(number)  # whole ones grow without an end
         case ast.Name(id=name) if name in values:
             try:
                 return float(values[name])
@@ -76,5 +77,5 @@ def _value(node: ast.AST, values: Mapping[str, str]) -> float:
         case ast.UnaryOp(op=op, operand=operand) if type(op) in _OPERATORS:
             return _OPERATORS[type(op)](_value(operand, values))
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
-            return _FUNCTIONS[name](*(_value(argument, values) for argument in arguments))
+            return float(_FUNCTIONS[name](*(_value(argument, values) for argument in arguments)))
     raise Error(f"{{=...}}: use + - * / // %, parentheses and {', '.join(_FUNCTIONS)}")

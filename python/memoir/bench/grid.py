@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TypeVar
 
@@ -21,6 +23,7 @@ Group = tuple[str, int, int, tuple[tuple[str, str], ...]]  # program, threads, l
 Block = tuple[int, int]  # session, replicate
 
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}|\{=([^{}]+)\}")
+_NAME = re.compile(r"\b[A-Za-z_]\w*\b(?!\s*\()")  # in an expression, and not of a function
 _AXIS = re.compile(r"[a-z_][a-z0-9_]*")
 _OWN = ("threads", "load", "work", "allocator", "replicate")
 # What every row has by itself: a metric of such a name would be two things.
@@ -140,6 +143,9 @@ class Grid:
     extra_placeholders: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
+        for what, entries in (("programs", self.programs), ("allocators", self.allocators)):
+            if not entries:
+                raise Error(f"there are no {what} to measure")
         for name, counts in (("threads", self.threads), ("load", self.loads)):
             if any(count < 1 for count in counts):
                 raise Error(f"--{name} {min(counts)}: must be 1 or more")
@@ -153,15 +159,16 @@ class Grid:
                 raise Error(f"axis {name} has no values")
             if len(set(values)) != len(values):
                 raise Error(f"axis {name} names a value twice: {','.join(map(str, values))}")
-        for name, _ in self.parameters:
-            if [other for other, _ in self.parameters].count(name) > 1:
+        given = Counter(name for name, _ in self.parameters)
+        for name in given:
+            if given[name] > 1:
                 raise Error(f"--param {name} is given twice: write all its values in one, as in {name}=A,B,C")
             if not _AXIS.fullmatch(name):
                 raise Error(f"--param {name}: use small letters, digits and _ for the name")
             if name in _OWN:
                 raise Error(f"--param {name}: this name has a meaning already; choose another")
+        known = {*_OWN, *given, *self.extra_placeholders}
         for program in self.programs:
-            known = {*_OWN, *dict(self.parameters), *self.extra_placeholders}
             _check_metrics(program.metrics)
             for name in placeholders(program.words):
                 if name not in known:
@@ -203,10 +210,18 @@ class Grid:
         return order
 
     def program(self, name: str) -> Program:
-        return next(program for program in self.programs if program.name == name)
+        return self._programs[name]
 
     def allocator(self, name: str) -> Allocator:
-        return next(allocator for allocator in self.allocators if allocator.name == name)
+        return self._allocators[name]
+
+    @functools.cached_property
+    def _programs(self) -> dict[str, Program]:
+        return {program.name: program for program in reversed(self.programs)}
+
+    @functools.cached_property
+    def _allocators(self) -> dict[str, Allocator]:
+        return {allocator.name: allocator for allocator in reversed(self.allocators)}
 
     def to_dict(self) -> Record:
         """What a header keeps of it; from_dict() is the inverse."""
@@ -231,7 +246,10 @@ class Grid:
 
     @classmethod
     def from_dict(cls, entry: Record) -> Grid:
-        """Raises KeyError, TypeError or ValueError when something is missing."""
+        """Raises KeyError, TypeError, ValueError or Error when something is missing."""
+        for program in entry["programs"]:
+            if not program["command"]:
+                raise Error(f"program {program['name']!r} has no command")
         return cls(
             programs=tuple(
                 Program(
@@ -293,21 +311,33 @@ def placeholders(command: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def fill(command: Sequence[str], values: dict[str, str]) -> list[str]:
-    """The command with every placeholder replaced and every expression worked out."""
+def fill(command: Sequence[str], values: Mapping[str, str], later: Collection[str] = ()) -> list[str]:
+    """The command with every placeholder replaced and every expression worked out. later: names that stay as they are,
+    and with them the expressions that use one, with the values of the others in them. Raises memoir.Error for a name
+    that has no value."""
 
     def replace(match: re.Match[str]) -> str:
-        if match.group(1):
-            return values[match.group(1)]
-        return expressions.evaluate(match.group(2), values) if match.group(2) else match.group()[0]
+        name, expression = match.groups()
+        if name is not None:
+            if name in later:
+                return match.group()
+            if name not in values:
+                raise Error(f"nothing fills {{{name}}} in the command")
+            return values[name]
+        if expression is None:
+            return match.group()[0]
+        if expressions.names(expression).isdisjoint(later):
+            return expressions.evaluate(expression, values)
+        known = {name: value for name, value in values.items() if name not in later}
+        return f"{{={_NAME.sub(lambda found: known.get(found[0], found[0]), expression)}}}"
 
     return [_PLACEHOLDER.sub(replace, part) for part in command]
 
 
 def _check_metrics(metrics: Sequence[Metric]) -> None:
-    names = [metric.name for metric in metrics]
+    names = Counter(metric.name for metric in metrics)
     for name in names:
-        if names.count(name) > 1:
+        if names[name] > 1:
             raise Error(
                 f"two metrics are called {name!r}: give each a name of its own, as in '(?P<ops>[0-9.]+) ops'"
             )

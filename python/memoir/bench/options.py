@@ -62,11 +62,11 @@ def cpus_for(pin: str | None, threads: int) -> list[int]:
     for part in pin.split(","):
         if not (match := re.fullmatch(r"(\d+)(?:-(\d+))?", part)):
             raise Error(f"--pin {pin}: use a list of cores such as 0,2-3, or nothing for the first ones")
-        first, last = int(match.group(1)), int(match.group(2) or match.group(1))
-        cpus.extend(range(first, last + 1))
-    for cpu in cpus:
-        if cpu not in allowed:
-            raise Error(f"--pin {pin}: core {cpu} is not among {','.join(map(str, allowed))}")
+        first, last = (int(number[:9]) for number in (match.group(1), match.group(2) or match.group(1)))
+        for cpu in range(first, last + 1):
+            if cpu not in allowed:
+                raise Error(f"--pin {pin}: core {cpu} is not among {','.join(map(str, allowed))}")
+            cpus.append(cpu)
     if not cpus:
         raise Error(f"--pin {pin}: no core named")
     return cpus

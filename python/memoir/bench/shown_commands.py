@@ -5,8 +5,9 @@ filled in and the variables that it gets. Nothing is left out; what is too much 
 from __future__ import annotations
 
 import math
+import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from memoir._core import Error
 from memoir.base.quantities import printable
@@ -16,7 +17,8 @@ from memoir.bench.process import proof
 
 MOST = 200  # commands that somebody can be asked about
 MOST_TEXT = 4000  # characters of one of them
-_OPEN = {"replicate": "{replicate}", "port": "{port}"}  # each run has its own
+_REPLICATE, _PORT = "replicate", "port"  # each run has its own
+_LEFT = re.compile(r"\{(replicate|port|=)")
 
 
 def commands(grid: Grid, options: Options) -> list[str]:
@@ -45,23 +47,28 @@ def commands(grid: Grid, options: Options) -> list[str]:
 def _of_cell(cell: Cell, grid: Grid, options: Options) -> Iterator[str]:
     program, allocator = grid.program(cell.program), grid.allocator(cell.allocator)
     if options.prepare is not None:
-        yield _line(["sh", "-c", *_filled((options.prepare,), cell)])
-    variables = environment(cell, 0, grid.threads_given) | {"MEMOIR_REPLICATE": _OPEN["replicate"]}
+        yield _line(["sh", "-c", *_filled((options.prepare,), cell, (_REPLICATE,))])
+    later = (_REPLICATE, _PORT) if program.client else (_REPLICATE,)
+    variables = environment(cell, 0, grid.threads_given) | {"MEMOIR_REPLICATE": f"{{{_REPLICATE}}}"}
     variables |= proof.environment_for([str(allocator.library)] if allocator.library else (), allocator)
     given = [f"{name}={value}" for name, value in variables.items()]
-    yield _line(["env", *given, *_filled(program.command, cell)])
+    yield _line(["env", *given, *_filled(program.command, cell, later)])
     for words in (program.ready, program.client, program.stop):
         if words:
-            yield _line(_filled(words, cell))
+            yield _line(_filled(words, cell, later))
     if program.client and not program.server:  # the suite's clients, where an allocator is proved
-        yield _line([*_filled(program.client, cell), "--smoke"])
+        yield _line([*_filled(program.client, cell, later), "--smoke"])
 
 
-def _filled(words: tuple[str, ...], cell: Cell) -> list[str]:
-    try:
-        return fill(words, {**cell.values(0), **_OPEN})
-    except (Error, ValueError):  # arithmetic with these numbers, which gives a number
-        return fill(words, {**cell.values(0), "port": "0"})
+def _filled(words: tuple[str, ...], cell: Cell, later: Collection[str]) -> list[str]:
+    """What each run fills in stays as it was written; what only looks like it is refused."""
+    values = cell.values(0) | dict.fromkeys(later, "0")
+    for word in fill(words, values):
+        if found := _LEFT.search(word):
+            raise Error(
+                f"one of its commands has the letters {found[0]}, and nobody can tell who fills them in"
+            )
+    return fill(words, values, later)
 
 
 def _line(words: list[str]) -> str:

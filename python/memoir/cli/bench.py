@@ -301,13 +301,16 @@ def _set_up(given: Record, words: list[str]) -> tuple[Experiment, Path]:
     if given["resume"]:
         if not (folder / journal.NAME).is_file():
             raise Error(f"--resume {folder}: no {journal.NAME} in it")
-        header, _ = journal.read(folder / journal.NAME)
-        if "made_by" in header:
-            raise Error(f"--resume {folder}: {header['made_by']} made this bench; go on with its --resume")
-        try:
-            experiment = from_header(header)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise Error(f"{folder / journal.NAME}:1: the header is damaged ({error!r})") from None
+        with within_budget([folder / journal.NAME], lifted=given["yes"]):
+            header, _ = journal.read(folder / journal.NAME)
+            if "made_by" in header:
+                raise Error(
+                    f"--resume {folder}: {header['made_by']} made this bench; go on with its --resume"
+                )
+            try:
+                experiment = from_header(header)
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                raise Error(f"{folder / journal.NAME}:1: the header is damaged ({error!r})") from None
         if words or given["allocator_list"] or given["suite_names"] or given["server"]:
             _check_same(folder, header, _experiment(given, words).header())
         if given["replicates"] is not None:
@@ -325,7 +328,8 @@ def _ask(folder: Path, header: Record, experiment: Experiment, yes: bool) -> Non
         return
     foreign = "was not made by this user in this folder, or its commands were changed"
     try:
-        lines = shown_commands.commands(experiment.grid, experiment.options)
+        with within_budget([folder / journal.NAME]):
+            lines = shown_commands.commands(experiment.grid, experiment.options)
     except Error as error:
         raise Error(
             f"--resume {shown(folder)}: it {foreign}, and {error}. Nothing was run; --yes runs it unseen"
