@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """On a machine with an NVIDIA GPU: everything of tests/gpu, and memoir's pools next to PyTorch's own allocators.
 
-    bench/gpu.py [-o docs/results/gpu.json] [--only tests,calls,loops] [--smoke]
+    bench/gpu.py [-o gpu.json] [--only tests,calls,loops] [--smoke]
     bench/gpu.py --without-gpu [-o ...]
 
 The JSON is a price list for `memoir simulate --device-costs`: its "us" are microseconds of each call to the driver.

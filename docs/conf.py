@@ -20,7 +20,7 @@ version = release = (DOCS.parent / "VERSION").read_text().strip()
 extensions = ["myst_parser"]
 root_doc = "README"
 source_suffix = {".md": "markdown"}
-exclude_patterns = ["results/torch/*"]
+exclude_patterns = ["notebook/**"]
 html_theme = "furo"
 html_title = "memoir: allocators that remember"
 html_show_sourcelink = False
@@ -57,7 +57,7 @@ def _prepare(app, name, source) -> None:
     def replaced(link):
         path = link[2].split("#")[0]
         target = (here / path).resolve()
-        left_out = target.is_relative_to(DOCS / "results" / "torch") and target.suffix == ".md"
+        left_out = target.is_relative_to(DOCS / "notebook") and target.suffix == ".md"
         on_site = target.is_relative_to(DOCS) and target.is_file() and not left_out
         if on_site and re.fullmatch(r"[\w-]+\.md", link[1]):
             return f"[{_title(target)}]({link[2]})"

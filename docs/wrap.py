@@ -24,7 +24,7 @@ ATOM = re.compile(r"(?:`+[^`]+`+|!?\[[^\[\]]*\](?:\([^()\s]*\))?|[^\s`\[!]+|[`\[
 WRITTEN = "<!-- written by "
 LEFT_ALONE = (
     "third_party/",
-    "docs/results/torch/",
+    "bench/torch/reports/",
     "tests/bench_torch/data/",
 )  # others' pages; written reports
 

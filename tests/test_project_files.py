@@ -113,7 +113,7 @@ def test_the_readme_says_what_its_pages_say():
 
 def test_the_readme_has_the_half_that_nobody_tuned_on():
     """What it says of the malloc is of the rows `report`, and the mean of their programs."""
-    text = (ROOT / "docs/results/load-drop.md").read_text().replace("*", "")
+    text = (ROOT / "docs/notebook/malloc/load-that-drops.md").read_text().replace("*", "")
     rows = [re.split(r" *\| *", line)[1:-1] for line in text.splitlines() if line.startswith("|")]
     unseen = [row for row in rows if row[1:2] == ["report"] and not row[0].startswith("geometric")]
     (mean,) = [row for row in rows if row[1:2] == ["report"] and row[0].startswith("geometric")]

@@ -8,7 +8,7 @@
 memoir asserts a difference where its report names one in any of its quantities; hyperfine where the second command is
 slower by more than the deviation that it prints (its sentence "ran 1.1 times faster" is always there); pyperf where it does
 not say "not significant"; criterion where it says "regressed" or "improved". ReBench prints a mean per executor and
-compares nothing. mimalloc-bench has no package; docs/results/bench.md says how it was tried by hand.
+compares nothing. mimalloc-bench has no package; docs/notebook/bench/next-to-other-tools.md says how it was tried by hand.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Planners against each other: arena over load and seconds for each problem, and who has what by when.
 
-    python bench/plan/planners.py -o docs/planners-table.md --picture docs/results/planners-anytime.svg
+    python bench/plan/planners.py -o docs/planners-table.md --picture docs/notebook/plan/anytime.svg
     python bench/plan/planners.py --smoke                      a second, for the tests
 
 The peers' figures were measured on two cores of the same kind, not in this run: minimalloc and idealloc are
@@ -142,7 +142,7 @@ def draw(curves: dict[str, tuple[int, dict[str, Curve]]], path: Path) -> None:
 )
 @click.option("--smoke", is_flag=True, help="Small problems and short deadlines only.")
 def main(output, picture_path: Path | None, picture_seconds: float, largest: int, smoke: bool) -> None:
-    """Prints what docs/results/planners.md holds."""
+    """Prints what docs/notebook/plan/the-smallest-arena.md holds."""
     challenging = {
         name: (from_csv(DATA / "minimalloc" / f"{name}.{CHALLENGING}.csv"), 0.1 if smoke else 10.0)
         for name in "ACDEGJK"

@@ -222,7 +222,7 @@ def main(
     only_known: bool,
     smoke: bool,
 ) -> None:
-    """Prints what docs/results/planners.md holds of problems that are new."""
+    """Prints what docs/notebook/plan holds of problems that are new."""
     pythons = [sys.executable, *([against] if against else [])]
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as made:

@@ -147,7 +147,7 @@ def what_if(path: Path) -> list[str]:
 @click.option("-o", "--output", type=click.File("w"), default="-", help="The tables, as Markdown.")
 @click.option("--smoke", is_flag=True, help="Few events and traces.")
 def main(output, smoke: bool) -> None:
-    """Prints what docs/results/simulate.md holds of times and ratios."""
+    """Prints what docs/notebook/pools/how-fast-a-simulation-is.md holds of times and ratios."""
     paths = sorted(SHARED.glob("*/*.trace")) or sorted(KEPT.glob("*.trace"))
     parts = [speed(20_000 if smoke else 1_000_000)]
     parts.append(ratios(paths[:2] if smoke else paths, caps=not smoke))

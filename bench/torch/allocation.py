@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The time of one tensor's allocation and free, from a slab and from each malloc, on a recorded pass of ResNet-50.
 
-    bench/torch/allocation.py [--passes 300] [-o docs/results/allocation.md]
+    bench/torch/allocation.py [--passes 300] [-o allocation.md]
     bench/torch/allocation.py --smoke                              does it build and run? A small network, three passes
 
 Builds bench/torch/allocation.cc against the torch of this Python, records the pass, and runs the program under each malloc that

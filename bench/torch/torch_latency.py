@@ -6,10 +6,10 @@
     bench/torch/torch_latency.py -o out/latency                                   the whole matrix, threads 1 and 2
     bench/torch/torch_latency.py --callers 1-8 --nets resnet50 --batch 1 -o out/callers
     bench/torch/torch_latency.py --resume out/latency                             go on where it stopped
-    bench/torch/torch_latency.py --from out/latency --report docs/results/torch   tables and pictures again
+    bench/torch/torch_latency.py --from out/latency --report bench/torch/reports   tables and pictures again
     bench/torch/torch_latency.py --verify --nets all                              outputs equal bit for bit?
 
-How it measures, and what the numbers mean: docs/results/torch-latency.md.
+How it measures, and what the numbers mean: bench/torch/reports/README.md.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ _VARIANTS = _Names(tuple(VARIANTS), {"all": DEFAULT})
 @click.option("-f", "--force", is_flag=True, help="Overwrite the output.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON instead of Markdown.")
 def command(**options: Any) -> None:
-    """Times PyTorch networks under allocators and compares them with intervals; see docs/results/torch-latency.md."""
+    """Times PyTorch networks under allocators and compares them with intervals; see bench/torch/reports/README.md."""
     if options["smoke"]:
         smoke = dict(
             net_names=("squeezenet1_0",),

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How well `memoir train` predicts lifetimes in other builds, versions and runs, and in other programs.
 
-    bench/train/train.py -o docs/results/train.md     all programs; the first time sources are fetched, built and recorded
+    bench/train/train.py -o train.md     all programs; the first time sources are fetched, built and recorded
     bench/train/train.py --only sqlite,redis          some of them
     bench/train/train.py --tables matches,rates       parts: accuracy, repeats, foreign, matches (the paper's Table 2), costs,
                                                 rates (Figure 9)

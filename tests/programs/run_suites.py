@@ -9,7 +9,7 @@ model of lifetimes that is trained on the suite itself. A test counts as differe
 that it says in no plain run, of up to three: tests have clocks, and machines are busy. The traces of processes that
 have ended are read and removed. Sources come from Debian (apt-get source), crates from cargo; --install fetches the
 programs too, by apt-get, which root may. What was found stays in the folder, and is not run again. Exits with 1 where
-a test differs. docs/results/programs.md has results."""
+a test differs. docs/notebook/record/test-suites.md has results."""
 
 from __future__ import annotations
 

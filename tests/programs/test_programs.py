@@ -31,7 +31,7 @@ FORKS = """import multiprocessing as m
 print(sum(m.get_context("fork").Pool(3).map(len, [[1] * i for i in range(300)])))"""
 CXX = """#include <regex>
 int main() { return std::regex_match("ab", std::regex("a.")) ? 0 : 1; }"""
-# The one left out lists the descriptors of a process, and sees the trace's: docs/results/programs.md.
+# The one left out lists the descriptors of a process, and sees the trace's: docs/notebook/record/test-suites.md.
 TESTS = (
     "-i test_pass_fds_redirected "
     "test_dict test_list test_threading test_subprocess test_fork1 test_mmap test_ctypes test_re"
