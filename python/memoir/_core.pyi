@@ -1286,6 +1286,16 @@ def policies(substrate: str = "simulation") -> list[tuple[str, str, list[tuple[s
     (name, what it is, [(setting, unit, default, help)]) of every policy that a 'simulation', 'host' or 'device' has.
     """
 
+def peer_policies() -> list:
+    """
+    The names of those that are only compared with, which no default list has.
+    """
+
+def default_policies(mallocs: bool) -> list:
+    """
+    The names of the policies that a trace of a host's mallocs, or else of tensors, is tried with when nobody names one; ours first.
+    """
+
 def check_policy(policy: str, substrate: str = 'simulation') -> None:
     """Raises Error when there is no such policy or setting there."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from memoir.simulation import expand, simulate
+from memoir.simulation import expand, out_of_memory, simulate
 from memoir.traces.files import open_trace
 
 from memoir import Error, _core, simulation
@@ -74,14 +74,31 @@ def test_every_policy_on_a_recorded_program(results):
 
 def test_the_policies_of_what_the_trace_is_of(results, tmp_path):
     """A device's first, ours before the others; mallocs for what malloc did."""
-    mallocs = {"lifetime", "llama", "size_classes", "size_classes_huge"}
+    mallocs = ["lifetime", "span"]
     rows = [row["policy"] for row in results(SMALL)]
-    assert rows[:3] == ["memoir", "guided", "planned"] and len(rows) == 6 and not mallocs & set(rows)
+    assert rows[:3] == ["memoir", "guided", "planned"] and not set(mallocs) & set(rows)
     (tmp_path / "x.trace").write_text("b\na 0 1000000 0 0\nf 0\n")
     assert [row["policy"] for row in results("x.trace")] == rows
-    assert simulation.default_policies([str(SMALL)], "malloc") == list(simulation.OF_MALLOCS)
-    assert simulation.default_policies([str(SMALL)], "both") == [*rows, *simulation.OF_MALLOCS]
-    assert mallocs == set(simulation.OF_MALLOCS)
+    assert simulation.default_policies([str(SMALL)], "malloc") == mallocs
+    assert simulation.default_policies([str(SMALL)], "both") == [*rows, *mallocs]
+
+
+def test_no_list_that_nobody_asked_for_has_a_peer(memoir):
+    """Allocators that are only compared with are tried by their names, and by "all"."""
+    peers = {"binned", "split", "rmm", "rmm_arena", "llama", "size_classes", "size_classes_huge"}
+    assert set(_core.peer_policies()) == peers
+    lists = (
+        simulation.default_policies([str(SMALL)], "both"),
+        simulation.what_if_policies(True),
+        out_of_memory.judged_policies(),
+    )
+    for names in lists:
+        assert not peers & set(names) and "memoir" in names
+    assert peers < set(simulation.expand(["all"]))
+    _, out, _ = memoir("simulate", "--policies")
+    _, every, _ = memoir("simulate", "--policies", "all")
+    for peer in peers:
+        assert f"\n{peer} " not in out and f"\n{peer} " in every
 
 
 @pytest.mark.parametrize("streams", [1, 2, 4])

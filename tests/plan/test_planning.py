@@ -368,7 +368,7 @@ def test_what_is_no_problem(problem, message):
 def test_bad_arguments():
     problem = ([0], [4], [1])
     with pytest.raises(
-        memoir.Error, match="no planner called 'best'; there are auto, exact, first_fit, bump"
+        memoir.Error, match="no planner called 'best'; there are auto, exact, first_fit, greedy_by_size"
     ):
         memoir.plan(problem, "best")
     with pytest.raises(memoir.Error, match="deadline"):

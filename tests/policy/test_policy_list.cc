@@ -47,6 +47,24 @@ TEST_CASE("a row says what the policy is and where it is to be had") {
   }
 }
 
+TEST_CASE("a default list is of ours, and has no peer") {
+  for (const TracedMemory memory : {TracedMemory::kTensors, TracedMemory::kMallocs}) {
+    const std::vector<std::string> names = default_policies(memory);
+    REQUIRE_FALSE(names.empty());
+    for (const PolicyInfo& info : policies(Substrate::kSimulation)) {
+      CAPTURE(info.name);
+      const bool in = std::find(names.begin(), names.end(), info.name) != names.end();
+      CHECK(in == (memory == TracedMemory::kTensors ? info.traits.tensors : info.traits.mallocs));
+      if (info.traits.peer) CHECK_FALSE(in);
+    }
+  }
+  bool peers = false;  // they come last
+  for (const PolicyInfo& info : policies()) {
+    CHECK_FALSE((peers && !info.traits.peer));
+    peers = info.traits.peer;
+  }
+}
+
 TEST_CASE("a text is read alike for every substrate, defaults and all") {
   for (const PolicyInfo& info : policies()) {
     for (const SettingInfo& setting : info.settings) {

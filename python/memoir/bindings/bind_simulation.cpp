@@ -255,6 +255,29 @@ void bind_simulation(nb::module_& module) {
       "(name, what it is, [(setting, unit, default, help)]) of every policy that a "
       "'simulation', 'host' or 'device' has.");
   module.def(
+      "peer_policies",
+      [] {
+        nb::list names;
+        for (const PolicyInfo& info : policies()) {
+          if (info.traits.peer) names.append(info.name);
+        }
+        return names;
+      },
+      "The names of those that are only compared with, which no default list has.");
+  module.def(
+      "default_policies",
+      [](bool mallocs) {
+        nb::list names;
+        for (const std::string& name :
+             default_policies(mallocs ? TracedMemory::kMallocs : TracedMemory::kTensors)) {
+          names.append(name);
+        }
+        return names;
+      },
+      "mallocs"_a,
+      "The names of the policies that a trace of a host's mallocs, or else of tensors, is tried with when "
+      "nobody names one; ours first.");
+  module.def(
       "check_policy",
       [](std::string_view policy, const std::string& substrate) {
         choose_policy(policy, substrate_named(substrate));

@@ -19,7 +19,7 @@ from memoir.cli.parts.constraints import Constraints, constraint_options
 from memoir.cli.parts.plan_options import FITS, NOT_FOUND, PlanOptions, ToleranceOption
 from memoir.cli.parts.sections import SectionedCommand, section
 from memoir.cli.parts.work_limit import limited
-from memoir.planning.planners import PLANNERS
+from memoir.planning.planners import PLANNERS, SETS, SHOWN
 from memoir.planning.planners.planner import NO_TOLERANCE
 from memoir.sweep import ENGINES
 from memoir.traces.files import ONLY
@@ -70,11 +70,11 @@ guiding = section("Plans for device pools")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the output.")
 @searching(
     "--planner",
-    type=click.Choice([*PLANNERS, "all"]),
+    type=click.Choice([*PLANNERS, *SETS]),
     default="auto",
     show_default=True,
-    metavar="NAME|all",
-    help=f"One of {', '.join(PLANNERS)}; or all of them, compared.",
+    metavar="NAME|all|thesis",
+    help=f"One of {', '.join(SHOWN)}; all of these, compared; or the thesis's five (docs/guides/planning.md).",
 )
 @searching(
     "--deadline",

@@ -22,7 +22,9 @@ from memoir.traces.files import ONLY, is_trace, read_begin
     help="A page to look into: .html; or a picture: .png, .svg, .pdf.",
 )
 @click.option(
-    "--planner", metavar="NAME|all", help="With a plan: show it next to the plan of this planner, or of all."
+    "--planner",
+    metavar="NAME|all|thesis",
+    help="With a plan: show it next to the plan of this planner, or of all.",
 )
 @click.option(
     "--deadline", type=click.FloatRange(min=0), help="With --planner: seconds for a planner that searches."

@@ -46,8 +46,8 @@ sweeping = section("Sweeps, over several inputs, policies, settings or caps")
     "policies",
     multiple=True,
     metavar="NAME[,KEY=VALUE...]|all",
-    help="Repeatable; key=a|b|c tries each, one|another both. The default: six of a GPU's, ours first, or the mallocs for "
-    "a trace of malloc. See --policies.",
+    help="Repeatable; key=a|b|c tries each, one|another both. The default: ours and PyTorch's, or memoir's malloc and best fit "
+    "for a trace of malloc. See --policies.",
 )
 @judging(
     "--cap",
@@ -107,7 +107,15 @@ sweeping = section("Sweeps, over several inputs, policies, settings or caps")
 )
 @sweeping("--address", metavar="HOST:PORT", help="Address of a Ray cluster.")
 @sweeping("--workers", type=Whole(1), help="Processes; the default: one per core.")
-@judging("--policies", "list_policies", is_flag=True, help="List the policies and their settings.")
+@judging(
+    "--policies",
+    "list_policies",
+    type=click.Choice(("ours", "all")),
+    is_flag=False,
+    flag_value="ours",
+    metavar="[all]",
+    help="List the policies and their settings; `all`: with those that are only compared with.",
+)
 @click.option("-f", "--force", is_flag=True, help="Overwrite the picture.")
 @limited
 def command(
@@ -130,7 +138,7 @@ def command(
     engine: str,
     address: str | None,
     workers: int | None,
-    list_policies: bool,
+    list_policies: str | None,
     force: bool,
 ) -> None:
     """Say what each allocator would take for the traces INPUTS, and whether it would survive a cap.
@@ -141,8 +149,8 @@ def command(
     from memoir import simulation
     from memoir.simulation.device_costs import read_costs
 
-    if list_policies:
-        _list_policies(as_json)
+    if list_policies is not None:
+        _list_policies(list_policies == "all", as_json)
         return
     if not inputs:
         raise Error("give a trace: memoir simulate x.trace")
@@ -358,18 +366,20 @@ def _next(inputs: tuple[str, ...], caps: tuple[str, ...], find_cap: bool, output
     return f"memoir simulate {first} --what-if"
 
 
-def _list_policies(as_json: bool) -> None:
-    from memoir._core import policies
+def _list_policies(peers: bool, as_json: bool) -> None:
+    from memoir._core import peer_policies, policies
 
+    left_out = [] if peers else peer_policies()
+    listed = [policy for policy in policies() if policy[0] not in left_out]
     if as_json:
         keys = ("name", "takes", "default", "help")
         rows = [
             {"policy": name, "what": what, "settings": [dict(zip(keys, s, strict=True)) for s in settings]}
-            for name, what, settings in policies()
+            for name, what, settings in listed
         ]
         click.echo(json.dumps(rows, indent=2))
         return
     from memoir.views.simulation_table import policy_table
 
-    Screen.of_output().table(policy_table(policies()))
+    Screen.of_output().table(policy_table(listed))
     click.echo("\nnext: memoir simulate x.trace --policy NAME,key=value")

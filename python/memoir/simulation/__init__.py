@@ -283,22 +283,19 @@ WHAT_IF = (
 )
 
 
-# What a trace is simulated with when nobody says: ours first, then what they are compared with.
-OF_DEVICES = ("memoir", "guided", "planned", "pytorch", "expandable", "rmm")
-OF_MALLOCS = ("lifetime", "llama", "size_classes", "size_classes_huge")
-
-
 def default_policies(paths: Sequence[str], only: str | None = None) -> list[str]:
     """Those of what the traces are of: tensors, which a device has, or a host's mallocs, or both."""
     of = {only or {"tensors": "tensors", "both": "malloc"}[_chosen(*_identity(path, ""))] for path in paths}
     devices, mallocs = of & {"tensors", "both"}, of & {"malloc", "both"}
-    return [*(OF_DEVICES if devices else ()), *(OF_MALLOCS if mallocs else ())]
+    tried = [*(_core.default_policies(mallocs=False) if devices else ())]
+    return tried + [*(_core.default_policies(mallocs=True) if mallocs else ())]
 
 
 def what_if_policies(capped: bool) -> list[str]:
-    """Every policy for devices, and PyTorch's with each of the settings above; without a cap, there is nothing to take a
-    share of."""
-    for_devices = {"planned", *(name for name, _, _ in _core.policies("device"))} - {"expandable"}
+    """Every policy for devices but peers, and PyTorch's with each of the settings above; without a cap, there is nothing
+    to take a share of."""
+    for_devices = {"planned", *(name for name, _, _ in _core.policies("device"))}
+    for_devices -= {"expandable", *_core.peer_policies()}
     names = [name for name, _, _ in _core.policies() if name in for_devices]
     return names + [f"pytorch:{s}" for s in WHAT_IF if capped or "memory_fraction" not in s]
 

@@ -23,7 +23,7 @@ from memoir.traces.places import Places
 _FEW = 40_000  # operations to simulate: fewer are done before other processes are up
 
 # What a program can be run with (not `planned`, which is made from the trace itself).
-POLICIES = ("memoir", "memoir_plain", "guided", "binned", "split", "rmm", "rmm_arena")
+POLICIES = ("memoir", "memoir_plain", "guided")
 
 # The same for a program of RAPIDS, by its own memory manager.
 _RMM = {
@@ -72,7 +72,9 @@ def explain(
             up_to_failure=failure["event"] if request is None else None,
             request=found["request"],
         )
-        for policy in dict.fromkeys([recorded, *(POLICIES if of_rmm else judged_policies()), *policies])
+        for policy in dict.fromkeys(
+            [recorded, *((*POLICIES, *_RMM) if of_rmm else judged_policies()), *policies]
+        )
     ]
     swept = _run(tasks, most, workers)
     results = swept.values

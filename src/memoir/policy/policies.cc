@@ -232,45 +232,45 @@ constexpr unsigned kDev = static_cast<unsigned>(Substrate::kDevice);
 constexpr Row kRows[] = {
     row<LearningOptions, make_memoir>(
         "memoir", "memoir's device pool: best fit; memory is mapped where it is needed; loops are planned",
-        kSim | kDev, {.mapped = true, .sees_streams = true}),
+        kSim | kDev, {.mapped = true, .sees_streams = true, .tensors = true}),
     row<LearningOptions, make_memoir>(
         "memoir_plain", "the same over plain memory, which other processes and NICs can register",
         kSim | kDev, {.mapped = true, .plain = true, .sees_streams = true}),
     row<GuidedOptions, make_guided>("guided", "memoir's pool, following a plan of an earlier run",
-                                    kSim | kDev, {.mapped = true, .sees_streams = true}),
+                                    kSim | kDev, {.mapped = true, .sees_streams = true, .tensors = true}),
+    row<LifetimeOptions, make_lifetime>(
+        "lifetime", "memoir's malloc: two classes of lifetimes, learned; pages go back when load falls", kSim,
+        {.sees_streams = true, .page = 4 * kKiB, .lifetimes = LifetimeScale::kAllocation, .mallocs = true}),
     row<NoOptions, make_planned>("planned", "an offline plan of the whole trace: what can be reached", kSim,
-                                 {.sees_streams = true}),
+                                 {.sees_streams = true, .tensors = true}),
     row<NoOptions, make_span>("span", "best fit by address in mapped memory, a pool per stream", kSim | kDev,
-                              {.mapped = true}),
+                              {.mapped = true, .mallocs = true}),
     row<NoOptions, make_direct>("direct", "no pool: every object is the device's own allocation", kSim | kDev,
                                 {}),
     row<StaticPolicyOptions, make_static_tensors>(
         "static_tensors", "DSC's fixed tables over memory taken at the start, a pool per stream",
         kSim | kHost | kDev, {.mapped = true}),
+    pytorch_row("pytorch", "PyTorch's caching allocator, by default over cudaMalloc", kSim | kDev,
+                {.mapped = true, .sees_streams = true, .pytorch = true, .tensors = true}),
+    pytorch_row("expandable", "PyTorch's caching allocator with expandable_segments:True", kSim | kDev,
+                {.mapped = true, .sees_streams = true, .pytorch = true, .tensors = true}),
     row<BinnedOptions, make_binned>("binned", "CuArrays.jl's bins of powers of two, each block a segment",
-                                    kSim | kDev, {.sees_streams = true, .finalizers = true}),
+                                    kSim | kDev, {.sees_streams = true, .finalizers = true, .peer = true}),
     row<SplitOptions, make_split>("split", "CuArrays.jl's best fit in three classes over split segments",
-                                  kSim | kDev, {.sees_streams = true, .finalizers = true}),
+                                  kSim | kDev, {.sees_streams = true, .finalizers = true, .peer = true}),
     row<RmmOptions, make_rmm>("rmm", "RAPIDS Memory Manager's pool, which never gives memory back",
-                              kSim | kDev, {.sees_streams = true}),
+                              kSim | kDev, {.sees_streams = true, .peer = true}),
     row<RmmArenaOptions, make_rmm_arena>(
         "rmm_arena", "RAPIDS Memory Manager's arenas: superblocks of one piece of memory, lent to streams",
-        kSim | kDev, {.mapped = true, .sees_streams = true}),
-    pytorch_row("pytorch", "PyTorch's caching allocator, by default over cudaMalloc", kSim | kDev,
-                {.mapped = true, .sees_streams = true, .pytorch = true}),
-    pytorch_row("expandable", "PyTorch's caching allocator with expandable_segments:True", kSim | kDev,
-                {.mapped = true, .sees_streams = true, .pytorch = true}),
-    row<LifetimeOptions, make_lifetime>(
-        "lifetime", "memoir's malloc: two classes of lifetimes, learned; pages go back when load falls", kSim,
-        {.sees_streams = true, .page = 4 * kKiB, .lifetimes = LifetimeScale::kAllocation}),
+        kSim | kDev, {.mapped = true, .sees_streams = true, .peer = true}),
     row<LlamaOptions, make_llama>(
         "llama", "the LLAMA paper's heap: a lifetime class for each huge page, lines in spans", kSim,
-        {.sees_streams = true, .page = 2 * kMiB, .lifetimes = LifetimeScale::kTime}),
+        {.sees_streams = true, .page = 2 * kMiB, .lifetimes = LifetimeScale::kTime, .peer = true}),
     row<NoOptions, make_sized<8 * kKiB>>(
         "size_classes", "a malloc with size classes, in small pages: free spans go back at once", kSim,
-        {.sees_streams = true, .page = 4 * kKiB}),
+        {.sees_streams = true, .page = 4 * kKiB, .peer = true}),
     row<NoOptions, make_sized<2 * kMiB>>("size_classes_huge", "the same in huge pages of 2 MiB", kSim,
-                                         {.sees_streams = true, .page = 2 * kMiB}),
+                                         {.sees_streams = true, .page = 2 * kMiB, .peer = true}),
 };
 
 constexpr Substrate kSubstrates[] = {Substrate::kSimulation, Substrate::kHost, Substrate::kDevice};
@@ -355,6 +355,15 @@ std::vector<PolicyInfo> policies(Substrate substrate) {
   std::vector<PolicyInfo> infos = policies();
   std::erase_if(infos, [&](const PolicyInfo& info) { return !info.is_on(substrate); });
   return infos;
+}
+
+std::vector<std::string> default_policies(TracedMemory memory) {
+  std::vector<std::string> names;
+  for (const Row& row : kRows) {
+    const bool in = memory == TracedMemory::kTensors ? row.traits.tensors : row.traits.mallocs;
+    if (in) names.emplace_back(row.name);
+  }
+  return names;
 }
 
 Policy choose_policy(std::string_view text, Substrate substrate) {

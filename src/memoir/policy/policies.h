@@ -44,6 +44,9 @@ struct PolicyTraits {
   bool finalizers = false;    // made for a language with a collector: has the settings of FinalizerSettings
   Size page = 0;              // of a host's malloc: the page in which it has memory; 0: it is none
   LifetimeScale lifetimes = LifetimeScale::kNone;  // kNone: else it has the settings of LifetimeSettings
+  bool peer = false;     // only compared with, by name: in no list that nobody asked for
+  bool tensors = false;  // tried on a trace of tensors when nobody names a policy
+  bool mallocs = false;  // the same of a host's mallocs
 };
 
 struct PolicyInfo {
@@ -56,10 +59,15 @@ struct PolicyInfo {
   bool is_on(Substrate substrate) const noexcept;
 };
 
-/// Every policy, baselines last.
+/// Every policy: ours, PyTorch's, peers.
 std::vector<PolicyInfo> policies();
 /// Those that this substrate has.
 std::vector<PolicyInfo> policies(Substrate substrate);
+
+/// What a trace is of.
+enum class TracedMemory : std::uint8_t { kTensors, kMallocs };
+/// The names that such a trace is tried with when nobody names one, ours first. No peers.
+std::vector<std::string> default_policies(TracedMemory memory);
 
 /// A policy that was chosen by name, with settings.
 struct Policy {

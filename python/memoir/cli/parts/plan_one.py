@@ -20,7 +20,7 @@ from memoir.cli.parts.plan_options import FITS, INFEASIBLE, NOT_FOUND, PlanOptio
 from memoir.cli.parts.problems import CsvSource, ImportedSource, TraceSource, open_problem
 from memoir.planning import PlanResult, plan
 from memoir.planning.constraints import Arena
-from memoir.planning.planners import PLANNERS
+from memoir.planning.planners import SETS
 from memoir.planning.planners.planner import NO_TOLERANCE, Tolerance
 from memoir.views.screen import Screen
 
@@ -107,19 +107,20 @@ def plan_one(options: PlanOptions) -> int:
     return planned.exit_code
 
 
-def plan_with_all(
+def plan_with_each(
+    planners: Sequence[str],
     problem: Problem | ConstrainedProblem,
     deadline: float | None,
     capacity: int | None,
     arenas: Sequence[Arena] = (),
     tolerance: Tolerance = NO_TOLERANCE,
 ) -> tuple[list[PlanResult], list[tuple[str, str]]]:
-    """The result of every planner, and why the others made none."""
+    """The result of each planner, and why the others made none."""
     results, refusals = [], []
     say = Lines()
-    for number, name in enumerate(PLANNERS):
+    for number, name in enumerate(planners):
         try:
-            with doing(f"planning with {name} ({number + 1} of {len(PLANNERS)})"):
+            with doing(f"planning with {name} ({number + 1} of {len(planners)})"):
                 made = plan(
                     problem, name, deadline=deadline, capacity=capacity, arenas=arenas, tolerance=tolerance
                 )
@@ -134,9 +135,14 @@ def plan_with_all(
 
 def _plan(options: PlanOptions, problem: Problem, constrained: ConstrainedProblem | None) -> _Planned:
     arenas = options.said.chosen_arenas()
-    if options.planner == "all":
-        results, refusals = plan_with_all(
-            constrained or problem, options.deadline, options.capacity, arenas, options.tolerance
+    if options.planner in SETS:
+        results, refusals = plan_with_each(
+            SETS[options.planner],
+            constrained or problem,
+            options.deadline,
+            options.capacity,
+            arenas,
+            options.tolerance,
         )
         return _Planned(problem, constrained, results, refusals, all_planners=True)
     with doing(f"planning with {options.planner}"):

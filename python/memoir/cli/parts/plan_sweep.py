@@ -16,7 +16,7 @@ from memoir.cli.parts.constraints import Constraints
 from memoir.cli.parts.plan_options import PlanOptions
 from memoir.cli.parts.problems import open_problem
 from memoir.planning import plan
-from memoir.planning.planners import PLANNERS
+from memoir.planning.planners import SETS
 from memoir.planning.planners.planner import Effort
 from memoir.sweep import sweep
 from memoir.views.screen import Screen
@@ -72,7 +72,7 @@ def plan_sweep(options: PlanOptions) -> int:
     for path in options.inputs:
         # what cannot be read is told before anything runs
         open_problem(path, options.device, options.dims, options.only)
-    names = list(PLANNERS) if options.planner == "all" else [options.planner]
+    names = SETS.get(options.planner, (options.planner,))
     effort = {
         "capacity": options.capacity,
         "threads": options.threads or 1,

@@ -16,6 +16,7 @@ from memoir.base.files import write_output
 from memoir.base.quantities import quoted
 from memoir.cli.parts.arguments import check_output
 from memoir.planning import PlanResult, plan
+from memoir.planning.planners import SETS
 from memoir.views.screen import Screen
 
 PICTURES = (".html", ".png", ".svg", ".pdf")
@@ -110,7 +111,7 @@ def show_plan(
     json: bool,
     force: bool,
 ) -> None:
-    """Prints what a plan is worth; draws its heap map into `output`, next to those of `planner` (or "all")."""
+    """Prints what a plan is worth; draws its heap map into `output`, next to those of `planner` (or of "all")."""
     if output is not None:
         check_output(Path(output), PICTURES, force)
     shown = open_shown(path, is_plan)
@@ -141,10 +142,10 @@ def _others(
 ) -> tuple[list[PlanResult], list[tuple[str, str]]]:
     if planner is None:
         return [], []
-    if planner == "all":
-        from memoir.cli.parts.plan_one import plan_with_all
+    if planner in SETS:
+        from memoir.cli.parts.plan_one import plan_with_each
 
-        return plan_with_all(problem, deadline, None)
+        return plan_with_each(SETS[planner], problem, deadline, None)
     return [plan(problem, planner, deadline=deadline)], []
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 from memoir import _core
@@ -62,8 +63,18 @@ def _cpsat(problem: _core.Problem, effort: Effort) -> Outcome:
     return cpsat.run(problem, effort)
 
 
+# Never the only best over 90 problems, or the tests' oracle: each is there by its name, and in no list that is shown.
+_BY_NAME = {
+    "bump",
+    "mincost_flow",
+    "greedy_by_conflicts",
+    "first_fit_by_length",
+    "first_fit_by_area",
+    "cpsat",
+}
+
 PLANNERS: dict[str, Planner] = {
-    planner.name: planner
+    planner.name: dataclasses.replace(planner, shown=planner.name not in _BY_NAME)
     for planner in (
         Planner(
             "auto", "an anytime portfolio: parts apart, cheap methods first, then search", _search(False)
@@ -77,8 +88,18 @@ PLANNERS: dict[str, Planner] = {
 }
 
 
+SHOWN = tuple(name for name, planner in PLANNERS.items() if planner.shown)
+# What one word stands for; "thesis": what MemoMalloc, a thesis on static planning, compares.
+SETS: dict[str, tuple[str, ...]] = {
+    "all": SHOWN,
+    "thesis": ("bump", "greedy_by_size", "gergov", "mincost_flow", "mip"),
+}
+
+
 def find(name: str) -> Planner:
     """Raises Error, listing the names, when there is none of that name."""
     if name not in PLANNERS:
-        raise Error(f"there is no planner called '{name}'; there are {', '.join(PLANNERS)}")
+        raise Error(
+            f"there is no planner called '{name}'; there are {', '.join(SHOWN)}, and by name {', '.join(sorted(_BY_NAME))}"
+        )
     return PLANNERS[name]

@@ -114,3 +114,4 @@ class Planner:
     name: str
     what: str
     run: Callable[[Problem, Effort], Outcome]
+    shown: bool = True  # in lists, and of those that `all` compares
