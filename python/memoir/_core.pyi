@@ -1286,12 +1286,12 @@ def policies(substrate: str = "simulation") -> list[tuple[str, str, list[tuple[s
     (name, what it is, [(setting, unit, default, help)]) of every policy that a 'simulation', 'host' or 'device' has.
     """
 
-def peer_policies() -> list:
+def peer_policies() -> list[str]:
     """
     The names of those that are only compared with, which no default list has.
     """
 
-def default_policies(mallocs: bool) -> list:
+def default_policies(mallocs: bool) -> list[str]:
     """
     The names of the policies that a trace of a host's mallocs, or else of tensors, is tried with when nobody names one; ours first.
     """
