@@ -41,6 +41,8 @@ class Heap {
   /// allocate() returned and that is live is ignored, and reported by returning false: a wild free must not
   /// corrupt a heap.
   virtual bool free(Offset offset) noexcept = 0;
+  /// The same on a thread, by a number as in Request: for heaps to which it matters who frees.
+  virtual bool free_on(std::uint32_t /*thread*/, Offset offset) noexcept { return free(offset); }
   /// Bytes held by the live object at this offset (>= what was asked), or 0 when there is none.
   virtual Size size_of(Offset offset) const noexcept = 0;
   /// Gives back to the arena what is committed and not live, as far as the policy allows.

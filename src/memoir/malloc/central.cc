@@ -93,7 +93,7 @@ bool Central::grow(bool whole) noexcept {
     grown = again == Growth::kDone;
   }
   // Large steps keep the system's list of mappings short; where it refuses one, a small one may do.
-  for (Size step = 32 * kMiB; !grown && heap.away() == kNoOffset;) {
+  for (Size step = span_rules::kGrowth; !grown && heap.away() == kNoOffset;) {
     // Blocks that are spans of their own can be mappings too, those of classes cannot: the last quarter is
     // for these.
     if (whole && arena_size() >= kArenaCapacity / 4 * 3) break;

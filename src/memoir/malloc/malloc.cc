@@ -22,7 +22,7 @@ namespace {
 
 using size_classes::kSlot;
 using size_classes::kTables;
-constexpr Size kLargestSpan = 512 * kKiB;  // above, a block is a mapping of its own
+using span_rules::kLargestSpan;
 constexpr Size kLargestSpanAlignment = kSlot;
 constexpr Size kLongestSpan = 255 * kSlot;  // where the system has no mapping for a larger block
 

@@ -12,7 +12,7 @@ namespace {
 
 using size_classes::kSlot;
 using size_classes::kTables;
-constexpr Size kPage = 4 * kKiB;
+using span_rules::kPage;
 constexpr size_t kMostBlocks = kTables.blocks[0];  // of the smallest size
 static_assert(*std::max_element(kTables.blocks.begin(), kTables.blocks.end()) == kMostBlocks);
 static_assert(*std::max_element(kTables.slots.begin(), kTables.slots.end()) * kSlot / kPage <= 64);
@@ -25,12 +25,6 @@ class BlockBits {
  private:
   std::uint64_t words_[(kMostBlocks + 63) / 64] = {};
 };
-
-/// The pages that bytes [begin, begin + size) of a span touch.
-std::uint64_t pages_of(Size begin, Size size) noexcept {
-  const Size low = begin / kPage, high = (begin + size - 1) / kPage;
-  return (~std::uint64_t{0} >> (63 - (high - low))) << low;
-}
 
 }  // namespace
 
@@ -48,27 +42,22 @@ std::uint64_t ThreadHeap::strip(Span* span) noexcept {
       is_free.set(block);
     }
   }
-  std::uint64_t touched = 0;  // by blocks that are used
-  for (size_t i = 0; i < span->linked; ++i) {
-    const std::uint64_t pages = pages_of(i * size, size);
-    if (!is_free.test(i) && (pages & span->gone) == 0) touched |= pages;
-  }
-  const std::uint64_t all = pages_of(0, span->slots * kSlot);
+  const span_rules::Shape shape{span->slots * kSlot, size, span->linked};
+  const auto listed = [&](size_t block) { return is_free.test(block); };
   std::uint64_t absent = 0;  // a region that became a huge page has pages again that its spans think gone
   {
     const LockGuard guard(central().lock);
     absent = central().heap.gone_pages({slot_of(span) * kSlot, span->slots * kSlot});
   }
-  const std::uint64_t leaving = all & ~touched & ~absent;
+  const std::uint64_t leaving = span_rules::unused_pages(shape, span->gone, listed) & ~absent;
   if (leaving == 0) return 0;
 
   const std::uint64_t gone = span->gone | leaving;
   void* list = nullptr;
-  for (size_t i = span->linked; i-- > 0;) {
-    if (!is_free.test(i) || (pages_of(i * size, size) & gone) != 0) continue;
-    free_list::link(start + i * size, list);
-    list = start + i * size;
-  }
+  span_rules::list_the_rest(shape, gone, listed, [&](size_t block) {
+    free_list::link(start + block * size, list);
+    list = start + block * size;
+  });
   span->local_free = list;
   span->free.store(nullptr, std::memory_order_relaxed);
   span->gone = gone;

@@ -15,7 +15,7 @@ namespace {
 
 using size_classes::kSlot;
 using size_classes::kTables;
-constexpr Size kPage = 4 * kKiB;
+using span_rules::kPage;
 constexpr std::uint64_t kQueued = std::uint64_t{1} << (RemoteList::kOffsetBits + RemoteList::kCountBits);
 
 SpanState state_of(const Span* span) noexcept { return span->state.load(std::memory_order_relaxed); }
@@ -25,15 +25,6 @@ RemoteList take_remote(Span* span) noexcept {
   if (RemoteList{span->remote.load(std::memory_order_relaxed)}.count() == 0) return {0};
   return {span->remote.fetch_and(kQueued, std::memory_order_acquire)};
 }
-
-/// A full span is offered again when so many of its blocks are free. With fewer, each allocation would go to
-/// another span.
-int blocks_to_offer(const Span* span) noexcept {
-  return std::max(span->blocks < 8 ? 1 : 2, span->blocks / 8);
-}
-
-/// Other threads' frees make a span heard of when they come to 1/8 of it.
-std::uint64_t remote_limit(const Span* span) noexcept { return std::max(1, span->blocks / 8); }
 
 }  // namespace
 
@@ -73,12 +64,14 @@ void ThreadHeap::set_current(size_t row, size_t size_class, Span* span) noexcept
 bool ThreadHeap::count(Size bytes) noexcept {
   const Size all = static_cast<Size>(granted_ - credit) * kUnit + bytes;
   uncounted_ += all;
-  if (uncounted_ >= kCountedTogether) count_allocated();
-  const bool due = count_down(all);
+  if (uncounted_ >= span_rules::kCountedTogether) count_allocated();
+  LiveLearner& sampler = central().sampler();
+  const bool samples = sampler.active();
+  const bool due = samples && sample_.count_down(all, id_, sampler.every());
   constexpr Size kShared = 512;
-  Size bytes_more = kCountedTogether - uncounted_;
+  Size bytes_more = span_rules::kCountedTogether - uncounted_;
   if (central().shared_upkeep.load(std::memory_order_relaxed)) bytes_more = std::min(bytes_more, kShared);
-  if (central().sampler().active()) bytes_more = std::min(bytes_more, until_sample_);
+  if (samples) bytes_more = std::min(bytes_more, sample_.left());
   credit = granted_ = static_cast<std::int64_t>(bytes_more / kUnit);
   most_single_slots_ = static_cast<std::uint32_t>(most_kept() / kSlot);
   return due;
@@ -88,22 +81,6 @@ void ThreadHeap::count_allocated() noexcept {
   grew_ = (++counts_ & 3) == 0;
   central().add_allocated(uncounted_);
   uncounted_ = 0;
-}
-
-bool ThreadHeap::count_down(Size bytes) noexcept {
-  if (!central().sampler().active()) return false;
-  if (random_ == 0) {
-    random_ = (std::uint64_t{id_} + 1) * 0x9e3779b97f4a7c15ull;
-    until_sample_ = 0;
-  } else if (bytes < until_sample_) {
-    until_sample_ -= bytes;
-    return false;
-  }
-  random_ ^= random_ << 13;
-  random_ ^= random_ >> 7;
-  random_ ^= random_ << 17;
-  until_sample_ = central().sampler().interval(random_ * 2685821657736338717ull);
-  return true;
 }
 
 bool ThreadHeap::refill(Span* span) noexcept {
@@ -129,7 +106,7 @@ bool ThreadHeap::refill(Span* span) noexcept {
 bool ThreadHeap::link_more(Span* span) noexcept {
   if (span->linked == span->blocks) return false;
   const Size size = kTables.size[span->size_class];
-  const size_t count = std::min<size_t>(std::max<Size>(kPage / size, 1), span->blocks - span->linked);
+  const size_t count = span_rules::blocks_to_list(size, span->blocks - span->linked);
   char* const first = static_cast<char*>(start_of(span)) + span->linked * size;
   span->linked = static_cast<std::uint16_t>(span->linked + count);
   if constexpr (kChecked) {
@@ -151,17 +128,12 @@ bool ThreadHeap::bring_page_back(Span* span) noexcept {
     const LockGuard guard(central().lock);
     central().heap.pages_back({slot_of(span) * kSlot + page * kPage, kPage});
   }
-  // Blocks on this page that lie on no other gone page are linked again.
   void* list = nullptr;
-  const Size last = std::min<Size>((page * kPage + kPage - 1) / size, span->linked - Size{1});
-  for (Size block = last + 1; block-- > page * kPage / size;) {
-    const Size low = block * size / kPage, high = (block * size + size - 1) / kPage;
-    const std::uint64_t pages = (~std::uint64_t{0} >> (63 - (high - low))) << low;
-    if (block >= span->linked || (pages & span->gone) != 0) continue;
+  span_rules::list_those_on({span->slots * kSlot, size, span->linked}, page, span->gone, [&](Size block) {
     void* const at = static_cast<char*>(start_of(span)) + block * size;
     free_list::link(at, list);
     list = at;
-  }
+  });
   span->free.store(list, std::memory_order_relaxed);
   return list != nullptr;
 }
@@ -203,12 +175,11 @@ void ThreadHeap::start(Span* span, size_t row, size_t size_class) noexcept {
 }
 
 Span* ThreadHeap::take_kept(size_t row, size_t size_class) noexcept {
-  constexpr int kLooks = 4;
   const size_t slots = kTables.slots[size_class];
   const std::uint32_t first = slots > kMostSlots ? 0 : kept_[row][slots];
   if (first == 0) return nullptr;
   Span* span = span_at(first - 1);
-  for (int look = 1; span->size_class != size_class && look < kLooks && span->next != 0; ++look)
+  for (int look = 1; span->size_class != size_class && look < span_rules::kLooks && span->next != 0; ++look)
     span = span_at(span->next - 1);
   if (span->size_class != size_class) span = span_at(first - 1);
   unkeep(span);
@@ -221,12 +192,8 @@ Span* ThreadHeap::take_kept(size_t row, size_t size_class) noexcept {
   return span;
 }
 
-/// Bytes of empty spans for each thread. All together: half of what is held, or a few MiB, which a small heap
-/// does not give back anyway.
 Size ThreadHeap::most_kept() noexcept {
-  constexpr Size kLeast = 64 * kKiB, kMost = 4 * kMiB, kFew = 8 * kMiB;
-  const Size threads = std::max<Size>(registry().end() - kFirstThreadHeap, 1);
-  return std::clamp(std::max(central().held() / 2, kFew) / threads, kLeast, kMost);
+  return span_rules::most_kept(central().held(), registry().end() - kFirstThreadHeap);
 }
 
 bool ThreadHeap::keep(Span* span) noexcept {
@@ -269,14 +236,11 @@ bool ThreadHeap::keep_single(Span* span) noexcept {
 }
 
 Span* ThreadHeap::take_single(size_t row, size_t slots) noexcept {
-  if (slots > kMostSingleSlots) return nullptr;
-  const std::uint64_t longer = single_lengths_[row] >> (slots - 1);
-  if (longer == 0) return nullptr;
-  const auto more = static_cast<size_t>(std::countr_zero(longer));
-  if (more > slots / 4) return nullptr;
+  const size_t length = span_rules::single_to_take(single_lengths_[row], slots);
+  if (length == 0) return nullptr;
   count_slow_call();
   if (queue_waits()) drain_queue();
-  return pop_single(row, slots + more);
+  return pop_single(row, length);
 }
 
 Span* ThreadHeap::pop_single(size_t row, size_t length) noexcept {
@@ -308,7 +272,7 @@ void ThreadHeap::end_kept() noexcept {
 
 void ThreadHeap::set_full(Span* span) noexcept {
   span->state.store(SpanState::kFull, std::memory_order_relaxed);
-  span->set_notify(static_cast<std::uint16_t>(span->blocks - blocks_to_offer(span)));
+  span->set_notify(static_cast<std::uint16_t>(span->blocks - span_rules::blocks_to_offer(span->blocks)));
   // Its free blocks may lie on pages that are being given back: it is offered when that is done.
   if (!span->releasing && span->at_notify()) set_available(span);
 }
@@ -388,7 +352,7 @@ void ThreadHeap::collect(Span* span) noexcept {
 // threads
 
 void ThreadHeap::push_remote(Span* span, void* first, void* last, std::uint64_t count) noexcept {
-  const std::uint64_t limit = remote_limit(span);
+  const std::uint64_t limit = span_rules::blocks_to_tell(span->blocks);
   RemoteList old{span->remote.load(std::memory_order_relaxed)}, wanted{};
   do {
     free_list::link(last, old.count() == 0 ? nullptr : address_of(old.first()));
@@ -418,9 +382,8 @@ void ThreadHeap::drain_queue() noexcept {
 
 void ThreadHeap::hold_remote(Span* span, void* block) noexcept {
   const Size size = kTables.size[span->size_class];
-  if (size >= kHeldBytes) return push_remote(span, block, block, 1);
-  const size_t spans = registry().crowded() ? kFewHeldSpans : kHeldSpans;
-  Held& held = held_[slot_of(span) * 0x9e3779b1u >> 16 & (spans - 1)];
+  if (size >= span_rules::kHeldBytes) return push_remote(span, block, block, 1);
+  Held& held = held_[span_rules::held_place(slot_of(span), registry().crowded())];
   if (held.span != span) {
     flush(held);
     count_slow_call();
@@ -434,7 +397,7 @@ void ThreadHeap::hold_remote(Span* span, void* block) noexcept {
   }
   free_list::link(block, held.first);
   held.first = block;
-  if (++held.count >= kHeldBlocks || held.count * size >= kHeldBytes) flush(held);
+  if (span_rules::holds_enough(++held.count, size)) flush(held);
 }
 
 void ThreadHeap::flush(Held& held) noexcept {

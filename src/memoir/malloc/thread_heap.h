@@ -17,8 +17,10 @@
 #include <utility>
 
 #include "memoir/base/lock.h"
+#include "memoir/heap/lifetime/span_rules.h"
 #include "memoir/malloc/blocks/span.h"
 #include "memoir/malloc/central.h"
+#include "memoir/predict/sample_pace.h"
 
 namespace memoir::malloc_ {
 
@@ -32,7 +34,7 @@ inline constexpr HeapId kNoToken = ~HeapId{0};  // equals no owner
 
 // Small sizes have a place for each 16 bytes, so that no table says the class; a class may have several.
 inline constexpr Size kSmall = kKiB;
-inline constexpr Size kUnit = 16;
+inline constexpr Size kUnit = span_rules::kCounted;
 inline constexpr size_t kSmallPlaces = kSmall / kUnit + 1;
 inline constexpr size_t kSmallClasses = size_classes::compute(kSmall) + 1;
 inline constexpr size_t kPlaces = kSmallPlaces + kClasses - kSmallClasses;
@@ -123,9 +125,8 @@ class alignas(64) ThreadHeap {
     credit -= units;
     return true;
   }
-  /// count() for a block with a span of its own. Of such a block no more than this counts towards the next
-  /// sample: else nearly each would be one, and a sample costs more than the block.
-  static constexpr Size kMostCounted = 16 * kKiB;
+  /// count() for a block with a span of its own, of which kMostCounted bytes count towards the next sample.
+  static constexpr Size kMostCounted = span_rules::kMostCounted;
   bool count_single(Size bytes) noexcept {
     const Size counted = bytes < kMostCounted ? bytes : kMostCounted;
     uncounted_ += bytes - counted;
@@ -134,7 +135,7 @@ class alignas(64) ThreadHeap {
   /// count_single() where that needs nobody else; false, and nothing is counted, where it does.
   bool spend_single(Size bytes) noexcept {
     const Size counted = bytes < kMostCounted ? bytes : kMostCounted;
-    if (uncounted_ >= kMostUncounted || !spend(counted)) return false;
+    if (uncounted_ >= span_rules::kMostUncounted || !spend(counted)) return false;
     uncounted_ += bytes - counted;
     return true;
   }
@@ -172,8 +173,6 @@ class alignas(64) ThreadHeap {
     void* last = nullptr;
     std::uint64_t count = 0;
   };
-  static constexpr size_t kHeldSpans = 64, kFewHeldSpans = 8;  // few: where there are very many threads
-  static constexpr std::uint64_t kHeldBlocks = 32, kHeldBytes = 8 * kKiB;
   static constexpr std::uint16_t kNeverNotify = 0xffff;  // more than a span has blocks
   static constexpr std::uint32_t kNil = ~std::uint32_t{0};
 
@@ -197,32 +196,29 @@ class alignas(64) ThreadHeap {
   void flush(Held& held) noexcept;
   void count_slow_call() noexcept;
   void count_allocated() noexcept;
-  bool count_down(Size bytes) noexcept;
 
   HeapId id_;
   Lock lock_;
   HeapId kept_token_ = kNoToken;
   std::atomic<std::uint32_t> queue_{0};  // slot + 1 of the first span in it
-  Held held_[kHeldSpans] = {};
+  Held held_[span_rules::kHeldSpans] = {};
   std::atomic<bool> holds_{false};                 // there may be blocks in held_
   std::uint32_t available_[kRows][kClasses] = {};  // slot + 1 of the first span of the list
   // Empty spans by their length: so a thread that frees much and asks for it again does not go to the others'
   // lock, and its memory stays in its processor's cache.
-  static constexpr size_t kMostSlots = 8, kMostSingleSlots = 64;
+  static constexpr size_t kMostSlots = span_rules::kMostKeptSlots;
+  static constexpr size_t kMostSingleSlots = span_rules::kMostSingleSlots;
   std::uint32_t kept_[kRows][kMostSlots + 1] = {};  // slot + 1 of the first span of the list
   std::atomic<std::uint32_t> kept_slots_{0};
   // Spans of one block by their length in the same way, apart from those of classes.
   std::uint64_t single_lengths_[kRows] = {};  // a bit for each length - 1 of which there is one
   std::uint32_t singles_[kRows][kMostSingleSlots + 1] = {};  // slot + 1 of the first span of the list
   std::uint32_t single_slots_ = 0, most_single_slots_ = 0;   // `most`: as of the last count()
-  // Allocated bytes that the others do not know of yet: a line that all threads write to is slow.
-  static constexpr Size kCountedTogether = 256 * kKiB, kMostUncounted = kMiB;
-  Size uncounted_ = 0;
-  std::int64_t granted_ = 0;  // what `credit` was when it was set
+  Size uncounted_ = 0;                                       // allocated bytes that the others do not know of
+  std::int64_t granted_ = 0;                                 // what `credit` was when it was set
   std::uint8_t counts_ = 0;
   bool grew_ = false;
-  Size until_sample_ = 0;
-  std::uint64_t random_ = 0;
+  SampleCountdown sample_;
 };
 
 /// The owner, inside its heap: the background waits until it is outside. Costs two plain stores, as a lock

@@ -128,8 +128,7 @@ bool Upkeep::share(unsigned rounds) noexcept {
 }
 
 void Upkeep::look_at_heaps(bool everything) noexcept {
-  // A thread that rests for a second keeps no spans, or where there are very many, for a fifth of one.
-  const std::uint32_t long_rest = registry().crowded() ? 2 : 10;
+  const std::uint32_t long_rest = span_rules::long_rest(registry().crowded());
   constexpr std::uint32_t kAsleep = 1000;  // it gave up its spans
   unsigned left = everything ? ~0u : shared_ ? kSharedHeaps : kMostHeapsARound;
   for (HeapId id = kFirstThreadHeap; left != 0 && id < registry().end(); ++id) {

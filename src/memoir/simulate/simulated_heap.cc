@@ -63,7 +63,7 @@ Heap* SimulatedHeap::find(std::uint32_t pool, StreamId stream) try {
 
 bool SimulatedHeap::free(const Workload::Object& object, Offset offset) {
   const StreamClock::Section section(clock_);
-  return heap(object.pool, object.stream).free(offset);
+  return heap(object.pool, object.stream).free_on(object.freed_on, offset);
 }
 
 Request SimulatedHeap::request_of(const Workload::Object& object) const noexcept {

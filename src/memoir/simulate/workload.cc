@@ -160,7 +160,7 @@ void Workload::Reader::allocate(const Event& event, std::uint32_t index) {
                  .size = event.size,
                  .site = event.site,
                  .stream = number_of(event.stream),
-                 .thread = event.thread,
+                 .thread = static_cast<std::uint16_t>(event.thread),
                  .alignment_log2 = event.alignment_log2},
                 event.time, index);
 }
@@ -185,7 +185,10 @@ std::uint32_t& Workload::Reader::live_object(const Event& event, size_t index) {
 void Workload::Reader::free(const Event& event, std::uint32_t index) {
   std::uint32_t& object = live_object(event, index);
   if (event.device == workload_.device_ && !begun_) begin_history();
-  if (object != kLeftOut) workload_.end(object, event.time, index);
+  if (object != kLeftOut) {
+    workload_.objects_[object].freed_on = static_cast<std::uint16_t>(event.thread);
+    workload_.end(object, event.time, index);
+  }
   object = kFreed;
 }
 

@@ -33,11 +33,12 @@ class Workload {
     ObjectId id = 0;  // of the trace
     Size size = 0;    // bytes as asked, > 0
     SiteId site = kNoSite;
-    StreamId stream = 0;       // numbered in the order of their first allocations
-    std::uint32_t begin = 0;   // the step that allocates it
-    std::uint32_t end = 0;     // the step that frees it; steps().size() when it outlives the trace
-    std::uint32_t thread = 0;  // that allocates it: its number in the trace
-    std::uint16_t pool = 0;    // private ones in the order of their first mention; 0: the default pool
+    StreamId stream = 0;         // numbered in the order of their first allocations
+    std::uint32_t begin = 0;     // the step that allocates it
+    std::uint32_t end = 0;       // the step that frees it; steps().size() when it outlives the trace
+    std::uint16_t thread = 0;    // that allocates it: the lower bits of its number in the trace
+    std::uint16_t freed_on = 0;  // that frees it
+    std::uint16_t pool = 0;      // private ones in the order of their first mention; 0: the default pool
     std::uint8_t alignment_log2 = 0;
     Size alignment() const noexcept { return Size{1} << alignment_log2; }  // bytes
   };

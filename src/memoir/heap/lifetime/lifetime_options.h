@@ -19,6 +19,7 @@ struct LifetimeOptions {
   bool release = true;
   double slack = 0.02;
   bool huge = true;
+  Size cache = 64 * kMiB;
 
   double lifetime_unit() const noexcept { return tau; }
 
@@ -39,6 +40,8 @@ struct LifetimeOptions {
         OptionField{"slack", &Options::slack, Unit::kShare,
                     "of the heap that is kept ready for demand, never given back"},
         OptionField{"huge", &Options::huge, Unit::kFlag, "ask for huge pages where the heap is dense"},
+        OptionField{"cache", &Options::cache, Unit::kBytes,
+                    "most bytes of freed blocks above 512KiB that are kept ready"},
     };
   }
 };

@@ -9,31 +9,27 @@ namespace memoir {
 using size_classes::kSlot;
 using size_classes::kTables;
 
-namespace {
-
-/// The pages that bytes [begin, begin + size) of a span touch.
-std::uint64_t pages_of(Size begin, Size size) noexcept {
-  const Size low = begin / BlockSpans::kPage, high = (begin + size - 1) / BlockSpans::kPage;
-  return (~std::uint64_t{0} >> (63 - (high - low))) << low;
-}
-
-}  // namespace
-
-Offset BlockSpans::allocate(std::uint32_t owner, size_t size_class) noexcept {
+bool BlockSpans::prepare(std::uint32_t owner, size_t size_class) noexcept {
   const size_t local = owner * size_classes::kCount + size_class;
   starved_ = false;
-  if (local >= locals_.size()) return kNoOffset;
+  if (local >= locals_.size()) return false;
   Index& current = locals_[local].current;
   while (current == 0 || (spans_[current].free == 0 && !refill(spans_[current]))) {
-    if (starved_) return kNoOffset;
+    if (starved_) return false;
     if (current != 0) set_full(current);
+    if (owner != 0 && hears_of_frees(thread_of(owner))) drain_queue(thread_of(owner));
     current = locals_[local].available;
-    if (current == 0) return kNoOffset;
-    unlink(current);
+    if (current != 0) unlink(current);
+    else current = take_kept(owner, size_class);
+    if (current == 0) return false;
     spans_[current].state = State::kCurrent;
     spans_[current].notify = kNever;
   }
-  Span& span = spans_[current];
+  return true;
+}
+
+Offset BlockSpans::take(std::uint32_t owner, size_t size_class) noexcept {
+  Span& span = spans_[locals_[owner * size_classes::kCount + size_class].current];
   const size_t block = span.free - 1u;
   span.free = span.link[block];
   ++span.used;
@@ -43,7 +39,7 @@ Offset BlockSpans::allocate(std::uint32_t owner, size_t size_class) noexcept {
 bool BlockSpans::add_span(std::uint32_t owner, size_t size_class, Offset begin) noexcept {
   const size_t local = owner * size_classes::kCount + size_class;
   const size_t slots = kTables.slots[size_class], first = begin / kSlot;
-  if (!locals_.reserve(local + 1)) return false;
+  if (!locals_.reserve(local + 1) || !kept_.reserve(owner + 2)) return false;
   for (size_t part = first / kPart; part <= (first + slots - 1) / kPart; ++part) {
     if (parts_.find(part) != 0) continue;
     const size_t size = by_slot_.size() + kPart;
@@ -55,6 +51,7 @@ bool BlockSpans::add_span(std::uint32_t owner, size_t size_class, Offset begin) 
   if (unused_.empty() && (!unused_.reserve(spans_.size() + 1) || !spans_.reserve(spans_.size() + 1)))
     return false;
   while (locals_.size() <= local) locals_.push_back({});
+  while (kept_.size() <= owner + 1) kept_.push_back({});
   auto index = static_cast<Index>(spans_.size());
   if (unused_.empty()) {
     spans_.push_back({});
@@ -63,14 +60,63 @@ bool BlockSpans::add_span(std::uint32_t owner, size_t size_class, Offset begin) 
     unused_.pop_back();
   }
   Span& span = spans_[index];
-  span = {};
   span.begin = begin;
-  span.local = static_cast<std::uint32_t>(local);
-  span.blocks = kTables.blocks[size_class];
-  span.size_class = static_cast<std::uint8_t>(size_class);
+  start(span, static_cast<std::uint32_t>(local), size_class);
   set_slots(first, slots, index);
   set_available(index);
   return true;
+}
+
+/// An empty span that was never cut, in no list. Its place is what it was.
+void BlockSpans::start(Span& span, std::uint32_t local, size_t size_class) noexcept {
+  const Offset begin = span.begin;
+  span = {};
+  span.begin = begin;
+  span.local = local;
+  span.blocks = kTables.blocks[size_class];
+  span.size_class = static_cast<std::uint8_t>(size_class);
+}
+
+bool BlockSpans::keep(Index index) noexcept {
+  Span& span = spans_[index];
+  const std::uint32_t owner = owner_of(span);
+  const std::uint32_t slots = kTables.slots[span.size_class];
+  if (owner == 0 || slots > span_rules::kMostKeptSlots || span.gone != 0) return false;
+  std::uint32_t& all = kept_[owner_of(thread_of(owner), 0)].slots;
+  if ((all + slots) * kSlot > pages_->most_kept()) return false;
+  all += slots;
+  span.state = State::kKept;
+  Index& first = kept_[owner].first[slots];
+  span.previous = 0;
+  span.next = first;
+  if (first != 0) spans_[first].previous = index;
+  first = index;
+  return true;
+}
+
+void BlockSpans::unkeep(Index index) noexcept {
+  Span& span = spans_[index];
+  const std::uint32_t owner = owner_of(span), slots = kTables.slots[span.size_class];
+  (span.previous != 0 ? spans_[span.previous].next : kept_[owner].first[slots]) = span.next;
+  if (span.next != 0) spans_[span.next].previous = span.previous;
+  span.next = span.previous = 0;
+  kept_[owner_of(thread_of(owner), 0)].slots -= slots;
+}
+
+/// One that was cut for the class, if there is one among the first, else any of its length, cut anew.
+BlockSpans::Index BlockSpans::take_kept(std::uint32_t owner, size_t size_class) noexcept {
+  const size_t slots = kTables.slots[size_class];
+  if (slots > span_rules::kMostKeptSlots || kept_[owner].first[slots] == 0) return 0;
+  Index index = kept_[owner].first[slots];
+  for (int look = 1; spans_[index].size_class != size_class && look < span_rules::kLooks; ++look) {
+    if (spans_[index].next == 0) break;
+    index = spans_[index].next;
+  }
+  if (spans_[index].size_class != size_class) index = kept_[owner].first[slots];
+  unkeep(index);
+  if (spans_[index].size_class != size_class)
+    start(spans_[index], static_cast<std::uint32_t>(owner * size_classes::kCount + size_class), size_class);
+  return index;
 }
 
 /// Their parts are there.
@@ -85,6 +131,12 @@ bool BlockSpans::refill(Span& span) noexcept {
     span.local_free = 0;
     return true;
   }
+  if (span.remote_count != 0) {
+    span.free = span.remote;
+    span.used = static_cast<std::uint16_t>(span.used - span.remote_count);
+    span.remote = span.remote_count = 0;
+    return true;
+  }
   const Size size = kTables.size[span.size_class];
   while (span.gone != 0) {
     const auto page = static_cast<Size>(std::countr_zero(span.gone));
@@ -93,17 +145,14 @@ bool BlockSpans::refill(Span& span) noexcept {
       return false;
     }
     span.gone &= span.gone - 1;
-    if (span.linked == 0) continue;
-    // Blocks on this page that lie on no other gone page are listed again.
-    const Size last = std::min<Size>((page * kPage + kPage - 1) / size, span.linked - Size{1});
-    for (Size block = last + 1; block-- > page * kPage / size;) {
-      if ((pages_of(block * size, size) & span.gone) != 0) continue;
+    const span_rules::Shape shape{kTables.slots[span.size_class] * kSlot, size, span.linked};
+    span_rules::list_those_on(shape, page, span.gone, [&](Size block) {
       span.link[block] = span.free;
       span.free = static_cast<std::uint16_t>(block + 1);
-    }
+    });
     if (span.free != 0) return true;
   }
-  const size_t count = std::min<size_t>(std::max<Size>(kPage / size, 1), span.blocks - span.linked);
+  const size_t count = span_rules::blocks_to_list(size, span.blocks - span.linked);
   if (count == 0) return false;
   for (size_t block = span.linked + count; block-- > span.linked;) {
     span.link[block] = span.free;
@@ -113,22 +162,114 @@ bool BlockSpans::refill(Span& span) noexcept {
   return true;
 }
 
-Range BlockSpans::free(Offset offset) noexcept {
-  const Index index = index_at(offset / kSlot);
+Range BlockSpans::free_own(Index index, Offset offset) noexcept {
   Span& span = spans_[index];
   const size_t block = (offset - span.begin) / kTables.size[span.size_class];
-  span.link[block] = span.local_free;
-  span.local_free = static_cast<std::uint16_t>(block + 1);
+  std::uint16_t& list = owner_of(span) == 0 ? span.local_free : span.free;
+  span.link[block] = list;
+  list = static_cast<std::uint16_t>(block + 1);
   if (--span.used != span.notify) return {};
   if (span.state == State::kFull) set_available(index);
   const bool last_one = span.next == 0 && span.previous == 0;
-  return span.used == 0 && !last_one ? end(index) : Range{};
+  if (span.used != 0 || last_one || span.queued) return {};
+  unlink(index);
+  if (keep(index)) return {};
+  span.state = State::kFull;  // in no list
+  return end(index);
+}
+
+void BlockSpans::hold(Thread& thread, Index index, Offset offset) noexcept {
+  Span& span = spans_[index];
+  const Size size = kTables.size[span.size_class];
+  const auto block = static_cast<std::uint16_t>((offset - span.begin) / size + 1);
+  if (size >= span_rules::kHeldBytes) {
+    span.link[block - 1] = 0;
+    Held one{index, block, block, 1};
+    return hand_over(one);
+  }
+  constexpr size_t kCrowd = 64;
+  Held& held = thread.held[span_rules::held_place(span.begin / kSlot, threads_.size() >= kCrowd)];
+  if (held.span != index) {
+    hand_over(held);
+    ++thread.slow_calls;
+    if (thread.queue != 0) drain_queue(static_cast<std::uint32_t>(&thread - threads_.data()));
+    thread.holds = true;
+    span.link[block - 1] = 0;
+    held = {index, block, block, 1};
+    return;
+  }
+  span.link[block - 1] = held.first;
+  held.first = block;
+  if (span_rules::holds_enough(++held.count, size)) hand_over(held);
+}
+
+void BlockSpans::hand_over(Held& held) noexcept {
+  if (held.count != 0) {
+    Span& span = spans_[held.span];
+    span.link[held.last - 1] = span.remote;
+    span.remote = held.first;
+    span.remote_count = static_cast<std::uint16_t>(span.remote_count + held.count);
+    if (!span.queued && span.remote_count >= span_rules::blocks_to_tell(span.blocks)) {
+      span.queued = true;
+      Index& queue = threads_[thread_of(owner_of(span))].queue;
+      span.queue_next = queue;
+      queue = held.span;
+    }
+  }
+  held = {};
+}
+
+void BlockSpans::flush_held(std::uint32_t thread) noexcept {
+  if (!threads_[thread].holds) return;
+  for (Held& held : threads_[thread].held) hand_over(held);
+  threads_[thread].holds = false;
+}
+
+void BlockSpans::drain_queue(std::uint32_t thread) noexcept {
+  Index next = threads_[thread].queue;
+  threads_[thread].queue = 0;
+  while (next != 0) {
+    const Index index = next;
+    Span& span = spans_[index];
+    next = span.queue_next;
+    span.queued = false;
+    collect(index);
+    if (span.state != State::kAvailable || span.used != 0) continue;
+    const bool last_one = span.next == 0 && span.previous == 0;
+    if (last_one) continue;
+    unlink(index);
+    if (keep(index)) continue;
+    span.state = State::kFull;  // in no list
+    pages_->ended(end(index));
+  }
+}
+
+/// Takes in what others freed.
+void BlockSpans::collect(Index index) noexcept {
+  Span& span = spans_[index];
+  if (span.remote_count != 0) {
+    if (span.local_free == 0) span.local_free = span.remote;
+    else if (span.free == 0) span.free = span.remote;
+    else put_aside(span, span.remote);
+    span.used = static_cast<std::uint16_t>(span.used - span.remote_count);
+    span.remote = span.remote_count = 0;
+  }
+  if (span.state == State::kFull && span.used <= span.notify) set_available(index);
+}
+
+/// A list in front of what was put aside before.
+void BlockSpans::put_aside(Span& span, std::uint16_t first) noexcept {
+  if (first == 0) return;
+  std::uint16_t* last = &span.link[first - 1];
+  while (*last != 0) last = &span.link[*last - 1];
+  *last = span.local_free;
+  span.local_free = first;
 }
 
 void BlockSpans::set_full(Index index) noexcept {
   Span& span = spans_[index];
   span.state = State::kFull;
-  span.notify = static_cast<std::uint16_t>(span.blocks - std::max(1, span.blocks / 8));
+  span.notify = static_cast<std::uint16_t>(span.blocks - span_rules::blocks_to_offer(span.blocks));
   if (span.used <= span.notify) set_available(index);
 }
 
@@ -153,6 +294,7 @@ void BlockSpans::unlink(Index index) noexcept {
 Range BlockSpans::end(Index index) noexcept {
   Span& span = spans_[index];
   if (span.state == State::kAvailable) unlink(index);
+  if (span.state == State::kKept) unkeep(index);
   const size_t slots = kTables.slots[span.size_class];
   set_slots(span.begin / kSlot, slots, 0);
   span.state = State::kUnused;
@@ -162,20 +304,18 @@ Range BlockSpans::end(Index index) noexcept {
 
 Range BlockSpans::end_if_empty(size_t slot) noexcept {
   const Index index = index_at(slot);
-  if (index == 0 || spans_[index].used != 0 || spans_[index].state == State::kCurrent) return {};
+  if (index == 0 || spans_[index].used != 0 || spans_[index].queued || spans_[index].state == State::kCurrent)
+    return {};
   return end(index);
 }
 
-void BlockSpans::set_current_aside() noexcept {
-  for (Local& local : locals_) {
-    if (local.current == 0) continue;
-    const Index index = local.current;
-    local.current = 0;
-    // What the free list has comes behind what was freed since.
+void BlockSpans::set_current_aside(size_t first, size_t end) noexcept {
+  for (size_t local = first; local < std::min(end, locals_.size()); ++local) {
+    const Index index = locals_[local].current;
+    if (index == 0) continue;
+    locals_[local].current = 0;
     Span& span = spans_[index];
-    std::uint16_t* last = &span.local_free;
-    while (*last != 0) last = &span.link[*last - 1];
-    *last = span.free;
+    put_aside(span, span.free);
     span.free = 0;
     set_available(index);
   }
@@ -188,6 +328,7 @@ BlockSpans::View BlockSpans::view(size_t slot) const noexcept {
   return {{span.begin, kTables.slots[span.size_class] * kSlot},
           span.used,
           span.blocks,
+          span.remote_count,
           kTables.size[span.size_class],
           span.seen,
           span.stripped,
@@ -201,8 +342,9 @@ void BlockSpans::look(size_t slot, bool stripped) noexcept {
 }
 
 std::uint64_t BlockSpans::strip(size_t slot, std::uint64_t absent) noexcept {
+  collect(index_at(slot));
   Span& span = spans_[index_at(slot)];
-  if (span.state == State::kCurrent) return 0;
+  if (span.state == State::kCurrent || span.state == State::kKept) return 0;
   const Size size = kTables.size[span.size_class];
   std::uint64_t is_free[kMostBlocks / 64] = {};
   for (const std::uint16_t first : {span.free, span.local_free}) {
@@ -210,21 +352,15 @@ std::uint64_t BlockSpans::strip(size_t slot, std::uint64_t absent) noexcept {
       is_free[(next - 1) / 64] |= std::uint64_t{1} << ((next - 1) % 64);
   }
   const auto listed = [&](size_t block) { return (is_free[block / 64] >> (block % 64) & 1) != 0; };
-  std::uint64_t touched = 0;  // by blocks that are used
-  for (size_t block = 0; block < span.linked; ++block) {
-    const std::uint64_t pages = pages_of(block * size, size);
-    if (!listed(block) && (pages & span.gone) == 0) touched |= pages;
-  }
-  const std::uint64_t all = pages_of(0, kTables.slots[span.size_class] * kSlot);
-  const std::uint64_t leaving = all & ~touched & ~absent;
+  const span_rules::Shape shape{kTables.slots[span.size_class] * kSlot, size, span.linked};
+  const std::uint64_t leaving = span_rules::unused_pages(shape, span.gone, listed) & ~absent;
   if (leaving == 0) return 0;
   span.gone |= leaving;
   span.free = span.local_free = 0;
-  for (size_t block = span.linked; block-- > 0;) {
-    if (!listed(block) || (pages_of(block * size, size) & span.gone) != 0) continue;
+  span_rules::list_the_rest(shape, span.gone, listed, [&](size_t block) {
     span.link[block] = span.local_free;
     span.local_free = static_cast<std::uint16_t>(block + 1);
-  }
+  });
   return leaving;
 }
 

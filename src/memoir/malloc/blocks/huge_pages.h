@@ -7,7 +7,7 @@
 //   touched share   of the pages that blocks were handed out on, those that are there. Programs that ask for
 //                   buffers and fill a part of each do better with small pages. The system says which small
 //                   pages are there, so regions without huge pages are asked: those from before the heap was
-//                   large, and then one in kSparedOf
+//                   large, and then one in span_rules::kSparedOf
 //   extra time      CPU time of huge pages beyond twice that of the small ones that they stand for;
 //                   `huge_cost` of the program's CPU time at most
 #pragma once
@@ -17,6 +17,7 @@
 
 #include "memoir/base/units.h"
 #include "memoir/heap/lifetime/lifetime_heap.h"
+#include "memoir/heap/lifetime/span_rules.h"
 
 namespace memoir::malloc_ {
 
@@ -36,9 +37,9 @@ class HugePages {
   /// Asks the system for a huge page there. False: it has none for us, now or at all. The caller has the
   /// central lock.
   bool ask_for(Offset region) noexcept;
-  /// Whether a region that is wanted huge keeps small pages all the same, to be looked at: one in kSparedOf.
-  /// The caller has the central lock.
-  bool spared() noexcept { return ++opened_ % kSparedOf == 0; }
+  /// Whether a region that is wanted huge keeps small pages all the same, to be looked at: one in
+  /// span_rules::kSparedOf. The caller has the central lock.
+  bool spared() noexcept { return ++opened_ % span_rules::kSparedOf == 0; }
   /// Touches the first page of a span that opened a region. Any thread, without the lock.
   void opened(Offset span, bool huge) noexcept;
   /// Makes a region that lost pages, at most `most_absent` of them (a fraction), a huge page again. The
@@ -57,7 +58,6 @@ class HugePages {
   void look_at(const LifetimeHeap& heap, size_t region) noexcept;
   void spend(std::int64_t nanoseconds) noexcept;
 
-  static constexpr unsigned kSparedOf = 32;
   unsigned opened_ = 0;
   double share_ = 0;
   bool looked_ = false, pays_ = true;

@@ -18,11 +18,8 @@ namespace {
 constexpr Size kPage = 4 * kKiB;
 constexpr Size kGuard = kChecked ? kPage : 0;  // in front of a block and behind it
 constexpr Size kHugePage = 2 * kMiB;
-constexpr Size kLeastPart = 64 * kKiB;  // moving less is not worth a call of the system
-constexpr Size kHugeFrom = 4 * kMiB;    // smaller blocks have no whole huge page for sure
-constexpr unsigned kMoment = 2;         // purges
-constexpr size_t kLooks = 4096;         // at the table, for a block that the system would not unmap
-constexpr size_t kRetries = 64;         // blocks that the system would not unmap, in a purge
+constexpr size_t kLooks = 4096;  // at the table, for a block that the system would not unmap
+constexpr size_t kRetries = 64;  // blocks that the system would not unmap, in a purge
 
 void* map(Size size) noexcept {
   void* const address = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -128,33 +125,19 @@ void unmap_around(std::uintptr_t address, Size size, Size begin, Size end) noexc
 
 }  // namespace
 
-size_t LargeBlocks::Entry::count() const noexcept {
-  size_t parts = 1;
-  while (parts < kMostParts && cuts[parts - 1] != 0) ++parts;
-  return parts;
-}
-
-void LargeBlocks::Entry::shrink(Size to) noexcept {
-  size = to;
-  for (Size& cut : cuts) {
-    if (cut >= to) cut = 0;
-  }
-}
-
 LargeBlocks::Block LargeBlocks::allocate(Size size, Size alignment, bool huge) noexcept {
   const KeptErrno kept;
   const Size bytes = align_up(size, kPage);
-  huge = huge && bytes >= kHugeFrom;
+  huge = huge && bytes >= KeptBlocks::kHugeFrom;
   Entry entry;
   {
     const LockGuard guard(lock_);
     if (refused_ != 0) {  // what fits best of both, else the last of the largest requests find none
-      const Cached* const kept = fitting(bytes, alignment);
+      const Entry* const kept = kept_.fitting(bytes, alignment);
       const Size most = bytes + bytes / 4;
-      entry =
-          take_refused(bytes, kept == nullptr ? most : std::min(most, kept->entry.size), alignment, kLooks);
+      entry = take_refused(bytes, kept == nullptr ? most : std::min(most, kept->size), alignment, kLooks);
     }
-    if (entry.address == 0) entry = take_fitting(bytes, alignment, huge);
+    if (entry.address == 0) entry = kept_.take_fitting(bytes, alignment, huge).block;
   }
   if (entry.address == 0 && cached() != 0) entry = compose(bytes, alignment, huge);
   if (entry.address == 0) entry = map_new(bytes, alignment, huge);
@@ -272,77 +255,18 @@ void LargeBlocks::retry_refused() noexcept {
   }
 }
 
-/// The smallest that is kept and has the size; one that is much larger only where it can be cut. The lock is
-/// held.
-LargeBlocks::Cached* LargeBlocks::fitting(Size bytes, Size alignment) noexcept {
-  const Size most = bytes + bytes / 4;
-  Cached* best = nullptr;
-  for (size_t i = 0; i < cache_count_; ++i) {
-    const Entry& one = cache_[i].entry;
-    if (one.size < bytes || one.address % alignment != 0) continue;
-    if (one.size > most && (kChecked || one.range != 0 || one.count() > 1)) continue;
-    if (best == nullptr || one.size < best->entry.size) best = &cache_[i];
-  }
-  return best;
-}
-
-/// One that is kept and has the size, or the begin of a larger one. The lock is held.
-LargeBlocks::Entry LargeBlocks::take_fitting(Size bytes, Size alignment, bool huge) noexcept {
-  const Size most = bytes + bytes / 4;
-  Cached* const best = fitting(bytes, alignment);
-  if (best == nullptr) return {};
-  Entry taken = best->entry;
-  if (taken.size > most) {  // its end stays, from a huge page on where that wastes little
-    const Size whole = align_up(bytes, kHugePage);
-    taken.size = huge && whole <= most ? whole : bytes;
-    best->entry.address += taken.size;
-    best->entry.size -= taken.size;
-  } else {
-    uncache(best);
-  }
-  cached_.fetch_sub(taken.size, std::memory_order_relaxed);
-  return taken;
-}
-
-/// Up to `bytes` from the end of the largest that is kept, in one part; or nothing. The lock is held.
+/// Up to `bytes` of what is kept; or nothing. The lock is held.
 LargeBlocks::Entry LargeBlocks::take_part(Size bytes, bool huge) noexcept {
-  if (many()) return {};
-  Cached* largest = nullptr;
-  Size length = 0;
-  for (size_t i = 0; i < cache_count_; ++i) {
-    if (cache_[i].entry.range != 0) continue;
-    const Size last = cache_[i].entry.size - cache_[i].entry.last_begin();
-    if (last > length) {
-      largest = &cache_[i];
-      length = last;
-    }
-  }
-  if (length < kLeastPart) return {};
-  Entry& whole = largest->entry;
-  // Tables of huge pages move as they are between places that lie alike: what is no whole huge page goes.
-  const Size ragged = huge ? (whole.address + whole.size) % kHugePage : 0;
-  if (ragged != 0 && ragged < length && unmap(whole.address + whole.size - ragged, ragged)) {
-    cached_.fetch_sub(ragged, std::memory_order_relaxed);
-    whole.shrink(whole.size - ragged);
-    length -= ragged;
-  }
-  Entry part;
-  part.size = std::min(length, bytes);
-  part.address = whole.address + whole.size - part.size;
-  cached_.fetch_sub(part.size, std::memory_order_relaxed);
-  if (part.size == whole.size) uncache(largest);
-  else whole.shrink(whole.size - part.size);
-  return part;
+  return many() ? Entry{} : kept_.take_part(bytes, huge, unmap);
 }
 
 /// A new mapping with pages of those that are kept; no address when there are none.
 LargeBlocks::Entry LargeBlocks::compose(Size bytes, Size alignment, bool huge) noexcept {
   if constexpr (kChecked) return {};  // their guards are their own
-  const Size whole = align_up(bytes, kHugePage);
-  const Size size = huge && whole <= bytes + bytes / 4 ? whole : bytes;
+  const Size size = KeptBlocks::composed_size(bytes, huge);
   Entry made;
   Size filled = 0;
-  for (size_t i = 0; filled < size && i < kMostParts - 1; ++i) {
+  for (size_t i = 0; filled < size && i < Entry::kMostParts - 1; ++i) {
     Entry part;
     {
       const LockGuard guard(lock_);
@@ -368,7 +292,7 @@ LargeBlocks::Entry LargeBlocks::compose(Size bytes, Size alignment, bool huge) n
 /// All parts to a new mapping; no address when that cannot be, and nothing changed.
 LargeBlocks::Entry LargeBlocks::move(const Entry& from, Size size) noexcept {
   const size_t parts = from.count();
-  if (kChecked || (size > from.size && parts == kMostParts)) return {};
+  if (kChecked || (size > from.size && parts == Entry::kMostParts)) return {};
   Entry made;
   made.address = map_aligned(size, kPage);
   if (made.address == 0) return {};
@@ -391,9 +315,6 @@ LargeBlocks::Entry LargeBlocks::move(const Entry& from, Size size) noexcept {
   return made;
 }
 
-/// What may be kept for longer than a moment: a quarter of what lives, and 4 MiB in a small heap.
-Size LargeBlocks::budget(Size live) noexcept { return std::max(4 * kMiB, live / 4); }
-
 bool LargeBlocks::free(void* address, Size most_kept) noexcept {
   const KeptErrno kept;
   Entry freed;
@@ -414,27 +335,14 @@ bool LargeBlocks::free(void* address, Size most_kept) noexcept {
     Entry oldest;
     {
       const LockGuard guard(lock_);
-      if (cache_count_ == 0 || (cached() + freed.size <= most_kept && cache_count_ < kMostCached)) {
-        cache_[cache_count_++] = {freed, purges_};
-        cached_.fetch_add(freed.size, std::memory_order_relaxed);
+      if (kept_.has_room(freed.size, most_kept)) {
+        kept_.add(freed);
         return true;
       }
-      oldest = take_oldest();
+      oldest = kept_.take_oldest();
     }
     drop(oldest);
   }
-}
-
-LargeBlocks::Entry LargeBlocks::take_oldest() noexcept {
-  const Entry oldest = cache_[0].entry;
-  uncache(&cache_[0]);
-  cached_.fetch_sub(oldest.size, std::memory_order_relaxed);
-  return oldest;
-}
-
-void LargeBlocks::uncache(Cached* one) noexcept {
-  std::move(one + 1, cache_ + cache_count_, one);
-  --cache_count_;
 }
 
 Size LargeBlocks::size_of(void* address) noexcept {
@@ -487,11 +395,9 @@ void LargeBlocks::purge(unsigned age) noexcept {
     Entry oldest;
     {
       const LockGuard guard(lock_);
-      if (first) ++purges_;
-      if (cache_count_ == 0) break;
-      const unsigned waited = purges_ - cache_[0].freed;
-      if (waited <= age && (waited <= kMoment || cached() <= budget(live()))) break;
-      oldest = take_oldest();
+      if (first) kept_.begin_purge();
+      if (!kept_.is_due(age, live())) break;
+      oldest = kept_.take_oldest();
     }
     drop(oldest);
   }

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Blocks above half a MiB: each is a mapping of its own, or, from some number of blocks on, a piece of a
-// range (block_ranges.h). Freed ones are kept for a while, within a budget, since the pages of a new mapping
-// cost far more than the mapping itself. What is kept serves other sizes too: a larger one is cut, and of
-// smaller ones the pages move into a new mapping (mremap), which then has parts:
-//
-//   block   | pages of one that was freed | of another | fresh |     `cuts` are the ends of all but the last
-//
-// The system moves no range that spans two parts, so they move one by one. A block that the system does not
-// unmap, because the process has too many mappings, gives its pages back and waits to be used again.
+// range (block_ranges.h). Freed ones are kept for a while (kept_blocks.h), since the pages of a new mapping
+// cost far more than the mapping itself. Where pages of several move into a new mapping (mremap), it has
+// parts. The system moves no range that spans two parts, so they move one by one. A block that the system
+// does not unmap, because the process has too many mappings, gives its pages back and waits to be used again.
 #pragma once
 
 #include <atomic>
@@ -16,7 +12,9 @@
 #include "memoir/base/lock.h"
 #include "memoir/base/metadata.h"
 #include "memoir/base/units.h"
+#include "memoir/heap/lifetime/kept_blocks.h"
 #include "memoir/malloc/blocks/block_ranges.h"
+#include "memoir/malloc/blocks/checked.h"
 
 namespace memoir::malloc_ {
 
@@ -36,17 +34,15 @@ class LargeBlocks {
   /// changed.
   void* resize(void* address, Size size) noexcept;
 
-  /// Unmaps what was freed `age` purges ago or earlier, and earlier than that what is kept beyond a quarter
-  /// of what lives: the last sizes of a loop over buffers stay for a moment, whatever lives. Call it at a
-  /// steady pace.
+  /// Unmaps what is due after `age` purges (KeptBlocks). Call it at a steady pace.
   void purge(unsigned age) noexcept;
   /// Gives all addresses back that can be; bytes.
   Size purge_addresses() noexcept;
 
   Size live() const noexcept { return live_.load(std::memory_order_relaxed); }
-  Size cached() const noexcept { return cached_.load(std::memory_order_relaxed); }
+  Size cached() const noexcept { return kept_.bytes(); }
   /// Whether some of what is kept is kept for a moment only: somebody should call purge().
-  bool keeps_much() const noexcept { return cached() > budget(live()); }
+  bool keeps_much() const noexcept { return kept_.keeps_much(live()); }
 
   /// How many blocks live.
   size_t count() noexcept {
@@ -57,28 +53,11 @@ class LargeBlocks {
   Lock& lock() noexcept { return lock_; }
 
  private:
-  static constexpr size_t kMostParts = 4;
-  struct Entry {
-    std::uintptr_t address = 0;
-    Size size = 0;
-    Size cuts[kMostParts - 1] = {};  // ascending, from the address on; then zeros
-    std::uint32_t range = 0;         // that it is a piece of; 0: a mapping of its own
-    bool refused = false;            // freed, and the system would not unmap it
-    bool zero = false;               // of those: without pages
-    size_t count() const noexcept;
-    Size last_begin() const noexcept { return count() == 1 ? 0 : cuts[count() - 2]; }
-    void shrink(Size to) noexcept;
-  };
-  struct Cached {
-    Entry entry;
-    unsigned freed = 0;  // the purge before which it was freed
-  };
-  static constexpr size_t kMostCached = 64;
+  using Entry = LargeBlock;
   // Mappings of blocks: with more, blocks are pieces of ranges, and none is put together of parts, each of
   // which is a mapping.
   static constexpr size_t kMostMapped = 4096;
 
-  static Size budget(Size live) noexcept;
   bool many() const noexcept { return mapped_.load(std::memory_order_relaxed) >= kMostMapped; }
   Entry map_new(Size bytes, Size alignment, bool huge) noexcept;
   Entry take_piece(Size bytes, Size alignment) noexcept;
@@ -86,10 +65,6 @@ class LargeBlocks {
   bool drop(Entry freed) noexcept;
   void drop_around(std::uintptr_t address, Size size, Size begin, Size end) noexcept;
   void retry_refused() noexcept;
-  Entry take_oldest() noexcept;
-  void uncache(Cached* one) noexcept;
-  Cached* fitting(Size bytes, Size alignment) noexcept;
-  Entry take_fitting(Size bytes, Size alignment, bool huge) noexcept;
   Entry take_part(Size bytes, bool huge) noexcept;
   Entry compose(Size bytes, Size alignment, bool huge) noexcept;
   static Entry move(const Entry& from, Size size) noexcept;
@@ -104,10 +79,8 @@ class LargeBlocks {
   std::atomic<size_t> mapped_{0};   // mappings of their own; read without the lock
   size_t look_at_ = 0;              // in the table, for the next that was refused
   BlockRanges ranges_;
-  Cached cache_[kMostCached];  // the oldest first
-  size_t cache_count_ = 0;
-  unsigned purges_ = 0;
-  std::atomic<Size> live_{0}, cached_{0};
+  KeptBlocks kept_{!kChecked};  // guards of the checked build are a block's own
+  std::atomic<Size> live_{0};
 };
 
 }  // namespace memoir::malloc_

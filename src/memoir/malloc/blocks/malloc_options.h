@@ -21,7 +21,6 @@ struct PathText {
 struct MallocOptions : LifetimeOptions {
   bool background = true;
   double huge_cost = 0.05;
-  Size cache = 64 * kMiB;
   Size limit = ~Size{0};
   PathText model;
   bool all_calls = false;
@@ -40,8 +39,6 @@ struct MallocOptions : LifetimeOptions {
             OptionField{"huge_cost", &Options::huge_cost, Unit::kShare,
                         "the share of the program's CPU time that huge pages may cost beyond twice that of "
                         "small ones"},
-            OptionField{"cache", &Options::cache, Unit::kBytes,
-                        "most bytes of freed blocks above 512KiB that are kept ready"},
             OptionField{
                 "limit", &Options::limit, Unit::kBytes,
                 "of the program's memory, which it should not pass; the system's own limits hold too"},

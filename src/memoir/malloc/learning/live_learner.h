@@ -9,6 +9,7 @@
 #include "memoir/base/lock.h"
 #include "memoir/base/units.h"
 #include "memoir/predict/lifetime_learner.h"
+#include "memoir/predict/sample_pace.h"
 
 namespace memoir::malloc_ {
 
@@ -23,9 +24,8 @@ class LiveLearner {
   void freed(const void* block, Size clock, Size held) noexcept;
   void advance(Size clock, Size held) noexcept;
 
-  /// Bytes until a thread's next sample: exponential, from 64 random bits. The mean is what the learner asks
-  /// for, or more where samples would take too much time.
-  Size interval(std::uint64_t random) const noexcept;
+  /// Bytes until a thread's next sample, on average.
+  Size every() const noexcept { return every_.load(std::memory_order_relaxed); }
 
   /// Allocated bytes that a sample of that size stands for.
   Size weight(Size size) const noexcept;
@@ -55,13 +55,10 @@ class LiveLearner {
   static constexpr size_t kWays = 4;
 
   Place* set_of(const void* block) noexcept;
-  void set_interval() noexcept;
-  void look_at_clock() noexcept;
 
   Lock lock_;
   LifetimeLearner learner_;
-  unsigned since_look_ = 0, slower_ = 0;  // samples; the learner's interval is doubled so often
-  std::uint64_t looked_at_ = 0;
+  SamplePace pace_;
   MetadataArray<Place> places_;                  // a block is in one of kWays places
   alignas(64) std::atomic<bool> active_{false};  // read by every thread, seldom written, as `every_`
   std::atomic<Size> every_{0};
