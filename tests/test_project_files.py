@@ -4,9 +4,7 @@
 import re
 import subprocess
 import sys
-from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
-from statistics import geometric_mean
 
 import pytest
 
@@ -74,58 +72,6 @@ def test_links_lead_somewhere(name):
     links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text())
     missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
     assert not missing
-
-
-NUMBER = re.compile(r"(?<![\w.#/-])\d[\d,]*(?:\.\d+)?(?![\w/-])")
-
-
-def figures_of(text):
-    """Numbers in what is read: not in links, code or names."""
-    text = re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`]*`", "", text))
-    return [one.rstrip(",") for one in NUMBER.findall(text)]
-
-
-def stands_on(figure, text):
-    """Whether a page has it, perhaps with more digits."""
-    wanted = Decimal(figure.replace(",", ""))
-    for found in NUMBER.findall(text.replace("*", " ")):
-        there = Decimal(found.rstrip(",").replace(",", ""))
-        for scale in (1, 100) if wanted > 1 and "." not in figure else (1,):  # 1.27 above 1 is 27 %
-            more = there if scale == 1 else (there - 1) * 100
-            if more.quantize(Decimal(1).scaleb(wanted.as_tuple().exponent), ROUND_HALF_UP) == wanted:
-                return True
-    return False
-
-
-def test_the_readme_says_what_its_pages_say():
-    """Each figure of the table stands on a page that its row links to; and they are few."""
-    table = re.findall(r"^\|.*\|$", (ROOT / "README.md").read_text(), re.MULTILINE)[2:]
-    said = 0
-    for row in table:
-        pages = re.findall(r"\]\((docs/[\w/-]+\.md)(?:#[\w-]*)?\)", row)
-        text = " ".join((ROOT / page).read_text() for page in pages)
-        assert pages
-        for figure in figures_of(row):
-            said += 1
-            assert stands_on(figure, text), f"{figure} is not in {', '.join(pages)}"
-    assert len(table) == 5 and 10 <= said <= 15, said
-
-
-def test_the_readme_has_the_half_that_nobody_tuned_on():
-    """What it says of the malloc is of the rows `report`, and the mean of their programs."""
-    text = (ROOT / "docs/notebook/malloc/load-that-drops.md").read_text().replace("*", "")
-    rows = [re.split(r" *\| *", line)[1:-1] for line in text.splitlines() if line.startswith("|")]
-    unseen = [row for row in rows if row[1:2] == ["report"] and not row[0].startswith("geometric")]
-    (mean,) = [row for row in rows if row[1:2] == ["report"] and row[0].startswith("geometric")]
-    assert len(unseen) == 7
-    best = geometric_mean(float(row[2].split()[0]) for row in unseen)
-    glibc = geometric_mean(float(row[5]) / float(row[6]) for row in unseen)
-    cpu = geometric_mean(float(row[3]) for row in unseen)
-    said = [f"{value:.2f}" for value in (best, cpu, glibc)]
-    assert [mean[column].split()[0] for column in (2, 3, 5)] == said
-    for page in ("README.md", "docs/guides/malloc.md"):
-        shown = (ROOT / page).read_text()
-        assert said[1] in shown and said[2] in shown, page
 
 
 def test_the_bibliography_names_rooms_that_exist():
