@@ -13,6 +13,9 @@ full      a rectangle cut in two again and again: a third as many ticks as buffe
           a plan without any gap exists
 swept     a row of pieces, full at every tick too: each tick ends one or two runs of neighbours, and others take their
           place; no two need come from one cut
+stencils  the line buffers of stages that read some rows of earlier ones, each row a round
+unrolled  the body of a loop, unrolled, with values that later rounds read, weights, and code before and after
+streamed  a pipeline whose stages begin one after another and keep up to four rounds
 pinwheels a rectangle cut into pinwheels of five, in which no two are a rectangle together, and in two
 """
 
@@ -148,6 +151,70 @@ def pinwheels(count: int, seed: int = 1, height: int = 2**14) -> Arrays:
     return rows[:, 0], rows[:, 1], rows[:, 2] * np.uint64(64)
 
 
+def stencils(count: int, seed: int = 1) -> Arrays:
+    """In each round each stage writes a row; later stages read up to seven of them, some every other round."""
+    draw = np.random.default_rng(50_000 + seed)
+    stages = int(draw.integers(3, 11))
+    width = 16 * draw.integers(4, 2048, stages)
+    taps = draw.integers(0, 7, stages)
+    reader = [
+        int(draw.integers(k + 1, min(stages, k + 4) + 1)) for k in range(stages)
+    ]  # the last is the sink
+    scratch = np.where(draw.random(stages) < 0.6, 16 * draw.integers(1, 1024, stages), 0)
+    every = np.where(draw.random(stages) < 0.2, 2, 1)
+    rows = []
+    r = 0
+    while len(rows) < count:
+        for k in range(stages):
+            if r % every[k]:
+                continue
+            tick = r * stages + k
+            rows.append((tick, (r + int(taps[k])) * stages + reader[k] + 1, int(width[k])))
+            if scratch[k]:
+                rows.append((tick, tick + 1, int(scratch[k])))
+        r += 1
+    return tuple(np.array([row[k] for row in rows[:count]], np.uint64) for k in range(3))
+
+
+def unrolled(count: int, seed: int = 1) -> Arrays:
+    draw = np.random.default_rng(60_000 + seed)
+    body = int(draw.integers(6, 40))
+    begin = np.arange(body)
+    length = 1 + np.minimum(draw.exponential(body / 4, body).astype(np.int64), 3 * body)
+    size = 64 * np.maximum(1, np.exp(draw.random(body) * np.log(2**12)).astype(np.int64))
+    rows = []
+    around = max(body, count // 50)
+    for _ in range(around):  # before
+        at = int(draw.integers(0, around))
+        rows.append((at, at + 1 + int(draw.integers(0, body // 3)), int(size[draw.integers(body)])))
+    rounds = max(1, (count - 2 * around) // body)
+    for r in range(rounds):
+        for k in range(body):
+            at = around + r * body + int(begin[k])
+            rows.append((at, at + int(length[k]), int(size[k])))
+    end = around + rounds * body
+    for _ in range(around):  # after
+        at = end + int(draw.integers(0, around))
+        rows.append((at, at + 1 + int(draw.integers(0, body // 3)), int(size[draw.integers(body)])))
+    rows += [(0, end + 2 * around + body, int(draw.integers(1, 1000)) * 64) for _ in range(3)]
+    order = draw.permutation(len(rows))
+    return tuple(np.array([rows[i][k] for i in order], np.uint64) for k in range(3))
+
+
+def streamed(count: int, seed: int = 1) -> Arrays:
+    draw = np.random.default_rng(70_000 + seed)
+    stages, period = int(draw.integers(8, 30)), int(draw.integers(8, 24))
+    begin = np.sort(draw.integers(0, 6 * period, stages))
+    length = 1 + draw.integers(period // 3, 4 * period, stages)
+    size = draw.choice([4096, 16384, 24576, 65536], stages) + 256 * draw.integers(0, 64, stages)
+    rows = [
+        (r * period + int(begin[k]), r * period + int(begin[k] + length[k]), int(size[k]))
+        for r in range(max(1, count // stages))
+        for k in range(stages)
+    ]
+    return tuple(np.array([row[k] for row in rows], np.uint64) for k in range(3))
+
+
 def clustered(count: int, seed: int = 1) -> Arrays:
     """Sizes around a few powers of two and lives of a few lengths, as the tensors of one network have."""
     draw = np.random.default_rng(seed)
@@ -217,7 +284,16 @@ def load_of(arrays: Arrays) -> int:
     return int(np.cumsum(np.concatenate([-size, size])[order]).max())
 
 
-FAMILIES = {"random": random, "training": training, "full": full, "swept": swept, "pinwheels": pinwheels}
+FAMILIES = {
+    "random": random,
+    "training": training,
+    "full": full,
+    "swept": swept,
+    "pinwheels": pinwheels,
+    "stencils": stencils,
+    "unrolled": unrolled,
+    "streamed": streamed,
+}
 
 
 def smoke() -> None:

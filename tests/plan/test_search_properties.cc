@@ -15,7 +15,7 @@
 #include "memoir/plan/search/exact/canonical.h"
 #include "memoir/plan/search/exact/decompose.h"
 #include "memoir/plan/search/full/squeeze.h"
-#include "memoir/plan/search/portfolio.h"
+#include "memoir/plan/search/exact/portfolio.h"
 #include "memoir/plan/simple/best_fit.h"
 #include "memoir/plan/simple/hill_climb.h"
 #include "memoir/plan/simple/planners.h"

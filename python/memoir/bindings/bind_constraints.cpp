@@ -155,6 +155,11 @@ void bind_constrained_problem(nb::module_& module) {
       .def("set_gaps", &set_gaps, "buffer"_a, "lower"_a, "upper"_a, "begin"_a, "end"_a)
       .def("set_fixed", [](ConstrainedProblem& self, In a) { self.constraints.fixed = values(a); })
       .def("set_hints", [](ConstrainedProblem& self, In a) { self.constraints.hints = values(a); })
+      .def("set_loops",
+           [](ConstrainedProblem& self, In a) {
+             self.constraints.loops.clear();
+             for (const std::uint64_t value : values(a)) self.constraints.loops.push_back(index(value));
+           })
       .def("set_low_sizes", [](ConstrainedProblem& self, In a) { self.constraints.low_sizes = values(a); })
       .def("set_weights", [](ConstrainedProblem& self, In a) { self.constraints.weights = values(a); })
       .def("set_allowed", [](ConstrainedProblem& self, In a) { self.constraints.allowed = values(a); })

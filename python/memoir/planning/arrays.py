@@ -15,7 +15,7 @@ from memoir.planning.constraints import Rules, common
 NONE = 2**64 - 1  # in the core's arrays: no offset, no buffer
 
 # Arrays of one element per buffer that a problem may have in addition to lower, upper, size and alignment.
-PER_BUFFER = ("size_low", "fixed", "hint", "alias", "after", "weight", "arenas")
+PER_BUFFER = ("size_low", "fixed", "hint", "alias", "after", "weight", "arenas", "loop")
 # Arrays of rows: pairs of buffers, and gaps as (buffer, lower, upper) or (buffer, lower, upper, begin, end).
 ROWS = ("gaps", "in_place", "apart")
 _FIELDS = ("lower", "upper", "size", "alignment")
@@ -116,6 +116,7 @@ def constrain(
         ("hint", out.set_hints),
         ("alias", out.set_alias),
         ("after", out.set_after),
+        ("loop", out.set_loops),
     ):
         if name in said:
             setter(unsigned(name, said[name], none=True))

@@ -77,7 +77,7 @@ def plan_constrained(
 def _by_plain(problem: _core.ConstrainedProblem, planner: str, effort: Effort) -> PlanResult:
     plain = problem.plain()
     if plain is None:
-        unable = [name for name in problem.says if name not in ("hint", "size_low", "locality")]
+        unable = [name for name in problem.says if name not in ("hint", "size_low", "locality", "loop")]
         raise Error(f"{planner} cannot plan with {', '.join(unable)}; {', '.join(PLANNERS)} can")
     reduced, body_of, shift = plain
     result = plan_plain(reduced, planner, effort)

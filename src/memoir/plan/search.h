@@ -10,6 +10,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "memoir/plan/plan.h"
 
@@ -31,6 +32,8 @@ struct Tolerance {
   Size above(Size bound) const;
 };
 
+inline constexpr std::uint32_t kNoLoop = ~std::uint32_t{0};
+
 struct SearchOptions {
   double deadline_s = 1.0;  // seconds of wall clock; infinity: until the answer is proven
   // Placements tried by one planner, 0: no limit. With one, the deadline is not looked at and the same seed
@@ -43,8 +46,11 @@ struct SearchOptions {
   // set by another thread or a signal handler: return the best so far
   const std::atomic<bool>* stop = nullptr;
   std::function<void(Size, double)>
-      improved;           // (arena size, seconds) at each better plan; called by one thread at a time
+      improved;  // (arena size, seconds) at each better plan; called by one thread at a time
   Tolerance tolerance{};  // without a capacity: the first plan that close to the bound is good enough
+  // Per buffer, of a loop's body the one that it is a round of; kNoLoop: of none. Empty: nothing is said, and
+  // loops are looked for. Only a hint: rounds are counted by birth.
+  std::vector<std::uint32_t> loops{};
 };
 
 struct SearchResult {

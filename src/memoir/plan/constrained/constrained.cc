@@ -61,6 +61,15 @@ bool is_plain(const Bodies& bodies, bool gaps_too) {
   });
 }
 
+/// Per body, what is said of the first of its members.
+std::vector<std::uint32_t> loops_of(const Bodies& bodies) {
+  std::vector<std::uint32_t> loops;
+  if (bodies.problem->constraints.loops.empty()) return loops;
+  for (const Body& body : bodies.bodies)
+    loops.push_back(bodies.problem->constraints.loops[body.members.front()]);
+  return loops;
+}
+
 /// The problem with outputs made aliases of inputs of their size, as far as nothing else is said against it.
 /// Its plans are plans of the problem, though perhaps not its best ones.
 std::optional<ConstrainedProblem> merge_in_place(const Bodies& bodies) {
@@ -232,6 +241,7 @@ class Run {
     const Size capacity = bodies_.arenas[0].capacity;
     if (capacity != kNoLimit) options.capacity = capacity;
     const bool exact = planner_ == ConstrainedPlanner::kExact;
+    options.loops = loops_of(bodies_);
     const SearchResult found = exact ? plan_exact(plain, options) : plan_auto(plain, options);
     consider(to_plan(bodies_, found.plan.offsets, std::vector<std::uint32_t>(plain.size())), "");
     work_ += found.work;
@@ -316,6 +326,7 @@ class Run {
   void hull(const Bodies& bodies, const std::string& maker, double share) {
     SearchOptions options = plain_options(until(share));
     options.capacity = bodies_.arenas[0].capacity == kNoLimit ? enough().total : bodies_.arenas[0].capacity;
+    options.loops = loops_of(bodies);
     const SearchResult found = plan_auto(hulls(bodies), options);
     work_ += found.work;
     const ConstrainedPlan plan =

@@ -8,8 +8,8 @@ namespace memoir {
 bool Constraints::none() const { return said(*this).empty(); }
 
 std::vector<std::string> said(const Constraints& constraints) {
-  const auto& [gaps, fixed, hints, low_sizes, alias, after, allowed, weights, old, in_place, apart, conflicts,
-               arenas, banks, moves, locality, timed] = constraints;
+  const auto& [gaps, fixed, hints, low_sizes, alias, after, allowed, weights, old, loops, in_place, apart,
+               conflicts, arenas, banks, moves, locality, timed] = constraints;
   const bool forbidden = std::any_of(arenas.begin(), arenas.end(),
                                      [](const ArenaChoice& arena) { return !arena.forbidden.empty(); });
   std::vector<std::string> names;
@@ -30,6 +30,7 @@ std::vector<std::string> said(const Constraints& constraints) {
   add(!old.empty() || moves, "replan");
   add(!conflicts.empty() || !timed, "conflicts");
   add(locality, "locality");
+  add(!loops.empty(), "loop");
   return names;
 }
 

@@ -77,6 +77,9 @@ struct Constraints {
   std::vector<std::uint64_t> allowed;  // bit k: it may be in arenas[k]
   std::vector<std::uint64_t> weights;  // what an arena's cost is multiplied with; without: the size
   std::vector<OldPlace> old;           // the plan that is to be changed little
+  // of a loop's body the buffer that it is one round of, any number; kNoBuffer: of none. Only a hint for the
+  // search: rounds are counted by birth
+  std::vector<std::uint32_t> loops;
 
   std::vector<Pair> in_place;   // (output, input): may lie exactly over its input, which dies as it is born
   std::vector<Pair> apart;      // must not share a bank, whenever they live; in one arena

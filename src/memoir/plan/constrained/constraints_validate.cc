@@ -67,6 +67,7 @@ class Validator {
     length("after", said_.after.size());
     length("arenas", said_.allowed.size());
     length("weight", said_.weights.size());
+    length("loop", said_.loops.size());
     length("the plan to be changed", said_.old.size());
     if (buffers_.size() >= kNoBuffer) throw Error("there are 2^32 - 1 buffers or more");
   }

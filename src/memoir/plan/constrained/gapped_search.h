@@ -14,7 +14,7 @@
 #include "memoir/plan/index/sections.h"
 #include "memoir/plan/index/stretches.h"
 #include "memoir/plan/search/exact/exact_search.h"
-#include "memoir/plan/search/portfolio.h"
+#include "memoir/plan/search/exact/portfolio.h"
 
 namespace memoir {
 

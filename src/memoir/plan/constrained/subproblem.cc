@@ -42,6 +42,7 @@ Subproblem subproblem_of(const ConstrainedProblem& problem, const std::vector<bo
   left.allowed = picked(said.allowed, out.kept);
   left.weights = picked(said.weights, out.kept);
   left.old = picked(said.old, out.kept);
+  left.loops = picked(said.loops, out.kept);
   for (std::uint32_t& other : left.alias) {
     if (other != kNoBuffer) other = now[other];
   }

@@ -31,17 +31,18 @@ enum Column : size_t {
   kWeight,
   kIdle,
   kRecompute,
+  kLoop,
   kOffset,
   kArena,
   kColumns
 };
 constexpr std::array<std::string_view, kColumns> kNames = {
-    "id",    "lower",    "upper", "size",   "size_low", "alignment", "gaps",      "fixed",  "hint", "alias",
-    "after", "in_place", "apart", "arenas", "weight",   "idle",      "recompute", "offset", "arena"};
+    "id",    "lower",    "upper", "size",   "size_low", "alignment", "gaps",      "fixed", "hint",   "alias",
+    "after", "in_place", "apart", "arenas", "weight",   "idle",      "recompute", "loop",  "offset", "arena"};
 constexpr std::string_view kKnown =
     "id, lower, upper (or end, inclusive), size; alignment, gaps, size_low, fixed, hint, alias, after, "
     "in_place, apart, "
-    "arenas, weight, idle, recompute, offset, arena";
+    "arenas, weight, idle, recompute, loop, offset, arena";
 
 class Parser {
  public:
@@ -147,6 +148,11 @@ class Parser {
     if (has(kHint)) said.hints.push_back(number_or(kHint, kNoOffset));
     if (has(kWeight)) said.weights.push_back(number_or(kWeight, buffer.size));
     if (has(kIdle)) read_idle(buffer);
+    if (has(kLoop)) {
+      const auto number = static_cast<std::uint32_t>(loops_.size());
+      said.loops.push_back(
+          field(kLoop).empty() ? kNoBuffer : loops_.emplace(std::string(field(kLoop)), number).first->second);
+    }
     if (has(kRecompute)) {
       csv_.recompute.push_back(field(kRecompute).empty() ? std::nullopt : std::optional(number(kRecompute)));
     }
@@ -200,6 +206,7 @@ class Parser {
     drop(said.hints, kNoOffset);
     drop(said.alias, kNoBuffer);
     drop(said.after, kNoBuffer);
+    drop(said.loops, kNoBuffer);
   }
 
   void read_idle(const Buffer& buffer) {
@@ -261,6 +268,7 @@ class Parser {
   bool inclusive_ = false;
   Size total_ = 0;
   std::unordered_map<std::string, size_t> rows_;                    // the buffer of each id
+  std::unordered_map<std::string, std::uint32_t> loops_;            // by what was said
   std::array<std::vector<std::string_view>, kColumns> references_;  // to other rows, one per buffer
 };
 

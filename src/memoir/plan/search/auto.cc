@@ -135,7 +135,11 @@ class Search {
       buffers_of_[p] = std::move(part.buffers);
       const auto it = known.find(Shape{&part.problem});
       if (it == known.end()) {
-        groups_.push_back(std::make_unique<Group>(Group{PartSearch(std::move(part))}));
+        std::vector<std::uint32_t> loops;
+        if (options_.loops.size() == problem_.size()) {
+          for (const std::uint32_t i : buffers_of_[p]) loops.push_back(options_.loops[i]);
+        }
+        groups_.push_back(std::make_unique<Group>(Group{PartSearch(std::move(part), std::move(loops))}));
         known.emplace(Shape{&groups_.back()->search.problem()}, groups_.size() - 1);
         group_of_[p] = groups_.size() - 1;
       } else {

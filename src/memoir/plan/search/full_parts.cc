@@ -12,8 +12,8 @@
 
 #include "memoir/plan/index/fit_index.h"
 #include "memoir/plan/search/attempts.h"
+#include "memoir/plan/search/exact/portfolio.h"
 #include "memoir/plan/search/full/parse.h"
-#include "memoir/plan/search/portfolio.h"
 #include "memoir/plan/search/tied_part.h"
 #include "memoir/plan/simple/best_fit.h"
 

@@ -26,6 +26,8 @@ constexpr std::size_t kFewBuffers = 500;    // nothing but the exact search is w
 constexpr std::uint64_t kFirstFits = 1000;  // of the first local search over orders
 constexpr std::size_t kLargestExact = 700;  // buffers of a piece of the core that is tried otherwise too
 constexpr unsigned kPieceRetries = 7, kManyPieceRetries = 40;  // of a piece
+constexpr double kLoopsFirst = 0.4, kUsualSeconds = 1;         // of the time, of very many buffers
+constexpr double kShrink = 0.9, kLeastShareOfLoops = 0.1;      // after a turn that led to nothing
 constexpr std::uint64_t kRepairsPerBuffer = 200;  // comparisons a buffer: about as long as one fit
 
 std::uint64_t count_pairs(const Sections& sections) {
@@ -55,8 +57,18 @@ double SearchContext::spent() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-PartSearch::PartSearch(Canonical canonical)
-    : problem_(std::move(canonical.problem)), sections_(find_sections(problem_)), grid_(find_grid(problem_)) {
+double SearchContext::total() const {
+  if (repeatable) return static_cast<double>(work_limit);
+  return limits.deadline == std::chrono::steady_clock::time_point::max()
+             ? kUsualSeconds
+             : std::chrono::duration<double>(limits.deadline - start).count();
+}
+
+PartSearch::PartSearch(Canonical canonical, std::vector<std::uint32_t> loops)
+    : problem_(std::move(canonical.problem)),
+      sections_(find_sections(problem_)),
+      grid_(find_grid(problem_)),
+      said_loops_(std::move(loops)) {
   sections_.tick = std::move(canonical.ticks);  // for people
   stop_point();
   bound_ = lower_bound(problem_, sections_);
@@ -131,6 +143,10 @@ void PartSearch::choose_methods(const SearchContext& context) {
 }
 
 bool PartSearch::step(Size target, SearchContext& context) {
+  if (may_unroll(context)) {
+    step_loops(target, context);
+    return true;
+  }
   if (may_tie(context)) {
     step_tied(target, context);
     return true;
@@ -139,6 +155,31 @@ bool PartSearch::step(Size target, SearchContext& context) {
   const bool more = advance(target, context);
   spent_ += context.spent() - before;
   return more;
+}
+
+// As soon as there is a plan.
+bool PartSearch::may_unroll(const SearchContext& context) {
+  if (is_tied_ || context.exact_only || arena_ == ~Size{0}) return false;
+  if (!loops_) loops_ = std::make_unique<LoopSearch>(problem_, sections_, said_loops_, context.seed);
+  const double others = spent_ + (tied_ ? tied_->spent : 0);
+  return loops_->worthwhile() && !loops_->ended() &&
+         (1 - loop_share_) * spent_on_loops_ <= loop_share_ * others;
+}
+
+// The less comes of it, the less often. Of very many buffers everything else takes long, so loops come first.
+void PartSearch::step_loops(Size target, SearchContext& context) {
+  const double before = context.spent();
+  const double first = problem_.size() <= kMany ? 0 : kLoopsFirst * context.total();
+  do {
+    SearchLimits limits = context.limits;
+    limits.nodes = context.work_left();
+    const Size arena = arena_;
+    std::vector<Offset> found = loops_->step(target, limits, context.work);
+    if (!found.empty()) keep(std::move(found));
+    if (arena_ == arena && loops_->arena() > arena_)
+      loop_share_ = std::max(kLeastShareOfLoops, kShrink * loop_share_);
+  } while (arena_ > target && context.spent() - before < first && !loops_->ended() && !context.stopped());
+  spent_on_loops_ += context.spent() - before;
 }
 
 bool PartSearch::advance(Size target, SearchContext& context) {

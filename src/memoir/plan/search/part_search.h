@@ -21,8 +21,9 @@
 #include "memoir/plan/search/exact/exact_search.h"
 #include "memoir/plan/search/full/row_sweep.h"
 #include "memoir/plan/search/full/squeeze.h"
+#include "memoir/plan/search/loop/loop_search.h"
 #include "memoir/plan/search/order_search.h"
-#include "memoir/plan/search/portfolio.h"
+#include "memoir/plan/search/exact/portfolio.h"
 
 namespace memoir {
 
@@ -43,12 +44,15 @@ struct SearchContext {
   /// What the shares of several methods are counted in: seconds or, where the answer must be repeatable,
   /// work.
   double spent() const;
+  /// How much there is of that until the end; where there is none, that of a second.
+  double total() const;
   std::uint64_t work_left() const { return work_limit - (work < work_limit ? work : work_limit); }
 };
 
 class PartSearch {
  public:
-  explicit PartSearch(Canonical canonical);
+  /// `loops` as SearchOptions has them, of the part's buffers; empty: nothing is said.
+  explicit PartSearch(Canonical canonical, std::vector<std::uint32_t> loops = {});
   ~PartSearch();
   PartSearch(PartSearch&&) noexcept;
 
@@ -66,7 +70,7 @@ class PartSearch {
   void keep(std::vector<Offset> offsets);
 
  private:
-  static constexpr double kFirstShareOfSweeps = 0.35;
+  static constexpr double kFirstShareOfSweeps = 0.35, kFirstShareOfLoops = 0.8;
 
   enum class Method { kFit, kOrder, kCore };
   struct Quick {
@@ -102,6 +106,8 @@ class PartSearch {
   bool may_sweep(const SearchContext& context) const;
   void squeeze(Size target, SearchContext& context);
   void sweep(Size target, SearchContext& context);
+  bool may_unroll(const SearchContext& context);
+  void step_loops(Size target, SearchContext& context);
   void tie_up(SearchContext& context);
   Bundles read(std::uint64_t turn, SearchContext& context);
   bool may_tie(SearchContext& context);
@@ -143,6 +149,9 @@ class PartSearch {
   double sweep_share_ = kFirstShareOfSweeps;  // of what this part spends
   double spent_ = 0, spent_on_sweeps_ = 0;    // on this part, `tied_` not included
   double spent_on_rounds_ = 0, last_round_ = 0;
+  std::vector<std::uint32_t> said_loops_;
+  std::unique_ptr<LoopSearch> loops_;
+  double loop_share_ = kFirstShareOfLoops, spent_on_loops_ = 0;
   std::unique_ptr<Tied> tied_;
   bool worth_tying_ = false, reads_ = false;  // reads_: parse() leaves less than ties do
   std::uint64_t ties_ = 0;

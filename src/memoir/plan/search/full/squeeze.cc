@@ -30,6 +30,23 @@ Squeeze::Squeeze(const Problem& problem, const Sections& sections, const Grid& g
         visit(i, by_first[l]);
     }
   };
+  link(each_pair);
+}
+
+Squeeze::Squeeze(const std::vector<Size>& sizes,
+                 const std::vector<std::pair<std::uint32_t, std::uint32_t>>& meet, Size unit,
+                 std::uint64_t seed)
+    : unit_(unit), random_(seed), at_(sizes.size()) {
+  for (const Size size : sizes) size_.push_back(static_cast<Units>(size / unit));
+  link([&](auto visit) {
+    for (const auto& [a, b] : meet) visit(a, b);
+  });
+}
+
+// Visits each pair once, in the same order every time.
+template <class EachPair>
+void Squeeze::link(const EachPair& each_pair) {
+  const auto n = static_cast<std::uint32_t>(size_.size());
   begin_.assign(n + 1, 0);
   each_pair([&](auto i, auto j) { ++begin_[i + 1], ++begin_[j + 1]; });
   for (std::uint32_t i = 0; i < n; ++i) begin_[i + 1] += begin_[i];
@@ -82,7 +99,7 @@ std::vector<Offset> Squeeze::offsets() const {
 }
 
 void Squeeze::mark(std::uint32_t buffer, bool overlaps) {
-  if (overlaps == (where_[buffer] != kNoSlot)) return;
+  if (overlaps == (where_[buffer] != kNoSlot) || (!pinned_.empty() && pinned_[buffer])) return;
   if (overlaps) {
     where_[buffer] = static_cast<std::uint32_t>(bad_.size());
     bad_.push_back(buffer);

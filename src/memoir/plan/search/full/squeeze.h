@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "memoir/plan/index/grid.h"
@@ -22,6 +23,12 @@ class Squeeze {
  public:
   /// Every alignment must divide the grid's unit. Keeps no reference.
   Squeeze(const Problem& problem, const Sections& sections, const Grid& grid, std::uint64_t seed);
+  /// Of buffers whose times are not known, only which pairs meet, each pair once. Bytes, multiples of `unit`.
+  Squeeze(const std::vector<Size>& sizes, const std::vector<std::pair<std::uint32_t, std::uint32_t>>& meet,
+          Size unit, std::uint64_t seed);
+
+  /// These stay where start() puts them: others give way.
+  void pin(std::vector<bool> pinned) { pinned_ = std::move(pinned); }
 
   /// From a plan into `height` bytes, no less than the largest size. All weights are 1 again.
   void start(const std::vector<Offset>& offsets, Size height);
@@ -42,6 +49,8 @@ class Squeeze {
   Units overlap(std::uint32_t a, std::uint32_t b) const {
     return std::min(at_[a] + size_[a], at_[b] + size_[b]) - std::max(at_[a], at_[b]);
   }
+  template <class EachPair>
+  void link(const EachPair& each_pair);
   void mark(std::uint32_t buffer, bool overlaps);
   void step(std::uint32_t buffer);
   void sort_bends(Units highest);
@@ -51,6 +60,7 @@ class Squeeze {
   Units height_ = 0;
   Random random_;
   std::vector<Units> size_, at_;
+  std::vector<bool> pinned_;  // empty: nobody is
   std::vector<std::uint32_t> begin_, other_,
       back_;                                // neighbours, and where each has its entry of the same pair
   std::vector<float> weight_;               // per entry

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "memoir/plan/search/portfolio.h"
+#include "memoir/plan/search/exact/portfolio.h"
 
 #include <algorithm>
 #include <array>
