@@ -22,7 +22,7 @@ from pathlib import Path
 
 import click
 import numpy as np
-from instances import Arrays, fixed_of, full, gaps_of, holes_of, random, retold, swept
+from instances import Arrays, fixed_of, full, gaps_of, holes_of, random, retold, stencils, streamed, swept
 from memoir.bench.statistics import geometric_mean
 
 from memoir import _core
@@ -31,7 +31,7 @@ DATA = Path(__file__).parents[2] / "tests" / "data" / "planning"
 SHARED = Path(__file__).parents[3] / "shared" / "planning"
 CHALLENGING = 1_048_576  # bytes: the capacity of minimalloc's challenging instances
 CHEAP = ("best_fit", "greedy_by_size", "greedy_by_breadth", "gergov")
-FULL_SEED, RANDOM_SEED, SAID_SEED = 1000, 2000, 5000  # what was tuned was tuned on others
+FULL_SEED, RANDOM_SEED, SAID_SEED, LOOP_SEED = 1000, 2000, 5000, 200  # what was tuned was tuned on others
 
 ONE = """
 import json, sys, time
@@ -236,6 +236,9 @@ def main(
         if not smoke:
             kinds["swept 600, 5 % left out"] = [swept(600, FULL_SEED + k, 0.05) for k in range(seeds)]
             kinds["full 600, 5 % left out"] = [full(600, FULL_SEED + k, 0.05) for k in range(seeds)]
+            for count in (2000, 10**5):
+                kinds[f"stencils {count}"] = [stencils(count, LOOP_SEED + k) for k in range(seeds)]
+                kinds[f"streamed {count}"] = [streamed(count, LOOP_SEED + k) for k in range(seeds)]
             kinds["random 10^5"] = [random(10**5, RANDOM_SEED + k) for k in range(seeds)]
             hard = sorted((SHARED / "hard").glob("tight*.csv"))
             kinds |= {path.stem: [path] for path in hard if "gap" not in path.stem}

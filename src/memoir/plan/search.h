@@ -46,7 +46,7 @@ struct SearchOptions {
   // set by another thread or a signal handler: return the best so far
   const std::atomic<bool>* stop = nullptr;
   std::function<void(Size, double)>
-      improved;  // (arena size, seconds) at each better plan; called by one thread at a time
+      improved;           // (arena size, seconds) at each better plan; called by one thread at a time
   Tolerance tolerance{};  // without a capacity: the first plan that close to the bound is good enough
   // Per buffer, of a loop's body the one that it is a round of; kNoLoop: of none. Empty: nothing is said, and
   // loops are looked for. Only a hint: rounds are counted by birth.

@@ -19,11 +19,11 @@
 #include "memoir/plan/search/exact/bundles.h"
 #include "memoir/plan/search/exact/canonical.h"
 #include "memoir/plan/search/exact/exact_search.h"
+#include "memoir/plan/search/exact/portfolio.h"
 #include "memoir/plan/search/full/row_sweep.h"
 #include "memoir/plan/search/full/squeeze.h"
 #include "memoir/plan/search/loop/loop_search.h"
 #include "memoir/plan/search/order_search.h"
-#include "memoir/plan/search/exact/portfolio.h"
 
 namespace memoir {
 
