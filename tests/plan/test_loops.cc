@@ -22,7 +22,7 @@ Problem loop_of(const Problem& body, Tick period, std::size_t rounds, Tick begin
   return problem;
 }
 
-// Rows of four stages, of which the later ones read one to three of each, and what a row needs while it is made.
+// Rows of four stages, of which later ones read one to three of each, and what a row needs while it is made.
 Problem line_buffers(std::size_t rounds) {
   const Problem body{{{0, 9}, 27'648, 1}, {{0, 1}, 9'504, 1},  {{1, 6}, 20'480, 1}, {{1, 2}, 10'880, 1},
                      {{2, 7}, 23'040, 1}, {{2, 3}, 11'520, 1}, {{3, 12}, 6'656, 1}, {{3, 4}, 624, 1}};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Plans of problems that are mostly loops: each loop as rings of a few rounds (ring.h), the best of them
-// unrolled over all rounds, and whatever else there is, prologue, epilogue and weights, fitted around. If that
-// sticks out, it is squeezed in together with the first and the last rounds, between which all is pinned. How
-// long this takes does not depend on the number of rounds, but for the unrolling.
+// unrolled over all rounds, and whatever else there is, prologue, epilogue and weights, fitted around. If
+// that sticks out, it is squeezed in together with the first and the last rounds, between which all is
+// pinned. How long this takes does not depend on the number of rounds, but for the unrolling.
 #pragma once
 
 #include <cstdint>
