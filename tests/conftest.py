@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import random
 import signal
 
 import pytest
@@ -6,6 +7,21 @@ import pytest
 # A job in the background of a script starts with SIGINT ignored, and so do its children: tests that send it would wait.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--order", type=int, metavar="SEED", help="files, and tests within each, in this random order"
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    if (seed := config.getoption("--order")) is None:
+        return
+    # Every worker must come to the same order. A file stays together: its fixtures are made once.
+    chance = random.Random(seed)
+    files = {item.path: chance.random() for item in items}
+    items.sort(key=lambda item: (files[item.path], chance.random()))
 
 
 @pytest.fixture

@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <stdexcept>
 #include <thread>
 
 #include "doctest/doctest.h"
@@ -28,8 +30,8 @@ CallShape shape_of(std::vector<std::int64_t> numbers, std::vector<CallShape::Val
 /// c10 does for PyTorch is done here by hand.
 class Program {
  public:
-  explicit Program(SlabSetOptions options = {})
-      : slabs(std::make_shared<SlabSet>(options)), memory({}, slabs) {}
+  explicit Program(SlabSetOptions options = {}, MemoryOptions memory_options = {})
+      : slabs(std::make_shared<SlabSet>(options)), memory(memory_options, slabs) {}
 
   static Size size_of(const CallShape& shape, SiteId layer) {
     return static_cast<Size>(shape.numbers[0]) * 256 * layer;
@@ -53,6 +55,7 @@ class Program {
       recorder.pass_end(1);
       memory.recorded(decision, recorder, true);
     } else if (decision.way == Memory::Way::kFollow) {
+      if (decision.layout == nullptr) throw std::logic_error("there is no layout to follow");
       Slab* const slab = slabs->acquire(decision.layout);
       if (slab == nullptr) {
         memory.plain();
@@ -230,6 +233,27 @@ TEST_CASE("a recording without a pass is tried again, not at once") {
   CHECK(program.call(shape) == Memory::Way::kPlain);
   CHECK(program.call(shape) == Memory::Way::kRecord);
   CHECK(program.call(shape) == Memory::Way::kFollow);
+}
+
+TEST_CASE("a plan that a call is about to follow keeps its layout, whoever forgets the plan meanwhile") {
+  Program program({}, {.max_plans = 3});
+  program.call(shape_of({10}));
+  program.call(shape_of({11}));
+  std::atomic<int> failures = 0;
+  std::vector<std::thread> threads;
+  for (std::int64_t seed = 0; seed < 8; ++seed) {
+    threads.emplace_back([&, seed] {
+      for (std::int64_t call = 0; call < 4000; ++call) {
+        try {
+          program.call(shape_of({12 + (call * 7 + seed) % 50}));
+        } catch (...) {
+          ++failures;
+        }
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  CHECK(failures.load() == 0);
 }
 
 TEST_CASE("the child of a fork records what another thread had begun to") {

@@ -322,7 +322,9 @@ std::shared_ptr<Memory::Plan> Memory::remember(std::uint64_t key, const CallShap
       return a.second->used < b.second->used;
     });
     if (oldest->second->layout != nullptr) proved(*oldest->second, false);
-    if (oldest->second->layout.use_count() == 1) spare_ = std::move(oldest->second->layout);
+    // A call that holds the plan is about to follow it: only a plan that nobody holds gives its layout away.
+    if (oldest->second.use_count() == 1 && oldest->second->layout.use_count() == 1)
+      spare_ = std::move(oldest->second->layout);
     plans_.erase(oldest);
   }
   auto plan = std::make_shared<Plan>();
