@@ -104,6 +104,26 @@ def test_no_other_part_of_the_core_writes_files():
     assert not found, "use memoir/base/files.h:\n" + "\n".join(found)
 
 
+WAITING_C = re.compile(r"\bifstream\b|\bfopen\(|\bO_RDONLY\b")
+
+
+def test_no_part_of_the_core_waits_for_a_pipe_that_somebody_named():
+    found = []
+    for path in sorted(
+        [*(ROOT / "src").rglob("*.cc"), *(ROOT / "src").rglob("*.h"), *PACKAGE.rglob("*.cpp")]
+    ):
+        if path in LAYER:
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            code = line.split(" //")[0]
+            # the kernel's own files, those of the layer, and those that say that they do not wait
+            safe = '"/proc/' in code or "open_beside(" in code or "O_NONBLOCK" in code
+            safe |= path.name == "memory_limit.cc" and "/sys/fs/cgroup" in path.read_text()
+            if WAITING_C.search(code) and not safe:
+                found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()}")
+    assert not found, "use memoir/base/whole_file.h or files.h:\n" + "\n".join(found)
+
+
 # --- what the layer promises ---
 
 
@@ -294,16 +314,20 @@ def test_names_are_not_guessed(tmp_path):
     )
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_command_that_is_ended_leaves_no_half_file(number, tmp_path):
-    program = """
-import sys
+@pytest.mark.parametrize(
+    "waiting", ["sys.stdin.read()", "hashlib.pbkdf2_hmac('sha256', b'', b'', 2**31 - 1)"]
+)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU])
+def test_a_command_that_is_ended_leaves_no_half_file(number, waiting, tmp_path):
+    """At once, also while something computes that is not Python."""
+    program = f"""
+import hashlib, sys
 from pathlib import Path
 from memoir.base.files import finished_output
 with finished_output(Path("whole"), force=False) as unfinished:
     unfinished.write_bytes(bytes(1000))
     print("up", flush=True)
-    sys.stdin.read()
+    {waiting}
 """
     with subprocess.Popen(
         [sys.executable, "-c", program], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -312,3 +336,22 @@ with finished_output(Path("whole"), force=False) as unfinished:
         process.send_signal(number)
         assert process.wait(60) == -number
     assert not list(tmp_path.iterdir())
+
+
+def test_a_forked_child_leaves_its_parent_s_output_alone(tmp_path):
+    """It may end in any way: by a signal, by itself, or out of the middle."""
+    for ending in ("os.kill(os.getpid(), signal.SIGTERM)", "sys.exit(0)", "raise ValueError"):
+        program = f"""
+import os, signal, sys
+from pathlib import Path
+from memoir.base.files import finished_output, write_output
+with finished_output(Path("whole"), force=True) as unfinished:
+    unfinished.write_bytes(bytes(1000))
+    if (child := os.fork()) == 0:
+        write_output(Path("child"), b"", force=True)
+        {ending}
+    os.waitpid(child, 0)
+"""
+        done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, stderr=subprocess.DEVNULL)
+        assert done.returncode == 0
+        assert {path.name for path in tmp_path.iterdir()} == {"whole", "child"}

@@ -16,17 +16,21 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from memoir._core import Error
 from memoir.base import work_budget
 
 ENGINES = ("local", "ray")
+_START = (  # what `-c` looks for comes from the current folder, which may be a stranger's, until the path is ours
+    "import sys; sys.path[:] = sys.argv[2:]; from memoir.sweep import _work; _work(int(sys.argv[1]))"
+)
 _NOT_RUN = "not run: the sweep was interrupted"
 
 
@@ -128,18 +132,27 @@ def _here(function: Callable[..., Any], tasks: list[tuple[Any, ...]]) -> _Result
 class _Worker:
     """A process that runs one task after another. Tells a task that fails from one that kills its process."""
 
-    def __init__(self, context: Any, function: Callable[..., Any]):
+    def __init__(self, function: Callable[..., Any]):
+        from multiprocessing import connection, spawn
+
         work_budget.allow(1.0, 64 << 20)  # to begin
-        self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, function), daemon=True)
+        self.index: int | None = None
+        self.connection, theirs = connection.Pipe()
         # Ctrl-C is the parent's to answer, from the child's first step on.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
-            self.process.start()
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", _START, str(theirs.fileno()), *(place for place in sys.path if place)],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+            )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()  # so that the end of the process is the end of the pipe
-        self.index: int | None = None
+        prepared = spawn.get_preparation_data("memoir-sweep")
+        with suppress(BrokenPipeError):
+            self.connection.send({**prepared, "authkey": bytes(prepared["authkey"])})
+            self.connection.send(function)
 
     def give(self, index: int, task: tuple[Any, ...]) -> None:
         self.index = index
@@ -157,28 +170,29 @@ class _Worker:
             result: _Result = self.connection.recv()
             return result
         except (EOFError, OSError):
-            self.process.join()
-            code = self.process.exitcode
-            why = (
-                f"signal {signal.Signals(-code).name}"
-                if code is not None and code < 0
-                else f"exit code {code}"
-            )
+            code = self.process.wait()
+            why = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
             return None, f"its process died ({why})"
 
     @property
     def alive(self) -> bool:
-        return self.process.exitcode is None
+        return self.process.poll() is None
 
     def end(self) -> None:
         self.connection.close()
         self.process.terminate()
-        self.process.join()
+        self.process.wait()
 
 
-def _serve(tasks: Any, function: Callable[..., Any]) -> None:
+def _work(file: int) -> None:
+    """What a worker does: with what the parent's main module defines, it calls a function with one task after another."""
+    from multiprocessing import connection, spawn
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    tasks = connection.Connection(file)
     try:
+        spawn.prepare(tasks.recv())
+        function = tasks.recv()
         while True:
             result = _call(function, tasks.recv())
             try:
@@ -190,25 +204,25 @@ def _serve(tasks: Any, function: Callable[..., Any]) -> None:
 
 
 def _local(function: Callable[..., Any], tasks: list[tuple[Any, ...]], count: int) -> _Results:
-    import multiprocessing  # on first use: the command line imports this module for its options
-    from multiprocessing import connection
+    from multiprocessing import (
+        connection,  # on first use: the command line imports this module for its options
+    )
 
-    context = multiprocessing.get_context("spawn")
     waiting = deque(enumerate(tasks))
     workers: list[_Worker] = []
     try:
         for _ in range(count):
-            workers.append(_Worker(context, function))
+            workers.append(_Worker(function))
             workers[-1].give(*waiting.popleft())
         while busy := {w.connection: w for w in workers if w.index is not None}:
             # Not for ever: a Ctrl-C that another thread catches does not end the wait, but is seen after it.
             for ready in connection.wait(list(busy), timeout=0.5):
-                worker = busy[ready]
+                worker = busy[cast(Any, ready)]
                 index, result = worker.result()
                 if waiting:
                     if not worker.alive:
                         worker.end()
-                        workers[workers.index(worker)] = worker = _Worker(context, function)
+                        workers[workers.index(worker)] = worker = _Worker(function)
                     worker.give(*waiting.popleft())
                 yield index, result
     finally:
@@ -239,7 +253,7 @@ def _ray_results(
     if ours:
         where = {"address": address} if address else {"num_cpus": workers, "include_dashboard": False}
         try:
-            ray.init(**where, log_to_driver=False, logging_level="ERROR")
+            ray.init(**where, job_config=_job(ray), log_to_driver=False, logging_level="ERROR")
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise Error(f"no Ray at {address or 'this machine'}: {error}") from None
     try:
@@ -260,6 +274,18 @@ def _ray_results(
     finally:
         if ours:
             ray.shutdown()
+
+
+def _job(ray: Any) -> Any:
+    """Of Ray's, whose workers would look for modules in the current folder, which may be a stranger's."""
+
+    class Places(list[str]):
+        def extend(self, places: Any) -> None:
+            super().extend(place for place in places if place in sys.path)
+
+    job = ray.job_config.JobConfig()
+    job._py_driver_sys_path = Places(job._py_driver_sys_path)
+    return job
 
 
 def _with_bar(results: _Results, total: int, title: str | None) -> _Results:

@@ -332,6 +332,28 @@ def test_one_device_is_planned(memoir, folder):
     assert code == 2 and "CSV" in err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("plan", "--stream", "PIPE", "-o", "o.csv"),
+        ("plan", "p.csv", "--conflicts", "PIPE"),
+        ("plan", "p.csv", "--replan", "PIPE"),
+        ("simulate", "t.trace", "--device-costs", "PIPE"),
+        ("simulate", "t.trace", "--policy", "lifetime,lifetimes=PIPE"),
+        ("show", "PIPE", "--against", "PIPE"),
+        ("run", "--model", "PIPE", "--", "true"),
+    ],
+)
+def test_a_pipe_of_any_name_is_refused(words, tmp_path):
+    (tmp_path / "p.csv").write_text("id,lower,upper,size\na,0,9,4\n")
+    (tmp_path / "t.trace").write_bytes((DATA / "pools.trace").read_bytes())
+    os.mkfifo(tmp_path / "x.model")
+    words = [word.replace("PIPE", "x.model") for word in words]
+    run = [sys.executable, "-m", "memoir", *words]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2 and "x.model" in done.stderr and done.stderr.count("\n") == 1
+
+
 def test_stream(memoir, folder):
     rows = sorted(
         (line.split(",") for line in (folder / "a.csv").read_text().splitlines()[1:]), key=lambda r: int(r[1])

@@ -129,3 +129,23 @@ def test_a_folder_that_another_user_made_first(kind):
         assert folder.is_dir() or kind == "file"
     finally:
         folder.rmdir() if kind == "folder" else folder.unlink()
+
+
+def test_another_file_of_the_page_s_name_is_left_alone(tmp_path):
+    """The folder may be the process's own, and another file may have the name at any moment."""
+    mine, theirs = tmp_path / "mine", tmp_path / "theirs"
+    mine.mkdir(), theirs.mkdir()
+    with subprocess.Popen([sys.executable, "-c", TARGET, theirs, "no"], stdout=subprocess.PIPE) as target:
+        target.stdout.readline()
+        content = (theirs / str(target.pid)).read_bytes() + bytes(1000)
+        (mine / str(target.pid)).write_bytes(content)
+        (mine / str(target.pid)).chmod(0o600)
+        running = RunningProcess(target.pid)
+        theirs.rename(tmp_path / "moved")
+        mine.rename(theirs)
+        with running, pytest.raises(Error, match="allocated nothing"):
+            running.sample(0.2, 4096)
+        with pytest.raises(Error, match="not preloaded"):  # by then it is not what the process maps
+            RunningProcess(target.pid)
+        target.kill()
+    assert (theirs / str(target.pid)).read_bytes() == content

@@ -158,6 +158,25 @@ def test_a_limit_on_files_costs_samples_and_never_the_program(program):
     assert str(program) not in [profile.program(run) for run in range(len(profile.runs))]
 
 
+def test_a_limit_on_files_is_said(tmp_path, program):
+    record = [
+        sys.executable,
+        "-m",
+        "memoir",
+        "record",
+        "--lifetimes",
+        "-o",
+        "x.lifetimes",
+        "--",
+        program,
+        "keep",
+        "9",
+    ]
+    limited = ["sh", "-c", 'ulimit -f 8; exec "$@"', "sh", *record]
+    done = subprocess.run(limited, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 7 and "nothing was sampled: the limit on the size of files" in done.stderr
+
+
 def test_what_cannot_be_sampled_is_said_before_it_starts(memoir_cli, tmp_path, program):
     (tmp_path / "x.lifetimes").touch()
     record = ("record", "--lifetimes", "-o", tmp_path / "x.lifetimes")

@@ -7,7 +7,7 @@
 
 #include "doctest/doctest.h"
 #include "memoir/base/error.h"
-#include "memoir/plan/files/whole_file.h"
+#include "memoir/base/whole_file.h"
 
 namespace memoir {
 namespace {

@@ -14,6 +14,8 @@ from memoir.record.name_reader import NameReader
 from memoir.record.symbols import demangle, find_lines, symbolize
 from native_trace import NativeTrace
 
+from memoir.record import libdw
+
 SYMBOL = struct.Struct("<IBBHQQ")
 
 
@@ -147,3 +149,29 @@ def test_tables_of_any_kind_are_bounded(tmp_path):
         file.truncate(100 << 30)
     with ElfFile(tmp_path / "sparse.so") as file:
         assert len(list(file.symbols(dynamic=False))) == 50
+
+
+def test_a_pipe_in_the_place_of_a_part_holds_nobody(tmp_path):
+    """libdw opens .dwo files by the names that a module says."""
+    pytest.importorskip("symbolic")
+    source = "static inline int g(int x) { return x * x; }\nint f(int x) { return g(x) + 1; }\n"
+    (tmp_path / "x.c").write_text(source)
+    build = ["gcc", "-g", "-gsplit-dwarf", "-O1", "-shared", "-fPIC", "-o", "x.so", "x.c"]
+    if subprocess.run(build, cwd=tmp_path, capture_output=True).returncode != 0:
+        pytest.skip("no gcc that splits debug information")
+    with ElfFile(tmp_path / "x.so") as file:
+        at = next(symbol.value for symbol in file.symbols(dynamic=True) if symbol.name == "f")
+    if libdw.open_reader(tmp_path / "x.so") is None:
+        pytest.skip("no libdw")
+    (part,) = tmp_path.glob("*.dwo")
+    part.unlink()
+    os.mkfifo(part)
+    with NameReader(seconds=2, patience=2) as reader:
+        found, why = reader.find_lines(tmp_path / "x.so", "", [at + 1])
+        assert (
+            found[at + 1][-1][0] == "f"
+            and f"{part.name}, where names of inlined functions are, is not a" in why
+        )
+        part.unlink()
+        os.mkfifo(tmp_path / "x.so.dwp")
+        assert "x.so.dwp, where" in reader.find_lines(tmp_path / "x.so", "", [at + 1])[1]

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "doctest/doctest.h"
+#include "malloc/surroundings.h"
 #include "memoir/trace/read/trace.h"
 #include "trace/temporary.h"
 
@@ -342,6 +343,26 @@ TEST_CASE("a forked child does not write into its parent's file") {
   CHECK(writer.ok());
   CHECK(writer.free(1, 0));
   writer.close();
+  const Trace trace = Trace::open(path);
+  CHECK(trace.complete());
+  CHECK(trace.events().size() == 2);
+}
+
+TEST_CASE("a forked child does not write into its parent's file where the system wipes nothing") {
+  TemporaryFolder folder;
+  const std::string path = folder / "parent.trace";
+  const int status = in_child([&] {
+    surround("refuse=madvise");
+    TraceWriter writer(path.c_str());
+    if (!writer.allocate(1, 1, 64, 64, 0)) ::_exit(3);
+    const int of_child = in_child([&] {
+      if (writer.allocate(2, 1, 64, 64, 0) || writer.ok()) ::_exit(2);
+      writer.close();
+    });
+    if (of_child != 0 || !writer.ok() || !writer.free(1, 0)) ::_exit(4);
+    writer.close();
+  });
+  CHECK(status == 0);
   const Trace trace = Trace::open(path);
   CHECK(trace.complete());
   CHECK(trace.events().size() == 2);

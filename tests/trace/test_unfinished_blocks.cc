@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Version 3: files that are cut, damaged or hostile, that still grow, and that are finished.
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -237,6 +243,21 @@ TEST_CASE("a recording is finished: sealed, compressed, complete") {
   SUBCASE("raw") {
     finish_trace(path, {.status = 1, .compress = false});
     CHECK(fates_of(Trace::open(path)) == program.fates);
+  }
+  SUBCASE("ended in the middle of it") {
+    const std::vector<std::byte> before = read_file(path);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const rlimit limit{4096, 4096};  // which ends the process where its file grows over it
+      ::setrlimit(RLIMIT_FSIZE, &limit);
+      finish_trace(path, {.status = 0});
+      ::_exit(0);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    CHECK((WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ));
+    CHECK(read_file(path) == before);
+    CHECK(std::distance(std::filesystem::directory_iterator(folder / ""), {}) == 1);
   }
   CHECK_THROWS_WITH_AS(finish_trace(folder / "none"), doctest::Contains("cannot open"), Error);
 }

@@ -24,11 +24,15 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from memoir._core import Error
+from memoir.base.threads import start_without_signals
 
 Record = dict[str, Any]  # one JSON object of a file of lines
 _unfinished: dict[str, Folder] = {}  # by their fresh names, the folders that they are in
 # own_folder(): by their names, the folder above, their own, and the name of the file.
 _own_folders: dict[str, tuple[Folder, Folder, str]] = {}
+_PACKED = 1 << 20  # bytes of a file that may take nothing on its disk
+_ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU, signal.SIGQUIT)
+_told_by = -1  # the pipe that signals are written to
 making = threading.RLock()  # held while one is made
 before_finish: list[Callable[[], None]] = []  # called when an output is whole, before it gets its name
 
@@ -127,7 +131,7 @@ class Folder:
                 yield own
             finally:
                 _vanish(name)
-                del _own_folders[name]
+                _own_folders.pop(name, None)
 
     def finish(self, name: str, to: str, into: Folder, *, force: bool, private: bool = False) -> None:
         """Gives a new file of an own_folder() its name in the folder `into`; with `force` in place of what has it. Unless
@@ -179,7 +183,7 @@ def finished_output(path: Path, force: bool, *, private: bool = False) -> Iterat
             except Error as error:  # of a library that knows the file by its fresh name
                 raise Error(re.sub(rf"\S*/{re.escape(name)}", lambda _: str(path), str(error))) from None
             finally:
-                del _unfinished[name]
+                _unfinished.pop(name, None)
     except FileExistsError:
         raise Error(f"{path} exists already; pass -f to overwrite it") from None
     except OSError as error:
@@ -205,34 +209,81 @@ def remove_unfinished() -> None:
 
 @contextlib.contextmanager
 def _tidy_when_ended() -> Iterator[None]:
-    """Inside, SIGTERM and SIGHUP end the process as ever, and what is unfinished goes first; unless somebody handles them."""
-    if threading.current_thread() is not threading.main_thread():
+    """Inside, signals that end the process do so as ever, and what is unfinished goes first; unless somebody handles them.
+    A thread sees to that too: the main one handles none while a function of the core computes."""
+    in_main = threading.current_thread() is threading.main_thread()
+    ours = [number for number in _ENDING if in_main and signal.getsignal(number) is signal.SIG_DFL]
+    if not ours:
         yield
         return
-    process = os.getpid()
-
-    def end(number: int, _: object) -> None:
-        if os.getpid() == process:  # of a child, the output is its parent's
-            making.acquire()
-            remove_unfinished()
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-
-    ours = [
-        number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL
-    ]
     for number in ours:
-        signal.signal(number, end)
+        signal.signal(number, _end)
     try:
-        yield
+        with _told_at_once():
+            yield
     finally:
         for number in ours:
             signal.signal(number, signal.SIG_DFL)
 
 
+@contextlib.contextmanager
+def _told_at_once() -> Iterator[None]:
+    """Calls _end() in a thread, whatever the main one does. Nothing where somebody else is told of signals."""
+    global _told_by
+    read, write = os.pipe2(os.O_CLOEXEC)
+    os.set_blocking(write, False)
+    before = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    if before >= 0:
+        signal.set_wakeup_fd(before)
+    _told_by = write if before < 0 else -1
+
+    def wait() -> None:
+        while (number := os.read(read, 1)[0]) != 0:
+            if number in _ENDING:
+                _end(number)
+
+    thread = threading.Thread(target=wait, name="memoir-signals", daemon=True)
+    start_without_signals(thread)
+    try:
+        yield
+    finally:
+        if _told_by == write:
+            signal.set_wakeup_fd(-1)
+            _told_by = -1
+        os.set_blocking(write, True)
+        os.write(write, b"\0")
+        thread.join()
+        os.close(read)
+        os.close(write)
+
+
+def _end(number: int, _: object = None) -> None:
+    """Ends the process by that signal. Any thread."""
+    making.acquire()
+    remove_unfinished()
+    import ctypes
+
+    ctypes.CDLL(None).signal(number, None)  # signal.signal() is the main thread's
+    os.kill(os.getpid(), number)
+
+
+def _in_child() -> None:
+    """What a forked child is told must not reach its parent, whose outputs are not the child's."""
+    if _told_by >= 0:
+        signal.set_wakeup_fd(-1)
+    _own_folders.clear()
+    _unfinished.clear()
+    making.release()
+
+
+os.register_at_fork(before=making.acquire, after_in_parent=making.release, after_in_child=_in_child)
+
+
 def _vanish(name: str) -> None:
     """An own_folder() goes with its file. What has its name by now may be somebody's folder: nothing else is removed, and
     rmdir() takes what is empty."""
+    if name not in _own_folders:  # of a process that forked us
+        return
     above, own, file = _own_folders[name]
     for _ in range(10):  # another thread may make the file again
         own.remove(file)
@@ -275,12 +326,21 @@ def read_beside(path: Path, most: int) -> bytes:
 
 def read_regular(path: str | Path, most: int = -1) -> bytes:
     """Bytes of a file that a person named, or that another program did: links may lead to it, but it must be regular, so
-    that no pipe or device holds us. Raises OSError."""
+    that no pipe or device holds us, and read as a whole it must be on the disk: one of holes would take what memory there
+    is. Raises OSError."""
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     with os.fdopen(file, "rb") as source:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
+        if most < 0 and status.st_size > held_bytes(status):
+            raise OSError(errno.EINVAL, "it is full of holes", str(path))
         return source.read(most)
+
+
+def held_bytes(status: os.stat_result) -> int:
+    """Bytes of a file without its holes: who makes one writes nothing. File systems may pack what is small, or all a little."""
+    return min(status.st_size, max(4 * status.st_blocks * 512, _PACKED))
 
 
 def append_to(path: Path) -> int:

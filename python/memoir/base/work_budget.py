@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
-from memoir.base.files import before_finish, making, remove_unfinished, unfinished_bytes
+from memoir.base.files import before_finish, held_bytes, making, remove_unfinished, unfinished_bytes
 from memoir.base.quantities import bytes_text, printable
 from memoir.base.threads import start_without_signals
 
@@ -30,7 +30,6 @@ EVERY = 0.05  # seconds between two looks
 TIMER_LATE = 1.0  # seconds of the processor beyond the budget, until which the thread has had its turn
 BAD_INPUT = 2
 _MOST_FILES = 10_000  # of a folder that are counted
-_PACKED = 1 << 20  # bytes of a file that may take nothing on its disk
 _PAGE, _TICKS = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
 
 _active: _Budget | None = None
@@ -181,11 +180,7 @@ def _size(path: Path) -> int:
 
 
 def _taken(path: Path) -> int:
-    """Without holes: who makes one writes nothing. File systems may pack what is small, or all a little."""
-    if not path.is_file():
-        return 0
-    status = path.stat()
-    return min(status.st_size, max(4 * status.st_blocks * 512, _PACKED))
+    return held_bytes(path.stat()) if path.is_file() else 0
 
 
 def _used() -> tuple[float, float]:

@@ -53,6 +53,10 @@ for i = 1, {rounds} do
 end
 print("total: " .. total)
 """
+_START = (
+    "import sys; sys.path[:] = filter(None, sys.path); module = sys.argv.pop(1); "
+    "import runpy; runpy.run_module(module, run_name='__main__')"
+)
 _PYTHON = """
 kept, total = {{}}, 0
 for i in range({rounds}):
@@ -163,7 +167,8 @@ def _redis(smoke: bool) -> Program:
     command = f"{server} {where} --appendonly no --loglevel warning"
     client = [
         sys.executable,
-        "-m",
+        "-c",
+        _START,  # as `-m` would, but without looking in the current folder, which may be a stranger's
         "memoir.bench.process.redis_cycles",
         "--port",
         "{port}",

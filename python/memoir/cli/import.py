@@ -16,7 +16,7 @@ from memoir._core import (
     is_rmm_log,
     is_text_trace,
 )
-from memoir.base.files import finished_output, write_output
+from memoir.base.files import finished_output, read_regular, write_output
 from memoir.base.kinds import wrong_kind
 from memoir.base.quantities import quoted
 from memoir.cli.parts.arguments import check_output
@@ -84,7 +84,7 @@ def command(snapshot: str, output: str | None, passes: str, as_json: bool, force
 
 
 def _import_text(path: str, target: Path, as_json: bool, force: bool) -> None:
-    content, counts = import_text_trace(Path(path).read_bytes(), path)
+    content, counts = import_text_trace(read_regular(path), path)
     write_output(target, content, force, private=True)
     if as_json:
         click.echo(json.dumps({"snapshot": path, "trace": str(target), **counts}, indent=2))
@@ -101,7 +101,7 @@ def _import_text(path: str, target: Path, as_json: bool, force: bool) -> None:
 
 
 def _import_rmm_log(path: str, target: Path, as_json: bool, force: bool) -> None:
-    content, counts = import_rmm_log(Path(path).read_bytes(), path)
+    content, counts = import_rmm_log(read_regular(path), path)
     write_output(target, content, force, private=True)
     if as_json:
         click.echo(json.dumps({"snapshot": path, "trace": str(target), **counts}, indent=2))

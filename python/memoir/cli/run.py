@@ -13,6 +13,7 @@ import click
 import memoir
 from memoir import Error, malloc
 from memoir._core import LifetimeModel
+from memoir.base.files import read_regular
 from memoir.base.kinds import check_begins_like
 
 
@@ -48,7 +49,7 @@ def _checked(model: Path) -> str:
             f"{path}: a path with a comma, or with more than 1,000 letters, does not fit into {malloc.VARIABLE}"
         )
     try:
-        content = model.read_bytes()
+        content = read_regular(model)
     except OSError as error:
         raise Error(f"{model}: cannot be read: {error.strerror}") from None
     check_begins_like(model, content, "a model of lifetimes")

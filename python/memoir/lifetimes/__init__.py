@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from memoir._core import Error, LifetimeProfile, lifetime_buckets
-from memoir.base.files import write_output
+from memoir.base.files import read_regular, write_output
 from memoir.base.kinds import check_begins_like
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class Lifetimes:
     def open(cls, path: str | Path) -> Lifetimes:
         """Reads and checks a .lifetimes file. Raises memoir.Error when it is none."""
         try:
-            content = Path(path).read_bytes()
+            content = read_regular(path)
         except OSError as error:
             raise Error(f"{path}: cannot be read: {error.strerror}") from None
         check_begins_like(path, content, "a lifetime profile")

@@ -23,11 +23,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
+from typing import BinaryIO
 
 from memoir._core import Error, LifetimeProfile
 from memoir.base.files import open_beside
 from memoir.lifetimes import Lifetimes
-from memoir.lifetimes.sampling import IMAGE_BEGIN, ControlPage, is_alive
+from memoir.lifetimes.sampling import IMAGE_BEGIN, ControlPage, is_alive, limited_files
 from memoir.record import native
 
 DORMANT, EVERYTHING, LIFETIMES = 0, 1, 2  # what can be asked
@@ -42,26 +43,22 @@ class RunningProcess:
 
     def __init__(self, process: int):
         self.process = process
-        self.path = _find_page(process)
-        self.page = ControlPage(self.path)
-        self.program = self.page.program
+        self._opened, self.page = _find_page(process)
+        self._file = self._opened.fileno()
+        self.path, self.program = self.page.path, self.page.program
 
     def __enter__(self) -> RunningProcess:
         try:
-            self._file = open_beside(self.path, os.O_RDWR)
-        except OSError as error:
-            raise Error(f"process {self.process}: {self.path}: {error.strerror}") from None
-        try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            os.close(self._file)
+            self._opened.close()
             raise Error(f"process {self.process}: somebody else is attached to it") from None
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        os.close(self._file)
+        self._opened.close()
 
     # --- what one can ask for ---
 
@@ -172,8 +169,9 @@ def _why(failed: int) -> str:
     return f"it cannot do that: {os.strerror(failed)}"
 
 
-def _find_page(process: int) -> Path:
-    """The file of the process's page, by what it maps."""
+def _find_page(process: int) -> tuple[BinaryIO, ControlPage]:
+    """The file of the process's page, by what it maps. It is opened once, and looked at through that: the folder may be
+    the process's own, which may put another file there at any moment."""
     try:
         maps = Path(f"/proc/{process}/maps").read_text(errors="surrogateescape")
     except FileNotFoundError:
@@ -181,23 +179,32 @@ def _find_page(process: int) -> Path:
     except OSError as error:
         raise Error(f"process {process}: cannot be read: {error.strerror}; run memoir as its user") from None
     pages = re.findall(
-        r"^[0-9a-f]+-[0-9a-f]+ rw-s 00000000 \S+ \d+ +(/.*/\d+(?:\.\d+)?)$", maps, re.MULTILINE
+        r"^[0-9a-f]+-[0-9a-f]+ rw-s 00000000 ([0-9a-f]+):([0-9a-f]+) (\d+) +(/.*/\d+(?:\.\d+)?)$",
+        maps,
+        re.MULTILINE,
     )
-    for name in pages:
+    shared = ""
+    for major, minor, inode, name in pages:
+        device = os.makedev(int(major, 16), int(minor, 16))
         for path in (
             Path(f"/proc/{process}/root{name}"),
             Path(name),
         ):  # its own view of the files, if it has one
-            with contextlib.suppress(OSError, Error):
-                status = path.lstat()
-                if not stat.S_ISREG(status.st_mode):
+            with contextlib.ExitStack() as end, contextlib.suppress(OSError, Error):
+                file: BinaryIO = end.enter_context(os.fdopen(open_beside(path, os.O_RDWR), "r+b", 0))
+                status, owner = os.fstat(file.fileno()), os.stat(f"/proc/{process}").st_uid
+                # Some file systems say another device there; then it must be the process's user's own.
+                same = status.st_ino == int(inode) and (status.st_dev == device or status.st_uid == owner)
+                page = ControlPage(path, file.fileno())
+                if not same or not page.ready:
                     continue
                 if status.st_mode & 0o77 or os.geteuid() not in (status.st_uid, 0):
-                    raise Error(
-                        f"process {process}: {name} can be written by other users, so memoir does not trust it"
-                    )
-                if ControlPage(path).ready:
-                    return path
+                    shared = name
+                    continue
+                end.pop_all()
+                return file, page
+    if shared:
+        raise Error(f"process {process}: {shared} can be written by other users, so memoir does not trust it")
     if native.library().name in maps:
         raise Error(f"process {process}: it has the recorder, but no control page: {_why_no_page(process)}")
     raise Error(
@@ -207,6 +214,8 @@ def _find_page(process: int) -> Path:
 
 
 def _why_no_page(process: int) -> str:
+    if no_room := limited_files(process):
+        return no_room
     with contextlib.suppress(OSError):
         user = os.stat(f"/proc/{process}").st_uid
         folder = Path(f"/dev/shm/memoir-{user}")

@@ -7,6 +7,7 @@ Each sampled process maps a file, <folder>/<pid>: a page that says what is asked
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -30,15 +31,17 @@ DEFAULT_EVERY = 512 * 1024  # bytes
 MAGIC, VERSION = 0x6F7274636F6D656D, 1
 IMAGE_BEGIN = 64 * 1024
 PAGE_NAME = re.compile(r"[0-9]{1,10}(\.[0-9]+)?")  # the process, and the number of its program
+_LEAST_FILE = 1 << 30  # bytes that a process must be able to write: open_control()
 _HEAD = struct.Struct("<QIIIIIIIIQ1024s1024s")  # ControlPage
 
 
 class ControlPage:
     """What a process says of itself in its page, read once."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, file: int | None = None):
+        """file: it is open already. Raises OSError or memoir.Error."""
         self.path = path
-        head = read_beside(path, _HEAD.size)
+        head = read_beside(path, _HEAD.size) if file is None else os.pread(file, _HEAD.size, 0)
         if len(head) < _HEAD.size:
             raise Error(f"{path}: no control page")
         fields = _HEAD.unpack(head)
@@ -58,6 +61,16 @@ def is_alive(process: int) -> bool:
     except OSError:
         return False
     return status.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def limited_files(process: int | None = None) -> str:
+    """Why that process (this one) can have no page, where the size of its files is limited; else ""."""
+    with contextlib.suppress(OSError, ValueError):
+        limits = Path(f"/proc/{process or 'self'}/limits").read_text()
+        found = re.search(r"^Max file size +(\d+) ", limits, re.MULTILINE)
+        if found and int(found[1]) < _LEAST_FILE:
+            return "the limit on the size of files (ulimit -f) is below 1 GiB, which a page may need"
+    return ""
 
 
 def environment(folder: Path, every: int, base: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import bisect
 import ctypes
+import errno
 import functools
 import os
 from ctypes import POINTER, byref, c_char_p, c_int, c_long, c_size_t, c_uint, c_ulong, c_void_p
@@ -17,6 +18,7 @@ Line = tuple[str, str, int]  # function, file, line; "" and 0: unknown
 _SUBPROGRAM, _INLINED = 0x2E, 0x1D  # DW_TAG_
 _CALL_FILE, _CALL_LINE = 0x58, 0x59  # DW_AT_
 _LINKAGE_NAMES = (0x6E, 0x2007)
+_DWO_NAMES, _FOLDER = (0x76, 0x2130), 0x1B  # DW_AT_
 _SKELETON = 4  # DW_UT_
 
 
@@ -46,6 +48,7 @@ def _library() -> Any:
         ("dwarf_getscopes_die", c_int, [die, POINTER(die)]),
         ("dwarf_tag", c_int, [die]),
         ("dwarf_diename", c_char_p, [die]),
+        ("dwarf_attr", c_void_p, [die, c_uint, attribute]),
         ("dwarf_attr_integrate", c_void_p, [die, c_uint, attribute]),
         ("dwarf_formstring", c_char_p, [attribute]),
         ("dwarf_formudata", c_int, [attribute, POINTER(c_ulong)]),
@@ -74,6 +77,11 @@ class Reader:
         self.missing = 0  # .dwo files
         if not self._dwarf:
             return
+        try:
+            self._look_at_parts(path)
+        except OSError:
+            self.close()
+            raise
         unit, kind = c_void_p(), ctypes.c_uint8()
         whole, part = _Die(), _Die()
         while not self._library.dwarf_get_units(
@@ -84,6 +92,26 @@ class Reader:
             self._add(_copy(whole), _copy(part if part.address else whole))
         self._ranges.sort()
         self._begins = [row[0] for row in self._ranges]
+
+    def _look_at_parts(self, path: Path) -> None:
+        """Raises OSError for a .dwo file that is none: a pipe of that name would hold libdw, which opens them all."""
+        folder = os.path.dirname(os.path.realpath(path))
+        parts = {f"{os.path.realpath(path)}.dwp"}
+        unit, die = c_void_p(), _Die()
+        while not self._library.dwarf_get_units(
+            self._dwarf, unit, byref(unit), None, None, byref(die), None
+        ):  # without what is in other files
+            made_in = self._word(die, _FOLDER)
+            for name in filter(None, (self._word(die, what) for what in _DWO_NAMES)):
+                parts |= {os.path.join(folder, name), os.path.join(folder, made_in, name)}
+        for part in parts:
+            check_part(part)
+
+    def _word(self, die: _Die, what: int) -> str:
+        attribute = _Attribute()
+        if not self._library.dwarf_attr(byref(die), what, byref(attribute)):
+            return ""
+        return os.fsdecode(self._library.dwarf_formstring(byref(attribute)) or b"")
 
     def _add(self, whole: _Die, part: _Die) -> None:
         base, begin, end = c_ulong(), c_ulong(), c_ulong()
@@ -162,9 +190,15 @@ def _text(text: bytes | None) -> str:
     return "" if text is None else text.decode(errors="replace")
 
 
+def check_part(path: str) -> None:
+    """Raises OSError where there is something of that name which is no regular file."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise OSError(errno.EINVAL, "not a regular file", path)
+
+
 def open_reader(path: Path) -> Reader | None:
-    """None where libdw is not installed, or is too old."""
+    """None where libdw is not installed, or is too old. Raises OSError for a file, or a part of it, that is none."""
     try:
         return None if _library() is None else Reader(path)
-    except (AttributeError, OSError):
+    except AttributeError:
         return None

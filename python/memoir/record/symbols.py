@@ -201,14 +201,20 @@ def _split_reader(files: contextlib.ExitStack, file: ElfFile) -> tuple[libdw.Rea
     if not shared and b".dwo\0" not in file.content(".debug_str") + file.content(".debug_line_str"):
         return None, ""
     what = f"{shared}, which it shares" if shared else ".dwo files"
-    reader = libdw.open_reader(file.path)
+    by_id = [folder / ".build-id" / build_id[:2] / f"{build_id[2:]}.debug" for folder in _DEBUG_FOLDERS]
+    places = [file.path.resolve().parent / shared, *by_id] if shared else []
+    try:
+        for place in places:
+            libdw.check_part(str(place))
+        reader = libdw.open_reader(file.path)
+    except OSError as error:
+        return None, f"{error.filename}, where names of inlined functions are, is {error.strerror}"
     if reader is None:
         return None, f"some inlined functions are in {what}: install libdw (elfutils) to read it"
     files.callback(reader.close)
     if reader.missing:
         return reader, f"{reader.missing:,} .dwo files with its inlined functions are not here"
-    by_id = [folder / ".build-id" / build_id[:2] / f"{build_id[2:]}.debug" for folder in _DEBUG_FOLDERS]
-    if shared and not any(place.is_file() for place in (file.path.resolve().parent / shared, *by_id)):
+    if shared and not any(place.is_file() for place in places):
         return reader, f"{shared}, where names of inlined functions are, is not here"
     return reader, ""
 

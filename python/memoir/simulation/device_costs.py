@@ -6,10 +6,10 @@ from __future__ import annotations
 import functools
 import json
 import math
-from pathlib import Path
 from typing import Any
 
 from memoir._core import Error
+from memoir.base.files import read_regular
 
 # The driver's names of what is counted.
 CALLS = {
@@ -47,7 +47,7 @@ def read_costs(path: str) -> dict[str, float]:
     if not path:
         return A100
     try:
-        content: Any = json.loads(Path(path).read_text())
+        content: Any = json.loads(read_regular(path))
     except OSError as error:
         raise Error(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:

@@ -38,11 +38,11 @@ def open_trace(path: str | Path, only: Only = Only.kBoth) -> Trace:
     if begin and not is_trace(begin):
         raise wrong_kind(path, begin, "not a trace")
     if _core.is_text_trace(begin):
-        return Trace.from_bytes(_core.import_text_trace(Path(path).read_bytes(), path)[0], path, only)
+        return Trace.from_bytes(_core.import_text_trace(read_regular(path), path)[0], path, only)
     if _core.is_rmm_log(begin):
-        return Trace.from_bytes(_core.import_rmm_log(Path(path).read_bytes(), path)[0], path, only)
+        return Trace.from_bytes(_core.import_rmm_log(read_regular(path), path)[0], path, only)
     if begin.startswith(_PICKLE):
-        return Trace.from_bytes(_core.import_snapshot_bytes(Path(path).read_bytes(), path), path, only)
+        return Trace.from_bytes(_core.import_snapshot_bytes(read_regular(path), path), path, only)
     return Trace.open(path, only)
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from memoir._core import Error, LifetimeModel
+from memoir.base.files import read_regular
 from memoir.base.kinds import check_begins_like
 from memoir.lifetimes import Lifetimes
 from memoir.train import replay
@@ -235,7 +236,7 @@ def _gain(
 def read_model(path: str | Path) -> LifetimeModel:
     """Reads and checks a .model file. Raises memoir.Error when it is none."""
     try:
-        content = Path(path).read_bytes()
+        content = read_regular(path)
     except OSError as error:
         raise Error(f"{path}: cannot be read: {error.strerror}") from None
     check_begins_like(path, content, "a model of lifetimes")

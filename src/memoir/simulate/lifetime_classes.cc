@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <random>
 #include <string>
 #include <string_view>
@@ -13,6 +11,7 @@
 
 #include "memoir/base/error.h"
 #include "memoir/base/site.h"
+#include "memoir/base/whole_file.h"
 #include "memoir/predict/lifetime_class.h"
 #include "memoir/predict/model/lifetime_model.h"
 #include "memoir/predict/model/plain_name.h"
@@ -87,9 +86,7 @@ SiteLifetimes by_site(const Workload& workload, const std::vector<Tick>& lifetim
 class ModelFile {
  public:
   explicit ModelFile(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    std::string bytes{std::istreambuf_iterator<char>(file), {}};
-    if (!file) throw Error(path + ": cannot be read");
+    const std::string bytes = read_whole_file(path);
     words_.resize((bytes.size() + 7) / 8);
     std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char*>(words_.data()));
     if (const char* const why = model_.open({reinterpret_cast<const char*>(words_.data()), bytes.size()}))

@@ -127,7 +127,7 @@ def version(name: str, library: Path | None) -> str:
             continue
         code = f"import ctypes; library = ctypes.CDLL(None); print({known.version})"
         answer = subprocess.run(
-            [sys.executable, "-S", "-c", code],
+            [sys.executable, "-I", "-S", "-c", code],
             env={**os.environ, "LD_PRELOAD": str(library)},
             capture_output=True,
             text=True,

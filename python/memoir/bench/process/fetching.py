@@ -200,7 +200,7 @@ for line in open("/proc/self/maps"):
 def _check(library: Path) -> None:
     """A program must run with it, without the loader's complaints, and its malloc must be the library's."""
     done = subprocess.run(
-        [sys.executable, "-S", "-c", _WHO],
+        [sys.executable, "-I", "-S", "-c", _WHO],
         env={**os.environ, "LD_PRELOAD": str(library)},
         capture_output=True,
         text=True,

@@ -12,7 +12,7 @@ from memoir.base.quantities import quoted
 from memoir.cli.parts.arguments import check_output
 from memoir.cli.parts.program import run_program
 from memoir.lifetimes.names import name_frames
-from memoir.lifetimes.sampling import DEFAULT_EVERY, Collector
+from memoir.lifetimes.sampling import DEFAULT_EVERY, Collector, limited_files
 
 
 def record_lifetimes(
@@ -30,10 +30,10 @@ def record_lifetimes(
     lifetimes = name_frames(collector.lifetimes())
     totals = lifetimes.totals
     if not totals["runs"]:
-        click.echo(
-            "memoir: nothing was sampled: the program did not load the recorder (is it static, or setuid?)",
-            err=True,
+        why = limited_files() or (
+            "the program did not load the recorder (is it static, or setuid?), or limits its files (ulimit -f)"
         )
+        click.echo(f"memoir: nothing was sampled: {why}", err=True)
         return status
     lifetimes.write(path, force=force)
     running = (

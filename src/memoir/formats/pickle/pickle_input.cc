@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memoir/formats/pickle/pickle_input.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <cstring>
 
 #include "memoir/base/error.h"
+#include "memoir/base/files.h"
 
 namespace memoir {
 
@@ -25,13 +25,13 @@ PickleInput::PickleInput(std::span<const std::byte> bytes) noexcept
       end_(begin_ + bytes.size()) {}
 
 PickleInput::PickleInput(const std::string& path) : path_(path) {
-  file_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file_ < 0) throw Error(path + ": cannot open: " + std::strerror(errno));
-  struct stat status;
-  if (::fstat(file_, &status) == 0 && S_ISDIR(status.st_mode)) {
-    ::close(file_);
-    throw Error(path + ": a folder; name the snapshot in it");
-  }
+  file_ = open_to_read(path.c_str());
+  if (file_ >= 0) return;
+  const int why = errno;
+  if (why != EINVAL) throw Error(path + ": cannot open: " + std::strerror(why));
+  struct stat status {};
+  const bool is_folder = ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+  throw Error(path + (is_folder ? ": a folder; name the snapshot in it" : ": not a regular file"));
 }
 
 PickleInput::~PickleInput() {

@@ -5,8 +5,8 @@
 #include <unordered_map>
 
 #include "memoir/base/error.h"
+#include "memoir/base/whole_file.h"
 #include "memoir/plan/files/csv_text.h"
-#include "memoir/plan/files/whole_file.h"
 
 namespace memoir {
 namespace {

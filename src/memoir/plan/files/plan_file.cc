@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "memoir/base/error.h"
+#include "memoir/base/whole_file.h"
 #include "memoir/plan/files/plan_proof.h"
-#include "memoir/plan/files/whole_file.h"
 
 namespace memoir {
 

@@ -2,14 +2,16 @@
 #include <array>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <deque>
-#include <fstream>
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "memoir/base/error.h"
 #include "memoir/base/output.h"
 #include "memoir/base/utf8.h"
+#include "memoir/base/whole_file.h"
 #include "memoir/plan/simple/stream.h"
 
 namespace memoir {
@@ -17,8 +19,10 @@ namespace {
 
 class CsvStream {
  public:
-  CsvStream(const std::string& name, std::istream& in, Output& out)
+  CsvStream(const std::string& name, std::FILE* in, Output& out)
       : name_(name), in_(in), out_(out), planner_([this](Offset offset) { write(offset); }) {}
+  ~CsvStream() { std::free(text_); }
+  CsvStream(const CsvStream&) = delete;
 
   Streamed run() {
     std::string line;
@@ -43,13 +47,21 @@ class CsvStream {
   }
 
   bool next(std::string& line) {
-    while (std::getline(in_, line)) {
+    while (read_line(line)) {
       ++line_;
       if (!line.empty() && line.back() == '\r') line.pop_back();
       if (line_ == 1 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);
       if (line.find_first_not_of(" \t") != line.npos) return true;
     }
     return false;
+  }
+
+  bool read_line(std::string& line) {
+    const ssize_t length = ::getline(&text_, &room_, in_);
+    if (length < 0) return false;
+    line.assign(text_, static_cast<std::size_t>(length));
+    if (line.ends_with('\n')) line.pop_back();
+    return true;
   }
 
   void split(std::string_view line) {
@@ -142,7 +154,9 @@ class CsvStream {
   }
 
   const std::string& name_;
-  std::istream& in_;
+  std::FILE* const in_;
+  char* text_ = nullptr;  // of getline(), with its room
+  std::size_t room_ = 0;
   Output& out_;
   StreamPlanner planner_;
   struct Waiting {
@@ -161,12 +175,11 @@ class CsvStream {
 }  // namespace
 
 Streamed stream_csv(const std::string& input, const std::string& output) {
-  std::ifstream in(input);
-  if (!in) throw Error(input + ": cannot be read");
+  const auto in = open_file(input);
   Output out(output);
   try {
-    const Streamed streamed = CsvStream(input, in, out).run();
-    if (in.bad()) throw Error(input + ": cannot be read to its end");
+    const Streamed streamed = CsvStream(input, in.get(), out).run();
+    if (std::ferror(in.get())) throw Error(input + ": cannot be read to its end");
     out.flush();
     return streamed;
   } catch (...) {

@@ -30,18 +30,23 @@ namespace {
 constexpr int kLevel = 4;
 constexpr std::uint32_t kLaneOfTheEnd = 0xfffffffe;
 
-/// A file that gets its name when it is whole.
+/// A file that gets its name when it is whole. Until then it has none, where the file system knows such
+/// files: whoever is ended meanwhile, in any way, leaves nothing.
 class NewFile {
  public:
   NewFile(const std::string& path, mode_t mode) : path_(path), folder_(path_.c_str()), mode_(mode) {
     fresh_name(part_);
-    file_ = folder_.create(part_);
+    if (::access("/proc/self/fd", X_OK) == 0) file_ = folder_.create_nameless();  // which give_name() needs
+    if (file_ < 0) {
+      file_ = folder_.create(part_);
+      is_named_ = true;
+    }
     if (file_ < 0) fail();
   }
   ~NewFile() {
     if (file_ < 0) return;
     ::close(file_);
-    folder_.remove(part_);
+    if (is_named_) folder_.remove(part_);
   }
   NewFile(const NewFile&) = delete;
 
@@ -58,7 +63,10 @@ class NewFile {
     if (::pwrite(file_, bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) fail();
   }
   void take_name() {
-    if (::fchmod(file_, mode_) != 0 || !folder_.rename(part_, folder_.name())) fail();
+    if (::fchmod(file_, mode_) != 0) fail();
+    if (!is_named_ && !folder_.give_name(file_, part_)) fail();
+    is_named_ = true;
+    if (!folder_.rename(part_, folder_.name())) fail();
     ::close(file_);
     file_ = -1;
   }
@@ -71,6 +79,7 @@ class NewFile {
   const Folder folder_;
   const mode_t mode_;
   char part_[kFreshName];
+  bool is_named_ = false;
   int file_ = -1;
   Size size_ = 0;
 };

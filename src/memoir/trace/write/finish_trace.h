@@ -24,9 +24,10 @@ struct FinishedTrace {
   Size after = 0;
 };
 
-/// Rewrites the trace of version 1 at `path`, by way of a file next to it: it is as it was, or finished. A
-/// torn block of a program that was killed is left out, as readers do. Throws Error: no such trace, a disk
-/// that is full (the file is then as it was).
+/// Rewrites the trace of version 1 at `path`, by way of a file next to it: it is as it was, or finished. Who
+/// is ended meanwhile leaves no other file, where the file system has nameless ones (O_TMPFILE). A torn block
+/// of a program that was killed is left out, as readers do. Throws Error: no such trace, a disk that is full
+/// (the file is then as it was).
 FinishedTrace finish_trace(const std::string& path, const FinishOptions& options = {});
 
 }  // namespace memoir

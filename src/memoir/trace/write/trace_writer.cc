@@ -75,7 +75,8 @@ Header fresh_header() noexcept {
 }  // namespace
 
 // In pages of its own. For a file they are wiped in a forked child, so that there `open` is false and nothing
-// is written: zero is the state of a writer that has ended.
+// is written: zero is the state of a writer that has ended. Where the system refuses that,
+// the child wipes them.
 struct TraceWriter::Impl {
   bool open;  // records are taken
   bool in_memory;
@@ -88,6 +89,7 @@ struct TraceWriter::Impl {
   std::uint64_t records;  // complete
   std::uint64_t dropped;
   std::uint64_t start;  // CLOCK_MONOTONIC at time 0
+  pid_t owner;          // where the system does not wipe them in a forked child: whose they are; else 0
   bool imported;        // records bear `time`, not the clock's
   Tick time;            // of the last record
   BlockEncoder encoder;
@@ -95,6 +97,10 @@ struct TraceWriter::Impl {
   Size used() const noexcept { return encoder.is_open() ? align_up(block + encoder.bytes(), 8) : block; }
   Header& header() noexcept { return *reinterpret_cast<Header*>(base); }
   void begin(int to_file) noexcept;
+  void leave_to_parent() noexcept {
+    if (owner != 0 && owner != ::getpid()) [[unlikely]]
+      std::memset(static_cast<void*>(this), 0, sizeof *this);
+  }
   bool begin_nameless(const char* path) noexcept;
   bool grow(Size least) noexcept;
   bool begin_block(Size room) noexcept;
@@ -176,6 +182,7 @@ bool TraceWriter::Impl::drop() noexcept {
 }
 
 inline bool TraceWriter::Impl::write(Event& event, std::initializer_list<std::string_view> parts) noexcept {
+  leave_to_parent();
   if (!open) [[unlikely]]
     return drop();
   if (parts.size() != 0) {
@@ -202,7 +209,7 @@ TraceWriter::TraceWriter() noexcept : impl_(static_cast<Impl*>(map_metadata(size
 
 TraceWriter::TraceWriter(const char* path) noexcept : impl_(static_cast<Impl*>(map_metadata(sizeof(Impl)))) {
   if (impl_ == nullptr) return;
-  ::madvise(impl_, align_up(sizeof(Impl), 4 * kKiB), MADV_WIPEONFORK);
+  if (::madvise(impl_, align_up(sizeof(Impl), 4 * kKiB), MADV_WIPEONFORK) != 0) impl_->owner = ::getpid();
   if (impl_->begin_nameless(path)) return;
   // Here files need a name from the start: the header follows at once.
   const Folder folder(path);
@@ -318,11 +325,15 @@ bool TraceWriter::define_pool(std::uint32_t pool, std::uint64_t first, std::uint
 }
 
 void TraceWriter::set_start(std::uint64_t nanoseconds) noexcept {
-  if (impl_ != nullptr && impl_->base != nullptr) impl_->header().start = nanoseconds;
+  if (impl_ == nullptr) return;
+  impl_->leave_to_parent();
+  if (impl_->base != nullptr) impl_->header().start = nanoseconds;
 }
 
 bool TraceWriter::set_time(Tick time) noexcept {
-  if (impl_ == nullptr || impl_->base == nullptr || time < impl_->time || time > kMaxTime) return false;
+  if (impl_ == nullptr) return false;
+  impl_->leave_to_parent();
+  if (impl_->base == nullptr || time < impl_->time || time > kMaxTime) return false;
   impl_->imported = true;
   impl_->time = time;
   impl_->header().clock = kClockImported;
@@ -360,6 +371,7 @@ bool TraceWriter::meta(std::string_view key, std::string_view value) noexcept {
 void TraceWriter::close() noexcept {
   if (impl_ == nullptr) return;
   Impl& w = *impl_;
+  w.leave_to_parent();
   w.open = false;
   if (w.base == nullptr) return;
   if (w.encoder.is_open()) {
