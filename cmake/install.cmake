@@ -26,12 +26,13 @@ install(TARGETS memoir_plan_c memoir_plan_c_static EXPORT memoir_plan_c COMPONEN
 if(TARGET memoir_malloc)
   list(APPEND memoir_components malloc)
   install(TARGETS memoir_malloc memoir_malloc_static EXPORT memoir_malloc COMPONENT malloc)
+  install(TARGETS memoir_model COMPONENT malloc)
 endif()
 
 # The core is built only where something is linked with it, and an installation is not: a build of everything has all components.
 add_custom_target(components ALL DEPENDS memoir_plan memoir_plan_c memoir_plan_c_static memoir_static_tensors)
 if(TARGET memoir_malloc)
-  add_dependencies(components memoir_malloc memoir_malloc_static)
+  add_dependencies(components memoir_malloc memoir_malloc_static memoir_model)
 endif()
 
 # Headers: of a planner whole rooms, of the static tensors what theirs include.

@@ -22,7 +22,7 @@ CONTENT = [
     r"memoir/_core\.[\w-]+\.so",
     r"memoir/torch/_built/\d\.\d+/(_torch\.[\w-]+|libmemoir_cuda)\.so",
     r"memoir/include/memoir_onnxruntime\.h",
-    r"memoir/bin/(memoir-launch|libmemoir_(proof|malloc|malloc_secure|record|onnxruntime)\.so|bench-\w+)",
+    r"memoir/bin/(memoir-launch|libmemoir_(proof|malloc|malloc_secure|model|record|onnxruntime)\.so|bench-\w+)",
     r"memoir_alloc-[\d.]+\.data/data/share/man/man1/memoir\.1",
     r"memoir_alloc-[\d.]+\.data/data/share/"
     r"(bash-completion/completions/memoir|zsh/site-functions/_memoir|fish/vendor_completions\.d/memoir\.fish)",

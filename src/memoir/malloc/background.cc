@@ -55,6 +55,7 @@ bool sleep_for_a_round(std::uint32_t seen, std::uint64_t nanoseconds) noexcept {
 }
 
 void* run_background(void*) noexcept {
+  stay_without_heap();  // the few blocks of the dynamic loader are the common heap's
   bool look = false;
   for (unsigned idle = 0, rounds = 0;;) {
     if (std::exchange(look, false)) keep_within_limit(0);
@@ -305,6 +306,7 @@ void for_each_heap(Visit visit) noexcept {
 }  // namespace
 
 void prepare_fork() noexcept {
+  foresight().wait_for_loading();
   limit_lock.lock();
   upkeep_lock.lock();
   registry().lock().lock();
@@ -327,13 +329,13 @@ void prepare_fork() noexcept {
   central().large.lock().lock();
   central().sampler().lock().lock();
   central().live_samples.lock().lock();
-  foresight().lock().lock();
+  foresight().prepare_fork();
   forking_thread.store(current_thread(), std::memory_order_relaxed);
 }
 
 void after_fork(bool child) noexcept {
   forking_thread.store(0, std::memory_order_relaxed);
-  foresight().lock().unlock();
+  foresight().after_fork(child);
   central().live_samples.lock().unlock();
   central().sampler().lock().unlock();
   central().large.lock().unlock();
@@ -348,7 +350,6 @@ void after_fork(bool child) noexcept {
   upkeep_lock.unlock();
   limit_lock.unlock();
   if (!child) return;
-  foresight().after_fork();
   forget_barriers();
   // The other threads are not there: their heaps wait for new ones.
   for_each_heap([](ThreadHeap& heap) {

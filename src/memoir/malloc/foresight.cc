@@ -1,264 +1,83 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memoir/malloc/foresight.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <sys/uio.h>
+#include <dlfcn.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <utility>
+#include <cstring>
 
-#include "memoir/process/control/modules.h"
 #include "memoir/process/control/sandbox.h"
-#include "memoir/process/stacks/stack_walker.h"
-#include "memoir/process/stacks/thread_stack.h"
 
 namespace memoir::malloc_ {
 
 namespace {
 
-constinit stacks::StackTables tables;
+constexpr size_t kMostPath = 4096;
 
-void complain(const char* path, const char* why) noexcept {
-  char line[1400];
+void complain(const char* library, const char* why) noexcept {
+  char line[kMostPath + 100];
   const int length =
-      std::snprintf(line, sizeof line, "memoir: %s: %s; the program runs without a model\n", path, why);
+      std::snprintf(line, sizeof line, "memoir: %s: %s; the program runs without a model\n", library, why);
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line, static_cast<size_t>(length));
 }
 
-/// The end of what may be read from `begin` on without a fault, at most `end`: whole pages, asked of the
-/// kernel. The program may run on a stack that is not its thread's own (coroutines), whose end nobody knows.
-stacks::Address readable_until(stacks::Address begin, stacks::Address end) noexcept {
-  constexpr size_t kAtOnce = 64;
-  constexpr stacks::Address kPage = 4096, kMostStack = stacks::Address{16} << 20;
-  if (begin >= end || end - begin > kMostStack || !host_control::may_call_all()) return begin;
-  for (stacks::Address page = begin / kPage * kPage; page < end;) {
-    char bytes[kAtOnce];
-    iovec pages[kAtOnce];
-    size_t count = 0;
-    for (stacks::Address at = page; at < end && count < kAtOnce; at += kPage)
-      pages[count++] = {reinterpret_cast<void*>(at), 1};
-    const iovec to{bytes, count};
-    const ssize_t got = ::process_vm_readv(::getpid(), &to, 1, pages, count, 0);
-    if (got < static_cast<ssize_t>(count))
-      return got <= 0 ? std::max(page, begin) : page + static_cast<size_t>(got) * kPage;
-    page += count * kPage;
+bool expect(ContextKey key, LifetimeClass predicted, double share, unsigned samples) noexcept {
+  return central().sampler().expect(key, predicted, share, samples);
+}
+
+/// The library lies beside this one. In a program that has the malloc from an archive it may lie where the
+/// dynamic loader looks.
+void* load() noexcept {
+  char path[kMostPath] = "";
+  Dl_info own{};
+  if (::dladdr(reinterpret_cast<void*>(&expect), &own) != 0 && own.dli_fname != nullptr) {
+    const char* const slash = std::strrchr(own.dli_fname, '/');
+    const size_t folder = slash == nullptr ? 0 : static_cast<size_t>(slash + 1 - own.dli_fname);
+    if (folder != 0 && folder + sizeof kModelLibrary <= sizeof path) {
+      std::memcpy(path, own.dli_fname, folder);
+      std::memcpy(path + folder, kModelLibrary, sizeof kModelLibrary);
+    }
   }
-  return end;
+  void* library = path[0] == '\0' ? nullptr : ::dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) library = ::dlopen(kModelLibrary, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) complain(path[0] == '\0' ? kModelLibrary : path, "cannot be loaded");
+  return library;
 }
-
-/// What the heights of threads, but the main one, count from in this process and not in a profile.
-Size pointer_above_frames(stacks::StackWalker& walker) noexcept {
-  const auto frame = reinterpret_cast<stacks::Address>(__builtin_frame_address(0));
-  const stacks::StackWalker::Entry entry{frame + sizeof(void*),
-                                         *reinterpret_cast<const stacks::Address*>(frame)};
-  const auto end = reinterpret_cast<stacks::Address>(__builtin_thread_pointer());
-  walker.start(tables, frame, readable_until(frame, end));
-  walker.capture(entry);
-  stacks::Frame frames[stacks::StackWalker::kMost + 2];
-  const unsigned count = walker.last_frames(frames);
-  const bool is_whole = count > 0 && stacks::kind_of(frames[count - 1]) == stacks::FrameKind::kNative;
-  return is_whole ? stacks::pointer_above_frames(walker.last_slot(count - 1)) : 0;
-}
-
-/// One more. Of the owner.
-void count(OwnersWord<Size>& word) noexcept { word = word + 1; }
 
 }  // namespace
 
-/// The background, at work on what it alone has.
-class Foresight::Working {
- public:
-  explicit Working(Foresight& self) noexcept : self_(self) { set(true); }
-  ~Working() { set(false); }
-  Working(const Working&) = delete;
-  Working& operator=(const Working&) = delete;
-
- private:
-  void set(bool working) noexcept {
-    const LockGuard guard(self_.lock_);
-    self_.working_ = working;
-  }
-  Foresight& self_;
-};
-
-Foresight::Figures Foresight::figures() const noexcept {
-  Figures now;
-  now.known = counts_.known;
-  now.asked = counts_.asked;
-  now.long_lived = counts_.long_lived;
-  std::copy(std::begin(counts_.by_stage), std::end(counts_.by_stage), now.by_stage);
-  return now;
-}
-
-bool Foresight::read_file(const char* path) noexcept {
-  const int file = ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  struct stat status {};
-  if (file < 0 || ::fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) {
-    if (file >= 0) ::close(file);
-    complain(path, "cannot be read");
-    return false;
-  }
-  const auto size = static_cast<Size>(std::max<off_t>(status.st_size, 0));
-  if (size == 0 || size > model_format::kMostFile) {
-    ::close(file);
-    complain(path, "is not a model");
-    return false;
-  }
-  // A copy, not a mapping: whoever cuts the file meanwhile must not end the program.
-  char* const bytes = static_cast<char*>(map_metadata(size));
-  Size got = 0;
-  while (bytes != nullptr && got < size) {
-    const ssize_t more = ::read(file, bytes + got, size - got);
-    if (more <= 0) break;
-    got += static_cast<Size>(more);
-  }
-  ::close(file);
-  const char* why = bytes == nullptr ? "there is no memory for it" : model_.open({bytes, got});
-  if (why == nullptr) return true;
-  complain(path, why);
-  if (bytes != nullptr) unmap_metadata(bytes, size);
-  return false;
-}
-
 void Foresight::begin_slowly(const char* path) noexcept {
-  const Working working(*this);
   begun_ = true;
-  if (!host_control::may_open_files() || !read_file(path) || model_.one_class()) return;
-  char program[4096];
-  const ssize_t length = ::readlink("/proc/self/exe", program, sizeof program);
-  if (length > 0) program_ = model_.program({program, static_cast<size_t>(length)});
-  walker_ = map_metadata(sizeof(stacks::StackWalker));
-  name_cache_ = static_cast<NameCache*>(map_metadata(sizeof(NameCache)));  // zeros: an empty one
-  if (walker_ == nullptr || name_cache_ == nullptr || !pending_.reserve(kMostPending) || !tables.start())
-    return;
-  tell_known();
-  active_.store(true, std::memory_order_release);
-}
-
-void Foresight::tell(ContextKey key, const LifetimeModel::Prediction& prediction) noexcept {
-  seen_[key / 64].fetch_or(std::uint64_t{1} << key % 64, std::memory_order_relaxed);
-  const bool is_long = model_.calls_long(prediction);
-  const auto predicted = is_long ? LifetimeClass::kLong : LifetimeClass::kShort;
-  if (central().sampler().expect(key, predicted, prediction.long_lived, model_.settings().prior_worth))
-    counts_.long_lived = counts_.long_lived + is_long;
-}
-
-void Foresight::tell_known() noexcept {
-  struct Visit {
-    Foresight& self;
-    Size above_frames;
-  } visit{*this, pointer_above_frames(*static_cast<stacks::StackWalker*>(walker_))};
-  host_control::visit_code(
-      [](void* data, const host_control::CodeMapping& mapping) noexcept {
-        auto& [self, above_frames] = *static_cast<Visit*>(data);
-        const std::uint32_t module = self.model_.module_of({mapping.id, mapping.id_size});
-        if (module == LifetimeModel::kNoModule) return true;
-        const auto all = self.model_.addresses();
-        const auto first = std::lower_bound(
-            all.begin(), all.end(), module,
-            [](const model_format::Address& one, std::uint32_t wanted) { return one.module < wanted; });
-        for (auto one = first; one != all.end() && one->module == module; ++one) {
-          const std::uintptr_t place = mapping.bias + one->offset;
-          if (one->height == 0 || place < mapping.begin || place >= mapping.end) continue;
-          const LifetimeModel::Prediction prediction = self.model_.predict(*one);
-          self.tell(ContextTable::key_of(place, one->height), prediction);
-          if (above_frames != 0)
-            self.tell(ContextTable::key_of(place, one->height + above_frames), prediction);
-          count(self.counts_.known);
-        }
-        return true;
-      },
-      &visit);
-}
-
-bool Foresight::remember(ContextKey key, Size size, std::uintptr_t stack_base) noexcept {
-  if (!lock_.try_lock()) return false;  // the context's next sample comes here again
-  const int kept = errno;
-  bool room = waiting_ < kMostPending;
-  if (room) {
-    using stacks::Address;
-    // Behind this frame are those of the malloc itself, then the program's.
-    const auto frame = reinterpret_cast<Address>(__builtin_frame_address(0));
-    const stacks::StackWalker::Entry entry{frame + sizeof(void*), *reinterpret_cast<const Address*>(frame)};
-    auto& walker = *static_cast<stacks::StackWalker*>(walker_);
-    walker.start(tables, frame, readable_until(frame, stack_base));
-    walker.capture(entry);
-    stacks::Frame frames[stacks::StackWalker::kMost + 2];
-    const unsigned count = walker.last_frames(frames);
-    const stacks::LoadedModule* const own = tables.modules().find(reinterpret_cast<Address>(&complain));
-    Pending one;
-    one.key = key;
-    one.size = size;
-    one.count = 0;
-    bool inside = true;
-    for (unsigned i = 0; i < count && one.count < kMostFrames; ++i) {
-      if (stacks::kind_of(frames[i]) != stacks::FrameKind::kNative) continue;
-      inside =
-          inside && own != nullptr && own->path[0] != '\0' && frames[i] >= own->begin && frames[i] < own->end;
-      if (!inside) one.frames[one.count++] = frames[i];
-    }
-    room = one.count > 0 && pending_.push_back(one);
-    waiting_ = pending_.size();
-    seen_[key / 64].fetch_or(std::uint64_t{1} << key % 64, std::memory_order_relaxed);
+  if (!host_control::may_open_files()) return;
+  loading_.store(true, std::memory_order_release);
+  void* const library = load();
+  loading_.store(false, std::memory_order_release);
+  if (library == nullptr) return;
+  const auto* const door = static_cast<const ModelDoor*>(::dlsym(library, kModelDoorName));
+  if (door == nullptr || door->version != kModelDoorVersion) {
+    complain(kModelLibrary, "is of another version of memoir");
+  } else {
+    static constexpr ModelHost kHost = {&expect, &host_control::may_call_all, &host_control::may_open_files};
+    if (door->begin(kHost, path)) return door_.store(door, std::memory_order_release);
   }
-  lock_.unlock();
-  errno = kept;
-  return room;
+  ::dlclose(library);
 }
 
-void Foresight::predict(const Pending& one) noexcept {
-  count(counts_.asked);
-  std::string_view names[kMostFrames];
-  for (std::uint32_t i = 0; i < one.count; ++i) {
-    if (const stacks::LoadedModule* const module = tables.modules().find(one.frames[i] - 1))
-      names[i] = names_.find(*module, one.frames[i]);
-  }
-  const ModelStack stack({names, one.count}, model_.key(), name_cache_);
-  LifetimeModel::Query query;
-  query.size = one.size;
-  query.program = program_;
-  if (stack.skipped() < one.count) {
-    const std::uintptr_t place = one.frames[stack.skipped()];
-    if (const stacks::LoadedModule* const module = tables.modules().find(place - 1)) {
-      query.module = model_.module_of({module->build_id, module->build_id_size});
-      query.offset = place - module->bias;
-    }
-  }
-  const LifetimeModel::Prediction prediction = model_.predict(stack, query);
-  if (prediction.stage == LifetimeModel::kAbstains) return;
-  count(counts_.by_stage[prediction.stage]);
-  tell(one.key, prediction);
+void Foresight::wait_for_loading() noexcept {
+  constexpr int kMost = 50;  // who forks inside of the loader would wait for itself
+  for (int waits = 0; loading_.load(std::memory_order_acquire) && waits < kMost; ++waits)
+    pass_time(1'000'000);
 }
 
-void Foresight::after_fork() noexcept {
-  if (std::exchange(working_, false)) active_.store(false, std::memory_order_release);
-  if (active()) tables.after_fork();
+void Foresight::prepare_fork() noexcept {
+  locked_ = door_.load(std::memory_order_acquire);
+  if (locked_ != nullptr) locked_->lock();
 }
 
-bool Foresight::take_pending(Pending& out, bool first) noexcept {
-  const LockGuard guard(lock_);
-  if (waiting_ == 0) return false;
-  if (first) tables.look_for_unloaded();
-  out = pending_[--waiting_];
-  pending_.resize_down(waiting_);
-  return true;
-}
-
-bool Foresight::answer() noexcept {
-  if (!active() || !host_control::may_open_files()) return false;
-  const Working working(*this);
-  Pending one;
-  bool any = false;
-  while (take_pending(one, !any)) {
-    any = true;
-    predict(one);
-  }
-  if (any) names_.forget_pages();
-  return any;
+void Foresight::after_fork(bool child) noexcept {
+  if (locked_ != nullptr) locked_->unlock();
+  if (child && locked_ != nullptr && !locked_->after_fork()) door_.store(nullptr, std::memory_order_release);
 }
 
 }  // namespace memoir::malloc_

@@ -94,7 +94,7 @@ void publish_figures(const Upkeep::Figures& upkeep, const LiveBySize& by_size) n
   writer.add("long_samples", learned.long_samples);
   writer.add("mispredicted", learned.samples - learned.right);
   writer.add("long_called_short", learned.long_samples - learned.long_right);
-  writer.add("foreseen", foresight().figures().foreseen());
+  writer.add("foreseen", foresight().figures().all());
   for (size_t i = 0; i < size_classes::kCount; ++i)
     writer.add("size_", size_classes::kTables.size[i], by_size.bytes[i]);
   writer.add("size_larger", by_size.bytes[size_classes::kCount]);

@@ -200,6 +200,8 @@ void* unready(Size size, Size alignment) noexcept {
 
 }  // namespace
 
+void stay_without_heap() noexcept { ended = true; }
+
 void* allocate_slowly(ThreadHeap* heap, Size size, ContextKey key, const void* return_address) noexcept {
   if (size > size_classes::kLargest) {
     bool zero = false;

@@ -84,6 +84,9 @@ MEMOIR_ALWAYS_INLINE void* allocate(Size size, const void* return_address) noexc
                      });
 }
 
+/// The calling thread never has a heap of its own: its few blocks are the common one's.
+void stay_without_heap() noexcept;
+
 void notified(ThreadHeap* heap, Span* span) noexcept;
 /// Of the checked build: ends the program unless the block is live; or, given its size, holds that.
 void check_live(const char* call, void* block) noexcept;

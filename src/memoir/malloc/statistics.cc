@@ -93,7 +93,7 @@ size_t write_statistics(char* out, size_t room) noexcept {
     if (more > 0) written = std::min(written + static_cast<size_t>(more), room - 1);
   }
   if (foresight().active()) {
-    const Foresight::Figures seen = foresight().figures();
+    const Foreseen seen = foresight().figures();
     const int more =
         std::snprintf(out + written, room - written,
                       "memoir: malloc: model: %llu contexts known by address, %llu looked at, answered by "

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "memoir/malloc/learning/symbol_names.h"
+#include "memoir/malloc/model/symbol_names.h"
 
 #include <elf.h>
 #include <fcntl.h>
