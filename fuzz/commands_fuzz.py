@@ -54,7 +54,7 @@ KINDS = {
                                        ("export", "{}", "--to", "folded", "-o", "x.folded"))),
     "model_fuzz": ("x.model", (("show", "{}"), ("show", "{}", "--json"))),
     "plan_file_fuzz": ("x.plan", (("show", "{}"), ("show", "{}", "--json"))),
-    "csv_problem_fuzz": ("x.csv", (("plan", "{}"), ("plan", "{}", "--stream", "-o", "y.csv"))),
+    "csv_problem_fuzz": ("x.csv", (("plan", "{}"), ("plan", "{}", "--planner", "stream", "-o", "y.csv"))),
     "bench_journal_fuzz": ("x.jsonl", (("bench", "--from", "{}", "--no-pictures"), ("diff", "{}", "{}"))),
 }  # fmt: skip
 

@@ -53,7 +53,7 @@ SMALLER = [
     # With malloc's events, which tests/cli/test_record.py has, the trace of a Python program has millions.
     (r"^memoir record (?!.*--only|.*--lifetimes)(.*-- python)", r"memoir record --only tensors \1"),
     (r"^memoir show --live ", "memoir show --json "),  # it would not end; tests/views follows a file
-    (r" --engine ray", ""),  # tests/sweep starts a Ray
+    (r" --workers ray", ""),  # tests/sweep starts a Ray
     (r"^memoir bench jemalloc,je1m.*", "memoir bench system,again=system -n 2 -- ./server"),
 ]
 SERVER = "#!/bin/sh\nfor i in 1 2 3; do ls / > /dev/null; done\n"

@@ -19,7 +19,7 @@ import time
 import click
 import numpy as np
 from instances import Arrays, clustered, load_of, random, swept, weights_of
-from memoir.cli.parts.plan_sweep import seeds_of
+from memoir.cli.parts.plan_options import seeds_of
 from memoir.planning import plan
 
 from memoir import Arena

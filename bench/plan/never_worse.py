@@ -19,7 +19,7 @@ import time
 
 import click
 from instances import Arrays, full, random, swept
-from memoir.cli.parts.plan_sweep import seeds_of
+from memoir.cli.parts.plan_options import seeds_of
 from memoir.planning import plan
 from memoir.planning.planners import PLANNERS
 

@@ -515,6 +515,20 @@ class CsvProblem:
         """The offset column; None when there is none, or not for every buffer."""
 
     @property
+    def arena_choices(self) -> list[tuple[str, int | None, int]]:
+        """(name, bytes or None, cost) of each arena that it names."""
+
+    @property
+    def locality(self) -> bool: ...
+
+    @property
+    def bandwidth(self) -> int | None:
+        """Bytes per tick to other memory and back, or None."""
+
+    @property
+    def has_conflicts(self) -> bool: ...
+
+    @property
     def inclusive(self) -> bool:
         """Its ends are inclusive, and so are those of gaps."""
 
@@ -877,10 +891,6 @@ class ConstrainedProblem:
     def set_banks(self, arg0: int, arg1: int, /) -> None: ...
 
     def forbid(self, arena: str | None, begin: int, end: int) -> None: ...
-
-    def read_conflicts(self, path: str, csv: CsvProblem) -> None: ...
-
-    def read_old_plan(self, path: str, csv: CsvProblem) -> None: ...
 
     @property
     def timed(self) -> bool: ...

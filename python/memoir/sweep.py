@@ -90,7 +90,7 @@ def sweep(
     elif engine != "local":
         raise Error(f"there is no engine '{engine}' (engines: {', '.join(ENGINES)})")
     elif address is not None:
-        raise Error("--address needs --engine ray: add it")
+        raise Error('an address is one of Ray: engine="ray"')
     else:
         results = _here(function, tasks) if workers == 1 else _local(function, tasks, workers)
     outcomes: list[Outcome | None] = [None] * len(tasks)
@@ -242,7 +242,7 @@ def _on_ray(
     try:
         import ray
     except ImportError:
-        raise Error("--engine ray needs Ray: pip install 'memoir-alloc[ray]'") from None
+        raise Error("--workers ray needs Ray: pip install 'memoir-alloc[ray]'") from None
     return _ray_results(ray, function, tasks, workers, address or os.environ.get("RAY_ADDRESS"))
 
 

@@ -52,34 +52,72 @@ def test_examples_are_optimal_by_auto_and_exact(run, tmp_path):
 FILES = {
     "p.csv": "id,lower,upper,size\na,0,4,4\nb,0,4,6\n",
     "t.csv": "id,lower,upper,size,apart,arenas\na,0,4,4,b,sram\nb,0,4,6,,\n",
+    "u.csv": "# arena sram\nid,lower,upper,size,apart,arenas\na,0,4,4,b,sram\nb,0,4,6,,\n",
+    "two.csv": "# arena a\n# arena b\nid,lower,upper,size\na,0,4,4\n",
+    "c.csv": "id,size,conflicts\na,4,a\n",
+    "o.csv": "# arena a\n# arena b\nid,lower,upper,size,old_offset,old_arena\na,0,4,4,0,flash\n",
     "g.csv": "id,size\na,4\nb,6\n",
     "gaps.csv": "id,lower,upper,size,gaps\na,0,4,4,1-2\n",
     "fixed.csv": "id,lower,upper,size,fixed\na,0,4,4,0\nb,3,9,4,2\n",
-    "e.csv": "a,b\na,b\n",
-    "o.csv": "id,offset\nx,0\n",
 }
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("# forbid 4\n", "p.csv:1: '4' is not a range: give BEGIN:END or ARENA:BEGIN:END"),
+        ("# forbid 4:2\n", "p.csv:1: the forbidden range '4:2' is empty or inverted"),
+        ("# forbid sram:0:4\n", "a range is forbidden in 'sram', which is not an arena"),
+        ("# forbid 0:4\n" * 4097, "p.csv:4097: there are more than 4096 forbidden ranges"),
+        ("# forbid 0:1\n# arena a\n", "arenas must stand before what is forbidden in them"),
+        ("# arena a=4\n# arena a\n", "p.csv:2: arena 'a' is named a second time"),
+        ("# arena a\n# arena b\n# forbid 0:4\n", "say which of the several"),
+        ("# arena a=4,price=4\n", "'price=4' is not a setting of an arena: there is cost=N"),
+        ("# arena =4\n", "an arena needs a name"),
+        ("# arena a=4GB\n", "an arena's limit is '4GB', not a whole number"),
+        ("# arena a=2000000000GiB\n", "an arena's limit is 2^60 bytes or more"),
+        ("".join(f"# arena a{i}\n" for i in range(65)), "p.csv:65: there are more than 64 arenas"),
+        ("# banks 4\n", "give their number and their width"),
+        ("# banks 1:64\n", "banks '1:64': there must be 2 or more"),
+        ("# banks 2:8\n# banks 2:8\n", "p.csv:2: says banks a second time"),
+        ("# moves 1\n", "p.csv: moves needs the column old_offset"),
+        ("# locality 4\n", "locality takes no value, and has '4'"),
+        ("# bandwidth 0\n", "bandwidth is 0"),
+        (
+            "# speed 4\n",
+            "p.csv:1: unknown word 'speed' in a line that begins with #; there are arena, forbid",
+        ),
+        ("# \n", "unknown word ''"),
+    ],
+)
+def test_a_line_that_says_nothing_that_can_be_is_one_error(lines, message, run, tmp_path):
+    (tmp_path / "p.csv").write_text(lines + FILES["p.csv"])
+    code, out, err = run("plan", "p.csv", "-o", "out.csv")
+    assert (code, out) == (2, "") and message in err, err
+    assert [path.name for path in tmp_path.iterdir()] == ["p.csv"]
+
+
+def test_what_is_said_is_planned_again_from_the_output(run, tmp_path):
+    """The lines stay in what is written, and a row may begin with # where the columns are known."""
+    text = "# arena sram=8,cost=1\n# arena dram,cost=9\n# moves 1\n" + (
+        "id,lower,upper,size,old_offset,old_arena\n#a,0,4,4,0,sram\nb,0,4,6,0,dram\n"
+    )
+    (tmp_path / "p.csv").write_text(text)
+    assert run("plan", "p.csv", "-o", "q.csv")[0] == 0
+    assert run("plan", "q.csv", "-o", "r.csv")[0] == 0
+    assert (tmp_path / "q.csv").read_text() == (tmp_path / "r.csv").read_text()
+    assert (tmp_path / "q.csv").read_text().startswith(text.split("id,")[0])
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["p.csv", "--forbid", "4"], "'4' is not a range: give BEGIN:END or ARENA:BEGIN:END"),
-        (["p.csv", "--forbid", "4:2"], "the forbidden range 4:2 is empty, inverted"),
-        (["p.csv", "--forbid", "sram:0:4"], "a range is forbidden in 'sram', which is not an arena"),
-        (["p.csv", "--arena", "a=4", "--arena", "a"], "two arenas are called 'a'"),
-        (["p.csv", "--arena", "a", "--arena", "b", "--forbid", "0:4"], "say which of the several"),
-        (["p.csv", "--arena", "a=4,price=4"], "'price=4' is not a setting of an arena: there is cost=N"),
-        (["p.csv", "--arena", "=4"], "an arena needs a name"),
-        (["p.csv", "--arena", "a", "--arena", "b", "--capacity", "4"], "a capacity is of the one arena"),
-        (["p.csv", "--banks", "4"], "give the number of banks and their width"),
-        (["p.csv", "--banks", "1:64"], "banks 1:64: there must be 2 or more"),
-        (["p.csv", "--moves", "1"], "--moves needs --replan"),
-        (["p.csv", "--replan", "o.csv"], "o.csv: none of its ids is one of p.csv"),
-        (["p.csv", "--replan", "none.csv"], "none.csv: cannot be read"),
-        (["p.csv", "--conflicts", "o.csv"], "o.csv:1: the columns must be a,b"),
-        (["t.csv", "--banks", "2:8"], "t.csv:2: arenas names 'sram', which is not an arena that was given"),
-        (["t.csv", "--arena", "sram"], "no banks are given"),
-        (["g.csv"], "g.csv: has no columns lower and upper; without times, give --conflicts"),
+        (["two.csv", "--capacity", "4"], "a capacity is of the one arena"),
+        (["t.csv"], "t.csv:2: arenas names 'sram', which is not an arena that was given"),
+        (["u.csv"], "no banks are given"),
+        (["c.csv"], "c.csv:2: conflicts with itself"),
+        (["o.csv"], "o.csv:4: old_arena is 'flash', which is not an arena of the lines before"),
+        (["g.csv"], "g.csv: has no columns lower and upper; without times, the column conflicts must say it"),
         (["fixed.csv"], "fixed.csv:2: and fixed.csv:3 are fixed where they cannot be together"),
         (["gaps.csv", "--planner", "gergov"], "gergov cannot plan with gaps; auto, exact, first_fit can"),
     ],
@@ -98,7 +136,8 @@ def test_a_plan_file_is_refused_where_it_could_not_hold_the_plan(run, tmp_path):
     (tmp_path / "gaps.csv").write_text(FILES["gaps.csv"])
     (tmp_path / "p.csv").write_text(FILES["p.csv"])
     assert "a .plan cannot hold a plan with gaps: write a .csv" in run("plan", "gaps.csv", "-o", "x.plan")[2]
-    assert run("plan", "p.csv", "--forbid", "0:4", "-o", "x.plan")[0] == 0
+    (tmp_path / "p.csv").write_text("# forbid 0:4\n" + FILES["p.csv"])
+    assert run("plan", "p.csv", "-o", "x.plan")[0] == 0
     assert run("show", "x.plan")[0] == 0
 
 
@@ -109,7 +148,8 @@ def test_exit_codes(run, tmp_path):
     assert not (tmp_path / "out.csv").exists()
     code, out, _ = run("plan", "p.csv", "--capacity", "10", "-o", "out.csv")
     assert code == 0 and "keeps to the limits" in out
-    code, _, err = run("plan", "p.csv", "--arena", "sram=6", "--arena", "dram=3")
+    (tmp_path / "p.csv").write_text("# arena sram=6\n# arena dram=3\n" + FILES["p.csv"])
+    code, _, err = run("plan", "p.csv")
     assert code == 1 and "no plan keeps to the limits" in err
 
 
@@ -117,23 +157,24 @@ def test_show_of_a_plan_with_gaps_and_of_several_arenas(run, tmp_path):
     (tmp_path / "g.csv").write_text("id,lower,upper,size,gaps\na,0,6,4,2-4@0:2\nb,2,4,2,\n")
     assert run("plan", "g.csv", "-o", "g.planned.csv")[0] == 0
     assert "4" in run("show", "g.planned.csv")[1]
-    (tmp_path / "p.csv").write_text(FILES["p.csv"])
-    assert run("plan", "p.csv", "--arena", "sram=6,cost=1", "--arena", "dram,cost=9", "-o", "s.csv")[0] == 0
-    assert (tmp_path / "s.csv").read_text().splitlines()[2] == "b,0,4,6,0,sram"
+    (tmp_path / "p.csv").write_text("# arena sram=6,cost=1\n# arena dram,cost=9\n" + FILES["p.csv"])
+    assert run("plan", "p.csv", "-o", "s.csv")[0] == 0
+    assert (tmp_path / "s.csv").read_text().splitlines()[4] == "b,0,4,6,0,sram"
     code, out, _ = run("show", "s.csv")
     assert code == 0 and "10" in out
     (tmp_path / "s.csv").write_text("id,lower,upper,size,gaps,offset\na,0,6,4,3-4@0:2,0\nb,2,4,2,,2\n")
     assert "the offsets are not a plan: a and b" in run("show", "s.csv")[2]
 
 
-def test_a_trace_takes_what_needs_no_ids(run, tmp_path):
+def test_a_trace_says_it_by_its_csv(run, tmp_path):
     data = Path(__file__).parents[1] / "data" / "resnet18.trace"
     (tmp_path / "x.trace").write_bytes(data.read_bytes())
-    code, out, _ = run("plan", "x.trace", "--forbid", "0:64", "--locality", "-o", "x.csv")
+    assert run("plan", "x.trace", "-o", "x.csv")[0] == 0
+    (tmp_path / "y.csv").write_text("# forbid 0:64\n# locality\n" + (tmp_path / "x.csv").read_text())
+    code, out, _ = run("plan", "y.csv", "-o", "z.csv")
     assert code == 0 and "it says: forbid, locality" in out
-    offsets = [int(line.rsplit(",", 1)[1]) for line in (tmp_path / "x.csv").read_text().splitlines()[1:]]
+    offsets = [int(line.rsplit(",", 1)[1]) for line in (tmp_path / "z.csv").read_text().splitlines()[3:]]
     assert min(offsets) >= 64
-    assert "this is a trace" in run("plan", "x.trace", "--replan", "o.csv")[2]
 
 
 def test_all_planners(run, tmp_path):

@@ -113,7 +113,7 @@ def test_zero_bytes(memoir, tmp_path):
         code, _, err = memoir("plan", "p.csv", "--planner", planner, "-o", "o.csv", "-f")
         assert code == 0, err
         assert (tmp_path / "o.csv").read_text() in (wanted.format(0, 4), wanted.format(4, 0))
-    code, out, err = memoir("plan", "p.csv", "--stream", "-o", "o.csv", "-f", "--json")
+    code, out, err = memoir("plan", "p.csv", "--planner", "stream", "-o", "o.csv", "-f", "--json")
     assert code == 0 and json.loads(out)["buffers"] == 4
     assert (tmp_path / "o.csv").read_text() == wanted.format(4, 0)
     assert memoir("plan", "p.csv", "-o", "o.plan")[0] == 0
@@ -126,22 +126,23 @@ BUDGET = "id,lower,upper,size,idle,recompute\nact1,0,10,4,2-8,9\nact2,1,9,4,3-7,
 
 def test_a_budget(memoir, tmp_path):
     (tmp_path / "p.csv").write_text(BUDGET)
-    code, out, _ = memoir("plan", "p.csv", "--budget", "12", "-o", "o.csv")
+    code, out, _ = memoir("plan", "p.csv", "--capacity", "12", "-o", "o.csv")
     assert code == 0
     assert "recompute act3 in [4, 6), cost 1" in out and "cost 1, the smallest possible" in out
     rows = [line.split(",") for line in (tmp_path / "o.csv").read_text().splitlines()]
     assert rows[0][-2:] == ["offset", "gaps"] and [row[-1] for row in rows[1:]] == ["", "", "4-6", ""]
     assert memoir("plan", "o.csv", "--capacity", "12")[0] == 0
-    code, out, _ = memoir("plan", "p.csv", "--budget", "3", "--json")
+    code, out, _ = memoir("plan", "p.csv", "--capacity", "3", "--json")
     assert code == 1 and json.loads(out)["proven_infeasible"]
-    code, out, _ = memoir("plan", "p.csv", "--budget", "12", "--bandwidth", "4", "--json")
+    (tmp_path / "p.csv").write_text("# bandwidth 4\n" + BUDGET)
+    code, out, _ = memoir("plan", "p.csv", "--capacity", "12", "--json")
     (chosen,) = json.loads(out)["recomputed_or_offloaded"]
     assert chosen == {"buffer": "act3", "how": "recompute", "lower": 4, "upper": 6, "cost": 1.0}
 
 
 def test_a_budget_of_inclusive_ends(memoir, tmp_path):
     (tmp_path / "p.csv").write_text("id,start,end,size,idle,recompute\na,0,9,4,2-7,1\nb,3,5,4,,\n")
-    assert memoir("plan", "p.csv", "--budget", "4", "-o", "o.csv")[0] == 0
+    assert memoir("plan", "p.csv", "--capacity", "4", "-o", "o.csv")[0] == 0
     assert (tmp_path / "o.csv").read_text().splitlines()[1].endswith(",2-7")
     assert memoir("plan", "o.csv", "--capacity", "4")[0] == 0
 
@@ -149,16 +150,8 @@ def test_a_budget_of_inclusive_ends(memoir, tmp_path):
 @pytest.mark.parametrize(
     ("text", "arguments", "message"),
     [
-        (TIGHT, ["--budget", "8"], "p.csv: no column idle"),
-        (
-            "id,lower,upper,size,idle\na,0,9,4,2-3\n",
-            ["--budget", "8"],
-            "no column recompute; with it, or with",
-        ),
-        (BUDGET, ["--bandwidth", "8"], "--bandwidth needs --budget"),
-        (BUDGET, ["--budget", "8", "--capacity", "9"], "--budget takes one CSV and plans it in its own way"),
-        (BUDGET.replace("2-8", "2-80"), ["--budget", "8"], "p.csv:2: gap '2-80' leaves the lifetime"),
-        (BUDGET.replace("2-8", "2-8@0:2"), ["--budget", "8"], "p.csv:2: idle has a window"),
+        (BUDGET.replace("2-8", "2-80"), ["--capacity", "8"], "p.csv:2: gap '2-80' leaves the lifetime"),
+        (BUDGET.replace("2-8", "2-8@0:2"), ["--capacity", "8"], "p.csv:2: idle has a window"),
     ],
 )
 def test_bad_budgets(memoir, tmp_path, text, arguments, message):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`memoir plan --guided`: the plan of a whole run on a device."""
+"""`memoir plan --planner guided`: the plan of a whole run on a device."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ def folder(tmp_path):
 
 
 def test_a_run_of_one_device(memoir, folder):
-    code, out, err = memoir("plan", "--guided", "two.trace", "--device", "3", "-o", "x.plan")
+    code, out, err = memoir("plan", "--planner", "guided", "two.trace", "--device", "3", "-o", "x.plan")
     assert (code, err) == (0, "wrote x.plan\n")
     assert out == (
         "two.trace: 3 buffers of the whole run on device 3 on 2 streams\n"
@@ -44,7 +44,7 @@ def test_a_run_of_one_device(memoir, folder):
 
 
 def test_private_pools_have_memories_of_their_own(memoir, folder):
-    arguments = ("plan", "--guided", DATA / "pools.trace", "--device", "0")
+    arguments = ("plan", "--planner", "guided", DATA / "pools.trace", "--device", "0")
     code, out, _ = memoir(*arguments, "-o", "x.plan", "--json")
     assert code == 0
     told = json.loads(out)["memories"]
@@ -65,7 +65,7 @@ def test_private_pools_have_memories_of_their_own(memoir, folder):
 
 
 def test_a_skeleton_is_kept(memoir, folder):
-    memoir("plan", "--guided", "two.trace", "--device", "3", "-o", "x.plan")
+    memoir("plan", "--planner", "guided", "two.trace", "--device", "3", "-o", "x.plan")
     plan = _core.open_plan(str(folder / "x.plan"))
     assert plan.skeleton_pairs is None
     again = _core.read_plan(plan.with_skeleton().to_bytes())
@@ -74,7 +74,7 @@ def test_a_skeleton_is_kept(memoir, folder):
 
 
 def test_alignment(memoir, folder):
-    memoir("plan", "--guided", "two.trace", "--device", "3", "--alignment", "4KiB", "-o", "x.plan")
+    memoir("plan", "--planner", "guided", "two.trace", "--device", "3", "--alignment", "4KiB", "-o", "x.plan")
     plan = _core.open_plan(str(folder / "x.plan"))
     assert (plan.offsets % 4096 == 0).all() and plan.memories[0].alignment == 4096
 
@@ -83,9 +83,8 @@ def test_alignment(memoir, folder):
     ("arguments", "message"),
     [
         (("two.trace",), "of the devices 0, 3: choose one with --device"),
-        (("two.trace", "--device", "3", "--planner", "all"), "--guided takes one trace"),
-        (("two.trace", "two.trace", "--device", "3"), "--guided takes one trace"),
-        (("two.trace", "--device", "3", "--capacity", "1MiB"), "--guided takes one trace"),
+        (("two.trace", "two.trace", "--device", "3"), "the planner guided takes one trace"),
+        (("two.trace", "--device", "3", "--capacity", "1MiB"), "the planner guided takes one trace"),
         (
             ("two.trace", "--device", "3", "--alignment", "96"),
             "two.trace: the alignment of 96 bytes is not a power",
@@ -94,5 +93,5 @@ def test_alignment(memoir, folder):
     ],
 )
 def test_bad_input(memoir, folder, arguments, message):
-    code, _, err = memoir("plan", "--guided", *arguments)
+    code, _, err = memoir("plan", "--planner", "guided", *arguments)
     assert code == 2 and message in err

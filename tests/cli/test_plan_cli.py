@@ -360,14 +360,16 @@ def test_stream(memoir, folder):
     )
     text = "\n".join(["id,lower,upper,size", *(",".join(row[:4]) for row in rows)]) + "\n"
     (folder / "s.csv").write_text(text)
-    code, out, err = memoir("plan", "s.csv", "--stream", "-o", "y.csv")
+    code, out, err = memoir("plan", "s.csv", "--planner", "stream", "-o", "y.csv")
     assert (code, err) == (0, "wrote y.csv\n")
     assert out.startswith("s.csv: 154 buffers, at most ")
     planned = _core.read_csv(str(folder / "y.csv"))
     assert _core.check(planned.problem, _core.Plan(planned.offsets, 2**40)) is None
-    code, out, err = memoir("plan", "s.csv", "--stream", "-o", "y.csv")
+    code, out, err = memoir("plan", "s.csv", "--planner", "stream", "-o", "y.csv")
     assert code == 2 and "y.csv exists already" in err
-    code, out, err = memoir("plan", "s.csv", "--stream", "-o", "y.csv", "-f", "--json", "--capacity", "1MiB")
+    code, out, err = memoir(
+        "plan", "s.csv", "--planner", "stream", "-o", "y.csv", "-f", "--json", "--capacity", "1MiB"
+    )
     assert code == 3
     result = json.loads(out)
     assert (result["buffers"], result["load"], result["fits"]) == (154, 1048576, False)
@@ -381,12 +383,11 @@ def test_stream(memoir, folder):
     }.items():
         (folder / "bad.csv").write_text(bad)
         before = set(folder.iterdir())
-        code, out, err = memoir("plan", "bad.csv", "--stream", "-o", "z.csv")
+        code, out, err = memoir("plan", "bad.csv", "--planner", "stream", "-o", "z.csv")
         assert (code, out) == (2, "") and message in err, err
         assert set(folder.iterdir()) == before
-    assert memoir("plan", "s.csv", "--stream")[0] == 2
-    assert memoir("plan", "s.csv", "--stream", "-o", "z.csv", "--planner", "exact")[0] == 2
-    assert memoir("plan", "none.csv", "--stream", "-o", "z.csv")[0] == 2
+    assert memoir("plan", "s.csv", "--planner", "stream")[0] == 2
+    assert memoir("plan", "none.csv", "--planner", "stream", "-o", "z.csv")[0] == 2
 
 
 def test_gaps_are_used(memoir, folder):

@@ -311,7 +311,7 @@ def test_a_sweep_uses_processes_and_survives_a_task_that_fails(memoir):
         (("--cap", "0.5x"), "nothing can complete"),
         (("--cap", "lots"), "is not a cap"),
         (("--cap", "1MiB"), "largest request"),
-        (("--address", "localhost:1"), "--engine ray"),
+        (("--workers", "0"), "not in the range"),
         (("--what-if", "--policy", "span"), "leave --policy out"),
         (("-o", "x.txt"), "suffix"),
     ],

@@ -198,8 +198,8 @@ def test_no_whole_number_reaches_the_core_that_does_not_fit():
     "arguments",
     [
         ("plan", "p.csv", "--seed", "99999999999999999999"),
-        ("plan", "p.csv", "--seeds", "1-99999999999999999999"),
-        ("plan", "p.csv", "--seeds", "99999999999999999999"),
+        ("plan", "p.csv", "--seed", "1-99999999999999999999"),
+        ("plan", "p.csv", "--seed", "99999999999999999999"),
         ("plan", "p.csv", "--capacity", "9" * 5000),
         ("simulate", GPU, "--cap", "1e20x"),
         ("simulate", GPU, "--search", "99999999999999999999s"),

@@ -15,8 +15,7 @@ namespace memoir {
 
 class SplitOracle {
  public:
-  SplitOracle(Segments& device, bool any_huge_overhead)
-      : device_(device), any_huge_overhead_(any_huge_overhead) {}
+  explicit SplitOracle(Segments& device) : device_(device) {}
 
   Collector* collector = nullptr;
 
@@ -64,7 +63,7 @@ class SplitOracle {
       freed_.clear();
       join_all();
       auto best = available_[own].lower_bound({size, 0});
-      if (best != available_[own].end() && (own != 2 || any_huge_overhead_ || best->first.first == size)) {
+      if (best != available_[own].end() && (own != 2 || best->first.first == size)) {
         const At block = best->second;
         available_[own].erase(best);
         return block;
@@ -113,7 +112,6 @@ class SplitOracle {
   }
 
   Segments& device_;
-  bool any_huge_overhead_;
   std::list<Block> blocks_;
   std::map<std::pair<Size, std::uint64_t>, At> available_[3];
   std::map<Offset, At> live_;

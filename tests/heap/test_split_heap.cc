@@ -45,51 +45,49 @@ std::uint64_t calls_of(const PhaseTable& table, std::string_view name) {
 }  // namespace
 
 TEST_CASE("the same blocks, device calls and collections as the pull request's pool written down plainly") {
-  for (const bool any_huge_overhead : {false, true}) {
-    for (unsigned seed = 0; seed < 8; ++seed) {
-      CAPTURE(seed);
-      std::mt19937_64 random(seed);
-      const Size cap = seed % 2 == 0 ? ~Size{0} : 200 * kMiB;
-      CountingDevice device(cap), oracle_device(cap);
-      Finalizers<SplitHeap> finalizers;
-      Finalizers<SplitOracle> oracle_finalizers;
-      SplitHeap heap(device, {.any_huge_overhead = any_huge_overhead}, &finalizers);
-      SplitOracle oracle(oracle_device, any_huge_overhead);
-      finalizers.pool = &heap;
-      oracle_finalizers.pool = &oracle;
-      oracle.collector = &oracle_finalizers;
-      std::vector<Offset> live;
-      for (int step = 0; step < 4000; ++step) {
-        if (random() % 100 < (step / 400 % 2 == 0 ? 60 : 35)) {
-          const auto dice = random() % 20;
-          const Size size = dice == 0  ? 32 * kMiB + random() % (30 * kMiB)
-                            : dice < 5 ? kMiB - 1000 + random() % (8 * kMiB)
-                                       : 1 + random() % (400 * kKiB);
-          const Offset offset = heap.allocate({size, 512});
-          REQUIRE(offset == oracle.allocate(size));
-          if (offset != kNoOffset) live.push_back(offset);
-        } else if (!live.empty()) {
-          std::swap(live[random() % live.size()], live.back());
-          const Offset offset = live.back();
-          live.pop_back();
-          if (random() % 3 == 0) {  // dead, but not freed
-            const bool old = random() % 2 == 0;
-            finalizers.dead.push_back({offset, old});
-            oracle_finalizers.dead.push_back({offset, old});
-          } else {
-            REQUIRE(heap.free(offset));
-            oracle.free(offset);
-          }
+  for (unsigned seed = 0; seed < 8; ++seed) {
+    CAPTURE(seed);
+    std::mt19937_64 random(seed);
+    const Size cap = seed % 2 == 0 ? ~Size{0} : 200 * kMiB;
+    CountingDevice device(cap), oracle_device(cap);
+    Finalizers<SplitHeap> finalizers;
+    Finalizers<SplitOracle> oracle_finalizers;
+    SplitHeap heap(device, {}, &finalizers);
+    SplitOracle oracle(oracle_device);
+    finalizers.pool = &heap;
+    oracle_finalizers.pool = &oracle;
+    oracle.collector = &oracle_finalizers;
+    std::vector<Offset> live;
+    for (int step = 0; step < 4000; ++step) {
+      if (random() % 100 < (step / 400 % 2 == 0 ? 60 : 35)) {
+        const auto dice = random() % 20;
+        const Size size = dice == 0  ? 32 * kMiB + random() % (30 * kMiB)
+                          : dice < 5 ? kMiB - 1000 + random() % (8 * kMiB)
+                                     : 1 + random() % (400 * kKiB);
+        const Offset offset = heap.allocate({size, 512});
+        REQUIRE(offset == oracle.allocate(size));
+        if (offset != kNoOffset) live.push_back(offset);
+      } else if (!live.empty()) {
+        std::swap(live[random() % live.size()], live.back());
+        const Offset offset = live.back();
+        live.pop_back();
+        if (random() % 3 == 0) {  // dead, but not freed
+          const bool old = random() % 2 == 0;
+          finalizers.dead.push_back({offset, old});
+          oracle_finalizers.dead.push_back({offset, old});
+        } else {
+          REQUIRE(heap.free(offset));
+          oracle.free(offset);
         }
-        REQUIRE(device.takes == oracle_device.takes);
-        REQUIRE(device.held() == oracle_device.held());
-        REQUIRE(heap.held() == device.held());
-        REQUIRE(finalizers.full_calls == oracle_finalizers.full_calls);
       }
-      if (cap != ~Size{0}) CHECK(finalizers.full_calls > 0);
-      CHECK_FALSE(device.wrong);
-      CHECK_FALSE(oracle_device.wrong);
+      REQUIRE(device.takes == oracle_device.takes);
+      REQUIRE(device.held() == oracle_device.held());
+      REQUIRE(heap.held() == device.held());
+      REQUIRE(finalizers.full_calls == oracle_finalizers.full_calls);
     }
+    if (cap != ~Size{0}) CHECK(finalizers.full_calls > 0);
+    CHECK_FALSE(device.wrong);
+    CHECK_FALSE(oracle_device.wrong);
   }
 }
 
@@ -128,35 +126,13 @@ TEST_CASE("a free is only queued: the next allocation repopulates and compacts")
   CHECK(calls_of(phases, "1.3 alloc") == 1);
 }
 
-TEST_CASE("a huge block serves a smaller huge request only with the original's fault") {
-  for (const bool fault : {false, true}) {
-    CountingDevice device;
-    SplitHeap heap(device, {.any_huge_overhead = fault});
-    const Offset huge = heap.allocate({100 * kMiB});
-    CHECK(heap.free(huge));
-    CHECK((heap.allocate({40 * kMiB}) == huge) == fault);
-    CHECK(heap.held() == (fault ? 100 : 140) * kMiB);
-  }
+TEST_CASE("a huge block serves a smaller huge request within huge_overhead only") {
   CountingDevice device;
   SplitHeap heap(device, {.huge_overhead = 4 * kMiB});
   const Offset huge = heap.allocate({100 * kMiB});
   CHECK(heap.free(huge));
   CHECK(heap.allocate({95 * kMiB}) != huge);
   CHECK(heap.allocate({96 * kMiB}) == huge);
-}
-
-TEST_CASE("ids of 25 bits end the pool when they come round; whole ones do not") {
-  for (const bool fault : {false, true}) {
-    CountingDevice device;
-    SplitHeap heap(device, {.short_ids = fault, .first_id = (1 << 25) - 100});
-    std::vector<Offset> offsets;
-    for (int i = 0; i < 150; ++i) offsets.push_back(heap.allocate({512}));
-    for (const Offset offset : offsets) CHECK(heap.free(offset));
-    // One of them has id 0 now, which is the key that a search begins at.
-    CHECK((heap.allocate({512}) == kNoOffset) == fault);
-    CHECK((heap.allocate({kMiB}) == kNoOffset) == fault);
-    CHECK(heap.ids_came_round() == fault);
-  }
 }
 
 TEST_CASE("reclaiming: huge, then large, then small, whole segments only, until it is enough") {
@@ -182,7 +158,6 @@ TEST_CASE("options that cannot be are refused") {
   CHECK_FALSE(SplitHeap(device, {.small = 0}).ok());
   CHECK_FALSE(SplitHeap(device, {.small = 1000}).ok());
   CHECK_FALSE(SplitHeap(device, {.small = 4 * kMiB, .large = 2 * kMiB}).ok());
-  CHECK_FALSE(SplitHeap(device, {.first_id = 0}).ok());
   CHECK(SplitHeap(device, {.small = 0}).allocate({64}) == kNoOffset);
 }
 

@@ -10,7 +10,6 @@
 #include "memoir/plan/constrained/constrained.h"
 #include "memoir/plan/constrained/reuse.h"
 #include "memoir/plan/files/csv.h"
-#include "memoir/plan/files/csv_tables.h"
 #include "support/rounds.h"
 
 namespace memoir {
@@ -263,27 +262,36 @@ TEST_CASE("what contradicts itself is refused, by row") {
   CHECK_THROWS_WITH_AS(validate(gaps), doctest::Contains("gaps has 2 elements for 3 buffers"), Error);
 }
 
-TEST_CASE("conflicts and earlier plans name buffers by their ids") {
-  const std::vector<std::string> ids{"x", "y", "z"};
-  CHECK(parse_conflicts("a,b\nx,z\n\ny,x\n", "e.csv", ids) == std::vector<Constraints::Pair>{{0, 2}, {1, 0}});
-  const std::vector<ArenaChoice> two{{"sram", 8, 1, {}}, {"dram", 8, 2, {}}};
-  CHECK(parse_old_plan("offset,id,arena\n4,z,dram\n8,gone,sram\n", "o.csv", ids, two) ==
-        std::vector<OldPlace>{{}, {}, {4, 1}});
+TEST_CASE("what a problem says as a whole stands before its columns") {
+  const CsvProblem csv = parse_csv(
+      "# arena sram=1KiB,cost=1\n\n#arena dram , cost=20\n# forbid sram:0:64\n# banks 8:4KiB\n# moves 2\n"
+      "#locality\n# bandwidth "
+      "64\nid,size,conflicts,old_offset,old_arena\nx,4,z,0,dram\ny,4,x,,\nz,4,,8,sram\n",
+      "p.csv");
+  const Constraints& said = csv.constraints;
+  REQUIRE(said.arenas.size() == 2);
+  CHECK(said.arenas[0].name == "sram");
+  CHECK(said.arenas[0].capacity == kKiB);
+  CHECK(said.arenas[0].forbidden == std::vector<Range>{{0, 64}});
+  CHECK(said.arenas[1].name == "dram");
+  CHECK(said.arenas[1].capacity == kNoLimit);
+  CHECK(said.arenas[1].cost == 20);
+  CHECK(said.banks == Banks{8, 4 * kKiB});
+  CHECK(said.moves == 2);
+  CHECK(said.locality);
+  CHECK(csv.bandwidth == 64);
+  CHECK(said.conflicts == std::vector<Constraints::Pair>{{0, 2}, {1, 0}});
+  CHECK(said.old == std::vector<OldPlace>{{0, 1}, {}, {8, 0}});
+  CHECK(to_constrained(csv).constraints.arenas.size() == 2);
+  CHECK(parse_csv(write_csv(csv, Plan{{0, 4, 8}, 12}), "again").constraints.banks == said.banks);
   const auto refused = [&](const char* text, const char* error) {
-    CHECK_THROWS_WITH_AS(parse_conflicts(text, "e.csv", ids), doctest::Contains(error), Error);
+    CHECK_THROWS_WITH_AS(parse_csv(text, "p.csv"), doctest::Contains(error), Error);
   };
-  refused("", "e.csv: is empty");
-  refused("from,to\n", "e.csv:1: the columns must be a,b");
-  refused("a,b\nx,w\n", "e.csv:2: 'w' is not the ID of a buffer");
-  refused("a,b\nx,x\n", "e.csv:2: a buffer conflicts with itself");
-  refused("a,b\nx\n", "e.csv:2: has 1 fields");
-  const auto no_plan = [&](const char* text, const char* error) {
-    CHECK_THROWS_WITH_AS(parse_old_plan(text, "o.csv", ids, two), doctest::Contains(error), Error);
-  };
-  no_plan("id,lower\n", "o.csv:1: no column 'offset'");
-  no_plan("id,offset\nx,\n", "o.csv:2: offset is missing");
-  no_plan("id,offset\nx,0\nx,4\n", "o.csv:3: id 'x' is used twice");
-  no_plan("id,offset,arena\nx,0,flash\n", "o.csv:2: arena is 'flash'");
+  refused("# arena a\n", "p.csv: is empty");
+  refused("# arena a\nid,size,conflicts\nx,4,w\n",
+          "p.csv:3: conflicts is 'w', which is not the ID of a buffer");
+  refused("id,size,conflicts\nx,4,x\n", "p.csv:2: conflicts with itself");
+  refused("id,size\n# arena a\n", "p.csv:2: has 1 fields");
 }
 
 TEST_CASE("a row: one after another, whoever lives when") {

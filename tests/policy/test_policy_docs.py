@@ -31,7 +31,10 @@ def test_the_table_has_every_policy(page, header, substrate):
 
 def test_settings_that_pages_name_exist():
     settings = {setting[0] for _, _, rows in _core.policies() for setting in rows}
-    pages = [*(DOCS / "concepts").glob("device-pools*.md"), DOCS / "results" / "device-pools.md"]
+    pages = [
+        *(DOCS / "concepts").glob("device-pools*.md"),
+        DOCS / "notebook" / "pools" / "nine-recorded-programs.md",
+    ]
     text = "".join(page.read_text() for page in pages)
     named = set(re.findall(r"[`,](\w+)=[\w.]+`?", text))
     table = text[text.index("| PyTorch | memoir | what |") :].split("\n\n", 1)[0]

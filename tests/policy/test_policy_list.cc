@@ -95,7 +95,6 @@ TEST_CASE("a setting that its heap refuses is named, with what it may be") {
   CHECK(said("split,small=100KiB") == "policy 'split', small=100KiB: must be a multiple of 128KiB, above 0");
   CHECK(said("split,small=64MiB").find("policy 'split', large=32MiB: must be at least small, 64MiB") == 0);
   CHECK(said("split,large=1664KiB") == "policy 'split', large=1664KiB: must be a multiple of 1MiB");
-  CHECK(said("split,first_id=0") == "policy 'split', first_id=0: must be at least 1");
   CHECK(said("rmm,initial=2MiB,maximum=1MiB") == "policy 'rmm', initial=2MiB: must be at most maximum, 1MiB");
   CHECK(said("rmm_arena,size=1KiB") == "policy 'rmm_arena', size=1KiB: must be 0, or at least 1MiB");
   CHECK(said("rmm_arena,part=1.5") == "policy 'rmm_arena', part=1.5: must be from 0 to 1");

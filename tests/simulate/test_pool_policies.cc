@@ -33,8 +33,8 @@ TEST_CASE(
     CAPTURE(name);
     const Workload workload = workload_of(std::string(MEMOIR_TEST_DATA "/gpu/") + name + ".trace");
     REQUIRE(workload.operations() > 1000);
-    for (const std::string policy : {"static_tensors", "binned", "split", "split,any_huge_overhead", "rmm",
-                                     "rmm_arena", "pytorch", "expandable"}) {
+    for (const std::string policy :
+         {"static_tensors", "binned", "split", "rmm", "rmm_arena", "pytorch", "expandable"}) {
       CAPTURE(policy);
       const Simulation free = simulate(workload, policy, {.timed = false});
       CHECK(free.completed);
@@ -90,8 +90,8 @@ TEST_CASE("every shared recording: reserved and the smallest cap, as ratios to p
     }
   }
   REQUIRE_FALSE(workloads.empty());
-  for (const std::string policy : {"static_tensors", "binned", "split", "split,any_huge_overhead", "rmm",
-                                   "rmm_arena", "pytorch", "expandable"}) {
+  for (const std::string policy :
+       {"static_tensors", "binned", "split", "rmm", "rmm_arena", "pytorch", "expandable"}) {
     double reserved = 0, cap = 0, most_reserved = 0, most_cap = 0, nanoseconds = 0;
     for (const Workload& workload : workloads) {
       const Simulation free = simulate(workload, policy);

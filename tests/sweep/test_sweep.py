@@ -62,7 +62,7 @@ def test_no_tasks_and_bad_arguments():
         sweep(sweep_tasks.square, [(1,)], engine="cloud")
     with pytest.raises(Error, match="give at least 1"):
         sweep(sweep_tasks.square, [(1,)], workers=0)
-    with pytest.raises(Error, match="--engine ray"):
+    with pytest.raises(Error, match="an address is one of Ray"):
         sweep(sweep_tasks.square, [(1,)], address="auto")
 
 
@@ -103,7 +103,7 @@ def plan(capsys, *arguments):
 def test_planners_and_seeds_over_problems(capsys):
     paths = [INSTANCES / name for name in ("C.1048576.csv", "input.12.csv")]
     code, out, _ = plan(
-        capsys, *paths, "--planner", "auto", "--seeds", "1-2,5", "--work-limit", 2000, "--json"
+        capsys, *paths, "--planner", "auto", "--seed", "1-2,5", "--work-limit", 2000, "--json"
     )
     rows = json.loads(out)["results"]
     assert code == 0
@@ -121,7 +121,7 @@ def test_planners_and_seeds_over_problems(capsys):
     [
         (["a.csv", "b.csv"], "a.csv"),
         (["a.csv", "b.csv", "-o", "x.plan"], "writes no plan"),
-        (["a.csv", "--seeds", "8-1"], "such as 1-8"),
+        (["a.csv", "--seed", "8-1"], "such as 1-8"),
     ],
 )
 def test_a_sweep_of_plans_that_cannot_be(capsys, tmp_path, monkeypatch, arguments, message):

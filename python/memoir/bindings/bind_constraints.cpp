@@ -16,7 +16,6 @@
 #include "memoir/plan/constrained/constrained.h"
 #include "memoir/plan/constrained/reuse.h"
 #include "memoir/plan/files/csv.h"
-#include "memoir/plan/files/csv_tables.h"
 #include "text.h"
 
 namespace nb = nanobind;
@@ -195,18 +194,6 @@ void bind_constrained_problem(nb::module_& module) {
              self.constraints.banks = {count, width};
            })
       .def("forbid", &forbid, "arena"_a.none(), "begin"_a, "end"_a)
-      .def(
-          "read_conflicts",
-          [](ConstrainedProblem& self, const FileName& path, const CsvProblem& csv) {
-            self.constraints.conflicts = memoir::read_conflicts(path, csv.ids);
-          },
-          "path"_a, "csv"_a)
-      .def(
-          "read_old_plan",
-          [](ConstrainedProblem& self, const FileName& path, const CsvProblem& csv) {
-            self.constraints.old = memoir::read_old_plan(path, csv.ids, self.constraints.arenas);
-          },
-          "path"_a, "csv"_a)
       .def_prop_ro("timed", [](const ConstrainedProblem& self) { return self.constraints.timed; })
       .def_prop_ro("known_before",
                    [](const ConstrainedProblem& self) {

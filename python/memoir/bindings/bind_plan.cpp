@@ -220,6 +220,23 @@ void bind_csv(nb::module_& module) {
             return column(self.offsets, [](const auto& offset) { return *offset; });
           },
           "The offset column; None when there is none, or not for every buffer.")
+      .def_prop_ro(
+          "arena_choices",
+          [](const CsvProblem& self) {
+            nb::list list;
+            for (const ArenaChoice& arena : self.constraints.arenas) {
+              if (arena.name.empty()) continue;
+              const nb::object capacity =
+                  arena.capacity == kNoLimit ? nb::object(nb::none()) : nb::cast(arena.capacity);
+              list.append(nb::make_tuple(arena.name, capacity, arena.cost));
+            }
+            return list;
+          },
+          "(name, bytes or None, cost) of each arena that it names.")
+      .def_prop_ro("locality", [](const CsvProblem& self) { return self.constraints.locality; })
+      .def_ro("bandwidth", &CsvProblem::bandwidth, "Bytes per tick to other memory and back, or None.")
+      .def_prop_ro("has_conflicts",
+                   [](const CsvProblem& self) { return !self.constraints.conflicts.empty(); })
       .def_ro("inclusive", &CsvProblem::inclusive, "Its ends are inclusive, and so are those of gaps.")
       .def_prop_ro(
           "idle",

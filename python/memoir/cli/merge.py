@@ -9,9 +9,8 @@ from pathlib import Path
 import click
 
 from memoir.base.quantities import quoted
-from memoir.cli.parts.arguments import Whole, check_output
+from memoir.cli.parts.arguments import Workers, check_output, workers_option
 from memoir.cli.parts.work_limit import limited
-from memoir.sweep import ENGINES
 
 
 @click.command()
@@ -19,20 +18,14 @@ from memoir.sweep import ENGINES
 @click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), help="The .lifetimes file.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the output.")
 @click.option("--json", "as_json", is_flag=True, help="The totals as JSON on stdout.")
-@click.option(
-    "--engine", type=click.Choice(ENGINES), default="local", show_default=True, help="What merges many files."
-)
-@click.option("--workers", type=Whole(1), help="Processes; else one per core.")
-@click.option("--address", help="Address of a Ray cluster.")
+@workers_option()
 @limited
 def command(
     files: tuple[str, ...],
     output: str,
     force: bool,
     as_json: bool,
-    engine: str,
-    workers: int | None,
-    address: str | None,
+    workers: Workers,
 ) -> None:
     """Merge the lifetime profiles FILES into one.
 
@@ -45,7 +38,7 @@ def command(
     from memoir.lifetimes.merging import merge_files
 
     check_output(Path(output), (".lifetimes",), force)
-    merged = merge_files(files, engine=engine, workers=workers, address=address, title="merge")
+    merged = merge_files(files, **workers._asdict(), title="merge")
     merged.write(output, force=force)
     totals = merged.totals
     if as_json:

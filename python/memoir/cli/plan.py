@@ -14,20 +14,17 @@ from typing import Any
 import click
 
 from memoir._core import Error
-from memoir.cli.parts.arguments import Size, Whole, check_output
-from memoir.cli.parts.constraints import Constraints, constraint_options
-from memoir.cli.parts.plan_options import FITS, NOT_FOUND, PlanOptions, ToleranceOption
+from memoir.cli.parts.arguments import Size, Whole, check_output, workers_option
+from memoir.cli.parts.plan_options import FITS, NOT_FOUND, PlanOptions, ToleranceOption, seeds_of
 from memoir.cli.parts.sections import SectionedCommand, section
 from memoir.cli.parts.work_limit import limited
 from memoir.planning.planners import PLANNERS, SETS, SHOWN
 from memoir.planning.planners.planner import NO_TOLERANCE
-from memoir.sweep import ENGINES
 from memoir.traces.files import ONLY
 
 searching = section("Search")
-sweeping = section("Sweeps, over several inputs or seeds")
-streaming = section("Problems that do not fit into memory")
-guiding = section("Plans for device pools")
+# These plan in their own way, and no list has them.
+OWN_WAY = ("guided", "stream")
 
 
 @click.command(
@@ -41,13 +38,11 @@ guiding = section("Plans for device pools")
     type=click.Path(dir_okay=False),
     help="File for the plan: .plan or .csv; for a .tflite model also .tflite.",
 )
-@click.option("--capacity", type=Size(), help="Bytes that the arena must fit into (KiB, MiB, GiB).")
 @click.option(
-    "--budget",
+    "--capacity",
     type=Size(),
-    help="Bytes to fit into by recomputing or offloading what is idle (columns idle, recompute).",
+    help="Bytes that the arena must fit into (KiB, MiB, GiB); what is idle may be recomputed or offloaded.",
 )
-@click.option("--bandwidth", type=Size(), help="With --budget: bytes per tick to other memory, and back.")
 @click.option(
     "--alignment",
     type=Size(),
@@ -70,11 +65,12 @@ guiding = section("Plans for device pools")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the output.")
 @searching(
     "--planner",
-    type=click.Choice([*PLANNERS, *SETS]),
+    type=click.Choice([*PLANNERS, *SETS, *OWN_WAY]),
     default="auto",
     show_default=True,
     metavar="NAME|all|thesis",
-    help=f"One of {', '.join(SHOWN)}; all of these, compared; or the thesis's five (docs/guides/planning.md).",
+    help=f"One of {', '.join(SHOWN)}; all of these, compared; or the thesis's five (docs/guides/planning.md). "
+    "`guided`: the whole run in a trace, for the pool of that name to follow. `stream`: CSV sorted by birth, of any length.",
 )
 @searching(
     "--deadline",
@@ -87,7 +83,13 @@ guiding = section("Plans for device pools")
     default=0,
     help="Threads of auto and exact; 0, the default: one per core.",
 )
-@searching("--seed", type=Whole(), default=0, help="Seed of the restarts of auto and exact.")
+@searching(
+    "--seed",
+    "seeds",
+    metavar="N|1-8",
+    default="0",
+    help="Seed of the restarts of auto and exact, or several to compare.",
+)
 @searching(
     "--work-limit",
     type=Whole(),
@@ -100,23 +102,7 @@ guiding = section("Plans for device pools")
     default=NO_TOLERANCE,
     help="Stop at a plan this close to the proven bound: bytes (64KiB) or percent (0.5%).",
 )
-@constraint_options
-@sweeping("--seeds", metavar="1-8", help="auto and exact with each of these seeds.")
-@sweeping(
-    "--engine", type=click.Choice(ENGINES), default="local", show_default=True, help="What runs the sweep."
-)
-@sweeping("--address", metavar="HOST:PORT", help="Address of a Ray cluster.")
-@sweeping("--workers", type=Whole(1), help="Processes; the default: one per core.")
-@streaming(
-    "--stream",
-    is_flag=True,
-    help="Read CSV sorted by birth, of any length, and plan it by first fit in windows; memory grows with what is live.",
-)
-@guiding(
-    "--guided",
-    is_flag=True,
-    help="With a trace: plan a whole run on a device, also what outlives it, for the pool `guided` to follow.",
-)
+@workers_option()
 @limited
 def command(**given: Any) -> None:
     """Give every buffer of INPUT its offset in one arena.
@@ -124,21 +110,20 @@ def command(**given: Any) -> None:
     INPUT is a trace, a memory snapshot of PyTorch or a text trace, whose last complete pass is planned; a model or
     a dump of another framework (TFLite, ExecuTorch, ONNX, XLA, ggml, logs: docs/guides/importers.md); or CSV
     with the columns id, lower, upper (exclusive; or end, inclusive), size and perhaps alignment, gaps and more
-    that a problem can say (docs/reference/constraints.md). Several inputs, or --seeds, make a sweep over all inputs,
+    that a problem can say (docs/reference/constraints.md). Several inputs or seeds make a sweep over all inputs,
     planners and seeds.
     """
     given["dims"] = _dims(given["dims"])
-    options = PlanOptions(said=Constraints.taken_from(given), **given)
+    given["seeds"] = seeds_of(given["seeds"])
+    options = PlanOptions(**given)
     if options.tolerance != NO_TOLERANCE and options.capacity is not None:
         raise Error(
             "--capacity ends the search at the first plan that fits it, --tolerance at the first one close to the bound: "
             "give one of them"
         )
-    if options.guided:
+    if options.planner == "guided":
         sys.exit(_guided(options))
-    if options.budget is not None or options.bandwidth is not None:
-        sys.exit(_budget(options))
-    if options.stream:
+    if options.planner == "stream":
         sys.exit(_stream(options))
     if options.is_sweep():
         sys.exit(_sweep(options))
@@ -178,45 +163,25 @@ def _one(options: PlanOptions) -> int:
     return plan_one(options)
 
 
-def _budget(options: PlanOptions) -> int:
-    from memoir.cli.parts.plan_budget import plan_budget
-
-    if options.budget is None:
-        raise Error("--bandwidth needs --budget, the bytes to fit into: add it")
-    given = options.said.any() or options.capacity is not None or options.stream or options.guided
-    given = given or options.tolerance != NO_TOLERANCE
-    if given or options.planner != "auto" or options.is_sweep():
-        raise Error(
-            "--budget takes one CSV and plans it in its own way: of the options --bandwidth, --alignment, --deadline, "
-            "-o, -f and --json go with it"
-        )
-    if options.output is not None:
-        check_output(Path(options.output), (".csv",), options.force)
-    return plan_budget(options)
-
-
 def _sweep(options: PlanOptions) -> int:
     from memoir.cli.parts.plan_sweep import plan_sweep
 
     if options.output is not None:
         raise Error(f"-o {options.output}: a sweep compares, and writes no plan; plan one input to have it")
-    if options.said.any():
-        raise Error("arenas, forbidden ranges and the like are of one problem: plan that one alone")
     return plan_sweep(options)
 
 
 def _stream(options: PlanOptions) -> int:
     from memoir.cli.parts.plan_stream import plan_stream
 
-    given = options.said.any() or options.alignment is not None or options.device is not None
-    given = given or options.tolerance != NO_TOLERANCE
-    if given or options.planner != "auto" or options.is_sweep():
+    given = options.alignment is not None or options.device is not None
+    if given or options.tolerance != NO_TOLERANCE or options.is_sweep():
         raise Error(
-            "--stream takes one CSV and has one planner; of the constraints it takes only alignments in the CSV"
+            "the planner stream takes one CSV; of the constraints it takes only alignments in the CSV"
         )
     (path,) = options.inputs
     if options.output is None:
-        raise Error("--stream writes its plan as it goes: pass -o FILE.csv")
+        raise Error("the planner stream writes its plan as it goes: pass -o FILE.csv")
     output = Path(options.output)
     check_output(output, (".csv",), options.force)
     fits = plan_stream(path, output, options.capacity, options.as_json, options.force)
@@ -226,12 +191,9 @@ def _stream(options: PlanOptions) -> int:
 def _guided(options: PlanOptions) -> int:
     from memoir.cli.parts.plan_guided import plan_guided
 
-    given = options.said.any() or options.capacity is not None or options.stream
-    given = given or options.tolerance != NO_TOLERANCE
-    if given or options.planner != "auto" or options.is_sweep():
+    if options.capacity is not None or options.tolerance != NO_TOLERANCE or options.is_sweep():
         raise Error(
-            "--guided takes one trace and plans it in its own way: of the options --device, --only, --alignment, -o, -f "
-            "and --json go with it"
+            "the planner guided takes one trace: of the options --device, --only, --alignment, -o, -f and --json go with it"
         )
     (path,) = options.inputs
     plan_guided(

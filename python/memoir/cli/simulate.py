@@ -14,11 +14,11 @@ import click
 from memoir._core import Error
 from memoir.base.files import write_output
 from memoir.base.quantities import bytes_text, printable, printable_error, quoted
-from memoir.cli.parts.arguments import Whole, check_output
+from memoir.cli.parts.arguments import Workers, check_output, workers_option
 from memoir.cli.parts.patience import Lines
 from memoir.cli.parts.sections import SectionedCommand, section
 from memoir.cli.parts.work_limit import limited
-from memoir.sweep import ENGINES, Outcome
+from memoir.sweep import Outcome
 from memoir.traces.files import ONLY
 from memoir.views.screen import Screen
 
@@ -33,7 +33,6 @@ def _left_out(from_recorded: bool) -> str:
 
 
 judging = section("Allocators and caps")
-sweeping = section("Sweeps, over several inputs, policies, settings or caps")
 
 
 @click.command(
@@ -102,11 +101,7 @@ sweeping = section("Sweeps, over several inputs, policies, settings or caps")
 )
 @click.option("--json", "as_json", is_flag=True, help="The results as JSON on stdout.")
 @click.option("--timeline", is_flag=True, help="With --json: live and reserved over time as well.")
-@sweeping(
-    "--engine", type=click.Choice(ENGINES), default="local", show_default=True, help="What runs a sweep."
-)
-@sweeping("--address", metavar="HOST:PORT", help="Address of a Ray cluster.")
-@sweeping("--workers", type=Whole(1), help="Processes; the default: one per core.")
+@workers_option()
 @judging(
     "--policies",
     "list_policies",
@@ -135,9 +130,7 @@ def command(
     output: str | None,
     as_json: bool,
     timeline: bool,
-    engine: str,
-    address: str | None,
-    workers: int | None,
+    workers: Workers,
     list_policies: str | None,
     force: bool,
 ) -> None:
@@ -191,7 +184,7 @@ def command(
             what = printable_error(outcome.error) if outcome.error else _in_short(outcome.value)
             lines(f"{_name(outcome)}: {what}")
 
-    swept = simulation.run(tasks, engine=engine, workers=workers, address=address, tell=tell)
+    swept = simulation.run(tasks, **workers._asdict(), tell=tell)
     if swept.failed and not swept.values and not swept.interrupted:
         for outcome in swept.failed[1:]:
             click.echo(f"memoir: {_name(outcome)}: {printable_error(outcome.error)}", err=True)
@@ -203,7 +196,7 @@ def command(
         _draw(output, groups, force, from_recorded)
     found = None
     if search is not None:
-        found = _search(swept.values[0], seconds, goal, tasks[0].only, workers)
+        found = _search(swept.values[0], seconds, goal, tasks[0].only, workers.workers)
     if as_json:
         failed = [{"task": vars(o.arguments[0]), "error": o.error} for o in swept.failed]
         results = swept.values if timeline else [_without_timeline(result) for result in swept.values]

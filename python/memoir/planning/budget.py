@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to recompute or to offload so that a problem fits: `memoir plan --budget`, memoir.fit_budget().
+"""What to recompute or to offload so that a problem fits: `memoir plan --capacity`, memoir.fit_budget().
 
     bytes                       option    buffer a is idle in [2, 6): its 4 bytes can be freed for a cost
      budget 6 |  ....            choose   options whose bytes, at every tick that is too full, add up to what is
@@ -72,7 +72,7 @@ class BudgetResult:
     result: PlanResult
 
     def summary(self, ids: Sequence[str] | None = None) -> dict[str, Any]:
-        """All but the offsets, as `memoir plan --budget --json` prints it."""
+        """All but the offsets, as `memoir plan --capacity --json` prints it."""
         rows = [
             {
                 "buffer": option.buffer if ids is None else ids[option.buffer],

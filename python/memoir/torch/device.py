@@ -68,7 +68,7 @@ def use_pool(
     sites: notes the operators that each allocation was made in, for snapshots and out-of-memory errors; costs about
     0.4 us per operator.
     collect: runs Python's garbage collector when there is no memory, before giving up.
-    plan: for the policy "guided": an earlier run of the same program, as a plan file (`memoir plan --guided`), a
+    plan: for the policy "guided": an earlier run of the same program, as a plan file (`memoir plan --planner guided`), a
     trace, or a snapshot with the history of that whole run. Where this run differs, the pool works as "memoir" does.
 
     torch.cuda.memory_stats() and the functions built on it (memory_allocated, max_memory_reserved, memory_summary,

@@ -50,7 +50,6 @@ void check_options(const SplitOptions& options, std::string_view policy) {
               "at least small, " + bytes_setting(options.small) + ", and below 2^62 bytes");
   limits.hold(options.large % kHugeUnit == 0, "large", options.large,
               "a multiple of " + bytes_setting(kHugeUnit));
-  limits.hold(options.first_id != 0, "first_id", std::to_string(options.first_id), "at least 1");
 }
 
 void check_options(const RmmOptions& options, std::string_view policy) {

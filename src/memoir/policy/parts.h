@@ -47,16 +47,15 @@ struct MappedOptions {
     using Options = MappedOptions;
     return std::tuple{
         OptionField{"granule", &Options::granule, Unit::kBytes,
-                    "mapped at a time, a power of two; 0: 2 MiB in a simulation, on a device its own"},
+                    "size of one mapping, a power of two; 0: the device's own, in a simulation 2 MiB"},
         OptionField{"piece", &Options::piece, Unit::kBytes,
-                    "most that one handle of physical memory covers, a power of two; 0: one granule"},
+                    "most memory behind one handle of the driver, a power of two; 0: one granule"},
         OptionField{
             "addresses", &Options::addresses, Unit::kTimes,
-            "addresses reserved, in multiples of the device's memory (in a simulation, of the cap); 0: 8, "
-            "and 36 for expandable segments (in a simulation, as many as are needed)"},
+            "address space to reserve, in multiples of the device's memory (of the cap in a simulation); "
+            "0: 8, expandable segments 36 (in a simulation as much as is needed)"},
         OptionField{"peers", &Options::peers, Unit::kFlag,
-                    "other GPUs may use this memory too, also those that memoir does not serve; no effect in "
-                    "a simulation"}};
+                    "let other GPUs use this memory, also those without memoir; no effect in a simulation"}};
   }
 };
 
@@ -67,17 +66,17 @@ struct FinalizerSettings {
 
   static constexpr auto fields() {
     using Options = FinalizerSettings;
-    return std::tuple{OptionField{"finalizer_delay", &Options::delay, Unit::kOperations,
-                                  "between a death and its free, in a simulation; 0: no finalizers"},
-                      OptionField{"finalizer_young", &Options::young, Unit::kOperations,
-                                  "what lived longer waits for a full collection, in a simulation"}};
+    return std::tuple{
+        OptionField{"finalizer_delay", &Options::delay, Unit::kOperations,
+                    "simulation: operations from an object's death to its free; 0: no finalizers"},
+        OptionField{"finalizer_young", &Options::young, Unit::kOperations,
+                    "simulation: objects that lived longer wait for a full collection"}};
   }
 };
 
 /// What a simulation says of how long objects will live. A host has predictions, or its policy learns.
 struct LifetimeSettings {
   std::string lifetimes = "default";
-  Size seed = 0;
   Size ask_again = 0;
 
   static constexpr auto fields() {
@@ -85,16 +84,12 @@ struct LifetimeSettings {
     return std::tuple{
         OptionField{
             "lifetimes", &Settings::lifetimes, Unit::kText,
-            "what requests say: true (as the trace has it), sites (the 95th percentile of their site), "
-            "x.trace (the same of another run), x.model (of memoir train), shuffled (true ones at random), "
-            "none; default: none "
-            "where the policy learns, else sites"},
-        OptionField{"seed", &Settings::seed, Unit::kCount, "the seed of lifetimes=shuffled"},
+            "where a request's lifetime comes from: true (the trace), sites (95th percentile of the site), "
+            "x.trace (the same of another run), x.model (memoir train), shuffled (true ones at random), "
+            "none; default: none if the policy learns, else sites"},
         OptionField{"ask_again", &Settings::ask_again, Unit::kCount,
-                    "with lifetimes=x.model: how many objects of one call, stack depth and size share an "
-                    "answer before "
-                    "the model is asked again; the longer class stays (LLAMA: 1000). 0: an answer for each "
-                    "site and size"}};
+                    "with lifetimes=x.model: ask again after so many objects of one call, stack depth and "
+                    "size, and keep the longer answer (LLAMA: 1000). 0: ask once for each site and size"}};
   }
 };
 

@@ -59,7 +59,7 @@ PolicyHeap make_guided(Parts& parts, const GuidedOptions& options) {
   for (const PlannedAllocation& allocation : plan.sequence) {
     if (!allocation.planned() || allocation.offset % options.alignment == 0) continue;
     throw Error(options.plan + ": its offsets are not multiples of the pool's alignment, " +
-                bytes_setting(options.alignment) + "; make it with memoir plan --guided");
+                bytes_setting(options.alignment) + "; make it with memoir plan --planner guided");
   }
   Arena& arena = parts.arena();
   check_pool_alignment(options.alignment, arena.granule());
@@ -92,9 +92,10 @@ struct StaticPolicyOptions {
   static constexpr auto fields() {
     using Options = StaticPolicyOptions;
     return std::tuple{
-        OptionField{"pool", &Options::pool, Unit::kBytes,
-                    "taken at the start for each stream; 0: the cap in a simulation of one stream, else as "
-                    "far as objects reach; on a device it must be given"},
+        OptionField{
+            "pool", &Options::pool, Unit::kBytes,
+            "memory to take at the start for each stream; 0: in a simulation of one stream the cap, else "
+            "as much as objects reach"},
         OptionField{"buffers", &Options::buffers, Unit::kCount,
                     "most objects live at once; 0: as many as a simulated trace needs, 65,536 on a device"},
         OptionField{"alignment", &Options::alignment, Unit::kBytes,

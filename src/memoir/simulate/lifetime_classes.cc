@@ -212,7 +212,7 @@ std::vector<std::uint8_t> lifetime_classes(const Workload& workload, const Polic
   out.reserve(workload.objects().size());
   if (source == "true" || source == "shuffled") {
     for (const Tick lifetime : lifetimes_of(workload, policy)) out.push_back(class_of(lifetime));
-    std::mt19937_64 random(policy.lifetimes.seed);
+    std::mt19937_64 random;  // one order: shuffled lifetimes are a control, and any order is as good
     for (size_t i = out.size(); i > 1 && source == "shuffled"; --i) std::swap(out[i - 1], out[random() % i]);
     return out;
   }

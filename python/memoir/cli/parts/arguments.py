@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -50,6 +51,40 @@ class Whole(click.IntRange):
         if number >= 2**self._bits:
             self.fail(f"it is 2^{self._bits} or more", parameter, context)
         return number
+
+
+class Workers(NamedTuple):
+    """What runs a sweep, as memoir.sweep takes it."""
+
+    engine: str = "local"
+    workers: int | None = None  # processes; None: one per core
+    address: str | None = None  # of a running Ray cluster; None: RAY_ADDRESS, or a Ray of our own
+
+
+class WorkersOption(ParamType):
+    """A number of processes, or `ray`, perhaps with the address of a cluster."""
+
+    name = "N|ray[=HOST:PORT]"
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> Workers:
+        if isinstance(value, Workers):
+            return value
+        engine, _, address = value.partition("=")
+        if engine == "ray":
+            return Workers("ray", None, address or None)
+        return Workers("local", Whole(1, 31).convert(value, parameter, context))
+
+
+def workers_option() -> Callable[[Any], Any]:
+    """`--workers` of whatever sweeps."""
+    return click.option(
+        "--workers",
+        type=WorkersOption(),
+        default=Workers(),
+        help="Processes, by default one per core; or Ray, on this machine or a cluster's.",
+    )
 
 
 def check_output(path: Path, suffixes: tuple[str, ...], force: bool) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`memoir plan --budget`: what to recompute or offload so that it fits."""
+"""`memoir plan --capacity` of a problem with a column `idle`: what to recompute or offload so that it fits."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from memoir._core import Error, write_column
+from memoir._core import write_column
 from memoir.base.files import write_output
 from memoir.base.quantities import quoted
 from memoir.base.work_budget import allow
+from memoir.cli.parts.arguments import check_output
 from memoir.cli.parts.plan_options import FITS, INFEASIBLE, NOT_FOUND, PlanOptions
-from memoir.cli.parts.problems import CsvSource, open_problem
+from memoir.cli.parts.problems import CsvSource
 
 if TYPE_CHECKING:
     from memoir.planning.budget import BudgetResult
@@ -22,31 +23,36 @@ if TYPE_CHECKING:
 _SHOWN = 30  # of what is chosen
 
 
-def plan_budget(options: PlanOptions) -> int:
+def chooses(options: PlanOptions, source: CsvSource) -> bool:
+    """Whether the problem says what may be let go for a while, and there is a capacity to fit into."""
+    if options.capacity is None or options.planner != "auto":
+        return False
+    csv = source.csv
+    if not csv.idle or (not csv.recompute and csv.bandwidth is None):
+        return False
+    if csv.has_constraints:
+        if not csv.has_gaps:  # else it is what was chosen before
+            click.echo(
+                "nothing is chosen of what is idle: that goes only with lifetimes, sizes and alignments",
+                err=True,
+            )
+        return False
+    return True
+
+
+def plan_budget(options: PlanOptions, source: CsvSource) -> int:
     """Chooses, plans, writes the output with its gaps, prints, and gives the exit code."""
     from memoir.planning.budget import fit_options, options_of
 
     (path,) = options.inputs
-    source = open_problem(path, options.device, only=options.only)
-    if not isinstance(source, CsvSource):
-        raise Error(f"{path}: --budget takes CSV, whose column idle says when a buffer is not touched")
-    csv = source.csv
-    if csv.has_constraints:
-        raise Error(
-            f"{path}: --budget goes only with lifetimes, sizes and alignments: take the other columns out"
-        )
-    if not csv.idle:
-        raise Error(f"{path}: no column idle, which says when a buffer is not touched (lower-upper, as gaps)")
-    if not csv.recompute and options.bandwidth is None:
-        raise Error(
-            f"{path}: no column recompute; with it, or with --bandwidth, there is something to choose from"
-        )
-    budget = options.budget
+    if options.output is not None:
+        check_output(Path(options.output), (".csv",), options.force)
+    csv, budget = source.csv, options.capacity
     assert budget is not None
     problem = source.problem
     if options.alignment is not None:
         problem = problem.aligned_to(options.alignment)
-    choices = options_of(problem, csv.idle, csv.recompute, options.bandwidth)
+    choices = options_of(problem, csv.idle, csv.recompute, csv.bandwidth)
     deadline = 2.0 if options.deadline is None else options.deadline
     allow(deadline)
     found = fit_options(problem, budget, choices, deadline)
@@ -69,7 +75,7 @@ def plan_budget(options: PlanOptions) -> int:
 
 
 def _print(found: BudgetResult, buffers: int, path: str, ids: list[str]) -> None:
-    click.echo(f"{quoted(path)}: {buffers:,} buffers, a budget of {found.budget:,} bytes")
+    click.echo(f"{quoted(path)}: {buffers:,} buffers, a capacity of {found.budget:,} bytes")
     if found.proven_infeasible:
         click.echo(
             f"\nnothing fits: with every option chosen {found.result.load:,} bytes are still live at once",

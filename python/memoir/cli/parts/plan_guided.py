@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`memoir plan --guided`: a whole run of a device's program, for the guided pool to follow in the next one."""
+"""`memoir plan --planner guided`: a whole run of a device's program, for the guided pool to follow in the next one."""
 
 from __future__ import annotations
 
@@ -75,4 +75,4 @@ def plan_guided(
             click.echo(f"\nnext: memoir show {quoted(output)} -o {quoted(page)}")
     elif not as_json:
         target = Path(input).with_suffix(".plan").name
-        click.echo(f"\nnext: memoir plan --guided {quoted(input)} -o {quoted(target)}")
+        click.echo(f"\nnext: memoir plan --planner guided {quoted(input)} -o {quoted(target)}")

@@ -16,6 +16,7 @@ from memoir.base.files import write_output
 from memoir.base.quantities import duration_text, printable_error, quoted
 from memoir.cli.parts import constraints
 from memoir.cli.parts.patience import Lines, doing, reading
+from memoir.cli.parts.plan_budget import chooses, plan_budget
 from memoir.cli.parts.plan_options import FITS, INFEASIBLE, NOT_FOUND, PlanOptions
 from memoir.cli.parts.problems import CsvSource, ImportedSource, TraceSource, open_problem
 from memoir.planning import PlanResult, plan
@@ -61,7 +62,9 @@ def plan_one(options: PlanOptions) -> int:
     problem = source.problem
     if options.alignment is not None:
         problem = problem.aligned_to(options.alignment)
-    constrained = options.said.constrain(source, problem)
+    if isinstance(source, CsvSource) and chooses(options, source):
+        return plan_budget(options, source)
+    constrained = constraints.constrain(source, problem)
     if options.output is not None and options.output.lower().endswith(".tflite"):
         if not (isinstance(source, ImportedSource) and source.imported.suffix == ".tflite"):
             raise Error(f"-o {options.output}: only a .tflite model can take its plan, and {path} is not one")
@@ -72,7 +75,7 @@ def plan_one(options: PlanOptions) -> int:
         constraints.refuse_plan_file(constrained)
     for note in source.notes:
         click.echo(note, err=True)
-    planned = _plan(options, problem, constrained)
+    planned = _plan(options, source, problem, constrained)
     written = output is not None and not planned.infeasible and len(planned.best.plan) == len(problem)
     if output is not None and written:
         write_output(output, source.write(output.suffix.lower(), problem, planned.best), options.force)
@@ -87,7 +90,7 @@ def plan_one(options: PlanOptions) -> int:
             summary["why"] = why.summary(source.ids())
         click.echo(json.dumps(summary, indent=2))
     else:
-        _print(options, planned)
+        _print(options, source, planned)
         if why is not None:
             from memoir.cli.parts.plan_why import why_lines
 
@@ -133,8 +136,13 @@ def plan_with_each(
     return results, refusals
 
 
-def _plan(options: PlanOptions, problem: Problem, constrained: ConstrainedProblem | None) -> _Planned:
-    arenas = options.said.chosen_arenas()
+def _plan(
+    options: PlanOptions,
+    source: CsvSource | TraceSource,
+    problem: Problem,
+    constrained: ConstrainedProblem | None,
+) -> _Planned:
+    arenas = constraints.arenas_of(source)
     if options.planner in SETS:
         results, refusals = plan_with_each(
             SETS[options.planner],
@@ -162,7 +170,7 @@ def _plan_with_one(
         deadline=options.deadline,
         capacity=options.capacity,
         threads=options.threads,
-        seed=options.seed,
+        seed=options.seeds[0],
         work_limit=options.work_limit,
         tolerance=options.tolerance,
         arenas=arenas,
@@ -186,7 +194,7 @@ def _summary(options: PlanOptions, source: CsvSource | TraceSource, planned: _Pl
     return {"input": source.path, **source.meta, **summary}
 
 
-def _print(options: PlanOptions, planned: _Planned) -> None:
+def _print(options: PlanOptions, source: CsvSource | TraceSource, planned: _Planned) -> None:
     from memoir.views.plan_table import plan_table
 
     problem, constrained, floor = planned.problem, planned.constrained, planned.floor
@@ -207,7 +215,8 @@ def _print(options: PlanOptions, planned: _Planned) -> None:
     if not planned.all_planners and planned.best.bound_reason:
         click.echo(f"\nno plan is smaller than {floor:,} bytes: {planned.best.bound_reason}")
     if constrained is not None:
-        constraints.print_result(planned.best, options.said.locality)
+        locality = isinstance(source, CsvSource) and source.csv.locality
+        constraints.print_result(planned.best, locality)
     elif options.capacity is not None:
         click.echo(_verdict(problem, planned.best, floor, options.capacity))
 

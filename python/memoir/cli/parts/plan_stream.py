@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`memoir plan --stream`: problems that do not fit into memory."""
+"""`memoir plan --planner stream`: problems that do not fit into memory."""
 
 from __future__ import annotations
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 from typing import Any
 
 import click
 
-from memoir._core import Error
 from memoir.base.quantities import printable_error
-from memoir.cli.parts.constraints import Constraints
+from memoir.cli.parts.constraints import arenas_of, constrain
 from memoir.cli.parts.plan_options import PlanOptions
 from memoir.cli.parts.problems import open_problem
 from memoir.planning import plan
@@ -21,25 +19,7 @@ from memoir.planning.planners.planner import Effort
 from memoir.sweep import sweep
 from memoir.views.screen import Screen
 
-_NO_OPTIONS = Constraints(
-    arenas=(), forbid=(), banks=None, conflicts=None, replan=None, moves=None, locality=False
-)
-_MOST_SEEDS = 100_000
 _SEARCHING = ("auto", "exact")  # the planners that a seed changes anything for
-
-
-def seeds_of(text: str) -> list[int]:
-    """`3`, `1-8`, `1,2,5-7`."""
-    seeds: list[int] = []
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d{1,40})(?:-(\d{1,40}))?\s*", part)
-        if not match or (match[2] and int(match[2]) < int(match[1])):
-            raise Error(f"--seeds {text}: give numbers and ranges, such as 1-8 or 1,2,5-7")
-        first, last = int(match[1]), int(match[2] or match[1])
-        if last >= 2**63 or last - first >= _MOST_SEEDS - len(seeds):
-            raise Error(f"--seeds {text}: give at most {_MOST_SEEDS:,} numbers, each below 2^63")
-        seeds += range(first, last + 1)
-    return list(dict.fromkeys(seeds))
 
 
 def plan_task(
@@ -58,17 +38,15 @@ def plan_task(
     problem = source.problem
     if alignment is not None:
         problem = problem.aligned_to(alignment)
-    constrained = _NO_OPTIONS.constrain(
-        source, problem
-    )  # by what its columns say in addition to lifetimes and sizes
-    result = plan(constrained or problem, planner, deadline=deadline, seed=seed, **effort)
+    constrained = constrain(source, problem)  # by what it says in addition to lifetimes and sizes
+    arenas = arenas_of(source)
+    result = plan(constrained or problem, planner, deadline=deadline, seed=seed, arenas=arenas, **effort)
     return {"input": path, "seed": seed, **result.summary()}
 
 
 def plan_sweep(options: PlanOptions) -> int:
     """Plans everything, prints it, and gives the exit code. Each plan is made on one thread unless told otherwise: the
     sweep has the cores."""
-    seeds = seeds_of(options.seeds) if options.seeds is not None else [options.seed]
     for path in options.inputs:
         # what cannot be read is told before anything runs
         open_problem(path, options.device, options.dims, options.only)
@@ -92,16 +70,14 @@ def plan_sweep(options: PlanOptions) -> int:
             options.only,
         )
         for path, name in itertools.product(options.inputs, names)
-        for seed in (seeds if name in _SEARCHING else seeds[:1])
+        for seed in (options.seeds if name in _SEARCHING else options.seeds[:1])
     ]
     given = Effort(options.deadline, threads=options.threads or 1, work_limit=options.work_limit)
     given.allow(len(tasks))
     swept = sweep(
         plan_task,
         tasks,
-        engine=options.engine,
-        address=options.address,
-        workers=options.workers,
+        **options.workers._asdict(),
         title="planning",
     )
     failed = [

@@ -29,19 +29,19 @@ struct LifetimeOptions {
         OptionField{"split", &Options::split, Unit::kFlag,
                     "keep short-lived and long-lived objects in regions of their own"},
         OptionField{"tau", &Options::tau, Unit::kShare,
-                    "an object is long-lived if it outlives allocations of this many times the heap's size"},
+                    "objects are long-lived if they outlive allocations of this many times the heap's size"},
         OptionField{"sample", &Options::sample, Unit::kBytes,
-                    "fewest bytes allocated between two samples of lifetimes"},
+                    "least bytes to allocate between two samples of lifetimes"},
         OptionField{"split_from", &Options::split_from, Unit::kBytes, "smaller heaps are in one class"},
         OptionField{"background_from", &Options::background_from, Unit::kBytes,
                     "smaller heaps give nothing back by themselves and ask for no huge pages"},
         OptionField{"release", &Options::release, Unit::kFlag,
                     "give pages without objects back to the system"},
         OptionField{"slack", &Options::slack, Unit::kShare,
-                    "of the heap that is kept ready for demand, never given back"},
+                    "part of the heap to keep ready for the next demand"},
         OptionField{"huge", &Options::huge, Unit::kFlag, "ask for huge pages where the heap is dense"},
         OptionField{"cache", &Options::cache, Unit::kBytes,
-                    "most bytes of freed blocks above 512KiB that are kept ready"},
+                    "most bytes of freed blocks above 512KiB to keep for reuse"},
     };
   }
 };

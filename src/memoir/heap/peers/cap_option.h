@@ -10,7 +10,7 @@ namespace memoir {
 /// For a policy's table of fields; Options has `Size cap`, where 0 means no limit.
 template <class Options>
 constexpr OptionField<Options, Size> cap_option() {
-  return {"cap", &Options::cap, Unit::kBytes, "most bytes taken from the device at once; 0: no limit"};
+  return {"cap", &Options::cap, Unit::kBytes, "most bytes to hold of the device's memory; 0: no limit"};
 }
 
 }  // namespace memoir

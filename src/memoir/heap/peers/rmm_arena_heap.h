@@ -40,11 +40,11 @@ struct RmmArenaOptions {
 
   static constexpr auto fields() {
     using Options = RmmArenaOptions;
-    return std::tuple{
-        OptionField{"size", &Options::size, Unit::kBytes,
-                    "taken from the device at the start; the pool never grows; 0: as much as objects need"},
-        OptionField{"part", &Options::part, Unit::kShare,
-                    "without a size: the share of what the cap leaves at the start (RMM: 0.5); 0: as above"}};
+    return std::tuple{OptionField{"size", &Options::size, Unit::kBytes,
+                                  "size of the pool, which never grows; 0: as much as objects need"},
+                      OptionField{"part", &Options::part, Unit::kShare,
+                                  "without a size: part of the memory that is free at the start (RMM: 0.5); "
+                                  "0: as much as objects need"}};
   }
 };
 

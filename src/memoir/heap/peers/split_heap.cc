@@ -8,7 +8,6 @@ namespace memoir {
 namespace {
 
 constexpr Size kSmallUnit = 512, kLargeUnit = 128 * kKiB, kHugeUnit = kMiB;
-constexpr std::uint64_t kShortId = (std::uint64_t{1} << 25) - 1;
 
 // Of one of the three phases; the first has no kCollect.
 enum PhaseIndex : size_t {
@@ -38,15 +37,10 @@ static_assert(std::size(kPhases) <= PhaseTable::kMost);
 
 SplitHeap::SplitHeap(Segments& segments, const SplitOptions& options, Collector* collector,
                      StreamOrder* order, PhaseTable* phases) noexcept
-    : segments_(&segments),
-      options_(options),
-      collector_(collector),
-      order_(order),
-      phases_(phases),
-      last_id_(options.first_id - 1) {
+    : segments_(&segments), options_(options), collector_(collector), order_(order), phases_(phases) {
   // Multiples of the next class's unit: a size that is rounded up never lands below its class.
   if (options.small == 0 || options.small % kLargeUnit != 0 || options.large < options.small ||
-      options.large % kHugeUnit != 0 || options.large > ~Size{0} / 4 || options.first_id == 0) {
+      options.large % kHugeUnit != 0 || options.large > ~Size{0} / 4) {
     return;
   }
   if (phases != nullptr) phases->name(kPhases);
@@ -54,8 +48,8 @@ SplitHeap::SplitHeap(Segments& segments, const SplitOptions& options, Collector*
 }
 
 Offset SplitHeap::allocate(const Request& request) noexcept {
-  if (!ready_ || ids_came_round_ || request.size == 0 || request.size > ~Size{0} / 2 ||
-      !is_power_of_two(request.alignment) || request.alignment > kAlignment) {
+  if (!ready_ || request.size == 0 || request.size > ~Size{0} / 2 || !is_power_of_two(request.alignment) ||
+      request.alignment > kAlignment) {
     return kNoOffset;
   }
   // Room for the segment's block, the rest that is cut off, and the object: from here on nothing fails
@@ -133,7 +127,7 @@ SplitHeap::Index SplitHeap::find(Size size, StreamId stream) noexcept {
     settle(phase);
     {
       const PhaseTable::Timer timer(phases_, in_phase(phase, kScan));
-      if (const Index index = scan(size, stream); index != 0 || ids_came_round_) return index;
+      if (const Index index = scan(size, stream); index != 0) return index;
     }
     if (const Index index = timed_take(kDevice3); index != 0) return index;
     for (const Class from : {kHuge, kLarge, kSmall}) {
@@ -225,12 +219,8 @@ SplitHeap::Index SplitHeap::scan(Size size, StreamId stream) noexcept {
   Index index = blocks.lower_bound(blocks_.data(), {size, 0});
   while (index != 0 && !is_usable(blocks_[index], stream)) index = blocks.next(blocks_.data(), index);
   if (index == 0) return 0;
-  if (options_.short_ids && blocks_[index].range.size == size && blocks_[index].id == 0) {
-    ids_came_round_ = true;  // the original searches for this very key, to find the one behind it
-    return 0;
-  }
   const Size overhead = blocks_[index].range.size - size;
-  if (class_of(size) == kHuge && !options_.any_huge_overhead && overhead > options_.huge_overhead) return 0;
+  if (class_of(size) == kHuge && overhead > options_.huge_overhead) return 0;
   erase(index);
   return index;
 }
@@ -278,13 +268,6 @@ void SplitHeap::reclaim_all() noexcept {
 
 void SplitHeap::insert(Index index) noexcept {
   auto& blocks = available(blocks_[index].range.size);
-  if (options_.short_ids) {
-    const Index same = blocks.lower_bound(blocks_.data(), key_of(blocks_[index]));
-    if (same != 0 && key_of(blocks_[same]) == key_of(blocks_[index])) {
-      ids_came_round_ = true;  // the original finds the key taken, and stops
-      return;
-    }
-  }
   blocks.insert(blocks_.data(), index);
   blocks_[index].is_indexed = true;
 }
@@ -296,9 +279,6 @@ void SplitHeap::erase(Index index) noexcept {
   blocks_[index].is_indexed = false;
 }
 
-std::uint64_t SplitHeap::next_id() noexcept {
-  ++last_id_;
-  return options_.short_ids ? last_id_ & kShortId : last_id_;
-}
+std::uint64_t SplitHeap::next_id() noexcept { return ++last_id_; }
 
 }  // namespace memoir

@@ -45,9 +45,6 @@ struct SplitOptions {
   Size small = kMiB;
   Size large = 32 * kMiB;
   Size huge_overhead = 0;
-  bool any_huge_overhead = false;
-  bool short_ids = false;
-  Size first_id = 1;
 
   static constexpr auto fields() {
     using Options = SplitOptions;
@@ -57,13 +54,7 @@ struct SplitOptions {
                       OptionField{"large", &Options::large, Unit::kBytes,
                                   "largest of the large class, a multiple of 1 MiB"},
                       OptionField{"huge_overhead", &Options::huge_overhead, Unit::kBytes,
-                                  "most that a huge block may exceed its request"},
-                      OptionField{"any_huge_overhead", &Options::any_huge_overhead, Unit::kFlag,
-                                  "the original's fault: huge_overhead is not kept"},
-                      OptionField{"short_ids", &Options::short_ids, Unit::kFlag,
-                                  "the original's fault: ids of 25 bits, and an end when one returns"},
-                      OptionField{"first_id", &Options::first_id, Unit::kCount,
-                                  "id of the first block: near 2^25 the fault shows soon"}};
+                                  "most that a huge block may exceed its request"}};
   }
 };
 
@@ -88,8 +79,6 @@ class SplitHeap final : public Heap {
 
   /// Bytes of the segments that are held.
   Size held() const noexcept { return held_; }
-  /// True when ids came round (short_ids): from then on every request gets kNoOffset, as the original stops.
-  bool ids_came_round() const noexcept { return ids_came_round_; }
 
  private:
   using Index = std::uint32_t;
@@ -97,8 +86,8 @@ class SplitHeap final : public Heap {
   enum class State : std::uint8_t { kInvalid, kAvailable, kAllocated, kFreed };
   struct SplitBlock : Block {
     Size asked = 0;
-    std::uint64_t id = 0;  // 25 bits of it with short_ids
-    Tick freed = 0;        // the moment, of the stream's order
+    std::uint64_t id = 0;
+    Tick freed = 0;  // the moment, of the stream's order
     StreamId stream = 0;
     Index next_freed = 0;
     State state = State::kInvalid;
@@ -139,7 +128,6 @@ class SplitHeap final : public Heap {
   std::uint64_t last_id_ = 0;
   Size live_ = 0;
   Size held_ = 0;
-  bool ids_came_round_ = false;
   bool ready_ = false;
 };
 

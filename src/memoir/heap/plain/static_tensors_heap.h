@@ -34,7 +34,7 @@ struct StaticTensorsOptions {
   static constexpr auto fields() {
     using Options = StaticTensorsOptions;
     return std::tuple{
-        OptionField{"pool", &Options::pool, Unit::kBytes, "taken at the start; 0 is the whole arena"},
+        OptionField{"pool", &Options::pool, Unit::kBytes, "memory to take at the start; 0: the whole arena"},
         OptionField{"buffers", &Options::buffers, Unit::kCount, "most objects live at once"},
         OptionField{"alignment", &Options::alignment, Unit::kBytes,
                     "of every object, a power of two; 256 on a device"}};

@@ -69,17 +69,17 @@ struct DevicePoolOptions {
         OptionField{"alignment", &DevicePoolOptions::alignment, Unit::kBytes,
                     "objects begin and end at multiples of it"},
         OptionField{"slack", &DevicePoolOptions::slack, Unit::kShare,
-                    "share of the peak live bytes by which the pool grows before it moves idle memory"},
+                    "grow by this share of the peak live bytes before moving idle memory"},
         OptionField{"small", &DevicePoolOptions::small, Unit::kBytes,
-                    "smaller objects take the end of a free block, larger ones its start"},
+                    "place smaller objects at the end of a free block, larger ones at its start"},
         OptionField{"patience", &DevicePoolOptions::patience, Unit::kCount,
-                    "moves of idle memory for requests of one size; then the pool grows for them"},
+                    "move idle memory so many times for requests of one size, then grow"},
         OptionField{"excess", &DevicePoolOptions::excess, Unit::kShare,
-                    "share of the peak live bytes beyond which idle memory is moved, patience or not"},
+                    "with more idle memory than this share of the peak live bytes, move it in any case"},
         OptionField{"wait_first", &DevicePoolOptions::wait_first, Unit::kFlag,
                     "make a stream wait for another's free memory rather than grow"},
         OptionField{"plain_step", &DevicePoolOptions::plain_step, Unit::kBytes,
-                    "the smallest segment of plain memory"}};
+                    "smallest segment of plain memory"}};
   }
 };
 

@@ -35,17 +35,17 @@ struct MallocOptions : LifetimeOptions {
         std::tuple{
             OptionField{
                 "background", &Options::background, Unit::kFlag,
-                "a thread that gives memory back and restores huge pages; else the program's threads do"},
+                "give memory back and restore huge pages on a thread of its own, not on the program's"},
             OptionField{"huge_cost", &Options::huge_cost, Unit::kShare,
-                        "the share of the program's CPU time that huge pages may cost beyond twice that of "
-                        "small ones"},
-            OptionField{
-                "limit", &Options::limit, Unit::kBytes,
-                "of the program's memory, which it should not pass; the system's own limits hold too"},
+                        "most of the program's CPU time to spend on huge pages, beyond twice what small "
+                        "ones cost"},
+            OptionField{"limit", &Options::limit, Unit::kBytes,
+                        "memory that the program should not exceed; the system's limits hold as well"},
             OptionField{"model", &Options::model, Unit::kText,
-                        "a file of memoir train that says how long objects will live; needs `background`"},
-            OptionField{"all_calls", &Options::all_calls, Unit::kFlag,
-                        "a filter of system calls that is there at the start lets all of memoir's through"},
+                        "model file of memoir train that predicts how long objects live; needs `background`"},
+            OptionField{
+                "all_calls", &Options::all_calls, Unit::kFlag,
+                "the program's filter of system calls, if one is set at the start, allows all of memoir's"},
             OptionField{"stats", &Options::stats, Unit::kFlag, "print figures to standard error at exit"},
             OptionField{"secure", &Options::secure, Unit::kFlag,
                         "load the checked library, which ends a program that misuses the heap"},

@@ -8,6 +8,7 @@
 
 #include "memoir/base/error.h"
 #include "memoir/base/whole_file.h"
+#include "memoir/plan/files/csv_said.h"
 #include "memoir/plan/files/csv_text.h"
 
 namespace memoir {
@@ -32,25 +33,35 @@ enum Column : size_t {
   kIdle,
   kRecompute,
   kLoop,
+  kConflicts,
+  kOldOffset,
+  kOldArena,
   kOffset,
   kArena,
   kColumns
 };
 constexpr std::array<std::string_view, kColumns> kNames = {
-    "id",    "lower",    "upper", "size",   "size_low", "alignment", "gaps",      "fixed", "hint",   "alias",
-    "after", "in_place", "apart", "arenas", "weight",   "idle",      "recompute", "loop",  "offset", "arena"};
+    "id",        "lower", "upper",     "size",       "size_low",  "alignment", "gaps",   "fixed",
+    "hint",      "alias", "after",     "in_place",   "apart",     "arenas",    "weight", "idle",
+    "recompute", "loop",  "conflicts", "old_offset", "old_arena", "offset",    "arena"};
 constexpr std::string_view kKnown =
     "id, lower, upper (or end, inclusive), size; alignment, gaps, size_low, fixed, hint, alias, after, "
     "in_place, apart, "
-    "arenas, weight, idle, recompute, loop, offset, arena";
+    "arenas, weight, idle, recompute, loop, conflicts, old_offset, old_arena, offset, arena";
 
 class Parser {
  public:
   explicit Parser(CsvProblem& csv) : csv_(csv), reader_(csv.text, csv.name) {}
 
   void parse() {
-    if (!reader_.next(fields_))
-      throw Error(csv_.name + ": is empty; the first line must name the columns: " + std::string(kKnown));
+    SaidLines said(csv_.constraints, csv_.bandwidth);
+    std::string_view line;
+    do {
+      if (!reader_.next_line(line))
+        throw Error(csv_.name + ": is empty; the first line must name the columns: " + std::string(kKnown));
+      if (is_said(line)) said.take(line, reader_);
+    } while (is_said(line));
+    split(line, fields_);
     read_header();
     while (reader_.next(fields_)) read_row();
     resolve();
@@ -160,11 +171,12 @@ class Parser {
       csv_.offsets.push_back(field(kOffset).empty() ? std::nullopt : std::optional(number(kOffset)));
     }
     if (has(kArena)) csv_.arenas.emplace_back(field(kArena));
+    if (has(kOldOffset)) said.old.push_back(old_place());
     if (has(kArenas)) {
       const Fields names = words(field(kArenas));
       csv_.arena_names.emplace_back(names.begin(), names.end());
     }
-    for (const Column column : {kAlias, kAfter, kInPlace, kApart}) {
+    for (const Column column : {kAlias, kAfter, kInPlace, kApart, kConflicts}) {
       if (has(column)) references_[column].push_back(field(column));
     }
   }
@@ -197,6 +209,10 @@ class Parser {
     };
     pairs(kInPlace, said.in_place);
     pairs(kApart, said.apart);
+    pairs(kConflicts, said.conflicts);
+    for (const auto& [a, b] : said.conflicts) {
+      if (a == b) reader_.refuse(csv_.lines[a], "conflicts with itself");
+    }
     const auto drop = [](auto& list, auto none) {  // a column that says nothing
       if (std::all_of(list.begin(), list.end(), [&](const auto& value) { return value == none; }))
         list.clear();
@@ -207,6 +223,27 @@ class Parser {
     drop(said.alias, kNoBuffer);
     drop(said.after, kNoBuffer);
     drop(said.loops, kNoBuffer);
+    drop(said.old, OldPlace{});
+    if (said.moves && said.old.empty())
+      throw Error(csv_.name + ": moves needs the column old_offset, the earlier plan that may change");
+  }
+
+  /// Empty: the buffer is new.
+  OldPlace old_place() const {
+    OldPlace place;
+    if (field(kOldOffset).empty()) return place;
+    place.offset = number(kOldOffset);
+    if (place.offset >= kMaxConstrainedBytes) refuse("old_offset is 2^60 or more");
+    const std::vector<ArenaChoice>& arenas = csv_.constraints.arenas;
+    if (!has(kOldArena) || arenas.size() < 2) return place;
+    const auto at = std::find_if(arenas.begin(), arenas.end(),
+                                 [&](const auto& arena) { return arena.name == field(kOldArena); });
+    if (at == arenas.end()) {
+      refuse("old_arena is '" + std::string(field(kOldArena).substr(0, 40)) +
+             "', which is not an arena of the lines before the columns");
+    }
+    place.arena = static_cast<std::uint32_t>(at - arenas.begin());
+    return place;
   }
 
   void read_idle(const Buffer& buffer) {
@@ -291,9 +328,10 @@ CsvProblem parse_csv(std::string text, const std::string& name) {
 
 CsvProblem read_csv(const std::string& path) { return parse_csv(read_whole_file(path), path); }
 
-ConstrainedProblem to_constrained(const CsvProblem& csv, const std::vector<ArenaChoice>& arenas) {
+ConstrainedProblem to_constrained(const CsvProblem& csv, const std::vector<ArenaChoice>& given) {
   ConstrainedProblem problem{csv.problem, csv.constraints, csv.name, csv.lines};
-  problem.constraints.arenas = arenas;
+  if (!given.empty()) problem.constraints.arenas = given;
+  const std::vector<ArenaChoice>& arenas = problem.constraints.arenas;
   bool any = false;
   std::vector<std::uint64_t> allowed;
   for (std::size_t i = 0; i < csv.arena_names.size(); ++i) {
@@ -328,6 +366,10 @@ std::string with_column(std::string_view text, std::string_view name, const Valu
   while (!rest.empty()) {
     const std::string_view line = next_line(rest);
     if (trim(line).empty()) continue;
+    if (header && is_said(line)) {
+      output.append(line) += '\n';
+      continue;
+    }
     const std::string added = header ? std::string(name) : value(row++);
     split(line, fields);
     if (header) {

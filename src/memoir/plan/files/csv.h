@@ -8,7 +8,8 @@
 //   b2,3,9,4,2,4-5 6-8@0:2,0          not live in [4, 5); in [6, 8) only its bytes [0, 2) are
 //
 // Columns come in any order; all but id, lower, upper and size may be left out, and lower and upper may be
-// left out together (then only a graph says what conflicts). A column named `end` instead of `upper` is
+// left out together (then only the column `conflicts` counts). Lines that begin with # before the columns say
+// what is of the whole problem (csv_said.h). A column named `end` instead of `upper` is
 // inclusive, and so are the ends of the gaps then. What each column says: docs/reference/constraints.md.
 #pragma once
 
@@ -21,15 +22,16 @@
 namespace memoir {
 
 struct CsvProblem {
-  Problem problem;               // without times, every buffer lives in [0, 1)
-  Constraints constraints;       // what the columns say; arenas are known by name only, see resolve_arenas()
-  std::vector<std::string> ids;  // one per buffer, all different
+  Problem problem;          // without times, every buffer lives in [0, 1)
+  Constraints constraints;  // what the lines and columns say, but for where a buffer may be: to_constrained()
+  std::vector<std::string> ids;                       // one per buffer, all different
   std::vector<std::optional<Offset>> offsets;         // or empty without the column
   std::vector<std::string> arenas;                    // the plan's, or empty without the column
   std::vector<std::vector<std::string>> arena_names;  // where a buffer may be; or empty without the column
   // When a buffer is not touched, so that its bytes could be let go and had again later; or empty
   std::vector<std::vector<Lifetime>> idle;
   std::vector<std::optional<std::uint64_t>> recompute;  // what that costs each time; nullopt: it cannot be
+  std::optional<Size> bandwidth;     // bytes per tick to other memory and back, for those that are idle
   bool inclusive = false;            // the column of the ends is `end`, and gaps end so too
   std::vector<std::uint32_t> lines;  // of each buffer, for errors
   std::string name;                  // of the file
@@ -48,9 +50,9 @@ CsvProblem parse_csv(std::string text, const std::string& name);
 /// The same of a file; throws Error when it cannot be read.
 CsvProblem read_csv(const std::string& path);
 
-/// Its problem with all that the columns say, but for the arenas a buffer may be in: those are looked up in
-/// `arenas`. Throws Error, naming file and line, for a name that is none of them.
-ConstrainedProblem to_constrained(const CsvProblem& csv, const std::vector<ArenaChoice>& arenas = {});
+/// Its problem with all that it says. The arenas that a buffer may be in are looked up among its own, or in
+/// `given` instead. Throws Error, naming file and line, for a name that is none of them.
+ConstrainedProblem to_constrained(const CsvProblem& csv, const std::vector<ArenaChoice>& given = {});
 
 /// The input with the plan's offsets: its columns in their order, then `offset` unless it had one, which is
 /// replaced; with several arenas the same for `arena`, by name.

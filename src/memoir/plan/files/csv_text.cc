@@ -56,15 +56,20 @@ Fields words(std::string_view text) {
   return out;
 }
 
-bool CsvReader::next(Fields& fields) {
+bool CsvReader::next_line(std::string_view& line) {
   while (!rest_.empty()) {
-    const std::string_view line = next_line(rest_);
+    line = memoir::next_line(rest_);
     ++line_;
-    if (trim(line).empty()) continue;
-    split(line, fields);
-    return true;
+    if (!trim(line).empty()) return true;
   }
   return false;
+}
+
+bool CsvReader::next(Fields& fields) {
+  std::string_view line;
+  if (!next_line(line)) return false;
+  split(line, fields);
+  return true;
 }
 
 void CsvReader::refuse(const std::string& what) const { refuse(line_, what); }

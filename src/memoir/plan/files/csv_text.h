@@ -35,7 +35,9 @@ class CsvReader {
  public:
   CsvReader(std::string_view text, const std::string& name) : rest_(without_mark(text)), name_(name) {}
 
-  /// The fields of the next line that is not blank; false after the last.
+  /// The next line that is not blank; false after the last.
+  bool next_line(std::string_view& line);
+  /// Its fields.
   bool next(Fields& fields);
   std::size_t line() const { return line_; }
 

@@ -91,7 +91,7 @@ class CsvStream {
         refuse(
             "a stream has the columns id, lower, upper (or end, inclusive), size and perhaps alignment, not "
             "'" +
-            std::string(name) + "'; plan it without --stream");
+            std::string(name) + "'; a planner that reads the whole file takes it");
       }
       if (positions_[column] != ~std::size_t{0}) refuse("two columns give '" + std::string(name) + "'");
       positions_[column] = position;
