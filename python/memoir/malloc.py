@@ -15,7 +15,7 @@ import os
 import re
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,7 +108,11 @@ def figures(pid: int) -> dict[str, int]:
 class LiveSite:
     """A call that asked for memory which is still held. Bytes are estimates, from samples."""
 
-    function: str  # "" where it has no name
+    function: (
+        str  # whose code asked, what it calls of a standard library inline folded; "" where it has no name
+    )
+    file: str  # its source, "" where that is not known
+    line: int  # in it, 0: not known
     module: str  # the file that the call is in, "" for code that lies in no file
     offset: int  # of the return address in the module
     live: int  # bytes
@@ -127,7 +131,7 @@ def sites(pid: int) -> list[LiveSite]:
         rows = _stable_sites(memory, pid, place)
     found = [(_place_in_module(caller, mappings), live, old, samples) for caller, live, old, samples in rows]
     names = _names({where for where, *_ in found})
-    return [LiveSite(names[where], *where, *numbers) for where, *numbers in found]
+    return [LiveSite(*names[where], *where, *numbers) for where, *numbers in found]
 
 
 @dataclass(frozen=True)
@@ -214,11 +218,12 @@ def _place_in_module(address: int, mappings: list[_Mapping]) -> tuple[str, int]:
     )
 
 
-_known: dict[tuple[str, int], str] = {}  # names that were found: symbol tables are slow to read
+_Asked = tuple[str, str, int]  # function, file, line
+_known: dict[tuple[str, int], _Asked] = {}  # what was found: symbol tables are slow to read
 
 
-def _names(places: set[tuple[str, int]]) -> dict[tuple[str, int], str]:
-    """The functions at these places, "" where their files have no names."""
+def _names(places: set[tuple[str, int]]) -> dict[tuple[str, int], _Asked]:
+    """Who asked at these places; no function where their files have no names."""
     from memoir.record.name_reader import Line, NameReader
 
     offsets: dict[str, set[int]] = {}
@@ -231,8 +236,17 @@ def _names(places: set[tuple[str, int]]) -> dict[tuple[str, int], str]:
                 with contextlib.suppress(Error):  # a file that is gone, or is not ELF
                     lines, _ = reader.find_lines(Path(module), "", some)
             for offset in some:
-                _known[module, offset] = lines[offset][0][0] if lines.get(offset) else ""
+                _known[module, offset] = _who_asked(lines.get(offset, ()), module)
     return {place: _known[place] for place in places}
+
+
+def _who_asked(frames: Sequence[_Asked], module: str) -> _Asked:
+    """Of the functions that one place is in, each inside the next, the innermost of the program's own."""
+    from memoir.traces.code_names import function_name
+    from memoir.traces.own_code import owner_of
+
+    named = [(function_name(function), file, line) for function, file, line in frames if function]
+    return min(named, key=lambda frame: owner_of(frame[0], frame[1], module), default=("", "", 0))
 
 
 def _stable_figures(memory: io.FileIO, pid: int, numbers: int, names: int) -> dict[str, int]:

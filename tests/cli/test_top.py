@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -109,7 +110,7 @@ def test_a_socket_that_cannot_be_made_is_said(server, memoir, tmp_path):
 
 def test_for_people_as_json_and_for_prometheus(server, memoir, tmp_path):
     code, out, _ = memoir("top", str(server.pid), "--once")
-    assert code == 0 and f"process {server.pid}" in out and "1152: " in out
+    assert code == 0 and f"({server.pid})" in out.splitlines()[0] and "1152: " in out
     code, out, _ = memoir("top", str(server.pid), "--once", "--json")
     said = json.loads(out)
     assert said["pid"] == server.pid and all(site["live"] >= site["old"] for site in said["sites"])
@@ -128,6 +129,60 @@ def test_for_people_as_json_and_for_prometheus(server, memoir, tmp_path):
         for line in lines
     )
     assert any(line.startswith("memoir_malloc_allocated_total{") for line in lines)
+
+
+LEAK = """
+#include <unistd.h>
+#include <map>
+#include <string>
+#include <vector>
+struct Session { char bytes[3000]; };
+static std::map<int, Session*> sessions;
+__attribute__((noinline)) void keep_session(int number) { sessions[number] = new Session; }
+__attribute__((noinline)) std::vector<std::string>* make_names() {
+  return new std::vector<std::string>(100, std::string(100, 'x'));
+}
+int main() {
+  for (int number = 0; number < 20'000; ++number) {
+    keep_session(number);
+    delete make_names();
+  }
+  if (write(1, "up\\n", 3) != 3) return 1;
+  char end;
+  return read(0, &end, 1) < 0;
+}
+"""
+
+
+@pytest.mark.parametrize("how", [["-O2"], ["-O2", "-no-pie"], ["-O0"]], ids=" ".join)
+def test_the_culprit_stands_in_the_first_lines_by_its_name(how, memoir, tmp_path):
+    if shutil.which("g++") is None:
+        pytest.skip("no g++ here")
+    (tmp_path / "leak.cc").write_text(LEAK)
+    subprocess.run(["g++", "-g", *how, "-o", tmp_path / "leak", tmp_path / "leak.cc"], check=True)
+    command = [tmp_path / "leak"]
+    with subprocess.Popen(
+        command, env=malloc.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        process.stdout.readline()
+        for _ in range(600):
+            try:
+                if sum(site.live for site in malloc.sites(process.pid)) > 25e6:
+                    break
+            except Error as error:
+                if "cannot be read" in str(error):
+                    process.stdin.close()
+                    pytest.skip(str(error))
+            time.sleep(0.1)
+        code, out, _ = memoir("top", str(process.pid), "--once")
+        process.stdin.close()
+    line = LEAK[: LEAK.index("new Session;")].count("\n") + 1
+    first = out.splitlines()[:4]
+    assert code == 0 and first[0].startswith(f"leak ({process.pid}): ")
+    assert "keep_session" in first[0] and f"leak.cc:{line}" in first[0]
+    assert (
+        re.search(rf"keep_session +leak.cc:{line}", first[2]) and "+0x" not in out and "std::" not in first[0]
+    )
 
 
 def test_what_has_no_figures_is_said(memoir):

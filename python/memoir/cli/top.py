@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -64,7 +67,7 @@ def command(
     output: Path | None,
     socket: Path | None,
 ) -> None:
-    """Show what memoir's malloc holds in the running process PID.
+    """Show who holds the memory of the running process PID, which runs on memoir's malloc.
 
     \b
       memoir top 4711
@@ -88,6 +91,7 @@ def command(
         return serve(socket, state, "text/plain; version=0.0.4" if prometheus else "application/json", once)
     if output is not None:
         _check_ours(output)
+    watch = _Watch(pid, clear=not once and sys.stdout.isatty())
     while True:
         text = state() if prometheus or as_json or output is not None else ""
         if output is not None:
@@ -96,7 +100,7 @@ def command(
             sys.stdout.write(text)
             sys.stdout.flush()
         else:
-            _print(pid, malloc.figures(pid), malloc.sites(pid), clear=not once and sys.stdout.isatty())
+            watch.show(malloc.figures(pid), malloc.sites(pid))
         if once:
             return
         time.sleep(every)
@@ -156,41 +160,128 @@ def _applies(name: str, figures: dict[str, int]) -> bool:
 
 
 def _name(site: malloc.LiveSite) -> str:
-    """One line for people; the place keeps two calls of a function apart."""
-    where = f"{Path(site.module).name or 'code in no file'}+{site.offset:#x}"
+    """One line; the place keeps two calls of a function apart."""
+    where = f"{_file(site.module) or 'code in no file'}+{site.offset:#x}"
     return printable(f"{site.function}, {where}" if site.function else where)
 
 
-def _print(pid: int, figures: dict[str, int], sites: list[malloc.LiveSite], clear: bool) -> None:
-    out = Screen.of_output()
-    if clear:
-        click.clear()
-    rows = tuple(
-        (name.replace("_", " "), bytes_text(figures.get(name, 0)), what)
-        for name, what in _SHOWN.items()
-        if _applies(name, figures)
+def _file(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+@dataclass
+class _Holder:
+    """Who holds memory, and how much."""
+
+    who: str
+    where: str
+    live: int = 0
+    old: int = 0
+    samples: int = 0
+
+
+def _holders(sites: Sequence[malloc.LiveSite]) -> list[_Holder]:
+    """All calls in one line of a function are one; most bytes first."""
+    found: dict[tuple[str, str, int], _Holder] = {}
+    for site in sites:
+        if site.function:
+            place = f"{_file(site.file)}:{site.line}" if site.line else _file(site.file) or _file(site.module)
+            key = (site.function, site.file or site.module, site.line)
+            holder = found.setdefault(key, _Holder(printable(site.function), printable(place)))
+        else:
+            holder = found.setdefault((site.module, "", site.offset), _Holder(_name(site), ""))
+        holder.live += site.live
+        holder.old += site.old
+        holder.samples += site.samples
+    return sorted(found.values(), key=lambda holder: -holder.live)
+
+
+class _Watch:
+    """What a person sees, again and again: who holds the memory and what grew since the first look, then the figures."""
+
+    def __init__(self, pid: int, clear: bool):
+        self.pid = pid
+        self.clear = clear
+        self.begin = time.monotonic()
+        self.first: dict[tuple[str, str], int] | None = None
+
+    def show(self, figures: dict[str, int], sites: Sequence[malloc.LiveSite]) -> None:
+        holders = _holders(sites)
+        out = Screen.of_output()
+        if self.clear:
+            click.clear()
+        out.sentence(self._headline(figures, holders))
+        if holders:
+            out.table(self._who(holders))
+        rows = tuple(
+            (name.replace("_", " "), bytes_text(figures[name]), what)
+            for name, what in _SHOWN.items()
+            if figures.get(name, 0) or (name == "limit_left" and figures.get("limit", 0))
+        )
+        out.table(
+            Table("", ("", "", ""), rows, styles={(row, 2): "dim" for row in range(len(rows))}, words=(0, 2))
+        )
+        for sentence in (_lifetimes(figures), _sizes(figures)):
+            if sentence:
+                out.sentence(sentence)
+
+    def _headline(self, figures: dict[str, int], holders: list[_Holder]) -> str:
+        live, resident = figures.get("live", 0), figures.get("resident", 0)
+        text = (
+            f"{_program(self.pid)} ({self.pid}): {bytes_text(live)} live in {bytes_text(resident)} of memory."
+        )
+        if not holders:
+            return f"{text} Nobody is known to hold it: samples begin when the heap has 16 MiB."
+        most, samples = holders[0], sum(holder.samples for holder in holders)
+        share = most.live / max(sum(holder.live for holder in holders), 1)
+        where = f" ({most.where})" if most.where else ""
+        return f"{text} {most.who}{where} holds about {100 * share:.0f} % of it, by {samples:,} samples."
+
+    def _who(self, holders: list[_Holder]) -> Table:
+        now = {(holder.who, holder.where): holder.live for holder in holders}
+        grows = self.first is not None
+        if self.first is None:
+            self.first = now
+        has_old = any(holder.old for holder in holders)
+        heads = ["live"] + ["long-lived"] * has_old
+        heads += [f"change in {time.monotonic() - self.begin:.0f} s"] * grows + [
+            "samples",
+            "asked for by",
+            "",
+        ]
+        rows = []
+        for holder in holders[:10]:
+            change = holder.live - self.first.get((holder.who, holder.where), 0)
+            row = [bytes_text(holder.live)] + [bytes_text(holder.old)] * has_old
+            row += [("-" if change < 0 else "+") + bytes_text(abs(change)) if change else ""] * grows
+            rows.append((*row, f"{holder.samples:,}", holder.who, holder.where))
+        return Table("", tuple(heads), tuple(rows), words=(len(heads) - 2, len(heads) - 1))
+
+
+def _program(pid: int) -> str:
+    try:
+        return printable(os.fsdecode(Path(f"/proc/{pid}/comm").read_bytes()).strip())
+    except OSError:  # it ended just now
+        return "process"
+
+
+def _lifetimes(figures: dict[str, int]) -> str:
+    """What the malloc knows of lifetimes; "" before it has looked."""
+    known = defaultdict(int, figures)  # another version may have other ones
+    if not known["samples"]:
+        return ""
+    wrong = known["mispredicted"] / known["samples"]
+    return (
+        f"lifetimes: {'two classes' if known['two_classes'] else 'one class'}, "
+        f"{known['long_contexts']:,} contexts are long-lived; of {known['samples']:,} samples "
+        f"{known['long_samples']:,} were, and {100 * wrong:.1f} % were not as predicted "
+        f"({known['long_called_short']:,} long-lived, {known['mispredicted'] - known['long_called_short']:,} short-lived)"
     )
-    dim = {(number, 2): "dim" for number in range(len(rows))}
-    out.line(f"process {pid}")
-    out.table(Table("", ("", "", ""), rows, styles=dim, words=(0, 2)))
-    figures = defaultdict(int, figures)  # another version may have other ones
-    classes = "two classes" if figures["two_classes"] else "one class"
-    wrong = figures["mispredicted"] / max(figures["samples"], 1)
-    out.sentence(
-        f"lifetimes: {classes}, {figures['long_contexts']:,} contexts are long-lived; of {figures['samples']:,} samples "
-        f"{figures['long_samples']:,} were, and {100 * wrong:.1f} % were not as predicted "
-        f"({figures['long_called_short']:,} long-lived, {figures['mispredicted'] - figures['long_called_short']:,} short-lived)"
-    )
+
+
+def _sizes(figures: dict[str, int]) -> str:
     sizes = sorted(
         ((value, name) for name, value in figures.items() if name.startswith("size_")), reverse=True
     )
     most = [f"{name.removeprefix('size_')}: {bytes_text(value)}" for value, name in sizes[:8] if value]
-    if most:
-        out.sentence("live by size: " + ", ".join(most))
-    if sites:
-        held_by = tuple(
-            (bytes_text(site.old), bytes_text(site.live), str(site.samples), _name(site))
-            for site in sites[:10]
-        )
-        heads = ("long-lived", "live", "samples", "asked for by")
-        out.table(Table("who holds memory, by samples", heads, held_by, words=(3,)))
+    return f"live by size: {', '.join(most)}" if most else ""
