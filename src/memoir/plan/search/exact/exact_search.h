@@ -86,7 +86,8 @@ class ExactSearch {
 
  private:
   using Units = std::int64_t;  // offsets and sizes in units of the grid
-  struct Piece {               // an independent part: buffers members_[begin, end) in sections [first, last)
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  struct Piece {  // an independent part: buffers members_[begin, end) in sections [first, last)
     std::uint32_t begin, end, first, last;
   };
   struct Frame {  // an open node, or a row of pieces
