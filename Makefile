@@ -44,7 +44,7 @@ docs: dev ## the documentation as a site that needs no network, in build/site
 	@$(BIN)/python docs/make_reference.py
 	@$(BIN)/python -m sphinx -q -W --keep-going docs build/site
 
-soak: dev ## the long run against docs/contributing/soak.md's goals; goes on where it stopped (SOAK="--seconds 600")
+soak: dev ## the long run against tests/soak/soaked.md's goals; goes on where it stopped (SOAK="--seconds 600")
 	@$(BIN)/cmake --preset release -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja > build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
 	@$(BIN)/cmake --build --preset release --target soak_heaps soak_kill soak_malloc
 	@$(BIN)/cmake --preset address -DMEMOIR_FUZZ=ON -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja > build/configure.log 2>&1 || { cat build/configure.log; exit 1; }

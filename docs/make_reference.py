@@ -66,11 +66,31 @@ def help_of(verb: str, command: click.Command) -> str:
     return "\n".join(lines).rstrip()
 
 
+SHARED = {"--help": "Every verb takes", "--yes": "Verbs that read files of others take"}
+
+
+def option_in(text: str, option: str) -> tuple[str, str]:
+    """An option's lines in a verb's help, and what they say; empty where it is not there."""
+    match = re.search(rf"^ +{option}  .*\n?(?: {{10,}}.*\n?)*", text, re.MULTILINE)
+    return (match[0], " ".join(match[0].split()).removeprefix(option).strip()) if match else ("", "")
+
+
 def command_page() -> str:
+    """Each verb's help. What most say of an option of SHARED in the same words stands once, at the top."""
+    helps = {verb: help_of(verb, command) for verb, command in commands().items()}
+    shared = {}
+    for option in SHARED:
+        said = [option_in(text, option)[1] for text in helps.values()]
+        shared[option] = max(set(said) - {""}, key=said.count)
     text = [f"{NOTE}\n# The command line\n"]
+    text += [f"{words} `{option}`: {shared[option]}\n" for option, words in SHARED.items()]
     text += [f"* [`memoir {verb}`](#memoir-{verb}): {what}" for verb, what in cli.VERBS.items()]
-    for verb, command in commands().items():
-        text.append(f"\n## memoir {verb}\n\n```text\n{help_of(verb, command)}\n```")
+    for verb, shown in helps.items():
+        for option in SHARED:
+            lines, said = option_in(shown, option)
+            if said == shared[option]:
+                shown = shown.replace(lines, "").rstrip()
+        text.append(f"\n## memoir {verb}\n\n```text\n{shown}\n```")
     return "\n".join(text) + "\n"
 
 
@@ -83,13 +103,23 @@ def policy_page() -> str:
         "A policy is written `name,setting=value,...`, wherever one is asked for: `memoir simulate --policy`, "
         "`use_pool`, `memoir run --pool`.\n",
     ]
+    known: dict[str, list[str]] = {}
     for name, what, settings in _core.policies():
         where = [word for word, names in (("simulation", simulated), ("GPU", on_device)) if name in names]
         text.append(f"## {name}\n\n{what}. In: {', '.join(where) or 'the malloc'}.\n")
-        if settings:
+        # Said once: a policy that has most of its settings from an earlier one names that one.
+        rows = [f"| {' | '.join(cells(setting))} |" for setting in settings]
+        elder = max(known, key=lambda one: len(set(known[one]) & set(rows)), default=None)
+        shared = [row for row in rows if elder and row in known[elder]]
+        if 2 * len(shared) > len(rows) and len(shared) > 2:
+            names = ", ".join(row.split(" | ")[0].removeprefix("| ") for row in shared)
+            text.append(f"As [`{elder}`](#{elder}) has them: {names}.\n")
+        else:
+            shared = []
+        known[name] = rows
+        if own := [row for row in rows if row not in shared]:
             text.append("| setting | unit | initial | what |\n|---|---|---|---|")
-            text += [f"| {' | '.join(cells(setting))} |" for setting in settings]
-            text.append("")
+            text += [*own, ""]
     return "\n".join(text).rstrip() + "\n"
 
 
@@ -120,8 +150,9 @@ def python_page() -> str:
             thing = getattr(module, member)
             if not callable(thing) or not inspect.getdoc(thing):
                 continue
-            text.append(f"### {name}.{member}\n\n```python\n{signature(member, thing)}\n```\n")
-            text.append(f"{paragraphs(inspect.getdoc(thing))}\n")
+            form, documented = told(member, thing)
+            text.append(f"### {name}.{member}\n\n```python\n{form}\n```\n")
+            text.append(f"{paragraphs(documented)}\n")
             if inspect.isclass(thing):
                 text += members(thing)
     return "\n".join(text).rstrip() + "\n"
@@ -132,10 +163,22 @@ def members(thing: type) -> list[str]:
     for name, member in vars(thing).items():
         if name.startswith("_") or not (callable(member) or isinstance(member, property)):
             continue
-        if documented := inspect.getdoc(member):
-            form = name if isinstance(member, property) else signature(name, member)
+        if inspect.getdoc(member):
+            property_of = isinstance(member, property)
+            form, documented = (name, inspect.getdoc(member)) if property_of else told(name, member)
+            form = re.sub(r"\(self(?:, )?", "(", form)
             found.append(f"* `{' '.join(form.split())}`: {' '.join(documented.split())}")
     return [*found, ""] if found else []
+
+
+def told(name: str, thing: object) -> tuple[str, str]:
+    """How it is called, and what it does. What the core has begins its docstring with the former."""
+    form, documented = signature(name, thing), inspect.getdoc(thing) or ""
+    first, _, rest = documented.partition("\n")
+    if form == f"{name}(...)" and first.startswith(f"{name}(") and rest.strip():
+        form = re.sub(r"ndarray\[dtype=(\w+)[^\]]*\]", r"ndarray[\1]", first.replace("memoir._core.", ""))
+        documented = rest.strip()
+    return form, documented
 
 
 def signature(name: str, thing: object) -> str:

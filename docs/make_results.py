@@ -126,15 +126,17 @@ def chart(results: dict[str, Any]) -> str:
 
 
 def measured(results: dict[str, Any]) -> list[str]:
-    """Where each measurement comes from. What nobody wrote down is "not said"."""
+    """Where each measurement comes from. What nobody wrote down is "not said", a commit only where there is one."""
     lines = []
     for name, one in results["measured"].items():
-        said = [
-            f"{key} {value if value is not None else 'not said'}"
-            for key in ("date", "machine", "load", "replicates", "programs", "commit", "written down in")
-            for value in [one.get(key)]
-        ]
-        lines.append(f"* **{name}**: {'; '.join(said)}")
+        known = [f"{one[key]}" for key in ("date", "machine", "programs") if one.get(key)]
+        known += [f"{key} {one[key]}" for key in ("load", "replicates", "commit") if one.get(key)]
+        missing = [key for key in ("date", "machine", "load", "replicates") if not one.get(key)]
+        if missing:
+            known.append(f"not said: {', '.join(missing)}")
+        if one.get("notebook"):
+            known.append(f"[notebook](../notebook/{one['notebook']})")
+        lines.append(f"* **{name}**: {'; '.join(known)}")
     return lines
 
 
@@ -191,7 +193,8 @@ def index(all_results: dict[str, dict[str, Any]]) -> str:
         "# Results",
         "",
         "A page for each door. Every figure stands once, in a file of `data`, with its commit, machine and",
-        "load; README and guides say the same ones, which `tests/test_results.py` holds.",
+        "load; README and guides say the same ones, which `tests/test_results.py` holds. Where a page names",
+        "no commit, nobody wrote one down.",
         "",
         "| door | what is measured |",
         "|---|---|",

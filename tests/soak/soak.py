@@ -10,8 +10,8 @@ The work is cut into slices of seconds. Each finished slice is a line of build/s
 a kill too, loses the slices that run. Slices have seeds of their own and are counted in order; the part that lacks most
 goes next, so that all goals come nearer alike. A failure is kept in build/soak/failures and ends with exit status 1.
 
---report adds the journal up in docs/contributing/soak.jsonl, a line for each part and commit, empties it, and writes the table
-docs/contributing/soak.md. Both are committed, so that the next checkout goes on where this one stopped.
+--report adds the journal up in tests/soak/soaked.jsonl, a line for each part and commit, empties it, and writes the table
+tests/soak/soaked.md. Both are committed, so that the next checkout goes on where this one stopped.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from memoir import malloc  # noqa: E402
 
 STATE = ROOT / "build" / "soak"
 JOURNAL = STATE / "journal.jsonl"
-RESULTS = ROOT / "docs" / "contributing" / "soak.jsonl"
+RESULTS = ROOT / "tests" / "soak" / "soaked.jsonl"
 
 # A third quicker: a report of a sanitizer names the innermost call alone, and memory that was freed is kept apart for 16 MiB
 # of later frees, more than an input makes. The input of a failure is kept; run by itself it says the rest.
@@ -327,9 +327,7 @@ def main() -> int:
     parser.add_argument("--share", type=float, default=1, help="of each goal")
     parser.add_argument("--jobs", type=int, default=1, help="slices at a time")
     parser.add_argument("--only", action="append", default=[], help="a part; may be given several times")
-    parser.add_argument(
-        "--report", action="store_true", help="keep what was done in docs/contributing, and end"
-    )
+    parser.add_argument("--report", action="store_true", help="keep what was done in tests/soak, and end")
     arguments = parser.parse_args()
     unknown = set(arguments.only) - {part.name for part in parts()}
     if unknown:
