@@ -2,6 +2,7 @@
 """Results of benches whose JSON is whole, and says what no bench writes: one line, whatever reads them."""
 
 import copy
+import csv
 import json
 import random
 import re
@@ -92,6 +93,8 @@ def test_readers_say_one_line(seeds, tmp_path, memoir_cli, monkeypatch):
 
 
 NAMES = [
+    "=cmd|' /C calc'!A0",
+    "</script><img src=x onerror=alert(1)>",
     "<script>alert(1)</script>",
     "[x](javascript:alert(1))",
     "a`b",
@@ -106,16 +109,23 @@ NAMES = [
 def test_names_in_the_report_are_names(name, tmp_path, memoir_cli, monkeypatch):
     """tables.md is read by what renders Markdown: a name is a code span there, and no control character is in it."""
     monkeypatch.chdir(tmp_path)
-    runs = [{**row, "program": name, "parameters": {}} for row in rows()]
-    (tmp_path / "x.jsonl").write_bytes(
-        b"".join(map(journal.line_of, [{"memoir_bench": journal.VERSION}, *runs]))
-    )
-    code, _, err = memoir_cli("bench", "--from", "x.jsonl", "-o", "out", "--no-pictures")
+    runs = [{**row, "program": name, "parameters": {"p": name}, "metrics": {name: 1.0}} for row in rows()]
+    first = runs[0]["allocator"]
+    for row in runs:  # the baseline's name is in headings too
+        row["allocator"] = name if row["allocator"] == first else f"b{name}"
+    header = {"memoir_bench": journal.VERSION, "machine": {"processor": name}, "sources": [name]}
+    (tmp_path / "x.jsonl").write_bytes(b"".join(map(journal.line_of, [header, *runs])))
+    code, _, err = memoir_cli("bench", "--from", "x.jsonl", "-o", "out")
     assert code == 0, err
     text = (tmp_path / "out" / "tables.md").read_text()
     assert not any(not letter.isprintable() and letter != "\n" for letter in text)
     outside = re.sub(r"(`+).*?\1", "", text)
-    assert "<script" not in outside.replace("\\<", "") and "](" not in outside.replace("\\]", "")
+    markup = outside.replace("\\<", "").replace("\\]", "")
+    assert "<script" not in markup and "<img" not in markup and "](" not in markup
+    for line in csv.reader((tmp_path / "out" / "results.csv").open(newline="")):
+        assert not any(
+            cell.startswith(("=", "+", "-", "@", "\t")) for cell in line
+        )  # a spreadsheet would run it
 
 
 def test_a_header_of_nothing_has_a_sentence(tmp_path, memoir_cli, monkeypatch):

@@ -103,9 +103,21 @@ def test_holes_are_no_bytes(tmp_path):
         file.write(b"id,lower,upper,size\n")
         file.truncate(100 << 30)
     with work_budget.within_budget([tmp_path / "sparse"]):
-        assert work_budget._active.size <= 1 << 20
+        assert work_budget._active.size <= 1 << 14
     with work_budget.within_budget([tmp_path]):
-        assert work_budget._active.size <= 1 << 20
+        assert work_budget._active.size <= 1 << 14
+
+
+def test_links_and_other_names_of_a_file_are_no_bytes(tmp_path):
+    (tmp_path / "large").write_bytes(b"x" * 1_000_000)
+    (tmp_path / "folder").mkdir()
+    for number in range(5):
+        (tmp_path / f"folder/link{number}").symlink_to(tmp_path / "large")
+        (tmp_path / f"{number}").symlink_to("large")
+    with work_budget.within_budget([tmp_path / "folder"]):
+        assert work_budget._active.size == 0
+    with work_budget.within_budget(tmp_path / f"{number}" for number in range(5)):
+        assert work_budget._active.size == 1_000_000
 
 
 def deep(kind: str, sites: int) -> bytes:

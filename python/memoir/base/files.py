@@ -30,7 +30,7 @@ Record = dict[str, Any]  # one JSON object of a file of lines
 _unfinished: dict[str, Folder] = {}  # by their fresh names, the folders that they are in
 # own_folder(): by their names, the folder above, their own, and the name of the file.
 _own_folders: dict[str, tuple[Folder, Folder, str]] = {}
-_PACKED = 1 << 20  # bytes of a file that may take nothing on its disk
+_PACKED = 1 << 28  # bytes of a file that its file system may have packed, however well
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU, signal.SIGQUIT)
 _told_by = -1  # the pipe that signals are written to
 making = threading.RLock()  # held while one is made
@@ -333,14 +333,9 @@ def read_regular(path: str | Path, most: int = -1) -> bytes:
         status = os.fstat(file)
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
-        if most < 0 and status.st_size > held_bytes(status):
+        if most < 0 and status.st_size > max(64 * 512 * status.st_blocks, _PACKED):
             raise OSError(errno.EINVAL, "it is full of holes", str(path))
         return source.read(most)
-
-
-def held_bytes(status: os.stat_result) -> int:
-    """Bytes of a file without its holes: who makes one writes nothing. File systems may pack what is small, or all a little."""
-    return min(status.st_size, max(4 * status.st_blocks * 512, _PACKED))
 
 
 def append_to(path: Path) -> int:

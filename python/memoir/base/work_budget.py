@@ -13,13 +13,14 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import stat
 import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
-from memoir.base.files import before_finish, held_bytes, making, remove_unfinished, unfinished_bytes
+from memoir.base.files import before_finish, making, remove_unfinished, unfinished_bytes
 from memoir.base.quantities import bytes_text, printable
 from memoir.base.threads import start_without_signals
 
@@ -30,6 +31,7 @@ EVERY = 0.05  # seconds between two looks
 TIMER_LATE = 1.0  # seconds of the processor beyond the budget, until which the thread has had its turn
 BAD_INPUT = 2
 _MOST_FILES = 10_000  # of a folder that are counted
+_PACKED = 4096  # bytes of a file that may take nothing on its disk
 _PAGE, _TICKS = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
 
 _active: _Budget | None = None
@@ -37,7 +39,8 @@ _active: _Budget | None = None
 
 class _Budget:
     def __init__(self, paths: list[Path]) -> None:
-        sizes = [_size(path) for path in paths]
+        seen: set[tuple[int, int]] = set()
+        sizes = [_size(path, seen) for path in paths]
         self.size = sum(sizes)
         self.name = printable(str(paths[sizes.index(max(sizes))])) if paths else "the input"
         self.seconds = SECONDS + SECONDS_PER_BYTE * self.size
@@ -164,23 +167,27 @@ def lift() -> None:
         _active.ended.set()
 
 
-def _size(path: Path) -> int:
-    """Bytes that a file takes; of a folder those of the files in it."""
+def _size(path: Path, seen: set[tuple[int, int]]) -> int:
+    """Bytes that a file takes; of a folder those of the files in it, not of what its links lead to. Each counts once."""
     try:
         if not path.is_dir():
-            return _taken(path)
+            return _taken(path.stat(), seen)
         found = 0
         for number, one in enumerate(path.iterdir()):
             if number >= _MOST_FILES:
                 break
-            found += _taken(one)
+            found += _taken(one.lstat(), seen)
         return found
     except (OSError, ValueError):
         return 0
 
 
-def _taken(path: Path) -> int:
-    return held_bytes(path.stat()) if path.is_file() else 0
+def _taken(status: os.stat_result, seen: set[tuple[int, int]]) -> int:
+    """Without holes: who makes one writes nothing. File systems may pack what is small, or all a little."""
+    if not stat.S_ISREG(status.st_mode) or (status.st_dev, status.st_ino) in seen:
+        return 0
+    seen.add((status.st_dev, status.st_ino))
+    return min(status.st_size, max(4 * 512 * status.st_blocks, _PACKED))
 
 
 def _used() -> tuple[float, float]:

@@ -210,7 +210,7 @@ _HEADER: dict[str, Any] = {
     },
     "options": _OPTIONS,
     "versions": {"*": (str, type(None))},
-    "machine": dict,
+    "machine": {"memory_bytes": _NUMBER},
     "proofs": [_PROOF],
     "sources": [str],
     "started": (int, float),

@@ -40,12 +40,18 @@ def read(paths: Sequence[Path]) -> Result:
     return Result(header, [row for _, part in parts for row in part.rows], [note])
 
 
+def file_of(path: Path) -> Path:
+    """Of a folder of results, the file that is read. Raises memoir.Error where there is none."""
+    if not path.is_dir():
+        return path
+    kept = [path / name for name in (journal.NAME, "results.json") if (path / name).is_file()]
+    if not kept:
+        raise Error(f"{path}: no bench in it (neither {journal.NAME} nor results.json)")
+    return kept[0]
+
+
 def _read_one(path: Path) -> Result:
-    if path.is_dir():
-        kept = [path / name for name in (journal.NAME, "results.json") if (path / name).is_file()]
-        if not kept:
-            raise Error(f"{path}: no bench in it (neither {journal.NAME} nor results.json)")
-        path = kept[0]
+    path = file_of(path)
     if not path.is_file():
         raise Error(f"no file {path}")
     if path.suffix == ".csv":

@@ -123,8 +123,8 @@ class Result:
         names = [name for name in names if name not in ("status", "exit_code", "signal")]
         out = io.StringIO()
         writer = csv.DictWriter(out, names, restval="", extrasaction="ignore", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        writer.writerow({name: _cell(name) for name in names})
+        writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
         return out.getvalue()
 
     def to_json(self) -> Record:
@@ -156,6 +156,17 @@ def write_whole(path: Path, content: str | bytes) -> None:
     write_output(
         path, content.encode(errors="backslashreplace") if isinstance(content, str) else content, force=True
     )
+
+
+def _cell(value: Any) -> Any:
+    """For spreadsheets, which run texts that begin so: a name may be anybody's."""
+    if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return value
+    try:
+        float(value)
+        return value
+    except ValueError:
+        return f"'{value}"
 
 
 def _flat(row: Record) -> Record:

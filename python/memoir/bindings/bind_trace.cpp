@@ -281,17 +281,31 @@ void bind_trace(nb::module_& module) {
 
   nb::class_<Trace>(module, "Trace", "A recording read back: checked once, then an array of events.")
       .def_static(
-          "open", [](nb::object path, Only only) { return Trace::open(to_path(path), only); }, "path"_a,
-          "only"_a = Only::kBoth,
+          "open",
+          [](nb::object path, Only only) {
+            const std::string name = to_path(path);
+            const nb::gil_scoped_release free;  // the budget of a command has a thread that looks on
+            return Trace::open(name, only);
+          },
+          "path"_a, "only"_a = Only::kBoth,
           "Reads and checks a trace file. Raises Error, which names the place, when it is none.")
       .def_static(
-          "open_plannable", [](nb::object path) { return Trace::open_plannable(to_path(path)); }, "path"_a,
-          "The tensors alone, each at the site of its operators alone: what plans are matched by.")
+          "open_plannable",
+          [](nb::object path) {
+            const std::string name = to_path(path);
+            const nb::gil_scoped_release free;
+            return Trace::open_plannable(name);
+          },
+          "path"_a, "The tensors alone, each at the site of its operators alone: what plans are matched by.")
       .def_static(
           "open_chosen",
           [](nb::object path, bool plannable) {
             bool has_tensors = false;
-            Trace trace = Trace::open_chosen(to_path(path), plannable, has_tensors);
+            const std::string name = to_path(path);
+            Trace trace = [&] {
+              const nb::gil_scoped_release free;
+              return Trace::open_chosen(name, plannable, has_tensors);
+            }();
             return nb::make_tuple(nb::cast(std::move(trace)), has_tensors);
           },
           "path"_a, "plannable"_a = false,

@@ -253,7 +253,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
 def _read_old(given: Record, words: list[str], judge: Record) -> None:
     if words or given["allocator_list"] or given["suite_names"] or given["resume"] or given["server"]:
         raise Error("--from runs nothing: leave out allocators, command, --suite, --server and --resume")
-    with within_budget(given["sources"], lifted=given["yes"]):
+    with within_budget(map(reading.file_of, given["sources"]), lifted=given["yes"]):
         _present_old(given, judge)
 
 

@@ -235,12 +235,14 @@ def markdown(table: Table) -> str:
         [_code(text, _MARKUP if column < 2 else _HTML) for column, text in enumerate(row)]
         for row in table.rows
     ]
-    return f"### {_code(table.title)}\n\n" + markdown_grid(table.columns, rows, left=2) + "\n" + note
+    heads = [_code(text, _HEADS) for text in table.columns]
+    return f"### {_code(table.title)}\n\n" + markdown_grid(heads, rows, left=2) + "\n" + note
 
 
 _MARKUP = re.compile(r"[\\`*_<>\[\]&!#~]")
 
 
+_HEADS = re.compile(r"[\\`*_<>&!#~]|\](?!$)")  # which end with an interval's "[95 %]"
 _HTML = re.compile(r"[`<]|\]\(")  # of figures, which have brackets
 
 

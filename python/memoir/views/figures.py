@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
+import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from memoir._core import Error
@@ -19,11 +23,27 @@ _NO_DATE = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 def import_matplotlib() -> Any:
     """The module. Raises Error, which says how to get it, where it is not."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise Error("pictures need matplotlib: pip install 'memoir-alloc[plot]'") from None
+    is_first = "matplotlib" not in sys.modules
+    with _without_settings_of_the_folder() if is_first else contextlib.nullcontext():
+        try:
+            import matplotlib
+        except ImportError:
+            raise Error("pictures need matplotlib: pip install 'memoir-alloc[plot]'") from None
+    if is_first:
+        matplotlib.rcdefaults()
     return matplotlib
+
+
+@contextlib.contextmanager
+def _without_settings_of_the_folder() -> Iterator[None]:
+    """As it is imported, matplotlib reads a `matplotlibrc` of the current folder, which may be a stranger's: a pipe, or
+    settings that run TeX. It asks first whether there is one."""
+    exists = os.path.exists
+    os.path.exists = lambda path: path != "matplotlibrc" and exists(path)
+    try:
+        yield
+    finally:
+        os.path.exists = exists
 
 
 def new_figure(width: float, height: float) -> Figure:

@@ -36,8 +36,8 @@ std::string read_whole_file(const std::string& path) {
   // What is read must be on the disk: a file of holes would take what memory there is.
   struct stat status {};
   if (::fstat(::fileno(file.get()), &status) != 0) refuse(path, std::strerror(errno));
-  constexpr off_t kPacked = 1 << 20;  // that file systems keep without blocks of their own
-  if (status.st_size > std::max<off_t>(4 * 512 * status.st_blocks, kPacked))
+  constexpr off_t kMost = off_t{1} << 28;  // that may be packed by its file system, however well
+  if (status.st_size > std::max<off_t>(64 * 512 * status.st_blocks, kMost))
     refuse(path, "it is full of holes");
   std::string bytes;
   char part[1 << 16];

@@ -65,12 +65,16 @@ def memory_available() -> int:
 
 def line(machine: Record) -> str:
     """One line for tables and captions."""
-    parts = [
-        f"{machine['processor']}, {machine['cores']} cores" + (" (virtual)" if machine["virtual"] else "")
-    ]
-    parts.append(f"{machine['memory_bytes'] / 2**30:.0f} GiB, {machine['kernel']}, {machine['c_library']}")
-    parts.append(f"THP {machine['huge_pages']}, overcommit {machine['overcommit']}")
-    parts.append(f"governor {machine['governor'] or 'not shown'}, load {machine['load_average']}")
+
+    def word(name: str) -> str:
+        return str(machine.get(name, "?"))
+
+    virtual = " (virtual)" if machine.get("virtual") else ""
+    parts = [f"{word('processor')}, {word('cores')} cores{virtual}"]
+    memory = machine.get("memory_bytes", 0) / 2**30
+    parts.append(f"{memory:.0f} GiB, {word('kernel')}, {word('c_library')}")
+    parts.append(f"THP {word('huge_pages')}, overcommit {word('overcommit')}")
+    parts.append(f"governor {machine.get('governor') or 'not shown'}, load {word('load_average')}")
     return "; ".join(parts)
 
 
