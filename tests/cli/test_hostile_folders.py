@@ -91,7 +91,26 @@ def stub_library(tmp_path_factory):
 
 def test_nor_by_workers_of_ray(hostile):
     pytest.importorskip("ray")
-    words = [MEMOIR, "simulate", "t.trace", "--cap", "1.05x", "--cap", "2x", "--engine", "ray"]
+    words = [MEMOIR, "simulate", "t.trace", "--cap", "1.05x", "--cap", "2x", "--workers", "ray"]
     done = subprocess.run(words, cwd=hostile, capture_output=True, text=True)
     assert not (hostile / "RAN").exists(), (hostile / "RAN").read_text()
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("kind", ["text", "pipe"])
+def test_no_style_of_the_current_folder_is_read(kind, hostile):
+    """matplotlib looks there for its settings: TeX of a stranger's would be run, and a pipe would hold it for ever."""
+    if kind == "pipe":
+        os.mkfifo(hostile / "matplotlibrc")
+    else:
+        (hostile / "matplotlibrc").write_text(
+            "text.usetex: True\nfigure.facecolor: red\nbackend: module://numpy\n"
+        )
+    pictures = []
+    for folder in (hostile, Path("/")):
+        words = [MEMOIR, "show", hostile / "t.trace", "-f", "-o", hostile / "o.svg"]
+        done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        pictures.append((hostile / "o.svg").read_bytes())
+    assert pictures[0] == pictures[1]
+    assert not (hostile / "RAN").exists()

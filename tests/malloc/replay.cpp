@@ -47,6 +47,7 @@ namespace {
 
 struct Figures {
   Size held = 0, resident = 0;
+  bool operator==(const Figures&) const = default;
 };
 
 /// The malloc, called by one thread that is each of the trace's in turn.
@@ -195,6 +196,9 @@ class Comparison {
       }
       std::printf("\n");
     }
+    const auto differs = std::mismatch(real_figures_.begin(), real_figures_.end(), simulated_.begin()).first;
+    if (differs != real_figures_.end())
+      std::printf("the first difference is at event %td\n", differs - real_figures_.begin());
     if (verbose) print_all();
     return largest;
   }

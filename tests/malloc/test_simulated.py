@@ -15,7 +15,7 @@ SMALL = "background_from=1048576,split_from=1048576,sample=16384"  # the program
 # docs/concepts/simulation.md promises 3 %. Both decide by the same code, and so there is no difference; a rule that
 # only one of them has shows here at once.
 WITHIN = "0.001"
-PROGRAMS = ["buffers", "pipe", "tree", "documents", "tables", "perl"]
+PROGRAMS = ["buffers", "pipe", "tree", "servers", "documents", "tables", "perl"]
 PERL = """my $x = 7; sub r { $x = ($x * 1103515245 + 12345) % 2147483648; return $x % $_[0]; }
 for my $wave (1..3) { my (%seen, @kept);
   for (1..4000) { my $k = "w" . r(2000); $seen{$k} .= "y" x (1 + r(60)); push @kept, [$k, r(100)] if r(5) == 0; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Programs whose load comes and goes, to be recorded by test_simulated.py: turns buffers|pipe|tree.
+// Programs whose load comes and goes, to be recorded by test_simulated.py: turns buffers|pipe|tree|servers.
 #include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
@@ -122,6 +122,32 @@ void tree() {
   if (sum == 0) std::abort();
 }
 
+// Two threads, each with sessions that come, and go at random: spans of both are given back side by side.
+void servers() {
+  std::vector<std::thread> threads;
+  for (std::uint64_t id = 1; id <= 2; ++id) {
+    threads.emplace_back([id] {
+      Random random{id * 7919};
+      std::vector<char*> sessions;
+      for (int wave = 0; wave < 3; ++wave) {
+        for (int i = 0; i < 12000; ++i) sessions.push_back(block(16 + random(900)));
+        std::size_t kept = 0;
+        for (char* one : sessions) {
+          if (random(8) == 0) sessions[kept++] = one;
+          else std::free(one);
+        }
+        sessions.resize(kept);
+        for (int i = 0; i < 40; ++i) {
+          for (int k = 0; k < 20; ++k) std::free(block(16 + random(900)));
+          rest(10);
+        }
+      }
+      for (char* one : sessions) std::free(one);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 }  // namespace
 
 int main(int count, char** given) {
@@ -129,5 +155,6 @@ int main(int count, char** given) {
   if (name == "buffers") buffers();
   else if (name == "pipe") pipe();
   else if (name == "tree") tree();
+  else if (name == "servers") servers();
   else return 2;
 }
