@@ -61,24 +61,6 @@ def test_nor_by_what_asks_a_library_for_its_version(hostile, stub_library):
     assert not (hostile / "RAN").exists(), (hostile / "RAN").read_text()
 
 
-@pytest.mark.parametrize("kind", ["file", "pipe"])
-def test_no_settings_of_the_current_folder_are_read(kind, tmp_path):
-    """matplotlib looks for its own there."""
-    pytest.importorskip("matplotlib")
-    (tmp_path / "a.csv").write_text("id,lower,upper,size\na,0,9,4\n")
-    draw = [MEMOIR, "plan", "a.csv", "-o", "a.plan"], [MEMOIR, "show", "a.plan", "-o", "a.svg", "-f"]
-    for words in draw:
-        assert subprocess.run(words, cwd=tmp_path, capture_output=True).returncode == 0
-    clean = (tmp_path / "a.svg").read_bytes()
-    if kind == "pipe":
-        os.mkfifo(tmp_path / "matplotlibrc")
-    else:
-        (tmp_path / "matplotlibrc").write_text("text.usetex: True\nfigure.facecolor: red\n\x1b[2J: 1\n")
-    done = subprocess.run(draw[1], cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0 and "\x1b" not in done.stderr, done.stderr
-    assert (tmp_path / "a.svg").read_bytes() == clean
-
-
 @pytest.fixture
 def stub_library(tmp_path_factory):
     """A library that is called as one that is asked."""

@@ -335,9 +335,7 @@ def test_one_device_is_planned(memoir, folder):
 @pytest.mark.parametrize(
     "words",
     [
-        ("plan", "--stream", "PIPE", "-o", "o.csv"),
-        ("plan", "p.csv", "--conflicts", "PIPE"),
-        ("plan", "p.csv", "--replan", "PIPE"),
+        ("plan", "PIPE"),
         ("simulate", "t.trace", "--device-costs", "PIPE"),
         ("simulate", "t.trace", "--policy", "lifetime,lifetimes=PIPE"),
         ("show", "PIPE", "--against", "PIPE"),
