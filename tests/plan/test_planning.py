@@ -465,3 +465,15 @@ def test_offsets_are_checked_by_the_core():
         _core.place_in_order(problem, np.array([0, 0], np.uint64))
     with pytest.raises(memoir.Error, match="every buffer once"):
         _core.place_in_order(problem, np.array([0, 2], np.uint64))
+
+
+def test_prices_and_loops_of_arrays():
+    problem = {"lower": [0, 2, 4], "upper": [2, 4, 6], "size": [8, 8, 4], "price": [(1, 0, 2), (2, 0, 20)]}
+    result = memoir.plan(problem)
+    assert (result.arena_size, result.paid, result.least_priced, result.optimal) == (12, 2, 14, True)
+    assert memoir.plan(problem, capacity=16).paid == 0
+    assert memoir.plan({**problem, "price": []}).paid is None
+    with pytest.raises(memoir.Error, match="price must be rows of 3 integers"):
+        memoir.plan({**problem, "price": [(1, 0)]})
+    looped = memoir.plan({"lower": [0, 2, 4], "upper": [2, 4, 6], "size": [8, 8, 4], "loop": [0, 0, -1]})
+    assert looped.arena_size == 8 and looped.optimal

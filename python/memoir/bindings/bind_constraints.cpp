@@ -184,6 +184,15 @@ void bind_constrained_problem(nb::module_& module) {
       .def("set_in_place",
            [](ConstrainedProblem& self, In a, In b) { self.constraints.in_place = pairs(a, b); })
       .def("set_apart", [](ConstrainedProblem& self, In a, In b) { self.constraints.apart = pairs(a, b); })
+      .def("set_prices",
+           [](ConstrainedProblem& self, In a, In b, In price) {
+             self.constraints.prices.clear();
+             const std::vector<Size> bytes = values(price);
+             const std::vector<Constraints::Pair> of = pairs(a, b);
+             if (of.size() != bytes.size()) throw Error("there must be one price per pair");
+             for (std::size_t k = 0; k < of.size(); ++k)
+               self.constraints.prices.push_back({of[k].first, of[k].second, bytes[k]});
+           })
       .def("set_conflicts",
            [](ConstrainedProblem& self, In a, In b) { self.constraints.conflicts = pairs(a, b); })
       .def("set_timed", [](ConstrainedProblem& self, bool timed) { self.constraints.timed = timed; })
@@ -248,6 +257,8 @@ void bind_result(nb::module_& module) {
       .def_prop_ro("least_total", of([](const ConstrainedResult& r) { return r.lower_bound.total; }))
       .def_prop_ro("bound_reason", of([](const ConstrainedResult& r) { return r.bound_reason; }))
       .def_prop_ro("cost_reason", of([](const ConstrainedResult& r) { return r.cost_reason; }))
+      .def_prop_ro("paid", of([](const ConstrainedResult& r) { return r.paid; }))
+      .def_prop_ro("least_priced", of([](const ConstrainedResult& r) { return r.least_priced; }))
       .def_prop_ro("load", of([](const ConstrainedResult& r) { return r.load; }))
       .def_prop_ro("optimal", of([](const ConstrainedResult& r) { return r.optimal; }))
       .def_prop_ro("fits", of([](const ConstrainedResult& r) { return r.fits; }))

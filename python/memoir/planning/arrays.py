@@ -17,7 +17,7 @@ NONE = 2**64 - 1  # in the core's arrays: no offset, no buffer
 # Arrays of one element per buffer that a problem may have in addition to lower, upper, size and alignment.
 PER_BUFFER = ("size_low", "fixed", "hint", "alias", "after", "weight", "arenas", "loop")
 # Arrays of rows: pairs of buffers, and gaps as (buffer, lower, upper) or (buffer, lower, upper, begin, end).
-ROWS = ("gaps", "in_place", "apart")
+ROWS = ("gaps", "in_place", "apart", "price")
 _FIELDS = ("lower", "upper", "size", "alignment")
 _MORE = (*PER_BUFFER, *ROWS)
 
@@ -108,6 +108,8 @@ def constrain(
     out = _core.ConstrainedProblem(problem, [arena.as_tuple() for arena in arenas])
     if "gaps" in said:
         out.set_gaps(*rows("gaps", said["gaps"], (3, 5)))
+    if "price" in said:
+        out.set_prices(*rows("price", said["price"], (3,)))
     for name in ("in_place", "apart"):
         if name in said:
             getattr(out, f"set_{name}")(*rows(name, said[name], (2,)))

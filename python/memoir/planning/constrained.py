@@ -58,6 +58,8 @@ def plan_constrained(
         load=found.load,
         lower_bound=found.least_total,
         lower_bound_cost=found.least_cost,
+        paid=found.paid if "price" in problem.says else None,
+        least_priced=found.least_priced if "price" in problem.says else None,
         cost_reason=found.cost_reason,
         arena_size=found.plan.arena_size,
         optimal=found.optimal,

@@ -50,6 +50,10 @@ class PlanResult:
     cost: int = 0  # the sum over the buffers of weight x cost of the arena
     lower_bound_cost: int = 0
     cost_reason: str = ""  # why it is not less, where capacities raise it
+    paid: int | None = None  # the prices of pairs that share bytes, in bytes; None: there are no prices
+    least_priced: int | None = (
+        None  # no plan's arenas and prices together are less; with a capacity, prices alone
+    )
     moves: int | None = None  # of those that the earlier plan knew; None: there was none
     known_before: int | None = None  # buffers that the earlier plan knew
     hints: int | None = None  # how many there are; None without
@@ -100,6 +104,8 @@ _CONSTRAINED: tuple[str, ...] = (
     "cost",
     "lower_bound_cost",
     "cost_reason",
+    "paid",
+    "least_priced",
     "moves",
     "known_before",
 )

@@ -26,6 +26,11 @@ def result_lines(result: PlanResult, locality: bool) -> list[str]:
             proven = "the lowest is not known"
         reason = f": {result.cost_reason}" if result.cost_reason else ""
         lines.append(f"cost: {result.cost:,} ({proven}{reason})")
+    if result.paid is not None and result.found:
+        known = "no plan is cheaper" if result.optimal else f"at least {result.least_priced:,} with the arena"
+        if result.capacity is not None and not result.optimal:
+            known = f"at least {result.least_priced:,}"
+        lines.append(f"paid for sharing: {result.paid:,} bytes ({known})")
     if result.moves is not None:
         lines.append(f"moved: {result.moves:,} of {result.known_before:,} buffers that the earlier plan has")
     if result.hints is not None:

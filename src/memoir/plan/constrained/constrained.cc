@@ -17,6 +17,7 @@
 #include "memoir/plan/constrained/constrained_fit.h"
 #include "memoir/plan/constrained/empty_buffers.h"
 #include "memoir/plan/constrained/gapped_search.h"
+#include "memoir/plan/constrained/priced.h"
 #include "memoir/plan/constrained/reuse.h"
 #include "memoir/plan/search/auto.h"
 
@@ -483,12 +484,14 @@ std::optional<PlainForm> reduce_to_plain(const ConstrainedProblem& problem) {
   if (has_empty(problem.buffers)) return std::nullopt;
   Bodies bodies = make_bodies(problem);
   const auto& arenas = problem.constraints.arenas;
+  if (!problem.constraints.prices.empty()) return std::nullopt;
   if (!is_plain(bodies, false) || (!arenas.empty() && arenas[0].capacity != kNoLimit)) return std::nullopt;
   return PlainForm{hulls(bodies), std::move(bodies.body_of), std::move(bodies.shift)};
 }
 
 ConstrainedResult plan_constrained(const ConstrainedProblem& problem, ConstrainedPlanner planner,
                                    const SearchOptions& options) {
+  if (!problem.constraints.prices.empty()) return plan_priced(problem, planner, options);
   const auto plan_sized = [&](const ConstrainedProblem& sized) { return Run(sized, planner, options).run(); };
   if (!has_empty(problem.buffers)) return plan_sized(problem);
   validate(problem);

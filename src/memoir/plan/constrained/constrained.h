@@ -25,9 +25,12 @@ struct ConstrainedResult {
   Objective lower_bound;     // no plan that keeps to capacities and moves has a smaller one
   std::string bound_reason;  // of the sum of the arenas; or why no plan keeps to the limits
   std::string cost_reason;   // of the cost, where capacities raise it above everyone's cheapest arena
-  Size load = 0;             // bytes needed at one tick, or by one clique of the conflicts
-  bool optimal = false;      // it fits, and objective == lower_bound. Hints and locality are only preferred
-  bool fits = false;         // keeps to the capacities and the limit of moves
+  Size paid = 0;             // bytes: the prices of pairs that share
+  // no plan's arenas and prices together are less; with a capacity of the one arena, no plan's prices alone
+  Size least_priced = 0;
+  Size load = 0;         // bytes needed at one tick, or by one clique of the conflicts
+  bool optimal = false;  // it fits, and objective == lower_bound. Hints and locality are only preferred
+  bool fits = false;     // keeps to the capacities and the limit of moves
   bool proven_infeasible = false;  // no plan does
   std::string maker;               // the method that made it
   double seconds = 0;
@@ -35,6 +38,7 @@ struct ConstrainedResult {
 };
 
 /// Makes small, in this order: the moves (when replanning without a limit), the cost, the sum of the arenas.
+/// With prices as plan_priced() says.
 /// Then follows hints and, if asked, warms up. `options.capacity` is that of the one arena: unless
 /// replanning, the first plan that fits is good enough. Deterministic for a seed under a work limit.
 /// Thread-safe. Throws Error where validate() does, or for a capacity and several arenas.

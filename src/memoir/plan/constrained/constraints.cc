@@ -9,7 +9,7 @@ bool Constraints::none() const { return said(*this).empty(); }
 
 std::vector<std::string> said(const Constraints& constraints) {
   const auto& [gaps, fixed, hints, low_sizes, alias, after, allowed, weights, old, loops, in_place, apart,
-               conflicts, arenas, banks, moves, locality, timed] = constraints;
+               conflicts, prices, arenas, banks, moves, locality, timed] = constraints;
   const bool forbidden = std::any_of(arenas.begin(), arenas.end(),
                                      [](const ArenaChoice& arena) { return !arena.forbidden.empty(); });
   std::vector<std::string> names;
@@ -31,6 +31,7 @@ std::vector<std::string> said(const Constraints& constraints) {
   add(!conflicts.empty() || !timed, "conflicts");
   add(locality, "locality");
   add(!loops.empty(), "loop");
+  add(!prices.empty(), "price");
   return names;
 }
 
@@ -132,6 +133,21 @@ std::uint64_t count_hints(const ConstrainedProblem& problem, const ConstrainedPl
   for (std::size_t i = 0; i < hints.size(); ++i)
     count += hints[i] != kNoOffset && hints[i] == plan.offsets[i];
   return count;
+}
+
+bool shares(const ConstrainedProblem& problem, const ConstrainedPlan& plan, const PricedPair& pair) {
+  const auto& [a, b, _] = pair;
+  const Size x = problem.buffers[a].size, y = problem.buffers[b].size;
+  return plan.arenas[a] == plan.arenas[b] && x != 0 && y != 0 && plan.offsets[a] < plan.offsets[b] + y &&
+         plan.offsets[b] < plan.offsets[a] + x;
+}
+
+Size paid(const ConstrainedProblem& problem, const ConstrainedPlan& plan) {
+  Size bytes = 0;
+  for (const PricedPair& pair : problem.constraints.prices) {
+    if (shares(problem, plan, pair)) bytes += pair.price;
+  }
+  return bytes;
 }
 
 Objective objective_of(const ConstrainedProblem& problem, const ConstrainedPlan& plan) {

@@ -63,6 +63,14 @@ struct OldPlace {
   bool operator==(const OldPlace&) const = default;
 };
 
+/// Two buffers that may share bytes, at a price: in bytes of arena, which that is held against.
+struct PricedPair {
+  std::uint32_t first = 0, second = 0;
+  Size price = 0;
+
+  bool operator==(const PricedPair&) const = default;
+};
+
 struct Constraints {
   using Pair = std::pair<std::uint32_t, std::uint32_t>;  // buffers
 
@@ -84,6 +92,7 @@ struct Constraints {
   std::vector<Pair> in_place;   // (output, input): may lie exactly over its input, which dies as it is born
   std::vector<Pair> apart;      // must not share a bank, whenever they live; in one arena
   std::vector<Pair> conflicts;  // must not share a byte, whatever their times
+  std::vector<PricedPair> prices;  // paid where the two share a byte; those of one pair add up
 
   std::vector<ArenaChoice> arenas;   // at most kMaxArenas; empty: one without limit, of no cost
   Banks banks;                       // of every arena
@@ -167,6 +176,11 @@ struct Piece {
 
   bool operator==(const Piece&) const = default;
 };
+/// Whether the two lie in one arena and have a byte in common, be it at other times.
+bool shares(const ConstrainedProblem& problem, const ConstrainedPlan& plan, const PricedPair& pair);
+/// The prices of all pairs that share.
+Size paid(const ConstrainedProblem& problem, const ConstrainedPlan& plan);
+
 /// The lifetime, less the gaps: by time. Empty when its gaps leave nothing.
 std::vector<Piece> pieces_of(const ConstrainedProblem& problem, std::size_t buffer);
 

@@ -227,6 +227,17 @@ class Validator {
     alone(said_.apart, "apart");
   }
 
+  void prices() const {
+    Size sum = 0;
+    for (const auto& [i, j, price] : said_.prices) {
+      if (i >= buffers_.size() || j >= buffers_.size())
+        throw Error("a price names a buffer that is not there");
+      if (i == j) refuse(i, "has a price with itself");
+      if (price >= kMaxConstrainedBytes || (sum += price) >= kMaxConstrainedBytes)
+        refuse(i, "brings the sum of all prices to 2^60 bytes or more");
+    }
+  }
+
   void pairs() const {
     const auto each = [&](const std::vector<Constraints::Pair>& pairs, const char* what) {
       for (const auto& [i, j] : pairs) {
@@ -238,6 +249,7 @@ class Validator {
     each(said_.in_place, "in_place");
     each(said_.apart, "apart");
     each(said_.conflicts, "conflict");
+    prices();
     conflicts_in_place();
     const Bodies bodies = make_bodies(problem_);
     Size slack = 0;

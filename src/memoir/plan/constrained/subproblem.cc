@@ -56,6 +56,10 @@ Subproblem subproblem_of(const ConstrainedProblem& problem, const std::vector<bo
     });
     for (auto& [i, j] : *pairs) i = now[i], j = now[j];
   }
+  std::erase_if(left.prices, [&](const PricedPair& pair) {
+    return now[pair.first] == kNoBuffer || now[pair.second] == kNoBuffer;
+  });
+  for (PricedPair& pair : left.prices) pair.first = now[pair.first], pair.second = now[pair.second];
   return out;
 }
 

@@ -36,18 +36,22 @@ enum Column : size_t {
   kConflicts,
   kOldOffset,
   kOldArena,
+  kClass,
+  kPrice,
   kOffset,
   kArena,
   kColumns
 };
 constexpr std::array<std::string_view, kColumns> kNames = {
-    "id",        "lower", "upper",     "size",       "size_low",  "alignment", "gaps",   "fixed",
-    "hint",      "alias", "after",     "in_place",   "apart",     "arenas",    "weight", "idle",
-    "recompute", "loop",  "conflicts", "old_offset", "old_arena", "offset",    "arena"};
+    "id",        "lower",      "upper",     "size",  "size_low", "alignment", "gaps", "fixed",     "hint",
+    "alias",     "after",      "in_place",  "apart", "arenas",   "weight",    "idle", "recompute", "loop",
+    "conflicts", "old_offset", "old_arena", "class", "price",    "offset",    "arena"};
 constexpr std::string_view kKnown =
     "id, lower, upper (or end, inclusive), size; alignment, gaps, size_low, fixed, hint, alias, after, "
     "in_place, apart, "
-    "arenas, weight, idle, recompute, loop, conflicts, old_offset, old_arena, offset, arena";
+    "arenas, weight, idle, recompute, loop, conflicts, old_offset, old_arena, class, price, offset, arena";
+
+constexpr std::size_t kMostPrices = 10'000'000;  // pairs: 160 MB
 
 class Parser {
  public:
@@ -176,7 +180,7 @@ class Parser {
       const Fields names = words(field(kArenas));
       csv_.arena_names.emplace_back(names.begin(), names.end());
     }
-    for (const Column column : {kAlias, kAfter, kInPlace, kApart, kConflicts}) {
+    for (const Column column : {kAlias, kAfter, kInPlace, kApart, kConflicts, kClass, kPrice}) {
       if (has(column)) references_[column].push_back(field(column));
     }
   }
@@ -213,6 +217,7 @@ class Parser {
     for (const auto& [a, b] : said.conflicts) {
       if (a == b) reader_.refuse(csv_.lines[a], "conflicts with itself");
     }
+    resolve_prices(row);
     const auto drop = [](auto& list, auto none) {  // a column that says nothing
       if (std::all_of(list.begin(), list.end(), [&](const auto& value) { return value == none; }))
         list.clear();
@@ -244,6 +249,37 @@ class Parser {
     }
     place.arena = static_cast<std::uint32_t>(at - arenas.begin());
     return place;
+  }
+
+  /// A price names a buffer, or with an @ all others of a class.
+  template <class Row>
+  void resolve_prices(const Row& row) {
+    std::unordered_map<std::string_view, std::vector<std::uint32_t>> members;
+    for (std::uint32_t i = 0; i < references_[kClass].size(); ++i) {
+      if (!references_[kClass][i].empty()) members[references_[kClass][i]].push_back(i);
+    }
+    for (std::uint32_t i = 0; i < references_[kPrice].size(); ++i) {
+      for (const std::string_view word : words(references_[kPrice][i])) {
+        const auto refuse = [&](const std::string& what) {
+          reader_.refuse(csv_.lines[i], "price '" + std::string(word.substr(0, 60)) + "' " + what);
+        };
+        const std::size_t at = word.rfind(':');
+        if (at == std::string_view::npos) refuse("is not id:bytes or @class:bytes");
+        const std::string_view name = word.substr(0, at);
+        const std::uint64_t price = number(word.substr(at + 1), "a price");
+        if (!name.starts_with('@')) {
+          csv_.constraints.prices.push_back({i, row(i, kPrice, name), price});
+          continue;
+        }
+        const auto found = members.find(name.substr(1));
+        if (found == members.end()) refuse("names a class that no buffer has");
+        for (const std::uint32_t j : found->second) {
+          if (j != i) csv_.constraints.prices.push_back({i, j, price});
+          if (csv_.constraints.prices.size() > kMostPrices)
+            refuse("brings the number of priced pairs above " + std::to_string(kMostPrices));
+        }
+      }
+    }
   }
 
   void read_idle(const Buffer& buffer) {
