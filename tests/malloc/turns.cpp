@@ -130,15 +130,15 @@ void servers() {
       Random random{id * 7919};
       std::vector<char*> sessions;
       for (int wave = 0; wave < 3; ++wave) {
-        for (int i = 0; i < 12000; ++i) sessions.push_back(block(16 + random(900)));
+        for (int i = 0; i < 30000; ++i) sessions.push_back(block(16 + random(900)));
         std::size_t kept = 0;
         for (char* one : sessions) {
-          if (random(8) == 0) sessions[kept++] = one;
+          if (random(12) == 0) sessions[kept++] = one;
           else std::free(one);
         }
         sessions.resize(kept);
-        for (int i = 0; i < 40; ++i) {
-          for (int k = 0; k < 20; ++k) std::free(block(16 + random(900)));
+        for (int i = 0; i < 100; ++i) {
+          for (int k = 0; k < 60; ++k) std::free(block(16 + random(900)));
           rest(10);
         }
       }

@@ -16,7 +16,7 @@ namespace {
 using size_classes::kSlot;
 using size_classes::kTables;
 constexpr Size kPage = LifetimeHeap::kPage, kRegion = LifetimeHeap::kRegion;
-constexpr size_t kBatch = 64;  // spans that are worked on while their owner is kept out
+using span_rules::kBatch;
 constexpr size_t kMostCandidates = 65536;
 // A share of a round on a thread of the program.
 constexpr size_t kSharedRegions = 64, kSharedCandidates = 256;

@@ -82,6 +82,8 @@ inline constexpr Size kCountedTogether = 256 * kKiB, kMostUncounted = kMiB;
 /// and a sample costs more than the block.
 inline constexpr Size kMostCounted = 16 * kKiB;
 
+inline constexpr size_t kBatch = 64;  // spans of one thread that are stripped while it is kept out
+
 // --- pages inside a span: bit i of a mask is page i ---
 
 /// The pages that bytes [begin, begin + size) of a span touch.

@@ -326,6 +326,7 @@ BlockSpans::View BlockSpans::view(size_t slot) const noexcept {
   if (index == 0 || spans_[index].begin != slot * kSlot) return {};
   const Span& span = spans_[index];
   return {{span.begin, kTables.slots[span.size_class] * kSlot},
+          owner_of(span),
           span.used,
           span.blocks,
           span.remote_count,

@@ -98,6 +98,7 @@ class BlockSpans {
   /// What is to be known of the span that begins in a slot.
   struct View {
     Range range;  // empty: no span begins here
+    std::uint32_t owner = 0;
     size_t used = 0, blocks = 0;
     size_t others_freed = 0;  // of the used ones: handed over
     Size block_size = 0;

@@ -448,10 +448,11 @@ void MallocHeap::give_back(std::uint32_t number) noexcept {
 
 Size MallocHeap::look_at_spans(bool everything) noexcept {
   Size live = single_live_;
+  candidates_.clear();
   for (size_t region = 0; region < heap_.regions(); ++region) {
     if (!heap_.region_used(region)) continue;
     const size_t first = region * LifetimeHeap::kSlots;
-    candidates_.clear();
+    const size_t had = candidates_.size();
     double pages = 0;
     for (size_t slot = first; slot < first + LifetimeHeap::kSlots; ++slot) {
       const BlockSpans::View span = spans_.view(slot);
@@ -468,27 +469,44 @@ Size MallocHeap::look_at_spans(bool everything) noexcept {
           empty ? 1 : UpkeepRules::expected_free_pages(span.used, span.blocks, span.block_size);
       if (share < UpkeepRules::kLeastShare) continue;
       pages += share * static_cast<double>(span.range.size / kPage);
-      candidates_.push_back(static_cast<std::uint32_t>(slot));
+      candidates_.push_back({(span.owner + 1) / 2, static_cast<std::uint32_t>(slot), 0});
     }
-    if (!everything && !rules_.worth_breaking(pages, heap_.resident_share(region))) continue;
-    for (const std::uint32_t slot : candidates_) strip(slot);
+    if (!everything && !rules_.worth_breaking(pages, heap_.resident_share(region)))
+      candidates_.resize_down(had);
   }
+  strip_candidates();
   return live;
 }
 
-void MallocHeap::strip(size_t slot) noexcept {
-  const Range span = spans_.view(slot).range;
-  std::uint64_t rest = spans_.strip(slot, heap_.gone_pages(span));
-  spans_.look(slot, true);
-  if (rest != 0) heap_.break_huge(span.begin);
-  while (rest != 0) {
-    const int first = std::countr_zero(rest), count = std::countr_one(rest >> first);
-    const Range pages{span.begin + first * kPage, count * kPage};
-    arena_->decommit(pages);
-    heap_.pages_gone(pages);
-    rest = first + count == 64 ? 0 : rest >> (first + count) << (first + count);
+/// In the order and the batches of Upkeep::strip_candidates().
+void MallocHeap::strip_candidates() noexcept {
+  std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
+    return a.heap != b.heap ? a.heap < b.heap : a.slot < b.slot;
+  });
+  for (size_t begin = 0, end = 0; begin < candidates_.size(); begin = end) {
+    for (; end < candidates_.size() && end - begin < span_rules::kBatch &&
+           candidates_[end].heap == candidates_[begin].heap;
+         ++end) {
+      Candidate& one = candidates_[end];
+      one.pages = spans_.strip(one.slot, heap_.gone_pages(spans_.view(one.slot).range));
+      spans_.look(one.slot, true);
+      if (one.pages == 0) end_span(spans_.end_if_empty(one.slot));
+    }
+    for (size_t i = begin; i < end; ++i) {
+      const Offset span = candidates_[i].slot * kSlot;
+      std::uint64_t rest = candidates_[i].pages;
+      if (rest == 0) continue;
+      heap_.break_huge(span);
+      while (rest != 0) {
+        const int first = std::countr_zero(rest), count = std::countr_one(rest >> first);
+        const Range pages{span + first * kPage, count * kPage};
+        arena_->decommit(pages);
+        heap_.pages_gone(pages);
+        rest = first + count == 64 ? 0 : rest >> (first + count) << (first + count);
+      }
+      end_span(spans_.end_if_empty(candidates_[i].slot));
+    }
   }
-  end_span(spans_.end_if_empty(slot));
 }
 
 void MallocHeap::give_back_slots(bool everything) noexcept {

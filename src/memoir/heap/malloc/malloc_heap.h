@@ -112,7 +112,7 @@ class MallocHeap final : public Heap, private BlockSpans::Pages {
   void give_back(std::uint32_t thread) noexcept;
   void end_kept(std::uint32_t thread) noexcept;
   Size look_at_spans(bool everything) noexcept;
-  void strip(size_t slot) noexcept;
+  void strip_candidates() noexcept;
   void give_back_slots(bool everything) noexcept;
   void restore_huge_pages() noexcept;
 
@@ -140,8 +140,14 @@ class MallocHeap final : public Heap, private BlockSpans::Pages {
   UpkeepRules rules_;
   Size rounds_ = 0;
   Tick next_round_ = 0, now_ = 0;
-  bool told_ = false;                        // the last request said its lifetime
-  MetadataArray<std::uint32_t> candidates_;  // slots of spans to be stripped
+  bool told_ = false;  // the last request said its lifetime
+  /// A span to be stripped.
+  struct Candidate {
+    std::uint32_t heap = 0;  // its thread's, plus 1; 0: the samples'
+    std::uint32_t slot = 0;
+    std::uint64_t pages = 0;
+  };
+  MetadataArray<Candidate> candidates_;
 };
 
 }  // namespace memoir
