@@ -70,6 +70,7 @@ def test_minimallocs_a_is_told_how_it_fits():
     problem = _core.read_csv(str(DATA / "minimalloc" / "A.1048576.csv")).problem
     why = explain(problem, 1_000_000, 300)
     assert not why.changes and why.together
+    assert why.tried["let go together"] == 1 and why.summary()["tried"] == why.tried
     assert applied(problem, why.together, 1_000_000, 60)
     assert explain(problem, 1_000_000, 0).together == ()  # whatever its size, it keeps to its time
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,6 +56,9 @@ class Why:
     # Where no change of one buffer will do: which to let go (recompute or offload) over the ticks that are too full;
     # where that is not enough either, by how much to shrink several.
     together: tuple[Change, ...]
+    # Of each kind how many changes of one buffer were tried, and how often several together: "let go together",
+    # "shrink together".
+    tried: dict[str, int]
 
     def summary(self, ids: Sequence[str] | None = None) -> dict[str, Any]:
         """As `memoir plan --json` prints it."""
@@ -70,6 +74,7 @@ class Why:
             "buffers": [name(buffer) for buffer in self.buffers],
             "changes": [told(change) for change in self.changes],
             "together": [told(change) for change in self.together],
+            "tried": dict(self.tried),
         }
 
 
@@ -96,14 +101,14 @@ def explain(problem: Any, capacity: int, seconds: float = EFFORT) -> Why | None:
         tick = int(sections.ticks[section])
         needed = int(problem.size[buffers].sum())
         minimal = True
-    changes = _changes(problem, sections, over, buffers, capacity, seconds)
+    tried: Counter[str] = Counter()
+    changes = _changes(problem, sections, over, buffers, capacity, seconds, tried)
     together: tuple[Change, ...] = ()
     if not changes and len(over) > 0:
-        together = _let_go(problem, sections, over, capacity, seconds)
-        together = together or _shrink(problem, sections, capacity, seconds)
-    return Why(
-        capacity, tuple(int(b) for b in buffers), needed, tick, minimal, smallest, tuple(changes), together
-    )
+        together = _let_go(problem, sections, over, capacity, seconds, tried)
+        together = together or _shrink(problem, sections, capacity, seconds, tried)
+    who = tuple(int(buffer) for buffer in buffers)
+    return Why(capacity, who, needed, tick, minimal, smallest, tuple(changes), together, dict(tried))
 
 
 def _fullest_set(problem: Problem, sections: Sections, capacity: int) -> tuple[int, np.ndarray, bool]:
@@ -199,10 +204,11 @@ def _changes(
     buffers: np.ndarray,
     capacity: int,
     seconds: float,
+    tried: Counter[str],
 ) -> list[Change]:
     """Changes of one buffer that were tried, the cheapest of each kind first."""
     if len(over) == 0:
-        return _changes_by_trial(problem, buffers, capacity, seconds)
+        return _changes_by_trial(problem, buffers, capacity, seconds, tried)
     lowers, uppers, sizes = problem.lower, problem.upper, problem.size
     first, last = int(over[0]), int(over[-1])
     begin, end = int(sections.ticks[first]), int(sections.ticks[last + 1])
@@ -236,6 +242,7 @@ def _changes(
         for change in changes[: 4 * _CHANGES]:
             if time.monotonic() > until:
                 break
+            tried[kind] += 1
             if applied(problem, [change], capacity, max(until - time.monotonic(), 0.05) / 2):
                 out.append(change)
                 if sum(one.kind == kind for one in out) == _CHANGES:
@@ -243,7 +250,9 @@ def _changes(
     return out
 
 
-def _changes_by_trial(problem: Problem, buffers: np.ndarray, capacity: int, seconds: float) -> list[Change]:
+def _changes_by_trial(
+    problem: Problem, buffers: np.ndarray, capacity: int, seconds: float, tried: Counter[str]
+) -> list[Change]:
     """Where they only interlock: by how little one of them must be smaller, by halving."""
     until = time.monotonic() + seconds
     out: list[Change] = []
@@ -256,6 +265,7 @@ def _changes_by_trial(problem: Problem, buffers: np.ndarray, capacity: int, seco
         while least <= most and time.monotonic() < until:
             middle = (least + most) // 2
             change = Change("shrink", buffer, middle, 0, lower, upper)
+            tried["shrink"] += 1
             if applied(problem, [change], capacity, 0.1):
                 fits, most = middle, middle - 1
             else:
@@ -266,13 +276,19 @@ def _changes_by_trial(problem: Problem, buffers: np.ndarray, capacity: int, seco
 
 
 def _let_go(
-    problem: Problem, sections: Sections, over: np.ndarray, capacity: int, seconds: float
+    problem: Problem,
+    sections: Sections,
+    over: np.ndarray,
+    capacity: int,
+    seconds: float,
+    tried: Counter[str],
 ) -> tuple[Change, ...]:
     """The fewest bytes found that can be let go over the ticks that are too full, so that it fits."""
     from memoir.planning.budget import Option, choose
 
     if len(problem) > _MOST:
         return ()
+    tried["let go together"] += 1
     lowers, uppers, sizes = problem.lower, problem.upper, problem.size
     options = [
         Option(i, int(lowers[i]) + 1, int(uppers[i]) - 1, "let go", float(sizes[i]))
@@ -291,7 +307,9 @@ def _let_go(
     return tuple(out) if applied(problem, out, capacity, seconds) else ()
 
 
-def _shrink(problem: Problem, sections: Sections, capacity: int, seconds: float) -> tuple[Change, ...]:
+def _shrink(
+    problem: Problem, sections: Sections, capacity: int, seconds: float, tried: Counter[str]
+) -> tuple[Change, ...]:
     """Several that fit once they are smaller: whoever is live where most is too much gives way, the one that helps the most
     sections first. With no room to spare a plan is hard to find, so then more than the load demands is taken."""
     if len(problem) > _MOST:
@@ -320,6 +338,7 @@ def _shrink(problem: Problem, sections: Sections, capacity: int, seconds: float)
             Change("shrink", i, int(less[i]), 0, int(lowers[i]), int(uppers[i]))
             for i in np.flatnonzero(less).tolist()
         )
+        tried["shrink together"] += 1
         if applied(problem, changes, capacity, seconds / len(_SLACKS)):
             return changes
     return ()

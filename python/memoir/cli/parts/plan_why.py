@@ -11,6 +11,14 @@ if TYPE_CHECKING:
     from memoir.planning.why import Change, Why
 
 _SHOWN = 20  # buffers of the set
+_TRIED = {
+    "shrink": "one smaller",
+    "end earlier": "one that ends earlier",
+    "begin later": "one that begins later",
+    "let go": "one let go for a while",
+    "let go together": "several let go",
+    "shrink together": "several smaller",
+}
 
 
 def why_lines(why: Why, problem: Problem, ids: Sequence[str]) -> list[str]:
@@ -43,6 +51,8 @@ def why_lines(why: Why, problem: Problem, ids: Sequence[str]) -> list[str]:
             lines.append(f"  and {len(why.together) - _SHOWN:,} more (--json has all)")
     else:
         lines.append("no change was found after which it fits: each was tried for a moment only")
+    if why.tried:
+        lines.append("tried: " + ", ".join(f"{_TRIED[kind]} {count:,}" for kind, count in why.tried.items()))
     return lines
 
 
