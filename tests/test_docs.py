@@ -97,9 +97,15 @@ def commands() -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A place that has what the docs speak of: a program, a server, a trace, a plan, a problem, old results."""
     pytest.importorskip("torch", reason="the docs record PyTorch programs")
     folder = tmp_path_factory.mktemp("docs")
+    lay_out(folder, sys.executable)
+    return folder
+
+
+def lay_out(folder: Path, python: str | Path) -> None:
+    """Puts there what the docs speak of: a program, a server, a trace, a plan, a problem, old results. They are made by
+    the memoir of that Python."""
     for name, text in {"serve.py": SERVE, "my_program.py": SERVE, "server": SERVER}.items():
         (folder / name).write_text(text)
     (folder / "server").chmod(0o755)
@@ -117,14 +123,13 @@ def folder(tmp_path_factory):
     for name, malloc in (("a", "default"), ("b", "hoard")):
         (folder / f"{name}.csv").write_text(header + "\n".join(row.format(malloc) for row in rows) + "\n")
     for words in (
-        ["record", "--only", "tensors", "-o", "x.trace", "--", sys.executable, "serve.py"],
+        ["record", "--only", "tensors", "-o", "x.trace", "--", python, "serve.py"],
         ["plan", "x.trace", "-o", "x.plan"],
         ["plan", "x.trace", "-o", "y.plan"],
         ["bench", "system", "-n", "2", "-o", "before", "--", "./server"],
         ["bench", "system", "-n", "2", "-o", "after", "--", "./server"],
     ):
-        subprocess.run([sys.executable, "-m", "memoir", *words], cwd=folder, check=True, capture_output=True)
-    return folder
+        subprocess.run([python, "-m", "memoir", *words], cwd=folder, check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")
