@@ -169,3 +169,29 @@ def test_whole_numbers_and_digits_are_kept():
     text = make.dump({"figures": {"x": {"value": Decimal("1.00")}}, "remake": [{"a": [Decimal(3)]}]})
     assert '"value": 1.00' in text and make.dump(make.parse(text)) == text
     assert json.loads(text)["remake"][0]["a"] == [3]
+
+
+def test_a_mean_is_made_of_what_was_measured_together():
+    """Where a program is not here, its figure and the means that it is part of stay as they are."""
+    printed = "| program | x |\n|---|---|\n| a | 2.00 |\n| b | 8.00 |\n"
+    step = {
+        "step": "s",
+        "measured": "m",
+        "replicates": "1",
+        "picks": {"a": ["a", "x"], "b": ["b", "x"], "c": ["c", "x"]},
+        "means": {"both": ["a", "b"], "ratio": [["a", "b"], ["b", "a"]], "all": ["a", "b", "c"]},
+    }
+    results = {
+        "figures": {
+            name: {"what": name, "value": Decimal("1.00"), "of": "m"}
+            for name in ("a", "b", "c", "both", "ratio", "all")
+        },
+        "measured": {"m": {"date": "then", "programs": "two"}},
+    }
+    when = {"date": "now", "machine": "here", "load": "0", "commit": "1"}
+    lines = "\n".join(program.take(results, step, printed, when))
+    figures = results["figures"]
+    assert str(figures["both"]["value"]) == "4.00" and figures["both"]["low"] < 4 < figures["both"]["high"]
+    assert figures["ratio"]["value"] == 1 and figures["all"]["value"] == figures["c"]["value"] == 1
+    assert figures["c"]["of"] == "m" and figures["a"]["of"] == "m, now"
+    assert "not in what s printed: c" in lines and "all: kept" in lines
