@@ -67,6 +67,9 @@ class BlockSpans {
   /// An empty span at `begin`, of kTables.slots[size_class] slots. False when there is no metadata memory.
   bool add_span(std::uint32_t owner, size_t size_class, Offset begin) noexcept;
 
+  using Index = std::uint32_t;  // of a span; 0 is none
+  /// The span where the offset lies.
+  Index find(Offset offset) const noexcept { return index_at(offset / size_classes::kSlot); }
   /// Bytes of blocks in the span where the offset lies; 0: no span is there.
   Size block_size(Offset offset) const noexcept {
     const Span* const span = at(offset);
@@ -75,11 +78,11 @@ class BlockSpans {
   /// Takes a block back from the thread that owns the span. The span's range when it ended by that, else an
   /// empty one.
   Range free(Offset block) noexcept { return free_own(index_at(block / size_classes::kSlot), block); }
-  /// The same from any thread, one for which add_thread() was called.
-  Range free(Offset block, std::uint32_t thread) noexcept {
-    const Index index = index_at(block / size_classes::kSlot);
+  /// A block of that span, from any thread for which add_thread() was called; ~0: from the one that owns it.
+  Range free(Index index, Offset block, std::uint32_t thread) noexcept {
     const std::uint32_t owner = owner_of(spans_[index]);
-    if (owner == 0 || thread_of(owner) == thread) return free_own(index, block);
+    if (owner == 0 || thread == ~std::uint32_t{0} || thread_of(owner) == thread)
+      return free_own(index, block);
     hold(threads_[thread], index, block);
     return {};
   }
@@ -156,7 +159,6 @@ class BlockSpans {
   }
 
  private:
-  using Index = std::uint32_t;                     // of a span; 0 is none
   static constexpr size_t kMostBlocks = 512;       // of a span
   static constexpr size_t kPart = 256;             // slots, of which all have an entry or none
   static constexpr std::uint16_t kNever = 0xffff;  // no count of used blocks

@@ -247,10 +247,10 @@ bool MallocHeap::free_on(std::uint32_t thread, Offset offset) noexcept {
     learner_.advance(allocated_, held());
     learner_.freed(object.note.sample, object.note.born_at);
   }
-  if (spans_.block_size(offset) != 0) {
+  if (const BlockSpans::Index span = spans_.find(offset); span != 0) {
     std::uint32_t number = 0;
-    const bool known = thread != kOwn && find_thread(thread % kMostThreads, number);
-    if (const Range ended = known ? spans_.free(offset, number) : spans_.free(offset); ended.size != 0) {
+    if (thread == kOwn || !find_thread(thread % kMostThreads, number)) number = kOwn;
+    if (const Range ended = spans_.free(span, offset, number); ended.size != 0) {
       end_span(ended);
       grown();
     }
