@@ -16,6 +16,7 @@
 #include "memoir/base/error.h"
 #include "memoir/trace/read/trace.h"
 #include "memoir/trace/write/finish_trace.h"
+#include "memoir/trace/write/trace_appender.h"
 #include "memoir/trace/write/trace_writer.h"
 #include "support/native_trace.h"
 #include "trace/native_program.h"
@@ -260,6 +261,22 @@ TEST_CASE("a recording is finished: sealed, compressed, complete") {
     CHECK(std::distance(std::filesystem::directory_iterator(folder / ""), {}) == 1);
   }
   CHECK_THROWS_WITH_AS(finish_trace(folder / "none"), doctest::Contains("cannot open"), Error);
+}
+
+TEST_CASE("what is added goes into the file that was looked through, or nowhere") {
+  TemporaryFolder folder;
+  const std::string path = folder / "x.trace";
+  Program program;
+  program.run(1, 100, 1);
+  write_file(path, program.trace.bytes());
+  finish_trace(path, {.status = 0});
+  TraceAppender appender(path);
+  appender.string("name");
+  const std::vector<std::byte> other(1000, std::byte{7});
+  write_file(folder / "other", other);
+  std::filesystem::rename(folder / "other", path);
+  CHECK_THROWS_WITH_AS(appender.write(), doctest::Contains("another file has its name now"), Error);
+  CHECK(read_file(path) == other);
 }
 
 }  // namespace memoir

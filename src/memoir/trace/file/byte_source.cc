@@ -66,6 +66,12 @@ unsigned ByteSource::rights() const {
   return status.st_uid == ::geteuid() ? status.st_mode & 0777u : 0600u;
 }
 
+bool ByteSource::is_of(int file) const noexcept {
+  struct stat opened, other;
+  return ::fstat(file_, &opened) == 0 && ::fstat(file, &other) == 0 && opened.st_dev == other.st_dev &&
+         opened.st_ino == other.st_ino;
+}
+
 bool ByteSource::is_replaced() const noexcept {
   if (file_ < 0) return false;
   struct stat opened, named;

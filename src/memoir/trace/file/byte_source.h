@@ -34,6 +34,8 @@ class ByteSource {
   void look_again();
   /// Whether another file has its name now: the one that was opened gains nothing more.
   bool is_replaced() const noexcept;
+  /// Whether an open file is the one that this reads.
+  bool is_of(int file) const noexcept;
   /// Up to to.size() bytes from `from` on: how many there were. Throws Error when a file cannot be read.
   Size read(Size from, std::span<std::byte> to) const;
   /// The end of the last byte from `from` on that is not 0; `from` when there is none. Holes are not read.

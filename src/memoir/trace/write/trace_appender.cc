@@ -12,20 +12,18 @@
 #include "memoir/base/files.h"
 #include "memoir/trace/file/block_decoder.h"
 #include "memoir/trace/file/block_index.h"
-#include "memoir/trace/file/byte_source.h"
 
 namespace memoir {
 
 using namespace trace_format;
 
-TraceAppender::TraceAppender(const std::string& path) : path_(path) {
+TraceAppender::TraceAppender(const std::string& path) : path_(path), source_(ByteSource::open(path)) {
   look_through();
   begin_block(tick_);
 }
 
 void TraceAppender::look_through() {
-  const ByteSource source = ByteSource::open(path_);
-  BlockIndex index(source);
+  BlockIndex index(source_);
   index.look();
   header_ = index.header();
   if (header_.version != kVersion) throw Error(path_ + ": only traces of version 1 can be added to");
@@ -84,6 +82,10 @@ void TraceAppender::write() {
     throw Error(path_ + ": nothing can be added: " + why);
   };
   if (file < 0) fail();
+  if (!source_.is_of(file)) {
+    ::close(file);
+    throw Error(path_ + ": nothing can be added: another file has its name now");
+  }
   errno = 0;
   // Behind the end that the header knows nothing counts yet.
   if (::pwrite(file, bytes_.data(), bytes_.size(), static_cast<off_t>(end_)) !=

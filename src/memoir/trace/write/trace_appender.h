@@ -11,6 +11,7 @@
 
 #include "memoir/base/error.h"
 #include "memoir/trace/file/block_encoder.h"
+#include "memoir/trace/file/byte_source.h"
 #include "memoir/trace/format.h"
 
 namespace memoir {
@@ -48,6 +49,7 @@ class TraceAppender {
   void end_block() { bytes_.resize(from_ + encoder_.seal(true)); }
 
   std::string path_;
+  ByteSource source_;  // what was looked through: what has its name later may be another file
   // What the file has already.
   std::uint32_t strings_used_ = 0;  // the largest number
   std::uint32_t sequence_ = 0;      // of the next block in our lane
