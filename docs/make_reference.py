@@ -16,6 +16,7 @@ from pathlib import Path
 
 import click
 from click.shell_completion import get_completion_class
+from memoir.views.simulation_table import listed_settings
 
 from memoir import __version__, _core, cli, malloc
 
@@ -66,7 +67,10 @@ def help_of(verb: str, command: click.Command) -> str:
     return "\n".join(lines).rstrip()
 
 
-SHARED = {"--help": "Every verb takes", "--yes": "Verbs that read files of others take"}
+SHARED = {
+    "--help": "Every verb takes `-h`, which is one screen, and",
+    "--yes": "Verbs that read files of others take",
+}
 
 
 def option_in(text: str, option: str) -> tuple[str, str]:
@@ -103,23 +107,22 @@ def policy_page() -> str:
         "A policy is written `name,setting=value,...`, wherever one is asked for: `memoir simulate --policy`, "
         "`use_pool`, `memoir run --pool`.\n",
     ]
-    known: dict[str, list[str]] = {}
-    for name, what, settings in _core.policies():
+    own, shared = listed_settings(_core.policies())
+    for name, what, _ in _core.policies():
         where = [word for word, names in (("simulation", simulated), ("GPU", on_device)) if name in names]
         text.append(f"## {name}\n\n{what}. In: {', '.join(where) or 'the malloc'}.\n")
-        # Said once: a policy that has most of its settings from an earlier one names that one.
-        rows = [f"| {' | '.join(cells(setting))} |" for setting in settings]
-        elder = max(known, key=lambda one: len(set(known[one]) & set(rows)), default=None)
-        shared = [row for row in rows if elder and row in known[elder]]
-        if 2 * len(shared) > len(rows) and len(shared) > 2:
-            names = ", ".join(row.split(" | ")[0].removeprefix("| ") for row in shared)
-            text.append(f"As [`{elder}`](#{elder}) has them: {names}.\n")
-        else:
-            shared = []
-        known[name] = rows
-        if own := [row for row in rows if row not in shared]:
+        if own[name]:
             text.append("| setting | unit | initial | what |\n|---|---|---|---|")
-            text += [*own, ""]
+            text += [f"| {' | '.join(cells(setting))} |" for setting in own[name]]
+            text.append("")
+    text.append("## Settings of several policies\n")
+    text.append("| setting | unit | initial | what | of |\n|---|---|---|---|---|")
+    text += [
+        f"| {' | '.join(cells(setting))} | {', '.join(names)} |"
+        for names, settings in shared.items()
+        for setting in settings
+    ]
+    text.append("")
     return "\n".join(text).rstrip() + "\n"
 
 

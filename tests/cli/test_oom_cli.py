@@ -347,11 +347,11 @@ class _Until:
 
 def test_searches_on_the_command_line(memoir, failed):
     failed(combed(blocks=6))
-    code, out, _ = memoir("simulate", FAILED, "--search", "300ms", "--goal", "calls", "--json")
+    code, out, _ = memoir("simulate", FAILED, "--search", "300ms,calls", "--json")
     found = json.loads(out)["search"]
     assert code == 0 and found["goal"] == "calls" and found["best"]["calls"] <= found["default"]["calls"]
     code, out, _ = memoir("oom", FAILED, "--no-caps", "--workers", "1", "--search", "0.3")
     assert "settings of PyTorch's allocator tried" in out and "matters here" in out
-    for wrong in ("0", "soon"):
+    for wrong in ("0", "soon", "1s,speed"):
         assert "is not a time to search for" in memoir("oom", FAILED, "--search", wrong)[2]
     assert "leave the rest out" in memoir("simulate", FAILED, "--search", "1", "--what-if")[2]

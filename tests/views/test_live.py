@@ -29,7 +29,7 @@ def trace_of(objects):
 def server(tmp_path):
     path = tmp_path / "x.trace"
     path.write_bytes(trace_of(3))
-    made, address = make_server(str(path), 0)
+    made, address = make_server(str(path))
     thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     yield path, address
@@ -160,9 +160,9 @@ def test_a_pipe_in_its_place_holds_nobody(server):
 def test_what_is_no_trace_is_told_at_once(tmp_path):
     (tmp_path / "x.txt").write_text("hello")
     with pytest.raises(Error, match="not a trace"):
-        make_server(str(tmp_path / "x.txt"), 0)
+        make_server(str(tmp_path / "x.txt"))
     with pytest.raises(Error, match="cannot be read"):
-        make_server(str(tmp_path / "missing.trace"), 0)
+        make_server(str(tmp_path / "missing.trace"))
 
 
 def test_ctrl_c_ends_it(tmp_path):

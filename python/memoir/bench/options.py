@@ -39,7 +39,7 @@ class Options:
         if self.sessions > 1 and self.until is not None:
             raise Error("--until adds replicates to one session: leave out --sessions, or choose -n")
         if self.pause < 0:
-            raise Error(f"--pause {self.pause}: must be 0 or more")
+            raise Error(f"a pause of {self.pause}: must be 0 or more")
         if self.replicates < 1:
             raise Error(f"-n {self.replicates}: must be 1 or more")
         if self.warmup < 0:

@@ -40,6 +40,52 @@ VERBS = {
 }
 
 
+# What -h shows of the verbs whose --help is longer than a screen.
+_COMMON = {
+    "record": ("output", "lifetimes", "only", "page"),
+    "plan": ("output", "capacity", "planner", "deadline", "json"),
+    "export": ("to", "output", "only"),
+    "train": ("output", "page", "private"),
+    "run": ("set", "model", "remember", "pool"),
+    "simulate": ("policy", "cap", "find-cap", "what-if", "output", "json"),
+    "oom": ("asked", "cap", "policy", "output", "json"),
+    "show": ("output", "only", "at", "all", "json"),
+    "bench": ("suite", "threads", "replicates", "baseline", "memory", "output", "json"),
+}
+
+
+def _with_short_help(command: click.Command, common: tuple[str, ...] | None) -> click.Command:
+    """`-h` is one screen, `--help` is all; None: that is one screen."""
+    options = [option for option in command.params if isinstance(option, click.Option)]
+    if any("-h" in option.opts for option in options):
+        return command
+    shown = [option for option in options if any(f"--{name}" in option.opts for name in common or ())]
+
+    def say(context: click.Context, _: click.Parameter, given: bool) -> None:
+        if not given or context.resilient_parsing:
+            return
+        if common is None:
+            click.echo(context.get_help())
+            context.exit()
+        out = context.make_formatter()
+        out.write(command.get_usage(context) + "\n\n")
+        first = (command.help or "").split("\n\n")[0].replace("\b", "")
+        text = " ".join(first.split())
+        out.write(click.formatting.wrap_text(text, out.width, "  ", "  ") + "\n")
+        with out.section("Options"):
+            out.write_dl([record for option in shown if (record := option.get_help_record(context))])
+        more = sum(not option.hidden for option in options) - len(shown)
+        out.write(f"\n{context.command_path} --help shows {more} more, and all that there is to say.\n")
+        click.echo(out.getvalue(), nl=False)
+        context.exit()
+
+    short = click.Option(
+        ["-h"], is_flag=True, is_eager=True, expose_value=False, hidden=True, callback=say, help="One screen."
+    )
+    command.params.append(short)
+    return command
+
+
 class _Verbs(click.Group):
     """Lists the verbs without importing them, so that `memoir --help` and every verb start quickly."""
 
@@ -50,7 +96,7 @@ class _Verbs(click.Group):
         if name not in VERBS:
             return None
         command: click.Command = importlib.import_module(f"memoir.cli.{name}").command
-        return command
+        return _with_short_help(command, _COMMON.get(name))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -36,7 +36,6 @@ from memoir.bench.loop import run_all
 from memoir.bench.process import allocators
 from memoir.bench.recording import Recording, check_output, give_up, output_folder
 from memoir.bench.rows import compile_metric
-from memoir.bench.statistics import METHODS
 from memoir.cli.parts import bench_arguments as arguments
 from memoir.cli.parts.arguments import Whole
 from memoir.cli.parts.sections import SectionedCommand, section
@@ -122,12 +121,11 @@ class _Command(SectionedCommand):
 @repeating("--seed", type=Whole(), help="Seed of every random choice.  [drawn, and recorded]")
 @repeating(
     "--sessions",
-    type=Whole(),
-    default=1,
+    metavar="N[,TIME]",
+    default="1",
     show_default=True,
-    help="Run the whole bench this many times; intervals are then over sessions.",
+    help="Run the whole bench this many times, TIME (0s) apart; intervals are then over sessions.",
 )
-@repeating("--pause", metavar="TIME", default="0s", help="Between two sessions.  [0s]")
 @repeating(
     "--pin",
     is_flag=False,
@@ -150,7 +148,6 @@ class _Command(SectionedCommand):
     metavar="PATTERN",
     help="A number that the program prints: 'ops: ([0-9.]+)' or '(?P<ops>[0-9.]+) ops'.",
 )
-@judging("--lower", is_flag=True, help="Less of every --metric is better.")
 @judging("--lower-metric", multiple=True, metavar="PATTERN", help="A --metric of which less is better.")
 @judging(
     "--histogram", metavar="FILE", help="Latencies that the client writes, VALUE COUNT: p50, p90, p99, p999."
@@ -161,17 +158,11 @@ class _Command(SectionedCommand):
     help="Sample memory over time: resident, shared out, huge, lazily freed, swapped.",
 )
 @repeating(
-    "--until", metavar="PERCENT", help="Add replicates until every interval is within this much of its ratio."
+    "--until",
+    metavar="PERCENT[,TIME]",
+    help="Add replicates until every interval is within this much of its ratio; after TIME (10m) it gives up.",
 )
-@repeating("--budget", metavar="TIME", default="10m", show_default=True, help="When --until gives up.")
 @judging("--baseline", metavar="NAME", help="What ratios are against.  [the first allocator]")
-@judging(
-    "--method",
-    type=click.Choice(METHODS),
-    default="paired_t",
-    show_default=True,
-    help="How intervals are made.",
-)
 @judging("--confidence", metavar="PERCENT", default="95%", show_default=True)
 @judging("--same", metavar="PERCENT", default="2%", show_default=True, help="What still counts as the same.")
 @keeping(
@@ -216,7 +207,7 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     from memoir.cli.parts import bench_report as report
 
     words = ctx.meta.get(_SEPARATE, [])
-    judge = {"baseline": given["baseline"], "method": given["method"]}
+    judge: Record = {"baseline": given["baseline"]}
     judge["confidence"] = arguments.percent("--confidence", given["confidence"])
     judge["same"] = arguments.percent("--same", given["same"])
     if given["sources"]:
@@ -349,7 +340,7 @@ def _ask(folder: Path, header: Record, experiment: Experiment, yes: bool) -> Non
 def _experiment(given: Record, words: list[str]) -> Experiment:
     names = given["suite_names"]
     _check_what_runs(given, words)
-    metrics = tuple(_metric(pattern, not given["lower"]) for pattern in given["metric"])
+    metrics = tuple(_metric(pattern, True) for pattern in given["metric"])
     metrics += tuple(_metric(pattern, False) for pattern in given["lower_metric"])
     if names:
         programs = suite.programs(names, given["smoke"])
@@ -386,20 +377,22 @@ def _experiment(given: Record, words: list[str]) -> Experiment:
         extra_placeholders=("port",) if names or given["server"] else (),
     )
     _check_placeholders(given, grid)
-    until = None if given["until"] is None else arguments.percent("--until", given["until"])
+    width, _, most = (given["until"] or "").partition(",")
+    until = None if given["until"] is None else arguments.percent("--until", width)
+    sessions, _, pause = given["sessions"].partition(",")
     default = 6 if until is not None else 10
     options = Options(
         replicates=default if given["replicates"] is None else given["replicates"],
         warmup=given["warmup"],
         seed=given["seed"],
-        sessions=given["sessions"],
-        pause=arguments.seconds("--pause", given["pause"]),
+        sessions=arguments.numbers("--sessions", sessions)[0],
+        pause=arguments.seconds("--sessions", pause or "0s"),
         pin=given["pin"],
         timeout=None if given["timeout"] is None else arguments.seconds("--timeout", given["timeout"]),
         exit_code=given["exit_code"],
         prepare=given["prepare"],
         until=until,
-        budget=arguments.seconds("--budget", given["budget"]),
+        budget=arguments.seconds("--until", most or "10m"),
         memory=given["memory"],
     )
     return Experiment(grid, options)

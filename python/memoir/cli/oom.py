@@ -48,15 +48,9 @@ from memoir.views.screen import Screen
 @click.option("--no-caps", is_flag=True, help="Do not search the smallest cap of each policy. Quicker.")
 @click.option(
     "--search",
-    metavar="TIME",
-    help="Then search PyTorch's settings for those that take the least memory, for this long (30s, 2min).",
-)
-@click.option(
-    "--goal",
-    type=click.Choice(("reserved", "calls")),
-    default="reserved",
-    show_default=True,
-    help="What --search minimises: bytes held, or device calls.",
+    metavar="TIME[,calls]",
+    help="Then search PyTorch's settings for those that take the least memory, or make the fewest device calls, for this "
+    "long (30s, 2min).",
 )
 @click.option("--workers", type=Whole(1), help="Processes; the default: one per core.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="A page with curves and maps: .html.")
@@ -72,7 +66,6 @@ def command(
     policies: tuple[str, ...],
     no_caps: bool,
     search: str | None,
-    goal: str,
     workers: int | None,
     output: str | None,
     as_json: bool,
@@ -83,13 +76,13 @@ def command(
     SNAPSHOT is what torch.cuda.memory._dump_snapshot wrote after (or when) a request failed, with the history recorded, or
     a trace of it. The request is replayed under every setting of PyTorch's allocator and every policy of memoir.
     """
-    from memoir.cli.parts.search import search_seconds, search_settings
+    from memoir.cli.parts.search import search_effort, search_settings
     from memoir.simulation import expand
     from memoir.simulation.out_of_memory import explain, judged_workload
 
     if output is not None:
         check_output(Path(output), (".html",), force)
-    seconds = None if search is None else search_seconds(search)
+    seconds, goal = (None, "") if search is None else search_effort(search)
     answer = explain(
         snapshot,
         device=device,

@@ -49,10 +49,7 @@ from memoir.traces.files import ONLY, is_trace, read_begin
 @click.option(
     "--live",
     is_flag=True,
-    help="With a trace that is still being recorded: a page that only this machine can open.",
-)
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, help="With --live: its port. The default: a free one."
+    help="With a trace that is still being recorded: a page that only this machine can open, on a free port.",
 )
 @click.option("--json", is_flag=True, help="The figures as JSON on stdout.")
 @click.option("-f", "--force", is_flag=True, help="Overwrite the picture.")
@@ -70,7 +67,6 @@ def command(
     diff: bool,
     follow: bool,
     live: bool,
-    port: int,
     json: bool,
     force: bool,
 ) -> None:
@@ -95,7 +91,7 @@ def command(
             raise Error("--live shows a page while a program records: leave -o, --json and --planner out")
         from memoir.cli.parts.show_live import show_live
 
-        show_live(file, port, ONLY[only or "both"])
+        show_live(file, ONLY[only or "both"])
         return
     begin = read_begin(file)
     if is_trace(begin):

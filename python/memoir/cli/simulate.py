@@ -60,15 +60,9 @@ judging = section("Allocators and caps")
 @judging("--what-if", is_flag=True, help="PyTorch's settings next to each other, with the text to copy.")
 @judging(
     "--search",
-    metavar="TIME",
-    help="Search PyTorch's settings for those that take the least memory, for this long (30s, 2min).",
-)
-@judging(
-    "--goal",
-    type=click.Choice(("reserved", "calls")),
-    default="reserved",
-    show_default=True,
-    help="What --search minimises: bytes held, or device calls.",
+    metavar="TIME[,calls]",
+    help="Search PyTorch's settings for those that take the least memory, or make the fewest device calls, for this "
+    "long (30s, 2min).",
 )
 @judging(
     "--from-recorded",
@@ -120,7 +114,6 @@ def command(
     find_cap: bool,
     what_if: bool,
     search: str | None,
-    goal: str,
     from_recorded: bool,
     device_costs: str,
     device: int | None,
@@ -152,11 +145,11 @@ def command(
     if what_if and policies:
         raise Error("--what-if brings its own policies: leave --policy out")
     if search is not None:
-        from memoir.cli.parts.search import search_seconds
+        from memoir.cli.parts.search import search_effort
 
         if what_if or policies or len(inputs) > 1 or len(caps) > 1:
             raise Error("--search tries PyTorch's settings on one trace under one cap: leave the rest out")
-        seconds = search_seconds(search)
+        seconds, goal = search_effort(search)
         policies = ("pytorch", "pytorch:expandable_segments:True")
     if what_if:
         policies = tuple(simulation.what_if_policies(bool(caps)))

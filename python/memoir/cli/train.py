@@ -12,7 +12,7 @@ from memoir import Error, Lifetimes
 from memoir.base.files import write_output
 from memoir.base.quantities import quoted
 from memoir.base.work_budget import allow
-from memoir.cli.parts.arguments import Whole, check_output
+from memoir.cli.parts.arguments import check_output
 from memoir.cli.parts.work_limit import limited
 from memoir.views.model_text import gain_text
 
@@ -43,9 +43,6 @@ from memoir.views.model_text import gain_text
     is_flag=True,
     help="Do not check whether two classes pay; the model then says that they do.",
 )
-@click.option(
-    "--seed", type=Whole(), default=1, show_default=True, help="The same seed gives the same model."
-)
 @limited
 def command(
     profiles: tuple[str, ...],
@@ -56,7 +53,6 @@ def command(
     private: bool,
     tau: float,
     no_replay: bool,
-    seed: int,
 ) -> None:
     """Learn from PROFILES how long the objects of a context live, also where no profile has seen it.
 
@@ -87,7 +83,6 @@ def command(
         network=None if kind == "stages" else kind,
         private=private,
         replayed=not no_replay,
-        seed=seed,
     )
     write_output(path, done.content, force)
     if page is not None:

@@ -189,11 +189,34 @@ def phase_table(result: Result) -> Table:
     return Table(printable(result["policy"]), heads, tuple(rows), words=(0,))
 
 
+def listed_settings(
+    listed: Sequence[tuple[str, str, list[tuple[str, str, str, str]]]],
+) -> tuple[
+    dict[str, list[tuple[str, str, str, str]]], dict[tuple[str, ...], list[tuple[str, str, str, str]]]
+]:
+    """(of each policy those that it has alone, of some policies' names those that they share): each setting once."""
+    owners: dict[tuple[str, str, str, str], list[str]] = {}
+    for name, _, settings in listed:
+        for setting in settings:
+            owners.setdefault(setting, []).append(name)
+    own: dict[str, list[tuple[str, str, str, str]]] = {name: [] for name, _, _ in listed}
+    shared: dict[tuple[str, ...], list[tuple[str, str, str, str]]] = {}
+    for setting, names in owners.items():
+        if len(names) == 1:
+            own[names[0]].append(setting)
+        else:
+            shared.setdefault(tuple(names), []).append(setting)
+    return own, shared
+
+
 def policy_table(policies: Sequence[tuple[str, str, list[tuple[str, str, str, str]]]]) -> Table:
-    """Every policy with its settings: (name, what, [(setting, kind, default, help)])."""
+    """Every policy with its settings: (name, what, [(setting, kind, default, help)]); at the end those that several have."""
     rows: list[tuple[str, ...]] = []
     styles: dict[tuple[int, int], str] = {}
-    for name, what, settings in policies:
+    own, shared = listed_settings(policies)
+    parts = [(name, what, own[name]) for name, what, _ in policies]
+    parts += [("of several", ", ".join(names), settings) for names, settings in shared.items()]
+    for name, what, settings in parts:
         styles[len(rows), 0] = "bold"
         rows.append((name, "", "", what))
         for setting, kind, initial, text in settings:

@@ -10,15 +10,20 @@ from memoir._core import Error, Workload
 from memoir.base.quantities import DURATION_UNITS, bytes_text, read_duration
 from memoir.base.work_budget import allow
 
+GOALS = ("reserved", "calls")
 
-def search_seconds(text: str) -> float:
-    """Of '30s', '2min', '30'. Error for what is not a duration."""
-    found = read_duration(text)
+
+def search_effort(text: str) -> tuple[float, str]:
+    """Seconds and the goal, of '30s', '2min', '30', '30s,calls'. Error for what is not a duration, or another goal."""
+    time, _, goal = text.partition(",")
+    found = read_duration(time)
+    if goal and goal not in GOALS:
+        raise Error(f"'{text}' is not a time to search for, with what to make small: {' or '.join(GOALS)}")
     if found is None or found == 0:
         raise Error(
             f"'{text}' is not a time to search for: give seconds (30), or one of {', '.join(DURATION_UNITS)}"
         )
-    return found / 1e9
+    return found / 1e9, goal or GOALS[0]
 
 
 def search_settings(

@@ -103,9 +103,9 @@ class LivePage:
         return page.render(live=True).encode()
 
 
-def make_server(path: str, port: int, only: Only = Only.kBoth) -> tuple[ThreadingHTTPServer, str]:
+def make_server(path: str, only: Only = Only.kBoth) -> tuple[ThreadingHTTPServer, str]:
     """A server on the loopback address, and its page's address, whose token nobody can guess. Raises Error where the
-    file is not a trace or the port is in use."""
+    file is not a trace."""
     page = LivePage(path, only)
     page.get()  # what is wrong with the file is told at once
     token = secrets.token_urlsafe(24)
@@ -140,17 +140,14 @@ def make_server(path: str, port: int, only: Only = Only.kBoth) -> tuple[Threadin
         def log_message(self, *arguments: Any) -> None:
             pass
 
-    try:
-        server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    except OSError as error:
-        raise Error(f"--port {port}: cannot be used: {error.strerror}; leave it out for a free one") from None
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)  # a free port
     server.daemon_threads = True
     return server, f"http://127.0.0.1:{server.server_address[1]}/{token}/"
 
 
-def show_live(path: str, port: int, only: Only = Only.kBoth) -> None:
+def show_live(path: str, only: Only = Only.kBoth) -> None:
     """Serves until Ctrl-C."""
-    server, address = make_server(path, port, only)
+    server, address = make_server(path, only)
     lift()
     try:
         click.echo(address)
