@@ -355,3 +355,18 @@ with finished_output(Path("whole"), force=True) as unfinished:
         done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, stderr=subprocess.DEVNULL)
         assert done.returncode == 0
         assert {path.name for path in tmp_path.iterdir()} == {"whole", "child"}
+
+
+def test_a_program_s_own_handler_of_a_signal_is_the_one_that_runs(tmp_path):
+    program = """
+import os, signal, time
+from pathlib import Path
+from memoir.base.files import finished_output
+signal.signal(signal.SIGTERM, lambda *_: print("handled", flush=True))
+with finished_output(Path("whole"), force=False) as unfinished:
+    unfinished.write_bytes(bytes(1000))
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(0.5)  # in which a thread would end it
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True)
+    assert (done.returncode, done.stdout) == (0, b"handled\n") and (tmp_path / "whole").exists()

@@ -18,7 +18,7 @@ import secrets
 import signal
 import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -219,7 +219,7 @@ def _tidy_when_ended() -> Iterator[None]:
     for number in ours:
         signal.signal(number, _end)
     try:
-        with _told_at_once():
+        with _told_at_once(ours):
             yield
     finally:
         for number in ours:
@@ -227,8 +227,9 @@ def _tidy_when_ended() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _told_at_once() -> Iterator[None]:
-    """Calls _end() in a thread, whatever the main one does. Nothing where somebody else is told of signals."""
+def _told_at_once(ours: Collection[int]) -> Iterator[None]:
+    """Calls _end() in a thread, whatever the main one does; for these signals alone, since that thread is told of all that
+    have a handler. Nothing where somebody else is told of signals."""
     global _told_by
     read, write = os.pipe2(os.O_CLOEXEC)
     os.set_blocking(write, False)
@@ -239,7 +240,7 @@ def _told_at_once() -> Iterator[None]:
 
     def wait() -> None:
         while (number := os.read(read, 1)[0]) != 0:
-            if number in _ENDING:
+            if number in ours:
                 _end(number)
 
     thread = threading.Thread(target=wait, name="memoir-signals", daemon=True)
