@@ -38,7 +38,7 @@ SUMMARY = re.compile(
             r"(=+ )?\d+ (passed|failed|skipped).* in [\d.]+s.*",  # pytest
             r"All checks passed!|\d+ files? already formatted",  # ruff
             r"Success: no issues.*|Found \d+ errors? .*",  # mypy
-            r"\d+ of \d+ (fuzzers|mutants) .*",  # fuzz/run.py, tests/mutants.py
+            r"\d+ of \d+ (fuzzers|mutants|surroundings) .*",  # fuzz/run.py, tests/mutants.py, .ci/surroundings.py
             r"\d+ ok, \d+ skipped, \d+ failed .*",  # bench/smoke.py
         )
     )
@@ -181,6 +181,10 @@ def mutants() -> Iterator[list[str]]:
     yield [str(BIN / "python"), "tests/mutants.py"]
 
 
+def surroundings() -> Iterator[list[str]]:
+    yield [str(BIN / "python"), ".ci/surroundings.py"]
+
+
 GATES = (
     Gate("test", "`make test`: every C++ and Python test", 480, test),
     Gate("lint", "`make lint`: ruff, clang-format, mypy", 30, lint),
@@ -217,6 +221,13 @@ GATES = (
         full=True,
     ),
     Gate("mutants", "each mutant is killed by a test", 900, mutants, full=True),
+    Gate(
+        "surroundings",
+        "Python tests on other processors, in other languages, orders and folders, as another user, under load",
+        4800,
+        surroundings,
+        full=True,
+    ),
 )
 
 
