@@ -80,11 +80,9 @@ SURROUNDINGS = (
     ),
     Surrounding(
         "bytes",
-        "the C locale, no UTF-8, a dumb terminal",
+        "the C locale, and a dumb, narrow terminal",
         {
             "LC_ALL": "C",
-            "PYTHONUTF8": "0",
-            "PYTHONCOERCECLOCALE": "0",
             "TERM": "dumb",
             "NO_COLOR": "1",
             "COLUMNS": "60",

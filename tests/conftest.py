@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import os
 import random
 import signal
 
@@ -7,6 +8,10 @@ import pytest
 # A job in the background of a script starts with SIGINT ignored, and so do its children: tests that send it would wait.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The terminal of whoever runs the tests is not the one that they speak of.
+for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE"):
+    os.environ.pop(name, None)
 
 
 def pytest_addoption(parser):

@@ -349,7 +349,7 @@ def _to_paste(rows: list[dict[str, Any]], recorded: str) -> dict[str, str | None
         return next((row["paste"] for row in survivors if wanted(row)), None)
 
     def is_pool(row: dict[str, Any]) -> bool:
-        return row["policy"].split(",")[0] in POLICIES
+        return row["policy"].split(",")[0] in (*POLICIES, *_RMM)
 
     return {
         "pytorch": first(lambda row: row["policy"].startswith("pytorch") and row["policy"] != recorded),
