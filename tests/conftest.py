@@ -5,9 +5,11 @@ import signal
 
 import pytest
 
-# A job in the background of a script starts with SIGINT ignored, and so do its children: tests that send it would wait.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A job in the background of a script starts with SIGINT ignored, what nohup starts with SIGHUP, and so do their children:
+# tests that send these would wait.
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 # The terminal of whoever runs the tests is not the one that they speak of.
 for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE"):

@@ -334,7 +334,10 @@ with finished_output(Path("whole"), force=False) as unfinished:
     ) as process:
         assert process.stdout.readline() == b"up\n" and list(tmp_path.iterdir())
         process.send_signal(number)
-        assert process.wait(60) == -number
+        try:
+            assert process.wait(60) == -number
+        finally:
+            process.kill()
     assert not list(tmp_path.iterdir())
 
 
