@@ -141,9 +141,9 @@ def against_load(
     return rows
 
 
-def said(arrays: Arrays, kind: str, seed: int, path: Path) -> list[str]:
+def said(arrays: Arrays, kind: str, seed: int, path: Path) -> None:
     """Writes these buffers to the path with gaps, with some fixed where a plan has them, with both, or as they are with
-    `holes`; returns the options of the command that belong to it."""
+    `holes` that nothing may lie in."""
     columns: dict[str, list] = {}
     if kind in ("gaps", "both"):
         columns["gaps"] = gaps_of(arrays, seed)
@@ -153,9 +153,9 @@ def said(arrays: Arrays, kind: str, seed: int, path: Path) -> list[str]:
         columns["fixed"] = fixed_of(np.array(offsets).tolist(), seed)
     lines = zip(*(values.tolist() for values in arrays), *columns.values(), strict=True)
     text = "".join(f"{k},{','.join(map(str, line))}\n" for k, line in enumerate(lines))
-    path.write_text(",".join(["id,lower,upper,size", *columns]) + "\n" + text)
     holes = holes_of(arrays, seed) if kind == "holes" else []
-    return [part for begin, end in holes for part in ("--forbid", f"{begin}:{end}")]
+    head = "".join(f"# forbid {begin}:{end}\n" for begin, end in holes)
+    path.write_text(head + ",".join(["id,lower,upper,size", *columns]) + "\n" + text)
 
 
 def constrained(
@@ -171,7 +171,7 @@ def constrained(
             ratios: list[list[float]] = [[] for _ in pythons]
             for seed in range(SAID_SEED, SAID_SEED + seeds):
                 path = folder / f"{kind}_{count}_{seed}.csv"
-                options = said(random(count, seed), kind, seed, path)
+                said(random(count, seed), kind, seed, path)
                 for k, python in enumerate(pythons):
                     command = [
                         python,
@@ -182,7 +182,6 @@ def constrained(
                         "--json",
                         "--deadline",
                         str(deadline),
-                        *options,
                     ]
                     done = subprocess.run(command, check=True, capture_output=True, text=True)
                     found = json.loads(done.stdout)

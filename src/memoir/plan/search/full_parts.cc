@@ -27,7 +27,7 @@ constexpr std::size_t kMostSwept = 20'000;  // buffers
 constexpr unsigned kFirstWidth = 8, kMostDoublings = 5;
 constexpr unsigned kStartsOfWidth = 8;
 constexpr double kSweepNoise = 1;                                         // in nats
-constexpr double kShrink = 0.9, kLeastShareOfSweeps = 0.05;               // after a turn that came no farther
+constexpr double kShrinkOfTurn = 0.9, kLeastShareOfSweeps = 0.05;         // after a turn that came no farther
 constexpr std::uint64_t kTriesOfFirstTurn = 20'000, kTriesOfTurn = 5000;  // groups, times what Luby says
 
 constexpr std::uint64_t kMostSqueezed = 3'000'000;  // pairs
@@ -198,7 +198,7 @@ void PartSearch::sweep(Size target, SearchContext& context) {
     keep(mine.search->offsets());
   }
   spent_on_sweeps_ += context.spent() - before;
-  if (!farther) sweep_share_ = std::max(kLeastShareOfSweeps, kShrink * sweep_share_);
+  if (!farther) sweep_share_ = std::max(kLeastShareOfSweeps, kShrinkOfTurn * sweep_share_);
 }
 
 // --- squeezing ---

@@ -11,14 +11,14 @@
 namespace memoir {
 namespace {
 
-constexpr double kFull = 0.9;              // of the fullest section: what is below has room anyway
+constexpr double kFullLoop = 0.9;          // of the fullest section: what is below has room anyway
 constexpr std::size_t kMostOfRing = 1200;  // buffers
 constexpr std::size_t kMostRings = 12;
 constexpr std::uint64_t kLooksOfTurn = 300'000;  // of one buffer at another
 constexpr std::uint64_t kMovesOfEnds = 15'000;   // of one turn
 constexpr unsigned kTurnsOfExact = 3;            // of the ends, until the exact search has one
 constexpr std::uint32_t kTurnsOfEnds = 2;        // of a ring: rounds that are not pinned
-constexpr std::uint64_t kPatience = 20;          // placements of each buffer at the ends
+constexpr std::uint64_t kPatienceOfEnds = 20;    // placements of each buffer at the ends
 constexpr std::size_t kMostSearched = 3000;      // the same, by the exact search
 constexpr std::size_t kMostOfEnds = 20'000;      // buffers
 constexpr Size kMostPadding = 1 << 16;
@@ -45,7 +45,7 @@ LoopSearch::LoopSearch(const Problem& problem, const Sections& sections,
     }
     Size fullest = 0;
     for (std::uint32_t s = loop.first; s < loop.last; ++s) fullest = std::max(fullest, sections.load[s]);
-    counts |= static_cast<double>(fullest) >= kFull * most;
+    counts |= static_cast<double>(fullest) >= kFullLoop * most;
     std::vector<bool> inside(problem.size());
     for (const LoopInstance& one : loop.instances) inside[one.buffer] = true;
     for (std::uint32_t i = 0; i < problem.size(); ++i) {
@@ -263,9 +263,10 @@ void LoopSearch::find_ends(const std::vector<std::uint32_t>& around) {
   Squeeze squeeze(some, sections, grid, seed_);
   squeeze.pin(std::move(pinned));
   const Size height = arena_size(problem_, placed_);
-  ends_.emplace(Ends{std::move(buffers), std::move(offsets), height, std::max(least, fixed),
-                     Press(std::move(squeeze), grid.unit, std::max(least, fixed), kPatience * movers.size()),
-                     std::move(movers), 0, std::move(exact)});
+  ends_.emplace(
+      Ends{std::move(buffers), std::move(offsets), height, std::max(least, fixed),
+           Press(std::move(squeeze), grid.unit, std::max(least, fixed), kPatienceOfEnds * movers.size()),
+           std::move(movers), 0, std::move(exact)});
 }
 
 void LoopSearch::improve_ends(Size target, std::uint64_t last, const SearchLimits& limits,

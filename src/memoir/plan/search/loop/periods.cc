@@ -14,9 +14,9 @@ namespace memoir {
 namespace {
 
 constexpr std::size_t kMostLoops = 8, kLeastRounds = 4, kRoundsToSee = 3;
-constexpr std::uint32_t kLeastWindow = 12;        // sections
-constexpr std::uint64_t kMostPairs = 20'000'000;  // of instances that meet, where only they say who does
-constexpr std::int64_t kRoundsTried = 4;          // of each buffer of the body, for one of the epilogue
+constexpr std::uint32_t kLeastWindow = 12;           // sections
+constexpr std::uint64_t kMostMeetings = 20'000'000;  // of instances that meet, where only they say who does
+constexpr std::int64_t kRoundsTried = 4;             // of each buffer of the body, for one of the epilogue
 
 using List = std::vector<std::uint32_t>;
 
@@ -208,7 +208,7 @@ std::vector<std::pair<std::uint32_t, std::uint32_t>> Loop::meetings(const Sectio
       meet.emplace_back(std::min(a, b), std::max(a, b));
     }
     live.push_back(one);
-    if (!fits || pairs > kMostPairs) return fits = false, std::vector<Pair>{};
+    if (!fits || pairs > kMostMeetings) return fits = false, std::vector<Pair>{};
   }
   std::sort(meet.begin(), meet.end());
   meet.erase(std::unique(meet.begin(), meet.end()), meet.end());

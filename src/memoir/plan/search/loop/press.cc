@@ -7,7 +7,7 @@
 namespace memoir {
 namespace {
 
-constexpr double kMostShare = 0.5, kLeastShare = 0.01, kMore = 1.3, kLess = 0.6;
+constexpr double kMostPressed = 0.5, kLeastPressed = 0.01, kMore = 1.3, kLess = 0.6;
 
 }  // namespace
 
@@ -38,11 +38,11 @@ void Press::run(std::vector<Offset>& offsets, Size& height, Size target, std::ui
       std::vector<Offset> found = squeeze_.offsets();
       const Size reached = lower(found);
       if (reached < height) height = reached, offsets = std::move(found);
-      share_ = std::min(kMostShare, kMore * share_);
+      share_ = std::min(kMostPressed, kMore * share_);
       pressed_ = false;
       ++work;
     } else if (since_ >= patience_) {
-      share_ = std::max(kLeastShare, kLess * share_);
+      share_ = std::max(kLeastPressed, kLess * share_);
       pressed_ = false;
     }
   }

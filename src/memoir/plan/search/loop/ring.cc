@@ -11,8 +11,8 @@ namespace memoir {
 namespace {
 
 constexpr unsigned kFits = 24;
-constexpr std::uint64_t kPatience = 60;  // placements of each buffer
-constexpr double kNoise = 0.3;           // of a fit's order, in nats
+constexpr std::uint64_t kPatienceOfRing = 60;  // placements of each buffer
+constexpr double kNoise = 0.3;                 // of a fit's order, in nats
 
 }  // namespace
 
@@ -25,7 +25,7 @@ Ring::Ring(std::vector<Size> sizes, std::vector<std::uint32_t> lives,
       other_(2 * meet.size()),
       random_(seed),
       press_(Squeeze(sizes_, meet, unit, seed), unit, *std::max_element(sizes_.begin(), sizes_.end()),
-             kPatience * sizes_.size()) {
+             kPatienceOfRing * sizes_.size()) {
   for (const auto& [a, b] : meet) ++begin_[a + 1], ++begin_[b + 1];
   std::partial_sum(begin_.begin(), begin_.end(), begin_.begin());
   std::vector<std::uint32_t> fill(begin_.begin(), begin_.end() - 1);
