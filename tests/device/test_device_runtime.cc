@@ -65,7 +65,7 @@ TEST_CASE("what cannot be is said at once") {
     }
   };
   CHECK(problem("spam").starts_with(
-      "there is no policy 'spam'; did you mean 'span'? (policies: memoir, memoir_plain, guided, planned, "));
+      "there is no policy 'spam'; did you mean 'span'? (policies: memoir, memoir_plain, guided, "));
   CHECK(problem("span,peice=1MiB").find("has no setting 'peice'; did you mean 'piece'?") !=
         std::string::npos);
   CHECK(problem("span,piece=1MiB,piece=2MiB") == "policy 'span': piece is set twice");
