@@ -113,7 +113,7 @@ void compare(std::mt19937_64& random, unsigned features, int wanted) {
   }
   CHECK(solved == wanted);
   CAPTURE(features);
-  if (features == 0) CHECK(paying > 0);
+  if (features == 0 && wanted >= 12) CHECK(paying > 0);  // fewer rounds under the sanitizers: chance
 }
 
 }  // namespace
