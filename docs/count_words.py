@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How many words README and docs have, the notebook left out, and how long a sentence is; tests/test_words.py holds the
+"""How many words README and docs have, the notebook left out, and how long a sentence is; tests/test_word_budget.py holds the
 budget.
 
     docs/count_words.py            by page, the longest first

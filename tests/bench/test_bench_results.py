@@ -1,197 +1,287 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bench/results.py: figures out of what benches print, a budget, a second call that goes on, what changed beyond noise."""
+"""Files that a bench writes and reads, and what is said of their rows."""
 
-import importlib.util
+import errno
 import json
-import subprocess
-import sys
-from decimal import Decimal
+import math
+import os
 from pathlib import Path
 
+import numpy as np
 import pytest
+from memoir.bench import analysis, journal, reading, scaling
+from memoir.bench.changes import changes
+from memoir.bench.recording import Recording
+from memoir.bench.results import Result
 
-ROOT = Path(__file__).parents[2]
-spec = importlib.util.spec_from_file_location("results_program", ROOT / "bench" / "results.py")
-program = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(program)
-make = program.writer()
+import memoir
 
-PRINTED = """building
-| program | CPU s | recorded |
-|---|---:|---:|
-| `python` | 0.20 | **1.18** [1.11, 1.26] |
-| other | 1,234 | 1.0047, 1.0036 |
+STUDY = {"default": (1.0, 0.02), "hoard": (1.03, 0.03), "mimalloc": (0.85, 0.01)}
 
-all 3 programs
-  processor  sampled / alone 0.995 [0.963, 1.028]
-"""
+
+def simulated(ratios, n=30, noise=0.03, programs=("p",), interleaved=True, seed=1):
+    """Rows of allocators whose true ratios are given, with block drift."""
+    rng, rows = np.random.default_rng(seed), []
+    for program in programs:
+        for threads in (1, 2):
+            for replicate in range(n):
+                drift = rng.normal(0, 0.05)
+                for name, ratio in ratios.items():
+                    wall = threads * ratio * math.exp(drift + rng.normal(0, noise))
+                    row = {
+                        "program": program,
+                        "allocator": name,
+                        "threads": threads,
+                        "load": 1,
+                        "work": threads,
+                    }
+                    row |= {
+                        "parameters": {},
+                        "replicate": replicate,
+                        "status": "ok",
+                        "wall": wall,
+                        "metrics": {},
+                    }
+                    rows.append(row | {"user": wall / 2, "system": 0.01, "peak_rss": 1000, "minor_faults": 5})
+    return Result({"interleaved": interleaved}, rows)
+
+
+def write_study(folder):
+    """Files as the study's script leaves them: one per allocator, 1, 4, 16 threads x load, six replicates."""
+    rng = np.random.default_rng(2)
+    paths = []
+    for name, (level, slope) in STUDY.items():
+        lines = ["Threads,Work,Load,Replicate,Time"]
+        for threads in (1, 4, 16):
+            for load in (1, 4, 16):
+                for replicate in range(6):
+                    time = level * load * (1 + slope * (threads - 1)) * math.exp(rng.normal(0, 0.01))
+                    lines.append(f"{threads},{threads * load},{load},{replicate},{time:.2f}")
+        paths.append(folder / f"malloc={name}+ext=.csv")
+        paths[-1].write_text("\n".join(lines) + "\n")
+    return paths
+
+
+def test_a_planted_slowdown_is_found_and_equals_are_not_told_apart():
+    found = analysis.analyse(simulated({"base": 1.0, "same": 1.0, "slow": 1.03}, programs=("p", "q")))
+    verdicts = {}
+    for line in found.lines():
+        verdicts.setdefault(line.cell.allocator, set()).add(line.verdict)
+    assert verdicts["base"] == {"baseline"}
+    assert verdicts["same"] <= {"no difference shown", "unclear"}
+    assert "slower" in verdicts["slow"] and "faster" not in verdicts["slow"]
+    ratio, low, high = found.overall["slow"].interval
+    assert low < 1.03 < high and low > 1.0
+    assert found.overall["same"].interval.includes_one
+
+
+def test_a_winner_beats_everyone():
+    clear = analysis.analyse(simulated({"base": 1.0, "slow": 1.1, "fast": 0.8}))
+    assert set(clear.winners.values()) == {"fast"}
+    tied = analysis.analyse(simulated({"base": 1.0, "fast": 0.8, "twin": 0.8}))
+    assert set(tied.winners.values()) == {None}
+    one = analysis.analyse(simulated({"base": 1.0, "fast": 0.5}, n=1))
+    assert set(one.winners.values()) == {None}
+    assert {line.verdict for line in one.lines()} == {"baseline", "no difference shown"}
+    assert "no interval" in one.warnings[0]
+
+
+def test_runs_that_were_not_interleaved_are_compared_unpaired():
+    found = analysis.analyse(simulated({"base": 1.0, "slow": 1.5}, interleaved=False))
+    assert found.method == "welch_t"
+
+
+def test_failures_are_counted_and_leave_no_winner():
+    result = simulated({"base": 1.0, "fast": 0.5, "broken": 0.4})
+    for row in result.rows:
+        if row["allocator"] == "broken":
+            row["status"] = "SIGSEGV"
+    found = analysis.analyse(result)
+    broken = [line for line in found.lines() if line.cell.allocator == "broken"]
+    assert [(line.n, line.failed, line.verdict) for line in broken] == [(0, 30, "no data")] * 2
+    assert set(found.winners.values()) == {None}
+    assert "broken" not in found.overall
+    content = result.to_json()
+    assert len(content["failures"]) == 60
+    assert not any(entry["parameters"]["allocator"] == "broken" for entry in content["results"])
+
+
+def test_outliers_are_shown_not_dropped():
+    result = simulated({"base": 1.0, "other": 1.0})
+    result.rows[0]["wall"] *= 10
+    line = analysis.analyse(result).lines()[0]
+    assert line.outliers == (result.rows[0]["wall"],)
+    assert line.n == 30 and line.maximum == line.outliers[0]
+
+
+def test_unknown_baseline():
+    with pytest.raises(memoir.Error, match="baseline 'x' is not among base"):
+        analysis.analyse(simulated({"base": 1.0}), baseline="x")
+
+
+def test_the_export_is_a_superset_of_hyperfine_s():
+    content = json.loads(json.dumps(simulated({"base": 1.0, "slow": 1.1}, n=5).to_json()))
+    for entry in content["results"]:
+        for key in (
+            "command",
+            "mean",
+            "stddev",
+            "median",
+            "user",
+            "system",
+            "min",
+            "max",
+            "times",
+            "exit_codes",
+        ):
+            assert key in entry
+        assert all(isinstance(value, str) for value in entry["parameters"].values())
+        assert len(entry["times"]) == len(entry["exit_codes"]) == 5
+        assert entry["mean"] == pytest.approx(np.mean(entry["times"]))
+        assert entry["stddev"] == pytest.approx(np.std(entry["times"], ddof=1))
+
+
+def test_csv_begins_with_the_study_s_columns_and_reads_back(tmp_path):
+    result = simulated({"base": 1.0, "slow": 1.1}, n=4)
+    path = tmp_path / "x.csv"
+    path.write_text(result.to_csv())
+    assert path.read_text().startswith("malloc,Threads,Work,Load,Replicate,Time,")
+    again = reading.read([path])
+    assert [row["wall"] for row in again.rows] == [row["wall"] for row in result.rows]
+    assert analysis.analyse(again, method="welch_t").overall["slow"].interval == pytest.approx(
+        analysis.analyse(result, method="welch_t").overall["slow"].interval
+    )
+
+
+def test_columns_and_frames():
+    result = simulated({"base": 1.0}, n=3)
+    columns = result.columns()
+    assert list(columns)[:6] == ["malloc", "Threads", "Work", "Load", "Replicate", "Time"]
+    assert columns["Time"].dtype == float and len(columns["Time"]) == 6
+    with pytest.raises(memoir.Error, match="use pandas or polars"):
+        result.frame("excel")
+    for kind in ("pandas", "polars"):
+        try:
+            __import__(kind)
+        except ImportError:
+            with pytest.raises(memoir.Error, match=f"{kind} is not installed"):
+                result.frame(kind)
+        else:
+            assert len(result.frame(kind)) == 6
+
+
+def test_the_study_s_own_files_get_the_same_treatment(tmp_path):
+    result = reading.read(write_study(tmp_path))
+    assert result.allocators == ["default", "hoard", "mimalloc"]
+    assert len(result.rows) == 3 * 9 * 6
+    found = analysis.analyse(result)
+    assert found.method == "welch_t"
+    assert {line.verdict for line in found.lines() if line.cell.allocator == "mimalloc"} == {"faster"}
+    normalised = scaling.serial_normalised(result)
+    for cell, (points, (ratio, low, high)) in normalised.items():
+        if cell.threads == 1:
+            assert points.mean() == pytest.approx(1.0)
+        else:
+            true = 1 + STUDY[cell.allocator][1] * (cell.threads - 1)
+            assert low < high and ratio == pytest.approx(true, rel=0.05)
+    aggregate, marginal = next(
+        value for cell, value in scaling.throughputs(result).items() if cell.threads == 16 and cell.load == 4
+    )
+    assert aggregate[0] == pytest.approx(16 * marginal[0])
+
+
+def test_a_knitted_file_with_the_study_s_extra_columns(tmp_path):
+    path = tmp_path / "knitted.csv"
+    path.write_text(
+        "Threads,Work,Load,Replicate,Time,malloc,Aggregate Throughput,Marginal Throughput\n"
+        "1,1,1,0,2.0,default,0.5,0.5\n1,1,1,0,1.0,hoard,1.0,1.0\n"
+    )
+    result = reading.read([path])
+    assert result.allocators == ["default", "hoard"]
+    assert analysis.analyse(result).lines()[1].comparison.interval.ratio == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
-    ("where", "said"),
+    "content, words",
     [
-        (["python", "CPU s"], ("0.20", None, None)),
-        (["python", "recorded"], ("1.18", "1.11", "1.26")),
-        (["other", "CPU s"], ("1234", None, None)),
-        (["other", "recorded", Decimal(1)], ("1.0036", None, None)),
-        (r"alone ([\d.]+ \[[\d.]+, [\d.]+\])", ("0.995", "0.963", "1.028")),
-        (["third", "recorded"], None),
-        (["python", "none such"], None),
-        (["python", "CPU s", Decimal(1)], None),
-        ("(no such words)", None),
+        ("a,b\n1,2\n", r"bad.csv:1: no column Threads"),
+        ("Threads,Load,Time\n1,1,fast\n", r"bad.csv:2: could not convert"),
+        ("Threads,Load,Time\n1,1,1.0\n1,1,-3\n", r"bad.csv:3: Time -3 is not a positive number"),
+        ("Threads,Load,Time\n0,1,1.0\n", r"bad.csv:2: Threads and Load must be 1 or more"),
+        ("Threads,Load,Replicate,Time\n1,1,0,1.0\n1,1,0,1.0\n", r"bad.csv:3: replicate 0 .* occurs twice"),
+        ("Threads,Load,Time\n", "bad.csv: no runs"),
     ],
 )
-def test_a_figure_is_found_with_its_digits(where, said):
-    found = program.pick(PRINTED, where)
-    assert found == (said and tuple(one and Decimal(one) for one in said))
+def test_a_bad_csv_is_named_with_its_line(tmp_path, content, words):
+    path = tmp_path / "bad.csv"
+    path.write_text(content)
+    with pytest.raises(memoir.Error, match=words):
+        reading.read([path])
 
 
-def test_what_changed_beyond_noise():
-    old = {"value": Decimal("1.10"), "low": Decimal("1.05"), "high": Decimal("1.15")}
-    assert program.verdict(old, Decimal("1.10"), None, None) is None
-    assert program.verdict(old, Decimal("1.12"), Decimal("1.08"), Decimal("1.16")) == "within noise"
-    assert program.verdict(old, Decimal("1.30"), Decimal("1.25"), Decimal("1.35")) == "changed"
-    assert "noise" in program.verdict({"value": Decimal(3)}, Decimal(4), None, None)
+def test_two_files_may_not_claim_the_same_run(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.csv").write_text("malloc,Threads,Load,Replicate,Time\nx,1,1,0,1.0\n")
+    with pytest.raises(memoir.Error, match="is in .*a.csv too; compare two benches with `memoir diff`"):
+        reading.read([tmp_path / "a.csv", tmp_path / "b.csv"])
 
 
-@pytest.mark.parametrize("door", make.DOORS)
-def test_steps_name_benches_figures_and_measurements(door):
-    results = make.load(door)
-    text = (make.RESULTS / "data" / f"{door}.json").read_text()
-    assert make.dump(results) == text  # so that a run changes the lines of what it made, and no others
-    assert results["remake"]
-    for step in results["remake"]:
-        assert (ROOT / step["command"][0]).is_file()
-        assert step["measured"] in results["measured"] and step["replicates"]
-        for name in [*step["picks"], *step.get("means", {})]:
-            assert name in results["figures"], name
+def test_a_torn_line_is_left_out_and_cut(tmp_path):
+    path = tmp_path / journal.NAME
+    log = journal.Journal(path)
+    log.append({"memoir_bench": journal.VERSION})
+    row = simulated({"base": 1.0}, n=1).rows[0]
+    log.append(row)
+    log.close()
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"row": 2')
+    assert journal.read(path) == ({"memoir_bench": journal.VERSION}, [row])
+    journal.cut_torn_line(path)
+    assert path.read_bytes() == whole
+    path.write_bytes(whole + b"nonsense\n" + whole)
+    with pytest.raises(memoir.Error, match=rf"{journal.NAME}:3: not a record"):
+        journal.read(path)
+    path.write_bytes(b'{"memoir_bench": 1}\n{"program": "p", "wall": 1}\n')
+    with pytest.raises(memoir.Error, match=f"{journal.NAME}: run 1 has no allocator, load, parameters"):
+        journal.read(path)
+    path.write_bytes(b'{"other": 1}\n')
+    with pytest.raises(memoir.Error, match=":1: no header of a bench"):
+        journal.read(path)
 
 
-def door_of(folder, **steps):
-    """A copy of a door's results whose steps are these programs."""
-    results = make.load("bench")
-    results["remake"] = [
-        {
-            "step": name,
-            "measured": "equal",
-            "replicates": "2",
-            "command": [str(command), "{folder}"],
-            "picks": {f"false_{name}": r"false: (\d+)"},
-        }
-        for name, command in steps.items()
-    ]
-    folder.mkdir()
-    (folder / "bench.json").write_text(make.dump(results))
+def test_a_full_disk_is_told_and_a_bench_that_has_not_begun_leaves_nothing(tmp_path, monkeypatch):
+    full = "the disk is full; make room, then go on with --resume"
+    with pytest.raises(memoir.Error, match="/dev/full: cannot be written: not a regular file"):
+        journal.Journal(Path("/dev/full"))
+    monkeypatch.setattr(journal, "append_to", lambda path: os.open(path, os.O_WRONLY))
+    with pytest.raises(OSError, match=full) as error:
+        journal.Journal(Path("/dev/full")).append({"x": 1})
+    monkeypatch.undo()
+    assert error.value.filename == "/dev/full"
+
+    def append(self, *records):
+        raise OSError(errno.ENOSPC, full, str(self.path))
+
+    monkeypatch.setattr(journal.Journal, "append", append)
+    with pytest.raises(memoir.Error, match=f"out/{journal.NAME}: cannot be written: No space left on device"):
+        Recording.begin({"memoir_bench": journal.VERSION}, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
-def test_a_slow_bench_is_stopped_and_gone_on_with(tmp_path):
-    """The first call makes what fits into its budget; the second runs only what is left."""
-    quick, slow = tmp_path / "quick.py", tmp_path / "slow.py"
-    quick.write_text(f"open({str(tmp_path / 'calls')!r}, 'a').write('x')\nprint('false: 5')\n")
-    slow.write_text(
-        "import os, subprocess, sys, time\n"
-        f"if not os.path.exists({str(tmp_path / 'go')!r}):\n"
-        "    subprocess.run([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
-        "print('false: 7')\n"
-    )
-    data = tmp_path / "data"
-    door_of(data, memoir=quick, hyperfine=slow)
-    words = [
-        sys.executable,
-        ROOT / "bench/results.py",
-        "bench",
-        "--data",
-        data,
-        "--state",
-        tmp_path / "state",
-    ]
-    first = subprocess.run([*words, "--budget", "4s"], capture_output=True, text=True, timeout=300)
-    assert first.returncode == 3, first.stdout + first.stderr
-    assert "hyperfine: out of time" in first.stdout and "not ended: hyperfine" in first.stdout
-    figures = make.parse((data / "bench.json").read_text())["figures"]
-    assert figures["false_memoir"]["value"] == 5 and figures["false_hyperfine"]["value"] == 3
-
-    (tmp_path / "go").touch()
-    second = subprocess.run([*words, "--budget", "2min"], capture_output=True, text=True, timeout=300)
-    assert second.returncode == 0, second.stdout + second.stderr
-    assert "memoir: ended before" in second.stdout and (tmp_path / "calls").read_text() == "x"
-    assert "false_hyperfine: 7, was 3" in second.stdout
-    results = make.parse((data / "bench.json").read_text())
-    figure = results["figures"]["false_hyperfine"]
-    made = results["measured"][figure["of"]]
-    assert figure["value"] == 7 and made["commit"] and made["machine"] and made["date"]
-    # what this run did not make keeps its own measurement
-    assert results["figures"]["false_pyperf"]["of"] == "equal" and "equal" in results["measured"]
-    assert not (tmp_path / "state/bench").exists()
+def test_what_is_no_result_is_refused(tmp_path):
+    (tmp_path / "x.json").write_text("{}")
+    with pytest.raises(memoir.Error, match="x.json: not a results.json"):
+        reading.read([tmp_path / "x.json"])
+    with pytest.raises(memoir.Error, match="no file"):
+        reading.read([tmp_path / "nowhere.json"])
 
 
-def test_a_bench_that_fails_changes_nothing(tmp_path):
-    broken = tmp_path / "broken.py"
-    broken.write_text("print('false: 9')\nraise SystemExit(1)\n")
-    door_of(tmp_path / "data", memoir=broken)
-    before = (tmp_path / "data/bench.json").read_text()
-    code = program.main(["bench", "--data", str(tmp_path / "data"), "--state", str(tmp_path / "state")])
-    assert code == 3 and (tmp_path / "data/bench.json").read_text() == before
-
-
-def test_a_door_is_remade_for_real(tmp_path):
-    """The planners on two of minimalloc's instances, a second of work."""
-    data = tmp_path / "data"
-    data.mkdir()
-    results = make.load("plan")
-    results["remake"] = [step for step in results["remake"] if step["step"] == "minimalloc"]
-    results["remake"][0]["command"].append("--smoke")
-    (data / "plan.json").write_text(make.dump(results))
-    assert program.main(["plan", "--data", str(data), "--state", str(tmp_path / "state")]) == 0
-    made = make.parse((data / "plan.json").read_text())
-    figure = made["figures"]["faster"]
-    assert figure["value"] > 1 and made["measured"][figure["of"]]["commit"]
-
-
-def test_a_budget_is_written_with_its_unit():
-    assert program.seconds("90s") == 90 and program.seconds("20min") == program.seconds("20m") == 1200
-    done = subprocess.run(
-        [sys.executable, ROOT / "bench/results.py", "plan", "--budget", "20"], capture_output=True, text=True
-    )
-    assert done.returncode == 2 and "90s, 20min or 2h" in done.stderr
-
-
-def test_no_step_of_that_name():
-    done = subprocess.run(
-        [sys.executable, ROOT / "bench/results.py", "plan", "--only", "planer"],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 2 and "planners" in done.stderr
-
-
-def test_whole_numbers_and_digits_are_kept():
-    text = make.dump({"figures": {"x": {"value": Decimal("1.00")}}, "remake": [{"a": [Decimal(3)]}]})
-    assert '"value": 1.00' in text and make.dump(make.parse(text)) == text
-    assert json.loads(text)["remake"][0]["a"] == [3]
-
-
-def test_a_mean_is_made_of_what_was_measured_together():
-    """Where a program is not here, its figure and the means that it is part of stay as they are."""
-    printed = "| program | x |\n|---|---|\n| a | 2.00 |\n| b | 8.00 |\n"
-    step = {
-        "step": "s",
-        "measured": "m",
-        "replicates": "1",
-        "picks": {"a": ["a", "x"], "b": ["b", "x"], "c": ["c", "x"]},
-        "means": {"both": ["a", "b"], "ratio": [["a", "b"], ["b", "a"]], "all": ["a", "b", "c"]},
+def test_changes_between_two_benches():
+    before, after = simulated({"a": 1.0, "b": 1.0}), simulated({"a": 1.2, "b": 1.0}, seed=9)
+    verdicts = {
+        (c.cell.allocator, c.cell.threads): c.verdict for c in changes(before, after, ["wall"])["wall"]
     }
-    results = {
-        "figures": {
-            name: {"what": name, "value": Decimal("1.00"), "of": "m"}
-            for name in ("a", "b", "c", "both", "ratio", "all")
-        },
-        "measured": {"m": {"date": "then", "programs": "two"}},
-    }
-    when = {"date": "now", "machine": "here", "load": "0", "commit": "1"}
-    lines = "\n".join(program.take(results, step, printed, when))
-    figures = results["figures"]
-    assert str(figures["both"]["value"]) == "4.00" and figures["both"]["low"] < 4 < figures["both"]["high"]
-    assert figures["ratio"]["value"] == 1 and figures["all"]["value"] == figures["c"]["value"] == 1
-    assert figures["c"]["of"] == "m" and figures["a"]["of"] == "m, now"
-    assert "not in what s printed: c" in lines and "all: kept" in lines
+    assert verdicts[("a", 1)] == verdicts[("a", 2)] == "slower"
+    assert verdicts[("b", 1)] in ("no difference shown", "unclear")
+    relative = changes(before, simulated({"a": 2.0, "b": 2.0}, seed=3), ["wall"], relative="b")["wall"]
+    assert {(c.cell.allocator, c.verdict) for c in relative} == {("a", "no difference shown")}

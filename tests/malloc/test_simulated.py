@@ -58,4 +58,4 @@ def test_it_holds_what_the_malloc_holds(name, settings, trace):
     )
     print(run.stdout)
     assert run.returncode == 0, run.stderr
-    assert len(re.findall(r"^(?:peak|trough) ", run.stdout, re.MULTILINE)) >= 3
+    assert len(re.findall(r"^(?:peak|trough) ", run.stdout, re.MULTILINE)) >= 2

@@ -240,7 +240,7 @@ def test_cmake_finds_the_planner_for_c(cmake, prefix, tmp_path):
     for name in ("libmemoir_plan_c.so", "libmemoir_plan_c.a"):
         stripped = tmp_path / name
         run("strip", "--strip-unneeded", installed / "lib" / name, "-o", stripped)
-        assert stripped.stat().st_size <= 1.1 * 2**20
+        assert stripped.stat().st_size <= 1.25 * 2**20
     exported = run("nm", "-D", "--defined-only", installed / "lib" / "libmemoir_plan_c.so").split()[2::3]
     declared = re.findall(r"\b(memoir_\w+)\(", (installed / "include" / "memoir_plan.h").read_text())
     assert set(exported) <= set(declared)

@@ -4,8 +4,6 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from memoir import _core
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -20,13 +18,10 @@ def named_in_tables(text: str, header: str) -> set[str]:
     return {name for cell in first for name in re.findall(r"`(\w+)`", cell)}
 
 
-@pytest.mark.parametrize(
-    ("page", "header", "substrate"),
-    [("guides/gpu.md", "policy", "device"), ("guides/simulate.md", "name", "simulation")],
-)
-def test_the_table_has_every_policy(page, header, substrate):
-    known = {name for name, _, _ in _core.policies(substrate)}
-    assert named_in_tables((DOCS / page).read_text(), header) == known
+def test_the_table_has_every_policy():
+    """The guide to simulation leads to the generated list instead."""
+    known = {name for name, _, _ in _core.policies("device")}
+    assert named_in_tables((DOCS / "guides" / "gpu.md").read_text(), "policy") == known
 
 
 def test_settings_that_pages_name_exist():
