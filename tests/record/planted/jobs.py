@@ -21,7 +21,7 @@ def export(rows):  # the peak
 def main():
     for number in range(200):
         Job().remember(number)
-    length = sum(encode(number) for number in range(3000))
+    length = sum(encode(number) for number in range(30_000))
     print(length, export(300))
 
 
