@@ -94,7 +94,7 @@ class Reader:
         self._begins = [row[0] for row in self._ranges]
 
     def _look_at_parts(self, path: Path) -> None:
-        """Raises OSError for a .dwo file that is none: a pipe of that name would hold libdw, which opens them all."""
+        """Raises OSError where what has the name of a .dwo file is a pipe or the like: libdw opens them all, and would wait."""
         folder = os.path.dirname(os.path.realpath(path))
         parts = {f"{os.path.realpath(path)}.dwp"}
         unit, die = c_void_p(), _Die()
@@ -197,7 +197,7 @@ def check_part(path: str) -> None:
 
 
 def open_reader(path: Path) -> Reader | None:
-    """None where libdw is not installed, or is too old. Raises OSError for a file, or a part of it, that is none."""
+    """None where libdw is not installed, or is too old. Raises OSError for what is no regular file, and for such a part."""
     try:
         return None if _library() is None else Reader(path)
     except AttributeError:
